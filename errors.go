@@ -1,0 +1,181 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package csiproxy holds what the node library, the client and the daemon say in
+// the same words: their errors.
+//
+// A caller tells errors apart with errors.Is and the sentinels below. It works
+// the same for an operation done in process by package node and for one done
+// over a pipe by package client.
+package csiproxy
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// The classes of errors. Every error of an operation is exactly one of these, or
+// context.Canceled or context.DeadlineExceeded.
+var (
+	// ErrInvalidArgument: the request is wrong whatever the node's state.
+	ErrInvalidArgument = errors.New("invalid argument")
+	// ErrNotFound: the disk, volume, path or other object isn't there.
+	ErrNotFound = errors.New("not found")
+	// ErrAlreadyExists: the object to create is there and is a different one.
+	ErrAlreadyExists = errors.New("already exists")
+	// ErrFailedPrecondition: the node's state forbids the operation, and trying
+	// again won't help before somebody changes that state.
+	ErrFailedPrecondition = errors.New("failed precondition")
+	// ErrPermissionDenied: Windows or the path policy refused.
+	ErrPermissionDenied = errors.New("permission denied")
+	// ErrUnauthenticated: a server refused the credentials given.
+	ErrUnauthenticated = errors.New("unauthenticated")
+	// ErrResourceExhausted: no room is left on a disk, or a bound is reached.
+	ErrResourceExhausted = errors.New("resource exhausted")
+	// ErrUnavailable: busy or not ready; trying again later may succeed.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrUnimplemented: this daemon, version or device can't do it.
+	ErrUnimplemented = errors.New("unimplemented")
+	// ErrInternal: none of the above; a fault to report.
+	ErrInternal = errors.New("internal error")
+)
+
+// Error is what a storage operation returns when it doesn't succeed.
+type Error struct {
+	// Op is the operation, in lower case words: "partition disk".
+	Op string
+	// Object is what Op was done on: "disk 3"; may be empty.
+	Object string
+	// Kind is one of the sentinels of this package. If nil, it is derived from
+	// Err: see KindOf.
+	Kind error
+	// Detail says in words what is wrong, where Err doesn't.
+	Detail string
+	// WindowsError is the Windows error number behind it, 0 if there is none.
+	// It is filled for errors that came over the wire, where Err can't be; use
+	// the WindowsErrorOf function to look in both.
+	WindowsError uint32
+	// Err is the cause; may be nil.
+	Err error
+}
+
+// Error returns "op object: detail: cause", leaving out what is empty.
+func (e *Error) Error() string {
+	var parts []string
+	if head := strings.TrimSpace(e.Op + " " + e.Object); head != "" {
+		parts = append(parts, head)
+	}
+	if e.Detail != "" {
+		parts = append(parts, e.Detail)
+	}
+	if e.Err != nil {
+		parts = append(parts, e.Err.Error())
+	}
+	if e.Detail == "" && e.Err == nil && e.Kind != nil {
+		parts = append(parts, e.Kind.Error())
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is the error's kind, given or derived: see KindOf.
+func (e *Error) Is(target error) bool { return target == KindOf(e) }
+
+// KindOf returns the class of err: a sentinel of this package, context.Canceled
+// or context.DeadlineExceeded; nil for nil. The outermost *Error with a Kind
+// decides; else a Windows error number is looked up; else it is ErrInternal.
+func KindOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if op, ok := e.(*Error); ok && op.Kind != nil {
+			return op.Kind
+		}
+		for _, kind := range kinds {
+			if e == kind {
+				return kind
+			}
+		}
+	}
+	// Causes that are joined or wrapped in other ways are found by errors.As/Is.
+	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, ended) {
+			return ended
+		}
+	}
+	if number, ok := WindowsErrorOf(err); ok {
+		if kind, ok := kindOfErrno[win.Errno(number)]; ok {
+			return kind
+		}
+	}
+	return ErrInternal
+}
+
+// WindowsErrorOf returns the Windows error number that caused err, if one did.
+func WindowsErrorOf(err error) (uint32, bool) {
+	var errno win.Errno
+	if errors.As(err, &errno) {
+		return uint32(errno), true
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if op, ok := e.(*Error); ok && op.WindowsError != 0 {
+			return op.WindowsError, true
+		}
+	}
+	return 0, false
+}
+
+var kinds = []error{
+	ErrInvalidArgument, ErrNotFound, ErrAlreadyExists, ErrFailedPrecondition,
+	ErrPermissionDenied, ErrUnauthenticated, ErrResourceExhausted, ErrUnavailable,
+	ErrUnimplemented, ErrInternal, context.Canceled, context.DeadlineExceeded,
+}
+
+// kindOfErrno is the class of a Windows error number that no operation has
+// given a class of its own. What isn't here is ErrInternal: 87 (invalid
+// parameter) for one, since requests are checked before Windows sees them.
+var kindOfErrno = map[win.Errno]error{
+	win.ErrorInvalidFunction:     ErrUnimplemented,
+	win.ErrorFileNotFound:        ErrNotFound,
+	win.ErrorPathNotFound:        ErrNotFound,
+	win.ErrorAccessDenied:        ErrPermissionDenied,
+	win.ErrorNotSameDevice:       ErrFailedPrecondition,
+	win.ErrorWriteProtect:        ErrFailedPrecondition,
+	win.ErrorNotReady:            ErrUnavailable,
+	win.ErrorSharingViolation:    ErrUnavailable,
+	win.ErrorLockViolation:       ErrUnavailable,
+	win.ErrorNotSupported:        ErrUnimplemented,
+	win.ErrorBadNetPath:          ErrUnavailable,
+	win.ErrorDevNotExist:         ErrNotFound,
+	win.ErrorNetNameDeleted:      ErrUnavailable,
+	win.ErrorBadNetName:          ErrNotFound,
+	win.ErrorFileExists:          ErrAlreadyExists,
+	win.ErrorInvalidPassword:     ErrUnauthenticated,
+	win.ErrorDiskFull:            ErrResourceExhausted,
+	win.ErrorSemTimeout:          ErrUnavailable,
+	win.ErrorInvalidName:         ErrInvalidArgument,
+	win.ErrorDirNotEmpty:         ErrFailedPrecondition,
+	win.ErrorLabelTooLong:        ErrInvalidArgument,
+	win.ErrorBusy:                ErrUnavailable,
+	win.ErrorAlreadyExists:       ErrAlreadyExists,
+	win.ErrorFilenameExcedRange:  ErrInvalidArgument,
+	win.ErrorDirectory:           ErrFailedPrecondition,
+	win.ErrorDeletePending:       ErrUnavailable,
+	win.ErrorOperationAborted:    ErrUnavailable,
+	win.ErrorUnrecognizedVolume:  ErrFailedPrecondition,
+	win.ErrorServiceNotActive:    ErrUnavailable,
+	win.ErrorDeviceNotConnected:  ErrNotFound,
+	win.ErrorNotFound:            ErrNotFound,
+	win.ErrorRetry:               ErrUnavailable,
+	win.ErrorPrivilegeNotHeld:    ErrPermissionDenied,
+	win.ErrorLogonFailure:        ErrUnauthenticated,
+	win.ErrorNotAReparsePoint:    ErrFailedPrecondition,
+	win.ErrorResourceUnavailable: ErrUnavailable,
+	win.FVELockedVolume:          ErrFailedPrecondition,
+}

@@ -1,0 +1,235 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package device does single operations on open disks and volumes: it builds the
+// bytes of a control call, sends it, grows the buffer where Windows asks for
+// that, and reads the answer. It holds no state and makes no decisions.
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Opener opens devices.
+type Opener interface {
+	// OpenDevice is CreateFileW(OPEN_EXISTING) that shares reading and writing.
+	OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error)
+}
+
+// Handle is an open disk or volume. Errors of its methods name the control call
+// and wrap the win.Errno.
+type Handle struct{ win.Device }
+
+// Open opens the device path.
+func Open(ctx context.Context, sys Opener, path string, access win.Access) (Handle, error) {
+	dev, err := sys.OpenDevice(ctx, path, access)
+	if err != nil {
+		return Handle{}, err
+	}
+	return Handle{dev}, nil
+}
+
+// PhysicalDrive is the path of the disk with the given number.
+func PhysicalDrive(number uint32) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, number) }
+
+func (h Handle) control(ctx context.Context, code win.IoctlCode, in, out []byte) ([]byte, error) {
+	n, err := h.Control(ctx, code, in, out)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", code, err)
+	}
+	if n < 0 || n > len(out) {
+		return nil, fmt.Errorf("%v: %d bytes were returned into a buffer of %d", code, n, len(out))
+	}
+	return out[:n], nil
+}
+
+// maximumOutput bounds the buffers of growing calls: a partition table of 128
+// entries takes 18 KiB.
+const maximumOutput = 1 << 20
+
+// controlGrowing sends a call with ever larger buffers until its answer fits.
+func (h Handle) controlGrowing(ctx context.Context, code win.IoctlCode, in []byte, size int) ([]byte, error) {
+	for {
+		out, err := h.control(ctx, code, in, make([]byte, size))
+		small := errors.Is(err, win.ErrorInsufficientBuffer) || errors.Is(err, win.ErrorMoreData)
+		if !small || size >= maximumOutput {
+			return out, err
+		}
+		size *= 4
+	}
+}
+
+// Number returns the numbers of the device: of a disk, or of a volume that lies
+// on one partition.
+func (h Handle) Number(ctx context.Context) (win.DeviceNumber, error) {
+	out, err := h.control(ctx, win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12))
+	if err != nil {
+		return win.DeviceNumber{}, err
+	}
+	return win.DecodeDeviceNumber(out)
+}
+
+// property reads a whole storage property, however long.
+func (h Handle) property(ctx context.Context, id win.PropertyID) ([]byte, error) {
+	query := win.EncodePropertyQuery(id)
+	size := uint32(4096)
+	for {
+		out, err := h.control(ctx, win.IoctlStorageQueryProperty, query, make([]byte, size))
+		if err != nil {
+			return nil, fmt.Errorf("property %d: %w", id, err)
+		}
+		// The driver cuts an answer that is too long and says in its header how
+		// long it is.
+		full, err := win.DescriptorSize(out)
+		if err != nil || full <= size || full > maximumOutput {
+			return out, err
+		}
+		size = full
+	}
+}
+
+// Identifiers returns the designators of VPD page 0x83.
+func (h Handle) Identifiers(ctx context.Context) ([]win.Identifier, error) {
+	out, err := h.property(ctx, win.PropertyDeviceID)
+	if err != nil {
+		return nil, err
+	}
+	return win.DecodeDeviceIDs(out)
+}
+
+// Descriptor returns the device's descriptor: bus, vendor, serial number.
+func (h Handle) Descriptor(ctx context.Context) (win.DeviceDescriptor, error) {
+	out, err := h.property(ctx, win.PropertyDevice)
+	if err != nil {
+		return win.DeviceDescriptor{}, err
+	}
+	return win.DecodeDeviceDescriptor(out)
+}
+
+// Location returns where the device is attached.
+func (h Handle) Location(ctx context.Context) (win.DeviceLocation, error) {
+	out, err := h.property(ctx, win.PropertyDeviceLocation)
+	if err != nil {
+		return win.DeviceLocation{}, err
+	}
+	return win.DecodeDeviceLocation(out)
+}
+
+// SCSIAddress returns the SCSI address of a disk whose bus has such addresses.
+func (h Handle) SCSIAddress(ctx context.Context) (win.SCSIAddress, error) {
+	out, err := h.control(ctx, win.IoctlScsiGetAddress, nil, make([]byte, 8))
+	if err != nil {
+		return win.SCSIAddress{}, err
+	}
+	return win.DecodeSCSIAddress(out)
+}
+
+// Geometry returns sector size and capacity, as the disk driver last read them.
+func (h Handle) Geometry(ctx context.Context) (win.DiskGeometryEx, error) {
+	out, err := h.controlGrowing(ctx, win.IoctlDiskGetDriveGeometryEx, nil, 256)
+	if err != nil {
+		return win.DiskGeometryEx{}, err
+	}
+	return win.DecodeDiskGeometryEx(out)
+}
+
+// Attributes returns whether a disk is offline or read-only.
+func (h Handle) Attributes(ctx context.Context) (win.DiskAttributes, error) {
+	out, err := h.control(ctx, win.IoctlDiskGetDiskAttributes, nil, make([]byte, 16))
+	if err != nil {
+		return 0, err
+	}
+	return win.DecodeGetDiskAttributes(out)
+}
+
+// SetAttributes changes the attributes in mask, also for after a restart of the
+// node.
+func (h Handle) SetAttributes(ctx context.Context, attributes, mask win.DiskAttributes) error {
+	in := win.SetDiskAttributes{Persist: true, Attributes: attributes, Mask: mask}
+	_, err := h.control(ctx, win.IoctlDiskSetDiskAttributes, in.Encode(), nil)
+	return err
+}
+
+// Layout returns the partition table of a disk.
+func (h Handle) Layout(ctx context.Context) (*win.DriveLayout, error) {
+	out, err := h.controlGrowing(ctx, win.IoctlDiskGetDriveLayoutEx, nil, 4096)
+	if err != nil {
+		return nil, err
+	}
+	return win.DecodeDriveLayout(out)
+}
+
+// SetLayout replaces the whole partition table: a partition left out is removed.
+func (h Handle) SetLayout(ctx context.Context, l *win.DriveLayout) error {
+	_, err := h.control(ctx, win.IoctlDiskSetDriveLayoutEx, l.Encode(), nil)
+	return err
+}
+
+// CreateDisk writes an empty partition table.
+func (h Handle) CreateDisk(ctx context.Context, c win.CreateDisk) error {
+	_, err := h.control(ctx, win.IoctlDiskCreateDisk, c.Encode(), nil)
+	return err
+}
+
+// UpdateProperties makes the partition manager read the partition table anew.
+func (h Handle) UpdateProperties(ctx context.Context) error {
+	_, err := h.control(ctx, win.IoctlDiskUpdateProperties, nil, nil)
+	return err
+}
+
+// UpdateDriveSize makes the disk driver read the capacity anew.
+func (h Handle) UpdateDriveSize(ctx context.Context) error {
+	_, err := h.control(ctx, win.IoctlDiskUpdateDriveSize, nil, make([]byte, win.DiskGeometrySize))
+	return err
+}
+
+// GrowPartition makes a partition larger.
+func (h Handle) GrowPartition(ctx context.Context, g win.GrowPartition) error {
+	_, err := h.control(ctx, win.IoctlDiskGrowPartition, g.Encode(), nil)
+	return err
+}
+
+// Extents returns on which parts of which disks a volume lies.
+func (h Handle) Extents(ctx context.Context) ([]win.DiskExtent, error) {
+	out, err := h.controlGrowing(ctx, win.IoctlVolumeGetVolumeDiskExtents, nil, 256)
+	if err != nil {
+		return nil, err
+	}
+	return win.DecodeDiskExtents(out)
+}
+
+// OnlineVolume brings a volume online that automatic mounting has left offline.
+func (h Handle) OnlineVolume(ctx context.Context) error {
+	_, err := h.control(ctx, win.IoctlVolumeOnline, nil, nil)
+	return err
+}
+
+// FileSystemData returns the size of the volume's file system, whose name is as
+// GetVolumeInformationW gives it: NTFS or ReFS.
+func (h Handle) FileSystemData(ctx context.Context, fileSystem string) (win.FileSystemData, error) {
+	switch fileSystem {
+	case "NTFS":
+		out, err := h.control(ctx, win.FsctlGetNtfsVolumeData, nil, make([]byte, 128))
+		if err != nil {
+			return win.FileSystemData{}, err
+		}
+		return win.DecodeNTFSVolumeData(out)
+	case "ReFS":
+		out, err := h.control(ctx, win.FsctlGetRefsVolumeData, nil, make([]byte, 256))
+		if err != nil {
+			return win.FileSystemData{}, err
+		}
+		return win.DecodeREFSVolumeData(out)
+	}
+	return win.FileSystemData{}, fmt.Errorf("size of a %s file system: %w", fileSystem, win.ErrorNotSupported)
+}
+
+// ExtendFileSystem grows the file system to the given number of sectors.
+func (h Handle) ExtendFileSystem(ctx context.Context, sectors int64) error {
+	_, err := h.control(ctx, win.FsctlExtendVolume, win.EncodeInt64(sectors), nil)
+	return err
+}

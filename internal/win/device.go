@@ -1,0 +1,131 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package win
+
+import (
+	"context"
+	"fmt"
+)
+
+// Access is the desired access of a handle (ACCESS_MASK).
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/file-access-rights-constants
+type Access uint32
+
+// Access rights. A handle is opened with the least that its calls need.
+const (
+	AccessNone Access = 0 // enough for control codes with FILE_ANY_ACCESS
+
+	FileListDirectory   Access = 0x1 // the same bit as FILE_READ_DATA
+	FileAddFile         Access = 0x2 // FILE_WRITE_DATA
+	FileAddSubdirectory Access = 0x4 // FILE_APPEND_DATA
+	FileTraverse        Access = 0x20
+	FileReadAttributes  Access = 0x80
+	FileWriteAttributes Access = 0x100
+	Delete              Access = 0x10000
+	Synchronize         Access = 0x100000
+
+	GenericWrite Access = 0x40000000
+	GenericRead  Access = 0x80000000
+)
+
+// IoctlCode is a device or file system control code:
+// device type << 16 | access << 14 | function << 2 | method.
+type IoctlCode uint32
+
+// Control codes.
+//
+// Source: winioctl.h, ntddscsi.h and mountmgr.h of the Windows SDK.
+const (
+	IoctlStorageGetDeviceNumber IoctlCode = 0x002D1080
+	IoctlStorageQueryProperty   IoctlCode = 0x002D1400
+	IoctlScsiGetAddress         IoctlCode = 0x00041018
+
+	IoctlDiskGetDriveGeometryEx IoctlCode = 0x000700A0
+	IoctlDiskGetLengthInfo      IoctlCode = 0x0007405C
+	IoctlDiskGetDriveLayoutEx   IoctlCode = 0x00070050
+	IoctlDiskSetDriveLayoutEx   IoctlCode = 0x0007C054
+	IoctlDiskCreateDisk         IoctlCode = 0x0007C058
+	IoctlDiskUpdateProperties   IoctlCode = 0x00070140
+	IoctlDiskUpdateDriveSize    IoctlCode = 0x0007C0C8
+	IoctlDiskGrowPartition      IoctlCode = 0x0007C0D0
+	IoctlDiskGetDiskAttributes  IoctlCode = 0x000700F0
+	IoctlDiskSetDiskAttributes  IoctlCode = 0x0007C0F4
+
+	IoctlVolumeGetVolumeDiskExtents IoctlCode = 0x00560000
+	IoctlVolumeOnline               IoctlCode = 0x0056C008
+
+	FsctlExtendVolume       IoctlCode = 0x000900F0
+	FsctlGetNtfsVolumeData  IoctlCode = 0x00090064
+	FsctlGetRefsVolumeData  IoctlCode = 0x000902D8
+	FsctlGetReparsePoint    IoctlCode = 0x000900A8
+	FsctlSetReparsePoint    IoctlCode = 0x000900A4
+	FsctlDeleteReparsePoint IoctlCode = 0x000900AC
+)
+
+var ioctlNames = map[IoctlCode]string{
+	IoctlStorageGetDeviceNumber:     "IOCTL_STORAGE_GET_DEVICE_NUMBER",
+	IoctlStorageQueryProperty:       "IOCTL_STORAGE_QUERY_PROPERTY",
+	IoctlScsiGetAddress:             "IOCTL_SCSI_GET_ADDRESS",
+	IoctlDiskGetDriveGeometryEx:     "IOCTL_DISK_GET_DRIVE_GEOMETRY_EX",
+	IoctlDiskGetLengthInfo:          "IOCTL_DISK_GET_LENGTH_INFO",
+	IoctlDiskGetDriveLayoutEx:       "IOCTL_DISK_GET_DRIVE_LAYOUT_EX",
+	IoctlDiskSetDriveLayoutEx:       "IOCTL_DISK_SET_DRIVE_LAYOUT_EX",
+	IoctlDiskCreateDisk:             "IOCTL_DISK_CREATE_DISK",
+	IoctlDiskUpdateProperties:       "IOCTL_DISK_UPDATE_PROPERTIES",
+	IoctlDiskUpdateDriveSize:        "IOCTL_DISK_UPDATE_DRIVE_SIZE",
+	IoctlDiskGrowPartition:          "IOCTL_DISK_GROW_PARTITION",
+	IoctlDiskGetDiskAttributes:      "IOCTL_DISK_GET_DISK_ATTRIBUTES",
+	IoctlDiskSetDiskAttributes:      "IOCTL_DISK_SET_DISK_ATTRIBUTES",
+	IoctlVolumeGetVolumeDiskExtents: "IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS",
+	IoctlVolumeOnline:               "IOCTL_VOLUME_ONLINE",
+	FsctlExtendVolume:               "FSCTL_EXTEND_VOLUME",
+	FsctlGetNtfsVolumeData:          "FSCTL_GET_NTFS_VOLUME_DATA",
+	FsctlGetRefsVolumeData:          "FSCTL_GET_REFS_VOLUME_DATA",
+	FsctlGetReparsePoint:            "FSCTL_GET_REPARSE_POINT",
+	FsctlSetReparsePoint:            "FSCTL_SET_REPARSE_POINT",
+	FsctlDeleteReparsePoint:         "FSCTL_DELETE_REPARSE_POINT",
+}
+
+// String returns the code's name in the Windows headers.
+func (c IoctlCode) String() string {
+	if name, ok := ioctlNames[c]; ok {
+		return name
+	}
+	return fmt.Sprintf("control code %#08x", uint32(c))
+}
+
+// RequiredAccess is the access that the I/O manager asks of a handle before a
+// control code reaches the driver: bits 14 and 15 of the code are
+// FILE_READ_ACCESS (1) and FILE_WRITE_ACCESS (2).
+func (c IoctlCode) RequiredAccess() Access {
+	var a Access
+	if c>>14&1 != 0 {
+		a |= GenericRead
+	}
+	if c>>14&2 != 0 {
+		a |= GenericWrite
+	}
+	return a
+}
+
+// Device is an open handle to a disk (\\.\PhysicalDriveN or a device interface)
+// or to a volume (\\?\Volume{guid} without the backslash at its end). Handles
+// are kept only for as long as one operation runs: an open one can hold up the
+// removal of a disk. Methods fail with an Errno or with ctx's error; a call that
+// ctx has given up may still finish in Windows.
+type Device interface {
+	// Control is DeviceIoControl. It returns the number of bytes that the
+	// driver put into out.
+	Control(ctx context.Context, code IoctlCode, in, out []byte) (int, error)
+	// ReadAt reads len(p) bytes at the byte offset off. Both must be multiples
+	// of the sector size. It needs GenericRead. Reading past the end gives
+	// fewer bytes without an error.
+	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
+	// Flush is FlushFileBuffers: on a volume it writes out all its files. It
+	// needs GenericWrite.
+	Flush(ctx context.Context) error
+	// Close ends the handle.
+	Close() error
+}

@@ -1,0 +1,116 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package win
+
+import "context"
+
+// Share is the share mode of an open (FILE_SHARE_*). An open that lacks
+// ShareDelete keeps others from renaming or deleting the file for as long as
+// the handle lives, provided that its own access includes reading or writing
+// data, listing or traversing: attribute access alone takes no part in sharing.
+type Share uint32
+
+// Share modes.
+const (
+	ShareRead   Share = 1
+	ShareWrite  Share = 2
+	ShareDelete Share = 4
+)
+
+// Disposition says what an open does if the file exists or doesn't
+// (CreateDisposition of NtCreateFile).
+type Disposition uint32
+
+// Dispositions.
+const (
+	FileOpen   Disposition = 1 // open it; fail if it isn't there
+	FileCreate Disposition = 2 // create it; fail if it is there
+	FileOpenIf Disposition = 3 // open it or create it
+)
+
+// CreateOptions are the options of an open (CreateOptions of NtCreateFile).
+type CreateOptions uint32
+
+// Options of an open.
+const (
+	FileDirectoryFile    CreateOptions = 0x00000001 // must be, or becomes, a directory
+	FileNonDirectoryFile CreateOptions = 0x00000040 // must not be a directory
+	FileOpenForBackup    CreateOptions = 0x00004000 // FILE_FLAG_BACKUP_SEMANTICS
+	FileOpenReparsePoint CreateOptions = 0x00200000 // open a link itself, never its target
+)
+
+// OpenOptions are the arguments of an open.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winternl/nf-winternl-ntcreatefile
+type OpenOptions struct {
+	Access      Access
+	Share       Share
+	Disposition Disposition
+	Options     CreateOptions
+}
+
+// FileAttributes are FILE_ATTRIBUTE_* bits.
+type FileAttributes uint32
+
+// File attributes.
+const (
+	AttributeReadOnly     FileAttributes = 0x1
+	AttributeDirectory    FileAttributes = 0x10
+	AttributeReparsePoint FileAttributes = 0x400
+)
+
+// ReparseTag tells what a reparse point is.
+type ReparseTag uint32
+
+// Reparse tags of links. A junction and a mount point of a volume have the same
+// tag; their targets tell them apart.
+const (
+	TagMountPoint ReparseTag = 0xA0000003
+	TagSymlink    ReparseTag = 0xA000000C
+)
+
+// FileInfo is FILE_ATTRIBUTE_TAG_INFO; ReparseTag is 0 where the attribute
+// AttributeReparsePoint is not set.
+type FileInfo struct {
+	Attributes FileAttributes
+	ReparseTag ReparseTag
+}
+
+// IsDir reports whether the file is a directory, or a link or mount point that
+// looks like one.
+func (i FileInfo) IsDir() bool { return i.Attributes&AttributeDirectory != 0 }
+
+// IsReparsePoint reports whether opening the file by name would lead elsewhere.
+func (i FileInfo) IsReparsePoint() bool { return i.Attributes&AttributeReparsePoint != 0 }
+
+// DirEntry is one entry of a directory.
+type DirEntry struct {
+	Name string
+	FileInfo
+}
+
+// File is an open handle to a file or directory. Methods fail with an Errno or
+// with ctx's error.
+type File interface {
+	// OpenAt opens or creates the file name, one path element, in this directory
+	// (NtCreateFile with RootDirectory): nothing that happens to the names
+	// above the directory can lead it astray.
+	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
+	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo).
+	Info(ctx context.Context) (FileInfo, error)
+	// ReadDir gives the next entries of this directory, without "." and "..",
+	// some at a time; after the last it returns ErrorNoMoreFiles. With restart
+	// it begins anew (FileIdBothDirectoryRestartInfo).
+	ReadDir(ctx context.Context, restart bool) ([]DirEntry, error)
+	// Control is DeviceIoControl on the file: reparse data are read and set with
+	// it.
+	Control(ctx context.Context, code IoctlCode, in, out []byte) (int, error)
+	// Delete marks the file for deletion, also a read-only one: its name is gone
+	// when it returns, where the file system can do that (FileDispositionInfoEx
+	// with POSIX semantics), else when the last handle is closed. The handle
+	// needs Delete access. A directory with entries gives ErrorDirNotEmpty.
+	Delete(ctx context.Context) error
+	// Close ends the handle.
+	Close() error
+}

@@ -1,0 +1,243 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package disk does the storage operations on the node's disks: find them, bring
+// them online and partition them.
+//
+// Each operation first looks at what Windows has and then does what is missing,
+// so it may be repeated, also after a process that died half-way through it.
+package disk
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/keylock"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// System is the part of Windows that the operations on disks use.
+type System interface {
+	device.Opener
+	// DeviceInterfaces returns the paths of the devices present in a class
+	// (CM_Get_Device_Interface_ListW).
+	DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error)
+	// ReenumerateDevice makes Windows ask a device for its children again
+	// (CM_Reenumerate_DevNode); "" is the root of the device tree.
+	ReenumerateDevice(ctx context.Context, interfacePath string) error
+	// FindVolumes returns the names of all volumes (FindFirstVolumeW).
+	FindVolumes(ctx context.Context) ([]string, error)
+}
+
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// AllowRecognizedData lets PartitionDisk write over data of another system
+	// that it recognises. Default: such a disk is refused.
+	AllowRecognizedData bool
+	// Logger gets what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Locks serialises changes of the layout of a disk, by disk number. The
+	// volume operations of the same node must share it. Default: its own.
+	Locks *keylock.Locks[uint32]
+}
+
+// Disks are the disks of a node. All methods may be called concurrently.
+type Disks struct {
+	sys     System
+	options Options
+	rescan  coalescer
+}
+
+// New returns the operations on the disks of sys.
+func New(sys System, o Options) *Disks {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Locks == nil {
+		o.Locks = new(keylock.Locks[uint32])
+	}
+	return &Disks{sys: sys, options: o}
+}
+
+// opError wraps err, if it isn't nil, with the operation and the disk.
+func opError(op string, n Number, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &csiproxy.Error{Op: op, Object: "disk " + n.String(), Err: err}
+}
+
+// open opens the disk n. A disk that isn't there is csiproxy.ErrNotFound.
+func (d *Disks) open(ctx context.Context, n Number, access win.Access) (device.Handle, error) {
+	return device.Open(ctx, d.sys, device.PhysicalDrive(uint32(n)), access)
+}
+
+// GetDiskStats returns the figures of a disk. Windows reads a disk's size when
+// the disk arrives and on Rescan.
+func (d *Disks) GetDiskStats(ctx context.Context, n Number) (Stats, error) {
+	const op = "get disk stats of"
+	h, err := d.open(ctx, n, win.AccessNone)
+	if err != nil {
+		return Stats{}, opError(op, n, err)
+	}
+	defer h.Close()
+	geometry, err := h.Geometry(ctx)
+	if err != nil {
+		return Stats{}, opError(op, n, err)
+	}
+	return Stats{TotalBytes: geometry.DiskSize}, nil
+}
+
+// GetDiskState reports whether a disk is online.
+func (d *Disks) GetDiskState(ctx context.Context, n Number) (online bool, err error) {
+	const op = "get disk state of"
+	h, err := d.open(ctx, n, win.AccessNone)
+	if err != nil {
+		return false, opError(op, n, err)
+	}
+	defer h.Close()
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return false, opError(op, n, err)
+	}
+	return attributes&win.DiskOffline == 0, nil
+}
+
+// SetDiskState brings a disk online or takes it offline, also for after a
+// restart of the node. Going online also clears the read-only attribute, which
+// Windows sets together with offline under the SAN policy OfflineShared, and
+// returns when the volumes of the disk can be used. Going offline writes out
+// what is cached of the disk's volumes first.
+func (d *Disks) SetDiskState(ctx context.Context, n Number, online bool) error {
+	op := "take offline"
+	if online {
+		op = "bring online"
+	}
+	unlock, err := d.options.Locks.Lock(ctx, uint32(n))
+	if err != nil {
+		return opError(op, n, err)
+	}
+	defer unlock()
+
+	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return opError(op, n, err)
+	}
+	defer h.Close()
+	if online {
+		if err := d.bringOnline(ctx, h); err != nil {
+			return opError(op, n, err)
+		}
+		return opError(op, n, d.awaitVolumes(ctx, h, n))
+	}
+	return opError(op, n, d.takeOffline(ctx, h, n))
+}
+
+// bringOnline clears the attributes that keep a disk from being used.
+func (d *Disks) bringOnline(ctx context.Context, h device.Handle) error {
+	const blocking = win.DiskOffline | win.DiskReadOnly
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return err
+	}
+	if attributes&blocking == 0 {
+		return nil
+	}
+	// Right after its arrival a disk may be refused while the partition manager
+	// still works on it.
+	err = retry(ctx, freshDiskPatience, isFreshDiskError, func() error {
+		return h.SetAttributes(ctx, 0, blocking)
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.UpdateProperties(ctx); err != nil {
+		return err
+	}
+	attributes, err = h.Attributes(ctx)
+	if err == nil && attributes&blocking != 0 {
+		err = &csiproxy.Error{
+			Kind:   csiproxy.ErrUnavailable,
+			Detail: "Windows accepted the request but the disk is still offline or read-only",
+		}
+	}
+	return err
+}
+
+func (d *Disks) takeOffline(ctx context.Context, h device.Handle, n Number) error {
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return err
+	}
+	if attributes&win.DiskOffline != 0 {
+		return nil
+	}
+	d.flushVolumes(ctx, n)
+	if err := h.SetAttributes(ctx, win.DiskOffline, win.DiskOffline); err != nil {
+		return err
+	}
+	return h.UpdateProperties(ctx)
+}
+
+// flushVolumes writes out the volumes of a disk as far as that is possible. It
+// doesn't fail: a driver that takes a disk offline has unmounted its volumes,
+// which flushes, and a broken disk must get offline too.
+func (d *Disks) flushVolumes(ctx context.Context, n Number) {
+	volumes, err := device.VolumesOnDisk(ctx, d.sys, uint32(n))
+	if err != nil {
+		d.options.Logger.Info("volumes aren't flushed before the disk goes offline", "disk", n, "err", err)
+		return
+	}
+	for _, v := range volumes {
+		h, err := device.Open(ctx, d.sys, device.VolumePath(v.Name), win.GenericRead|win.GenericWrite)
+		if err == nil {
+			err = h.Flush(ctx)
+			h.Close()
+		}
+		if err != nil {
+			d.options.Logger.Info("a volume isn't flushed before its disk goes offline", "disk", n, "volume", v.Name, "err", err)
+		}
+	}
+}
+
+// Patience with states that pass by themselves. Windows Server needs up to some
+// seconds to have a fresh disk's partitions and volumes ready.
+const (
+	freshDiskPatience = 10 * time.Second
+	volumePatience    = 30 * time.Second
+	pollInterval      = 50 * time.Millisecond
+)
+
+// isFreshDiskError reports whether err is one that a disk gives for a short time
+// after its arrival.
+func isFreshDiskError(err error) bool {
+	var errno win.Errno
+	if !errors.As(err, &errno) {
+		return false
+	}
+	switch errno {
+	case win.ErrorAccessDenied, win.ErrorWriteProtect, win.ErrorNotReady,
+		win.ErrorSharingViolation, win.ErrorBusy:
+		return true
+	}
+	return false
+}
+
+// retry calls f until it succeeds, gives an error that isn't transient, or
+// patience or ctx ends; then it returns f's last error.
+func retry(ctx context.Context, patience time.Duration, transient func(error) bool, f func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := f()
+		if err == nil || !transient(err) || time.Now().After(deadline) {
+			return err
+		}
+		if win.Sleep(ctx, pollInterval) != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,249 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/contents"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// The layout that Windows' own tools make: a reserved partition that ends at
+// 16 MiB, then one of basic data; partitions end on whole MiB.
+const (
+	mebibyte          = 1 << 20
+	reservedEnd       = 16 * mebibyte
+	maximumPartitions = 128
+)
+
+// PartitionDisk makes sure that a disk has a data partition: a disk without a
+// partition table gets a GPT, and a GPT disk without a data partition gets one
+// of the largest possible size, without a drive letter. A disk that has a
+// partition already is left as it is, also when it is offline; one that must be
+// written is brought online first. The Microsoft reserved partition doesn't
+// count.
+//
+// It refuses with csiproxy.ErrFailedPrecondition to write to a disk that has an
+// MBR without partitions, or that holds data of another system directly, without
+// a partition table. It returns when the volume of the partition can be used.
+func (d *Disks) PartitionDisk(ctx context.Context, n Number) error {
+	const op = "partition"
+	unlock, err := d.options.Locks.Lock(ctx, uint32(n))
+	if err != nil {
+		return opError(op, n, err)
+	}
+	defer unlock()
+
+	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return opError(op, n, err)
+	}
+	defer h.Close()
+	if err := d.partition(ctx, h); err != nil {
+		return opError(op, n, err)
+	}
+	return opError(op, n, d.awaitVolumes(ctx, h, n))
+}
+
+func (d *Disks) partition(ctx context.Context, h device.Handle) error {
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return err
+	}
+	if hasPartition(layout) {
+		return nil
+	}
+	if layout.Style == win.StyleMBR {
+		return refuse("it has an MBR partition table without partitions")
+	}
+	if err := d.bringOnline(ctx, h); err != nil {
+		return err
+	}
+	if layout.Style == win.StyleRAW {
+		if layout, err = d.initialise(ctx, h); err != nil {
+			return err
+		}
+	}
+	return d.addDataPartition(ctx, h, layout)
+}
+
+// hasPartition reports whether a table has a partition other than Microsoft's
+// reserved one.
+func hasPartition(l *win.DriveLayout) bool {
+	for _, p := range l.Partitions {
+		switch l.Style {
+		case win.StyleGPT:
+			if !p.Type.IsZero() && p.Type != win.PartitionTypeMicrosoftReserved {
+				return true
+			}
+		case win.StyleMBR:
+			// Blank removable disks show one entry at offset 0.
+			if p.MBRType != 0 && p.StartingOffset > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// initialise writes an empty GPT to a disk that has no partition table.
+func (d *Disks) initialise(ctx context.Context, h device.Handle) (*win.DriveLayout, error) {
+	geometry, err := h.Geometry(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := contents.Recognise(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	if err != nil {
+		return nil, err
+	}
+	if found != "" && !d.options.AllowRecognizedData {
+		return nil, refuse("it has no partition table but holds " + found)
+	}
+	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: maximumPartitions}
+	if err := h.CreateDisk(ctx, create); err != nil {
+		return nil, err
+	}
+	// Windows may add its reserved partition by itself.
+	if err := h.UpdateProperties(ctx); err != nil {
+		return nil, err
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if layout.Style != win.StyleGPT {
+		return nil, fmt.Errorf("the disk has partition style %d after it was given a GPT", layout.Style)
+	}
+	return layout, nil
+}
+
+// addDataPartition gives a GPT disk the partitions that it lacks.
+func (d *Disks) addDataPartition(ctx context.Context, h device.Handle, layout *win.DriveLayout) error {
+	usableEnd := layout.StartingUsableOffset + layout.UsableLength
+	start := int64(0)
+	for i := range layout.Partitions { // at most the reserved one, see hasPartition
+		start = max(start, layout.Partitions[i].End())
+	}
+	if start == 0 {
+		reserved := win.Partition{
+			Style:            win.StyleGPT,
+			StartingOffset:   layout.StartingUsableOffset,
+			Length:           reservedEnd - layout.StartingUsableOffset,
+			RewritePartition: true,
+			Type:             win.PartitionTypeMicrosoftReserved,
+			ID:               win.NewGUID(),
+			Name:             "Microsoft reserved partition",
+		}
+		layout.Partitions = append(layout.Partitions, reserved)
+		start = reserved.End()
+	}
+	start = (start + mebibyte - 1) / mebibyte * mebibyte
+	end := usableEnd / mebibyte * mebibyte
+	if end-start < mebibyte {
+		return refuse(fmt.Sprintf("it is too small for a data partition: %d usable bytes", layout.UsableLength))
+	}
+	layout.Partitions = append(layout.Partitions, win.Partition{
+		Style:            win.StyleGPT,
+		StartingOffset:   start,
+		Length:           end - start,
+		RewritePartition: true,
+		Type:             win.PartitionTypeBasicData,
+		ID:               win.NewGUID(),
+		// Without this, automatic mounting would give a letter at once or after
+		// the next restart. It doesn't hide the volume.
+		Attributes: win.GPTAttributeNoDriveLetter,
+		Name:       "Basic data partition",
+	})
+	if err := h.SetLayout(ctx, layout); err != nil {
+		return err
+	}
+	return h.UpdateProperties(ctx)
+}
+
+func refuse(why string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
+}
+
+// awaitVolumes waits until each data partition of an online disk has its volume:
+// volumes arrive some time after their partitions.
+func (d *Disks) awaitVolumes(ctx context.Context, h device.Handle, n Number) error {
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return err
+	}
+	if attributes&win.DiskOffline != 0 {
+		return nil // its volumes come when it goes online
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return err
+	}
+	wanted := device.DataPartitions(layout)
+	deadline := time.Now().Add(volumePatience)
+	for {
+		missing, err := d.missingVolumes(ctx, n, wanted)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		// Where automatic mounting is switched off, volumes stay offline
+		// until they are told otherwise.
+		for _, p := range missing {
+			if err := d.onlineVolume(ctx, n, p); err != nil {
+				return err
+			}
+		}
+		if time.Now().After(deadline) {
+			return &csiproxy.Error{
+				Kind:   csiproxy.ErrUnavailable,
+				Detail: fmt.Sprintf("no volume has arrived for partition %d", missing[0]),
+			}
+		}
+		if err := win.Sleep(ctx, pollInterval); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *Disks) missingVolumes(ctx context.Context, n Number, partitions []uint32) ([]uint32, error) {
+	if len(partitions) == 0 {
+		return nil, nil
+	}
+	volumes, err := device.VolumesOnDisk(ctx, d.sys, uint32(n))
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[uint32]bool)
+	for _, v := range volumes {
+		there[v.PartitionNumber] = true
+	}
+	var missing []uint32
+	for _, p := range partitions {
+		if !there[p] {
+			missing = append(missing, p)
+		}
+	}
+	return missing, nil
+}
+
+// onlineVolume brings the volume of a partition online. A partition that isn't
+// there yet, or a volume that needs nothing, is no error.
+func (d *Disks) onlineVolume(ctx context.Context, n Number, partition uint32) error {
+	h, err := device.Open(ctx, d.sys, device.PartitionPath(uint32(n), partition), win.GenericRead|win.GenericWrite)
+	if err == nil {
+		err = h.OnlineVolume(ctx)
+		h.Close()
+	}
+	var errno win.Errno
+	if errors.As(err, &errno) {
+		d.options.Logger.Debug("the volume can't be brought online yet", "disk", n, "partition", partition, "err", err)
+		return nil
+	}
+	return err
+}
