@@ -12,6 +12,7 @@ package csiproxy
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -45,7 +46,7 @@ var (
 
 // Error is what a storage operation returns when it doesn't succeed.
 type Error struct {
-	// Op is the operation, in lower case words: "partition disk".
+	// Op is the operation by its name in the API: "PartitionDisk".
 	Op string
 	// Object is what Op was done on: "disk 3"; may be empty.
 	Object string
@@ -87,27 +88,24 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Is(target error) bool { return target == KindOf(e) }
 
 // KindOf returns the class of err: a sentinel of this package, context.Canceled
-// or context.DeadlineExceeded; nil for nil. The outermost *Error with a Kind
-// decides; else a Windows error number is looked up; else it is ErrInternal.
+// or context.DeadlineExceeded; nil for nil. The outermost *Error with a Kind, or
+// sentinel, decides; else a Windows error number is looked up; else it is
+// ErrInternal.
 func KindOf(err error) error {
 	if err == nil {
 		return nil
 	}
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if op, ok := e.(*Error); ok && op.Kind != nil {
+	kind := find(err, func(e error) error {
+		if op, ok := e.(*Error); ok {
 			return op.Kind
 		}
-		for _, kind := range kinds {
-			if e == kind {
-				return kind
-			}
+		if i := slices.Index(kinds, e); i >= 0 {
+			return kinds[i]
 		}
-	}
-	// Causes that are joined or wrapped in other ways are found by errors.As/Is.
-	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, ended) {
-			return ended
-		}
+		return nil
+	})
+	if kind != nil {
+		return kind
 	}
 	if number, ok := WindowsErrorOf(err); ok {
 		if kind, ok := kindOfErrno[win.Errno(number)]; ok {
@@ -119,16 +117,43 @@ func KindOf(err error) error {
 
 // WindowsErrorOf returns the Windows error number that caused err, if one did.
 func WindowsErrorOf(err error) (uint32, bool) {
-	var errno win.Errno
-	if errors.As(err, &errno) {
-		return uint32(errno), true
-	}
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if op, ok := e.(*Error); ok && op.WindowsError != 0 {
-			return op.WindowsError, true
+	found := find(err, func(e error) error {
+		switch e := e.(type) {
+		case win.Errno:
+			return e
+		case *Error:
+			if e.WindowsError != 0 {
+				return win.Errno(e.WindowsError)
+			}
+		}
+		return nil
+	})
+	number, ok := found.(win.Errno)
+	return uint32(number), ok
+}
+
+// find returns the first result of f that isn't nil, over err and what it wraps,
+// from the outside in. errors.Is can't serve here: it asks Error.Is.
+func find(err error, f func(error) error) error {
+	for err != nil {
+		if result := f(err); result != nil {
+			return result
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, one := range e.Unwrap() {
+				if result := find(one, f); result != nil {
+					return result
+				}
+			}
+			return nil
+		default:
+			return nil
 		}
 	}
-	return 0, false
+	return nil
 }
 
 var kinds = []error{

@@ -17,6 +17,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/keylock"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -43,6 +44,8 @@ type Options struct {
 	// Locks serialises changes of the layout of a disk, by disk number. The
 	// volume operations of the same node must share it. Default: its own.
 	Locks *keylock.Locks[uint32]
+	// Observe is told of every operation. Default: nobody is.
+	Observe operation.Observer
 }
 
 // Disks are the disks of a node. All methods may be called concurrently.
@@ -63,13 +66,8 @@ func New(sys System, o Options) *Disks {
 	return &Disks{sys: sys, options: o}
 }
 
-// opError wraps err, if it isn't nil, with the operation and the disk.
-func opError(op string, n Number, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &csiproxy.Error{Op: op, Object: "disk " + n.String(), Err: err}
-}
+// object names the disk in errors.
+func (n Number) object() string { return "disk " + n.String() }
 
 // open opens the disk n. A disk that isn't there is csiproxy.ErrNotFound.
 func (d *Disks) open(ctx context.Context, n Number, access win.Access) (device.Handle, error) {
@@ -78,33 +76,27 @@ func (d *Disks) open(ctx context.Context, n Number, access win.Access) (device.H
 
 // GetDiskStats returns the figures of a disk. Windows reads a disk's size when
 // the disk arrives and on Rescan.
-func (d *Disks) GetDiskStats(ctx context.Context, n Number) (Stats, error) {
-	const op = "get disk stats of"
+func (d *Disks) GetDiskStats(ctx context.Context, n Number) (_ Stats, err error) {
+	defer d.options.Observe.End("GetDiskStats", n.object(), time.Now(), &err)
 	h, err := d.open(ctx, n, win.AccessNone)
 	if err != nil {
-		return Stats{}, opError(op, n, err)
+		return Stats{}, err
 	}
 	defer h.Close()
 	geometry, err := h.Geometry(ctx)
-	if err != nil {
-		return Stats{}, opError(op, n, err)
-	}
-	return Stats{TotalBytes: geometry.DiskSize}, nil
+	return Stats{TotalBytes: geometry.DiskSize}, err
 }
 
 // GetDiskState reports whether a disk is online.
 func (d *Disks) GetDiskState(ctx context.Context, n Number) (online bool, err error) {
-	const op = "get disk state of"
+	defer d.options.Observe.End("GetDiskState", n.object(), time.Now(), &err)
 	h, err := d.open(ctx, n, win.AccessNone)
 	if err != nil {
-		return false, opError(op, n, err)
+		return false, err
 	}
 	defer h.Close()
 	attributes, err := h.Attributes(ctx)
-	if err != nil {
-		return false, opError(op, n, err)
-	}
-	return attributes&win.DiskOffline == 0, nil
+	return err == nil && attributes&win.DiskOffline == 0, err
 }
 
 // SetDiskState brings a disk online or takes it offline, also for after a
@@ -112,29 +104,26 @@ func (d *Disks) GetDiskState(ctx context.Context, n Number) (online bool, err er
 // Windows sets together with offline under the SAN policy OfflineShared, and
 // returns when the volumes of the disk can be used. Going offline writes out
 // what is cached of the disk's volumes first.
-func (d *Disks) SetDiskState(ctx context.Context, n Number, online bool) error {
-	op := "take offline"
-	if online {
-		op = "bring online"
-	}
+func (d *Disks) SetDiskState(ctx context.Context, n Number, online bool) (err error) {
+	defer d.options.Observe.End("SetDiskState", n.object(), time.Now(), &err)
 	unlock, err := d.options.Locks.Lock(ctx, uint32(n))
 	if err != nil {
-		return opError(op, n, err)
+		return err
 	}
 	defer unlock()
 
 	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
-		return opError(op, n, err)
+		return err
 	}
 	defer h.Close()
-	if online {
-		if err := d.bringOnline(ctx, h); err != nil {
-			return opError(op, n, err)
-		}
-		return opError(op, n, d.awaitVolumes(ctx, h, n))
+	if !online {
+		return d.takeOffline(ctx, h, n)
 	}
-	return opError(op, n, d.takeOffline(ctx, h, n))
+	if err := d.bringOnline(ctx, h); err != nil {
+		return err
+	}
+	return d.awaitVolumes(ctx, h, n)
 }
 
 // bringOnline clears the attributes that keep a disk from being used.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
@@ -20,7 +21,12 @@ import (
 // ListDiskIDs returns the identities of all disks, also of those that are
 // offline. A disk that can't answer has empty ones; one that leaves during the
 // call is left out.
-func (d *Disks) ListDiskIDs(ctx context.Context) (map[Number]IDs, error) {
+func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[Number]IDs, err error) {
+	defer d.options.Observe.End("ListDiskIDs", "", time.Now(), &err)
+	return d.listIDs(ctx)
+}
+
+func (d *Disks) listIDs(ctx context.Context) (map[Number]IDs, error) {
 	ids := make(map[Number]IDs)
 	err := d.each(ctx, func(n Number, h device.Handle) error {
 		page83, err := page83(ctx, h)
@@ -34,20 +40,17 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (map[Number]IDs, error) {
 		ids[n] = IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}
 		return nil
 	})
-	if err != nil {
-		return nil, &csiproxy.Error{Op: "list disk IDs", Err: err}
-	}
-	return ids, nil
+	return ids, err
 }
 
 // FindDiskByPage83 returns the disk that has exactly this page 83 identifier, as
 // ListDiskIDs gives it.
-func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (Number, error) {
-	const op = "find disk by page 83 identifier"
+func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ Number, err error) {
+	defer d.options.Observe.End("FindDiskByPage83", strconv.Quote(page83), time.Now(), &err)
 	if page83 == "" {
-		return 0, &csiproxy.Error{Op: op, Kind: csiproxy.ErrInvalidArgument, Detail: "the identifier is empty"}
+		return 0, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: "the identifier is empty"}
 	}
-	all, err := d.ListDiskIDs(ctx)
+	all, err := d.listIDs(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -56,24 +59,22 @@ func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (Number, er
 			return n, nil
 		}
 	}
-	return 0, &csiproxy.Error{Op: op, Object: strconv.Quote(page83), Kind: csiproxy.ErrNotFound, Detail: "no disk has it"}
+	return 0, &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "no disk has this page 83 identifier"}
 }
 
 // ListDiskLocations returns where each disk is attached. Disks on a bus without
 // such locations are left out.
-func (d *Disks) ListDiskLocations(ctx context.Context) (map[Number]Location, error) {
+func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[Number]Location, err error) {
+	defer d.options.Observe.End("ListDiskLocations", "", time.Now(), &err)
 	locations := make(map[Number]Location)
-	err := d.each(ctx, func(n Number, h device.Handle) error {
+	err = d.each(ctx, func(n Number, h device.Handle) error {
 		location, ok, err := d.location(ctx, n, h)
 		if ok {
 			locations[n] = location
 		}
 		return err
 	})
-	if err != nil {
-		return nil, &csiproxy.Error{Op: "list disk locations", Err: err}
-	}
-	return locations, nil
+	return locations, err
 }
 
 // each calls f for every disk that is there, in no particular order. A disk

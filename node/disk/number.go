@@ -24,7 +24,7 @@ func ParseNumber(s string) (Number, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
 		return 0, &csiproxy.Error{
-			Op:     "parse disk number",
+			Op:     "ParseNumber",
 			Object: strconv.Quote(s),
 			Kind:   csiproxy.ErrInvalidArgument,
 			Detail: "not a 32-bit decimal number",

@@ -33,23 +33,23 @@ const (
 // It refuses with csiproxy.ErrFailedPrecondition to write to a disk that has an
 // MBR without partitions, or that holds data of another system directly, without
 // a partition table. It returns when the volume of the partition can be used.
-func (d *Disks) PartitionDisk(ctx context.Context, n Number) error {
-	const op = "partition"
+func (d *Disks) PartitionDisk(ctx context.Context, n Number) (err error) {
+	defer d.options.Observe.End("PartitionDisk", n.object(), time.Now(), &err)
 	unlock, err := d.options.Locks.Lock(ctx, uint32(n))
 	if err != nil {
-		return opError(op, n, err)
+		return err
 	}
 	defer unlock()
 
 	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
-		return opError(op, n, err)
+		return err
 	}
 	defer h.Close()
 	if err := d.partition(ctx, h); err != nil {
-		return opError(op, n, err)
+		return err
 	}
-	return opError(op, n, d.awaitVolumes(ctx, h, n))
+	return d.awaitVolumes(ctx, h, n)
 }
 
 func (d *Disks) partition(ctx context.Context, h device.Handle) error {

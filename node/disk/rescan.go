@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -27,17 +26,14 @@ const (
 // Rescan makes Windows see new, removed and grown disks before it returns.
 // Callers at the same time share one scan, which begins after each of them has
 // called.
-func (d *Disks) Rescan(ctx context.Context) error {
-	err := d.rescan.do(ctx, func() error {
+func (d *Disks) Rescan(ctx context.Context) (err error) {
+	defer d.options.Observe.End("Rescan", "", time.Now(), &err)
+	return d.rescan.do(ctx, func() error {
 		// A caller that gives up must not end the scan of the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rescanTimeout)
 		defer cancel()
 		return d.scan(ctx)
 	})
-	if err != nil {
-		return &csiproxy.Error{Op: "rescan disks", Err: err}
-	}
-	return nil
 }
 
 func (d *Disks) scan(ctx context.Context) error {

@@ -1,0 +1,181 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package win
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func gptLayout() *DriveLayout {
+	return &DriveLayout{
+		Style:                StyleGPT,
+		DiskID:               mustGUID("11223344-5566-7788-99aa-bbccddeeff00"),
+		StartingUsableOffset: 17408,
+		UsableLength:         10<<30 - 2*17408,
+		MaxPartitionCount:    128,
+		Partitions: []Partition{
+			{
+				Style: StyleGPT, StartingOffset: 17408, Length: 16759808, Number: 1, RewritePartition: true,
+				Type: PartitionTypeMicrosoftReserved, ID: mustGUID("00000000-0000-0000-0000-000000000001"),
+				Name: "Microsoft reserved partition",
+			},
+			{
+				Style: StyleGPT, StartingOffset: 16 << 20, Length: 10<<30 - 17<<20, Number: 2,
+				Type: PartitionTypeBasicData, ID: mustGUID("00000000-0000-0000-0000-000000000002"),
+				Attributes: GPTAttributeNoDriveLetter, Name: "Grüße 𝕏",
+			},
+		},
+	}
+}
+
+func TestDriveLayoutRoundTrip(t *testing.T) {
+	for name, layout := range map[string]*DriveLayout{
+		"GPT": gptLayout(),
+		"MBR": {Style: StyleMBR, Signature: 0xCAFE, Partitions: []Partition{
+			{Style: StyleMBR, StartingOffset: 1 << 20, Length: 1 << 30, Number: 1, MBRType: 7, BootIndicator: true},
+		}},
+		"RAW": {Style: StyleRAW},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := layout.Encode()
+			if want := 48 + 144*len(layout.Partitions); len(b) != want {
+				t.Errorf("encoded to %d bytes, want %d", len(b), want)
+			}
+			got, err := DecodeDriveLayout(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(layout, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The places are those of winioctl.h; a golden dump from a C compiler is the
+// business of the Windows tests.
+func TestDriveLayoutOffsets(t *testing.T) {
+	b := gptLayout().Encode()
+	for _, f := range []struct {
+		name   string
+		offset int
+		want   string // hex
+	}{
+		{"PartitionStyle", 0, "01000000"},
+		{"PartitionCount", 4, "02000000"},
+		{"Gpt.DiskId", 8, "4433221166558877" + "99aabbccddeeff00"},
+		{"Gpt.StartingUsableOffset", 24, "0044000000000000"},
+		{"Gpt.MaxPartitionCount", 40, "80000000"},
+		{"PartitionEntry[0].StartingOffset", 48 + 8, "0044000000000000"},
+		{"PartitionEntry[0].PartitionNumber", 48 + 24, "01000000"},
+		{"PartitionEntry[0].RewritePartition", 48 + 28, "01"},
+		{"PartitionEntry[0].Gpt.PartitionType", 48 + 32, "16e3c9e35c0bb84d817df92df00215ae"},
+		{"PartitionEntry[1].Gpt.Attributes", 48 + 144 + 64, "0000000000000080"},
+		{"PartitionEntry[1].Gpt.Name", 48 + 144 + 72, "4700"},
+	} {
+		n := len(f.want) / 2
+		if got := hex.EncodeToString(b[f.offset : f.offset+n]); got != f.want {
+			t.Errorf("%s at %d is %s, want %s", f.name, f.offset, got, f.want)
+		}
+	}
+}
+
+func TestDriveLayoutRefusesBadBytes(t *testing.T) {
+	good := gptLayout().Encode()
+	cutOff := good[:len(good)-1]
+	style := append([]byte{9}, good[1:]...)
+	count := append([]byte{}, good...)
+	count[4], count[7] = 0xff, 0xff
+	for name, b := range map[string][]byte{"empty": nil, "short": good[:47], "cut off": cutOff, "style": style, "count": count} {
+		if _, err := DecodeDriveLayout(b); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestLongPartitionNameIsCut(t *testing.T) {
+	l := &DriveLayout{Style: StyleGPT, Partitions: []Partition{{Style: StyleGPT, Name: strings.Repeat("x", 50)}}}
+	got, err := DecodeDriveLayout(l.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := got.Partitions[0].Name; name != strings.Repeat("x", 36) {
+		t.Errorf("name is %q", name)
+	}
+}
+
+func TestSmallInputsRoundTrip(t *testing.T) {
+	create := CreateDisk{StyleGPT, NewGUID(), 128}
+	if b := create.Encode(); len(b) != 24 {
+		t.Errorf("CREATE_DISK takes %d bytes, want 24", len(b))
+	} else if got, err := DecodeCreateDisk(b); err != nil || got != create {
+		t.Errorf("CREATE_DISK: %v, %v", got, err)
+	}
+	grow := GrowPartition{2, 5 << 30}
+	if b := grow.Encode(); len(b) != 16 {
+		t.Errorf("DISK_GROW_PARTITION takes %d bytes, want 16", len(b))
+	} else if got, err := DecodeGrowPartition(b); err != nil || got != grow {
+		t.Errorf("DISK_GROW_PARTITION: %v, %v", got, err)
+	}
+	for _, s := range []SetDiskAttributes{{true, DiskOffline, DiskOffline | DiskReadOnly}, {false, 0, DiskReadOnly}} {
+		if b := s.Encode(); len(b) != 40 || b[0] != 40 {
+			t.Errorf("SET_DISK_ATTRIBUTES: % x", b)
+		} else if got, err := DecodeSetDiskAttributes(b); err != nil || got != s {
+			t.Errorf("SET_DISK_ATTRIBUTES: %v, %v", got, err)
+		}
+	}
+	if got, err := DecodeInt64(EncodeInt64(-5)); err != nil || got != -5 {
+		t.Errorf("LARGE_INTEGER: %d, %v", got, err)
+	}
+}
+
+func TestGUID(t *testing.T) {
+	const text = "ebd0a0a2-b9e5-4433-87c0-68b6b72699c7"
+	g, ok := ParseGUID(strings.ToUpper(text))
+	if !ok || g.String() != text || g != PartitionTypeBasicData {
+		t.Errorf("ParseGUID gave %v, %v", g, ok)
+	}
+	for _, bad := range []string{"", text[1:], text + "0", strings.Replace(text, "-", "x", 1), "zz" + text[2:], strings.Replace(text, "a0a2", "a0-2", 1)} {
+		if g, ok := ParseGUID(bad); ok {
+			t.Errorf("ParseGUID(%q) gave %v", bad, g)
+		}
+	}
+	if a, b := NewGUID(), NewGUID(); a == b || a.String()[14] != '4' {
+		t.Errorf("NewGUID gave %v and %v", a, b)
+	}
+}
+
+func TestRequiredAccess(t *testing.T) {
+	for code, want := range map[IoctlCode]Access{
+		IoctlDiskGetDriveLayoutEx: AccessNone,
+		IoctlDiskGetLengthInfo:    GenericRead,
+		IoctlDiskSetDriveLayoutEx: GenericRead | GenericWrite,
+	} {
+		if got := code.RequiredAccess(); got != want {
+			t.Errorf("%v needs access %#x, want %#x", code, got, want)
+		}
+	}
+}
+
+func FuzzDecodeDriveLayout(f *testing.F) {
+	f.Add(gptLayout().Encode())
+	f.Add((&DriveLayout{Style: StyleRAW}).Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := DecodeDriveLayout(b)
+		if err != nil {
+			return
+		}
+		again, err := DecodeDriveLayout(l.Encode())
+		if err != nil {
+			t.Fatalf("what was decoded can't be encoded: %v", err)
+		}
+		if diff := cmp.Diff(l.Encode(), again.Encode()); diff != "" {
+			t.Errorf("not stable:\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package win
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStoragePropertiesRoundTrip(t *testing.T) {
+	for _, d := range []DeviceDescriptor{
+		{BusType: BusTypeSCSI, VendorID: "Msft    ", ProductID: "Virtual Disk    ", SerialNumber: "  0123  "},
+		{BusType: BusTypeNVMe, RemovableMedia: true},
+	} {
+		got, err := DecodeDeviceDescriptor(d.Encode())
+		if err != nil || got != d {
+			t.Errorf("STORAGE_DEVICE_DESCRIPTOR: %+v, %v, want %+v", got, err, d)
+		}
+	}
+	for _, ids := range [][]Identifier{
+		nil,
+		{{CodeSetBinary, 3, AssociationDevice, []byte{1, 2, 3, 4, 5}}, {CodeSetASCII, 1, AssociationPort, []byte("Google  PersistentDisk")}},
+	} {
+		got, err := DecodeDeviceIDs(EncodeDeviceIDs(ids))
+		if err != nil || !cmp.Equal(got, ids) {
+			t.Errorf("STORAGE_DEVICE_ID_DESCRIPTOR: %+v, %v, want %+v", got, err, ids)
+		}
+	}
+	for _, l := range []DeviceLocation{{1, 0, 2, 3, "PCI Slot 3 : Adapter 1 : Port 0 : Target 2 : LUN 3"}, {}} {
+		got, err := DecodeDeviceLocation(l.Encode())
+		if err != nil || got != l {
+			t.Errorf("STORAGE_DEVICE_LOCATION_DESCRIPTOR: %+v, %v, want %+v", got, err, l)
+		}
+	}
+	number := DeviceNumber{FileDeviceDisk, 3, NoNumber}
+	if got, err := DecodeDeviceNumber(number.Encode()); err != nil || got != number {
+		t.Errorf("STORAGE_DEVICE_NUMBER: %+v, %v", got, err)
+	}
+	address := SCSIAddress{1, 2, 3, 4}
+	if got, err := DecodeSCSIAddress(address.Encode()); err != nil || got != address {
+		t.Errorf("SCSI_ADDRESS: %+v, %v", got, err)
+	}
+	geometry := DiskGeometryEx{4096, 10 << 30}
+	if got, err := DecodeDiskGeometryEx(geometry.Encode()); err != nil || got != geometry {
+		t.Errorf("DISK_GEOMETRY_EX: %+v, %v", got, err)
+	}
+	if got, err := DecodeGetDiskAttributes(EncodeGetDiskAttributes(DiskOffline)); err != nil || got != DiskOffline {
+		t.Errorf("GET_DISK_ATTRIBUTES: %v, %v", got, err)
+	}
+	if got, err := DecodePropertyQuery(EncodePropertyQuery(PropertyDeviceLocation)); err != nil || got != PropertyDeviceLocation {
+		t.Errorf("STORAGE_PROPERTY_QUERY: %v, %v", got, err)
+	}
+	extents := []DiskExtent{{1, 16 << 20, 5 << 30}, {2, 0, 7}}
+	if got, err := DecodeDiskExtents(EncodeDiskExtents(extents)); err != nil || !cmp.Equal(got, extents) {
+		t.Errorf("VOLUME_DISK_EXTENTS: %+v, %v", got, err)
+	}
+	data := FileSystemData{100, 12, 6, 512, 4096}
+	if got, err := DecodeNTFSVolumeData(EncodeNTFSVolumeData(data)); err != nil || got != data {
+		t.Errorf("NTFS_VOLUME_DATA_BUFFER: %+v, %v", got, err)
+	}
+}
+
+// Old drivers mark a missing string with an offset of all ones.
+func TestMissingSerialNumber(t *testing.T) {
+	b := DeviceDescriptor{BusType: BusTypeSCSI}.Encode()
+	le.PutUint32(b[24:], 0xFFFFFFFF)
+	got, err := DecodeDeviceDescriptor(b)
+	if err != nil || got.SerialNumber != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestStoragePropertiesRefuseBadBytes(t *testing.T) {
+	ids := func(change func(b []byte)) []byte {
+		b := EncodeDeviceIDs([]Identifier{{CodeSetASCII, 0, 0, []byte("abcd")}, {CodeSetASCII, 0, 0, []byte("efgh")}})
+		change(b)
+		return b
+	}
+	for name, b := range map[string][]byte{
+		"cut off":              ids(func([]byte) {})[:30],
+		"size beyond":          ids(func(b []byte) { b[4] = 0xff }),
+		"size below":           ids(func(b []byte) { b[4] = 3 }),
+		"identifier too long":  ids(func(b []byte) { b[12+8] = 0xff }),
+		"next offset beyond":   ids(func(b []byte) { b[12+10] = 0xff }),
+		"next offset too near": ids(func(b []byte) { b[12+10] = 4 }),
+	} {
+		if got, err := DecodeDeviceIDs(b); err == nil {
+			t.Errorf("%s: decoded to %+v", name, got)
+		}
+	}
+	bad := DeviceDescriptor{SerialNumber: "x"}.Encode()
+	bad[24] = 0xf0
+	if got, err := DecodeDeviceDescriptor(bad); err == nil {
+		t.Errorf("a string outside: decoded to %+v", got)
+	}
+	if got, err := DecodeDiskExtents([]byte{2, 0, 0, 0, 0, 0, 0, 0}); err == nil {
+		t.Errorf("extents outside: decoded to %+v", got)
+	}
+}
+
+func FuzzDecodeDeviceIDs(f *testing.F) {
+	f.Add(EncodeDeviceIDs([]Identifier{{CodeSetBinary, 3, 0, []byte{1, 2, 3}}, {CodeSetASCII, 1, 2, []byte("x")}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ids, err := DecodeDeviceIDs(b)
+		if err != nil {
+			return
+		}
+		got, err := DecodeDeviceIDs(EncodeDeviceIDs(ids))
+		if err != nil || !cmp.Equal(got, ids) {
+			t.Errorf("%+v became %+v, %v", ids, got, err)
+		}
+	})
+}
+
+func FuzzDecodeDescriptors(f *testing.F) {
+	f.Add(DeviceDescriptor{VendorID: "v", ProductID: "p", SerialNumber: "s"}.Encode())
+	f.Add(DeviceLocation{Text: "PCI Slot 3 : Adapter 0"}.Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if d, err := DecodeDeviceDescriptor(b); err == nil {
+			if got, err := DecodeDeviceDescriptor(d.Encode()); err != nil || got != d {
+				t.Errorf("%+v became %+v, %v", d, got, err)
+			}
+		}
+		if l, err := DecodeDeviceLocation(b); err == nil {
+			if got, err := DecodeDeviceLocation(l.Encode()); err != nil || got != l {
+				t.Errorf("%+v became %+v, %v", l, got, err)
+			}
+		}
+	})
+}
