@@ -94,8 +94,10 @@ type DirEntry struct {
 // with ctx's error.
 type File interface {
 	// OpenAt opens or creates the file name, one path element, in this directory
-	// (NtCreateFile with RootDirectory): nothing that happens to the names
-	// above the directory can lead it astray.
+	// (NtCreateFile with RootDirectory and OBJ_DONT_REPARSE): nothing that
+	// happens to the names above the directory, or to the directory itself, can
+	// lead it astray. A reparse point is opened itself with FileOpenReparsePoint
+	// and refused without.
 	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
 	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo).
 	Info(ctx context.Context) (FileInfo, error)

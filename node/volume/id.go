@@ -30,7 +30,7 @@ func ParseID(s string) (ID, error) {
 	}
 	if !ok {
 		return "", &csiproxy.Error{
-			Op:     "parse volume id",
+			Op:     "ParseID",
 			Object: strconv.Quote(s),
 			Kind:   csiproxy.ErrInvalidArgument,
 			Detail: `not of the form \\?\Volume{guid}\`,
@@ -50,9 +50,8 @@ func cut(s string) (string, bool) {
 // and then in the case of the hex digits.
 func (id ID) Equal(other ID) bool { return strings.EqualFold(string(id), string(other)) }
 
-// device is the name under which the volume's device is opened: without the
-// backslash, which would open the root directory of its file system.
-func (id ID) device() string { return strings.TrimSuffix(string(id), `\`) }
+// object names the volume in errors.
+func (id ID) object() string { return "volume " + strconv.Quote(string(id)) }
 
 // Stats are the figures of a volume's file system.
 type Stats struct {

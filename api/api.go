@@ -1,0 +1,156 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api knows the published wire contract: the groups, their versions, the
+// names under which each is reached, and their descriptors.
+//
+// The .proto files in the directories <group>/<version> are the contract's
+// source. A published version never changes; wire.json in testdata states it
+// apart from the .proto files, and a test compares the two. Go code is generated
+// only for the versions with a shape of their own; the descriptors of all
+// versions are embedded here. Fields with credentials have the option
+// debug_redact: nothing that prints messages may show them.
+//
+// A version is reached at an endpoint of its own ([EndpointName]) and there under
+// two service names: the published one ([ServiceName]), which every driver
+// uses, and one that is unique among all groups ([QualifiedServiceName]).
+package api
+
+import (
+	_ "embed" // for the descriptors
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+//go:generate go -C ../tools run ./protogen
+
+// Groups returns the names of the API groups in alphabetical order.
+func Groups() []string { return slices.Sorted(maps.Keys(contract())) }
+
+// Versions returns the versions of a group, newest first: of two major versions
+// the greater one, then stable before beta before alpha. It returns nothing for an
+// unknown group.
+func Versions(group string) []string {
+	var names []string
+	for _, v := range contract()[group] {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+// Service returns the descriptor of the service that a version of a group
+// consists of, and whether there is such a version. The messages are in its
+// ParentFile.
+func Service(group, version string) (protoreflect.ServiceDescriptor, bool) {
+	for _, v := range contract()[group] {
+		if v.name == version {
+			return v.service, true
+		}
+	}
+	return nil, false
+}
+
+// ServiceName returns the service name that published drivers use on the wire:
+// "v1beta1.Filesystem".
+func ServiceName(group, version string) string {
+	return version + "." + serviceName(group)
+}
+
+// QualifiedServiceName returns the service name with the version's proto package,
+// which no other group has: "csiproxy.filesystem.v1beta1.Filesystem".
+func QualifiedServiceName(group, version string) string {
+	return "csiproxy." + group + "." + version + "." + serviceName(group)
+}
+
+// EndpointName returns the name of the pipe or socket of a version, without
+// directory and suffix: "csi-proxy-filesystem-v1beta1".
+func EndpointName(group, version string) string {
+	return "csi-proxy-" + group + "-" + version
+}
+
+func serviceName(group string) string {
+	initial := min(1, len(group))
+	return strings.ToUpper(group[:initial]) + group[initial:]
+}
+
+//go:embed descriptors.binpb
+var descriptors string
+
+// version is one version of a group.
+type version struct {
+	name    string
+	age     age
+	service protoreflect.ServiceDescriptor
+}
+
+// contract parses the embedded descriptors, once, into the versions of each
+// group, newest first. Nothing that a caller does makes it fail: it panics only
+// if the program was built with something else than what protogen writes.
+var contract = sync.OnceValue(func() map[string][]version {
+	groups, err := parse([]byte(descriptors))
+	if err != nil {
+		panic(fmt.Sprintf("api: parse embedded descriptors: %v", err))
+	}
+	return groups
+})
+
+func parse(descriptors []byte) (map[string][]version, error) {
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(descriptors, &set); err != nil {
+		return nil, err
+	}
+	files, err := protodesc.NewFiles(&set)
+	if err != nil {
+		return nil, err
+	}
+
+	groups := make(map[string][]version)
+	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		name := string(file.Package().Name())
+		group := string(file.Package().Parent().Name())
+		v := version{name: name}
+		if v.age, err = parseAge(name); err != nil {
+			return false
+		}
+		if v.service = file.Services().ByName(protoreflect.Name(serviceName(group))); v.service == nil {
+			err = fmt.Errorf("file %s has no service %s", file.Path(), serviceName(group))
+			return false
+		}
+		groups[group] = append(groups[group], v)
+		return true
+	})
+	for _, versions := range groups {
+		slices.SortFunc(versions, func(a, b version) int { return slices.Compare(b.age[:], a.age[:]) })
+	}
+	return groups, err
+}
+
+// age orders versions: compared number by number, the newer one is greater. The
+// numbers are the major version, the stage and the number within the stage.
+type age [3]int
+
+var (
+	versionName = regexp.MustCompile(`^v(\d+)(?:(alpha|beta)(\d+))?$`)
+	stages      = []string{"alpha", "beta", ""}
+)
+
+func parseAge(name string) (age, error) {
+	part := versionName.FindStringSubmatch(name)
+	if part == nil {
+		return age{}, fmt.Errorf("%q is not the name of a version", name)
+	}
+	major, err1 := strconv.Atoi(part[1])
+	minor, err2 := strconv.Atoi("0" + part[3]) // a stable version has no number here
+	return age{major, slices.Index(stages, part[2]), minor}, errors.Join(err1, err2)
+}

@@ -1,0 +1,97 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csiproxy_test
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/csi-proxy/csi-proxy"
+
+// Who may import what. A package is named by its path in the module, or in
+// full if it isn't ours; "x/..." is everything below x and x itself.
+var importRules = []struct {
+	imported string
+	only     []string // packages that may import it; none of ours if empty
+	reason   string
+}{
+	{
+		module + "/internal/winsim", []string{"internal/winsim/...", "internal/simservice", "simnode", "cmd/csi-proxy"},
+		"above the seam nothing may know which system is below",
+	},
+	{
+		module + "/internal/winsys", []string{"internal/winsys/...", "node", "cmd/csi-proxy"},
+		"above the seam nothing may know which system is below",
+	},
+	{
+		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/service"},
+		"system calls belong below the seam, where portable code runs the same on the simulated node",
+	},
+	{
+		"github.com/Microsoft/go-winio", []string{"internal/pipe"},
+		"named pipes have one owner, who sets their security descriptor",
+	},
+	{
+		"os/exec", []string{"internal/demo"},
+		"the product runs no other program: no shell, no PowerShell",
+	},
+	{
+		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/rpc/...", "internal/server/...", "internal/simservice", "simnode"},
+		"the operations on the node are a library that drivers use without gRPC",
+	},
+	{
+		"github.com/prometheus/client_golang/prometheus", []string{"internal/nodemetrics", "internal/server/...", "cmd/csi-proxy"},
+		"a library reports to its caller, who chooses how to count",
+	},
+	{
+		"k8s.io/klog/v2", []string{"cmd/csi-proxy", "internal/server/..."},
+		"a library logs where its caller says",
+	},
+	{
+		module + "/internal/server", []string{"internal/server/...", "cmd/csi-proxy", "simnode"},
+		"only what serves needs the server",
+	},
+	{
+		module + "/simnode", []string{"internal/demo"},
+		"what drivers' tests use isn't part of the product",
+	},
+}
+
+func TestImports(t *testing.T) {
+	for _, goos := range []string{"linux", "windows"} {
+		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
+		cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list for %s: %v", goos, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			names := strings.Fields(line)
+			importer := strings.TrimPrefix(strings.TrimPrefix(names[0], module), "/")
+			for _, rule := range importRules {
+				if slices.Contains(names[1:], rule.imported) && !matchesAny(importer, rule.only) {
+					t.Errorf("%s: %s imports %s: %s", goos, importer, rule.imported, rule.reason)
+				}
+			}
+			if importer == "internal/win" {
+				for _, imported := range names[1:] {
+					if strings.HasPrefix(imported, module) {
+						t.Errorf("%s imports %s: the seam is the lowest package", importer, imported)
+					}
+				}
+			}
+		}
+	}
+}
+
+func matchesAny(pkg string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		base, below := strings.CutSuffix(pattern, "/...")
+		return pkg == base || below && strings.HasPrefix(pkg, base+"/")
+	})
+}

@@ -1,0 +1,97 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodemetrics counts what a node does, for Prometheus: the operations on
+// storage and the calls to Windows below them. (The calls that drivers make are
+// counted by the server.)
+package nodemetrics
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// buckets in seconds: from a control call of some microseconds to a format or a
+// dead server that takes a minute.
+var buckets = []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5, 10, 60}
+
+// Node is a collector with an observer for each of its sources.
+type Node struct {
+	operations *prometheus.HistogramVec
+	calls      *prometheus.HistogramVec
+	callErrors *prometheus.CounterVec
+}
+
+// NewNode returns metrics that have seen nothing yet.
+func NewNode() *Node {
+	return &Node{
+		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "csi_proxy_operation_duration_seconds",
+			Help:    "How long operations on the node's storage took, by operation and outcome.",
+			Buckets: buckets,
+		}, []string{"operation", "outcome"}),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "csi_proxy_windows_call_duration_seconds",
+			Help:    "How long calls to Windows took, by function or control code.",
+			Buckets: buckets,
+		}, []string{"call"}),
+		callErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "csi_proxy_windows_call_errors_total",
+			Help: "Calls to Windows that failed, by function or control code and Windows error number.",
+		}, []string{"call", "error"}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (n *Node) Describe(ch chan<- *prometheus.Desc) {
+	n.operations.Describe(ch)
+	n.calls.Describe(ch)
+	n.callErrors.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (n *Node) Collect(ch chan<- prometheus.Metric) {
+	n.operations.Collect(ch)
+	n.calls.Collect(ch)
+	n.callErrors.Collect(ch)
+}
+
+// Operation is an observer of operations.
+func (n *Node) Operation(name string, took time.Duration, err error) {
+	n.operations.WithLabelValues(name, outcome(err)).Observe(took.Seconds())
+}
+
+// WindowsCall is an observer of calls to Windows.
+func (n *Node) WindowsCall(call string, took time.Duration, err error) {
+	n.calls.WithLabelValues(call).Observe(took.Seconds())
+	if err == nil {
+		return
+	}
+	number, _ := csiproxy.WindowsErrorOf(err) // 0: the call was given up
+	n.callErrors.WithLabelValues(call, strconv.FormatUint(uint64(number), 10)).Inc()
+}
+
+// outcomes are the label values for the classes of errors: a small fixed set.
+var outcomes = map[error]string{
+	nil:                            "ok",
+	csiproxy.ErrInvalidArgument:    "invalid_argument",
+	csiproxy.ErrNotFound:           "not_found",
+	csiproxy.ErrAlreadyExists:      "already_exists",
+	csiproxy.ErrFailedPrecondition: "failed_precondition",
+	csiproxy.ErrPermissionDenied:   "permission_denied",
+	csiproxy.ErrUnauthenticated:    "unauthenticated",
+	csiproxy.ErrResourceExhausted:  "resource_exhausted",
+	csiproxy.ErrUnavailable:        "unavailable",
+	csiproxy.ErrUnimplemented:      "unimplemented",
+	csiproxy.ErrInternal:           "internal",
+	context.Canceled:               "canceled",
+	context.DeadlineExceeded:       "deadline_exceeded",
+}
+
+func outcome(err error) string { return outcomes[csiproxy.KindOf(err)] }
+
+var _ prometheus.Collector = (*Node)(nil)

@@ -1,0 +1,106 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Faults of the table of versions, found when the program starts.
+var (
+	errMissingMethod   = errors.New("no handler answers it")
+	errUnknownMethod   = errors.New("the version has no such method")
+	errDuplicateMethod = errors.New("two handlers answer it")
+	errStreaming       = errors.New("it is a streaming call")
+)
+
+// method answers one gRPC method, for every version whose request and response
+// are wire-identical to the handler's.
+type method struct {
+	request, response protoreflect.MessageDescriptor
+	newRequest        func() proto.Message
+	call              grpc.UnaryHandler
+}
+
+// methods are methods by the name under which a version has them.
+type methods map[protoreflect.Name]method
+
+// unary makes a method of a handler function. The types are pointers to generated
+// message structs.
+func unary[Request, Response proto.Message](call func(context.Context, Request) (Response, error)) method {
+	var request Request
+	var response Response
+	return method{
+		request:    request.ProtoReflect().Descriptor(),
+		response:   response.ProtoReflect().Descriptor(),
+		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
+		call: func(ctx context.Context, req any) (any, error) {
+			return call(ctx, req.(Request))
+		},
+	}
+}
+
+// bind returns the methods of a service out of the sets given, which together
+// must have each method of the service once, no other ones, and requests and
+// responses that are wire-identical to the service's.
+func bind(service protoreflect.ServiceDescriptor, sets ...methods) (methods, error) {
+	var faults []error
+	bound := make(methods)
+	for _, set := range sets {
+		for name, m := range set {
+			declared := service.Methods().ByName(name)
+			fault := errUnknownMethod
+			if declared != nil {
+				fault = m.answers(declared)
+			}
+			if _, ok := bound[name]; ok {
+				fault = errDuplicateMethod
+			}
+			if fault != nil {
+				faults = append(faults, fmt.Errorf("%s.%s: %w", service.FullName(), name, fault))
+			}
+			bound[name] = m
+		}
+	}
+	for i := range service.Methods().Len() {
+		declared := service.Methods().Get(i)
+		if _, ok := bound[declared.Name()]; !ok {
+			faults = append(faults, fmt.Errorf("%s: %w", declared.FullName(), errMissingMethod))
+		}
+	}
+	return bound, errors.Join(faults...)
+}
+
+// answers returns nil if m can answer calls of the method declared.
+func (m method) answers(declared protoreflect.MethodDescriptor) error {
+	if declared.IsStreamingClient() || declared.IsStreamingServer() {
+		return errStreaming
+	}
+	return errors.Join(
+		WireIdentical(declared.Input(), m.request),
+		WireIdentical(declared.Output(), m.response),
+	)
+}
+
+// desc describes m to a gRPC server as the method name of a service.
+func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
+	fullMethod := "/" + service + "/" + string(name)
+	handler := func(server any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		req := m.newRequest()
+		if err := decode(req); err != nil {
+			return nil, err
+		}
+		if interceptor == nil {
+			return m.call(ctx, req)
+		}
+		return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: server, FullMethod: fullMethod}, m.call)
+	}
+	return grpc.MethodDesc{MethodName: string(name), Handler: handler}
+}

@@ -1,0 +1,180 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/volume"
+)
+
+const (
+	volumeA = `\\?\Volume{6a1c2d3e-0000-4000-8000-0123456789ab}\`
+	volumeB = `\\?\Volume{6a1c2d3e-0000-4000-8000-0123456789cd}\`
+)
+
+// fakeNode records which operation is called with which arguments. All of them
+// return err, and answers that no zero value could be taken for.
+type fakeNode struct {
+	calls []string
+	err   error
+}
+
+func (n *fakeNode) called(operation string, args ...any) error {
+	for _, arg := range args {
+		operation += fmt.Sprintf(" %v", arg)
+	}
+	n.calls = append(n.calls, operation)
+	return n.err
+}
+
+func (n *fakeNode) ListDiskLocations(context.Context) (map[disk.Number]disk.Location, error) {
+	return map[disk.Number]disk.Location{
+		0:          {Adapter: "1", Bus: "2", Target: "3", LUNID: "4"},
+		4294967295: {LUNID: "5"},
+	}, n.called("ListDiskLocations")
+}
+
+func (n *fakeNode) ListDiskIDs(context.Context) (map[disk.Number]disk.IDs, error) {
+	return map[disk.Number]disk.IDs{
+		0: {Page83: "6000c29f", SerialNumber: "vol0123"},
+		2: {SerialNumber: "vol4567"},
+	}, n.called("ListDiskIDs")
+}
+
+func (n *fakeNode) FindDiskByPage83(_ context.Context, page83 string) (disk.Number, error) {
+	return 4294967295, n.called("FindDiskByPage83", page83)
+}
+
+func (n *fakeNode) PartitionDisk(_ context.Context, number disk.Number) error {
+	return n.called("PartitionDisk", number)
+}
+
+func (n *fakeNode) Rescan(context.Context) error { return n.called("Rescan") }
+
+func (n *fakeNode) GetDiskStats(_ context.Context, number disk.Number) (disk.Stats, error) {
+	return disk.Stats{TotalBytes: 1 << 40}, n.called("GetDiskStats", number)
+}
+
+func (n *fakeNode) SetDiskState(_ context.Context, number disk.Number, online bool) error {
+	return n.called("SetDiskState", number, online)
+}
+
+func (n *fakeNode) GetDiskState(_ context.Context, number disk.Number) (bool, error) {
+	return true, n.called("GetDiskState", number)
+}
+
+func (n *fakeNode) ListVolumesOnDisk(_ context.Context, number disk.Number, partition uint32) ([]volume.ID, error) {
+	return []volume.ID{volumeA, volumeB}, n.called("ListVolumesOnDisk", number, partition)
+}
+
+func (n *fakeNode) DataVolumeOfDisk(_ context.Context, number disk.Number) (volume.ID, error) {
+	return volumeB, n.called("DataVolumeOfDisk", number)
+}
+
+func (n *fakeNode) MountVolume(_ context.Context, id volume.ID, targetPath string) error {
+	return n.called("MountVolume", id, targetPath)
+}
+
+func (n *fakeNode) UnmountVolume(_ context.Context, id volume.ID, targetPath string) error {
+	return n.called("UnmountVolume", id, targetPath)
+}
+
+func (n *fakeNode) IsVolumeFormatted(_ context.Context, id volume.ID) (bool, error) {
+	return true, n.called("IsVolumeFormatted", id)
+}
+
+func (n *fakeNode) FormatVolume(_ context.Context, id volume.ID) error {
+	return n.called("FormatVolume", id)
+}
+
+func (n *fakeNode) ResizeVolume(_ context.Context, id volume.ID, sizeBytes int64) error {
+	return n.called("ResizeVolume", id, sizeBytes)
+}
+
+func (n *fakeNode) GetVolumeStats(_ context.Context, id volume.ID) (volume.Stats, error) {
+	return volume.Stats{TotalBytes: 1 << 41, UsedBytes: 1 << 21}, n.called("GetVolumeStats", id)
+}
+
+func (n *fakeNode) GetDiskNumberFromVolumeID(_ context.Context, id volume.ID) (disk.Number, error) {
+	return 4294967295, n.called("GetDiskNumberFromVolumeID", id)
+}
+
+func (n *fakeNode) GetVolumeIDFromTargetPath(_ context.Context, path string) (volume.ID, error) {
+	return volumeA, n.called("GetVolumeIDFromTargetPath", path)
+}
+
+func (n *fakeNode) GetClosestVolumeIDFromTargetPath(_ context.Context, path string) (volume.ID, error) {
+	return volumeB, n.called("GetClosestVolumeIDFromTargetPath", path)
+}
+
+func (n *fakeNode) WriteVolumeCache(_ context.Context, id volume.ID) error {
+	return n.called("WriteVolumeCache", id)
+}
+
+func (n *fakeNode) PathExists(_ context.Context, path string) (bool, error) {
+	return true, n.called("PathExists", path)
+}
+
+func (n *fakeNode) Mkdir(_ context.Context, path string) error { return n.called("Mkdir", path) }
+
+func (n *fakeNode) Rmdir(_ context.Context, path string, force bool) error {
+	return n.called("Rmdir", path, force)
+}
+
+func (n *fakeNode) RmdirContents(_ context.Context, path string) error {
+	return n.called("RmdirContents", path)
+}
+
+func (n *fakeNode) CreateSymlink(_ context.Context, sourcePath, targetPath string) error {
+	return n.called("CreateSymlink", sourcePath, targetPath)
+}
+
+func (n *fakeNode) IsSymlink(_ context.Context, path string) (bool, error) {
+	return true, n.called("IsSymlink", path)
+}
+
+// services returns all services over a fake node.
+func services(t *testing.T, node *fakeNode) []*Service {
+	t.Helper()
+	services, err := Services(Operations{Disk: node, Volume: node, Filesystem: node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return services
+}
+
+// connect returns a client's connection to a server with what register registers.
+func connect(t *testing.T, register func(*grpc.Server), options ...grpc.ServerOption) *grpc.ClientConn {
+	t.Helper()
+	listener := bufconn.Listen(64 << 10)
+	server := grpc.NewServer(options...)
+	register(server)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:///in-memory",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}

@@ -1,0 +1,136 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rpc translates between the wire and the node's operations: gRPC
+// requests of every API version to calls of the operations, and the operations'
+// errors to gRPC statuses.
+//
+// Handlers exist once for each shape of a group's messages. A version is a row in
+// the table beside the handlers: the sets of methods that answer it. What a row
+// claims is proven from the descriptors by [Services], before anything is served:
+// the sets have exactly the version's methods, and each message of the version is
+// wire-identical to the Go type that the handler uses for it.
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/csi-proxy/csi-proxy/api"
+)
+
+// Operations are the operations of the node to serve. A group without operations
+// is not served.
+type Operations struct {
+	Disk       DiskOperations
+	Volume     VolumeOperations
+	Filesystem FilesystemOperations
+}
+
+// Service is one version of a group. It is served at an endpoint of its own.
+type Service struct {
+	Group, Version string
+
+	descriptor protoreflect.ServiceDescriptor
+	methods    methods
+}
+
+// versions is the table of a group: by version, the sets of methods that answer it.
+type versions map[string][]methods
+
+var (
+	errMissingVersion = errors.New("no row answers this version")
+	errUnknownVersion = errors.New("the group has no such version")
+)
+
+// Services returns all versions of each group that has operations, newest first
+// within a group. An error is a fault of the program: the table disagrees with
+// the published contract, and nothing may be served.
+func Services(ops Operations) ([]*Service, error) {
+	tables := make(map[string]versions)
+	if ops.Disk != nil {
+		tables["disk"] = diskVersions(ops.Disk)
+	}
+	if ops.Volume != nil {
+		tables["volume"] = volumeVersions(ops.Volume)
+	}
+	if ops.Filesystem != nil {
+		tables["filesystem"] = filesystemVersions(ops.Filesystem)
+	}
+
+	var services []*Service
+	for _, group := range slices.Sorted(maps.Keys(tables)) {
+		bound, err := bindGroup(group, tables[group])
+		if err != nil {
+			return nil, err
+		}
+		services = append(services, bound...)
+	}
+	return services, nil
+}
+
+// bindGroup returns the versions of a group. The table must have a row for each of
+// them and no other ones.
+func bindGroup(group string, table versions) ([]*Service, error) {
+	var faults []error
+	for version := range table {
+		if _, ok := api.Service(group, version); !ok {
+			faults = append(faults, fmt.Errorf("%s %s: %w", group, version, errUnknownVersion))
+		}
+	}
+	var services []*Service
+	for _, version := range api.Versions(group) {
+		sets, ok := table[version]
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s %s: %w", group, version, errMissingVersion))
+			continue
+		}
+		descriptor, _ := api.Service(group, version)
+		bound, err := bind(descriptor, sets...)
+		faults = append(faults, err)
+		services = append(services, &Service{group, version, descriptor, bound})
+	}
+	return services, errors.Join(faults...)
+}
+
+// Names returns the two names under which the service is registered: the
+// published one and the qualified one.
+func (s *Service) Names() []string {
+	return []string{
+		api.ServiceName(s.Group, s.Version),
+		api.QualifiedServiceName(s.Group, s.Version),
+	}
+}
+
+// Register registers the service under each of its Names. The server's unary
+// interceptor runs with the full method name that the client called; one of the
+// interceptors must be [ErrorInterceptor].
+func (s *Service) Register(registrar grpc.ServiceRegistrar) {
+	for _, name := range s.Names() {
+		desc := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil)}
+		for i := range s.descriptor.Methods().Len() {
+			methodName := s.descriptor.Methods().Get(i).Name()
+			desc.Methods = append(desc.Methods, s.methods[methodName].desc(name, methodName))
+		}
+		registrar.RegisterService(desc, nil)
+	}
+}
+
+// Files returns a new registry with the descriptors of the service under both of
+// its Names, for gRPC reflection. The caller may add those of other services at
+// the same endpoint.
+func (s *Service) Files() (*protoregistry.Files, error) {
+	qualified := s.descriptor.ParentFile()
+	published, err := publishedFile(qualified)
+	if err != nil {
+		return nil, err
+	}
+	files := new(protoregistry.Files)
+	return files, errors.Join(files.RegisterFile(qualified), files.RegisterFile(published))
+}

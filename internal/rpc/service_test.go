@@ -1,0 +1,492 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/reflection"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// everyMethod has a call of each method of each version.
+var everyMethod = []struct {
+	group, versions, method string
+	request                 string
+	calls                   []string
+	response                string
+}{
+	{
+		"disk", "v1 v1beta3", "ListDiskLocations", `{}`, []string{"ListDiskLocations"},
+		`{"disk_locations": {"0": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}, "4294967295": {"LUNID": "5"}}}`,
+	},
+	{
+		"disk", "v1beta2 v1beta1 v1alpha1", "ListDiskLocations", `{}`, []string{"ListDiskLocations"},
+		`{"disk_locations": {"0": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}, "4294967295": {"LUNID": "5"}}}`,
+	},
+	{"disk", "v1 v1beta3", "PartitionDisk", `{"disk_number": 4294967295}`, []string{"PartitionDisk 4294967295"}, `{}`},
+	{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID": "4294967295"}`, []string{"PartitionDisk 4294967295"}, `{}`},
+	{"disk", "v1 v1beta3 v1beta2 v1beta1 v1alpha1", "Rescan", `{}`, []string{"Rescan"}, `{}`},
+	{
+		"disk", "v1 v1beta3", "ListDiskIDs", `{}`, []string{"ListDiskIDs"},
+		`{"diskIDs": {"0": {"page83": "6000c29f", "serial_number": "vol0123"}, "2": {"serial_number": "vol4567"}}}`,
+	},
+	{
+		"disk", "v1beta2 v1beta1", "ListDiskIDs", `{}`, []string{"ListDiskIDs"},
+		`{"diskIDs": {"0": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol0123"}},
+			"2": {"identifiers": {"page83": "", "serialNumber": "vol4567"}}}}`,
+	},
+	{"disk", "v1 v1beta3", "GetDiskStats", `{"disk_number": 3}`, []string{"GetDiskStats 3"}, `{"total_bytes": 1099511627776}`},
+	{"disk", "v1beta2 v1beta1", "DiskStats", `{"diskID": "3"}`, []string{"GetDiskStats 3"}, `{"diskSize": 1099511627776}`},
+	{"disk", "v1 v1beta3", "SetDiskState", `{"disk_number": 3, "is_online": true}`, []string{"SetDiskState 3 true"}, `{}`},
+	{"disk", "v1beta2", "SetAttachState", `{"diskID": "3", "isOnline": true}`, []string{"SetDiskState 3 true"}, `{}`},
+	{"disk", "v1beta2", "SetAttachState", `{"diskID": "0"}`, []string{"SetDiskState 0 false"}, `{}`},
+	{"disk", "v1 v1beta3", "GetDiskState", `{"disk_number": 3}`, []string{"GetDiskState 3"}, `{"is_online": true}`},
+	{"disk", "v1beta2", "GetAttachState", `{"diskID": "3"}`, []string{"GetDiskState 3"}, `{"isOnline": true}`},
+	{"disk", "v1alpha1", "GetDiskNumberByName", `{"disk_name": "6000c29f"}`, []string{"FindDiskByPage83 6000c29f"}, `{"disk_number": "4294967295"}`},
+
+	{
+		"volume", "v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"disk_number": 3, "partition_number": 2}`,
+		[]string{"ListVolumesOnDisk 3 2"}, `{"volume_ids": ["$A", "$B"]}`,
+	},
+	{
+		"volume", "v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"disk_id": "3"}`,
+		[]string{"ListVolumesOnDisk 3 0"}, `{"volume_ids": ["$A", "$B"]}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3", "MountVolume", `{"volume_id": "$A", "target_path": "c:\\t"}`,
+		[]string{"MountVolume " + volumeA + ` c:\t`}, `{}`,
+	},
+	{
+		"volume", "v1beta2 v1beta1 v1alpha1", "MountVolume", `{"volume_id": "$A", "path": "c:\\t"}`,
+		[]string{"MountVolume " + volumeA + ` c:\t`}, `{}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3", "UnmountVolume", `{"volume_id": "$A", "target_path": "c:\\t"}`,
+		[]string{"UnmountVolume " + volumeA + ` c:\t`}, `{}`,
+	},
+	{
+		"volume", "v1beta2 v1beta1 v1alpha1", "DismountVolume", `{"volume_id": "$A", "path": "c:\\t"}`,
+		[]string{"UnmountVolume " + volumeA + ` c:\t`}, `{}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "IsVolumeFormatted", `{"volume_id": "$A"}`,
+		[]string{"IsVolumeFormatted " + volumeA}, `{"formatted": true}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "FormatVolume", `{"volume_id": "$A"}`,
+		[]string{"FormatVolume " + volumeA}, `{}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3", "ResizeVolume", `{"volume_id": "$A", "size_bytes": 5000000000}`,
+		[]string{"ResizeVolume " + volumeA + " 5000000000"}, `{}`,
+	},
+	{
+		"volume", "v1beta2 v1beta1 v1alpha1", "ResizeVolume", `{"volume_id": "$A", "size": 5000000000}`,
+		[]string{"ResizeVolume " + volumeA + " 5000000000"}, `{}`,
+	},
+	{ // what Azure Disk's driver sends
+		"volume", "v2alpha1 v1 v1beta3", "ResizeVolume", `{"volume_id": "3", "size_bytes": 5000000000}`,
+		[]string{"DataVolumeOfDisk 3", "ResizeVolume " + volumeB + " 5000000000"}, `{}`,
+	},
+	{
+		"volume", "v1beta2 v1beta1 v1alpha1", "ResizeVolume", `{"volume_id": "3", "size": 5000000000}`,
+		[]string{"DataVolumeOfDisk 3", "ResizeVolume " + volumeB + " 5000000000"}, `{}`,
+	},
+	{ // no disk number: the operation refuses it as a volume id
+		"volume", "v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "ResizeVolume", `{"volume_id": "4294967296"}`,
+		[]string{"ResizeVolume 4294967296 0"}, `{}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3", "GetVolumeStats", `{"volume_id": "$A"}`,
+		[]string{"GetVolumeStats " + volumeA}, `{"total_bytes": 2199023255552, "used_bytes": 2097152}`,
+	},
+	{
+		"volume", "v1beta2 v1beta1", "VolumeStats", `{"volume_id": "$A"}`,
+		[]string{"GetVolumeStats " + volumeA}, `{"volumeSize": 2199023255552, "volumeUsedSize": 2097152}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3", "GetDiskNumberFromVolumeID", `{"volume_id": "$A"}`,
+		[]string{"GetDiskNumberFromVolumeID " + volumeA}, `{"disk_number": 4294967295}`,
+	},
+	{
+		"volume", "v1beta2 v1beta1", "GetVolumeDiskNumber", `{"volume_id": "$A"}`,
+		[]string{"GetDiskNumberFromVolumeID " + volumeA}, `{"diskNumber": 4294967295}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3", "GetVolumeIDFromTargetPath", `{"target_path": "c:\\t"}`,
+		[]string{`GetVolumeIDFromTargetPath c:\t`}, `{"volume_id": "$A"}`,
+	},
+	{
+		"volume", "v1beta2 v1beta1", "GetVolumeIDFromMount", `{"mount": "c:\\t"}`,
+		[]string{`GetVolumeIDFromTargetPath c:\t`}, `{"volume_id": "$A"}`,
+	},
+	{
+		"volume", "v2alpha1", "GetClosestVolumeIDFromTargetPath", `{"target_path": "c:\\t"}`,
+		[]string{`GetClosestVolumeIDFromTargetPath c:\t`}, `{"volume_id": "$B"}`,
+	},
+	{
+		"volume", "v2alpha1 v1 v1beta3 v1beta2", "WriteVolumeCache", `{"volume_id": "$A"}`,
+		[]string{"WriteVolumeCache " + volumeA}, `{}`,
+	},
+
+	{"filesystem", "v2alpha1 v1 v1beta2", "PathExists", `{"path": "c:\\p"}`, []string{`PathExists c:\p`}, `{"exists": true}`},
+	{"filesystem", "v1beta1 v1alpha1", "PathExists", `{"path": "c:\\p"}`, []string{`PathExists c:\p`}, `{"exists": true}`},
+	{"filesystem", "v1beta1 v1alpha1", "PathExists", `{"path": "c:\\p", "context": "POD"}`, []string{`PathExists c:\p`}, `{"exists": true}`},
+	{"filesystem", "v2alpha1 v1 v1beta2", "Mkdir", `{"path": "c:\\p"}`, []string{`Mkdir c:\p`}, `{}`},
+	{"filesystem", "v1beta1 v1alpha1", "Mkdir", `{"path": "c:\\p", "context": "POD"}`, []string{`Mkdir c:\p`}, `{}`},
+	{"filesystem", "v2alpha1 v1 v1beta2", "Rmdir", `{"path": "c:\\p"}`, []string{`Rmdir c:\p false`}, `{}`},
+	{"filesystem", "v2alpha1 v1 v1beta2", "Rmdir", `{"path": "c:\\p", "force": true}`, []string{`Rmdir c:\p true`}, `{}`},
+	{"filesystem", "v1beta1 v1alpha1", "Rmdir", `{"path": "c:\\p", "context": "POD"}`, []string{`Rmdir c:\p false`}, `{}`},
+	{"filesystem", "v1beta1 v1alpha1", "Rmdir", `{"path": "c:\\p", "force": true}`, []string{`Rmdir c:\p true`}, `{}`},
+	{"filesystem", "v2alpha1", "RmdirContents", `{"path": "c:\\p"}`, []string{`RmdirContents c:\p`}, `{}`},
+	{
+		"filesystem", "v2alpha1 v1 v1beta2", "CreateSymlink", `{"source_path": "c:\\s", "target_path": "c:\\t"}`,
+		[]string{`CreateSymlink c:\s c:\t`}, `{}`,
+	},
+	{
+		"filesystem", "v1beta1 v1alpha1", "LinkPath", `{"source_path": "c:\\s", "target_path": "c:\\t"}`,
+		[]string{`CreateSymlink c:\s c:\t`}, `{}`,
+	},
+	{"filesystem", "v2alpha1 v1 v1beta2", "IsSymlink", `{"path": "c:\\p"}`, []string{`IsSymlink c:\p`}, `{"is_symlink": true}`},
+	{"filesystem", "v1beta1 v1alpha1", "IsMountPoint", `{"path": "c:\\p"}`, []string{`IsSymlink c:\p`}, `{"is_mount_point": true}`},
+}
+
+// endpoint is a served version and a connection to it.
+type endpoint struct {
+	*Service
+	conn *grpc.ClientConn
+	// methods describe the methods by their full name: "/v1.Disk/Rescan".
+	methods map[string]protoreflect.MethodDescriptor
+}
+
+// endpoints serves all versions of the node, each as the daemon does, by
+// "group version".
+func endpoints(t *testing.T, node *fakeNode, interceptors ...grpc.UnaryServerInterceptor) map[string]endpoint {
+	t.Helper()
+	served := make(map[string]endpoint)
+	for _, service := range services(t, node) {
+		files, err := service.Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := connect(t, func(server *grpc.Server) { service.Register(server) }, grpc.ChainUnaryInterceptor(interceptors...))
+		e := endpoint{service, conn, make(map[string]protoreflect.MethodDescriptor)}
+		for _, name := range service.Names() {
+			descriptor, err := files.FindDescriptorByName(protoreflect.FullName(name))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			described := descriptor.(protoreflect.ServiceDescriptor).Methods()
+			for i := range described.Len() {
+				e.methods["/"+name+"/"+string(described.Get(i).Name())] = described.Get(i)
+			}
+		}
+		served[service.Group+" "+service.Version] = e
+	}
+	return served
+}
+
+// call calls a method with a request in JSON, and returns the response and its
+// descriptor. In the JSON, $A and $B are the fake node's volume ids.
+func (e endpoint) call(t *testing.T, fullMethod, request string) (*dynamicpb.Message, error) {
+	t.Helper()
+	method, ok := e.methods[fullMethod]
+	if !ok {
+		t.Fatalf("no descriptor of %s", fullMethod)
+	}
+	resp := dynamicpb.NewMessage(method.Output())
+	return resp, e.conn.Invoke(t.Context(), fullMethod, message(t, method.Input(), request), resp)
+}
+
+func message(t *testing.T, descriptor protoreflect.MessageDescriptor, text string) *dynamicpb.Message {
+	t.Helper()
+	quoted := func(s string) string { return strings.ReplaceAll(s, `\`, `\\`) }
+	text = strings.NewReplacer("$A", quoted(volumeA), "$B", quoted(volumeB)).Replace(text)
+	m := dynamicpb.NewMessage(descriptor)
+	if err := protojson.Unmarshal([]byte(text), m); err != nil {
+		t.Fatalf("%s from %s: %v", descriptor.FullName(), text, err)
+	}
+	return m
+}
+
+// Each method of each version, under both names, brings the values of its request
+// to the operation and the operation's answer back.
+func TestEveryMethod(t *testing.T) {
+	var fullMethod string
+	node := new(fakeNode)
+	served := endpoints(t, node, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		fullMethod = info.FullMethod
+		return handler(ctx, req)
+	})
+
+	called := make(map[string]bool)
+	for _, test := range everyMethod {
+		for version := range strings.FieldsSeq(test.versions) {
+			e := served[test.group+" "+version]
+			for _, service := range e.Names() {
+				name := "/" + service + "/" + test.method
+				node.calls = nil
+				resp, err := e.call(t, name, test.request)
+				if err != nil {
+					t.Errorf("%s of %s: %v", name, test.request, err)
+					continue
+				}
+				if diff := cmp.Diff(test.calls, node.calls); diff != "" {
+					t.Errorf("%s of %s: calls (-want +got):\n%s", name, test.request, diff)
+				}
+				want := message(t, resp.Descriptor(), test.response)
+				if diff := cmp.Diff(want, resp, protocmp.Transform()); diff != "" {
+					t.Errorf("%s of %s: response (-want +got):\n%s", name, test.request, diff)
+				}
+				if fullMethod != name {
+					t.Errorf("%s of %s: interceptor ran for %s", name, test.request, fullMethod)
+				}
+				called[name] = true
+			}
+		}
+	}
+	for _, e := range served {
+		for name := range e.methods {
+			if !called[name] {
+				t.Errorf("no test calls %s", name)
+			}
+		}
+	}
+}
+
+// What is served is what the published contract lists for the groups served.
+func TestServedMethods(t *testing.T) {
+	var contract []struct {
+		Group, Version, Service string
+		Methods                 []struct{ Name string }
+	}
+	data, err := os.ReadFile(filepath.Join("..", "..", "api", "testdata", "wire.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &contract); err != nil {
+		t.Fatal(err)
+	}
+	node := new(fakeNode)
+	tests := map[string]Operations{
+		"":                       {},
+		"disk":                   {Disk: node},
+		"filesystem volume":      {Volume: node, Filesystem: node},
+		"disk filesystem volume": {Disk: node, Volume: node, Filesystem: node},
+	}
+	for groups, ops := range tests {
+		t.Run(groups, func(t *testing.T) {
+			want := make(map[string][]string)
+			for _, version := range contract {
+				if !slices.Contains(strings.Fields(groups), version.Group) {
+					continue
+				}
+				var methods []string
+				for _, method := range version.Methods {
+					methods = append(methods, method.Name)
+				}
+				slices.Sort(methods)
+				key := version.Group + " " + version.Version
+				want[key+" "+version.Service] = methods
+				want[key+" csiproxy."+version.Group+"."+version.Service] = methods
+			}
+
+			services, err := Services(ops)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make(map[string][]string)
+			for _, service := range services {
+				server := grpc.NewServer()
+				service.Register(server)
+				for name, info := range server.GetServiceInfo() {
+					var methods []string
+					for _, method := range info.Methods {
+						methods = append(methods, method.Name)
+					}
+					slices.Sort(methods)
+					got[service.Group+" "+service.Version+" "+name] = methods
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("services (-contract +served):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A request that can't be translated is refused before any operation is called.
+func TestBadRequests(t *testing.T) {
+	node := new(fakeNode)
+	served := endpoints(t, node, ErrorInterceptor)
+	tests := []struct{ group, versions, method, request string }{
+		{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID": "4294967296"}`},
+		{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{}`},
+		{"disk", "v1beta2 v1beta1", "DiskStats", `{"diskID": "-1"}`},
+		{"disk", "v1beta2", "SetAttachState", `{"diskID": " 1", "isOnline": true}`},
+		{"disk", "v1beta2", "GetAttachState", `{"diskID": "0x1"}`},
+		{"volume", "v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"disk_id": "4294967296"}`},
+		{"filesystem", "v1beta1 v1alpha1", "PathExists", `{"path": "c:\\p", "context": 2}`},
+		{"filesystem", "v1beta1 v1alpha1", "Mkdir", `{"path": "c:\\p", "context": -1}`},
+		{"filesystem", "v1beta1 v1alpha1", "Rmdir", `{"path": "c:\\p", "context": 7, "force": true}`},
+	}
+	for _, test := range tests {
+		for version := range strings.FieldsSeq(test.versions) {
+			e := served[test.group+" "+version]
+			name := "/" + e.Names()[0] + "/" + test.method
+			node.calls = nil
+			if resp, err := e.call(t, name, test.request); status.Code(err) != codes.InvalidArgument {
+				t.Errorf("%s of %s = %v, %v, want InvalidArgument", name, test.request, resp, err)
+			}
+			if len(node.calls) > 0 {
+				t.Errorf("%s of %s called %q", name, test.request, node.calls)
+			}
+		}
+	}
+}
+
+// Bytes that are no message reach no operation.
+func TestUndecodableRequest(t *testing.T) {
+	node := new(fakeNode)
+	e := endpoints(t, node, ErrorInterceptor)["disk v1"]
+	var resp []byte
+	err := e.conn.Invoke(t.Context(), "/v1.Disk/PartitionDisk", []byte("\x08"), &resp, grpc.ForceCodec(rawCodec{}))
+	if status.Code(err) != codes.Internal {
+		t.Errorf("error = %v, want what gRPC sends itself, Internal", err)
+	}
+	if len(node.calls) > 0 {
+		t.Errorf("calls = %q, want none", node.calls)
+	}
+}
+
+// rawCodec sends and receives bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Name() string                  { return "proto" }
+func (rawCodec) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = data
+	return nil
+}
+
+// If the disk's volume can't be told, a resize by disk number resizes nothing.
+func TestResizeByDiskNumberFails(t *testing.T) {
+	node := &fakeNode{err: errors.New("two data volumes")}
+	served := endpoints(t, node, ErrorInterceptor)
+	if _, err := served["volume v1"].call(t, "/v1.Volume/ResizeVolume", `{"volume_id": "3"}`); err == nil {
+		t.Error("resize succeeded")
+	}
+	if diff := cmp.Diff([]string{"DataVolumeOfDisk 3"}, node.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// An error of the operation is the error of every method, also where a response
+// goes with it.
+func TestEveryMethodReturnsErrors(t *testing.T) {
+	node := &fakeNode{err: context.DeadlineExceeded}
+	served := endpoints(t, node, ErrorInterceptor)
+	for _, test := range everyMethod {
+		for version := range strings.FieldsSeq(test.versions) {
+			e := served[test.group+" "+version]
+			name := "/" + e.Names()[0] + "/" + test.method
+			if resp, err := e.call(t, name, test.request); status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("%s = %v, %v, want DeadlineExceeded", name, resp, err)
+			}
+		}
+	}
+}
+
+// A reflection client that knows nothing finds the service under both names and
+// all that is needed to call it.
+func TestReflection(t *testing.T) {
+	for _, service := range services(t, new(fakeNode)) {
+		files, err := service.Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := connect(t, func(server *grpc.Server) {
+			service.Register(server)
+			reflectionpb.RegisterServerReflectionServer(server, reflection.NewServerV1(reflection.ServerOptions{
+				Services:           server,
+				DescriptorResolver: files,
+			}))
+		})
+		stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range service.Names() {
+			err := stream.Send(&reflectionpb.ServerReflectionRequest{
+				MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: name},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var set descriptorpb.FileDescriptorSet
+			for _, data := range answer.GetFileDescriptorResponse().GetFileDescriptorProto() {
+				file := new(descriptorpb.FileDescriptorProto)
+				if err := proto.Unmarshal(data, file); err != nil {
+					t.Fatal(err)
+				}
+				set.File = append(set.File, file)
+			}
+			found, err := protodesc.NewFiles(&set)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			descriptor, err := found.FindDescriptorByName(protoreflect.FullName(name))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			described := descriptor.(protoreflect.ServiceDescriptor).Methods()
+			for i := range described.Len() {
+				input := described.Get(i).Input()
+				if got, want := input.ParentFile(), descriptor.ParentFile(); got != want {
+					t.Errorf("%s has the request %s of another file", described.Get(i).FullName(), input.FullName())
+				}
+				want := service.descriptor.Methods().Get(i).Input()
+				if err := WireIdentical(want, input); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if err := stream.CloseSend(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// All of the daemon's start-up that this package does.
+func BenchmarkServices(b *testing.B) {
+	node := new(fakeNode)
+	for b.Loop() {
+		if _, err := Services(Operations{Disk: node, Volume: node, Filesystem: node}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,320 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package volume does the storage operations on the node's volumes: find them,
+// format, mount and grow them.
+//
+// Each operation first looks at what Windows has and then does what is missing,
+// so it may be repeated, also after a process that died half-way through it.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/contents"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/keylock"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+)
+
+// System is the part of Windows that the operations on volumes use.
+type System interface {
+	device.VolumeFinder
+	pathpolicy.System
+	// VolumeInformation is GetVolumeInformationW of \\?\Volume{guid}\.
+	VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error)
+	// DiskFreeSpace is GetDiskFreeSpaceExW.
+	DiskFreeSpace(ctx context.Context, directory string) (win.DiskSpace, error)
+	// VolumeNameForMountPoint is GetVolumeNameForVolumeMountPointW.
+	VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error)
+	// SetVolumeMountPoint is SetVolumeMountPointW.
+	SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error
+	// DeleteVolumeMountPoint is DeleteVolumeMountPointW.
+	DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error
+	// FormatVolume is a quick format of \\?\Volume{guid}\.
+	FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error
+}
+
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// AllowRecognizedData lets FormatVolume write over data of another system
+	// that it recognises. Default: such a volume is refused. A volume with a
+	// file system that Windows knows is refused always.
+	AllowRecognizedData bool
+	// Logger gets what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Locks serialises changes of the layout of a disk, by disk number. The
+	// disk operations of the same node must share it. Default: its own.
+	Locks *keylock.Locks[uint32]
+	// Observe is told of every operation. Default: nobody is.
+	Observe operation.Observer
+}
+
+// Volumes are the volumes of a node. All methods may be called concurrently.
+type Volumes struct {
+	sys     System
+	paths   *pathpolicy.Policy
+	options Options
+}
+
+// New returns the operations on the volumes of sys. Paths are reached under
+// paths.
+func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Locks == nil {
+		o.Locks = new(keylock.Locks[uint32])
+	}
+	return &Volumes{sys: sys, paths: paths, options: o}
+}
+
+// Patience with states that pass by themselves.
+const (
+	arrivalPatience = 10 * time.Second
+	pollInterval    = 50 * time.Millisecond
+)
+
+// ListVolumesOnDisk returns the volumes of a disk's data partitions, or of one
+// partition if partition isn't 0. Reserved and system partitions have none; a
+// disk without data partitions gives an empty list. If a volume is still
+// arriving, it is waited for. A disk that is offline gives
+// csiproxy.ErrFailedPrecondition, since its volumes can't be known.
+func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) (_ []ID, err error) {
+	defer v.options.Observe.End("ListVolumesOnDisk", "disk "+n.String(), time.Now(), &err)
+	return v.listOnDisk(ctx, n, partition)
+}
+
+func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]ID, error) {
+	wanted, err := v.dataPartitions(ctx, n, partition)
+	if err != nil || len(wanted) == 0 {
+		return []ID{}, err
+	}
+	deadline := time.Now().Add(arrivalPatience)
+	for {
+		volumes, err := device.VolumesOnDisk(ctx, v.sys, uint32(n))
+		if err != nil {
+			return nil, err
+		}
+		byPartition := make(map[uint32]ID)
+		for _, found := range volumes {
+			byPartition[found.PartitionNumber] = ID(found.Name)
+		}
+		ids := []ID{}
+		for _, p := range wanted {
+			if id, ok := byPartition[p]; ok {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == len(wanted) || time.Now().After(deadline) {
+			return ids, nil
+		}
+		if err := win.Sleep(ctx, pollInterval); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// dataPartitions returns the numbers of the data partitions of an online disk:
+// all, or the one asked for if it is one.
+func (v *Volumes) dataPartitions(ctx context.Context, n disk.Number, partition uint32) ([]uint32, error) {
+	h, err := device.Open(ctx, v.sys, device.PhysicalDrive(uint32(n)), win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if attributes&win.DiskOffline != 0 {
+		return nil, refuse("the disk is offline")
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if partition == 0 {
+		return device.DataPartitions(layout), nil
+	}
+	for _, p := range layout.Partitions {
+		if p.Number != partition {
+			continue
+		}
+		if device.IsDataPartition(p) {
+			return []uint32{partition}, nil
+		}
+		return nil, nil
+	}
+	return nil, &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: fmt.Sprintf("it has no partition %d", partition)}
+}
+
+// DataVolumeOfDisk returns the volume of a disk that has exactly one data
+// partition. Several give csiproxy.ErrFailedPrecondition, none gives
+// csiproxy.ErrNotFound.
+func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (_ ID, err error) {
+	defer v.options.Observe.End("DataVolumeOfDisk", "disk "+n.String(), time.Now(), &err)
+	ids, err := v.listOnDisk(ctx, n, 0)
+	if err != nil {
+		return "", err
+	}
+	switch len(ids) {
+	case 0:
+		return "", &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "it has no data volume"}
+	case 1:
+		return ids[0], nil
+	}
+	return "", refuse(fmt.Sprintf("it has %d data volumes, and which one is meant isn't said", len(ids)))
+}
+
+func refuse(why string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
+}
+
+// GetDiskNumberFromVolumeID returns the disk that a volume lies on. A volume on
+// several disks gives csiproxy.ErrFailedPrecondition.
+func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id ID) (_ disk.Number, err error) {
+	defer v.options.Observe.End("GetDiskNumberFromVolumeID", id.object(), time.Now(), &err)
+	h, err := v.open(ctx, id, win.AccessNone)
+	if err != nil {
+		return 0, err
+	}
+	defer h.Close()
+	extent, err := onlyExtent(ctx, h)
+	return disk.Number(extent.DiskNumber), err
+}
+
+// onlyExtent returns where a volume lies that isn't spread.
+func onlyExtent(ctx context.Context, h device.Handle) (win.DiskExtent, error) {
+	extents, err := h.Extents(ctx)
+	if err != nil {
+		return win.DiskExtent{}, err
+	}
+	if len(extents) != 1 {
+		return win.DiskExtent{}, refuse(fmt.Sprintf("it lies on %d parts of disks", len(extents)))
+	}
+	return extents[0], nil
+}
+
+// open opens the device of a volume. A string that is no volume id is
+// csiproxy.ErrInvalidArgument, a volume that isn't there csiproxy.ErrNotFound.
+func (v *Volumes) open(ctx context.Context, id ID, access win.Access) (device.Handle, error) {
+	if _, err := ParseID(string(id)); err != nil {
+		return device.Handle{}, err
+	}
+	return device.Open(ctx, v.sys, device.VolumePath(string(id)), access)
+}
+
+// information returns the file system of a volume; formatted is false for a raw
+// one.
+func (v *Volumes) information(ctx context.Context, id ID) (_ win.VolumeInformation, formatted bool, _ error) {
+	if _, err := ParseID(string(id)); err != nil {
+		return win.VolumeInformation{}, false, err
+	}
+	info, err := v.sys.VolumeInformation(ctx, string(id))
+	if errors.Is(err, win.ErrorUnrecognizedVolume) {
+		return win.VolumeInformation{}, false, nil
+	}
+	return info, err == nil, err
+}
+
+// IsVolumeFormatted reports whether a volume has a file system that Windows
+// knows. It is false only where Windows says that the volume is raw: a volume
+// that is locked by BitLocker or can't be read is an error.
+func (v *Volumes) IsVolumeFormatted(ctx context.Context, id ID) (formatted bool, err error) {
+	defer v.options.Observe.End("IsVolumeFormatted", id.object(), time.Now(), &err)
+	_, formatted, err = v.information(ctx, id)
+	return formatted, err
+}
+
+// FormatVolume gives a raw volume an NTFS file system, quickly and with
+// Windows' defaults. It refuses with csiproxy.ErrFailedPrecondition a volume
+// that has a file system that Windows knows, or whose content is recognised as
+// data of another system: see Options.AllowRecognizedData.
+func (v *Volumes) FormatVolume(ctx context.Context, id ID) (err error) {
+	defer v.options.Observe.End("FormatVolume", id.object(), time.Now(), &err)
+	h, err := v.open(ctx, id, win.GenericRead)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	extent, err := onlyExtent(ctx, h)
+	if err != nil {
+		return err
+	}
+	unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	info, formatted, err := v.information(ctx, id)
+	if err != nil {
+		return err
+	}
+	if formatted {
+		return refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
+	}
+	sectorSize, err := v.sectorSize(ctx, extent.DiskNumber)
+	if err != nil {
+		return err
+	}
+	found, err := contents.Recognise(ctx, h, extent.Length, sectorSize)
+	if err != nil {
+		return err
+	}
+	if found != "" && !v.options.AllowRecognizedData {
+		return refuse("it holds " + found)
+	}
+	h.Close() // a format wants the volume for itself
+	return v.sys.FormatVolume(ctx, string(id), win.FormatOptions{FileSystem: "NTFS"})
+}
+
+// sectorSize returns the size of the logical sectors of a disk in bytes.
+func (v *Volumes) sectorSize(ctx context.Context, diskNumber uint32) (uint32, error) {
+	h, err := device.Open(ctx, v.sys, device.PhysicalDrive(diskNumber), win.AccessNone)
+	if err != nil {
+		return 0, err
+	}
+	defer h.Close()
+	geometry, err := h.Geometry(ctx)
+	return geometry.BytesPerSector, err
+}
+
+// GetVolumeStats returns the size and use of a volume's file system. A raw
+// volume gives csiproxy.ErrFailedPrecondition.
+func (v *Volumes) GetVolumeStats(ctx context.Context, id ID) (_ Stats, err error) {
+	defer v.options.Observe.End("GetVolumeStats", id.object(), time.Now(), &err)
+	if _, err := ParseID(string(id)); err != nil {
+		return Stats{}, err
+	}
+	space, err := v.sys.DiskFreeSpace(ctx, string(id))
+	return Stats{TotalBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
+}
+
+// WriteVolumeCache writes out everything that Windows has cached of a volume.
+func (v *Volumes) WriteVolumeCache(ctx context.Context, id ID) (err error) {
+	defer v.options.Observe.End("WriteVolumeCache", id.object(), time.Now(), &err)
+	return v.flush(ctx, id)
+}
+
+func (v *Volumes) flush(ctx context.Context, id ID) error {
+	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	err = h.Flush(ctx)
+	if errors.Is(err, win.ErrorWriteProtect) {
+		return nil // nothing can be waiting to be written
+	}
+	return err
+}

@@ -1,0 +1,195 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command protogen turns the .proto files of the API into the files that are
+// checked in beside them: api/descriptors.binpb, which describes every version,
+// and the Go code of those versions whose messages the program handles.
+//
+// It compiles the files itself, so protoc isn't needed, and runs the two Go
+// plugins at the versions that go.mod of this module pins. From the repository's
+// root:
+//
+//	go -C tools run ./protogen
+//
+// Running it again changes nothing.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+const (
+	// module is cut from the Go import paths to get file names.
+	module = "github.com/csi-proxy/csi-proxy"
+	// namePrefix comes before the path below api/ in the name under which a file
+	// is registered, so that the name matches the proto package and is unique in
+	// programs that link other descriptors too.
+	namePrefix = "csiproxy/"
+)
+
+// goVersions are the versions that get Go code: the newest one of each group and
+// those with a shape of their own. All others are wire-identical to one of these.
+var goVersions = []string{
+	"disk/v1", "disk/v1beta2", "disk/v1alpha1",
+	"volume/v2alpha1", "volume/v1beta2",
+	"filesystem/v2alpha1", "filesystem/v1beta1",
+	"smb/v1", "smb/v1beta1",
+	"iscsi/v1alpha2",
+	"system/v1alpha1",
+}
+
+// plugins are the tools of go.mod that generate Go code, with their parameters.
+var plugins = []struct{ tool, parameter string }{
+	{"protoc-gen-go", "module=" + module},
+	{"protoc-gen-go-grpc", "module=" + module},
+}
+
+func main() {
+	root := flag.String("root", "..", "the repository's `directory`")
+	flag.Parse()
+	if err := run(context.Background(), *root); err != nil {
+		fmt.Fprintln(os.Stderr, "protogen:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, root string) error {
+	files, err := generate(ctx, root)
+	if err != nil {
+		return err
+	}
+	stale, err := staleFiles(root, files)
+	if err != nil {
+		return err
+	}
+	for _, name := range stale {
+		if err := os.Remove(filepath.Join(root, name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := os.WriteFile(filepath.Join(root, name), files[name], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generate returns the contents of all generated files by their slash-separated
+// path below root.
+func generate(ctx context.Context, root string) (map[string][]byte, error) {
+	described, err := compile(ctx, filepath.Join(root, "api"))
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	for _, plugin := range plugins {
+		if err := runPlugin(ctx, plugin.tool, plugin.parameter, described, files); err != nil {
+			return nil, fmt.Errorf("%s: %w", plugin.tool, err)
+		}
+	}
+
+	for _, file := range described {
+		file.SourceCodeInfo = nil
+	}
+	set := &descriptorpb.FileDescriptorSet{File: described}
+	files["api/descriptors.binpb"], err = proto.MarshalOptions{Deterministic: true}.Marshal(set)
+	return files, err
+}
+
+// compile compiles every .proto file below dir and returns them sorted by name.
+func compile(ctx context.Context, dir string) ([]*descriptorpb.FileDescriptorProto, error) {
+	var names []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, _ fs.DirEntry, err error) error {
+		if path.Ext(name) == ".proto" {
+			names = append(names, namePrefix+name)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+
+	compiler := protocompile.Compiler{
+		Resolver: &protocompile.SourceResolver{
+			Accessor: func(name string) (io.ReadCloser, error) {
+				return os.Open(filepath.Join(dir, strings.TrimPrefix(name, namePrefix)))
+			},
+		},
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	compiled, err := compiler.Compile(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	var described []*descriptorpb.FileDescriptorProto
+	for _, file := range compiled {
+		described = append(described, protodesc.ToFileDescriptorProto(file))
+	}
+	return described, nil
+}
+
+// runPlugin runs one plugin as protoc would and adds what it generates to files.
+func runPlugin(ctx context.Context, tool, parameter string, described []*descriptorpb.FileDescriptorProto, files map[string][]byte) error {
+	request := &pluginpb.CodeGeneratorRequest{Parameter: proto.String(parameter), ProtoFile: described}
+	for _, version := range goVersions {
+		name := namePrefix + version + "/" + path.Dir(version) + ".proto"
+		request.FileToGenerate = append(request.FileToGenerate, name)
+	}
+	in, err := proto.Marshal(request)
+	if err != nil {
+		return err
+	}
+
+	cmd := exec.CommandContext(ctx, "go", "tool", tool)
+	cmd.Stdin = bytes.NewReader(in)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+
+	var response pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(out, &response); err != nil {
+		return err
+	}
+	if response.Error != nil {
+		return errors.New(response.GetError())
+	}
+	for _, file := range response.File {
+		files[file.GetName()] = []byte(file.GetContent())
+	}
+	return nil
+}
+
+// staleFiles returns the generated Go files below root/api that files doesn't have.
+func staleFiles(root string, files map[string][]byte) ([]string, error) {
+	var stale []string
+	err := fs.WalkDir(os.DirFS(root), "api", func(name string, _ fs.DirEntry, err error) error {
+		if _, ok := files[name]; !ok && strings.HasSuffix(name, ".pb.go") {
+			stale = append(stale, name)
+		}
+		return err
+	})
+	return stale, err
+}
