@@ -23,15 +23,14 @@ import (
 
 // System is the part of Windows that the operations on disks use.
 type System interface {
-	device.Opener
+	device.VolumeFinder
+	device.Notifier
 	// DeviceInterfaces returns the paths of the devices present in a class
 	// (CM_Get_Device_Interface_ListW).
 	DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error)
 	// ReenumerateDevice makes Windows ask a device for its children again
 	// (CM_Reenumerate_DevNode); "" is the root of the device tree.
 	ReenumerateDevice(ctx context.Context, interfacePath string) error
-	// FindVolumes returns the names of all volumes (FindFirstVolumeW).
-	FindVolumes(ctx context.Context) ([]string, error)
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -198,7 +197,7 @@ func (d *Disks) flushVolumes(ctx context.Context, n Number) {
 const (
 	freshDiskPatience = 10 * time.Second
 	volumePatience    = 30 * time.Second
-	pollInterval      = 50 * time.Millisecond
+	retryInterval     = 50 * time.Millisecond
 )
 
 // isFreshDiskError reports whether err is one that a disk gives for a short time
@@ -225,7 +224,7 @@ func retry(ctx context.Context, patience time.Duration, transient func(error) bo
 		if err == nil || !transient(err) || time.Now().After(deadline) {
 			return err
 		}
-		if win.Sleep(ctx, pollInterval) != nil {
+		if win.Sleep(ctx, retryInterval) != nil {
 			return err
 		}
 	}

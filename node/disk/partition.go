@@ -186,35 +186,32 @@ func (d *Disks) awaitVolumes(ctx context.Context, h device.Handle, n Number) err
 		return err
 	}
 	wanted := device.DataPartitions(layout)
-	deadline := time.Now().Add(volumePatience)
-	for {
-		missing, err := d.missingVolumes(ctx, n, wanted)
-		if err != nil || len(missing) == 0 {
-			return err
-		}
+	if len(wanted) == 0 {
+		return nil
+	}
+	var missing []uint32
+	arrived, err := device.Await(ctx, d.sys, win.InterfaceClassVolume, volumePatience, func() (bool, error) {
+		var err error
+		missing, err = d.missingVolumes(ctx, n, wanted)
 		// Where automatic mounting is switched off, volumes stay offline
 		// until they are told otherwise.
 		for _, p := range missing {
 			if err := d.onlineVolume(ctx, n, p); err != nil {
-				return err
+				return false, err
 			}
 		}
-		if time.Now().After(deadline) {
-			return &csiproxy.Error{
-				Kind:   csiproxy.ErrUnavailable,
-				Detail: fmt.Sprintf("no volume has arrived for partition %d", missing[0]),
-			}
-		}
-		if err := win.Sleep(ctx, pollInterval); err != nil {
-			return err
+		return len(missing) == 0, err
+	})
+	if err == nil && !arrived {
+		err = &csiproxy.Error{
+			Kind:   csiproxy.ErrUnavailable,
+			Detail: fmt.Sprintf("no volume has arrived for partition %d", missing[0]),
 		}
 	}
+	return err
 }
 
 func (d *Disks) missingVolumes(ctx context.Context, n Number, partitions []uint32) ([]uint32, error) {
-	if len(partitions) == 0 {
-		return nil, nil
-	}
 	volumes, err := device.VolumesOnDisk(ctx, d.sys, uint32(n))
 	if err != nil {
 		return nil, err

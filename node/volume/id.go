@@ -50,8 +50,13 @@ func cut(s string) (string, bool) {
 // and then in the case of the hex digits.
 func (id ID) Equal(other ID) bool { return strings.EqualFold(string(id), string(other)) }
 
-// object names the volume in errors.
-func (id ID) object() string { return "volume " + strconv.Quote(string(id)) }
+// object names the volume in errors. What is no id may be anything.
+func (id ID) object() string {
+	if _, err := ParseID(string(id)); err != nil {
+		return "volume " + strconv.Quote(string(id))
+	}
+	return "volume " + string(id)
+}
 
 // Stats are the figures of a volume's file system.
 type Stats struct {

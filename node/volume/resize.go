@@ -93,15 +93,16 @@ func (v *Volumes) growPartition(ctx context.Context, extent win.DiskExtent, size
 	wanted := sizeBytes
 	if wanted == 0 {
 		wanted = maximum
-	} else if wanted > max(maximum, partition.Length) {
-		return 0, &csiproxy.Error{
-			Kind:   csiproxy.ErrResourceExhausted,
-			Detail: fmt.Sprintf("%d bytes are asked for, its disk has room for %d", sizeBytes, maximum),
-		}
 	}
 	growth := wanted - partition.Length
 	if growth < minimumGrowth {
 		return partition.Length, nil
+	}
+	if wanted > maximum {
+		return 0, &csiproxy.Error{
+			Kind:   csiproxy.ErrResourceExhausted,
+			Detail: fmt.Sprintf("%d bytes are asked for, its disk has room for %d", sizeBytes, maximum),
+		}
 	}
 	if !growable {
 		return 0, &csiproxy.Error{Kind: csiproxy.ErrUnimplemented, Detail: "Windows can grow only NTFS and ReFS file systems"}

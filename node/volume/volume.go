@@ -28,6 +28,7 @@ import (
 // System is the part of Windows that the operations on volumes use.
 type System interface {
 	device.VolumeFinder
+	device.Notifier
 	pathpolicy.System
 	// VolumeInformation is GetVolumeInformationW of \\?\Volume{guid}\.
 	VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error)
@@ -77,11 +78,8 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
 
-// Patience with states that pass by themselves.
-const (
-	arrivalPatience = 10 * time.Second
-	pollInterval    = 50 * time.Millisecond
-)
+// arrivalPatience is how long a volume that is on its way is waited for.
+const arrivalPatience = 10 * time.Second
 
 // ListVolumesOnDisk returns the volumes of a disk's data partitions, or of one
 // partition if partition isn't 0. Reserved and system partitions have none; a
@@ -98,29 +96,34 @@ func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint3
 	if err != nil || len(wanted) == 0 {
 		return []ID{}, err
 	}
-	deadline := time.Now().Add(arrivalPatience)
-	for {
+	var ids []ID
+	_, err = device.Await(ctx, v.sys, win.InterfaceClassVolume, arrivalPatience, func() (bool, error) {
 		volumes, err := device.VolumesOnDisk(ctx, v.sys, uint32(n))
 		if err != nil {
-			return nil, err
+			return false, err
 		}
-		byPartition := make(map[uint32]ID)
-		for _, found := range volumes {
-			byPartition[found.PartitionNumber] = ID(found.Name)
-		}
-		ids := []ID{}
-		for _, p := range wanted {
-			if id, ok := byPartition[p]; ok {
-				ids = append(ids, id)
-			}
-		}
-		if len(ids) == len(wanted) || time.Now().After(deadline) {
-			return ids, nil
-		}
-		if err := win.Sleep(ctx, pollInterval); err != nil {
-			return nil, err
+		ids = idsInOrder(volumes, wanted)
+		return len(ids) == len(wanted), nil
+	})
+	if err == nil && len(ids) == 0 {
+		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "no volume of its data partitions has arrived"}
+	}
+	return ids, err
+}
+
+// idsInOrder returns the ids of the volumes on the partitions, in their order.
+func idsInOrder(volumes []device.Volume, partitions []uint32) []ID {
+	byPartition := make(map[uint32]ID)
+	for _, v := range volumes {
+		byPartition[v.PartitionNumber] = ID(v.Name)
+	}
+	ids := []ID{}
+	for _, p := range partitions {
+		if id, ok := byPartition[p]; ok {
+			ids = append(ids, id)
 		}
 	}
+	return ids
 }
 
 // dataPartitions returns the numbers of the data partitions of an online disk:

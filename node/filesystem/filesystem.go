@@ -1,0 +1,163 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package filesystem does the operations on the node's directories and links:
+// inside of the allowed directories only, and never led out of them by a link,
+// also one that is swapped in during a call.
+//
+// Each operation may be repeated, also after a process that died half-way through
+// it.
+package filesystem
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// System is the part of Windows that the operations on files use.
+type System interface {
+	pathpolicy.System
+	// DeleteVolumeMountPoint is DeleteVolumeMountPointW.
+	DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error
+	// FileAttributes is GetFileAttributesW: of the last element itself.
+	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
+}
+
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// Observe is told of every operation. Default: nobody is.
+	Observe operation.Observer
+}
+
+// Filesystem is the node's file systems as far as paths lead into them. All
+// methods may be called concurrently.
+//
+// All take absolute paths of at most 260 UTF-16 units; a bad path and one outside
+// of the allowed directories is csiproxy.ErrInvalidArgument, one that a link leads
+// outside csiproxy.ErrPermissionDenied. A file that another process keeps open in
+// the way is waited for up to a second, and then csiproxy.ErrUnavailable.
+type Filesystem struct {
+	sys     System
+	paths   *pathpolicy.Policy
+	options Options
+}
+
+// New returns the operations on the files of sys that paths allows.
+func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
+	return &Filesystem{sys: sys, paths: paths, options: o}
+}
+
+func (f *Filesystem) parse(path string) (pathpolicy.Path, error) {
+	return f.paths.Parse(path, pathpolicy.MaxPath)
+}
+
+// PathExists reports whether there is a file, directory or link at path; a link
+// may be dangling. That a directory on the way isn't there is no error.
+func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
+	defer f.options.Observe.End("PathExists", pathpolicy.Printable(path), time.Now(), &err)
+	p, err := f.parse(path)
+	if err != nil {
+		return false, err
+	}
+	return f.paths.Exists(ctx, f.sys, p)
+}
+
+// Mkdir makes a directory and those above it that aren't there, with the access
+// rights that they inherit. A directory that is there, a mount point, or a link to
+// a directory inside of the allowed ones is a success; anything else that is there
+// is csiproxy.ErrAlreadyExists.
+func (f *Filesystem) Mkdir(ctx context.Context, path string) (err error) {
+	defer f.options.Observe.End("Mkdir", pathpolicy.Printable(path), time.Now(), &err)
+	p, err := f.parse(path)
+	if err != nil {
+		return err
+	}
+	isLink := false
+	err = f.paths.ReachMaking(ctx, f.sys, p, func(h *pathpolicy.Held) error {
+		_, info, err := h.Hold(ctx, win.FileOpenIf)
+		if errors.Is(err, win.ErrorDirectory) {
+			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a file", Err: err}
+		}
+		isLink = info.IsReparsePoint()
+		return err
+	})
+	if err != nil || !isLink {
+		return err
+	}
+	place, err := f.paths.Resolve(ctx, f.sys, p)
+	if err != nil {
+		return err
+	}
+	if place.Kind != pathpolicy.Directory && place.Kind != pathpolicy.MountPoint {
+		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a link, and not to a directory that can be used"}
+	}
+	return nil
+}
+
+// IsSymlink reports whether path is a symlink, a junction or a mount point of a
+// volume, and what it leads to exists, that itself not followed. A path that isn't
+// there is csiproxy.ErrNotFound. Of a link to a UNC path the server is asked. What
+// a link to elsewhere outside leads to isn't looked at:
+// csiproxy.ErrPermissionDenied.
+func (f *Filesystem) IsSymlink(ctx context.Context, path string) (is bool, err error) {
+	defer f.options.Observe.End("IsSymlink", pathpolicy.Printable(path), time.Now(), &err)
+	p, err := f.parse(path)
+	if err != nil {
+		return false, err
+	}
+	var link pathpolicy.Link
+	err = f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) error {
+		link, err = readLink(ctx, h)
+		return err
+	})
+	if errors.Is(err, win.ErrorNotAReparsePoint) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case link.Kind == pathpolicy.LinkInside:
+		return f.paths.Exists(ctx, f.sys, link.Path)
+	case link.Kind == pathpolicy.LinkToVolume:
+		return f.targetExists(ctx, link.Volume)
+	case link.Kind == pathpolicy.LinkToShare:
+		return f.targetExists(ctx, link.Target())
+	case link.Tag != win.TagSymlink && link.Tag != win.TagMountPoint:
+		return false, nil // a file of some file system filter
+	}
+	return false, &csiproxy.Error{
+		Kind:   csiproxy.ErrPermissionDenied,
+		Detail: "it is a link out of the allowed directories, to " + pathpolicy.Printable(link.Target()),
+	}
+}
+
+// readLink reads the last element, without following it.
+func readLink(ctx context.Context, h *pathpolicy.Held) (pathpolicy.Link, error) {
+	file, err := h.Open(ctx, win.OpenOptions{Disposition: win.FileOpen})
+	if err != nil {
+		return pathpolicy.Link{}, err
+	}
+	return h.ReadLink(ctx, file)
+}
+
+// targetExists reports whether a volume or UNC path is there.
+func (f *Filesystem) targetExists(ctx context.Context, target string) (bool, error) {
+	_, err := f.sys.FileAttributes(ctx, target)
+	var errno win.Errno
+	if errors.As(err, &errno) {
+		switch {
+		case errno == win.ErrorUnrecognizedVolume: // it has no file system yet
+			return true, nil
+		case errno.Gone(), errno == win.ErrorBadNetPath, errno == win.ErrorBadNetName:
+			return false, nil
+		}
+	}
+	return err == nil, err
+}

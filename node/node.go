@@ -1,0 +1,76 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node does the storage operations of one Windows node in process: what
+// the daemon offers over its endpoints, as Go methods. A driver's test gets one
+// on a simulated node from package simnode.
+package node
+
+import (
+	"log/slog"
+
+	"github.com/csi-proxy/csi-proxy/internal/guard"
+	"github.com/csi-proxy/csi-proxy/internal/keylock"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/filesystem"
+	"github.com/csi-proxy/csi-proxy/node/volume"
+)
+
+// DefaultKubeletPath is the directory that kubelet uses on Windows.
+const DefaultKubeletPath = `C:\var\lib\kubelet`
+
+// Options configure a node. The zero value is the default.
+type Options struct {
+	// KubeletPath is the directory below which paths are accepted. Default:
+	// DefaultKubeletPath.
+	KubeletPath string
+	// WorkingDirs are further directories below which paths are accepted.
+	WorkingDirs []string
+	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data of
+	// another system that they recognise. Default: they refuse.
+	AllowRecognizedData bool
+	// Logger gets what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// OnOperation is told of every operation that has ended, OnWindowsCall of
+	// every call to Windows. Default: nobody is.
+	OnOperation   operation.Observer
+	OnWindowsCall guard.Observer
+	// MaxWindowsCalls bounds the calls to Windows under way at one time, each of
+	// which holds a thread. Default: 256.
+	MaxWindowsCalls int
+}
+
+// Node is a Windows node. Its methods may be called concurrently.
+type Node struct {
+	Disk       *disk.Disks
+	Volume     *volume.Volumes
+	Filesystem *filesystem.Filesystem
+}
+
+// New returns the operations on the node that sys is. It fails only for bad
+// options.
+func New(sys guard.System, o Options) (*Node, error) {
+	if o.KubeletPath == "" {
+		o.KubeletPath = DefaultKubeletPath
+	}
+	if o.MaxWindowsCalls == 0 {
+		o.MaxWindowsCalls = guard.DefaultMaxCalls
+	}
+	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
+	if err != nil {
+		return nil, err
+	}
+	guarded := guard.Wrap(sys, o.MaxWindowsCalls, o.OnWindowsCall)
+	locks := new(keylock.Locks[uint32])
+	return &Node{
+		Disk: disk.New(guarded, disk.Options{
+			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Observe: o.OnOperation,
+		}),
+		Volume: volume.New(guarded, paths, volume.Options{
+			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Observe: o.OnOperation,
+		}),
+		Filesystem: filesystem.New(guarded, paths, filesystem.Options{Observe: o.OnOperation}),
+	}, nil
+}
