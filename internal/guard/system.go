@@ -15,6 +15,7 @@ type System interface {
 	DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error)
 	OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error)
 	ReenumerateDevice(ctx context.Context, interfacePath string) error
+	NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error)
 
 	FindVolumes(ctx context.Context) ([]string, error)
 	VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error)
@@ -65,6 +66,23 @@ func (g *Guarded) DeviceInterfaces(ctx context.Context, class win.GUID) ([]strin
 // ReenumerateDevice is guarded.
 func (g *Guarded) ReenumerateDevice(ctx context.Context, interfacePath string) error {
 	return tell(ctx, g.limiter, "CM_Reenumerate_DevNode", func() error { return g.sys.ReenumerateDevice(ctx, interfacePath) })
+}
+
+// NotifyArrivals is guarded. It registers only, so it never blocks for long.
+func (g *Guarded) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
+	type registration struct {
+		arrived <-chan struct{}
+		stop    func()
+	}
+	r, err := do(ctx, g.limiter, "CM_Register_Notification", func() (r registration, err error) {
+		r.arrived, r.stop, err = g.sys.NotifyArrivals(ctx, class)
+		return r, err
+	}, func(r registration, err error) {
+		if err == nil {
+			r.stop()
+		}
+	})
+	return r.arrived, r.stop, err
 }
 
 // FindVolumes is guarded.

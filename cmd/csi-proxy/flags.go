@@ -1,0 +1,128 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/node"
+)
+
+// Values of -node.
+const (
+	nodeWindows   = "windows"
+	nodeSimulated = "simulated"
+)
+
+// defaultGracePeriod leaves Kubernetes some of the 30 seconds after which it
+// kills a container that was to stop.
+const defaultGracePeriod = 25 * time.Second
+
+// options are what the command line says.
+type options struct {
+	version        bool
+	windowsService bool
+
+	node     string // nodeWindows or nodeSimulated
+	simState string // file; empty to forget
+
+	kubeletPath             string
+	workingDirs             []string
+	overwriteRecognizedData bool
+	requirePrivacy          bool
+
+	endpointDir    string
+	metricsAddress string // empty for none
+	gracePeriod    time.Duration
+
+	logging *flag.FlagSet // klog's own flags
+}
+
+// parseFlags reads the command line; check says whether it makes sense. With -help
+// it prints the flags to usage and returns flag.ErrHelp. klog's flags take effect
+// as they are read.
+func parseFlags(args []string, usage io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("csi-proxy", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // the caller prints the error
+	flags.Usage = func() {}
+
+	flags.BoolVar(&o.version, "version", false, "print the version and exit")
+	flags.BoolVar(&o.windowsService, "windows-service", false, "run as a Windows service")
+	flags.StringVar(&o.node, "node", defaultNode(),
+		"the `kind` of node: windows is this machine, simulated is one in memory, on any system")
+	flags.StringVar(&o.simState, "sim-state", "",
+		"the `file` that keeps the simulated node when the daemon ends; without one it is forgotten")
+	flags.StringVar(&o.kubeletPath, "kubelet-path", node.DefaultKubeletPath,
+		"the `directory` of kubelet on the node; drivers' paths are accepted below it")
+	flags.Func("working-dir", "another `directory` below which drivers' paths are accepted; may be repeated", func(dir string) error {
+		if dir == "" {
+			return errors.New("it must not be empty")
+		}
+		o.workingDirs = append(o.workingDirs, dir)
+		return nil
+	})
+	flags.BoolVar(&o.overwriteRecognizedData, "overwrite-recognized-data", false,
+		"partition disks and format volumes also if they hold a file system or other data\n"+
+			"that is recognised; without this flag, such calls are refused")
+	flags.BoolVar(&o.requirePrivacy, "require-privacy", true, "encrypt the connections of SMB mappings")
+	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
+		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
+		"the `address`, like 127.0.0.1:9090, that serves Prometheus metrics at /metrics; empty for none")
+	flags.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod,
+		"how long running calls may take to finish when the daemon is to end")
+
+	o.logging = flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(o.logging)
+	o.logging.VisitAll(func(f *flag.Flag) { flags.Var(f.Value, f.Name, f.Usage) })
+
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(usage, "Usage: csi-proxy [flag]...\n\nFlags, with one dash or two:\n")
+			flags.SetOutput(usage)
+			flags.PrintDefaults()
+		}
+		return options{}, err
+	}
+	if flags.NArg() > 0 {
+		return options{}, fmt.Errorf("unknown argument %q", flags.Arg(0))
+	}
+	return o, nil
+}
+
+func defaultNode() string {
+	if runtime.GOOS == "windows" {
+		return nodeWindows
+	}
+	return nodeSimulated
+}
+
+// check returns an error for flags that are wrong whatever the state of the node.
+func (o *options) check() error {
+	switch {
+	case !slices.Contains([]string{nodeWindows, nodeSimulated}, o.node):
+		return fmt.Errorf("-node=%s: it is %s or %s", o.node, nodeWindows, nodeSimulated)
+	case o.node == nodeWindows && runtime.GOOS != "windows":
+		return fmt.Errorf("-node=%s: this system is %s; use -node=%s", nodeWindows, runtime.GOOS, nodeSimulated)
+	case o.node != nodeSimulated && o.simState != "":
+		return fmt.Errorf("-sim-state: it goes with -node=%s only", nodeSimulated)
+	case o.windowsService && runtime.GOOS != "windows":
+		return fmt.Errorf("-windows-service: this system is %s; start csi-proxy without it", runtime.GOOS)
+	case o.kubeletPath == "":
+		return errors.New("-kubelet-path: it must not be empty")
+	case o.gracePeriod < 0:
+		return fmt.Errorf("-grace-period=%v: it must not be negative", o.gracePeriod)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+)
+
+// The command lines are those of installers in the field, which must go on
+// working.
+func TestParseFlags(t *testing.T) {
+	defaults := options{
+		node:           defaultNode(),
+		kubeletPath:    `C:\var\lib\kubelet`,
+		requirePrivacy: true,
+		endpointDir:    pipe.DefaultDir(),
+		gracePeriod:    25 * time.Second,
+	}
+	service := defaults
+	service.windowsService = true
+	all := options{
+		version:                 true,
+		node:                    nodeSimulated,
+		simState:                "node.state",
+		kubeletPath:             `D:\kubelet`,
+		workingDirs:             []string{`C:\a`, `C:\b`},
+		overwriteRecognizedData: true,
+		endpointDir:             "e",
+		metricsAddress:          ":9090",
+		gracePeriod:             time.Minute,
+	}
+	for _, test := range []struct {
+		args string
+		want options
+		klog map[string]string
+	}{
+		{"", defaults, map[string]string{"logtostderr": "true"}},
+		{
+			`-windows-service -log_file=C:\etc\kubernetes\logs\csi-proxy.log -logtostderr=false`,
+			service,
+			map[string]string{"log_file": `C:\etc\kubernetes\logs\csi-proxy.log`, "logtostderr": "false"},
+		},
+		{
+			`-log_file=C:\var\log\csi-proxy\csi-proxy.log -logtostderr=false -windows-service --v=2`,
+			service,
+			map[string]string{"log_file": `C:\var\log\csi-proxy\csi-proxy.log`, "v": "2"},
+		},
+		{
+			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b ` +
+				`--overwrite-recognized-data --require-privacy=false -endpoint-dir e --metrics-bind-address :9090 -grace-period 1m ` +
+				`-log_dir d -log_file_max_size 100 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
+			all,
+			map[string]string{"log_dir": "d", "log_file_max_size": "100", "alsologtostderr": "true", "stderrthreshold": "1", "vmodule": "serve=4"},
+		},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			got, err := parseFlags(strings.Fields(test.args), io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logging := got.logging
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{}), cmpopts.IgnoreFields(options{}, "logging")); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+			for name, want := range test.klog {
+				if got := logging.Lookup(name).Value.String(); got != want {
+					t.Errorf("-%s is %q, want %q", name, got, want)
+				}
+			}
+			// klog's flags outlive the test.
+			logging.VisitAll(func(f *flag.Flag) { logging.Set(f.Name, f.DefValue) })
+		})
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, args := range []string{
+		"-no-such-flag",
+		"argument",
+		"-v=much",
+		"-node=real",
+		"-node=windows -sim-state=node.state",
+		"-kubelet-path=",
+		"-working-dir=",
+		"-grace-period=-1s",
+		"-grace-period=soon",
+	} {
+		wantUsageError(t, args)
+	}
+	if runtime.GOOS != "windows" {
+		wantUsageError(t, "-node=windows")
+		wantUsageError(t, "-windows-service")
+	}
+}
+
+func wantUsageError(t *testing.T, args string) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	if code := run(t.Context(), strings.Fields(args), &stdout, &stderr, nil); code != exitUsage {
+		t.Errorf("%s: exit code %d, want %d", args, code, exitUsage)
+	}
+	if stdout.Len() > 0 || stderr.Len() == 0 {
+		t.Errorf("%s: stdout %q, stderr %q", args, &stdout, &stderr)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if code := run(t.Context(), []string{"--help"}, &stdout, &stderr, nil); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	for _, flag := range []string{"\n  -kubelet-path ", "\n  -logtostderr"} {
+		if !strings.Contains(stderr.String(), flag) {
+			t.Errorf("the help has no %q", flag)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/csi-proxy/csi-proxy/internal/guard"
+	"github.com/csi-proxy/csi-proxy/internal/nodemetrics"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/node"
+)
+
+// openNode opens the node that the command line chooses. This is the one place
+// that picks the system below.
+func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, error) {
+	sys, err := openSystem(o)
+	if err != nil {
+		return nil, fmt.Errorf("open %s node: %w", o.node, err)
+	}
+	metrics := nodemetrics.NewNode()
+	n, err := node.New(sys, node.Options{
+		KubeletPath:         o.kubeletPath,
+		WorkingDirs:         o.workingDirs,
+		AllowRecognizedData: o.overwriteRecognizedData,
+		Logger:              log,
+		OnOperation:         metrics.Operation,
+		OnWindowsCall:       metrics.WindowsCall,
+	})
+	if err != nil {
+		return nil, errors.Join(err, sys.Close())
+	}
+	return &openedNode{
+		operations: rpc.Operations{Disk: n.Disk, Volume: n.Volume, Filesystem: n.Filesystem},
+		collectors: []prometheus.Collector{metrics},
+		close:      sys.Close,
+	}, nil
+}
+
+// system is a node's system that is closed when the daemon ends.
+type system interface {
+	guard.System
+	io.Closer
+}
+
+func openSystem(o options) (system, error) {
+	if o.node == nodeSimulated {
+		return winsim.Open(winsim.Config{StateFile: o.simState})
+	}
+	return nil, fmt.Errorf("this version has only -node=%s", nodeSimulated)
+}

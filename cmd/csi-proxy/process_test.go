@@ -1,0 +1,178 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+)
+
+// nodeVariable makes the test binary a daemon: "main" is the real one, "stuck"
+// one whose CreateSymlink says so on stderr and never ends.
+const nodeVariable = "CSI_PROXY_TEST_NODE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(nodeVariable) {
+	case "main":
+		main()
+	case "stuck":
+		os.Exit(run(untilSignal(), os.Args[1:], os.Stdout, os.Stderr, fakeNode(func(context.Context) error {
+			os.Stderr.WriteString("stuck\n")
+			select {}
+		})))
+	}
+	os.Exit(m.Run())
+}
+
+// process is a daemon in a process of its own.
+type process struct {
+	*exec.Cmd
+	stdout strings.Builder
+	log    *logLines
+}
+
+// startProcess starts a daemon that is killed at the test's end at the latest.
+func startProcess(t *testing.T, kind string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.CommandContext(t.Context(), os.Args[0], args...)}
+	p.Env = append(os.Environ(), nodeVariable+"="+kind)
+	p.Stdout = &p.stdout
+	stderr, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
+	p.log = &logLines{t: t, lines: bufio.NewScanner(stderr)}
+	return p
+}
+
+// end waits until the process ends, and returns what it has logged.
+func (p *process) end() (log []string, state *os.ProcessState) {
+	log = p.log.drain()
+	p.Wait()
+	return log, p.ProcessState
+}
+
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const served = `"serving" group="volume"` // the last group
+
+func TestSignalEndsDaemon(t *testing.T) {
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(s.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			p := startProcess(t, "main", "-endpoint-dir", dir)
+			p.log.await(served)
+			p.signal(t, s)
+			if log, state := p.end(); state.ExitCode() != exitOK {
+				t.Errorf("%v: %q", state, log)
+			}
+			wantNoEndpoints(t, dir)
+			if p.stdout.Len() > 0 {
+				t.Errorf("stdout is %q", &p.stdout)
+			}
+		})
+	}
+}
+
+func TestSecondSignalEndsDaemonAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	p := startProcess(t, "stuck", "-endpoint-dir", dir, "-grace-period", "1h")
+	p.log.await(`"serving"`)
+	called := make(chan error, 1)
+	go func() { called <- symlinkAt(t, dir) }()
+	p.log.await("stuck")
+	p.signal(t, syscall.SIGTERM)
+	p.log.await(`"stopping"`)
+	p.signal(t, syscall.SIGTERM)
+	if log, state := p.end(); state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("%v: %q", state, log)
+	}
+	if err := <-called; status.Code(err) != codes.Unavailable {
+		t.Errorf("the running call gives %v", err)
+	}
+}
+
+func TestSecondDaemonIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	first := startProcess(t, "main", "-endpoint-dir", dir)
+	first.log.await(served)
+
+	log, state := startProcess(t, "main", "-endpoint-dir", dir).end()
+	if state.ExitCode() != exitFailed {
+		t.Errorf("%v: %q", state, log)
+	}
+	if last := log[len(log)-1]; !strings.Contains(last, pipe.ErrInUse.Error()) || !strings.Contains(last, dir) {
+		t.Errorf("the last line is %q", last)
+	}
+	if err := symlinkAt(t, dir); status.Code(err) != codes.InvalidArgument { // of no path
+		t.Errorf("a call of the first daemon gives %v", err)
+	}
+}
+
+func TestKilledDaemonIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	killed := startProcess(t, "main", "-endpoint-dir", dir)
+	killed.log.await(served)
+	killed.signal(t, os.Kill)
+	killed.end()
+	if _, err := os.Lstat(pipe.Address(dir, api.EndpointName("filesystem", "v1"))); err != nil {
+		t.Fatalf("the killed daemon's socket: %v", err)
+	}
+
+	next := startProcess(t, "main", "-endpoint-dir", dir)
+	next.log.await(served)
+	if err := symlinkAt(t, dir); status.Code(err) != codes.InvalidArgument { // of no path
+		t.Errorf("a call gives %v", err)
+	}
+}
+
+func TestLogFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "made", "csi-proxy.log")
+	p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file, "-alsologtostderr")
+	p.log.await(served)
+	p.signal(t, syscall.SIGTERM)
+	if log, state := p.end(); state.ExitCode() != exitOK {
+		t.Errorf("%v: %q", state, log)
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{served, `"csi-proxy ends"`} {
+		if !strings.Contains(string(written), text) {
+			t.Errorf("the log file has no %s: %s", text, written)
+		}
+	}
+}
+
+func TestLogFileThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	p := startProcess(t, "main", "-endpoint-dir", dir, "-logtostderr=false", "-log_file", dir)
+	if log, state := p.end(); state.ExitCode() != exitFailed || len(log) != 1 {
+		t.Errorf("%v: %q", state, log)
+	}
+}

@@ -1,0 +1,292 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
+	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+)
+
+// fakeFilesystem has one operation, through which a test sees calls arrive.
+type fakeFilesystem struct {
+	rpc.FilesystemOperations
+	createSymlink func(ctx context.Context) error
+}
+
+func (f fakeFilesystem) CreateSymlink(ctx context.Context, _, _ string) error {
+	return f.createSymlink(ctx)
+}
+
+// fakeNode opens a node that has only the filesystem group.
+func fakeNode(createSymlink func(ctx context.Context) error) opener {
+	return func(context.Context, options, *slog.Logger) (*openedNode, error) {
+		return &openedNode{
+			operations: rpc.Operations{Filesystem: fakeFilesystem{createSymlink: createSymlink}},
+			collectors: []prometheus.Collector{prometheus.NewCounter(prometheus.CounterOpts{Name: "csi_proxy_of_the_node_total"})},
+			close:      func() error { return nil },
+		}, nil
+	}
+}
+
+// endpointDir returns a directory for the endpoints of a test.
+func endpointDir(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		return ""
+	}
+	return t.TempDir()
+}
+
+// symlinkAt calls CreateSymlink at the filesystem v1 endpoint in dir.
+func symlinkAt(t *testing.T, dir string) error {
+	t.Helper()
+	address := pipe.Address(dir, api.EndpointName("filesystem", "v1"))
+	client, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: time.Minute}),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.Dial(ctx, address) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	return client.Invoke(t.Context(), "/v1.Filesystem/CreateSymlink",
+		&filesystemv2alpha1.CreateSymlinkRequest{}, &filesystemv2alpha1.CreateSymlinkResponse{})
+}
+
+// logLines are the lines that a daemon logs.
+type logLines struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	seen  []string
+}
+
+// await returns the next line that contains text.
+func (l *logLines) await(text string) string {
+	l.t.Helper()
+	for l.lines.Scan() {
+		l.seen = append(l.seen, l.lines.Text())
+		if strings.Contains(l.lines.Text(), text) {
+			return l.lines.Text()
+		}
+	}
+	l.t.Fatalf("the log has no %q: %q", text, l.seen)
+	return ""
+}
+
+// drain reads the other lines, so that the daemon can go on.
+func (l *logLines) drain() []string {
+	for l.lines.Scan() {
+		l.seen = append(l.seen, l.lines.Text())
+	}
+	return l.seen
+}
+
+// start runs serve in this process until stop is called, which returns what
+// serve did.
+func start(t *testing.T, o options, open opener) (log *logLines, stop func() error) {
+	t.Helper()
+	reader, writer := io.Pipe()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- serve(ctx, o, slog.New(slog.NewTextHandler(writer, nil)), open)
+		writer.Close()
+	}()
+	log = &logLines{t: t, lines: bufio.NewScanner(reader)}
+	return log, func() error {
+		cancel()
+		log.drain()
+		return <-served
+	}
+}
+
+func testOptions(t *testing.T) options {
+	return options{node: nodeSimulated, endpointDir: endpointDir(t), gracePeriod: time.Minute}
+}
+
+func scrape(t *testing.T, address string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestServe(t *testing.T) {
+	o := testOptions(t)
+	o.metricsAddress = "127.0.0.1:0"
+	answers := []error{nil, csiproxy.ErrNotFound}
+	log, stop := start(t, o, fakeNode(func(context.Context) error {
+		if len(answers) == 0 {
+			panic("no answer")
+		}
+		defer func() { answers = answers[1:] }()
+		return answers[0]
+	}))
+	_, metrics, _ := strings.Cut(log.await("serving metrics"), "address=")
+	line := log.await("group=filesystem")
+	for _, part := range []string{"v2alpha1 v1 v1beta2", "csi-proxy-filesystem-<version>"} {
+		if !strings.Contains(line, part) {
+			t.Errorf("the line of the group is %q, want %q in it", line, part)
+		}
+	}
+
+	for _, want := range []codes.Code{codes.OK, codes.NotFound, codes.Internal} {
+		if err := symlinkAt(t, o.endpointDir); status.Code(err) != want {
+			t.Errorf("CreateSymlink gives %v, want code %v", err, want)
+		}
+	}
+	body := scrape(t, metrics)
+	for _, line := range []string{
+		`grpc_server_handling_seconds_bucket{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 3`,
+		`grpc_server_handled_total{grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
+		`grpc_server_handled_total{grpc_code="Internal",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
+		`csi_proxy_connections{endpoint="csi-proxy-filesystem-v1",state="silent"} 0`,
+		`csi_proxy_of_the_node_total 0`,
+	} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("the metrics have no line %s", line)
+		}
+	}
+
+	if err := stop(); err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	if err := symlinkAt(t, o.endpointDir); status.Code(err) != codes.Unavailable {
+		t.Errorf("a call after the end gives %v", err)
+	}
+	if _, err := net.Dial("tcp", metrics); err == nil {
+		t.Error("metrics are served after the end")
+	}
+}
+
+func TestServeFails(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	noNode := errors.New("no node")
+	works := fakeNode(nil)
+
+	for name, test := range map[string]struct {
+		change  func(*options)
+		open    opener
+		want    error
+		wantAll string
+	}{
+		"metrics address in use": {
+			change: func(o *options) { o.metricsAddress = taken.Addr().String() },
+			open:   works,
+		},
+		"node": {
+			open: func(context.Context, options, *slog.Logger) (*openedNode, error) { return nil, noNode },
+			want: noNode,
+		},
+		"collector twice": {
+			open: func(ctx context.Context, o options, log *slog.Logger) (*openedNode, error) {
+				n, err := works(ctx, o, log)
+				n.collectors = append(n.collectors, n.collectors...)
+				return n, err
+			},
+		},
+		"closing the node": {
+			open: func(ctx context.Context, o options, log *slog.Logger) (*openedNode, error) {
+				n, err := works(ctx, o, log)
+				n.close = func() error { return noNode }
+				return n, err
+			},
+			want: noNode,
+		},
+		"Windows service": {
+			change: func(o *options) { o.windowsService = true },
+			open:   works,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(t)
+			if test.change != nil {
+				test.change(&o)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			stop() // what doesn't fail ends at once
+			err := serve(ctx, o, slog.New(slog.DiscardHandler), test.open)
+			if err == nil || test.want != nil && !errors.Is(err, test.want) {
+				t.Errorf("serve gives %v, want %v", err, test.want)
+			}
+			wantNoEndpoints(t, o.endpointDir)
+		})
+	}
+}
+
+// wantNoEndpoints checks that no endpoint is left, and that the claim was given up.
+func wantNoEndpoints(t *testing.T, dir string) {
+	t.Helper()
+	if runtime.GOOS != "windows" {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Type() == fs.ModeSocket {
+				t.Errorf("%s is left", e.Name())
+			}
+		}
+	}
+	claimed, err := pipe.Claim(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := claimed.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneEndpointInTheWay(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("pipes have no files in the way")
+	}
+	o := testOptions(t)
+	path := pipe.Address(o.endpointDir, api.EndpointName("filesystem", "v1beta1"))
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := serve(t.Context(), o, slog.New(slog.DiscardHandler), fakeNode(nil)); err == nil {
+		t.Error("serve succeeds with a file in the way")
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "precious" {
+		t.Errorf("the file in the way holds %q (%v)", got, err)
+	}
+	wantNoEndpoints(t, o.endpointDir)
+}

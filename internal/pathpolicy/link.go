@@ -1,0 +1,165 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// LinkKind tells where a link leads.
+type LinkKind int
+
+// Kinds of links.
+const (
+	LinkOutside  LinkKind = iota // to somewhere that isn't allowed, or unknown
+	LinkInside                   // a symlink or junction to a Path
+	LinkToVolume                 // a mount point of a volume, or a link to its root
+	LinkToShare                  // a symlink to a UNC path
+)
+
+// Link is a reparse point as it was read. What it leads to may not exist.
+type Link struct {
+	win.ReparsePoint
+	Kind   LinkKind
+	Path   Path   // of LinkInside
+	Volume string // of LinkToVolume: \\?\Volume{guid}\
+}
+
+// ReadLink reads the last element through its handle f; of other files it gives
+// win.ErrorNotAReparsePoint.
+func (h *Held) ReadLink(ctx context.Context, f win.File) (Link, error) {
+	buf := make([]byte, win.MaximumReparseDataSize)
+	n, err := f.Control(ctx, win.FsctlGetReparsePoint, nil, buf)
+	if err != nil {
+		return Link{}, err
+	}
+	r, err := win.DecodeReparsePoint(buf[:n])
+	if err != nil {
+		return Link{}, err
+	}
+	link := Link{ReparsePoint: r}
+	if target := r.Target(); r.Tag == win.TagMountPoint || r.Tag == win.TagSymlink {
+		if volume, ok := volumeRoot(target); ok {
+			link.Kind, link.Volume = LinkToVolume, volume
+		} else if isUNC(target) && !r.Relative {
+			link.Kind = LinkToShare
+		} else if path, ok := h.policy.target(h.at, r); ok {
+			link.Kind, link.Path = LinkInside, path
+		}
+	}
+	return link, nil
+}
+
+// volumeRoot recognises \\?\Volume{guid}, with or without a backslash at the end,
+// and returns it with one. A directory of a volume is something else.
+func volumeRoot(target string) (string, bool) {
+	const prefix = `\\?\Volume{`
+	name := strings.TrimSuffix(target, `\`)
+	if len(name) < len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
+		return "", false
+	}
+	guid, ok := strings.CutSuffix(name[len(prefix):], "}")
+	if ok {
+		_, ok = win.ParseGUID(guid)
+	}
+	return name + `\`, ok
+}
+
+func isUNC(target string) bool {
+	return strings.HasPrefix(target, `\\`) && !strings.HasPrefix(target, `\\?\`) && !strings.HasPrefix(target, `\\.\`)
+}
+
+// target returns the path that a link in the directory dir leads to, if that is
+// inside.
+func (p *Policy) target(dir Path, r win.ReparsePoint) (Path, bool) {
+	target := r.Target()
+	if !r.Relative {
+		l, err := split(target, "")
+		if err != nil {
+			return Path{}, false
+		}
+		return p.locate(l)
+	}
+	names := slices.Clone(dir.names)
+	if dir.volume == "" {
+		names = dir.full().names
+	}
+	if strings.HasPrefix(target, `\`) {
+		names = nil // relative to the drive or volume only
+	}
+	for name := range strings.SplitSeq(target, `\`) {
+		switch {
+		case name == "" || name == ".":
+		case name == ".." && len(names) > 0:
+			names = names[:len(names)-1]
+		case checkName(name) != nil:
+			return Path{}, false
+		default:
+			names = append(names, name)
+		}
+	}
+	if dir.volume != "" {
+		return Path{volume: dir.volume, names: names}, true
+	}
+	return p.locate(location{dir.root.drive, names})
+}
+
+// follow returns where the path goes on behind a link on the way.
+func (h *Held) follow(ctx context.Context, f win.File) (Path, error) {
+	link, err := h.ReadLink(ctx, f)
+	if err != nil {
+		return Path{}, h.unreached(err)
+	}
+	if err := h.count(); err != nil {
+		return Path{}, err
+	}
+	switch link.Kind {
+	case LinkInside:
+		return link.Path, nil
+	case LinkToVolume:
+		return Path{volume: link.Volume}, h.checkVolume(ctx, link)
+	}
+	return Path{}, h.outside(link)
+}
+
+// count refuses to follow links without end.
+func (h *Held) count() error {
+	if h.links++; h.links > maxLinks {
+		return h.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many links")
+	}
+	return nil
+}
+
+func (h *Held) outside(link Link) error {
+	return h.refused(csiproxy.ErrPermissionDenied, "it is a link out of the allowed directories, to "+Printable(link.Target()))
+}
+
+// checkVolume refuses a mount point of a volume that is the node's own.
+func (h *Held) checkVolume(ctx context.Context, link Link) error {
+	drives := []string{"C:"} // where Windows is
+	for _, root := range h.policy.roots {
+		drives = append(drives, root.drive)
+	}
+	slices.Sort(drives)
+	for _, drive := range slices.Compact(drives) {
+		own, err := h.sys.VolumeNameForMountPoint(ctx, drive+`\`)
+		var errno win.Errno
+		if errors.As(err, &errno) && errno.Gone() {
+			continue // no such drive
+		}
+		if err != nil {
+			return &csiproxy.Error{Object: drive + `\`, Err: err}
+		}
+		if strings.EqualFold(own, link.Volume) {
+			return h.outside(link)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy_test
+
+import (
+	"errors"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestResolve(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t, `C:\missing`)
+	volume, disk := newVolume(t, sys)
+	system, err := sys.VolumeNameForMountPoint(t.Context(), `C:\`)
+	must(t, err)
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	must(t, sys.WriteFile(kubelet+`\file`, nil))
+	mount(t, sys, kubelet+`\mnt`, volume)
+	must(t, sys.MkdirAll(kubelet+`\mnt\in`))
+	must(t, sys.Symlink(kubelet+`\todir`, `dir`, true))
+	must(t, sys.Symlink(kubelet+`\tofile`, `file`, false))
+	must(t, sys.Symlink(kubelet+`\tomnt`, kubelet+`\mnt`, true))
+	must(t, sys.Symlink(kubelet+`\twice`, kubelet+`\tomnt`, true))
+	must(t, sys.Symlink(kubelet+`\toin`, kubelet+`\mnt\in`, true))
+	must(t, sys.Symlink(kubelet+`\mnt\in\top`, `..`, true))
+	must(t, sys.Symlink(kubelet+`\dangling`, `none\x`, true))
+	must(t, sys.Symlink(kubelet+`\danglingin`, kubelet+`\mnt\none`, true))
+	must(t, sys.Symlink(kubelet+`\toroot`, kubelet, true))
+	must(t, sys.Symlink(kubelet+`\tomissing`, `C:\missing`, true))
+	must(t, sys.Symlink(kubelet+`\share`, `\\server\share\`, true))
+	must(t, sys.Symlink(kubelet+`\toshare`, `share`, true))
+	must(t, sys.Symlink(kubelet+`\evil`, `C:\Windows`, true))
+	must(t, sys.Symlink(kubelet+`\loop`, `loop`, true))
+	must(t, sys.MkdirAll(kubelet+`\evilmnt`))
+	must(t, sys.SetReparsePoint(kubelet+`\evilmnt`, win.NewMountPoint(system)))
+
+	places := map[string]pathpolicy.Place{
+		kubelet:                  {Kind: pathpolicy.Directory, Allowed: kubelet},
+		`C:\missing`:             {Kind: pathpolicy.Missing, Allowed: `C:\missing`},
+		`C:\missing\x\y`:         {Kind: pathpolicy.Missing, Allowed: `C:\missing`},
+		kubelet + `\dir`:         {Kind: pathpolicy.Directory, Allowed: kubelet},
+		kubelet + `\file`:        {Kind: pathpolicy.File, Allowed: kubelet},
+		kubelet + `\file\x`:      {Kind: pathpolicy.Missing, Allowed: kubelet},
+		kubelet + `\none`:        {Kind: pathpolicy.Missing, Allowed: kubelet},
+		kubelet + `\none\x`:      {Kind: pathpolicy.Missing, Allowed: kubelet},
+		kubelet + `\mnt`:         {Kind: pathpolicy.MountPoint, Volume: volume, Target: volume},
+		kubelet + `\mnt\in`:      {Kind: pathpolicy.Directory, Volume: volume},
+		kubelet + `\mnt\none\x`:  {Kind: pathpolicy.Missing, Volume: volume},
+		kubelet + `\todir`:       {Kind: pathpolicy.Directory, Allowed: kubelet, Target: `dir`},
+		kubelet + `\tofile`:      {Kind: pathpolicy.File, Allowed: kubelet, Target: `file`},
+		kubelet + `\tomnt`:       {Kind: pathpolicy.MountPoint, Volume: volume, Target: volume},
+		kubelet + `\twice`:       {Kind: pathpolicy.MountPoint, Volume: volume, Target: volume},
+		kubelet + `\twice\in`:    {Kind: pathpolicy.Directory, Volume: volume},
+		kubelet + `\toin`:        {Kind: pathpolicy.Directory, Volume: volume, Target: kubelet + `\mnt\in`},
+		kubelet + `\mnt\in\top`:  {Kind: pathpolicy.Directory, Volume: volume, Target: `..`},
+		kubelet + `\dangling`:    {Kind: pathpolicy.Missing, Allowed: kubelet, Target: `none\x`},
+		kubelet + `\danglingin`:  {Kind: pathpolicy.Missing, Volume: volume, Target: kubelet + `\mnt\none`},
+		kubelet + `\toroot`:      {Kind: pathpolicy.Directory, Allowed: kubelet, Target: kubelet},
+		kubelet + `\tomissing`:   {Kind: pathpolicy.Missing, Allowed: `C:\missing`, Target: `C:\missing`},
+		kubelet + `\tomissing\x`: {Kind: pathpolicy.Missing, Allowed: `C:\missing`},
+		kubelet + `\share`:       {Kind: pathpolicy.Share, Allowed: kubelet, Target: `\\server\share\`},
+		kubelet + `\toshare`:     {Kind: pathpolicy.Share, Allowed: kubelet, Target: `\\server\share\`},
+	}
+	for path, want := range places {
+		got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", path, err, diff)
+		}
+	}
+
+	for path, want := range map[string]error{
+		kubelet + `\evil`:      csiproxy.ErrPermissionDenied,
+		kubelet + `\evil\x`:    csiproxy.ErrPermissionDenied,
+		kubelet + `\evilmnt`:   csiproxy.ErrPermissionDenied,
+		kubelet + `\evilmnt\x`: csiproxy.ErrPermissionDenied,
+		kubelet + `\share\x`:   csiproxy.ErrPermissionDenied,
+		kubelet + `\loop`:      csiproxy.ErrFailedPrecondition,
+	} {
+		if got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, %v, want %v", path, got, err, want)
+		}
+	}
+
+	// A volume that has left the node is still what is mounted, and what lies in
+	// it is gone.
+	must(t, sys.DetachDisk(disk))
+	for path, want := range map[string]pathpolicy.Place{
+		kubelet + `\tomnt`:  {Kind: pathpolicy.MountPoint, Volume: volume, Target: volume},
+		kubelet + `\mnt\in`: {Kind: pathpolicy.Missing, Allowed: kubelet},
+		kubelet + `\toin`:   {Kind: pathpolicy.Missing, Allowed: kubelet, Target: kubelet + `\mnt\in`},
+	} {
+		got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s without its disk: %v\n%s", path, err, diff)
+		}
+	}
+}
+
+func TestExists(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t, `C:\missing`)
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	must(t, sys.WriteFile(kubelet+`\file`, nil))
+	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
+	must(t, sys.Symlink(kubelet+`\evil`, `C:\Windows`, true))
+	for path, want := range map[string]bool{
+		kubelet:                 true,
+		`C:\missing`:            false,
+		`C:\missing\x`:          false,
+		kubelet + `\DIR`:        true,
+		kubelet + `\file`:       true,
+		kubelet + `\file\x`:     false,
+		kubelet + `\none`:       false,
+		kubelet + `\none\x`:     false,
+		kubelet + `\dangling`:   true,
+		kubelet + `\dangling\x`: false,
+		kubelet + `\evil`:       true,
+	} {
+		got, err := p.Exists(t.Context(), sys, mustParse(t, p, path))
+		if got != want || err != nil {
+			t.Errorf("%s: %v, %v", path, got, err)
+		}
+	}
+	got, err := p.Exists(t.Context(), sys, mustParse(t, p, kubelet+`\evil\System32`))
+	if got || !errors.Is(err, csiproxy.ErrPermissionDenied) {
+		t.Errorf("behind a link outside: %v, %v", got, err)
+	}
+}
+
+func TestResolveFailures(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	volume, _ := newVolume(t, sys)
+	mount(t, sys, kubelet+`\mnt`, volume)
+	must(t, sys.MkdirAll(kubelet+`\mnt\a`))
+	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\mnt\a`, true))
+	eachCallFails(t, sys, func() error {
+		_, err := p.Resolve(t.Context(), sys, mustParse(t, p, kubelet+`\link`))
+		return err
+	})
+	eachCallFails(t, sys, func() error {
+		_, err := p.Exists(t.Context(), sys, mustParse(t, p, kubelet+`\link\a`))
+		return err
+	})
+}

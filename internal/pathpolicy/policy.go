@@ -1,0 +1,117 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// Policy is the set of allowed directories. It doesn't change.
+type Policy struct {
+	drive   string     // of the kubelet directory: "C:"
+	allowed []location // as given
+	roots   []location // those that lie in no other
+}
+
+// New returns the policy that allows the kubelet directory and the working
+// directories: absolute paths with a drive letter. They needn't exist yet.
+func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
+	p := &Policy{}
+	for _, dir := range append([]string{kubeletPath}, workingDirs...) {
+		l, err := split(dir, "")
+		if err != nil {
+			return nil, &csiproxy.Error{Op: "allow directory", Object: Printable(dir), Err: err}
+		}
+		p.allowed = append(p.allowed, l)
+	}
+	p.drive = p.allowed[0].drive
+	for _, l := range p.allowed {
+		inOther := func(other location) bool { return l.inside(other) }
+		if slices.ContainsFunc(p.roots, inOther) {
+			continue
+		}
+		// The way to a directory begins at the outermost allowed one: a pod may be
+		// able to write in between.
+		p.roots = slices.DeleteFunc(p.roots, func(r location) bool { return r.inside(l) })
+		p.roots = append(p.roots, l)
+	}
+	return p, nil
+}
+
+// Path is a path that was found to lie inside of the policy's directories, or,
+// where a link led there, in a volume that is mounted inside of them.
+type Path struct {
+	root   location // the allowed directory; without a drive: the root of volume
+	volume string   // \\?\Volume{guid}\
+	names  []string // the elements below
+}
+
+// String returns the path as Windows takes it, with the allowed directory in its
+// own spelling: `C:\var\lib\kubelet\x` or `\\?\Volume{guid}\x`.
+func (p Path) String() string {
+	if p.volume != "" {
+		return p.volume + strings.Join(p.names, `\`)
+	}
+	return p.full().String()
+}
+
+// Equal reports whether two paths are the same text to NTFS.
+func (p Path) Equal(q Path) bool {
+	if p.volume != "" || q.volume != "" {
+		return strings.EqualFold(p.volume, q.volume) && slices.EqualFunc(p.names, q.names, sameName)
+	}
+	a, b := p.full(), q.full()
+	return a.inside(b) && b.inside(a)
+}
+
+// full is the path from its drive on.
+func (p Path) full() location {
+	return location{p.root.drive, slices.Concat(p.root.names, p.names)}
+}
+
+// The lengths that a path may have, in UTF-16 units.
+const (
+	MaxPath     = 260   // what the filesystem group promises
+	MaxLongPath = 32767 // what Windows can do
+)
+
+// Parse checks the text of a path of at most maxLength UTF-16 units. Any fault is
+// csiproxy.ErrInvalidArgument, also that a path lies outside of the allowed
+// directories: to the caller both mean that no repetition will help. The error
+// doesn't repeat the path.
+//
+// Backslashes in a row and at the end of a path are taken as one and none, as
+// Windows does. A path that begins with one backslash is on the drive of the
+// kubelet directory: kubelet gives drivers such paths.
+func (p *Policy) Parse(path string, maxLength int) (Path, error) {
+	if units(path) > maxLength {
+		return Path{}, invalid("the path is longer than %d characters", maxLength)
+	}
+	l, err := split(path, p.drive)
+	if err != nil {
+		return Path{}, err
+	}
+	parsed, ok := p.locate(l)
+	if !ok {
+		return Path{}, invalid("the path is not inside of an allowed directory")
+	}
+	return parsed, nil
+}
+
+func (p *Policy) locate(l location) (Path, bool) {
+	for _, r := range p.roots {
+		if l.inside(r) {
+			return Path{root: r, names: l.names[len(r.names):]}, true
+		}
+	}
+	return Path{}, false
+}
+
+// holdsAllowed reports whether p is an allowed directory or one above it.
+func (p *Policy) holdsAllowed(path Path) bool {
+	return path.volume == "" && slices.ContainsFunc(p.allowed, func(a location) bool { return a.inside(path.full()) })
+}

@@ -1,0 +1,74 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pipe says where an endpoint of the API is, and listens and dials there.
+//
+// Each group and version of the API has an endpoint of its own: a named pipe on
+// Windows, a Unix socket in an endpoint directory elsewhere. Both are byte
+// streams that only this node reaches, and only its privileged accounts: on
+// Windows SYSTEM and the Administrators, elsewhere the user who runs the daemon.
+package pipe
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+// ErrInUse is returned for endpoints that another process serves.
+var ErrInUse = errors.New("in use by another process")
+
+// Address returns where the endpoint of a name is. For csi-proxy-disk-v1 that is
+// `\\.\pipe\csi-proxy-disk-v1` on Windows, which has one place for all pipes and
+// ignores dir; elsewhere /run/csi-proxy/csi-proxy-disk-v1.sock, with the dir
+// /run/csi-proxy.
+func Address(dir, name string) string {
+	return address(dir, name)
+}
+
+// DefaultDir returns the endpoint directory that daemon and clients use unless
+// told otherwise: empty on Windows; elsewhere /run/csi-proxy for root, and for
+// another user a directory of the user's own, below $XDG_RUNTIME_DIR if there
+// is one.
+func DefaultDir() string {
+	return defaultDir()
+}
+
+// Dial connects to the endpoint at address, a result of Address.
+func Dial(ctx context.Context, address string) (net.Conn, error) {
+	return dial(ctx, address)
+}
+
+// Claim makes this process the only one that serves the endpoints in dir. It
+// makes dir, accessible to its owner only, if it is missing.
+//
+// If another process has the claim, the error is ErrInUse, and nothing of that
+// process's has been touched. On Windows, which has no endpoint directories,
+// dir must be empty; a claim there costs nothing, and Listen finds out.
+func Claim(dir string) (*Claimed, error) {
+	c, err := claim(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Claimed{c}, nil
+}
+
+// Claimed is the right to listen on the endpoints of a directory.
+type Claimed struct {
+	claimed
+}
+
+// Listen listens on the endpoint of a name. Closing the listener removes the
+// endpoint.
+//
+// The socket that a killed process left behind is replaced. A file that is no
+// socket is left alone and is an error. If another process listens there, the
+// error is ErrInUse.
+func (c *Claimed) Listen(ctx context.Context, name string) (net.Listener, error) {
+	return c.listen(ctx, name)
+}
+
+// Close gives up the claim. The listeners must be closed before.
+func (c *Claimed) Close() error {
+	return c.release()
+}

@@ -1,0 +1,68 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+
+	"github.com/Microsoft/go-winio"
+)
+
+// securityDescriptor lets SYSTEM and the Administrators in and nobody else,
+// whatever a parent object says (P, protected). The operations behind a pipe
+// format disks and store credentials, so who may connect owns the node.
+// Processes of a container connect as the container's account: those of
+// ContainerAdministrator are Administrators here, those of ContainerUser are not.
+//
+// https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
+const securityDescriptor = "D:P(A;;GA;;;SY)(A;;GA;;;BA)"
+
+// bufferSize is the quota of a pipe, in bytes, for each direction. Messages are
+// short; a larger one is passed in pieces.
+const bufferSize = 4 << 10
+
+func address(_, name string) string { return `\\.\pipe\` + name }
+
+func defaultDir() string { return "" }
+
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	// The server gets an anonymous token, so a process that squats on a pipe's
+	// name can't act as its clients.
+	return winio.DialPipeContext(ctx, address)
+}
+
+type claimed struct{}
+
+func claim(dir string) (claimed, error) {
+	if dir != "" {
+		return claimed{}, fmt.Errorf("endpoint directory %s: Windows has named pipes, which aren't in a directory", dir)
+	}
+	return claimed{}, nil
+}
+
+func (claimed) release() error { return nil }
+
+func (claimed) listen(_ context.Context, name string) (net.Listener, error) {
+	// ListenPipe makes the first instance of the pipe or fails, so a process
+	// that was there before can't be joined, nor impersonated to. It refuses
+	// clients of other machines.
+	l, err := winio.ListenPipe(address("", name), &winio.PipeConfig{
+		SecurityDescriptor: securityDescriptor,
+		InputBufferSize:    bufferSize,
+		OutputBufferSize:   bufferSize,
+	})
+	// Windows answers a second first instance with ERROR_ACCESS_DENIED.
+	// https://learn.microsoft.com/en-us/windows/win32/api/namedpipeapi/nf-namedpipeapi-createnamedpipew
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("listen on %s: %w (%w)", address("", name), ErrInUse, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address("", name), err)
+	}
+	return l, nil
+}

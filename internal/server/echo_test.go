@@ -1,0 +1,164 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// echo is a service of one method, /v1.Echo/Say, that answers by calling itself.
+type echo func(ctx context.Context, said string) (string, error)
+
+const sayMethod = "/v1.Echo/Say"
+
+func (e echo) Register(registrar grpc.ServiceRegistrar) {
+	say := func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		var request wrapperspb.StringValue
+		if err := decode(&request); err != nil {
+			return nil, err
+		}
+		info := &grpc.UnaryServerInfo{FullMethod: sayMethod}
+		return interceptor(ctx, &request, info, func(ctx context.Context, req any) (any, error) {
+			answer, err := e(ctx, req.(*wrapperspb.StringValue).GetValue())
+			return wrapperspb.String(answer), err
+		})
+	}
+	registrar.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "v1.Echo",
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "Say", Handler: say}},
+	}, nil)
+}
+
+func (echo) Files() (*protoregistry.Files, error) {
+	return protodesc.NewFiles(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{
+		protodesc.ToFileDescriptorProto(wrapperspb.File_google_protobuf_wrappers_proto),
+		{
+			Name:       proto.String("v1/echo.proto"),
+			Package:    proto.String("v1"),
+			Syntax:     proto.String("proto3"),
+			Dependency: []string{"google/protobuf/wrappers.proto"},
+			Service: []*descriptorpb.ServiceDescriptorProto{{
+				Name: proto.String("Echo"),
+				Method: []*descriptorpb.MethodDescriptorProto{{
+					Name:       proto.String("Say"),
+					InputType:  proto.String(".google.protobuf.StringValue"),
+					OutputType: proto.String(".google.protobuf.StringValue"),
+				}},
+			}},
+		},
+	}})
+}
+
+// say calls the echo service.
+func say(ctx context.Context, client *grpc.ClientConn, text string) (string, error) {
+	var answer wrapperspb.StringValue
+	err := client.Invoke(ctx, sayMethod, wrapperspb.String(text), &answer)
+	return answer.GetValue(), err
+}
+
+// running is a server that serves one endpoint in memory.
+type running struct {
+	t        *testing.T
+	server   *Server
+	listener *bufconn.Listener
+	stop     context.CancelFunc
+	served   chan error // what Serve returned
+
+	mu  sync.Mutex
+	log []string
+}
+
+// Write implements io.Writer for logger: a line in each call.
+func (r *running) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = append(r.log, string(line))
+	return len(line), nil
+}
+
+// logger returns a logger for logged.
+func (r *running) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// start serves handler until the test's end, which is a graceful stop.
+func start(t *testing.T, handler echo, interceptors ...grpc.UnaryServerInterceptor) *running {
+	t.Helper()
+	r := &running{t: t, listener: bufconn.Listen(64 << 10), served: make(chan error, 1)}
+	var err error
+	r.server, err = New(Config{
+		Endpoints:    []Endpoint{{Name: "csi-proxy-echo-v1", Service: handler, Listener: r.listener}},
+		Interceptors: interceptors,
+		GracePeriod:  gracePeriod,
+		Log:          r.logger(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	r.stop = stop
+	go func() { r.served <- r.server.Serve(ctx) }()
+	return r
+}
+
+const gracePeriod = 10 * time.Second
+
+// end stops the server and waits until it has ended without an error.
+func (r *running) end() {
+	r.t.Helper()
+	r.stop()
+	if err := <-r.served; err != nil {
+		r.t.Errorf("serve: %v", err)
+	}
+}
+
+// dial returns a client, closed at the test's end or before.
+func (r *running) dial() *grpc.ClientConn {
+	r.t.Helper()
+	client, err := grpc.NewClient("passthrough:///echo",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return r.listener.DialContext(ctx)
+		}))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// silent returns a connection that hasn't sent anything.
+func (r *running) silent() net.Conn {
+	r.t.Helper()
+	conn, err := r.listener.DialContext(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// logged returns the lines logged so far that contain text.
+func (r *running) logged(text string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.log), func(line string) bool { return !strings.Contains(line, text) })
+}

@@ -1,0 +1,148 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exporter lets Prometheus see the daemon: its gRPC calls
+// (grpc_server_*), its connections and build (csi_proxy_*), its process and Go
+// runtime (process_*, go_*), and what other packages collect.
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	grpcprometheus "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+
+	"github.com/csi-proxy/csi-proxy/internal/server"
+)
+
+// callSeconds are the upper bounds of the buckets of a call's duration. Looking
+// something up takes a millisecond, formatting a large disk a minute.
+var callSeconds = []float64{0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120}
+
+// Bounds of the HTTP server. A scrape is one short request.
+const (
+	readTimeout  = 5 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTimeout  = 2 * time.Minute
+	maxHeader    = 16 << 10 // bytes
+	maxScrapes   = 4        // at the same time
+)
+
+// Build is what csi_proxy_build_info says.
+type Build struct {
+	Version, Commit, GoVersion string
+}
+
+// Exporter has a registry of metrics and shows it over HTTP.
+type Exporter struct {
+	log      *slog.Logger
+	registry *prometheus.Registry
+	calls    *grpcprometheus.ServerMetrics
+}
+
+// New returns an exporter of the metrics of calls, build, process and Go runtime.
+// Trouble with a scrape goes to log.
+func New(build Build, log *slog.Logger) *Exporter {
+	e := &Exporter{
+		log:      log,
+		registry: prometheus.NewRegistry(),
+		calls: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
+			grpcprometheus.WithHistogramBuckets(callSeconds))),
+	}
+	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "csi_proxy_build_info",
+		Help: "The build of this daemon, in the labels. The value is always 1.",
+		ConstLabels: prometheus.Labels{
+			"version":   build.Version,
+			"commit":    build.Commit,
+			"goversion": build.GoVersion,
+		},
+	})
+	buildInfo.Set(1)
+	e.registry.MustRegister(
+		e.calls,
+		buildInfo,
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return e
+}
+
+// Register adds metrics.
+func (e *Exporter) Register(collectors ...prometheus.Collector) error {
+	for _, c := range collectors {
+		if err := e.registry.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// CountCalls returns the interceptor that counts and times calls. It is to see
+// the statuses that clients get.
+func (e *Exporter) CountCalls() grpc.UnaryServerInterceptor {
+	return e.calls.UnaryServerInterceptor()
+}
+
+// Serve answers GET /metrics on l, until ctx is done. It closes l.
+func (e *Exporter) Serve(ctx context.Context, l net.Listener) error {
+	warnings := slog.NewLogLogger(e.log.Handler(), slog.LevelWarn)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
+		Registry:            e.registry,
+		ErrorLog:            warnings,
+		MaxRequestsInFlight: maxScrapes,
+	}))
+	httpServer := &http.Server{
+		Handler:        mux,
+		ErrorLog:       warnings,
+		ReadTimeout:    readTimeout,
+		WriteTimeout:   writeTimeout,
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: maxHeader,
+	}
+	closed := make(chan error, 1)
+	defer context.AfterFunc(ctx, func() { closed <- httpServer.Close() })()
+	if err := httpServer.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics on %s: %w", l.Addr(), err)
+	}
+	return <-closed
+}
+
+// Connections returns the collector of what connections reports, by endpoint.
+func Connections(connections func() map[string]server.Connections) prometheus.Collector {
+	return connectionsCollector(connections)
+}
+
+type connectionsCollector func() map[string]server.Connections
+
+var (
+	connectionsDesc = prometheus.NewDesc("csi_proxy_connections",
+		"Connections of clients. A silent one has never sent a byte.",
+		[]string{"endpoint", "state"}, nil)
+	evictedDesc = prometheus.NewDesc("csi_proxy_silent_connections_evicted_total",
+		"Silent connections that were closed because there were too many.",
+		[]string{"endpoint"}, nil)
+)
+
+func (connectionsCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- connectionsDesc
+	descs <- evictedDesc
+}
+
+func (c connectionsCollector) Collect(metrics chan<- prometheus.Metric) {
+	for endpoint, n := range c() {
+		metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(n.Open), endpoint, "open")
+		metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(n.Silent), endpoint, "silent")
+		metrics <- prometheus.MustNewConstMetric(evictedDesc, prometheus.CounterValue, float64(n.Evicted), endpoint)
+	}
+}

@@ -1,0 +1,103 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// logUnary logs each call in one line: a failed one always, a successful one at
+// slog.LevelDebug. It never logs what a message holds, since that may be a secret;
+// errors hold none.
+func (s *Server) logUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	resp, err := handler(ctx, req)
+	s.logCall(info.FullMethod, start, err)
+	return resp, err
+}
+
+func (s *Server) logCall(method string, start time.Time, err error) {
+	duration := time.Since(start).Round(time.Microsecond)
+	if err == nil {
+		s.log.Debug("call", "method", method, "code", codes.OK, "duration", duration)
+		return
+	}
+	st := status.Convert(err)
+	s.log.Info("call failed", "method", method, "code", st.Code(), "duration", duration, "err", st.Message())
+}
+
+// recoverUnary answers a call that panics with Internal.
+func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, s.panicked(info.FullMethod, p)
+		}
+	}()
+	return handler(ctx, req)
+}
+
+// recoverStream is recoverUnary for streaming calls.
+func (s *Server) recoverStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.panicked(info.FullMethod, p)
+		}
+	}()
+	return handler(srv, stream)
+}
+
+// panicked logs a panic, with the stack that it unwinds, and returns the error
+// for the caller, who learns nothing of the inside.
+func (s *Server) panicked(method string, value any) error {
+	s.log.Error("panic in a call", "method", method, "panic", value, "stack", string(debug.Stack()))
+	return status.Errorf(codes.Internal, "%s: internal error: the log of the daemon has the details", method)
+}
+
+// answerUnknown answers and logs a call of a method that the endpoint hasn't.
+func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream) // there is one in every stream of a server
+	err := status.Errorf(codes.Unimplemented, "%s: no such method at this endpoint", method)
+	s.logCall(method, time.Now(), err)
+	return err
+}
+
+// endStream ends streaming calls when a stop begins. They are health watches and
+// reflection, which last as long as the client likes.
+func (s *Server) endStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	err := handler(srv, endingStream{stream, ctx})
+	if s.stopping.Err() != nil {
+		return status.Error(codes.Unavailable, "the daemon is stopping")
+	}
+	return err
+}
+
+// endingStream is a stream of which the handler lets go when ctx is done.
+type endingStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s endingStream) Context() context.Context { return s.ctx }
+
+func (s endingStream) RecvMsg(m any) error {
+	// The stream itself ends when the handler has returned, and this goroutine
+	// with it.
+	received := make(chan error, 1)
+	go func() { received <- s.ServerStream.RecvMsg(m) }()
+	select {
+	case err := <-received:
+		return err
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
+	}
+}

@@ -1,0 +1,101 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+func TestPanicIsTheCallersOnly(t *testing.T) {
+	var seen []codes.Code // by an interceptor, as metrics would
+	r := start(t, func(_ context.Context, said string) (string, error) {
+		if said == "panic" {
+			var disks map[string]int
+			disks["of the handler"]++
+		}
+		return said, nil
+	}, func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		resp, err := handler(ctx, req)
+		seen = append(seen, status.Code(err))
+		if len(seen) == 2 {
+			panic("of the interceptor")
+		}
+		return resp, err
+	})
+	client := r.dial()
+
+	_, err := say(t.Context(), client, "panic")
+	wantCode(t, err, codes.Internal)
+	_, err = say(t.Context(), client, "hello")
+	wantCode(t, err, codes.Internal)
+	if _, err = say(t.Context(), client, "hello"); err != nil {
+		t.Errorf("after two panics, a call gives %v", err)
+	}
+	r.end()
+
+	if len(seen) != 3 || seen[0] != codes.Internal {
+		t.Errorf("the interceptor saw %v, want first Internal", seen)
+	}
+	panics := r.logged("panic in a call")
+	if len(panics) != 2 {
+		t.Fatalf("%d panics in the log, want 2", len(panics))
+	}
+	if !strings.Contains(panics[0], "interceptors_test.go") {
+		t.Errorf("no stack of the handler in the log line %s", panics[0])
+	}
+	if got := len(r.logged("call failed")); got != 1 {
+		t.Errorf("%d failed calls in the log, want that with the panicking handler", got)
+	}
+}
+
+func TestPanicInStream(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.recoverStream(nil, nil, &grpc.StreamServerInfo{FullMethod: "/v1.Echo/Shout"},
+		func(any, grpc.ServerStream) error { panic("in a stream") })
+	wantCode(t, err, codes.Internal)
+}
+
+func TestRequestLog(t *testing.T) {
+	r := start(t, func(_ context.Context, said string) (string, error) {
+		if said == "secret of a failing call" {
+			return "", status.Error(codes.NotFound, "get volume: no such disk")
+		}
+		return said, nil
+	})
+	client := r.dial()
+	if _, err := say(t.Context(), client, "secret of a good call"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := say(t.Context(), client, "secret of a failing call")
+	wantCode(t, err, codes.NotFound)
+	err = client.Invoke(t.Context(), "/v9.Echo/Sing", &emptypb.Empty{}, &emptypb.Empty{})
+	wantCode(t, err, codes.Unimplemented)
+	r.end()
+
+	for _, want := range []string{
+		`level=DEBUG msg=call method=/v1.Echo/Say code=OK duration=`,
+		`level=INFO msg="call failed" method=/v1.Echo/Say code=NotFound duration=`,
+		`level=INFO msg="call failed" method=/v9.Echo/Sing code=Unimplemented duration=`,
+	} {
+		if got := len(r.logged(want)); got != 1 {
+			t.Errorf("%d log lines with %s, want 1: %q", got, want, r.logged(""))
+		}
+	}
+	if got := r.logged("no such disk"); len(got) != 1 {
+		t.Errorf("the error is logged %d times, want once", len(got))
+	}
+	if leaked := r.logged("secret"); len(leaked) > 0 {
+		t.Errorf("the log has contents of messages: %q", leaked)
+	}
+}

@@ -1,0 +1,163 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func (r *running) wantConnections(want Connections) {
+	r.t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(map[string]Connections{"csi-proxy-echo-v1": want}, r.server.Connections()); diff != "" {
+		r.t.Errorf("connections (-want +got):\n%s", diff)
+	}
+}
+
+// wantClosed checks that the server has closed its end of a connection.
+func wantClosed(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("reading gives %v, want EOF", err)
+	}
+}
+
+func TestSilentConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, upper)
+		gone, kept := r.silent(), r.silent()
+		r.wantConnections(Connections{Silent: 2})
+
+		client := r.dial()
+		if _, err := say(t.Context(), client, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		r.wantConnections(Connections{Silent: 2, Open: 1})
+		gone.Close()
+		r.wantConnections(Connections{Silent: 1, Open: 1})
+		client.Close()
+		r.wantConnections(Connections{Silent: 1})
+
+		time.Sleep(240 * time.Hour) // longer than any time-out
+		r.wantConnections(Connections{Silent: 1})
+		stopped := time.Now()
+		r.end()
+		if got := time.Since(stopped); got != 0 {
+			t.Errorf("stopping took %v, want nothing", got)
+		}
+		wantClosed(t, kept)
+		r.wantConnections(Connections{})
+		if got := r.logged(""); len(got) != 1 { // the call
+			t.Errorf("the log has more than the call: %q", got)
+		}
+	})
+}
+
+func TestOldestSilentConnectionIsEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, upper)
+		var conns []net.Conn
+		for range maxSilent {
+			conns = append(conns, r.silent())
+			synctest.Wait() // so that the oldest is the first here
+		}
+		for i, test := range []struct {
+			after    time.Duration
+			logLines int
+		}{
+			{0, 1},
+			{complaintInterval - 1, 1},
+			{1, 2},
+		} {
+			time.Sleep(test.after)
+			r.silent()
+			r.wantConnections(Connections{Silent: maxSilent, Evicted: i + 1})
+			wantClosed(t, conns[i])
+			if got := len(r.logged("too many connections")); got != test.logLines {
+				t.Errorf("%d log lines after %d evictions, want %d", got, i+1, test.logLines)
+			}
+		}
+		if _, err := say(t.Context(), r.dial(), "hello"); err != nil {
+			t.Errorf("a call gives %v", err)
+		}
+		r.end()
+	})
+}
+
+// A client that falls silent amid its handshake is a fault, unlike one that
+// hasn't begun.
+func TestHandshakeIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, upper)
+		defer r.end()
+		conn := r.silent()
+		time.Sleep(time.Hour)
+		begun := time.Now()
+		go io.WriteString(conn, "P")
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(begun); got != prefaceTimeout {
+			t.Errorf("closed after %v, want %v", got, prefaceTimeout)
+		}
+		r.wantConnections(Connections{})
+	})
+}
+
+func TestAcceptTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trouble := errors.New("too many open files")
+		inner := newScript(trouble, trouble, trouble, net.ErrClosed)
+		r := &running{t: t}
+		l := newListener(inner, r.logger())
+		l.run()
+		if !errors.Is(l.failure, net.ErrClosed) {
+			t.Errorf("ended with %v", l.failure)
+		}
+		if got := len(r.logged("too many open files")); got != 1 {
+			t.Errorf("%d log lines for one trouble, want 1", got)
+		}
+	})
+}
+
+func TestCloseWhileAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := newScript(errors.New("too many open files"), errors.New("too many open files"))
+		r := &running{t: t}
+		l := newListener(inner, r.logger())
+		go l.run()
+		synctest.Wait() // in a pause
+		closed := time.Now()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(closed); got != 0 {
+			t.Errorf("closing took %v, want nothing", got)
+		}
+	})
+}
+
+func TestConnGivesItsFirstByteOnce(t *testing.T) {
+	client, server := net.Pipe()
+	defer server.Close()
+	go func() {
+		defer client.Close()
+		io.WriteString(client, "bc")
+	}()
+	c := &conn{Conn: server, first: [1]byte{'a'}, unread: true}
+	if n, err := c.Read(nil); n != 0 || err != nil && !errors.Is(err, io.EOF) {
+		t.Errorf("reading nothing gives %d, %v", n, err)
+	}
+	got, err := io.ReadAll(c)
+	if string(got) != "abc" || err != nil {
+		t.Errorf("reading all gives %q, %v", got, err)
+	}
+}

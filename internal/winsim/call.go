@@ -1,0 +1,268 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// The names of the calls, which are Windows' own. A control code has the name of
+// its constant: see ioctlNames.
+const (
+	callListInterfaces    = "CM_Get_Device_Interface_ListW"
+	callReenumerate       = "CM_Reenumerate_DevNode"
+	callNotifyArrivals    = "CM_Register_Notification"
+	callCreateFile        = "CreateFileW" // OpenDevice and OpenFile
+	callOpenAt            = "NtCreateFile"
+	callReadFile          = "ReadFile"
+	callFlush             = "FlushFileBuffers"
+	callFileInfo          = "GetFileInformationByHandleEx"
+	callReadDir           = "NtQueryDirectoryFile"
+	callDeleteFile        = "SetFileInformationByHandle"
+	callFileAttributes    = "GetFileAttributesW"
+	callFindVolumes       = "FindFirstVolumeW"
+	callVolumeInformation = "GetVolumeInformationW"
+	callDiskFreeSpace     = "GetDiskFreeSpaceExW"
+	callVolumeName        = "GetVolumeNameForVolumeMountPointW"
+	callSetMountPoint     = "SetVolumeMountPointW"
+	callDeleteMountPoint  = "DeleteVolumeMountPointW"
+	callFormat            = "MSFT_Volume.Format"
+	callOtherControl      = "DeviceIoControl" // a control code without a name
+)
+
+var ioctlNames = map[win.IoctlCode]string{
+	win.IoctlStorageGetDeviceNumber:     "IOCTL_STORAGE_GET_DEVICE_NUMBER",
+	win.IoctlStorageQueryProperty:       "IOCTL_STORAGE_QUERY_PROPERTY",
+	win.IoctlScsiGetAddress:             "IOCTL_SCSI_GET_ADDRESS",
+	win.IoctlDiskGetDriveGeometryEx:     "IOCTL_DISK_GET_DRIVE_GEOMETRY_EX",
+	win.IoctlDiskGetLengthInfo:          "IOCTL_DISK_GET_LENGTH_INFO",
+	win.IoctlDiskGetDriveLayoutEx:       "IOCTL_DISK_GET_DRIVE_LAYOUT_EX",
+	win.IoctlDiskSetDriveLayoutEx:       "IOCTL_DISK_SET_DRIVE_LAYOUT_EX",
+	win.IoctlDiskCreateDisk:             "IOCTL_DISK_CREATE_DISK",
+	win.IoctlDiskUpdateProperties:       "IOCTL_DISK_UPDATE_PROPERTIES",
+	win.IoctlDiskUpdateDriveSize:        "IOCTL_DISK_UPDATE_DRIVE_SIZE",
+	win.IoctlDiskGrowPartition:          "IOCTL_DISK_GROW_PARTITION",
+	win.IoctlDiskGetDiskAttributes:      "IOCTL_DISK_GET_DISK_ATTRIBUTES",
+	win.IoctlDiskSetDiskAttributes:      "IOCTL_DISK_SET_DISK_ATTRIBUTES",
+	win.IoctlVolumeGetVolumeDiskExtents: "IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS",
+	win.IoctlVolumeOnline:               "IOCTL_VOLUME_ONLINE",
+	win.FsctlExtendVolume:               "FSCTL_EXTEND_VOLUME",
+	win.FsctlGetNtfsVolumeData:          "FSCTL_GET_NTFS_VOLUME_DATA",
+	win.FsctlGetRefsVolumeData:          "FSCTL_GET_REFS_VOLUME_DATA",
+	win.FsctlGetReparsePoint:            "FSCTL_GET_REPARSE_POINT",
+	win.FsctlSetReparsePoint:            "FSCTL_SET_REPARSE_POINT",
+	win.FsctlDeleteReparsePoint:         "FSCTL_DELETE_REPARSE_POINT",
+}
+
+// CallNames lists the names that rules and counters know, sorted.
+func CallNames() []string {
+	names := []string{
+		callListInterfaces, callReenumerate, callNotifyArrivals, callCreateFile, callOpenAt, callReadFile, callFlush,
+		callFileInfo, callReadDir, callDeleteFile, callFileAttributes, callFindVolumes, callVolumeInformation,
+		callDiskFreeSpace, callVolumeName, callSetMountPoint, callDeleteMountPoint, callFormat, callOtherControl,
+	}
+	names = slices.AppendSeq(names, maps.Values(ioctlNames))
+	slices.Sort(names)
+	return names
+}
+
+func ioctlName(code win.IoctlCode) string {
+	if name, ok := ioctlNames[code]; ok {
+		return name
+	}
+	return callOtherControl
+}
+
+// Call is one call of the seam as hooks and rules see it.
+type Call struct {
+	Name string // one of CallNames
+	// Object is what the call is about: the path that was opened, for a disk
+	// `\\.\PhysicalDriveN` and its interface path with a blank between, for a
+	// mount point also the volume.
+	Object string
+}
+
+// Match says which calls a rule is for.
+type Match struct {
+	Call   string // one of CallNames, in any case
+	Object string // a part of Call.Object, in any case; "" is in every object
+	Skip   int    // so many matching calls are left alone first
+	Count  int    // the rule ends after so many calls; 0: at ResetRules
+}
+
+// matches reports whether the rule is for c. A number at the end of m.Object is a
+// whole one: PhysicalDrive1 isn't in PhysicalDrive10.
+func (m Match) matches(c Call) bool {
+	if !strings.EqualFold(m.Call, c.Name) {
+		return false
+	}
+	object, part := strings.ToLower(c.Object), strings.ToLower(m.Object)
+	for {
+		i := strings.Index(object, part)
+		if i < 0 {
+			return false
+		}
+		object = object[i+len(part):]
+		if part == "" || object == "" || !isDigit(part[len(part)-1]) || !isDigit(object[0]) {
+			return true
+		}
+	}
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// Delays says how long calls and arrivals take. The zero value is no delay.
+type Delays struct {
+	Calls map[string]time.Duration // by name
+	// DiskArrival is the time from the attachment of a disk, or its discovery by a
+	// re-enumeration, until its interface is there.
+	DiskArrival time.Duration
+	// VolumeArrival is the time from a change of a partition table, or a disk
+	// coming online, until the volume of a new partition is there. It is never
+	// there within the call, also without a delay.
+	VolumeArrival time.Duration
+}
+
+// RealisticDelays is a profile of a quick cloud node.
+func RealisticDelays() Delays {
+	const ms = time.Millisecond
+	return Delays{
+		Calls: map[string]time.Duration{
+			callReenumerate:                  50 * ms,
+			"IOCTL_DISK_CREATE_DISK":         30 * ms,
+			"IOCTL_DISK_SET_DRIVE_LAYOUT_EX": 30 * ms,
+			"IOCTL_DISK_SET_DISK_ATTRIBUTES": 20 * ms,
+			"IOCTL_DISK_GROW_PARTITION":      20 * ms,
+			"IOCTL_DISK_UPDATE_DRIVE_SIZE":   10 * ms,
+			"IOCTL_DISK_UPDATE_PROPERTIES":   5 * ms,
+			"FSCTL_EXTEND_VOLUME":            60 * ms,
+			callFormat:                       800 * ms,
+			callSetMountPoint:                15 * ms,
+			callDeleteMountPoint:             10 * ms,
+			callFlush:                        10 * ms,
+			callFindVolumes:                  1 * ms,
+		},
+		DiskArrival:   300 * ms,
+		VolumeArrival: 200 * ms,
+	}
+}
+
+// gate is what every call of the seam passes before it reaches the node: hook,
+// delay, fault and count.
+type gate struct {
+	delays Delays
+
+	mu     sync.Mutex // guards the fields below; held for moments only
+	hook   func(Call)
+	rules  []*rule
+	counts map[string]int
+}
+
+type rule struct {
+	Match
+	fail  win.Errno     // or
+	delay time.Duration // one of both is set
+	seen  int           // matching calls so far
+}
+
+// enter lets c pass, or returns the error that a rule has for it or ctx's.
+func (g *gate) enter(ctx context.Context, c Call) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	hook := g.hook
+	g.counts[c.Name]++
+	g.mu.Unlock()
+	if hook != nil {
+		hook(c)
+	}
+	delay, fault := g.consult(c)
+	if err := win.Sleep(ctx, delay); err != nil {
+		return err
+	}
+	if fault != 0 {
+		return fault
+	}
+	return nil
+}
+
+// consult finds the delay and the first fault for c and uses up the rules.
+func (g *gate) consult(c Call) (time.Duration, win.Errno) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delay, fault := g.delays.Calls[c.Name], win.Errno(0)
+	for _, r := range g.rules {
+		if !r.matches(c) || r.fail != 0 && fault != 0 {
+			continue
+		}
+		if r.seen++; r.seen > r.Skip {
+			delay += r.delay
+			fault = max(fault, r.fail)
+		}
+	}
+	g.rules = slices.DeleteFunc(g.rules, func(r *rule) bool { return r.Count > 0 && r.seen >= r.Skip+r.Count })
+	return delay, fault
+}
+
+func (g *gate) add(r rule) error {
+	if !slices.ContainsFunc(CallNames(), func(name string) bool { return strings.EqualFold(name, r.Call) }) {
+		return fmt.Errorf("rule for %q: no such call; there are %s: %w", r.Call, strings.Join(CallNames(), ", "), win.ErrorNotFound)
+	}
+	if r.Skip < 0 || r.Count < 0 {
+		return fmt.Errorf("rule for %s: skip %d and count %d: %w", r.Call, r.Skip, r.Count, win.ErrorInvalidParameter)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rules = append(g.rules, &r)
+	return nil
+}
+
+// Fail makes the calls that m describes fail with the Windows error number e,
+// without doing anything.
+func (s *System) Fail(m Match, e win.Errno) error {
+	if e == 0 {
+		return fmt.Errorf("rule for %s: the error is 0: %w", m.Call, win.ErrorInvalidParameter)
+	}
+	return s.gate.add(rule{Match: m, fail: e})
+}
+
+// Delay makes the calls that m describes take d longer.
+func (s *System) Delay(m Match, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("rule for %s: the delay is %v: %w", m.Call, d, win.ErrorInvalidParameter)
+	}
+	return s.gate.add(rule{Match: m, delay: d})
+}
+
+// ResetRules ends all rules of Fail and Delay.
+func (s *System) ResetRules() {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	s.gate.rules = nil
+}
+
+// OnCall has f run before each call of the seam, in the caller's goroutine and
+// without any lock, so that f may change the node under the call's feet by
+// control calls. A call of the seam from within f runs f again. A nil f ends it.
+func (s *System) OnCall(f func(Call)) {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	s.gate.hook = f
+}
+
+// Calls returns how often each call was made so far, also if it failed.
+func (s *System) Calls() map[string]int {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	return maps.Clone(s.gate.counts)
+}

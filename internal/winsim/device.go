@@ -1,0 +1,205 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// DeviceInterfaces is CM_Get_Device_Interface_List for present devices: disks,
+// volumes or storage adapters.
+func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
+	var paths []string
+	err := s.call(ctx, Call{callListInterfaces, class.String()}, func() error {
+		switch class {
+		case win.InterfaceClassDisk:
+			for d := range s.disks.all() {
+				if d.present() {
+					paths = append(paths, d.interfacePath())
+				}
+			}
+		case win.InterfaceClassVolume:
+			for _, v := range s.volumes.present {
+				paths = append(paths, v.interfacePath())
+			}
+		case win.InterfaceClassStoragePort:
+			for _, port := range s.disks.ports() {
+				paths = append(paths, portInterface(port))
+			}
+		}
+		return nil
+	})
+	return paths, err
+}
+
+// OpenDevice is CreateFileW of a disk or volume that exists.
+func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	object := path
+	s.mu.Lock()
+	if d, ok := s.findDisk(path); ok {
+		object = d.object()
+	}
+	s.mu.Unlock()
+	var dev *device
+	err := s.call(ctx, Call{callCreateFile, object}, func() error {
+		if d, ok := s.findDisk(path); ok {
+			dev = &device{s.open(handle{object: d.object(), disk: d, access: access})}
+			return nil
+		}
+		v, err := s.findVolume(path)
+		if err != nil {
+			return err
+		}
+		dev = &device{s.open(handle{object: v.device(), volume: v, access: access})}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return dev, nil
+}
+
+// findDisk finds a present disk by \\.\PhysicalDriveN or its interface path.
+func (s *System) findDisk(path string) (*disk, bool) {
+	return s.disks.find(func(d *disk) bool {
+		return d.present() && (strings.EqualFold(path, d.interfacePath()) ||
+			d.Number != win.NoNumber && strings.EqualFold(dotted(path), fmt.Sprintf(`\\.\PhysicalDrive%d`, d.Number)))
+	})
+}
+
+// dotted gives a device path the prefix \\.\, which means the same as \\?\.
+func dotted(path string) string {
+	if rest, ok := strings.CutPrefix(path, `\\?\`); ok {
+		return `\\.\` + rest
+	}
+	return path
+}
+
+// findVolume finds a present volume by its name without a backslash at the end,
+// its drive letter or its interface path.
+func (s *System) findVolume(path string) (*volume, error) {
+	v, ok := s.volumes.find(func(v *volume) bool {
+		return strings.EqualFold(path, v.interfacePath()) || strings.EqualFold(dotted(path), dotted(v.device())) ||
+			v.Letter != "" && strings.EqualFold(dotted(path), `\\.\`+v.Letter+`:`)
+	})
+	if ok {
+		return v, nil
+	}
+	if id, rest, ok := parseVolumeName(path); ok && rest != "" {
+		if _, present := s.volumes.withID(id); present {
+			return nil, win.ErrorAccessDenied // the root directory: not without FILE_FLAG_BACKUP_SEMANTICS
+		}
+		return nil, win.ErrorPathNotFound
+	}
+	return nil, win.ErrorFileNotFound
+}
+
+// device is an open disk or volume.
+type device struct {
+	*handle
+}
+
+var _ win.Device = (*device)(nil)
+
+// Control implements [win.Device].
+func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (n int, err error) {
+	err = d.call(ctx, ioctlName(code), func() error {
+		if err := d.need(code.RequiredAccess()); err != nil {
+			return err
+		}
+		if d.disk != nil {
+			n, err = d.sys.diskControl(d.disk, code, in, out)
+		} else {
+			n, err = d.sys.volumeControl(d.volume, code, in, out)
+		}
+		return err
+	})
+	return n, err
+}
+
+// ReadAt implements [win.Device].
+func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (n int, err error) {
+	err = d.call(ctx, callReadFile, func() error {
+		if err := d.need(win.GenericRead); err != nil {
+			return err
+		}
+		on, start, size := d.disk, int64(0), int64(0)
+		if on != nil {
+			size = on.Seen
+		} else {
+			on, start, size = d.volume.disk, d.volume.offset, d.volume.length
+		}
+		if off < 0 || off%on.sector() != 0 || int64(len(p))%on.sector() != 0 {
+			return win.ErrorInvalidParameter
+		}
+		n = int(max(0, min(int64(len(p)), size-off)))
+		if _, err := on.image.ReadAt(p[:n], start+off); err != nil {
+			return win.ErrorIODevice
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// Flush implements [win.Device].
+func (d *device) Flush(ctx context.Context) error {
+	return d.call(ctx, callFlush, func() error {
+		if err := d.need(win.GenericWrite); err != nil {
+			return err
+		}
+		if d.disk != nil { // nothing is kept back between a disk and its image
+			return nil
+		}
+		if !d.volume.disk.writable() {
+			return win.ErrorWriteProtect
+		}
+		t, _, err := d.volume.tree()
+		if err == win.ErrorUnrecognizedVolume {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t.fs.Flush()
+		return nil
+	})
+}
+
+// ReenumerateDevice is CM_Reenumerate_DevNode(SYNCHRONOUS) of the device behind an
+// interface, or of the root with "": adapters find disks that need it, and disks
+// read their capacity again.
+func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
+	return s.call(ctx, Call{callReenumerate, interfacePath}, func() error {
+		below := func(d *disk) bool {
+			return interfacePath == "" || strings.EqualFold(interfacePath, d.interfacePath()) ||
+				strings.EqualFold(interfacePath, portInterface(d.Spec.SCSI.PortNumber))
+		}
+		isPort := slices.ContainsFunc(s.disks.ports(), func(port byte) bool {
+			return strings.EqualFold(interfacePath, portInterface(port))
+		})
+		if _, isDisk := s.findDisk(interfacePath); interfacePath != "" && !isPort && !isDisk {
+			return win.ErrorNotFound
+		}
+		for d := range s.disks.all() {
+			if !below(d) {
+				continue
+			}
+			switch {
+			case d.State == DiskAttached && !d.Arriving:
+				s.diskArrivesLater(d)
+			case d.present() && d.Seen != d.Size:
+				d.Seen, d.changed = d.Size, true
+			}
+		}
+		return nil
+	})
+}

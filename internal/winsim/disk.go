@@ -1,0 +1,254 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/gpt"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/sparse"
+)
+
+// DiskSpec is the hardware of a disk. Of the zero value only SizeBytes must be
+// set; the rest has the defaults that stand at each field.
+type DiskSpec struct {
+	SizeBytes  int64  // a multiple of SectorSize, at least 1 MiB
+	SectorSize uint32 // of a logical sector: 512 (default) or 4096
+	Serial     string // default: made from a running number; unique on the node
+
+	// Page83 are the designators of VPD page 0x83; default: one NAA designator made
+	// from Serial.
+	Page83 []win.Identifier
+	// SCSI is the address; default: the next free LUN of adapter 1.
+	SCSI *win.SCSIAddress
+	// Location is the text of StorageDeviceLocationProperty; default: made from
+	// SCSI, as Hyper-V has it.
+	Location  string
+	BusType   win.BusType // default: BusTypeSAS
+	VendorID  string      // default: "Msft"
+	ProductID string      // default: "Virtual Disk"
+
+	// What a driver does that doesn't know a query: 0 it answers; else the error,
+	// which is ErrorInvalidFunction or ErrorNotSupported on real ones.
+	Page83Error      win.Errno
+	LocationError    win.Errno
+	SCSIAddressError win.Errno
+
+	// Offline and ReadOnly are how the disk arrives, as under a SAN policy.
+	Offline, ReadOnly bool
+	// NeedsRescan keeps the disk from arriving before a re-enumeration.
+	NeedsRescan bool
+	// MultipathMember makes it a path below a multipath disk: it has an interface,
+	// but the disk number win.NoNumber.
+	MultipathMember bool
+}
+
+const minDiskSize = 1 << 20
+
+// complete fills the defaults of a spec for the disk id and checks the rest.
+func (ds *disks) complete(id uint64, d DiskSpec) (DiskSpec, error) {
+	d.SectorSize = cmp.Or(d.SectorSize, 512)
+	d.Serial = cmp.Or(d.Serial, fmt.Sprintf("SIM%08d", id))
+	d.BusType = cmp.Or(d.BusType, win.BusTypeSAS)
+	d.VendorID = cmp.Or(d.VendorID, "Msft")
+	d.ProductID = cmp.Or(d.ProductID, "Virtual Disk")
+	switch {
+	case d.SectorSize != 512 && d.SectorSize != 4096:
+		return d, fmt.Errorf("a sector size of %d: %w", d.SectorSize, win.ErrorInvalidParameter)
+	case d.SizeBytes < minDiskSize || d.SizeBytes%int64(d.SectorSize) != 0:
+		return d, fmt.Errorf("a size of %d bytes: %w", d.SizeBytes, win.ErrorInvalidParameter)
+	}
+	if d.Page83 == nil {
+		sum := sha256.Sum256([]byte(d.Serial))
+		naa := append([]byte{0x60, 0x02, 0x24, 0x80}, sum[:12]...) // NAA 6 with Microsoft's company id
+		d.Page83 = []win.Identifier{{CodeSet: win.CodeSetBinary, Type: 3, ID: naa}}
+	}
+	if d.SCSI != nil {
+		d.SCSI = new(*d.SCSI)
+	} else {
+		d.SCSI = &win.SCSIAddress{PortNumber: 1}
+		for ds.taken(*d.SCSI) && d.SCSI.LUN < 255 {
+			d.SCSI.LUN++
+		}
+	}
+	if ds.taken(*d.SCSI) {
+		return d, fmt.Errorf("the SCSI address %+v: %w", *d.SCSI, win.ErrorBusy)
+	}
+	if d.Location == "" {
+		d.Location = fmt.Sprintf("Integrated : Adapter %d : Port %d : Target %d : LUN %d",
+			d.SCSI.PortNumber, d.SCSI.PathID, d.SCSI.TargetID, d.SCSI.LUN)
+	}
+	return d, nil
+}
+
+// DiskState is where a disk is on its way into the node.
+type DiskState string
+
+// Disk states.
+const (
+	DiskShelved  DiskState = "shelved"  // detached; its data are kept
+	DiskAttached DiskState = "attached" // but not seen by Windows yet
+	DiskPresent  DiskState = "present"
+)
+
+// disk is one disk with everything that lies on it.
+type disk struct {
+	id uint64 // never given twice
+	diskRecord
+	changed bool // the record, since the last commit
+
+	image   *sparse.Image
+	trees   map[uint64]*tree // file systems by serial
+	dropped []uint64         // serials of trees that are gone, since the last commit
+}
+
+// diskRecord is what the state file has of a disk apart from its contents.
+type diskRecord struct {
+	Spec   DiskSpec // complete
+	System bool     // Windows runs from it
+	State  DiskState
+	// Number is the disk number, win.NoNumber while there is none.
+	Number   uint32
+	Arriving bool // attached and seen by the adapter; its interface comes
+	// Size is the capacity in bytes; Seen the one that the disk driver has read.
+	Size, Seen int64
+	Attributes win.DiskAttributes
+	Persistent win.DiskAttributes // what Attributes are after a restart
+}
+
+func (d *disk) present() bool { return d.State == DiskPresent }
+
+func (d *disk) is(a win.DiskAttributes) bool { return d.Attributes&a != 0 }
+
+// writable reports whether Windows writes to the disk.
+func (d *disk) writable() bool { return !d.is(win.DiskOffline | win.DiskReadOnly) }
+
+func (d *disk) sector() int64 { return int64(d.Spec.SectorSize) }
+
+// media is the disk as the disk driver sees it.
+func (d *disk) media() gpt.Disk {
+	return gpt.Disk{Image: d.image, Size: d.Seen, SectorSize: d.sector()}
+}
+
+// object names the disk for hooks and rules.
+func (d *disk) object() string {
+	if d.Number == win.NoNumber {
+		return d.interfacePath()
+	}
+	return fmt.Sprintf(`\\.\PhysicalDrive%d %s`, d.Number, d.interfacePath())
+}
+
+// interfacePath is the device interface of the disk. The last part of the
+// instance holds path, target and LUN, as Windows writes them.
+func (d *disk) interfacePath() string {
+	a := d.Spec.SCSI
+	return fmt.Sprintf(`\\?\scsi#disk&ven_%s&prod_%s#5&%08x&%x&%02x%02x%02x#{%s}`,
+		idPart(d.Spec.VendorID), idPart(d.Spec.ProductID), d.id, a.PortNumber, a.PathID, a.TargetID, a.LUN, win.InterfaceClassDisk)
+}
+
+// portInterface is the interface of the storage adapter with a SCSI port number.
+func portInterface(port byte) string {
+	return fmt.Sprintf(`\\?\root#storage&port#%04d#{%s}`, port, win.InterfaceClassStoragePort)
+}
+
+// idPart spells a text as a part of a device instance id.
+func idPart(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(s))
+}
+
+// compareAddress orders disks by their SCSI addresses.
+func (d *disk) compareAddress(o *disk) int {
+	a, b := d.Spec.SCSI, o.Spec.SCSI
+	return cmp.Or(
+		cmp.Compare(a.PortNumber, b.PortNumber), cmp.Compare(a.PathID, b.PathID),
+		cmp.Compare(a.TargetID, b.TargetID), cmp.Compare(a.LUN, b.LUN),
+	)
+}
+
+// disks are all disks of the node, also those on the shelf.
+type disks struct {
+	byID map[uint64]*disk
+	next uint64 // id
+}
+
+// all gives the disks in the order of their ids.
+func (ds *disks) all() iter.Seq[*disk] {
+	return func(yield func(*disk) bool) {
+		for _, id := range slices.Sorted(maps.Keys(ds.byID)) {
+			if !yield(ds.byID[id]) {
+				return
+			}
+		}
+	}
+}
+
+// find returns the first disk for which f holds.
+func (ds *disks) find(f func(*disk) bool) (*disk, bool) {
+	for d := range ds.all() {
+		if f(d) {
+			return d, true
+		}
+	}
+	return nil, false
+}
+
+func (ds *disks) freeNumber() uint32 {
+	for n := uint32(0); ; n++ {
+		// A disk on its way in has its number already.
+		if _, taken := ds.find(func(d *disk) bool { return d.Number == n }); !taken {
+			return n
+		}
+	}
+}
+
+// taken reports whether an attached disk has a SCSI address.
+func (ds *disks) taken(a win.SCSIAddress) bool {
+	_, taken := ds.find(func(d *disk) bool { return d.State != DiskShelved && *d.Spec.SCSI == a })
+	return taken
+}
+
+// ports lists the port numbers of the storage adapters: those of the system disk
+// and of attached data disks are always there.
+func (ds *disks) ports() []byte {
+	ports := []byte{0, 1}
+	for d := range ds.all() {
+		if d.State != DiskShelved {
+			ports = append(ports, d.Spec.SCSI.PortNumber)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+func newDisk(id uint64, spec DiskSpec) *disk {
+	d := &disk{
+		id: id,
+		diskRecord: diskRecord{
+			Spec: spec, State: DiskShelved, Number: win.NoNumber, Size: spec.SizeBytes,
+		},
+		changed: true,
+		image:   sparse.New(spec.SizeBytes),
+		trees:   map[uint64]*tree{},
+	}
+	if spec.Offline {
+		d.Persistent |= win.DiskOffline
+	}
+	if spec.ReadOnly {
+		d.Persistent |= win.DiskReadOnly
+	}
+	d.Attributes = d.Persistent
+	return d
+}

@@ -1,0 +1,167 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"encoding/binary"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// diskControl is DeviceIoControl on a disk.
+func (s *System) diskControl(d *disk, code win.IoctlCode, in, out []byte) (int, error) {
+	switch code {
+	case win.IoctlStorageGetDeviceNumber:
+		n := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: d.Number, PartitionNumber: 0}
+		return reply(out, n.Encode())
+	case win.IoctlStorageQueryProperty:
+		return d.queryProperty(in, out)
+	case win.IoctlScsiGetAddress:
+		if d.Spec.SCSIAddressError != 0 {
+			return 0, d.Spec.SCSIAddressError
+		}
+		return reply(out, d.Spec.SCSI.Encode())
+	case win.IoctlDiskGetDriveGeometryEx:
+		return reply(out, d.geometry().Encode())
+	case win.IoctlDiskGetLengthInfo:
+		return reply(out, win.EncodeInt64(d.Seen))
+	case win.IoctlDiskGetDriveLayoutEx:
+		return reply(out, d.layout().Encode())
+	case win.IoctlDiskGetDiskAttributes:
+		return reply(out, win.EncodeGetDiskAttributes(d.Attributes))
+	case win.IoctlDiskSetDiskAttributes:
+		a, err := win.DecodeSetDiskAttributes(in)
+		if err != nil {
+			return 0, win.ErrorInvalidParameter
+		}
+		return 0, s.setAttributes(d, a)
+	case win.IoctlDiskUpdateProperties:
+		s.scanVolumes(d)
+		return 0, nil
+	case win.IoctlDiskUpdateDriveSize:
+		if len(out) < win.DiskGeometrySize {
+			return 0, win.ErrorInsufficientBuffer
+		}
+		if err := d.updateSize(!s.node.Settings.FixedUsableLength); err != nil {
+			return 0, err
+		}
+		return copy(out, d.geometry().Encode()[:win.DiskGeometrySize]), nil
+	case win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition:
+		return 0, s.changeTable(d, code, in)
+	}
+	return 0, win.ErrorInvalidFunction
+}
+
+// changeTable is the ioctls that write the partition table.
+func (s *System) changeTable(d *disk, code win.IoctlCode, in []byte) error {
+	var change func() error
+	switch code {
+	case win.IoctlDiskCreateDisk:
+		c, err := win.DecodeCreateDisk(in)
+		if err != nil {
+			return win.ErrorInvalidParameter
+		}
+		change = func() error { return d.createTable(c, s.node.Settings.AutomaticMSR) }
+	case win.IoctlDiskSetDriveLayoutEx:
+		l, err := win.DecodeDriveLayout(in)
+		if err != nil {
+			return win.ErrorInvalidParameter
+		}
+		change = func() error { return d.setLayout(l) }
+	case win.IoctlDiskGrowPartition:
+		g, err := win.DecodeGrowPartition(in)
+		if err != nil {
+			return win.ErrorInvalidParameter
+		}
+		change = func() error { return d.growPartition(g) }
+	}
+	switch {
+	case !d.writable():
+		return win.ErrorWriteProtect
+	case d.System && code != win.IoctlDiskGrowPartition: // Windows doesn't saw off its branch
+		return win.ErrorAccessDenied
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	s.scanVolumes(d)
+	return nil
+}
+
+// setAttributes is IOCTL_DISK_SET_DISK_ATTRIBUTES.
+func (s *System) setAttributes(d *disk, a win.SetDiskAttributes) error {
+	const known = win.DiskOffline | win.DiskReadOnly
+	switch {
+	case a.Mask&^known != 0 || a.Attributes&^known != 0:
+		return win.ErrorInvalidParameter
+	case d.System && a.Attributes&a.Mask != 0:
+		return win.ErrorAccessDenied
+	}
+	set := func(old win.DiskAttributes) win.DiskAttributes { return old&^a.Mask | a.Attributes&a.Mask }
+	d.Attributes = set(d.Attributes)
+	if a.Persist {
+		d.Persistent = set(d.Persistent)
+	}
+	d.changed = true
+	s.scanVolumes(d)
+	return nil
+}
+
+func (d *disk) geometry() win.DiskGeometryEx {
+	return win.DiskGeometryEx{BytesPerSector: d.Spec.SectorSize, DiskSize: d.Seen}
+}
+
+// queryProperty is IOCTL_STORAGE_QUERY_PROPERTY. As much of the answer is given
+// as fits: its header tells how much there is.
+func (d *disk) queryProperty(in, out []byte) (int, error) {
+	id, err := win.DecodePropertyQuery(in)
+	if err != nil {
+		return 0, win.ErrorInvalidParameter
+	}
+	var fault win.Errno
+	var answer []byte
+	switch id {
+	case win.PropertyDevice:
+		answer = win.DeviceDescriptor{
+			BusType: d.Spec.BusType, VendorID: d.Spec.VendorID, ProductID: d.Spec.ProductID, SerialNumber: d.Spec.Serial,
+		}.Encode()
+	case win.PropertyDeviceID:
+		fault, answer = d.Spec.Page83Error, win.EncodeDeviceIDs(d.Spec.Page83)
+	case win.PropertyAccessAlignment:
+		answer = d.alignment()
+	case win.PropertyDeviceLocation:
+		a := d.Spec.SCSI
+		fault, answer = d.Spec.LocationError, win.DeviceLocation{
+			Adapter: uint32(a.PortNumber), Port: uint32(a.PathID), Target: uint32(a.TargetID), LUN: uint32(a.LUN), Text: d.Spec.Location,
+		}.Encode()
+	default:
+		fault = win.ErrorInvalidFunction
+	}
+	const headerSize = 8
+	switch {
+	case fault != 0:
+		return 0, fault
+	case len(out) < headerSize:
+		return 0, win.ErrorInsufficientBuffer
+	}
+	return copy(out, answer), nil
+}
+
+// alignment is STORAGE_ACCESS_ALIGNMENT_DESCRIPTOR.
+func (d *disk) alignment() []byte {
+	b := make([]byte, 28)
+	binary.LittleEndian.PutUint32(b[0:], 28)
+	binary.LittleEndian.PutUint32(b[4:], 28)
+	binary.LittleEndian.PutUint32(b[16:], d.Spec.SectorSize)
+	binary.LittleEndian.PutUint32(b[20:], 4096) // physical sector
+	return b
+}
+
+// reply copies an answer that the caller gets whole or not at all.
+func reply(out, answer []byte) (int, error) {
+	if len(out) < len(answer) {
+		return 0, win.ErrorInsufficientBuffer
+	}
+	return copy(out, answer), nil
+}

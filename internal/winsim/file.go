@@ -1,0 +1,151 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"context"
+	"errors"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// OpenFile is CreateFileW of a whole path. Links on the way are followed, and so
+// is the last element unless o asks for the link itself.
+func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
+	var f *file
+	err := s.call(ctx, Call{callCreateFile, path}, func() error {
+		op, err := s.openPath(path, o)
+		if err != nil {
+			return err
+		}
+		f = s.openFile(op, path, o.Access)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (s *System) openFile(op opened, path string, access win.Access) *file {
+	return &file{s.open(handle{object: path, volume: op.volume, tree: op.tree, file: op.file, access: access})}
+}
+
+// FileAttributes is GetFileAttributesW: the attributes of the last element itself,
+// also of a link.
+func (s *System) FileAttributes(ctx context.Context, path string) (a win.FileAttributes, err error) {
+	err = s.call(ctx, Call{callFileAttributes, path}, func() error {
+		op, err := s.openPath(path, win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+		if err != nil {
+			return err
+		}
+		defer op.file.Close()
+		a = op.file.Info().Attributes
+		return nil
+	})
+	return a, err
+}
+
+// file is an open file or directory.
+type file struct {
+	*handle
+}
+
+var _ win.File = (*file)(nil)
+
+// OpenAt implements [win.File].
+func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
+	object := f.object + `\` + name
+	var child *file
+	err := f.sys.call(ctx, Call{callOpenAt, object}, func() error {
+		if err := f.alive(); err != nil {
+			return err
+		}
+		op, err := f.sys.openAt(f.handle, name, o)
+		if err != nil {
+			return err
+		}
+		child = f.sys.openFile(op, object, o.Access)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return child, nil
+}
+
+// openAt opens name in the directory that h is open on. Where that is a link, or
+// has become one since it was opened, the name is looked up at its target.
+func (s *System) openAt(h *handle, name string, o win.OpenOptions) (opened, error) {
+	file, err := openIn(h.volume, h.tree.fs, h.file.Node(), name, o)
+	if link, ok := errors.AsType[*reparse](err); ok {
+		l, err := s.follow(h.volume, link)
+		if err != nil {
+			return opened{}, err
+		}
+		return s.openLocation(l, o)
+	}
+	if err != nil {
+		return opened{}, err
+	}
+	return opened{h.volume, h.tree, file}, nil
+}
+
+// Info implements [win.File].
+func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
+	err = f.call(ctx, callFileInfo, func() error {
+		info = f.file.Info()
+		return nil
+	})
+	return info, err
+}
+
+// ReadDir implements [win.File].
+func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntry, err error) {
+	err = f.call(ctx, callReadDir, func() error {
+		entries, err = f.file.ReadDir(restart)
+		return err
+	})
+	return entries, err
+}
+
+// Control implements [win.File].
+func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (n int, err error) {
+	err = f.call(ctx, ioctlName(code), func() error {
+		if err := f.need(code.RequiredAccess()); err != nil {
+			return err
+		}
+		switch code {
+		case win.FsctlGetReparsePoint:
+			data, err := f.file.GetReparse()
+			if err != nil {
+				return err
+			}
+			if n = copy(out, data); n < len(data) {
+				return win.ErrorMoreData
+			}
+			return nil
+		case win.FsctlSetReparsePoint:
+			return f.change(func() error { return f.file.SetReparse(in) })
+		case win.FsctlDeleteReparsePoint:
+			return f.change(func() error { return f.file.DeleteReparse(in) })
+		}
+		return win.ErrorInvalidFunction
+	})
+	return n, err
+}
+
+// Delete implements [win.File].
+func (f *file) Delete(ctx context.Context) error {
+	return f.call(ctx, callDeleteFile, func() error { return f.change(f.file.Delete) })
+}
+
+// change does what needs a disk that can be written: it may have become read-only
+// since the file was opened.
+func (f *file) change(do func() error) error {
+	if !f.volume.disk.writable() {
+		return win.ErrorWriteProtect
+	}
+	return do()
+}

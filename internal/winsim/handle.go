@@ -1,0 +1,125 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"context"
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
+)
+
+// handle is an open disk, volume, file or directory. The kernel lock guards it.
+type handle struct {
+	sys    *System
+	object string     // for hooks, rules and OpenHandles
+	access win.Access // as asked for
+
+	disk   *disk        // of a disk handle
+	volume *volume      // of a volume or file handle
+	tree   *tree        // of a file handle
+	file   *ntfs.Handle // of a file handle; nil once the handle is dead
+
+	closed bool
+	dead   win.Errno // what the handle answers since its device went away
+}
+
+// handles are the open handles of the node.
+type handles map[*handle]struct{}
+
+func (hs handles) any(f func(*handle) bool) bool {
+	for h := range hs {
+		if h.dead == 0 && f(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// kill makes the handles for which f holds answer e from now on. What they keep
+// from others is given free.
+func (hs handles) kill(e win.Errno, f func(*handle) bool) {
+	for h := range hs {
+		if h.dead == 0 && f(h) {
+			h.release()
+			h.dead = e
+		}
+	}
+}
+
+func (h *handle) release() {
+	if h.file != nil {
+		h.file.Close()
+		h.file = nil
+	}
+}
+
+// open enters a new handle.
+func (s *System) open(h handle) *handle {
+	h.sys = s
+	s.handles[&h] = struct{}{}
+	return &h
+}
+
+// call runs one call on the handle.
+func (h *handle) call(ctx context.Context, name string, f func() error) error {
+	return h.sys.call(ctx, Call{name, h.object}, func() error {
+		if err := h.alive(); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+func (h *handle) alive() error {
+	switch {
+	case h.closed:
+		return win.ErrorInvalidHandle
+	case h.dead != 0:
+		return h.dead
+	}
+	return nil
+}
+
+// need checks the access that the handle was opened with, as the I/O manager does
+// before a driver sees the call.
+func (h *handle) need(a win.Access) error {
+	have := h.access
+	if have&win.FileListDirectory != 0 {
+		have |= win.GenericRead
+	}
+	if have&win.FileAddFile != 0 {
+		have |= win.GenericWrite
+	}
+	if have&a != a {
+		return win.ErrorAccessDenied
+	}
+	return nil
+}
+
+// Close implements [win.Device] and [win.File].
+func (h *handle) Close() error {
+	h.sys.mu.Lock()
+	defer h.sys.mu.Unlock()
+	if h.closed {
+		return win.ErrorInvalidHandle
+	}
+	h.closed = true
+	h.release()
+	delete(h.sys.handles, h)
+	return nil
+}
+
+// OpenHandles lists what is open, sorted: an operation must leave nothing behind.
+func (s *System) OpenHandles() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var objects []string
+	for h := range s.handles {
+		objects = append(objects, h.object)
+	}
+	slices.Sort(objects)
+	return objects
+}

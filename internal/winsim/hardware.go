@@ -1,0 +1,212 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// DiskInfo is what the control calls say of a disk.
+type DiskInfo struct {
+	Spec      DiskSpec
+	State     DiskState
+	Number    uint32 // win.NoNumber if it has none
+	SizeBytes int64  // of the hardware
+	SeenBytes int64  // that Windows knows of
+	System    bool
+
+	Attributes win.DiskAttributes
+}
+
+// Disks lists all disks in the order in which they came to the node, also those on
+// the shelf. The caller must not change what a Spec points to.
+func (s *System) Disks() []DiskInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var infos []DiskInfo
+	for d := range s.disks.all() {
+		infos = append(infos, DiskInfo{d.Spec, d.State, d.Number, d.Size, d.Seen, d.System, d.Attributes})
+	}
+	return infos
+}
+
+// AttachDisk attaches a new disk or, if one with the serial number lies on the
+// shelf, that one with its data. Of the spec for a shelved disk only SCSI,
+// Location and NeedsRescan count, and a SizeBytes that is greater than before.
+//
+// It returns the disk number, win.NoNumber for a disk that doesn't have one yet.
+// A serial number that is attached already gives ErrorAlreadyExists.
+func (s *System) AttachDisk(spec DiskSpec) (number uint32, err error) {
+	number = win.NoNumber
+	err = s.control(func() error {
+		d, err := s.diskFor(spec)
+		if err != nil {
+			return fmt.Errorf("attach disk %q: %w", spec.Serial, err)
+		}
+		d.State, d.Attributes, d.changed = DiskAttached, d.Persistent, true
+		if !d.Spec.NeedsRescan {
+			s.diskArrivesLater(d)
+		}
+		number = d.Number
+		return nil
+	})
+	return number, err
+}
+
+// diskFor finds the disk of a spec on the shelf or makes it.
+func (s *System) diskFor(spec DiskSpec) (*disk, error) {
+	d, ok := s.disks.find(func(d *disk) bool { return spec.Serial != "" && d.Spec.Serial == spec.Serial })
+	switch {
+	case !ok:
+		spec, err := s.disks.complete(s.disks.next, spec)
+		if err != nil {
+			return nil, err
+		}
+		d := newDisk(s.disks.next, spec)
+		s.disks.byID[d.id] = d
+		s.disks.next++
+		s.changed = true
+		return d, nil
+	case d.State != DiskShelved:
+		return nil, win.ErrorAlreadyExists
+	}
+	if spec.SizeBytes > d.Size {
+		if spec.SizeBytes%d.sector() != 0 {
+			return nil, win.ErrorInvalidParameter
+		}
+		d.grow(spec.SizeBytes)
+	}
+	again := d.Spec
+	again.SCSI, again.Location, again.NeedsRescan = spec.SCSI, spec.Location, spec.NeedsRescan
+	again, err := s.disks.complete(d.id, again)
+	if err != nil {
+		return nil, err
+	}
+	d.Spec = again
+	return d, nil
+}
+
+// diskArrivesLater gives an attached disk its number and lets it arrive: at once,
+// if arrival takes no time.
+func (s *System) diskArrivesLater(d *disk) {
+	if d.Number == win.NoNumber && !d.Spec.MultipathMember {
+		d.Number = s.disks.freeNumber()
+	}
+	d.Arriving, d.changed = true, true
+	if s.gate.delays.DiskArrival <= 0 {
+		s.diskArrives(d)
+		return
+	}
+	s.later(s.gate.delays.DiskArrival, func() {
+		if d.Arriving {
+			s.diskArrives(d)
+		}
+	})
+}
+
+func (s *System) diskArrives(d *disk) {
+	d.State, d.Arriving, d.Seen, d.changed = DiskPresent, false, d.Size, true
+	s.watchers.notify(win.InterfaceClassDisk)
+	s.scanVolumes(d)
+}
+
+// DetachDisk pulls a disk out, without asking anyone. Its data go to the shelf.
+func (s *System) DetachDisk(number uint32) error {
+	return s.controlDisk("detach", number, func(d *disk) error {
+		if d.System {
+			return win.ErrorAccessDenied
+		}
+		d.State, d.Number, d.Arriving, d.changed = DiskShelved, win.NoNumber, false, true
+		s.scanVolumes(d)
+		s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.disk == d })
+		s.watchers.notify(win.InterfaceClassDisk)
+		return nil
+	})
+}
+
+// GrowDisk gives a disk more capacity. Windows sees it when it next asks for it.
+func (s *System) GrowDisk(number uint32, sizeBytes int64) error {
+	return s.controlDisk("grow", number, func(d *disk) error {
+		if sizeBytes < d.Size || sizeBytes%d.sector() != 0 {
+			return win.ErrorInvalidParameter
+		}
+		d.grow(sizeBytes)
+		return nil
+	})
+}
+
+func (d *disk) grow(size int64) {
+	d.Size, d.Spec.SizeBytes, d.changed = size, size, true
+	d.image.Grow(size)
+}
+
+// SetDiskAttributes changes attributes of a disk as an administrator does.
+func (s *System) SetDiskAttributes(number uint32, a win.SetDiskAttributes) error {
+	return s.controlDisk("set attributes of", number, func(d *disk) error { return s.setAttributes(d, a) })
+}
+
+// ReadImage reads bytes of a disk below Windows.
+func (s *System) ReadImage(number uint32, p []byte, off int64) error {
+	return s.controlDisk("read image of", number, func(d *disk) error {
+		if _, err := d.image.ReadAt(p, off); err != nil {
+			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
+		}
+		return nil
+	})
+}
+
+// WriteImage writes bytes of a disk below Windows, as another machine would: it
+// plants foreign data. Windows takes notice of a changed partition table.
+func (s *System) WriteImage(number uint32, p []byte, off int64) error {
+	return s.controlDisk("write image of", number, func(d *disk) error {
+		if _, err := d.image.WriteAt(p, off); err != nil {
+			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
+		}
+		s.scanVolumes(d)
+		return nil
+	})
+}
+
+// ExportImage writes the bytes of a disk to a new sparse file. The contents of the
+// simulated file systems' files are not among them.
+func (s *System) ExportImage(number uint32, file string) error {
+	return s.controlDisk("export image of", number, func(d *disk) (err error) {
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if closeErr := f.Close(); err == nil {
+				err = closeErr
+			}
+		}()
+		if err := f.Truncate(d.Size); err != nil {
+			return err
+		}
+		return d.image.Export(f)
+	})
+}
+
+// controlDisk runs a control call on the disk with a number. Disks on the shelf
+// have none.
+func (s *System) controlDisk(what string, number uint32, f func(*disk) error) error {
+	return s.control(func() error {
+		d, ok := s.disks.find(func(d *disk) bool { return d.Number == number && number != win.NoNumber })
+		if !ok {
+			return notFound("disk", strconv.FormatUint(uint64(number), 10))
+		}
+		if err := f(d); err != nil {
+			return fmt.Errorf("%s disk %d: %w", what, number, err)
+		}
+		return nil
+	})
+}
+
+func notFound(what, name string) error {
+	return fmt.Errorf("no %s %s: %w", what, name, win.ErrorNotFound)
+}

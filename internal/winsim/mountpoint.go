@@ -1,0 +1,216 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// mounts are the mount manager's memory of mount points
+// (\System Volume Information\MountPointManagerRemoteDatabase). It only follows
+// what goes through the mount manager: who deletes a reparse point behind its back
+// leaves a record.
+type mounts struct {
+	records map[string]mountRecord
+	changed []string // keys, since the last commit
+}
+
+type mountRecord struct {
+	Host   win.GUID // the volume that has the directory
+	Path   string   // of the directory below the root of Host
+	Volume win.GUID // that is mounted there
+}
+
+func (m mountRecord) key() string { return m.Host.String() + strings.ToUpper(m.Path) }
+
+func (m *mounts) put(r mountRecord) {
+	m.records[r.key()] = r
+	m.changed = append(m.changed, r.key())
+}
+
+func (m *mounts) delete(r mountRecord) {
+	delete(m.records, r.key())
+	m.changed = append(m.changed, r.key())
+}
+
+// MountPoint is a record of the mount manager.
+type MountPoint struct {
+	Path   string // with the drive letter or name of the volume that has the directory
+	Volume string // \\?\Volume{guid}\
+}
+
+// MountPoints lists the mount manager's records, sorted by path.
+func (s *System) MountPoints() []MountPoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var points []MountPoint
+	for _, r := range s.mounts.records {
+		host := (&volume{volumeRecord: &volumeRecord{GUID: r.Host}}).device()
+		if v, ok := s.volumes.withID(r.Host); ok && v.Letter != "" {
+			host = v.Letter + ":"
+		}
+		points = append(points, MountPoint{host + r.Path, `\\?\Volume{` + r.Volume.String() + `}\`})
+	}
+	slices.SortFunc(points, func(a, b MountPoint) int { return cmp.Compare(a.Path, b.Path) })
+	return points
+}
+
+// mountPoint opens the directory of a mount point, or what is there in its place.
+func (s *System) mountPoint(path string, access win.Access) (opened, error) {
+	return s.openPath(path, win.OpenOptions{Access: access, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+}
+
+// driveLetter reads X:\.
+func driveLetter(path string) (letter string, ok bool) {
+	if len(path) == 3 && isLetter(path[0]) && path[1:] == `:\` {
+		return strings.ToUpper(path[:1]), true
+	}
+	return "", false
+}
+
+// VolumeNameForMountPoint is GetVolumeNameForVolumeMountPointW: of a drive letter,
+// of a mount point, or of a volume itself.
+func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string) (name string, err error) {
+	err = s.call(ctx, Call{callVolumeName, mountPoint}, func() error {
+		name, err = s.volumeNameAt(mountPoint)
+		return err
+	})
+	return name, err
+}
+
+func (s *System) volumeNameAt(mountPoint string) (string, error) {
+	if !strings.HasSuffix(mountPoint, `\`) {
+		return "", win.ErrorInvalidName
+	}
+	letter, isLetter := driveLetter(strings.TrimPrefix(mountPoint, `\\?\`))
+	id, rest, isName := parseVolumeName(mountPoint)
+	if isLetter || isName && rest == `\` {
+		v, ok := s.volumes.withID(id)
+		if isLetter {
+			v, ok = s.volumes.withLetter(letter)
+		}
+		if !ok {
+			return "", win.ErrorFileNotFound
+		}
+		return v.name(), nil
+	}
+	op, err := s.mountPoint(mountPoint, win.AccessNone)
+	if err != nil {
+		return "", err
+	}
+	defer op.file.Close()
+	return mountedVolume(op)
+}
+
+// mountedVolume returns the name of the volume that is mounted at what is open.
+func mountedVolume(op opened) (string, error) {
+	data, err := op.file.GetReparse()
+	if err != nil {
+		return "", err
+	}
+	r, err := win.DecodeReparsePoint(data)
+	if err != nil {
+		return "", win.ErrorInvalidReparseData
+	}
+	name, ok := r.Volume()
+	if !ok { // a junction or symbolic link to something else
+		return "", win.ErrorInvalidParameter
+	}
+	return name, nil
+}
+
+// SetVolumeMountPoint is SetVolumeMountPointW: it mounts a volume at an empty
+// directory, or gives it a drive letter.
+func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error {
+	return s.call(ctx, Call{callSetMountPoint, mountPoint + " " + volume}, func() error {
+		id, rest, ok := parseVolumeName(volume)
+		if !ok || rest != `\` {
+			return win.ErrorInvalidParameter
+		}
+		if !strings.HasSuffix(mountPoint, `\`) {
+			return win.ErrorInvalidName
+		}
+		v, ok := s.volumes.withID(id)
+		if !ok {
+			return win.ErrorFileNotFound
+		}
+		if letter, ok := driveLetter(mountPoint); ok {
+			if _, taken := s.volumes.withLetter(letter); taken || v.Letter != "" {
+				return win.ErrorDirNotEmpty
+			}
+			s.volumes.setLetter(v, letter)
+			return nil
+		}
+		return s.mount(mountPoint, v)
+	})
+}
+
+func (s *System) mount(mountPoint string, v *volume) error {
+	op, err := s.mountPoint(mountPoint, win.FileWriteAttributes)
+	if err == win.ErrorFileNotFound {
+		return win.ErrorPathNotFound
+	}
+	if err != nil {
+		return err
+	}
+	defer op.file.Close()
+	switch b, _ := op.volume.boot(); {
+	case b.kind != kindNTFS:
+		return win.ErrorNotSupported
+	case !op.file.Info().IsDir():
+		return win.ErrorDirectory
+	case op.file.Info().IsReparsePoint():
+		return win.ErrorDirNotEmpty
+	}
+	if err := op.file.SetReparse(win.NewMountPoint(v.name()).Encode()); err != nil {
+		return err
+	}
+	s.mounts.put(mountRecord{op.volume.GUID, op.file.Node().Path(), v.GUID})
+	return nil
+}
+
+// DeleteVolumeMountPoint is DeleteVolumeMountPointW: the directory stays, empty.
+func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error {
+	return s.call(ctx, Call{callDeleteMountPoint, mountPoint}, func() error {
+		if !strings.HasSuffix(mountPoint, `\`) {
+			return win.ErrorInvalidName
+		}
+		if letter, ok := driveLetter(mountPoint); ok {
+			v, ok := s.volumes.withLetter(letter)
+			switch {
+			case !ok:
+				return win.ErrorFileNotFound
+			case v.disk.System:
+				return win.ErrorAccessDenied
+			}
+			s.volumes.setLetter(v, "")
+			return nil
+		}
+		return s.unmount(mountPoint)
+	})
+}
+
+func (s *System) unmount(mountPoint string) error {
+	op, err := s.mountPoint(mountPoint, win.FileWriteAttributes)
+	if err != nil {
+		return err
+	}
+	defer op.file.Close()
+	if _, err := mountedVolume(op); err != nil {
+		return err
+	}
+	header := make([]byte, 8)
+	binary.LittleEndian.PutUint32(header, uint32(win.TagMountPoint))
+	if err := op.file.DeleteReparse(header); err != nil {
+		return err
+	}
+	s.mounts.delete(mountRecord{Host: op.volume.GUID, Path: op.file.Node().Path()})
+	return nil
+}

@@ -1,0 +1,221 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
+)
+
+const (
+	gib     = 1 << 30
+	kubelet = `C:\var\lib\kubelet`
+)
+
+// newNode opens a node with a state file. At the end of the test nothing may be
+// open, and a node from the same file must be the same.
+func newNode(t *testing.T, delays Delays) *System {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "state")
+	s := openNode(t, Config{StateFile: file, Delays: delays})
+	t.Cleanup(func() {
+		s.Settle()
+		if open := s.OpenHandles(); len(open) > 0 {
+			t.Errorf("handles left open: %q", open)
+		}
+		want := dump(s)
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		again, err := Open(Config{StateFile: file})
+		if err != nil {
+			t.Fatalf("open again: %v", err)
+		}
+		if diff := cmp.Diff(want, dump(again)); diff != "" {
+			t.Errorf("the state file has another node (-in memory +in file):\n%s", diff)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func openNode(t *testing.T, c Config) *System {
+	t.Helper()
+	s, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// dump is all that must outlive the process, in a form that can be compared.
+func dump(s *System) map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]any{"node": s.node, "mounts": fmt.Sprint(s.mounts.records)}
+	for d := range s.disks.all() {
+		b := make([]byte, 1<<20)
+		sum := sha256.New()
+		for index := int64(0); index < d.Size && index < 200<<20; index += int64(len(b)) {
+			n, _ := d.image.ReadAt(b, index)
+			sum.Write(b[:n])
+		}
+		all[fmt.Sprint("disk ", d.id)] = d.diskRecord
+		all[fmt.Sprint("image ", d.id)] = fmt.Sprintf("%x", sum.Sum(nil))
+		for serial, t := range d.trees {
+			all[fmt.Sprintf("tree %d %x", d.id, serial)] = []any{t.treeRecord, t.fs.Capacity(), t.fs.Used(), dumpTree(t.fs.Root())}
+		}
+	}
+	for unique, r := range s.volumes.known {
+		all["volume "+unique] = *r
+	}
+	for _, v := range s.volumes.present {
+		all["present "+v.unique] = []any{v.disk.id, v.number, v.offset, v.length}
+	}
+	return all
+}
+
+func dumpTree(n *ntfs.Node) []string {
+	lines := []string{fmt.Sprint(n.Path(), n.ID(), n.Info(), n.Size(), n.Reparse())}
+	for _, c := range n.Children() {
+		lines = append(lines, dumpTree(c)...)
+	}
+	return lines
+}
+
+func attach(t *testing.T, s *System, spec DiskSpec) uint32 {
+	t.Helper()
+	if spec.SizeBytes == 0 {
+		spec.SizeBytes = 10 * gib
+	}
+	n, err := s.AttachDisk(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func drive(n uint32) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
+
+const readWrite = win.GenericRead | win.GenericWrite
+
+func openDevice(t *testing.T, s *System, path string, access win.Access) win.Device {
+	t.Helper()
+	d, err := s.OpenDevice(t.Context(), path, access)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	return d
+}
+
+func closeHandle(t *testing.T, c interface{ Close() error }) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// control is DeviceIoControl on a path with as large an answer as may come.
+func control(t *testing.T, s *System, path string, code win.IoctlCode, in []byte) ([]byte, error) {
+	t.Helper()
+	d := openDevice(t, s, path, readWrite)
+	defer closeHandle(t, d)
+	out := make([]byte, 64<<10)
+	n, err := d.Control(t.Context(), code, in, out)
+	return out[:n], err
+}
+
+func mustControl(t *testing.T, s *System, path string, code win.IoctlCode, in []byte) []byte {
+	t.Helper()
+	out, err := control(t, s, path, code, in)
+	if err != nil {
+		t.Fatalf("%s on %s: %v", ioctlName(code), path, err)
+	}
+	return out
+}
+
+func layoutOf(t *testing.T, s *System, n uint32) *win.DriveLayout {
+	t.Helper()
+	l, err := win.DecodeDriveLayout(mustControl(t, s, drive(n), win.IoctlDiskGetDriveLayoutEx, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func createGPT(t *testing.T, s *System, n uint32) {
+	t.Helper()
+	c := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+	mustControl(t, s, drive(n), win.IoctlDiskCreateDisk, c.Encode())
+}
+
+// data is a data partition without a drive letter.
+func data(offset, length int64) win.Partition {
+	return win.Partition{
+		Style: win.StyleGPT, StartingOffset: offset, Length: length, Type: win.PartitionTypeBasicData, ID: win.NewGUID(),
+		Attributes: win.GPTAttributeNoDriveLetter, RewritePartition: true, Name: basicDataPartitionName,
+	}
+}
+
+func setLayout(s *System, t *testing.T, n uint32, parts ...win.Partition) error {
+	t.Helper()
+	l := win.DriveLayout{Style: win.StyleGPT, Partitions: parts}
+	_, err := control(t, s, drive(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
+	return err
+}
+
+// newVolume attaches a disk of 10 GiB with one data partition of 4 GiB and returns
+// the name of its volume, which is formatted if format is set.
+func newVolume(t *testing.T, s *System, format bool) (n uint32, volume string) {
+	t.Helper()
+	n = attach(t, s, DiskSpec{})
+	createGPT(t, s, n)
+	if err := setLayout(s, t, n, data(16*mib, 4*gib)); err != nil {
+		t.Fatal(err)
+	}
+	s.Settle()
+	names := s.VolumesOfDisk(n)
+	if len(names) != 1 {
+		t.Fatalf("disk %d has the volumes %q", n, names)
+	}
+	if format {
+		if err := s.FormatVolume(t.Context(), names[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n, names[0]
+}
+
+func device1(volume string) string { return volume[:len(volume)-1] }
+
+// wantErr compares an error with a Windows error number; 0 is none.
+func wantErr(t *testing.T, what string, err error, want win.Errno) {
+	t.Helper()
+	if want == 0 && err != nil || want != 0 && !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
+}

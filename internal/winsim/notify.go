@@ -1,0 +1,49 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"context"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// watchers are the registrations of NotifyArrivals.
+type watchers map[*watcher]struct{}
+
+type watcher struct {
+	class   win.GUID
+	arrived chan struct{}
+}
+
+// notify tells the watchers of a class that an interface came or went.
+func (ws watchers) notify(class win.GUID) {
+	for w := range ws {
+		if w.class != class {
+			continue
+		}
+		select {
+		case w.arrived <- struct{}{}:
+		default: // there is a notice that wasn't taken yet
+		}
+	}
+}
+
+// NotifyArrivals is CM_Register_Notification for a class of interfaces. Notices of
+// arrival and removal are merged: one is kept until it is taken.
+func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
+	w := &watcher{class, make(chan struct{}, 1)}
+	err = s.call(ctx, Call{callNotifyArrivals, class.String()}, func() error {
+		s.watchers[w] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.arrived, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, w)
+	}, nil
+}

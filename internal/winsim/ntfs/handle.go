@@ -1,0 +1,458 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ntfs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Reparse is the error of an open that met a reparse point which it wasn't told
+// to open itself (STATUS_REPARSE): the caller goes on at the reparse point's
+// target, or refuses.
+type Reparse struct {
+	Node *Node
+}
+
+// Error names the reparse point.
+func (e *Reparse) Error() string {
+	return fmt.Sprintf("reparse point at %s", e.Node.Path())
+}
+
+// Handle is an open file or directory. A closed one must not be used.
+type Handle struct {
+	node     *Node
+	access   win.Access
+	share    win.Share
+	position string // folded name of the last entry that ReadDir gave
+}
+
+// The access rights that share modes are about, as IoCheckShareAccess groups
+// them.
+const (
+	readRights   = win.FileListDirectory | win.FileTraverse
+	writeRights  = win.FileAddFile | win.FileAddSubdirectory
+	deleteRights = win.Delete
+)
+
+// shares is the table of IoCheckShareAccess: which right needs which share mode.
+var shares = []struct {
+	right win.Access
+	share win.Share
+}{
+	{readRights, win.ShareRead},
+	{writeRights, win.ShareWrite},
+	{deleteRights, win.ShareDelete},
+}
+
+// mapGeneric replaces the generic rights by those of a file.
+func mapGeneric(a win.Access) win.Access {
+	if a&win.GenericRead != 0 {
+		a |= win.FileListDirectory | win.FileReadAttributes | win.Synchronize
+	}
+	if a&win.GenericWrite != 0 {
+		a |= win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.Synchronize
+	}
+	return a &^ (win.GenericRead | win.GenericWrite)
+}
+
+// sharing reports whether an open with access and share goes together with the
+// handles that are open on n.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/wdm/nf-wdm-iocheckshareaccess
+func (n *Node) sharing(access win.Access, share win.Share) bool {
+	const counted = readRights | writeRights | deleteRights
+	if access&counted == 0 {
+		return true
+	}
+	for _, h := range n.handles {
+		if h.access&counted == 0 {
+			continue
+		}
+		for _, s := range shares {
+			if access&s.right != 0 && h.share&s.share == 0 || h.access&s.right != 0 && share&s.share == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ErrorReparsePointEncountered is STATUS_REPARSE_POINT_ENCOUNTERED, the answer to
+// an open with OBJ_DONT_REPARSE that would be led on.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/ntdef/ns-ntdef-_object_attributes
+const ErrorReparsePointEncountered win.Errno = 4395
+
+// Open opens or creates the entry name of the directory dir, or dir itself if name
+// is empty; created tells which. If the entry is a reparse point that o doesn't ask
+// for itself, it gives a *Reparse. If dir itself is a reparse point, or has become
+// one since it was opened, nothing is found in it: that is
+// ErrorReparsePointEncountered, as opens relative to a handle always have
+// OBJ_DONT_REPARSE.
+func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created bool, err error) {
+	node := dir
+	if name != "" {
+		switch {
+		case dir.gone:
+			return nil, false, win.ErrorDeletePending
+		case dir.reparse != nil:
+			return nil, false, ErrorReparsePointEncountered
+		case !dir.isDir():
+			return nil, false, win.ErrorPathNotFound
+		}
+		if err := checkName(name); err != nil {
+			return nil, false, err
+		}
+		var exists bool
+		if node, exists = dir.Lookup(name); !exists {
+			if node, err = f.create(dir, name, o); err != nil {
+				return nil, false, err
+			}
+			return node.open(o), true, nil
+		}
+	}
+	if err := node.checkOpen(o); err != nil {
+		return nil, false, err
+	}
+	return node.open(o), false, nil
+}
+
+func (f *FS) create(dir *Node, name string, o win.OpenOptions) (*Node, error) {
+	switch {
+	case o.Disposition == win.FileOpen:
+		return nil, win.ErrorFileNotFound
+	case o.Disposition != win.FileCreate && o.Disposition != win.FileOpenIf:
+		return nil, win.ErrorInvalidParameter
+	case !f.fits(1, 0):
+		return nil, win.ErrorDiskFull
+	}
+	n := &Node{fs: f, id: f.nextID}
+	if o.Options&win.FileDirectoryFile != 0 {
+		n.attributes = win.AttributeDirectory
+	}
+	f.nextID++
+	f.nodes[n.id] = n
+	f.touch(headerID)
+	n.link(dir, name)
+	return n, nil
+}
+
+// checkOpen decides whether the existing n may be opened.
+func (n *Node) checkOpen(o win.OpenOptions) error {
+	access := mapGeneric(o.Access)
+	switch {
+	case o.Disposition == win.FileCreate:
+		return win.ErrorAlreadyExists
+	case o.Disposition != win.FileOpen && o.Disposition != win.FileOpenIf:
+		return win.ErrorInvalidParameter
+	case n.gone:
+		return win.ErrorDeletePending
+	case n.reparse != nil && o.Options&win.FileOpenReparsePoint == 0:
+		return &Reparse{n}
+	case o.Options&win.FileDirectoryFile != 0 && !n.isDir():
+		return win.ErrorDirectory
+	case o.Options&win.FileNonDirectoryFile != 0 && n.isDir():
+		return win.ErrorAccessDenied
+	case !n.isDir() && n.attributes&win.AttributeReadOnly != 0 && access&writeRights != 0:
+		return win.ErrorAccessDenied
+	case !n.sharing(access, o.Share):
+		return win.ErrorSharingViolation
+	}
+	return nil
+}
+
+func (n *Node) open(o win.OpenOptions) *Handle {
+	h := &Handle{node: n, access: mapGeneric(o.Access), share: o.Share}
+	n.handles = append(n.handles, h)
+	n.fs.handles++
+	return h
+}
+
+// Close ends the handle.
+func (h *Handle) Close() {
+	i := slices.Index(h.node.handles, h)
+	h.node.handles = slices.Delete(h.node.handles, i, i+1)
+	h.node.fs.handles--
+}
+
+// Node returns the file or directory that the handle is open on.
+func (h *Handle) Node() *Node { return h.node }
+
+// Info returns the attributes and the reparse tag.
+func (h *Handle) Info() win.FileInfo { return h.node.Info() }
+
+func (h *Handle) need(a win.Access) error {
+	if h.access&a == 0 {
+		return win.ErrorAccessDenied
+	}
+	return nil
+}
+
+// readDirBatch is how many entries one ReadDir gives: few, so that going on is
+// exercised too.
+const readDirBatch = 16
+
+// ReadDir gives the next entries of a directory in the order of their names, and
+// ErrorNoMoreFiles after the last. It goes on behind the name that it gave last,
+// so that it sees what is created and misses what is deleted meanwhile.
+func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
+	if !h.node.isDir() {
+		return nil, win.ErrorInvalidParameter
+	}
+	if err := h.need(win.FileListDirectory); err != nil {
+		return nil, err
+	}
+	if restart {
+		h.position = ""
+	}
+	i, found := h.node.search(h.position)
+	if found {
+		i++
+	}
+	var entries []win.DirEntry
+	for _, c := range h.node.children[i:min(i+readDirBatch, len(h.node.children))] {
+		entries = append(entries, win.DirEntry{Name: c.name, FileInfo: c.Info()})
+		h.position = fold(c.name)
+	}
+	if len(entries) == 0 {
+		return nil, win.ErrorNoMoreFiles
+	}
+	return entries, nil
+}
+
+// Read copies contents from the byte offset off into p and returns how many; at
+// the end of the file it gives ErrorHandleEOF.
+func (h *Handle) Read(p []byte, off int64) (int, error) {
+	if err := h.data(win.FileListDirectory, off); err != nil {
+		return 0, err
+	}
+	c := h.node.contents
+	if off >= c.size {
+		return 0, win.ErrorHandleEOF
+	}
+	n := int(min(int64(len(p)), c.size-off))
+	clear(p[:n])
+	if off < int64(len(c.data)) {
+		copy(p[:n], c.data[off:])
+	}
+	return n, nil
+}
+
+// Write puts p into the contents at the byte offset off, all of it or nothing.
+func (h *Handle) Write(p []byte, off int64) error {
+	if err := h.data(win.FileAddFile, off); err != nil {
+		return err
+	}
+	if off > h.node.fs.capacity {
+		return win.ErrorDiskFull
+	}
+	if end := off + int64(len(p)); end > h.node.contents.size {
+		if err := h.node.resize(end); err != nil {
+			return err
+		}
+	}
+	h.node.write(p, off)
+	return nil
+}
+
+// Truncate makes the contents size bytes long; bytes that are new are zero and
+// take space without being kept in memory.
+func (h *Handle) Truncate(size int64) error {
+	if err := h.data(win.FileAddFile, size); err != nil {
+		return err
+	}
+	return h.node.resize(size)
+}
+
+// data checks that a handle can be used to read or write contents at off.
+func (h *Handle) data(right win.Access, off int64) error {
+	switch {
+	case h.node.isDir():
+		return win.ErrorInvalidFunction
+	case off < 0:
+		return win.ErrorInvalidParameter
+	}
+	return h.need(right)
+}
+
+// Flush makes the contents durable (FlushFileBuffers on the file).
+func (h *Handle) Flush() error {
+	if err := h.need(writeRights); err != nil {
+		return err
+	}
+	h.node.flush()
+	return nil
+}
+
+// SetAttributes replaces the attributes that can be set: AttributeReadOnly.
+func (h *Handle) SetAttributes(a win.FileAttributes) error {
+	if err := h.need(win.FileWriteAttributes); err != nil {
+		return err
+	}
+	h.node.attributes = h.node.attributes&^win.AttributeReadOnly | a&win.AttributeReadOnly
+	h.node.fs.touch(h.node.id)
+	return nil
+}
+
+// GetReparse returns the REPARSE_DATA_BUFFER (FSCTL_GET_REPARSE_POINT).
+func (h *Handle) GetReparse() ([]byte, error) {
+	if h.node.reparse == nil {
+		return nil, win.ErrorNotAReparsePoint
+	}
+	return slices.Clone(h.node.reparse), nil
+}
+
+// SetReparse makes the file or empty directory a reparse point, or changes the
+// data of one with the same tag (FSCTL_SET_REPARSE_POINT). Like NTFS it asks for
+// the right to write data or attributes. The latter takes no part in sharing: no
+// share mode keeps an empty directory from becoming a link.
+func (h *Handle) SetReparse(data []byte) error {
+	n := h.node
+	if err := h.need(win.FileAddFile | win.FileWriteAttributes); err != nil {
+		return err
+	}
+	if err := checkReparse(data); err != nil {
+		return err
+	}
+	switch tag := tagOf(data); {
+	case n == n.fs.root:
+		return win.ErrorAccessDenied
+	case n.gone:
+		return win.ErrorDeletePending
+	case tag == win.TagMountPoint && !n.isDir():
+		return win.ErrorDirectory
+	case len(n.children) > 0:
+		return win.ErrorDirNotEmpty
+	case n.reparse != nil && tag != tagOf(n.reparse):
+		return win.ErrorReparseTagMismatch
+	}
+	n.reparse = slices.Clone(data)
+	n.attributes |= win.AttributeReparsePoint
+	n.fs.touch(n.id)
+	return nil
+}
+
+// DeleteReparse makes a reparse point a plain file or empty directory again
+// (FSCTL_DELETE_REPARSE_POINT). data is the header with the tag, without data.
+func (h *Handle) DeleteReparse(data []byte) error {
+	n := h.node
+	if err := h.need(win.FileAddFile | win.FileWriteAttributes); err != nil {
+		return err
+	}
+	switch {
+	case len(data) != reparseHeader || le.Uint16(data[4:]) != 0:
+		return win.ErrorInvalidReparseData
+	case n.reparse == nil:
+		return win.ErrorNotAReparsePoint
+	case tagOf(data) != tagOf(n.reparse):
+		return win.ErrorReparseTagMismatch
+	}
+	n.reparse = nil
+	n.attributes &^= win.AttributeReparsePoint
+	n.fs.touch(n.id)
+	return nil
+}
+
+// Delete takes the name away at once, also of a read-only file
+// (FileDispositionInfoEx with FILE_DISPOSITION_POSIX_SEMANTICS and
+// FILE_DISPOSITION_IGNORE_READONLY_ATTRIBUTE).
+func (h *Handle) Delete() error {
+	n := h.node
+	if err := h.need(win.Delete); err != nil {
+		return err
+	}
+	switch {
+	case n == n.fs.root:
+		return win.ErrorAccessDenied
+	case n.gone:
+		return win.ErrorDeletePending
+	case len(n.children) > 0:
+		return win.ErrorDirNotEmpty
+	}
+	n.remove()
+	return nil
+}
+
+// Rename gives the node the name in newDir, a directory of the same file system;
+// with replace, a file of that name is deleted first. A directory below which
+// handles are open can't be renamed.
+func (h *Handle) Rename(newDir *Node, name string, replace bool) error {
+	n := h.node
+	if err := h.need(win.Delete); err != nil {
+		return err
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	switch {
+	case newDir.fs != n.fs:
+		return win.ErrorNotSameDevice
+	case n.gone || newDir.gone:
+		return win.ErrorDeletePending
+	case newDir.reparse != nil:
+		return &Reparse{newDir}
+	case !newDir.isDir():
+		return win.ErrorPathNotFound
+	case newDir.below(n):
+		return win.ErrorInvalidParameter
+	case n == n.fs.root, n.openBelow():
+		return win.ErrorAccessDenied
+	}
+	// The I/O manager opens another directory for writing first.
+	if everything := win.ShareRead | win.ShareWrite | win.ShareDelete; newDir != n.parent && !newDir.sharing(win.FileAddFile, everything) {
+		return win.ErrorSharingViolation
+	}
+	if old, exists := newDir.Lookup(name); exists && old != n {
+		switch {
+		case !replace:
+			return win.ErrorAlreadyExists
+		case old.isDir(), old.attributes&win.AttributeReadOnly != 0, len(old.handles) > 0:
+			return win.ErrorAccessDenied
+		}
+		old.remove()
+	}
+	n.unlink()
+	n.link(newDir, name)
+	return nil
+}
+
+var le = binary.LittleEndian
+
+const (
+	reparseHeader     = 8       // of a tag that Microsoft owns
+	reparseGUIDHeader = 24      // of another one, with its owner's GUID
+	microsoftTag      = 1 << 31 // the bit that tells them apart
+)
+
+// checkReparse refuses what FsRtlValidateReparsePointBuffer does.
+func checkReparse(data []byte) error {
+	if len(data) < reparseHeader || len(data) > win.MaximumReparseDataSize {
+		return win.ErrorInvalidReparseData
+	}
+	tag, header := tagOf(data), reparseHeader
+	switch {
+	case tag <= 1: // reserved
+		return win.ErrorReparseTagInvalid
+	case tag&microsoftTag == 0:
+		header = reparseGUIDHeader
+	}
+	if len(data) != header+int(le.Uint16(data[4:])) {
+		return win.ErrorInvalidReparseData
+	}
+	if _, err := win.DecodeReparsePoint(data); err != nil {
+		return win.ErrorInvalidReparseData
+	}
+	return nil
+}
+
+func tagOf(reparse []byte) win.ReparseTag {
+	if reparse == nil {
+		return 0
+	}
+	return win.ReparseTag(le.Uint32(reparse))
+}

@@ -1,0 +1,44 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ntfs
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// maxName is the length of a name in UTF-16 units.
+const maxName = 255
+
+// checkName refuses what NTFS doesn't take as the name of a file. A dot or blank
+// at the end is a matter of Win32, not of NTFS.
+func checkName(name string) error {
+	switch {
+	case name == "" || name == "." || name == ".." || !utf8.ValidString(name):
+		return win.ErrorInvalidName
+	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:<>?\|`, r) }):
+		return win.ErrorInvalidName
+	case len(utf16.Encode([]rune(name))) > maxName:
+		return win.ErrorFilenameExcedRange
+	}
+	return nil
+}
+
+// fold returns the form in which names are compared and ordered: each UTF-16 unit
+// through the volume's $UpCase table. The table is Unicode's simple upper case
+// without those outside of the basic plane, where a unit is half a character, and
+// without the few letters whose upper case lies in another script's block.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		upper := unicode.ToUpper(r)
+		if r > 0xFFFF || upper > 0xFFFF || r >= 0x80 && upper < 0x80 || r == 'µ' {
+			return r
+		}
+		return upper
+	}, name)
+}

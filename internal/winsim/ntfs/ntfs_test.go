@@ -1,0 +1,483 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ntfs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	shareAll = win.ShareRead | win.ShareWrite | win.ShareDelete
+	mebi     = 1 << 20
+)
+
+var (
+	openDir = win.OpenOptions{
+		Access: win.FileListDirectory | win.FileTraverse, Share: shareAll,
+		Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenReparsePoint,
+	}
+	makeDir   = with(openDir, func(o *win.OpenOptions) { o.Disposition = win.FileCreate })
+	writeFile = win.OpenOptions{
+		Access: win.GenericRead | win.GenericWrite, Share: shareAll,
+		Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile,
+	}
+	any0      = win.OpenOptions{Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
+	toDelete  = with(any0, func(o *win.OpenOptions) { o.Access = win.Delete })
+	toReparse = with(any0, func(o *win.OpenOptions) { o.Access = win.FileWriteAttributes })
+)
+
+func with(o win.OpenOptions, change func(*win.OpenOptions)) win.OpenOptions {
+	change(&o)
+	return o
+}
+
+// mustOpen opens the entry at a path from the root and closes it at the end of
+// the test.
+func mustOpen(t *testing.T, f *FS, path string, o win.OpenOptions) *Handle {
+	t.Helper()
+	h, _, err := f.Open(parentOf(t, f, path), base(path), o)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	t.Cleanup(func() {
+		if slices.Contains(h.node.handles, h) {
+			h.Close()
+		}
+	})
+	return h
+}
+
+func openErr(t *testing.T, f *FS, path string, o win.OpenOptions) error {
+	t.Helper()
+	h, _, err := f.Open(parentOf(t, f, path), base(path), o)
+	if err == nil {
+		h.Close()
+	}
+	return err
+}
+
+func parentOf(t *testing.T, f *FS, path string) *Node {
+	t.Helper()
+	n := f.Root()
+	elements := strings.Split(path, `\`)
+	for _, e := range elements[:len(elements)-1] {
+		child, ok := n.Lookup(e)
+		if !ok {
+			t.Fatalf("%s: no %s", path, e)
+		}
+		n = child
+	}
+	return n
+}
+
+func base(path string) string { return path[strings.LastIndexByte(path, '\\')+1:] }
+
+func wantErr(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestNames(t *testing.T) {
+	f := New(64*mebi, 0)
+	mustOpen(t, f, "Käse", makeDir).Close()
+
+	for _, alias := range []string{"käse", "KÄSE", "kÄsE"} {
+		n, ok := f.Root().Lookup(alias)
+		if !ok || n.Name() != "Käse" {
+			t.Errorf("Lookup(%q) = %v, %v", alias, n, ok)
+		}
+		wantErr(t, "create "+alias, openErr(t, f, alias, makeDir), win.ErrorAlreadyExists)
+	}
+	// Simple upper case only, and never from another block into ASCII.
+	for _, other := range []string{"\u212Aäse", "kase", "käſe"} {
+		if _, ok := f.Root().Lookup(other); ok {
+			t.Errorf("Lookup(%q) found Käse", other)
+		}
+	}
+
+	for name, want := range map[string]error{
+		"a..b":                            nil,
+		"ends in dot.":                    nil, // refused by Win32, not by NTFS
+		strings.Repeat("ä", 255):          nil,
+		strings.Repeat("ä", 256):          win.ErrorFilenameExcedRange,
+		strings.Repeat("\U00010400", 128): win.ErrorFilenameExcedRange,
+		".":                               win.ErrorInvalidName,
+		"..":                              win.ErrorInvalidName,
+		"a:b":                             win.ErrorInvalidName,
+		"a/b":                             win.ErrorInvalidName,
+		`a\b`:                             win.ErrorInvalidName,
+		"a\x1fb":                          win.ErrorInvalidName,
+		"a\xffb":                          win.ErrorInvalidName,
+	} {
+		h, _, err := f.Open(f.Root(), name, makeDir)
+		if err != want {
+			t.Errorf("create %q: %v, want %v", name, err, want)
+		}
+		if err == nil {
+			h.Close()
+		}
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	f := New(64*mebi, 0)
+	mustOpen(t, f, "dir", makeDir).Close()
+	mustOpen(t, f, `dir\file`, writeFile).Close()
+	mustOpen(t, f, "link", makeDir).Close()
+	l := mustOpen(t, f, "link", toReparse)
+	if err := l.SetReparse(win.NewJunction(`C:\x`).Encode()); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	readOnly := mustOpen(t, f, "readonly", writeFile)
+	if err := readOnly.SetAttributes(win.AttributeReadOnly); err != nil {
+		t.Fatal(err)
+	}
+	readOnly.Close()
+	link, _ := f.Root().Lookup("link")
+
+	for _, c := range []struct {
+		what, path string
+		o          win.OpenOptions
+		want       error
+	}{
+		{"missing", "none", openDir, win.ErrorFileNotFound},
+		{"below a file", `dir\file\x`, openDir, win.ErrorPathNotFound},
+		{"file as directory", `dir\file`, openDir, win.ErrorDirectory},
+		{"directory as file", "dir", writeFile, win.ErrorAccessDenied},
+		{"create a link's name", "link", with(makeDir, func(o *win.OpenOptions) { o.Options = win.FileDirectoryFile }), win.ErrorAlreadyExists},
+		{"unknown disposition", "dir", win.OpenOptions{Disposition: 4}, win.ErrorInvalidParameter},
+		{"unknown disposition of a missing one", "none", win.OpenOptions{Disposition: 4}, win.ErrorInvalidParameter},
+		{"write read-only", "readonly", writeFile, win.ErrorAccessDenied},
+		{"delete read-only", "readonly", toDelete, nil},
+		{"link itself", "link", openDir, nil},
+	} {
+		t.Run(c.what, func(t *testing.T) { wantErr(t, c.path, openErr(t, f, c.path, c.o), c.want) })
+	}
+
+	follow := with(openDir, func(o *win.OpenOptions) { o.Options = win.FileDirectoryFile })
+	var r *Reparse
+	if err := openErr(t, f, "link", follow); !errors.As(err, &r) || r.Node != link {
+		t.Errorf("open the link: %v, want the reparse point", err)
+	}
+	wantErr(t, "open below the link", openErr(t, f, `link\below`, follow), ErrorReparsePointEncountered)
+	wantErr(t, "create below the link", openErr(t, f, `link\below`, makeDir), ErrorReparsePointEncountered)
+	if f.Handles() != 0 {
+		t.Errorf("%d handles are open", f.Handles())
+	}
+}
+
+func TestShareModes(t *testing.T) {
+	const read, write, del, attributes = win.FileListDirectory, win.FileAddSubdirectory, win.Delete, win.FileWriteAttributes
+	for _, c := range []struct {
+		first       win.Access
+		firstShare  win.Share
+		second      win.Access
+		secondShare win.Share
+		want        error
+	}{
+		{read, shareAll, del, shareAll, nil},
+		{read, shareAll &^ win.ShareDelete, del, shareAll, win.ErrorSharingViolation},
+		{win.FileTraverse, shareAll &^ win.ShareDelete, del, shareAll, win.ErrorSharingViolation},
+		{attributes, 0, del, shareAll, nil}, // attribute access takes no part
+		{read, 0, attributes, 0, nil},
+		{del, shareAll, read, shareAll &^ win.ShareDelete, win.ErrorSharingViolation},
+		{read, win.ShareRead, read, win.ShareRead, nil},
+		{read, win.ShareRead, read, 0, win.ErrorSharingViolation},
+		{read, win.ShareRead, write, shareAll, win.ErrorSharingViolation},
+		{write, win.ShareRead, read, win.ShareRead, win.ErrorSharingViolation},
+		{write, shareAll, win.GenericRead, win.ShareWrite, nil},
+		{read, win.ShareRead, win.GenericWrite, shareAll, win.ErrorSharingViolation},
+	} {
+		t.Run(fmt.Sprintf("%x/%x then %x/%x", c.first, c.firstShare, c.second, c.secondShare), func(t *testing.T) {
+			f := New(64*mebi, 0)
+			mustOpen(t, f, "d", makeDir).Close()
+			o := openDir
+			o.Access, o.Share = c.first, c.firstShare
+			first := mustOpen(t, f, "d", o)
+			o.Access, o.Share = c.second, c.secondShare
+			wantErr(t, "second open", openErr(t, f, "d", o), c.want)
+			first.Close()
+			wantErr(t, "open after close", openErr(t, f, "d", o), nil)
+		})
+	}
+}
+
+func TestDelete(t *testing.T) {
+	f := New(64*mebi, 0)
+	mustOpen(t, f, "dir", makeDir).Close()
+	file := mustOpen(t, f, `dir\file`, writeFile)
+	if err := file.Write([]byte("abc"), 0); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "without the right", file.Delete(), win.ErrorAccessDenied)
+	dir := mustOpen(t, f, "dir", toDelete)
+	wantErr(t, "not empty", dir.Delete(), win.ErrorDirNotEmpty)
+	root, _, err := f.Open(f.Root(), "", toDelete)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "root", root.Delete(), win.ErrorAccessDenied)
+	root.Close()
+
+	used := f.Used()
+	other := mustOpen(t, f, `dir\file`, toDelete)
+	wantErr(t, "delete", other.Delete(), nil)
+	wantErr(t, "again", other.Delete(), win.ErrorDeletePending)
+	wantErr(t, "open deleted", openErr(t, f, `dir\file`, any0), win.ErrorFileNotFound)
+	if f.Used() >= used {
+		t.Errorf("used %d bytes before and %d after", used, f.Used())
+	}
+	b := make([]byte, 8)
+	if n, err := file.Read(b, 0); err != nil || string(b[:n]) != "abc" {
+		t.Errorf("read through an older handle: %q, %v", b[:n], err)
+	}
+	wantErr(t, "rename deleted", other.Rename(f.Root(), "x", false), win.ErrorDeletePending)
+
+	wantErr(t, "delete empty directory", dir.Delete(), nil)
+	h, _, err := f.Open(dir.Node(), "new", makeDir)
+	if err != win.ErrorDeletePending {
+		t.Errorf("create in a deleted directory: %v, %v", h, err)
+	}
+}
+
+func TestRename(t *testing.T) {
+	f := New(64*mebi, 0)
+	for _, dir := range []string{"a", `a\b`, "c"} {
+		mustOpen(t, f, dir, makeDir).Close()
+	}
+	mustOpen(t, f, "file", writeFile).Close()
+	a, c := f.Root().children[0], f.Root().children[1]
+	h := mustOpen(t, f, "a", toDelete)
+
+	wantErr(t, "below itself", h.Rename(a.children[0], "x", false), win.ErrorInvalidParameter)
+	wantErr(t, "existing", h.Rename(f.Root(), "C", false), win.ErrorAlreadyExists)
+	wantErr(t, "replace a directory", h.Rename(f.Root(), "C", true), win.ErrorAccessDenied)
+	wantErr(t, "bad name", h.Rename(f.Root(), "x:y", false), win.ErrorInvalidName)
+	wantErr(t, "another volume", h.Rename(New(mebi, 0).Root(), "x", false), win.ErrorNotSameDevice)
+	wantErr(t, "without the right", mustOpen(t, f, "a", openDir).Rename(c, "x", false), win.ErrorAccessDenied)
+
+	inside := mustOpen(t, f, `a\b`, with(any0, func(o *win.OpenOptions) { o.Access = win.FileReadAttributes }))
+	wantErr(t, "with an open entry", h.Rename(c, "x", false), win.ErrorAccessDenied)
+	inside.Close()
+
+	held := mustOpen(t, f, "c", with(openDir, func(o *win.OpenOptions) { o.Share = win.ShareRead }))
+	wantErr(t, "into a directory not shared for writing", h.Rename(c, "x", false), win.ErrorSharingViolation)
+	held.Close()
+
+	wantErr(t, "case only", h.Rename(f.Root(), "A", false), nil)
+	wantErr(t, "replace a file", h.Rename(f.Root(), "file", true), nil)
+	wantErr(t, "into another directory", h.Rename(c, "x", false), nil)
+	if got := a.Path(); got != `\c\x` {
+		t.Errorf("path %s", got)
+	}
+	if n, _ := f.Root().Lookup("a"); n != nil {
+		t.Error("the old name is still there")
+	}
+	checkInvariants(t, f)
+}
+
+func TestReparse(t *testing.T) {
+	f := New(64*mebi, 0)
+	junction := win.NewJunction(`C:\x`).Encode()
+	symlink := win.NewSymlink(`..\y`).Encode()
+	mustOpen(t, f, "d", makeDir).Close()
+	mustOpen(t, f, "full", makeDir).Close()
+	mustOpen(t, f, `full\file`, writeFile).Close()
+
+	h := mustOpen(t, f, "d", toReparse)
+	_, err := h.GetReparse()
+	wantErr(t, "get from a directory", err, win.ErrorNotAReparsePoint)
+	wantErr(t, "delete from a directory", h.DeleteReparse(junction[:4:4]), win.ErrorInvalidReparseData)
+	wantErr(t, "set without the right", mustOpen(t, f, "d", openDir).SetReparse(junction), win.ErrorAccessDenied)
+	wantErr(t, "set on a full directory", mustOpen(t, f, "full", toReparse).SetReparse(junction), win.ErrorDirNotEmpty)
+	wantErr(t, "junction on a file", mustOpen(t, f, `full\file`, toReparse).SetReparse(junction), win.ErrorDirectory)
+	wantErr(t, "cut off", h.SetReparse(junction[:len(junction)-1]), win.ErrorInvalidReparseData)
+	wantErr(t, "too large", h.SetReparse(make([]byte, win.MaximumReparseDataSize+1)), win.ErrorInvalidReparseData)
+	wantErr(t, "reserved tag", h.SetReparse(make([]byte, 8)), win.ErrorReparseTagInvalid)
+	// A holder without ShareDelete can't keep it from becoming a link.
+	mustOpen(t, f, "d", with(openDir, func(o *win.OpenOptions) { o.Share = win.ShareRead }))
+	wantErr(t, "set", h.SetReparse(junction), nil)
+	wantErr(t, "set another tag", h.SetReparse(symlink), win.ErrorReparseTagMismatch)
+	wantErr(t, "set another target", h.SetReparse(win.NewJunction(`C:\z`).Encode()), nil)
+
+	want := win.FileInfo{Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint}
+	if got := h.Info(); got != want {
+		t.Errorf("info %v, want %v", got, want)
+	}
+	data, err := h.GetReparse()
+	if diff := cmp.Diff(win.NewJunction(`C:\z`).Encode(), data); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	wantErr(t, "delete another tag", h.DeleteReparse(header0(symlink)), win.ErrorReparseTagMismatch)
+	wantErr(t, "delete", h.DeleteReparse(header0(junction)), nil)
+	wantErr(t, "delete again", h.DeleteReparse(header0(junction)), win.ErrorNotAReparsePoint)
+	if got := h.Info(); got != (win.FileInfo{Attributes: win.AttributeDirectory}) {
+		t.Errorf("info after delete: %v", got)
+	}
+}
+
+// header0 is the input of a deletion: the tag of data, without data.
+func header0(data []byte) []byte { return append(slices.Clone(data[:4]), 0, 0, 0, 0) }
+
+func TestReadDir(t *testing.T) {
+	f := New(64*mebi, 0)
+	var want []string
+	for i := range 3*readDirBatch + 1 {
+		name := fmt.Sprintf("%c%02d", "bA"[i%2], i)
+		mustOpen(t, f, name, writeFile).Close()
+		want = append(want, name)
+	}
+	slices.SortFunc(want, func(a, b string) int { return strings.Compare(strings.ToUpper(a), strings.ToUpper(b)) })
+
+	h, _, err := f.Open(f.Root(), "", openDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	list := func(restart bool) (names []string) {
+		for {
+			entries, err := h.ReadDir(restart)
+			if err == win.ErrorNoMoreFiles {
+				return names
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				names = append(names, e.Name)
+			}
+			restart = false
+		}
+	}
+	if diff := cmp.Diff(want, list(false)); diff != "" {
+		t.Error(diff)
+	}
+	if got := list(false); got != nil {
+		t.Errorf("after the end: %v", got)
+	}
+	if diff := cmp.Diff(want, list(true)); diff != "" {
+		t.Error(diff)
+	}
+
+	// Entries that go away between two batches are not skipped over.
+	if _, err := h.ReadDir(true); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range want[:readDirBatch] {
+		wantErr(t, name, mustOpen(t, f, name, toDelete).Delete(), nil)
+	}
+	if diff := cmp.Diff(want[readDirBatch:], list(false)); diff != "" {
+		t.Error(diff)
+	}
+
+	file := mustOpen(t, f, want[readDirBatch], writeFile)
+	_, err = file.ReadDir(true)
+	wantErr(t, "of a file", err, win.ErrorInvalidParameter)
+	noList := mustOpen(t, f, want[readDirBatch+1], any0)
+	noList.node.attributes = win.AttributeDirectory
+	_, err = noList.ReadDir(true)
+	wantErr(t, "without the right", err, win.ErrorAccessDenied)
+}
+
+func TestContentsAndSpace(t *testing.T) {
+	f := New(10*mebi+4095, 4096)
+	if f.Capacity() != 10*mebi {
+		t.Errorf("capacity %d", f.Capacity())
+	}
+	empty := f.Used()
+	if empty <= 0 || empty%4096 != 0 {
+		t.Errorf("used when empty %d", empty)
+	}
+	h := mustOpen(t, f, "file", writeFile)
+	base := f.Used()
+	wantErr(t, "write", h.Write([]byte("hello"), 4094), nil)
+	if got := f.Used() - base; got != 2*4096 {
+		t.Errorf("4099 bytes take %d", got)
+	}
+	b := make([]byte, 10)
+	if n, err := h.Read(b, 4090); err != nil || string(b[:n]) != "\x00\x00\x00\x00hello" {
+		t.Errorf("read %q, %v", b[:n], err)
+	}
+	_, err := h.Read(b, 4099)
+	wantErr(t, "read past the end", err, win.ErrorHandleEOF)
+
+	for what, err := range map[string]error{
+		"write past the capacity": h.Write([]byte("x"), 10*mebi),
+		"write at a huge offset":  h.Write([]byte("x"), 1<<62),
+		"grow too far":            h.Truncate(9 * mebi),
+		"grow hugely":             h.Truncate(1 << 62),
+	} {
+		wantErr(t, what, err, win.ErrorDiskFull)
+	}
+	wantErr(t, "negative size", h.Truncate(-1), win.ErrorInvalidParameter)
+	wantErr(t, "grow", h.Truncate(7*mebi), nil)
+	if n, err := h.Read(b, 7*mebi-3); err != nil || string(b[:n]) != "\x00\x00\x00" {
+		t.Errorf("read of the grown part: %q, %v", b[:n], err)
+	}
+	wantErr(t, "shrink", h.Truncate(4096), nil)
+	wantErr(t, "grow again", h.Truncate(4098), nil)
+	if n, err := h.Read(b, 4094); err != nil || string(b[:n]) != "he\x00\x00" {
+		t.Errorf("read after shrinking: %q, %v", b[:n], err)
+	}
+	wantErr(t, "delete", mustOpen(t, f, "file", toDelete).Delete(), nil)
+	if f.Used() != empty {
+		t.Errorf("used %d after deletion, %d before", f.Used(), empty)
+	}
+
+	f = New(4*mebi, 4096)
+	var full error
+	files := 0
+	for ; full == nil && files < 1e5; files++ {
+		full = openErr(t, f, fmt.Sprint(files), writeFile)
+	}
+	wantErr(t, "one file too many", full, win.ErrorDiskFull)
+	f.Extend(8 * mebi)
+	wantErr(t, "after growth", openErr(t, f, fmt.Sprint(files), writeFile), nil)
+	f.Extend(mebi)
+	if f.Capacity() != 8*mebi {
+		t.Errorf("capacity %d after shrinking", f.Capacity())
+	}
+}
+
+func TestPowerLoss(t *testing.T) {
+	f := New(64*mebi, 0)
+	flushed, half, lost := mustOpen(t, f, "flushed", writeFile), mustOpen(t, f, "half", writeFile), mustOpen(t, f, "lost", writeFile)
+	for _, h := range []*Handle{flushed, half} {
+		wantErr(t, "write", h.Write([]byte("old"), 0), nil)
+		wantErr(t, "flush", h.Flush(), nil)
+	}
+	wantErr(t, "overwrite", half.Write([]byte("NEWER"), 0), nil)
+	wantErr(t, "write", lost.Write(make([]byte, mebi), 0), nil)
+
+	used := f.Used()
+	f.DropUnflushed()
+	got := map[string]string{}
+	for _, n := range f.Root().Children() {
+		got[n.Name()] = string(n.contents.data)
+	}
+	if diff := cmp.Diff(map[string]string{"flushed": "old", "half": "old", "lost": ""}, got); diff != "" {
+		t.Error(diff)
+	}
+	if used-f.Used() != mebi {
+		t.Errorf("used %d before, %d after", used, f.Used())
+	}
+
+	wantErr(t, "write", lost.Write([]byte("kept"), 0), nil)
+	f.Flush()
+	f.DropUnflushed()
+	if got := string(lost.node.contents.data); got != "kept" {
+		t.Errorf("after a flush of the volume: %q", got)
+	}
+	checkInvariants(t, f)
+}

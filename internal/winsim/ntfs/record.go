@@ -1,0 +1,190 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ntfs
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Record is a part of the persistent state of a file system, for a store of keys
+// and values. Together the records say all but the open handles, also which
+// contents are not flushed.
+type Record struct {
+	ID   uint64
+	Data []byte // nil: there is no longer such a record
+}
+
+// headerID is the ID of the record of the file system itself.
+const headerID = 0
+
+type header struct {
+	Capacity int64
+	Cluster  int64
+	NextID   uint64
+}
+
+type nodeRecord struct {
+	Parent      uint64             `json:",omitempty"`
+	Name        string             `json:",omitempty"`
+	Attributes  win.FileAttributes `json:",omitempty"`
+	Reparse     []byte             `json:",omitempty"`
+	Size        int64              `json:",omitempty"`
+	Data        []byte             `json:",omitempty"`
+	Unflushed   bool               `json:",omitempty"`
+	DurableSize int64              `json:",omitempty"`
+	DurableData []byte             `json:",omitempty"`
+}
+
+func (f *FS) touch(id uint64) { f.changed[id] = struct{}{} }
+
+// TakeChanges returns the records that changed since it was last called, in the
+// order of their IDs; of a new file system, all.
+func (f *FS) TakeChanges() []Record {
+	records := make([]Record, 0, len(f.changed))
+	for id := range f.changed {
+		records = append(records, Record{id, f.record(id)})
+	}
+	clear(f.changed)
+	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(a.ID, b.ID) })
+	return records
+}
+
+func (f *FS) record(id uint64) []byte {
+	if id == headerID {
+		return encode(header{f.capacity, f.cluster, f.nextID})
+	}
+	n, exists := f.nodes[id]
+	if !exists {
+		return nil
+	}
+	r := nodeRecord{
+		Name: n.name, Attributes: n.attributes, Reparse: n.reparse,
+		Size: n.contents.size, Data: n.contents.data,
+		Unflushed: n.unflushed, DurableSize: n.durable.size, DurableData: n.durable.data,
+	}
+	if n.parent != nil {
+		r.Parent = n.parent.id
+	}
+	return encode(r)
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("ntfs: " + err.Error()) // numbers, bytes and valid strings only
+	}
+	return b
+}
+
+// Restore returns the file system that the records of TakeChanges describe: of
+// each ID the last one. The order of different IDs doesn't matter.
+func Restore(records []Record) (*FS, error) {
+	last := map[uint64][]byte{}
+	for _, r := range records {
+		if r.Data == nil {
+			delete(last, r.ID)
+		} else {
+			last[r.ID] = r.Data
+		}
+	}
+	var h header
+	if err := json.Unmarshal(last[headerID], &h); err != nil {
+		return nil, fmt.Errorf("file system record: %w", err)
+	}
+	if h.Cluster <= 0 || h.Cluster > 1<<31 || h.Capacity < 0 || h.Capacity%h.Cluster != 0 {
+		return nil, fmt.Errorf("file system record: %d bytes in clusters of %d", h.Capacity, h.Cluster)
+	}
+	delete(last, headerID)
+	f := &FS{capacity: h.Capacity, cluster: h.Cluster, nextID: h.NextID, nodes: map[uint64]*Node{}, changed: map[uint64]struct{}{}}
+	parents := map[*Node]nodeRecord{}
+	for id, data := range last {
+		var r nodeRecord
+		if err := json.Unmarshal(data, &r); err != nil {
+			return nil, fmt.Errorf("file record %d: %w", id, err)
+		}
+		n, err := f.restoreNode(id, r)
+		if err != nil {
+			return nil, fmt.Errorf("file record %d: %w", id, err)
+		}
+		parents[n] = r
+	}
+	f.root = f.nodes[rootID]
+	if f.root == nil || !f.root.isDir() || f.root.reparse != nil {
+		return nil, errors.New("the root directory's record is missing or wrong")
+	}
+	for n, r := range parents {
+		if n == f.root {
+			continue
+		}
+		if err := f.restoreName(n, r); err != nil {
+			return nil, fmt.Errorf("file record %d: %w", n.id, err)
+		}
+	}
+	for _, n := range f.nodes {
+		if err := n.checkRooted(); err != nil {
+			return nil, fmt.Errorf("file record %d: %w", n.id, err)
+		}
+	}
+	clear(f.changed)
+	return f, nil
+}
+
+func (f *FS) restoreNode(id uint64, r nodeRecord) (*Node, error) {
+	n := &Node{
+		fs: f, id: id, attributes: r.Attributes, reparse: r.Reparse,
+		contents: contents{r.Data, r.Size}, durable: contents{r.DurableData, r.DurableSize}, unflushed: r.Unflushed,
+	}
+	if n.reparse != nil {
+		if err := checkReparse(n.reparse); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case id != rootID && id >= f.nextID:
+		return nil, errors.New("its number was never given")
+	case n.contents.size < int64(len(r.Data)) || n.durable.size < int64(len(r.DurableData)):
+		return nil, errors.New("more contents than its size says")
+	case max(n.contents.size, n.durable.size) > f.capacity:
+		return nil, errors.New("more contents than the volume holds")
+	case n.isDir() && n.contents.size+n.durable.size != 0:
+		return nil, errors.New("a directory with contents")
+	case (n.reparse != nil) != n.Info().IsReparsePoint():
+		return nil, errors.New("its attributes and its reparse point disagree")
+	}
+	f.nodes[id] = n
+	f.data += f.roundUp(n.contents.size)
+	return n, nil
+}
+
+func (f *FS) restoreName(n *Node, r nodeRecord) error {
+	if err := checkName(r.Name); err != nil {
+		return err
+	}
+	dir := f.nodes[r.Parent]
+	if dir == nil || !dir.isDir() || dir.reparse != nil {
+		return fmt.Errorf("%d is no directory to hold it", r.Parent)
+	}
+	if _, exists := dir.Lookup(r.Name); exists {
+		return fmt.Errorf("directory %d has its name twice", r.Parent)
+	}
+	n.link(dir, r.Name)
+	return nil
+}
+
+// checkRooted refuses directories that hold each other.
+func (n *Node) checkRooted() error {
+	steps := 0
+	for at := n; at != n.fs.root; at = at.parent {
+		if steps++; steps > len(n.fs.nodes) {
+			return errors.New("its directories form a ring")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
+)
+
+// Errors of path resolution that package win has no constant for.
+//
+// Source: https://learn.microsoft.com/windows/win32/debug/system-error-codes
+const (
+	errorDirNotRoot          win.Errno = 144  // ERROR_DIR_NOT_ROOT
+	errorFileInvalid         win.Errno = 1006 // ERROR_FILE_INVALID: its volume was dismounted
+	errorCantAccessFile      win.Errno = 1920 // ERROR_CANT_ACCESS_FILE: nobody knows the reparse tag
+	errorCantResolveFilename win.Errno = 1921 // ERROR_CANT_RESOLVE_FILENAME
+)
+
+// maxReparse is how many links the I/O manager follows on the way to one file.
+const maxReparse = 63
+
+const (
+	shareAll = win.ShareRead | win.ShareWrite | win.ShareDelete
+	openLink = win.FileOpenReparsePoint | win.FileOpenForBackup
+)
+
+// location is a place in the name space: names below the root of a volume.
+type location struct {
+	volume *volume
+	names  []string
+}
+
+// dosPath is a path taken apart, before it is known whether its volume exists.
+type dosPath struct {
+	drive  string // "C"; or
+	volume win.GUID
+	names  []string
+}
+
+// parsePath takes apart C:\…, \\?\C:\… and \\?\Volume{guid}\…. As in Win32, the
+// first form may have slashes and dots, which `\\?\` turns off. A path without a
+// drive gives ErrorInvalidName: what it is relative to, only the caller knows. A
+// UNC path gives ErrorBadNetPath: there is no server.
+func parsePath(path string) (dosPath, error) {
+	if id, rest, ok := parseVolumeName(path); ok {
+		if rest == "" { // the device, not its root directory
+			return dosPath{}, win.ErrorInvalidParameter
+		}
+		names, err := splitVerbatim(rest)
+		return dosPath{volume: id, names: names}, err
+	}
+	path, verbatim := strings.CutPrefix(path, `\\?\`)
+	if verbatim {
+		if len(path) >= 4 && strings.EqualFold(path[:4], `UNC\`) {
+			return dosPath{}, win.ErrorBadNetPath
+		}
+		if len(path) >= 6 && strings.EqualFold(path[:6], `Volume`) {
+			return dosPath{}, win.ErrorPathNotFound
+		}
+	} else {
+		path = strings.ReplaceAll(path, `/`, `\`)
+		switch {
+		case strings.HasPrefix(path, `\\.\`):
+			return dosPath{}, win.ErrorFileNotFound
+		case strings.HasPrefix(path, `\\`):
+			return dosPath{}, win.ErrorBadNetPath
+		}
+	}
+	if len(path) < 3 || !isLetter(path[0]) || path[1] != ':' || path[2] != '\\' {
+		return dosPath{}, win.ErrorInvalidName
+	}
+	p := dosPath{drive: path[:1]}
+	var err error
+	if verbatim {
+		p.names, err = splitVerbatim(path[2:])
+	} else {
+		p.names = splitDots(path[2:])
+	}
+	return p, err
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// splitVerbatim splits \a\b or \a\b\. Empty names and dots are no names here.
+func splitVerbatim(path string) ([]string, error) {
+	path = strings.TrimSuffix(path[1:], `\`)
+	if path == "" {
+		return nil, nil
+	}
+	names := strings.Split(path, `\`)
+	for _, name := range names {
+		if name == "" || name == "." || name == ".." {
+			return nil, win.ErrorInvalidName
+		}
+	}
+	return names, nil
+}
+
+// splitDots splits a path and resolves its dots by the text alone; what would go
+// above the root stays there.
+func splitDots(path string) []string {
+	var names []string
+	for name := range strings.SplitSeq(path, `\`) {
+		switch name {
+		case "", ".":
+		case "..":
+			names = names[:max(0, len(names)-1)]
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// locate finds the volume of a path.
+func (s *System) locate(path string) (location, error) {
+	p, err := parsePath(path)
+	if err != nil {
+		return location{}, err
+	}
+	v, ok := s.volumes.withID(p.volume)
+	if p.drive != "" {
+		v, ok = s.volumes.withLetter(p.drive)
+	}
+	if !ok {
+		return location{}, win.ErrorPathNotFound
+	}
+	return location{v, p.names}, nil
+}
+
+// opened is what an open of a path gives: never a link, unless asked for.
+type opened struct {
+	volume *volume
+	tree   *tree
+	file   *ntfs.Handle
+}
+
+// openPath opens the file or directory at a path.
+func (s *System) openPath(path string, o win.OpenOptions) (opened, error) {
+	l, err := s.locate(path)
+	if err != nil {
+		return opened{}, err
+	}
+	return s.openLocation(l, o)
+}
+
+// openLocation walks down from the root of the volume and opens the last name.
+// Each link on the way, also to another volume, starts the walk anew.
+func (s *System) openLocation(l location, o win.OpenOptions) (opened, error) {
+	for links := 0; ; links++ {
+		t, _, err := l.volume.tree()
+		if err != nil {
+			return opened{}, err
+		}
+		file, err := walk(l, t.fs, o)
+		link, isLink := errors.AsType[*reparse](err)
+		if !isLink {
+			if err != nil {
+				return opened{}, err
+			}
+			return opened{l.volume, t, file}, nil
+		}
+		if links == maxReparse {
+			return opened{}, errorCantResolveFilename
+		}
+		if l, err = s.follow(l.volume, link); err != nil {
+			return opened{}, err
+		}
+	}
+}
+
+// reparse stops a walk at a link.
+type reparse struct {
+	*ntfs.Reparse
+	rest []string // the names behind the link
+}
+
+// walk opens the last of l's names. Those before it must be directories.
+func walk(l location, fs *ntfs.FS, o win.OpenOptions) (*ntfs.Handle, error) {
+	dir, last := fs.Root(), ""
+	if n := len(l.names); n > 0 {
+		last = l.names[n-1]
+		for i, name := range l.names[:n-1] {
+			child, ok := dir.Lookup(name)
+			switch {
+			case !ok:
+				return nil, win.ErrorPathNotFound
+			case child.Info().IsReparsePoint():
+				return nil, &reparse{&ntfs.Reparse{Node: child}, l.names[i+1:]}
+			case !child.Info().IsDir():
+				return nil, win.ErrorPathNotFound
+			}
+			dir = child
+		}
+	}
+	return openIn(l.volume, fs, dir, last, o)
+}
+
+// openIn opens name in dir, or dir itself if name is empty.
+func openIn(v *volume, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
+	missing := win.ErrorFileNotFound
+	if !v.disk.writable() {
+		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.Delete
+		if o.Access&writing != 0 || o.Disposition == win.FileCreate {
+			return nil, win.ErrorWriteProtect
+		}
+		if o.Disposition == win.FileOpenIf {
+			o.Disposition, missing = win.FileOpen, win.ErrorWriteProtect
+		}
+	}
+	file, _, err := fs.Open(dir, name, o)
+	if err == win.ErrorFileNotFound {
+		return nil, missing
+	}
+	if link, ok := errors.AsType[*ntfs.Reparse](err); ok {
+		var rest []string
+		if link.Node == dir && name != "" {
+			rest = []string{name}
+		}
+		return nil, &reparse{link, rest}
+	}
+	return file, err
+}
+
+// follow returns where a link of the volume v leads.
+func (s *System) follow(v *volume, link *reparse) (location, error) {
+	r, err := win.DecodeReparsePoint(link.Node.Reparse())
+	switch {
+	case err != nil:
+		return location{}, win.ErrorInvalidReparseData
+	case r.Tag != win.TagSymlink && r.Tag != win.TagMountPoint: // no driver here knows it
+		return location{}, errorCantAccessFile
+	}
+	var l location
+	if r.Relative {
+		l = location{v, splitDots(link.Node.Parent().Path() + `\` + r.SubstituteName)}
+		if strings.HasPrefix(r.SubstituteName, `\`) { // relative to the volume
+			l.names = splitDots(r.SubstituteName)
+		}
+	} else if l, err = s.locate(r.Target()); err != nil {
+		return location{}, err
+	}
+	l.names = append(l.names[:len(l.names):len(l.names)], link.rest...)
+	return l, nil
+}

@@ -1,0 +1,201 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// The calls of this file are what other processes of the node do, such as those of
+// a pod. They follow links, and obey share modes like anyone. No rule or hook is
+// about them.
+
+// podOpen opens a path as another process does and closes it after f.
+func (s *System) podOpen(what, path string, o win.OpenOptions, f func(opened) error) error {
+	return s.control(func() error {
+		op, err := s.openPath(path, o)
+		if err == nil {
+			defer op.file.Close()
+			err = f(op)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", what, path, err)
+		}
+		return nil
+	})
+}
+
+// Hold opens a file or directory and keeps it open until the handle is closed, as
+// a process with an open file does.
+func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
+	var f *file
+	err := s.control(func() error {
+		op, err := s.openPath(path, o)
+		if err != nil {
+			return fmt.Errorf("hold %s: %w", path, err)
+		}
+		f = s.openFile(op, path, o.Access)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// WriteFile replaces the contents of a file, which it creates if need be.
+func (s *System) WriteFile(path string, data []byte) error {
+	o := win.OpenOptions{Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile}
+	return s.podOpen("write file", path, o, func(op opened) error {
+		if err := op.file.Truncate(0); err != nil {
+			return err
+		}
+		return op.file.Write(data, 0)
+	})
+}
+
+// TruncateFile sets the length of a file, which it creates if need be. A great
+// length uses space of the volume, but no memory.
+func (s *System) TruncateFile(path string, size int64) error {
+	o := win.OpenOptions{Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile}
+	return s.podOpen("truncate file", path, o, func(op opened) error { return op.file.Truncate(size) })
+}
+
+// FlushFile makes the contents of a file outlast a loss of power.
+func (s *System) FlushFile(path string) error {
+	o := win.OpenOptions{Access: win.GenericWrite, Share: shareAll, Disposition: win.FileOpen, Options: win.FileNonDirectoryFile}
+	return s.podOpen("flush file", path, o, func(op opened) error { return op.file.Flush() })
+}
+
+// ReadFile returns the contents of a file.
+func (s *System) ReadFile(path string) ([]byte, error) {
+	var data []byte
+	o := win.OpenOptions{Access: win.GenericRead, Share: shareAll, Disposition: win.FileOpen, Options: win.FileNonDirectoryFile}
+	err := s.podOpen("read file", path, o, func(op opened) error {
+		data = make([]byte, op.file.Node().Size())
+		if len(data) == 0 {
+			return nil
+		}
+		_, err := op.file.Read(data, 0)
+		return err
+	})
+	return data, err
+}
+
+// ReadDir returns the entries of a directory in the order of their names.
+func (s *System) ReadDir(path string) ([]win.DirEntry, error) {
+	var all []win.DirEntry
+	o := win.OpenOptions{Access: win.FileListDirectory, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile}
+	err := s.podOpen("read directory", path, o, func(op opened) error {
+		for {
+			entries, err := op.file.ReadDir(false)
+			if err == win.ErrorNoMoreFiles {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			all = append(all, entries...)
+		}
+	})
+	return all, err
+}
+
+// MkdirAll creates a directory and those above it; what exists is left.
+func (s *System) MkdirAll(path string) error {
+	return s.control(func() error {
+		p, err := s.locate(path)
+		for n := 1; err == nil && n <= len(p.names); n++ {
+			var op opened
+			op, err = s.openLocation(location{p.volume, p.names[:n]}, win.OpenOptions{
+				Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpenIf, Options: win.FileDirectoryFile,
+			})
+			if err == nil {
+				op.file.Close()
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("make directory %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// Symlink creates the symbolic link path to target, as a link to a directory or to
+// a file: Windows tells them apart.
+func (s *System) Symlink(path, target string, directory bool) error {
+	return s.createLink("create symbolic link", path, win.NewSymlink(target), directory)
+}
+
+// Junction creates the junction path to the directory target, an absolute path
+// with a drive letter.
+func (s *System) Junction(path, target string) error {
+	return s.createLink("create junction", path, win.NewJunction(target), true)
+}
+
+// SetReparsePoint makes an existing file or empty directory a link, in place: this
+// is how a link gets under a handle that keeps the directory from being renamed.
+func (s *System) SetReparsePoint(path string, r win.ReparsePoint) error {
+	o := win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	return s.podOpen("set reparse point", path, o, func(op opened) error { return op.file.SetReparse(r.Encode()) })
+}
+
+func (s *System) createLink(what, path string, r win.ReparsePoint, directory bool) error {
+	o := win.OpenOptions{
+		Access: win.FileWriteAttributes | win.Delete, Share: shareAll, Disposition: win.FileCreate, Options: openLink | win.FileNonDirectoryFile,
+	}
+	if directory {
+		o.Options = openLink | win.FileDirectoryFile
+	}
+	return s.podOpen(what, path, o, func(op opened) error {
+		err := op.file.SetReparse(r.Encode())
+		if err != nil { // the empty file would be a stranger
+			return errors.Join(err, op.file.Delete())
+		}
+		return nil
+	})
+}
+
+// Rename gives a file, directory or link another path on the same volume; with
+// replace, a file that is there goes.
+func (s *System) Rename(oldPath, newPath string, replace bool) error {
+	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	return s.podOpen("rename", oldPath, o, func(op opened) error {
+		l, err := s.locate(newPath)
+		if err != nil {
+			return err
+		}
+		if len(l.names) == 0 {
+			return win.ErrorAccessDenied
+		}
+		parent, name := l.names[:len(l.names)-1], l.names[len(l.names)-1]
+		dir, err := s.openLocation(location{l.volume, parent}, win.OpenOptions{
+			Access: win.AccessNone, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+		})
+		if err == win.ErrorFileNotFound {
+			return win.ErrorPathNotFound
+		}
+		if err != nil {
+			return err
+		}
+		defer dir.file.Close()
+		return op.file.Rename(dir.file.Node(), name, replace)
+	})
+}
+
+// Remove deletes a file, an empty directory, or a link itself.
+func (s *System) Remove(path string) error {
+	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	return s.podOpen("remove", path, o, func(op opened) error { return op.file.Delete() })
+}
+
+// SetFileAttributes sets or clears the read-only attribute of a file.
+func (s *System) SetFileAttributes(path string, a win.FileAttributes) error {
+	o := win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	return s.podOpen("set attributes of", path, o, func(op opened) error { return op.file.SetAttributes(a) })
+}

@@ -1,0 +1,68 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Reboot shuts the node down in order and starts it again: all handles die, disks
+// get new numbers without gaps, attributes that weren't set to persist are as
+// before, and every attached disk and its volumes are there. Mount points stay.
+func (s *System) Reboot() error { return s.restart(false) }
+
+// PowerLoss takes the power away and starts the node again. What was written to
+// files since the last flush of the file or its volume is lost; everything else
+// is durable.
+func (s *System) PowerLoss() error { return s.restart(true) }
+
+func (s *System) restart(powerLoss bool) error {
+	return s.control(func() error {
+		s.handles.kill(win.ErrorInvalidHandle, func(*handle) bool { return true })
+		clear(s.handles) // their processes are gone
+		for _, v := range slices.Clone(s.volumes.present) {
+			s.removeVolume(v)
+		}
+		for d := range s.disks.all() {
+			for _, t := range d.trees {
+				if powerLoss {
+					t.fs.DropUnflushed()
+				} else {
+					t.fs.Flush()
+				}
+			}
+		}
+		s.boot()
+		return nil
+	})
+}
+
+// boot finds all attached disks and numbers them in the order of their addresses,
+// the system disk first.
+func (s *System) boot() {
+	attached := slices.DeleteFunc(slices.Collect(s.disks.all()), func(d *disk) bool { return d.State == DiskShelved })
+	slices.SortStableFunc(attached, func(a, b *disk) int {
+		if a.System != b.System {
+			return boolOrder(!a.System, !b.System)
+		}
+		return a.compareAddress(b)
+	})
+	number := uint32(0)
+	for _, d := range attached {
+		d.State, d.Number, d.Arriving, d.changed = DiskPresent, win.NoNumber, false, true
+		d.Seen, d.Attributes = d.Size, d.Persistent
+		if !d.Spec.MultipathMember {
+			d.Number = number
+			number++
+		}
+	}
+	for _, d := range attached {
+		s.watchers.notify(win.InterfaceClassDisk)
+		for _, p := range d.dataPartitions() {
+			s.volumeArrives(d, p.unique)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// volume is the volume of a data partition, while its disk is online.
+type volume struct {
+	*volumeRecord
+	unique string // key of the record
+	disk   *disk
+	number uint32 // of the partition
+	offset int64  // bytes from the start of the disk
+	length int64
+	gone   bool // left the node
+}
+
+// volumeRecord is what the mount manager remembers of a partition: also while the
+// partition isn't there.
+type volumeRecord struct {
+	GUID    win.GUID // of \\?\Volume{…}\
+	Letter  string   // drive letter, "C", or ""
+	Present bool     // the volume has arrived
+	Offline bool     // automount is off: it waits for IOCTL_VOLUME_ONLINE
+	Locked  bool     // by BitLocker
+}
+
+// device is the name of the volume without the backslash at its end.
+func (v *volume) device() string { return `\\?\Volume{` + v.GUID.String() + `}` }
+
+// name is the name of the volume: \\?\Volume{guid}\.
+func (v *volume) name() string { return v.device() + `\` }
+
+// interfacePath is the device interface of the volume.
+func (v *volume) interfacePath() string {
+	return fmt.Sprintf(`\\?\storage#volume#{%s}#%016x#{%s}`, v.GUID, v.offset, win.InterfaceClassVolume)
+}
+
+// parseVolumeName reads \\?\Volume{guid} and what follows it, which is empty or
+// begins with a backslash.
+func parseVolumeName(s string) (id win.GUID, rest string, ok bool) {
+	const prefix, guidLen = `\\?\Volume{`, 36
+	if len(s) < len(prefix)+guidLen+1 || !strings.EqualFold(s[:len(prefix)], prefix) || s[len(prefix)+guidLen] != '}' {
+		return id, "", false
+	}
+	id, ok = win.ParseGUID(s[len(prefix) : len(prefix)+guidLen])
+	rest = s[len(prefix)+guidLen+1:]
+	return id, rest, ok && (rest == "" || rest[0] == '\\')
+}
+
+// volumes are the volume manager and the mount manager's memory of volumes.
+type volumes struct {
+	known    map[string]*volumeRecord
+	changed  map[string]struct{} // records, since the last commit
+	present  []*volume           // in the order of their arrival
+	arriving map[string]struct{}
+}
+
+func (vs *volumes) touch(unique string) { vs.changed[unique] = struct{}{} }
+
+// record returns the record of a partition, and makes it for a new one.
+func (vs *volumes) record(unique string) *volumeRecord {
+	r, ok := vs.known[unique]
+	if !ok {
+		r = &volumeRecord{GUID: win.NewGUID()}
+		vs.known[unique] = r
+		vs.touch(unique)
+	}
+	return r
+}
+
+func (vs *volumes) find(f func(*volume) bool) (*volume, bool) {
+	if i := slices.IndexFunc(vs.present, f); i >= 0 {
+		return vs.present[i], true
+	}
+	return nil, false
+}
+
+// withID returns the present volume \\?\Volume{id}\.
+func (vs *volumes) withID(id win.GUID) (*volume, bool) {
+	return vs.find(func(v *volume) bool { return v.GUID == id })
+}
+
+// withLetter returns the present volume with a drive letter.
+func (vs *volumes) withLetter(letter string) (*volume, bool) {
+	return vs.find(func(v *volume) bool { return v.Letter != "" && strings.EqualFold(v.Letter, letter) })
+}
+
+// setLetter gives the volume a drive letter or, with "", takes it away.
+func (vs *volumes) setLetter(v *volume, letter string) {
+	v.Letter = letter
+	vs.touch(v.unique)
+}
+
+// freeLetter is the first letter that no volume has, present or not.
+func (vs *volumes) freeLetter() string {
+	for letter := 'D'; letter <= 'Z'; letter++ {
+		taken := slices.ContainsFunc(slices.Collect(maps.Values(vs.known)), func(r *volumeRecord) bool { return r.Letter == string(letter) })
+		if !taken {
+			return string(letter)
+		}
+	}
+	return ""
+}
+
+// scanVolumes makes the volumes of d agree with its partition table and state:
+// those of vanished partitions go at once, those of new ones arrive later.
+func (s *System) scanVolumes(d *disk) {
+	parts := d.dataPartitions()
+	for _, v := range slices.Clone(s.volumes.present) {
+		if v.disk != d {
+			continue
+		}
+		i := slices.IndexFunc(parts, func(p dataPartition) bool { return p.unique == v.unique })
+		if i < 0 {
+			s.removeVolume(v)
+			continue
+		}
+		v.number, v.offset, v.length = parts[i].number, parts[i].offset, parts[i].length
+	}
+	for _, p := range parts {
+		_, present := s.volumes.find(func(v *volume) bool { return v.unique == p.unique })
+		_, arriving := s.volumes.arriving[p.unique]
+		if present || arriving {
+			continue
+		}
+		s.volumes.arriving[p.unique] = struct{}{}
+		s.later(s.gate.delays.VolumeArrival, func() { s.volumeArrives(d, p.unique) })
+	}
+}
+
+// volumeArrives brings in the volume of a partition of d, if it is still there.
+func (s *System) volumeArrives(d *disk, unique string) {
+	delete(s.volumes.arriving, unique)
+	parts := d.dataPartitions()
+	i := slices.IndexFunc(parts, func(p dataPartition) bool { return p.unique == unique })
+	if _, present := s.volumes.find(func(v *volume) bool { return v.unique == unique }); i < 0 || present {
+		return
+	}
+	v := s.addVolume(d, parts[i])
+	if automount := !s.node.Settings.NoAutomount; automount && v.Letter == "" && !parts[i].noDrive {
+		s.volumes.setLetter(v, s.volumes.freeLetter())
+	}
+}
+
+func (s *System) addVolume(d *disk, p dataPartition) *volume {
+	_, known := s.volumes.known[p.unique]
+	v := &volume{volumeRecord: s.volumes.record(p.unique), unique: p.unique, disk: d, number: p.number, offset: p.offset, length: p.length}
+	if !known && s.node.Settings.NoAutomount {
+		v.Offline = true
+	}
+	if !v.Present {
+		v.Present = true
+		s.volumes.touch(v.unique)
+	}
+	s.volumes.present = append(s.volumes.present, v)
+	s.watchers.notify(win.InterfaceClassVolume)
+	return v
+}
+
+// removeVolume takes a volume off the node: its open files die, its names stay in
+// the mount manager's memory.
+func (s *System) removeVolume(v *volume) {
+	s.volumes.present = slices.DeleteFunc(s.volumes.present, func(o *volume) bool { return o == v })
+	v.gone, v.Present = true, false
+	s.volumes.touch(v.unique)
+	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.volume == v })
+	s.watchers.notify(win.InterfaceClassVolume)
+}
+
+// inUse reports whether something of the volume is open that keeps others from
+// having it for themselves: any file, or the volume for reading or writing.
+func (s *System) inUse(v *volume) bool {
+	return s.handles.any(func(h *handle) bool {
+		return h.volume == v && (h.file != nil || h.access&(win.GenericRead|win.GenericWrite) != 0)
+	})
+}

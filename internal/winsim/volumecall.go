@@ -1,0 +1,137 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"context"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// FindVolumes is FindFirstVolumeW and its continuation.
+func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
+	var names []string
+	err := s.call(ctx, Call{callFindVolumes, ""}, func() error {
+		for _, v := range s.volumes.present {
+			names = append(names, v.name())
+		}
+		return nil
+	})
+	return names, err
+}
+
+// VolumeInformation is GetVolumeInformationW of the root of a volume: \\?\Volume{guid}\,
+// C:\, or a mount point with a backslash at its end.
+func (s *System) VolumeInformation(ctx context.Context, root string) (info win.VolumeInformation, err error) {
+	err = s.call(ctx, Call{callVolumeInformation, root}, func() error {
+		if !strings.HasSuffix(root, `\`) {
+			return win.ErrorInvalidName
+		}
+		v, err := s.volumeOf(root, true)
+		if err != nil {
+			return err
+		}
+		t, b, err := v.tree()
+		if err != nil {
+			return err
+		}
+		info = win.VolumeInformation{FileSystem: string(b.kind), Label: t.Label, Serial: uint32(b.serial)}
+		return nil
+	})
+	return info, err
+}
+
+// DiskFreeSpace is GetDiskFreeSpaceExW of the volume that holds a directory.
+func (s *System) DiskFreeSpace(ctx context.Context, directory string) (space win.DiskSpace, err error) {
+	err = s.call(ctx, Call{callDiskFreeSpace, directory}, func() error {
+		v, err := s.volumeOf(directory, false)
+		if err != nil {
+			return err
+		}
+		t, _, err := v.tree()
+		if err != nil {
+			return err
+		}
+		space = t.space()
+		return nil
+	})
+	return space, err
+}
+
+// volumeOf returns the volume that holds a directory; with root, the directory
+// must be its root. The root of a volume that can't be mounted is found too.
+func (s *System) volumeOf(directory string, root bool) (*volume, error) {
+	if l, err := s.locate(directory); err != nil || len(l.names) == 0 {
+		return l.volume, err
+	}
+	op, err := s.openPath(directory, win.OpenOptions{
+		Access: win.AccessNone, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenForBackup,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer op.file.Close()
+	if root && op.file.Node() != op.tree.fs.Root() {
+		return nil, errorDirNotRoot
+	}
+	return op.volume, nil
+}
+
+// FormatVolume is a quick format of \\?\Volume{guid}\ as NTFS or ReFS. A volume of
+// which anything is open gives ErrorSharingViolation.
+func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
+	return s.call(ctx, Call{callFormat, volume}, func() error {
+		id, rest, ok := parseVolumeName(volume)
+		if !ok || rest != `\` {
+			return win.ErrorInvalidParameter
+		}
+		v, ok := s.volumes.withID(id)
+		switch {
+		case !ok:
+			return win.ErrorFileNotFound
+		case v.disk.System:
+			return win.ErrorAccessDenied
+		case !v.disk.writable():
+			return win.ErrorWriteProtect
+		case v.Offline:
+			return win.ErrorNotReady
+		case v.Locked:
+			return win.FVELockedVolume
+		case s.inUse(v):
+			return win.ErrorSharingViolation
+		}
+		return v.format(o)
+	})
+}
+
+// SetVolumeLocked locks a volume with BitLocker or unlocks it.
+func (s *System) SetVolumeLocked(volume string, locked bool) error {
+	return s.control(func() error {
+		id, _, _ := parseVolumeName(volume)
+		v, ok := s.volumes.withID(id)
+		if !ok {
+			return notFound("volume", volume)
+		}
+		if locked {
+			s.handles.kill(errorFileInvalid, func(h *handle) bool { return h.volume == v && h.file != nil })
+		}
+		v.Locked = locked
+		s.volumes.touch(v.unique)
+		return nil
+	})
+}
+
+// VolumesOfDisk lists the names of a disk's volumes that are present.
+func (s *System) VolumesOfDisk(number uint32) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, v := range s.volumes.present {
+		if v.disk.Number == number {
+			names = append(names, v.name())
+		}
+	}
+	return names
+}

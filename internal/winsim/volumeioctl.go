@@ -1,0 +1,83 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"encoding/binary"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// volumeControl is DeviceIoControl on a volume.
+func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (int, error) {
+	switch code {
+	case win.IoctlStorageGetDeviceNumber:
+		return reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: v.disk.Number, PartitionNumber: v.number}.Encode())
+	case win.IoctlVolumeGetVolumeDiskExtents:
+		return v.extents(out)
+	case win.IoctlDiskGetLengthInfo:
+		return reply(out, win.EncodeInt64(v.length))
+	case win.IoctlDiskGetDriveGeometryEx:
+		return reply(out, v.disk.geometry().Encode())
+	case win.IoctlVolumeOnline:
+		if v.Offline {
+			v.Offline = false
+			s.volumes.touch(v.unique)
+		}
+		return 0, nil
+	case win.FsctlExtendVolume:
+		sectors, err := win.DecodeInt64(in)
+		if err != nil {
+			return 0, win.ErrorInvalidParameter
+		}
+		if err := v.extend(sectors); err != nil {
+			return 0, fsctlError(err)
+		}
+		return 0, nil
+	case win.FsctlGetNtfsVolumeData, win.FsctlGetRefsVolumeData:
+		return v.fileSystemData(code, out)
+	}
+	return 0, win.ErrorInvalidFunction
+}
+
+// extents is IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS: with room for the count only,
+// it gives that and ErrorMoreData.
+func (v *volume) extents(out []byte) (int, error) {
+	const headerSize = 8
+	answer := win.EncodeDiskExtents([]win.DiskExtent{{DiskNumber: v.disk.Number, StartingOffset: v.offset, Length: v.length}})
+	switch {
+	case len(out) < headerSize:
+		return 0, win.ErrorInsufficientBuffer
+	case len(out) < len(answer):
+		return copy(out, answer[:headerSize]), win.ErrorMoreData
+	}
+	return copy(out, answer), nil
+}
+
+func (v *volume) fileSystemData(code win.IoctlCode, out []byte) (int, error) {
+	t, b, err := v.tree()
+	if err != nil {
+		return 0, fsctlError(err)
+	}
+	var answer []byte
+	switch {
+	case code == win.FsctlGetNtfsVolumeData && b.kind == kindNTFS:
+		answer = win.EncodeNTFSVolumeData(t.data(b))
+		binary.LittleEndian.PutUint64(answer, b.serial)
+	case code == win.FsctlGetRefsVolumeData && b.kind == kindReFS:
+		answer = encodeReFSVolumeData(b.serial, t.data(b))
+	default:
+		return 0, win.ErrorInvalidFunction
+	}
+	return reply(out, answer)
+}
+
+// fsctlError is what a file system control gives on a volume that has none of the
+// known file systems: the raw file system doesn't know the code.
+func fsctlError(err error) error {
+	if err == win.ErrorUnrecognizedVolume {
+		return win.ErrorInvalidFunction
+	}
+	return err
+}
