@@ -9,7 +9,7 @@ package node
 import (
 	"log/slog"
 
-	"github.com/csi-proxy/csi-proxy/internal/guard"
+	"github.com/csi-proxy/csi-proxy/internal/instrument"
 	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -36,10 +36,11 @@ type Options struct {
 	// OnOperation is told of every operation that has ended, OnWindowsCall of
 	// every call to Windows. Default: nobody is.
 	OnOperation   operation.Observer
-	OnWindowsCall guard.Observer
-	// MaxWindowsCalls bounds the calls to Windows under way at one time, each of
-	// which holds a thread. Default: 256.
-	MaxWindowsCalls int
+	OnWindowsCall instrument.Observer
+	// MaxOperations bounds the operations under way at one time; more wait. An
+	// operation that Windows doesn't finish counts also when its caller has given
+	// up. Default: 256.
+	MaxOperations int
 }
 
 // Node is a Windows node. Its methods may be called concurrently.
@@ -51,26 +52,27 @@ type Node struct {
 
 // New returns the operations on the node that sys is. It fails only for bad
 // options.
-func New(sys guard.System, o Options) (*Node, error) {
+func New(sys instrument.System, o Options) (*Node, error) {
 	if o.KubeletPath == "" {
 		o.KubeletPath = DefaultKubeletPath
 	}
-	if o.MaxWindowsCalls == 0 {
-		o.MaxWindowsCalls = guard.DefaultMaxCalls
+	if o.MaxOperations == 0 {
+		o.MaxOperations = operation.DefaultMaximum
 	}
 	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
 	if err != nil {
 		return nil, err
 	}
-	guarded := guard.Wrap(sys, o.MaxWindowsCalls, o.OnWindowsCall)
+	instrumented := instrument.New(sys, o.OnWindowsCall)
+	runner := operation.NewRunner(o.MaxOperations, o.OnOperation)
 	locks := new(keylock.Locks[uint32])
 	return &Node{
-		Disk: disk.New(guarded, disk.Options{
-			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Observe: o.OnOperation,
+		Disk: disk.New(instrumented, disk.Options{
+			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
 		}),
-		Volume: volume.New(guarded, paths, volume.Options{
-			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Observe: o.OnOperation,
+		Volume: volume.New(instrumented, paths, volume.Options{
+			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
 		}),
-		Filesystem: filesystem.New(guarded, paths, filesystem.Options{Observe: o.OnOperation}),
+		Filesystem: filesystem.New(instrumented, paths, filesystem.Options{Runner: runner}),
 	}, nil
 }

@@ -36,8 +36,14 @@ func main() {
 // untilSignal returns a context that the first signal to stop ends. The second
 // one finds the system's own behaviour, which ends the process at once.
 func untilSignal() context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		received := <-signals
+		signal.Stop(signals) // not after cancel, as signal.NotifyContext would have it
+		cancel(fmt.Errorf("signal: %v", received))
+	}()
 	return ctx
 }
 

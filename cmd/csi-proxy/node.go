@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/csi-proxy/csi-proxy/internal/guard"
+	"github.com/csi-proxy/csi-proxy/internal/instrument"
 	"github.com/csi-proxy/csi-proxy/internal/nodemetrics"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
@@ -47,7 +47,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 
 // system is a node's system that is closed when the daemon ends.
 type system interface {
-	guard.System
+	instrument.System
 	io.Closer
 }
 

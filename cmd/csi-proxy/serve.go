@@ -82,9 +82,8 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener) (err e
 	if err != nil {
 		return err
 	}
-	if err := metrics.Register(append(node.collectors, exporter.Connections(s.Connections))...); err != nil {
-		return err
-	}
+	metrics.Register(node.collectors...)
+	metrics.Register(exporter.Connections(s.Connections))
 	announce(log, o.endpointDir, services)
 	defer context.AfterFunc(ctx, func() {
 		log.Info("stopping", "cause", context.Cause(ctx), "gracePeriod", o.gracePeriod)

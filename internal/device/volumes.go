@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -15,14 +17,12 @@ import (
 // VolumeFinder finds volumes.
 type VolumeFinder interface {
 	Opener
+	Notifier
 	// FindVolumes returns the names of all volumes, \\?\Volume{guid}\.
 	FindVolumes(ctx context.Context) ([]string, error)
-}
-
-// Volume is a volume of one disk.
-type Volume struct {
-	Name            string // \\?\Volume{guid}\
-	PartitionNumber uint32
+	// VolumeNameForMountPoint returns the volume at a path that ends in a
+	// backslash: a drive, a mount point, or a device.
+	VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error)
 }
 
 // VolumePath is the path under which the device of a volume is opened: its name
@@ -35,16 +35,59 @@ func PartitionPath(disk, partition uint32) string {
 	return fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d`, disk, partition)
 }
 
-// VolumesOnDisk returns the volumes that lie on one partition of a disk. Those
-// of other devices, and those that vanish while it looks, are left out.
-func VolumesOnDisk(ctx context.Context, sys VolumeFinder, disk uint32) ([]Volume, error) {
+// Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition
+// that they lie on.
+type Volumes map[uint32]string
+
+// AwaitVolumes returns the volumes of some partitions of a disk. As long as one is
+// missing, it waits, at most for patience: volumes arrive some time after their
+// partitions.
+func AwaitVolumes(ctx context.Context, sys VolumeFinder, disk uint32, partitions []uint32, patience time.Duration) (Volumes, error) {
+	var found Volumes
+	search := newPace(firstSearch)
+	_, err := await(ctx, sys, win.InterfaceClassVolume, patience, func() (bool, error) {
+		var err error
+		if found, err = volumesOfPartitions(ctx, sys, disk, partitions); err != nil {
+			return false, err
+		}
+		if len(found) < len(partitions) && search.due() {
+			if found, err = searchVolumes(ctx, sys, disk, partitions); err != nil {
+				return false, err
+			}
+		}
+		return len(found) == len(partitions), nil
+	})
+	return found, err
+}
+
+// volumesOfPartitions asks for the volume of each partition by its device: one
+// call for each, however many volumes the node has.
+func volumesOfPartitions(ctx context.Context, sys VolumeFinder, disk uint32, partitions []uint32) (Volumes, error) {
+	found := make(Volumes)
+	for _, p := range partitions {
+		name, err := sys.VolumeNameForMountPoint(ctx, PartitionPath(disk, p)+`\`)
+		var errno win.Errno
+		switch {
+		case err == nil:
+			found[p] = name
+		case !errors.As(err, &errno):
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// searchVolumes looks through all volumes of the node. That the volume of a device
+// can be asked for isn't documented, though Windows' own programs do so; this is
+// for a Windows that doesn't answer, and it is done now and then only.
+func searchVolumes(ctx context.Context, sys VolumeFinder, disk uint32, partitions []uint32) (Volumes, error) {
 	names, err := sys.FindVolumes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var volumes []Volume
+	found := make(Volumes)
 	for _, name := range names {
-		number, err := VolumeNumber(ctx, sys, name)
+		number, err := volumeNumber(ctx, sys, name)
 		var errno win.Errno
 		if errors.As(err, &errno) {
 			continue // a CD drive, a volume on several disks, a disk that has left
@@ -52,17 +95,35 @@ func VolumesOnDisk(ctx context.Context, sys VolumeFinder, disk uint32) ([]Volume
 		if err != nil {
 			return nil, err
 		}
-		if number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == disk &&
-			number.PartitionNumber != win.NoNumber && number.PartitionNumber != 0 {
-			volumes = append(volumes, Volume{name, number.PartitionNumber})
+		if number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == disk && slices.Contains(partitions, number.PartitionNumber) {
+			found[number.PartitionNumber] = name
 		}
 	}
-	return volumes, nil
+	return found, nil
 }
 
-// VolumeNumber returns the disk and the partition that a volume lies on. A
-// volume on several partitions gives win.ErrorInvalidFunction.
-func VolumeNumber(ctx context.Context, sys Opener, name string) (win.DeviceNumber, error) {
+// firstSearch is the time from the first to the second search; each further one
+// comes after twice the time of the one before.
+const firstSearch = 250 * time.Millisecond
+
+// pace tells when something is due again that is done ever more seldom.
+type pace struct {
+	next     time.Time
+	interval time.Duration
+}
+
+func newPace(interval time.Duration) *pace { return &pace{time.Now(), interval} }
+
+func (p *pace) due() bool {
+	now := time.Now()
+	if now.Before(p.next) {
+		return false
+	}
+	p.next, p.interval = now.Add(p.interval), 2*p.interval
+	return true
+}
+
+func volumeNumber(ctx context.Context, sys Opener, name string) (win.DeviceNumber, error) {
 	h, err := Open(ctx, sys, VolumePath(name), win.AccessNone)
 	if err != nil {
 		return win.DeviceNumber{}, err

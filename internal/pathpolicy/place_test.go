@@ -38,6 +38,8 @@ func TestResolve(t *testing.T) {
 	must(t, sys.Symlink(kubelet+`\loop`, `loop`, true))
 	must(t, sys.MkdirAll(kubelet+`\evilmnt`))
 	must(t, sys.SetReparsePoint(kubelet+`\evilmnt`, win.NewMountPoint(system)))
+	must(t, sys.MkdirAll(kubelet+`\noshare`))
+	must(t, sys.SetReparsePoint(kubelet+`\noshare`, win.ReparsePoint{Tag: win.TagSymlink, SubstituteName: `\\server\share`, Relative: true}))
 
 	places := map[string]pathpolicy.Place{
 		kubelet:                  {Kind: pathpolicy.Directory, Allowed: kubelet},
@@ -79,6 +81,7 @@ func TestResolve(t *testing.T) {
 		kubelet + `\evilmnt`:   csiproxy.ErrPermissionDenied,
 		kubelet + `\evilmnt\x`: csiproxy.ErrPermissionDenied,
 		kubelet + `\share\x`:   csiproxy.ErrPermissionDenied,
+		kubelet + `\noshare`:   csiproxy.ErrPermissionDenied,
 		kubelet + `\loop`:      csiproxy.ErrFailedPrecondition,
 	} {
 		if got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path)); !errors.Is(err, want) {

@@ -52,6 +52,7 @@ func TestParse(t *testing.T) {
 		{`D:\var\lib\kubelet\x`, ""},
 		{`\Windows`, ""},
 		{"C:\\var\\lib\\\u212Aubelet\\x", ""}, // the Kelvin sign is no k to NTFS
+		{"C:\\var\\l\u0131b\\kubelet\\x", ""}, // nor the dotless i an i
 
 		// Not absolute, or not a drive's.
 		{"", ""},

@@ -33,7 +33,6 @@ type Held struct {
 	files    []win.File
 	links    int
 	patience time.Duration
-	pending  <-chan struct{} // closed when a call that ctx has given up has ended
 }
 
 const (
@@ -184,9 +183,6 @@ func (h *Held) Hold(ctx context.Context, d win.Disposition) (win.File, win.FileI
 
 // Release closes a handle that came from here.
 func (h *Held) Release(f win.File) error {
-	if h.pending != nil {
-		return nil // closed when the path is let go, after the pending call
-	}
 	for i, other := range slices.Backward(h.files) {
 		if other == f {
 			h.files = slices.Delete(h.files, i, i+1)
@@ -198,14 +194,6 @@ func (h *Held) Release(f win.File) error {
 
 // close lets the path go.
 func (h *Held) close() error {
-	if h.pending != nil {
-		go func() {
-			<-h.pending
-			h.pending = nil
-			h.close()
-		}()
-		return nil
-	}
 	var errs []error
 	for _, f := range slices.Backward(h.files) {
 		errs = append(errs, f.Close())
@@ -213,31 +201,14 @@ func (h *Held) close() error {
 	return errors.Join(errs...)
 }
 
-// Call runs a call to Windows that takes a path, such as those of the mount
-// manager, which have no other form. If ctx ends first, Call returns its error; the
-// path stays held until Windows has answered, lest the call run on unprotected.
+// Call makes a call to Windows that takes a path, such as those of the mount
+// manager, which have no other form. The end of ctx keeps the call from being made,
+// but not from being waited for: it must not run on when the path is held no more.
 func (h *Held) Call(ctx context.Context, call func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ended := make(chan struct{})
-	var err error
-	var panicked any
-	go func() {
-		defer close(ended)
-		defer func() { panicked = recover() }() // for the caller's goroutine
-		err = call(context.WithoutCancel(ctx))
-	}()
-	select {
-	case <-ended:
-		if panicked != nil {
-			panic(panicked)
-		}
-		return err
-	case <-ctx.Done():
-		h.pending = ended
-		return ctx.Err()
-	}
+	return call(context.WithoutCancel(ctx))
 }
 
 // Retry runs f again for as long as it fails because somebody else has a file

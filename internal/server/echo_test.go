@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func say(ctx context.Context, client *grpc.ClientConn, text string) (string, err
 type running struct {
 	t        *testing.T
 	server   *Server
-	listener *bufconn.Listener
+	listener *countingListener
 	stop     context.CancelFunc
 	served   chan error // what Serve returned
 
@@ -102,7 +103,7 @@ func (r *running) logger() *slog.Logger {
 // start serves handler until the test's end, which is a graceful stop.
 func start(t *testing.T, handler echo, interceptors ...grpc.UnaryServerInterceptor) *running {
 	t.Helper()
-	r := &running{t: t, listener: bufconn.Listen(64 << 10), served: make(chan error, 1)}
+	r := &running{t: t, listener: newCountingListener(), served: make(chan error, 1)}
 	var err error
 	r.server, err = New(Config{
 		Endpoints:    []Endpoint{{Name: "csi-proxy-echo-v1", Service: handler, Listener: r.listener}},
@@ -117,6 +118,35 @@ func start(t *testing.T, handler echo, interceptors ...grpc.UnaryServerIntercept
 	r.stop = stop
 	go func() { r.served <- r.server.Serve(ctx) }()
 	return r
+}
+
+// countingListener counts the connections accepted that aren't closed yet.
+type countingListener struct {
+	*bufconn.Listener
+	open atomic.Int64
+}
+
+func newCountingListener() *countingListener {
+	return &countingListener{Listener: bufconn.Listen(64 << 10)}
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Add(1)
+	return &countedConn{Conn: c, closed: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
 }
 
 const gracePeriod = 10 * time.Second

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// wantConnections checks what the server says of its connections, and that it
+// has closed all other ones.
 func (r *running) wantConnections(want Connections) {
 	r.t.Helper()
 	synctest.Wait()
+	if got := r.listener.open.Load(); got != int64(want.Open+want.Silent) {
+		r.t.Errorf("%d connections aren't closed, want %d", got, want.Open+want.Silent)
+	}
 	if diff := cmp.Diff(map[string]Connections{"csi-proxy-echo-v1": want}, r.server.Connections()); diff != "" {
 		r.t.Errorf("connections (-want +got):\n%s", diff)
 	}
@@ -114,16 +120,39 @@ func TestHandshakeIsBounded(t *testing.T) {
 
 func TestAcceptTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		trouble := errors.New("too many open files")
-		inner := newScript(trouble, trouble, trouble, net.ErrClosed)
+		errs := slices.Repeat([]error{errors.New("too many open files")}, 10)
 		r := &running{t: t}
-		l := newListener(inner, r.logger())
+		l := newListener(newScript(append(errs, net.ErrClosed)...), r.logger())
+		begun := time.Now()
 		l.run()
 		if !errors.Is(l.failure, net.ErrClosed) {
 			t.Errorf("ended with %v", l.failure)
 		}
+		// 5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000
+		if got, want := time.Since(begun), 3275*time.Millisecond; got != want {
+			t.Errorf("took %v, want %v", got, want)
+		}
 		if got := len(r.logged("too many open files")); got != 1 {
 			t.Errorf("%d log lines for one trouble, want 1", got)
+		}
+	})
+}
+
+func TestCloseBeforeAccept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &running{t: t, listener: newCountingListener()}
+		l := newListener(r.listener, r.logger())
+		go l.run()
+		go io.WriteString(r.silent(), "P")
+		synctest.Wait() // until the first byte is there
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.listener.open.Load(); got != 0 {
+			t.Errorf("%d connections are left", got)
+		}
+		if got := l.connections(); got != (Connections{}) {
+			t.Errorf("connections are %+v", got)
 		}
 	})
 }

@@ -52,7 +52,7 @@ type Endpoint struct {
 	// Name is the endpoint's in logs and metrics: csi-proxy-disk-v1.
 	Name    string
 	Service Service
-	// Listener is closed by Serve.
+	// Listener is closed by Serve, or by New if it fails.
 	Listener net.Listener
 }
 
@@ -102,18 +102,25 @@ func New(config Config) (*Server, error) {
 	for _, e := range config.Endpoints {
 		files, err := e.Service.Files()
 		if err != nil {
-			return nil, fmt.Errorf("serve %s: %w", e.Name, err)
+			return nil, errors.Join(fmt.Errorf("serve %s: %w", e.Name, err), closeListeners(config.Endpoints))
 		}
 		served := &endpoint{
 			name:     e.Name,
 			listener: newListener(e.Listener, s.log.With("endpoint", e.Name)),
 			server:   s.newGRPCServer(config.Interceptors),
-			health:   health.NewServer(),
 		}
 		served.register(e.Service, files)
 		s.endpoints = append(s.endpoints, served)
 	}
 	return s, nil
+}
+
+func closeListeners(endpoints []Endpoint) error {
+	var errs []error
+	for _, e := range endpoints {
+		errs = append(errs, e.Listener.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Server) newGRPCServer(interceptors []grpc.UnaryServerInterceptor) *grpc.Server {
@@ -172,10 +179,7 @@ func (s *Server) stop() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.each(func(e *endpoint) {
-			e.health.Shutdown()
-			e.server.GracefulStop()
-		})
+		s.each(func(e *endpoint) { e.server.GracefulStop() })
 	}()
 	if endsWithin(ended, s.grace) {
 		return
@@ -221,15 +225,17 @@ type endpoint struct {
 	name     string
 	listener *listener
 	server   *grpc.Server
-	health   *health.Server
 }
 
+// register registers the service with health and reflection. What answers is
+// healthy: a stop ends health watches, and takes no new checks.
 func (e *endpoint) register(service Service, files *protoregistry.Files) {
 	service.Register(e.server)
+	checks := health.NewServer()
 	for name := range e.server.GetServiceInfo() {
-		e.health.SetServingStatus(name, healthgrpc.HealthCheckResponse_SERVING)
+		checks.SetServingStatus(name, healthgrpc.HealthCheckResponse_SERVING)
 	}
-	healthgrpc.RegisterHealthServer(e.server, e.health)
+	healthgrpc.RegisterHealthServer(e.server, checks)
 	options := reflection.ServerOptions{
 		Services:           e.server,
 		DescriptorResolver: resolver{files, protoregistry.GlobalFiles},

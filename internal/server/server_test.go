@@ -6,16 +6,20 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	reflectiongrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // upper is a handler that just works.
@@ -141,9 +145,7 @@ func TestStopEndsStreamsAtOnce(t *testing.T) {
 		if got := time.Since(stopped); got != 0 {
 			t.Errorf("stopping took %v, want nothing", got)
 		}
-		for err == nil { // the status NOT_SERVING may come first
-			_, err = watch.Recv()
-		}
+		_, err = watch.Recv()
 		wantCode(t, err, codes.Unavailable)
 		_, err = reflect.Recv()
 		wantCode(t, err, codes.Unavailable)
@@ -206,12 +208,50 @@ func TestBounds(t *testing.T) {
 
 	_, err := say(t.Context(), client, string(make([]byte, maxRequestBytes)))
 	wantCode(t, err, codes.ResourceExhausted)
-	_, err = say(t.Context(), client, "much")
+	var answer wrapperspb.StringValue
+	err = client.Invoke(t.Context(), sayMethod, wrapperspb.String("much"), &answer, grpc.MaxCallRecvMsgSize(2*maxResponseBytes))
 	wantCode(t, err, codes.ResourceExhausted)
 	if _, err = say(t.Context(), client, string(make([]byte, maxRequestBytes/2))); err != nil {
 		t.Error(err)
 	}
 }
+
+// A stop doesn't wait for a client that falls silent amid its handshake.
+func TestStopDuringHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, upper)
+		r.server.grace = prefaceTimeout / 2
+		go io.WriteString(r.silent(), "P")
+		synctest.Wait()
+		stopped := time.Now()
+		r.end()
+		if got := time.Since(stopped); got != prefaceTimeout/2 {
+			t.Errorf("stopping took %v, want the grace period of %v", got, prefaceTimeout/2)
+		}
+	})
+}
+
+func TestServiceWithoutDescriptors(t *testing.T) {
+	listeners := []script{newScript(), newScript()}
+	_, err := New(Config{Endpoints: []Endpoint{
+		{Name: "has", Service: echo(upper), Listener: listeners[0]},
+		{Name: "hasn't", Service: undescribed{echo(upper)}, Listener: listeners[1]},
+	}})
+	if !errors.Is(err, errUndescribed) {
+		t.Errorf("new gives %v, want the error of the service", err)
+	}
+	for _, l := range listeners {
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a listener gives %v, want that it is closed", err)
+		}
+	}
+}
+
+type undescribed struct{ echo }
+
+var errUndescribed = errors.New("no descriptors")
+
+func (undescribed) Files() (*protoregistry.Files, error) { return nil, errUndescribed }
 
 func TestFailingEndpointEndsServer(t *testing.T) {
 	s, err := New(Config{

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
 
 // OpenFile is CreateFileW of a whole path. Links on the way are followed, and so
@@ -62,34 +63,20 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		if err := f.alive(); err != nil {
 			return err
 		}
-		op, err := f.sys.openAt(f.handle, name, o)
+		opened, err := openIn(f.volume, f.tree.fs, f.handle.file.Node(), name, o)
+		if _, isLink := errors.AsType[*ntfs.Reparse](err); isLink {
+			return ntfs.ErrorReparsePointEncountered
+		}
 		if err != nil {
 			return err
 		}
-		child = f.sys.openFile(op, object, o.Access)
+		child = &file{f.sys.open(handle{object: object, volume: f.volume, tree: f.tree, file: opened, access: o.Access})}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return child, nil
-}
-
-// openAt opens name in the directory that h is open on. Where that is a link, or
-// has become one since it was opened, the name is looked up at its target.
-func (s *System) openAt(h *handle, name string, o win.OpenOptions) (opened, error) {
-	file, err := openIn(h.volume, h.tree.fs, h.file.Node(), name, o)
-	if link, ok := errors.AsType[*reparse](err); ok {
-		l, err := s.follow(h.volume, link)
-		if err != nil {
-			return opened{}, err
-		}
-		return s.openLocation(l, o)
-	}
-	if err != nil {
-		return opened{}, err
-	}
-	return opened{h.volume, h.tree, file}, nil
 }
 
 // Info implements [win.File].

@@ -106,10 +106,14 @@ func (h *handle) Close() error {
 	if h.closed {
 		return win.ErrorInvalidHandle
 	}
-	h.closed = true
-	h.release()
-	delete(h.sys.handles, h)
+	h.close()
 	return nil
+}
+
+func (h *handle) close() {
+	h.release()
+	h.closed = true
+	delete(h.sys.handles, h)
 }
 
 // OpenHandles lists what is open, sorted: an operation must leave nothing behind.

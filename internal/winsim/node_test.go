@@ -4,9 +4,9 @@
 package winsim
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -66,14 +66,12 @@ func dump(s *System) map[string]any {
 	defer s.mu.Unlock()
 	all := map[string]any{"node": s.node, "mounts": fmt.Sprint(s.mounts.records)}
 	for d := range s.disks.all() {
-		b := make([]byte, 1<<20)
-		sum := sha256.New()
-		for index := int64(0); index < d.Size && index < 200<<20; index += int64(len(b)) {
-			n, _ := d.image.ReadAt(b, index)
-			sum.Write(b[:n])
+		blocks := blockSums{}
+		if err := d.image.Export(blocks); err != nil {
+			panic(err)
 		}
 		all[fmt.Sprint("disk ", d.id)] = d.diskRecord
-		all[fmt.Sprint("image ", d.id)] = fmt.Sprintf("%x", sum.Sum(nil))
+		all[fmt.Sprint("image ", d.id)] = blocks
 		for serial, t := range d.trees {
 			all[fmt.Sprintf("tree %d %x", d.id, serial)] = []any{t.treeRecord, t.fs.Capacity(), t.fs.Used(), dumpTree(t.fs.Root())}
 		}
@@ -85,6 +83,14 @@ func dump(s *System) map[string]any {
 		all["present "+v.unique] = []any{v.disk.id, v.number, v.offset, v.length}
 	}
 	return all
+}
+
+// blockSums are the checksums of blocks by offset.
+type blockSums map[int64]uint32
+
+func (b blockSums) WriteAt(p []byte, off int64) (int, error) {
+	b[off] = crc32.ChecksumIEEE(p)
+	return len(p), nil
 }
 
 func dumpTree(n *ntfs.Node) []string {

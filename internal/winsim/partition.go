@@ -126,7 +126,7 @@ func (d *disk) setGPT(l *win.DriveLayout) error {
 			slot = slices.IndexFunc(t.Slots, func(p gpt.Partition) bool { return !p.Used() })
 		}
 		first, length, aligned := d.inSectors(p)
-		if p.Style != win.StyleGPT || !aligned || slot < 0 || slot >= len(t.Slots) || t.Slots[slot].Used() || p.ID.IsZero() || ids[p.ID] {
+		if !aligned || slot < 0 || slot >= len(t.Slots) || t.Slots[slot].Used() || p.ID.IsZero() || ids[p.ID] {
 			return win.ErrorInvalidParameter
 		}
 		ids[p.ID] = true
@@ -148,7 +148,7 @@ func (d *disk) setMBR(l *win.DriveLayout) error {
 			continue
 		}
 		first, length, aligned := d.inSectors(p)
-		if p.Style != win.StyleMBR || !aligned || i == len(m.Partitions) {
+		if !aligned || i == len(m.Partitions) {
 			return win.ErrorInvalidParameter
 		}
 		m.Partitions[i] = gpt.MBRPartition{Type: p.MBRType, Bootable: p.BootIndicator, First: first, Sectors: length}

@@ -198,7 +198,11 @@ func walk(l location, fs *ntfs.FS, o win.OpenOptions) (*ntfs.Handle, error) {
 			dir = child
 		}
 	}
-	return openIn(l.volume, fs, dir, last, o)
+	file, err := openIn(l.volume, fs, dir, last, o)
+	if link, ok := errors.AsType[*ntfs.Reparse](err); ok {
+		return nil, &reparse{link, nil}
+	}
+	return file, err
 }
 
 // openIn opens name in dir, or dir itself if name is empty.
@@ -216,13 +220,6 @@ func openIn(v *volume, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptio
 	file, _, err := fs.Open(dir, name, o)
 	if err == win.ErrorFileNotFound {
 		return nil, missing
-	}
-	if link, ok := errors.AsType[*ntfs.Reparse](err); ok {
-		var rest []string
-		if link.Node == dir && name != "" {
-			rest = []string{name}
-		}
-		return nil, &reparse{link, rest}
 	}
 	return file, err
 }

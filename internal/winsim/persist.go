@@ -27,15 +27,21 @@ type nodeRecord struct {
 
 const stateFormat = 1
 
-// commit hands all that changed to the store and writes it.
+// commit makes durable all that changed since the last time.
 func (s *System) commit() error {
+	s.collect()
+	return s.store.commit()
+}
+
+// collect hands what changed to the store.
+func (s *System) collect() {
 	if s.changed {
 		s.node.NextDisk = s.disks.next
 		s.store.putJSON(bucketNode, []byte(nodeKey), s.node)
 		s.changed = false
 	}
 	for d := range s.disks.all() {
-		s.commitDisk(d)
+		s.collectDisk(d)
 	}
 	for unique := range s.volumes.changed {
 		s.store.putJSON(bucketVolumes, []byte(unique), s.volumes.known[unique])
@@ -49,10 +55,9 @@ func (s *System) commit() error {
 		}
 	}
 	s.mounts.changed = nil
-	return s.store.commit()
 }
 
-func (s *System) commitDisk(d *disk) {
+func (s *System) collectDisk(d *disk) {
 	if d.changed {
 		s.store.putJSON(bucketDisks, key(d.id), d.diskRecord)
 		d.changed = false
@@ -148,18 +153,18 @@ func (s *System) installDisk(d *disk) error {
 }
 
 // restore reads the node from the state file.
-func (s *System) restore() error {
-	err := s.store.view(func(tx *bbolt.Tx) error {
-		for _, restore := range []func(*bbolt.Tx) error{s.restoreNode, s.restoreDisks, s.restoreTrees, s.restoreVolumes} {
-			if err := restore(tx); err != nil {
-				return err
-			}
+func (s *System) restore(tx *bbolt.Tx) error {
+	for _, restore := range []func(*bbolt.Tx) error{s.restoreNode, s.restoreDisks, s.restoreTrees, s.restoreVolumes} {
+		if err := restore(tx); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("state file: %w", err)
 	}
+	return nil
+}
+
+// resume brings in what was present when the state file was written, and lets what
+// was on its way arrive.
+func (s *System) resume() {
 	for d := range s.disks.all() {
 		for _, p := range d.dataPartitions() {
 			if r, ok := s.volumes.known[p.unique]; ok && r.Present {
@@ -171,7 +176,6 @@ func (s *System) restore() error {
 			s.diskArrivesLater(d)
 		}
 	}
-	return nil
 }
 
 func (s *System) restoreNode(tx *bbolt.Tx) error {
@@ -234,7 +238,7 @@ func (s *System) restoreTrees(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	return load(tx, bucketTrees, func(k, value []byte) error {
+	err = load(tx, bucketTrees, func(k, value []byte) error {
 		n, err := numbers(k, 2)
 		if err != nil {
 			return err
@@ -247,12 +251,18 @@ func (s *System) restoreTrees(tx *bbolt.Tx) error {
 		if err := json.Unmarshal(value, &t.treeRecord); err != nil {
 			return err
 		}
-		if t.fs, err = ntfs.Restore(records[treeKey{n[0], n[1]}]); err != nil {
+		id := treeKey{n[0], n[1]}
+		if t.fs, err = ntfs.Restore(records[id]); err != nil {
 			return err
 		}
+		delete(records, id)
 		d.trees[n[1]] = t
 		return nil
 	})
+	if err == nil && len(records) > 0 {
+		err = errors.New("there are files of a file system that is unknown")
+	}
+	return err
 }
 
 func (s *System) restoreVolumes(tx *bbolt.Tx) error {

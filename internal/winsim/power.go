@@ -21,8 +21,9 @@ func (s *System) PowerLoss() error { return s.restart(true) }
 
 func (s *System) restart(powerLoss bool) error {
 	return s.control(func() error {
-		s.handles.kill(win.ErrorInvalidHandle, func(*handle) bool { return true })
-		clear(s.handles) // their processes are gone
+		for h := range s.handles { // their processes are gone
+			h.close()
+		}
 		for _, v := range slices.Clone(s.volumes.present) {
 			s.removeVolume(v)
 		}

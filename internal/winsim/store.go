@@ -50,47 +50,83 @@ type change struct {
 	prefix     bool
 }
 
-// openStore opens or creates the state file at path; isNew tells that nothing is
-// in it yet. It changes no file that isn't a state file.
-func openStore(path string) (st *store, isNew bool, err error) {
+// openStore opens or creates the state file at path. What is in it already, it
+// gives to restore; isNew tells that there is nothing yet. A file that isn't a
+// sound state file is left as it is.
+func openStore(path string, restore func(*bbolt.Tx) error) (st *store, isNew bool, err error) {
 	if path == "" {
 		return &store{}, true, nil
 	}
-	st = &store{}
-	var file *os.File
-	err = damageToError(func() error {
-		st.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-				file, err = os.OpenFile(name, flag, mode)
-				return file, err
-			},
-			Timeout: time.Nanosecond, // a lock that is held is an error at once
-			NoSync:  true, NoGrowSync: true, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
-			NoStatistics: true,
-		})
-		if errors.Is(err, bolterrors.ErrTimeout) {
-			return errors.New("another process has it open")
-		}
-		if err != nil {
-			return err
-		}
-		return st.db.View(func(tx *bbolt.Tx) error {
-			first, _ := tx.Cursor().First()
-			isNew = first == nil
-			if b := tx.Bucket([]byte(bucketNode)); !isNew && (b == nil || b.Get([]byte(nodeKey)) == nil) {
+	wrap := func(err error) error { return fmt.Errorf("state file %s: %w", path, err) }
+	info, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, false, wrap(err)
+	}
+	isNew = true
+	read := 0 // the transaction that restore saw
+	if err == nil && info.Size() > 0 {
+		// Opening a database for writing may already write, and reads it in another
+		// goroutine, where it panics if there is damage.
+		err := view(path, func(tx *bbolt.Tx) error {
+			read = tx.ID()
+			if first, _ := tx.Cursor().First(); first == nil {
+				return nil
+			}
+			isNew = false
+			if b := tx.Bucket([]byte(bucketNode)); b == nil || b.Get([]byte(nodeKey)) == nil {
 				return errors.New("it is not the state of a simulated node")
 			}
-			return nil
+			return restore(tx)
 		})
+		if err != nil {
+			return nil, false, wrap(err)
+		}
+	}
+	st = &store{}
+	st.db, err = openDB(path, bbolt.Options{NoSync: true, NoGrowSync: true, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return nil, false, wrap(err)
+	}
+	err = st.db.View(func(tx *bbolt.Tx) error {
+		if read > 0 && tx.ID() != read {
+			return errors.New("another process has changed it just now")
+		}
+		return nil
 	})
 	if err != nil {
-		err = errors.Join(fmt.Errorf("state file %s: %w", path, err), st.close())
-		if file != nil { // still open if the database panicked, and with it the lock
-			_ = file.Close()
-		}
-		return nil, false, err
+		return nil, false, errors.Join(wrap(err), st.close())
 	}
 	return st, isNew, nil
+}
+
+// view reads a database without changing its file.
+func view(path string, f func(*bbolt.Tx) error) error {
+	db, err := openDB(path, bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(damageToError(func() error { return db.View(f) }), db.Close())
+}
+
+func openDB(path string, o bbolt.Options) (db *bbolt.DB, err error) {
+	var file *os.File
+	o.Timeout = time.Nanosecond // a lock that is held is an error at once
+	o.NoStatistics = true
+	o.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		file, err = os.OpenFile(name, flag, mode)
+		return file, err
+	}
+	err = damageToError(func() error {
+		db, err = bbolt.Open(path, 0o600, &o)
+		return err
+	})
+	if err != nil && file != nil {
+		_ = file.Close() // still open, and locked, if the database panicked
+	}
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		err = errors.New("another process has it open")
+	}
+	return db, err
 }
 
 // damageToError turns what the database does about a damaged file into an error:
@@ -103,11 +139,6 @@ func damageToError(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// view reads the state file.
-func (st *store) view(f func(*bbolt.Tx) error) error {
-	return damageToError(func() error { return st.db.View(f) })
 }
 
 func (st *store) close() error {

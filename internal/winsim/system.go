@@ -62,10 +62,6 @@ var errClosed = errors.New("the simulated node is closed")
 // Open starts the node that c.StateFile holds or, if there is none yet, a new one
 // with a system disk. Whoever opens it closes it.
 func Open(c Config) (*System, error) {
-	st, isNew, err := openStore(c.StateFile)
-	if err != nil {
-		return nil, err
-	}
 	s := &System{
 		gate:  gate{delays: c.Delays, counts: map[string]int{}},
 		disks: disks{byID: map[uint64]*disk{}},
@@ -75,16 +71,21 @@ func Open(c Config) (*System, error) {
 		mounts:   mounts{records: map[string]mountRecord{}},
 		handles:  handles{},
 		watchers: watchers{},
-		store:    st,
 	}
 	s.arrived.L = &s.mu
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	st, isNew, err := openStore(c.StateFile, s.restore)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.store = st
 	if isNew {
 		err = s.install()
 	} else {
-		err = s.restore()
+		s.resume()
 	}
 	if err == nil {
 		err = s.commit()

@@ -24,7 +24,6 @@ import (
 // System is the part of Windows that the operations on disks use.
 type System interface {
 	device.VolumeFinder
-	device.Notifier
 	// DeviceInterfaces returns the paths of the devices present in a class
 	// (CM_Get_Device_Interface_ListW).
 	DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error)
@@ -43,8 +42,9 @@ type Options struct {
 	// Locks serialises changes of the layout of a disk, by disk number. The
 	// volume operations of the same node must share it. Default: its own.
 	Locks *keylock.Locks[uint32]
-	// Observe is told of every operation. Default: nobody is.
-	Observe operation.Observer
+	// Runner bounds and observes the operations. The groups of one node share it.
+	// Default: its own.
+	Runner *operation.Runner
 }
 
 // Disks are the disks of a node. All methods may be called concurrently.
@@ -62,6 +62,9 @@ func New(sys System, o Options) *Disks {
 	if o.Locks == nil {
 		o.Locks = new(keylock.Locks[uint32])
 	}
+	if o.Runner == nil {
+		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+	}
 	return &Disks{sys: sys, options: o}
 }
 
@@ -75,27 +78,29 @@ func (d *Disks) open(ctx context.Context, n Number, access win.Access) (device.H
 
 // GetDiskStats returns the figures of a disk. Windows reads a disk's size when
 // the disk arrives and on Rescan.
-func (d *Disks) GetDiskStats(ctx context.Context, n Number) (_ Stats, err error) {
-	defer d.options.Observe.End("GetDiskStats", n.object(), time.Now(), &err)
-	h, err := d.open(ctx, n, win.AccessNone)
-	if err != nil {
-		return Stats{}, err
-	}
-	defer h.Close()
-	geometry, err := h.Geometry(ctx)
-	return Stats{TotalBytes: geometry.DiskSize}, err
+func (d *Disks) GetDiskStats(ctx context.Context, n Number) (Stats, error) {
+	return operation.Get(ctx, d.options.Runner, "GetDiskStats", n.object(), func(ctx context.Context) (Stats, error) {
+		h, err := d.open(ctx, n, win.AccessNone)
+		if err != nil {
+			return Stats{}, err
+		}
+		defer h.Close()
+		geometry, err := h.Geometry(ctx)
+		return Stats{TotalBytes: geometry.DiskSize}, err
+	})
 }
 
 // GetDiskState reports whether a disk is online.
 func (d *Disks) GetDiskState(ctx context.Context, n Number) (online bool, err error) {
-	defer d.options.Observe.End("GetDiskState", n.object(), time.Now(), &err)
-	h, err := d.open(ctx, n, win.AccessNone)
-	if err != nil {
-		return false, err
-	}
-	defer h.Close()
-	attributes, err := h.Attributes(ctx)
-	return err == nil && attributes&win.DiskOffline == 0, err
+	return operation.Get(ctx, d.options.Runner, "GetDiskState", n.object(), func(ctx context.Context) (bool, error) {
+		h, err := d.open(ctx, n, win.AccessNone)
+		if err != nil {
+			return false, err
+		}
+		defer h.Close()
+		attributes, err := h.Attributes(ctx)
+		return err == nil && attributes&win.DiskOffline == 0, err
+	})
 }
 
 // SetDiskState brings a disk online or takes it offline, also for after a
@@ -103,26 +108,28 @@ func (d *Disks) GetDiskState(ctx context.Context, n Number) (online bool, err er
 // Windows sets together with offline under the SAN policy OfflineShared, and
 // returns when the volumes of the disk can be used. Going offline writes out
 // what is cached of the disk's volumes first.
-func (d *Disks) SetDiskState(ctx context.Context, n Number, online bool) (err error) {
-	defer d.options.Observe.End("SetDiskState", n.object(), time.Now(), &err)
-	unlock, err := d.options.Locks.Lock(ctx, uint32(n))
-	if err != nil {
-		return err
-	}
-	defer unlock()
+func (d *Disks) SetDiskState(ctx context.Context, n Number, online bool) error {
+	return operation.Do(ctx, d.options.Runner, "SetDiskState", n.object(), func(ctx context.Context) error {
+		unlock, err := d.options.Locks.Lock(ctx, uint32(n))
+		if err != nil {
+			return err
+		}
+		defer unlock()
 
-	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
-	if err != nil {
+		h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		if !online {
+			return d.takeOffline(ctx, h, n)
+		}
+		if err := d.bringOnline(ctx, h); err != nil {
+			return err
+		}
+		_, err = d.awaitVolumes(ctx, h, n)
 		return err
-	}
-	defer h.Close()
-	if !online {
-		return d.takeOffline(ctx, h, n)
-	}
-	if err := d.bringOnline(ctx, h); err != nil {
-		return err
-	}
-	return d.awaitVolumes(ctx, h, n)
+	})
 }
 
 // bringOnline clears the attributes that keep a disk from being used.
@@ -164,7 +171,7 @@ func (d *Disks) takeOffline(ctx context.Context, h device.Handle, n Number) erro
 	if attributes&win.DiskOffline != 0 {
 		return nil
 	}
-	d.flushVolumes(ctx, n)
+	d.flushVolumes(ctx, h, n)
 	if err := h.SetAttributes(ctx, win.DiskOffline, win.DiskOffline); err != nil {
 		return err
 	}
@@ -174,20 +181,24 @@ func (d *Disks) takeOffline(ctx context.Context, h device.Handle, n Number) erro
 // flushVolumes writes out the volumes of a disk as far as that is possible. It
 // doesn't fail: a driver that takes a disk offline has unmounted its volumes,
 // which flushes, and a broken disk must get offline too.
-func (d *Disks) flushVolumes(ctx context.Context, n Number) {
-	volumes, err := device.VolumesOnDisk(ctx, d.sys, uint32(n))
+func (d *Disks) flushVolumes(ctx context.Context, h device.Handle, n Number) {
+	var volumes device.Volumes
+	layout, err := h.Layout(ctx)
+	if err == nil {
+		volumes, err = device.AwaitVolumes(ctx, d.sys, uint32(n), device.DataPartitions(layout), 0)
+	}
 	if err != nil {
 		d.options.Logger.Info("volumes aren't flushed before the disk goes offline", "disk", n, "err", err)
 		return
 	}
-	for _, v := range volumes {
-		h, err := device.Open(ctx, d.sys, device.VolumePath(v.Name), win.GenericRead|win.GenericWrite)
+	for _, name := range volumes {
+		h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
 		if err == nil {
 			err = h.Flush(ctx)
 			h.Close()
 		}
 		if err != nil {
-			d.options.Logger.Info("a volume isn't flushed before its disk goes offline", "disk", n, "volume", v.Name, "err", err)
+			d.options.Logger.Info("a volume isn't flushed before its disk goes offline", "disk", n, "volume", name, "err", err)
 		}
 	}
 }

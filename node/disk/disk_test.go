@@ -29,8 +29,11 @@ func newSystem(t *testing.T, delays winsim.Delays) *winsim.System {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if open := sim.OpenHandles(); len(open) != 0 {
-			t.Errorf("handles are left open: %q", open)
+		// An operation that its caller gave up ends soon after.
+		for deadline := time.Now().Add(5 * time.Second); len(sim.OpenHandles()) > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("handles are left open: %q", sim.OpenHandles())
+			}
 		}
 		sim.Close()
 	})
@@ -238,8 +241,12 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 	if err := disks.PartitionDisk(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	if len(sim.VolumesOfDisk(uint32(n))) != 1 {
-		t.Error("it has no volume")
+	volumes := sim.VolumesOfDisk(uint32(n))
+	if len(volumes) != 1 {
+		t.Fatal("it has no volume")
+	}
+	if err := sim.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
+		t.Errorf("its volume can't be used: %v", err)
 	}
 }
 

@@ -11,19 +11,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // ListDiskIDs returns the identities of all disks, also of those that are
 // offline. A disk that can't answer has empty ones; one that leaves during the
 // call is left out.
-func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[Number]IDs, err error) {
-	defer d.options.Observe.End("ListDiskIDs", "", time.Now(), &err)
-	return d.listIDs(ctx)
+func (d *Disks) ListDiskIDs(ctx context.Context) (map[Number]IDs, error) {
+	return operation.Get(ctx, d.options.Runner, "ListDiskIDs", "", func(ctx context.Context) (map[Number]IDs, error) {
+		return d.listIDs(ctx)
+	})
 }
 
 func (d *Disks) listIDs(ctx context.Context) (map[Number]IDs, error) {
@@ -45,36 +46,38 @@ func (d *Disks) listIDs(ctx context.Context) (map[Number]IDs, error) {
 
 // FindDiskByPage83 returns the disk that has exactly this page 83 identifier, as
 // ListDiskIDs gives it.
-func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ Number, err error) {
-	defer d.options.Observe.End("FindDiskByPage83", strconv.Quote(page83), time.Now(), &err)
-	if page83 == "" {
-		return 0, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: "the identifier is empty"}
-	}
-	all, err := d.listIDs(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for _, n := range slices.Sorted(maps.Keys(all)) {
-		if all[n].Page83 == page83 {
-			return n, nil
+func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (Number, error) {
+	return operation.Get(ctx, d.options.Runner, "FindDiskByPage83", strconv.Quote(page83), func(ctx context.Context) (Number, error) {
+		if page83 == "" {
+			return 0, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: "the identifier is empty"}
 		}
-	}
-	return 0, &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "no disk has this page 83 identifier"}
+		all, err := d.listIDs(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for _, n := range slices.Sorted(maps.Keys(all)) {
+			if all[n].Page83 == page83 {
+				return n, nil
+			}
+		}
+		return 0, &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "no disk has this page 83 identifier"}
+	})
 }
 
 // ListDiskLocations returns where each disk is attached. Disks on a bus without
 // such locations are left out.
-func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[Number]Location, err error) {
-	defer d.options.Observe.End("ListDiskLocations", "", time.Now(), &err)
-	locations := make(map[Number]Location)
-	err = d.each(ctx, func(n Number, h device.Handle) error {
-		location, ok, err := d.location(ctx, n, h)
-		if ok {
-			locations[n] = location
-		}
-		return err
+func (d *Disks) ListDiskLocations(ctx context.Context) (map[Number]Location, error) {
+	return operation.Get(ctx, d.options.Runner, "ListDiskLocations", "", func(ctx context.Context) (map[Number]Location, error) {
+		locations := make(map[Number]Location)
+		err := d.each(ctx, func(n Number, h device.Handle) error {
+			location, ok, err := d.location(ctx, n, h)
+			if ok {
+				locations[n] = location
+			}
+			return err
+		})
+		return locations, err
 	})
-	return locations, err
 }
 
 // each calls f for every disk that is there, in no particular order. A disk

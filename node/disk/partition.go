@@ -5,13 +5,12 @@ package disk
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/contents"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -33,23 +32,29 @@ const (
 // It refuses with csiproxy.ErrFailedPrecondition to write to a disk that has an
 // MBR without partitions, or that holds data of another system directly, without
 // a partition table. It returns when the volume of the partition can be used.
-func (d *Disks) PartitionDisk(ctx context.Context, n Number) (err error) {
-	defer d.options.Observe.End("PartitionDisk", n.object(), time.Now(), &err)
-	unlock, err := d.options.Locks.Lock(ctx, uint32(n))
-	if err != nil {
-		return err
-	}
-	defer unlock()
+func (d *Disks) PartitionDisk(ctx context.Context, n Number) error {
+	return operation.Do(ctx, d.options.Runner, "PartitionDisk", n.object(), func(ctx context.Context) error {
+		unlock, err := d.options.Locks.Lock(ctx, uint32(n))
+		if err != nil {
+			return err
+		}
+		defer unlock()
 
-	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	if err := d.partition(ctx, h); err != nil {
-		return err
-	}
-	return d.awaitVolumes(ctx, h, n)
+		h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		if err := d.partition(ctx, h); err != nil {
+			return err
+		}
+		volumes, err := d.awaitVolumes(ctx, h, n)
+		if err != nil {
+			return err
+		}
+		d.bringVolumesOnline(ctx, n, volumes)
+		return nil
+	})
 }
 
 func (d *Disks) partition(ctx context.Context, h device.Handle) error {
@@ -171,76 +176,46 @@ func refuse(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
 }
 
-// awaitVolumes waits until each data partition of an online disk has its volume:
-// volumes arrive some time after their partitions.
-func (d *Disks) awaitVolumes(ctx context.Context, h device.Handle, n Number) error {
+// awaitVolumes waits until each data partition of an online disk has its volume,
+// and returns them.
+func (d *Disks) awaitVolumes(ctx context.Context, h device.Handle, n Number) (device.Volumes, error) {
 	attributes, err := h.Attributes(ctx)
-	if err != nil {
-		return err
-	}
-	if attributes&win.DiskOffline != 0 {
-		return nil // its volumes come when it goes online
+	if err != nil || attributes&win.DiskOffline != 0 {
+		return nil, err // its volumes come when it goes online
 	}
 	layout, err := h.Layout(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	wanted := device.DataPartitions(layout)
-	if len(wanted) == 0 {
-		return nil
-	}
-	var missing []uint32
-	arrived, err := device.Await(ctx, d.sys, win.InterfaceClassVolume, volumePatience, func() (bool, error) {
-		var err error
-		missing, err = d.missingVolumes(ctx, n, wanted)
-		// Where automatic mounting is switched off, volumes stay offline
-		// until they are told otherwise.
-		for _, p := range missing {
-			if err := d.onlineVolume(ctx, n, p); err != nil {
-				return false, err
-			}
-		}
-		return len(missing) == 0, err
-	})
-	if err == nil && !arrived {
-		err = &csiproxy.Error{
-			Kind:   csiproxy.ErrUnavailable,
-			Detail: fmt.Sprintf("no volume has arrived for partition %d", missing[0]),
-		}
-	}
-	return err
-}
-
-func (d *Disks) missingVolumes(ctx context.Context, n Number, partitions []uint32) ([]uint32, error) {
-	volumes, err := device.VolumesOnDisk(ctx, d.sys, uint32(n))
+	volumes, err := device.AwaitVolumes(ctx, d.sys, uint32(n), wanted, volumePatience)
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[uint32]bool)
-	for _, v := range volumes {
-		there[v.PartitionNumber] = true
-	}
-	var missing []uint32
-	for _, p := range partitions {
-		if !there[p] {
-			missing = append(missing, p)
+	for _, p := range wanted {
+		if _, ok := volumes[p]; !ok {
+			return nil, &csiproxy.Error{
+				Kind:   csiproxy.ErrUnavailable,
+				Detail: fmt.Sprintf("no volume has arrived for partition %d", p),
+			}
 		}
 	}
-	return missing, nil
+	return volumes, nil
 }
 
-// onlineVolume brings the volume of a partition online. A partition that isn't
-// there yet, or a volume that needs nothing, is no error.
-func (d *Disks) onlineVolume(ctx context.Context, n Number, partition uint32) error {
-	h, err := device.Open(ctx, d.sys, device.PartitionPath(uint32(n), partition), win.GenericRead|win.GenericWrite)
-	if err == nil {
-		err = h.OnlineVolume(ctx)
-		h.Close()
+// bringVolumesOnline brings volumes online that are offline since automatic
+// mounting is switched off on the node (mountvol /N). To others it does nothing. A
+// refusal is passed over: it says nothing about a volume that is online, and one
+// that isn't can't be formatted.
+func (d *Disks) bringVolumesOnline(ctx context.Context, n Number, volumes device.Volumes) {
+	for _, name := range volumes {
+		h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
+		if err == nil {
+			err = h.OnlineVolume(ctx)
+			h.Close()
+		}
+		if err != nil {
+			d.options.Logger.Info("a volume doesn't go online", "disk", n, "volume", name, "err", err)
+		}
 	}
-	var errno win.Errno
-	if errors.As(err, &errno) {
-		d.options.Logger.Debug("the volume can't be brought online yet", "disk", n, "partition", partition, "err", err)
-		return nil
-	}
-	return err
 }

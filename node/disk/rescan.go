@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -26,13 +27,14 @@ const (
 // Rescan makes Windows see new, removed and grown disks before it returns.
 // Callers at the same time share one scan, which begins after each of them has
 // called.
-func (d *Disks) Rescan(ctx context.Context) (err error) {
-	defer d.options.Observe.End("Rescan", "", time.Now(), &err)
-	return d.rescan.do(ctx, func() error {
-		// A caller that gives up must not end the scan of the others.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rescanTimeout)
-		defer cancel()
-		return d.scan(ctx)
+func (d *Disks) Rescan(ctx context.Context) error {
+	return operation.Do(ctx, d.options.Runner, "Rescan", "", func(ctx context.Context) error {
+		return d.rescan.do(ctx, func() error {
+			// A caller that gives up must not end the scan of the others.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rescanTimeout)
+			defer cancel()
+			return d.scan(ctx)
+		})
 	})
 }
 

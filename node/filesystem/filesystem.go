@@ -12,7 +12,6 @@ package filesystem
 import (
 	"context"
 	"errors"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
@@ -31,8 +30,9 @@ type System interface {
 
 // Options change how the operations behave. The zero value is the default.
 type Options struct {
-	// Observe is told of every operation. Default: nobody is.
-	Observe operation.Observer
+	// Runner bounds and observes the operations. The groups of one node share it.
+	// Default: its own.
+	Runner *operation.Runner
 }
 
 // Filesystem is the node's file systems as far as paths lead into them. All
@@ -50,36 +50,51 @@ type Filesystem struct {
 
 // New returns the operations on the files of sys that paths allows.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
+	if o.Runner == nil {
+		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+	}
 	return &Filesystem{sys: sys, paths: paths, options: o}
 }
 
-func (f *Filesystem) parse(path string) (pathpolicy.Path, error) {
-	return f.paths.Parse(path, pathpolicy.MaxPath)
+// get runs the operation name on a path.
+func get[T any](ctx context.Context, f *Filesystem, name, path string, run func(context.Context, pathpolicy.Path) (T, error)) (T, error) {
+	return operation.Get(ctx, f.options.Runner, name, pathpolicy.Printable(path), func(ctx context.Context) (T, error) {
+		p, err := f.paths.Parse(path, pathpolicy.MaxPath)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return run(ctx, p)
+	})
+}
+
+// do is get for an operation without a result.
+func (f *Filesystem) do(ctx context.Context, name, path string, run func(context.Context, pathpolicy.Path) error) error {
+	_, err := get(ctx, f, name, path, func(ctx context.Context, p pathpolicy.Path) (struct{}, error) {
+		return struct{}{}, run(ctx, p)
+	})
+	return err
 }
 
 // PathExists reports whether there is a file, directory or link at path; a link
 // may be dangling. That a directory on the way isn't there is no error.
-func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
-	defer f.options.Observe.End("PathExists", pathpolicy.Printable(path), time.Now(), &err)
-	p, err := f.parse(path)
-	if err != nil {
-		return false, err
-	}
-	return f.paths.Exists(ctx, f.sys, p)
+func (f *Filesystem) PathExists(ctx context.Context, path string) (bool, error) {
+	return get(ctx, f, "PathExists", path, func(ctx context.Context, p pathpolicy.Path) (bool, error) {
+		return f.paths.Exists(ctx, f.sys, p)
+	})
 }
 
 // Mkdir makes a directory and those above it that aren't there, with the access
 // rights that they inherit. A directory that is there, a mount point, or a link to
 // a directory inside of the allowed ones is a success; anything else that is there
 // is csiproxy.ErrAlreadyExists.
-func (f *Filesystem) Mkdir(ctx context.Context, path string) (err error) {
-	defer f.options.Observe.End("Mkdir", pathpolicy.Printable(path), time.Now(), &err)
-	p, err := f.parse(path)
-	if err != nil {
-		return err
-	}
+func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
+	return f.do(ctx, "Mkdir", path, f.mkdir)
+}
+
+func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 	isLink := false
-	err = f.paths.ReachMaking(ctx, f.sys, p, func(h *pathpolicy.Held) error {
+	err := f.paths.ReachMaking(ctx, f.sys, p, func(h *pathpolicy.Held) error {
 		_, info, err := h.Hold(ctx, win.FileOpenIf)
 		if errors.Is(err, win.ErrorDirectory) {
 			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a file", Err: err}
@@ -105,14 +120,13 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) (err error) {
 // there is csiproxy.ErrNotFound. Of a link to a UNC path the server is asked. What
 // a link to elsewhere outside leads to isn't looked at:
 // csiproxy.ErrPermissionDenied.
-func (f *Filesystem) IsSymlink(ctx context.Context, path string) (is bool, err error) {
-	defer f.options.Observe.End("IsSymlink", pathpolicy.Printable(path), time.Now(), &err)
-	p, err := f.parse(path)
-	if err != nil {
-		return false, err
-	}
+func (f *Filesystem) IsSymlink(ctx context.Context, path string) (bool, error) {
+	return get(ctx, f, "IsSymlink", path, f.isSymlink)
+}
+
+func (f *Filesystem) isSymlink(ctx context.Context, p pathpolicy.Path) (bool, error) {
 	var link pathpolicy.Link
-	err = f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) error {
+	err := f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) (err error) {
 		link, err = readLink(ctx, h)
 		return err
 	})

@@ -75,9 +75,6 @@ func (r *remover) removeBelow(ctx context.Context, top *level) (first error) {
 		}
 	}
 	for len(levels) > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		l := levels[len(levels)-1]
 		e, more, err := l.next(ctx)
 		note(l, l.path, err)

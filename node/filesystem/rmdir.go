@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -25,35 +24,36 @@ import (
 // returned, and what could be removed is gone. A path that isn't there is a
 // success. An allowed directory, or one that holds one, is
 // csiproxy.ErrInvalidArgument.
-func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err error) {
-	defer f.options.Observe.End("Rmdir", pathpolicy.Printable(path), time.Now(), &err)
-	p, err := f.parse(path)
+func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
+	return f.do(ctx, "Rmdir", path, func(ctx context.Context, p pathpolicy.Path) error {
+		err := f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) error {
+			return f.rmdir(ctx, h, force)
+		})
+		if missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorDirectory); force && missing {
+			return nil
+		}
+		return err
+	})
+}
+
+func (f *Filesystem) rmdir(ctx context.Context, h *pathpolicy.Held, force bool) error {
+	if err := h.CheckReplaceable(); err != nil {
+		return err
+	}
+	info, err := look(ctx, h)
 	if err != nil {
 		return err
 	}
-	err = f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) error {
-		if err := h.CheckReplaceable(); err != nil {
-			return err
-		}
-		info, err := look(ctx, h)
-		if err != nil {
-			return err
-		}
-		r := &remover{sys: f.sys, held: h}
-		e := entry{h.Dir(), win.DirEntry{Name: h.Name(), FileInfo: info}, h.Path()}
-		if force {
-			return r.removeTree(ctx, e)
-		}
-		dir, err := r.removeEntry(ctx, e)
-		if err != nil || dir == nil {
-			return err
-		}
-		return h.Retry(ctx, func() error { return dir.Delete(ctx) })
-	})
-	if missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorDirectory); force && missing {
-		return nil
+	r := &remover{sys: f.sys, held: h}
+	e := entry{h.Dir(), win.DirEntry{Name: h.Name(), FileInfo: info}, h.Path()}
+	if force {
+		return r.removeTree(ctx, e)
 	}
-	return err
+	dir, err := r.removeEntry(ctx, e)
+	if err != nil || dir == nil {
+		return err
+	}
+	return h.Retry(ctx, func() error { return dir.Delete(ctx) })
 }
 
 // RmdirContents removes everything in a directory as Rmdir does with force; the
@@ -61,25 +61,22 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 // csiproxy.ErrFailedPrecondition, and so is a file: nothing is removed from where
 // they lead. A path that isn't there is csiproxy.ErrNotFound, an allowed directory,
 // or one that holds one, csiproxy.ErrInvalidArgument.
-func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error) {
-	defer f.options.Observe.End("RmdirContents", pathpolicy.Printable(path), time.Now(), &err)
-	p, err := f.parse(path)
-	if err != nil {
-		return err
-	}
-	return f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) error {
-		if err := h.CheckReplaceable(); err != nil {
-			return err
-		}
-		dir, info, err := h.Hold(ctx, win.FileOpen)
-		if err != nil {
-			return err
-		}
-		if info.IsReparsePoint() {
-			return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: "it is a link or mount point"}
-		}
-		r := &remover{sys: f.sys, held: h}
-		return r.removeBelow(ctx, &level{dir: dir, path: h.Path(), stays: true})
+func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
+	return f.do(ctx, "RmdirContents", path, func(ctx context.Context, p pathpolicy.Path) error {
+		return f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) error {
+			if err := h.CheckReplaceable(); err != nil {
+				return err
+			}
+			dir, info, err := h.Hold(ctx, win.FileOpen)
+			if err != nil {
+				return err
+			}
+			if info.IsReparsePoint() {
+				return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: "it is a link or mount point"}
+			}
+			r := &remover{sys: f.sys, held: h}
+			return r.removeBelow(ctx, &level{dir: dir, path: h.Path(), stays: true})
+		})
 	})
 }
 

@@ -6,7 +6,6 @@ package filesystem
 import (
 	"context"
 	"errors"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -23,43 +22,36 @@ import (
 // between them, an empty directory or file is left. It is not taken for a link half
 // made, since somebody may need it as it is: drivers remove what they find at the
 // target path first.
-func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) (err error) {
-	defer f.options.Observe.End("CreateSymlink", pathpolicy.Printable(targetPath), time.Now(), &err)
-	target, err := f.parse(targetPath)
-	if err != nil {
-		return err
-	}
-	source, file, err := f.linkSource(ctx, sourcePath)
-	if err != nil {
-		return &csiproxy.Error{Object: "source path " + pathpolicy.Printable(sourcePath), Err: err}
-	}
-	if source.Equal(target) {
-		return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: "a link to itself"}
-	}
-	return f.paths.Reach(ctx, f.sys, target, func(h *pathpolicy.Held) error {
-		if err := h.CheckReplaceable(); err != nil {
+func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
+	return f.do(ctx, "CreateSymlink", targetPath, func(ctx context.Context, target pathpolicy.Path) error {
+		source, file, err := f.linkSource(ctx, sourcePath)
+		if err != nil {
+			return &csiproxy.Error{Object: "source path " + pathpolicy.Printable(sourcePath), Err: err}
+		}
+		if source.Equal(target) {
+			return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: "a link to itself"}
+		}
+		return f.paths.Reach(ctx, f.sys, target, func(h *pathpolicy.Held) error {
+			if err := h.CheckReplaceable(); err != nil {
+				return err
+			}
+			err := createSymlink(ctx, h, source, file)
+			if errors.Is(err, win.ErrorAlreadyExists) {
+				return checkSame(ctx, h, source)
+			}
 			return err
-		}
-		err := createSymlink(ctx, h, source, file)
-		if errors.Is(err, win.ErrorAlreadyExists) {
-			return checkSame(ctx, h, source)
-		}
-		return err
+		})
 	})
 }
 
 // linkSource checks what a link is to lead to, and whether it is a file.
 func (f *Filesystem) linkSource(ctx context.Context, path string) (p pathpolicy.Path, file bool, err error) {
-	if p, err = f.parse(path); err != nil {
+	if p, err = f.paths.Parse(path, pathpolicy.MaxPath); err != nil {
 		return p, false, err
 	}
 	place, err := f.paths.Resolve(ctx, f.sys, p)
 	return p, place.Kind == pathpolicy.File, err
 }
-
-// cleanupTime is how long what is left of a failed step may take to be removed,
-// also after the end of the caller's context.
-const cleanupTime = 2 * time.Second
 
 func createSymlink(ctx context.Context, h *pathpolicy.Held, source pathpolicy.Path, file bool) error {
 	o := win.OpenOptions{
@@ -78,9 +70,7 @@ func createSymlink(ctx context.Context, h *pathpolicy.Held, source pathpolicy.Pa
 	if err == nil {
 		return nil
 	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-	defer cancel()
-	if removeErr := link.Delete(cleanup); removeErr != nil {
+	if removeErr := link.Delete(context.WithoutCancel(ctx)); removeErr != nil {
 		return &csiproxy.Error{Kind: csiproxy.KindOf(err), Detail: "an empty file or directory is left: " + removeErr.Error(), Err: err}
 	}
 	return err

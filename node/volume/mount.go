@@ -10,9 +10,9 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -21,19 +21,20 @@ import (
 // with those above it. It is a success if the volume is mounted there already.
 // Anything else there, another volume or entries in the directory, gives
 // csiproxy.ErrFailedPrecondition.
-func (v *Volumes) MountVolume(ctx context.Context, id ID, targetPath string) (err error) {
-	defer v.options.Observe.End("MountVolume", id.object(), time.Now(), &err)
-	h, err := v.open(ctx, id, win.AccessNone) // says whether there is such a volume
-	if err != nil {
-		return err
-	}
-	h.Close()
-	path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
-	if err != nil {
-		return err
-	}
-	return v.paths.ReachMaking(ctx, v.sys, path, func(h *pathpolicy.Held) error {
-		return v.mount(ctx, id, h)
+func (v *Volumes) MountVolume(ctx context.Context, id ID, targetPath string) error {
+	return operation.Do(ctx, v.options.Runner, "MountVolume", id.object(), func(ctx context.Context) error {
+		h, err := v.open(ctx, id, win.AccessNone) // says whether there is such a volume
+		if err != nil {
+			return err
+		}
+		h.Close()
+		path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
+		if err != nil {
+			return err
+		}
+		return v.paths.ReachMaking(ctx, v.sys, path, func(h *pathpolicy.Held) error {
+			return v.mount(ctx, id, h)
+		})
 	})
 }
 
@@ -105,22 +106,23 @@ func at(h *pathpolicy.Held, err error) error {
 // mounted there, also if the path doesn't exist. If another volume is mounted
 // there it gives csiproxy.ErrFailedPrecondition. A volume whose disk has left the
 // node is unmounted all the same.
-func (v *Volumes) UnmountVolume(ctx context.Context, id ID, targetPath string) (err error) {
-	defer v.options.Observe.End("UnmountVolume", id.object(), time.Now(), &err)
-	if _, err := ParseID(string(id)); err != nil {
+func (v *Volumes) UnmountVolume(ctx context.Context, id ID, targetPath string) error {
+	return operation.Do(ctx, v.options.Runner, "UnmountVolume", id.object(), func(ctx context.Context) error {
+		if _, err := ParseID(string(id)); err != nil {
+			return err
+		}
+		path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
+		if err != nil {
+			return err
+		}
+		err = v.paths.Reach(ctx, v.sys, path, func(h *pathpolicy.Held) error {
+			return v.unmount(ctx, id, h)
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return err
-	}
-	path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
-	if err != nil {
-		return err
-	}
-	err = v.paths.Reach(ctx, v.sys, path, func(h *pathpolicy.Held) error {
-		return v.unmount(ctx, id, h)
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 func (v *Volumes) unmount(ctx context.Context, id ID, h *pathpolicy.Held) error {
@@ -157,19 +159,20 @@ func (v *Volumes) unmount(ctx context.Context, id ID, h *pathpolicy.Held) error 
 // the end of the links there. Otherwise, also if nothing is at the path, it gives
 // csiproxy.ErrNotFound with a message that has the words "because it does not
 // exist": drivers look for them to tell that a volume isn't mounted yet.
-func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ ID, err error) {
-	defer v.options.Observe.End("GetVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
-	_, place, err := v.resolve(ctx, targetPath)
-	if err != nil {
-		return "", err
-	}
-	switch place.Kind {
-	case pathpolicy.MountPoint:
-		return ID(place.Volume), nil
-	case pathpolicy.Missing:
-		return "", notFound("the path can't be found because it does not exist")
-	}
-	return "", notFound("no volume is mounted there: the mount point can't be found because it does not exist")
+func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (ID, error) {
+	return operation.Get(ctx, v.options.Runner, "GetVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (ID, error) {
+		_, place, err := v.resolve(ctx, targetPath)
+		if err != nil {
+			return "", err
+		}
+		switch place.Kind {
+		case pathpolicy.MountPoint:
+			return ID(place.Volume), nil
+		case pathpolicy.Missing:
+			return "", notFound("the path can't be found because it does not exist")
+		}
+		return "", notFound("no volume is mounted there: the mount point can't be found because it does not exist")
+	})
 }
 
 func (v *Volumes) resolve(ctx context.Context, targetPath string) (pathpolicy.Path, pathpolicy.Place, error) {
@@ -190,28 +193,29 @@ func notFound(why string) error {
 // drive. A link whose target is missing counts by the directory it would be in.
 // A path that doesn't exist gives csiproxy.ErrNotFound, one that leads to a share
 // csiproxy.ErrFailedPrecondition.
-func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ ID, err error) {
-	defer v.options.Observe.End("GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
-	path, place, err := v.resolve(ctx, targetPath)
-	if err != nil {
-		return "", err
-	}
-	switch place.Kind {
-	case pathpolicy.Share:
-		return "", refuse("it leads to a share, which is on no volume of this node")
-	case pathpolicy.Missing:
-		exists, err := v.paths.Exists(ctx, v.sys, path)
+func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (ID, error) {
+	return operation.Get(ctx, v.options.Runner, "GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (ID, error) {
+		path, place, err := v.resolve(ctx, targetPath)
 		if err != nil {
 			return "", err
 		}
-		if !exists {
-			return "", notFound("the path can't be found because it does not exist")
+		switch place.Kind {
+		case pathpolicy.Share:
+			return "", refuse("it leads to a share, which is on no volume of this node")
+		case pathpolicy.Missing:
+			exists, err := v.paths.Exists(ctx, v.sys, path)
+			if err != nil {
+				return "", err
+			}
+			if !exists {
+				return "", notFound("the path can't be found because it does not exist")
+			}
 		}
-	}
-	if place.Volume != "" {
-		return ID(place.Volume), nil
-	}
-	return v.volumeAbove(ctx, place.Allowed)
+		if place.Volume != "" {
+			return ID(place.Volume), nil
+		}
+		return v.volumeAbove(ctx, place.Allowed)
+	})
 }
 
 // volumeAbove returns the volume of a directory of the administrator's: mounted

@@ -6,10 +6,10 @@ package volume
 import (
 	"context"
 	"fmt"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -24,36 +24,37 @@ const minimumGrowth = 1 << 20
 //
 // A file system that is smaller than its partition, as a crash between the two
 // steps leaves it, is grown to the partition in any case.
-func (v *Volumes) ResizeVolume(ctx context.Context, id ID, sizeBytes int64) (err error) {
-	defer v.options.Observe.End("ResizeVolume", id.object(), time.Now(), &err)
-	if sizeBytes < 0 {
-		return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: fmt.Sprintf("the size %d is negative", sizeBytes)}
-	}
-	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	extent, err := onlyExtent(ctx, h)
-	if err != nil {
-		return err
-	}
-	unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
-	if err != nil {
-		return err
-	}
-	defer unlock()
+func (v *Volumes) ResizeVolume(ctx context.Context, id ID, sizeBytes int64) error {
+	return operation.Do(ctx, v.options.Runner, "ResizeVolume", id.object(), func(ctx context.Context) error {
+		if sizeBytes < 0 {
+			return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: fmt.Sprintf("the size %d is negative", sizeBytes)}
+		}
+		h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		extent, err := onlyExtent(ctx, h)
+		if err != nil {
+			return err
+		}
+		unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 
-	info, formatted, err := v.information(ctx, id)
-	if err != nil {
-		return err
-	}
-	growable := !formatted || info.FileSystem == "NTFS" || info.FileSystem == "ReFS"
-	length, err := v.growPartition(ctx, extent, sizeBytes, growable)
-	if err != nil || !formatted || !growable {
-		return err
-	}
-	return growFileSystem(ctx, h, info.FileSystem, length)
+		info, formatted, err := v.information(ctx, id)
+		if err != nil {
+			return err
+		}
+		growable := !formatted || info.FileSystem == "NTFS" || info.FileSystem == "ReFS"
+		length, err := v.growPartition(ctx, extent, sizeBytes, growable)
+		if err != nil || !formatted || !growable {
+			return err
+		}
+		return growFileSystem(ctx, h, info.FileSystem, length)
+	})
 }
 
 // growPartition grows the partition under a volume as far as is asked and

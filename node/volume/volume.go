@@ -28,14 +28,11 @@ import (
 // System is the part of Windows that the operations on volumes use.
 type System interface {
 	device.VolumeFinder
-	device.Notifier
 	pathpolicy.System
 	// VolumeInformation is GetVolumeInformationW of \\?\Volume{guid}\.
 	VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error)
 	// DiskFreeSpace is GetDiskFreeSpaceExW.
 	DiskFreeSpace(ctx context.Context, directory string) (win.DiskSpace, error)
-	// VolumeNameForMountPoint is GetVolumeNameForVolumeMountPointW.
-	VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error)
 	// SetVolumeMountPoint is SetVolumeMountPointW.
 	SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error
 	// DeleteVolumeMountPoint is DeleteVolumeMountPointW.
@@ -55,8 +52,9 @@ type Options struct {
 	// Locks serialises changes of the layout of a disk, by disk number. The
 	// disk operations of the same node must share it. Default: its own.
 	Locks *keylock.Locks[uint32]
-	// Observe is told of every operation. Default: nobody is.
-	Observe operation.Observer
+	// Runner bounds and observes the operations. The groups of one node share it.
+	// Default: its own.
+	Runner *operation.Runner
 }
 
 // Volumes are the volumes of a node. All methods may be called concurrently.
@@ -75,6 +73,9 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 	if o.Locks == nil {
 		o.Locks = new(keylock.Locks[uint32])
 	}
+	if o.Runner == nil {
+		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+	}
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
 
@@ -86,9 +87,10 @@ const arrivalPatience = 10 * time.Second
 // disk without data partitions gives an empty list. If a volume is still
 // arriving, it is waited for. A disk that is offline gives
 // csiproxy.ErrFailedPrecondition, since its volumes can't be known.
-func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) (_ []ID, err error) {
-	defer v.options.Observe.End("ListVolumesOnDisk", "disk "+n.String(), time.Now(), &err)
-	return v.listOnDisk(ctx, n, partition)
+func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]ID, error) {
+	return operation.Get(ctx, v.options.Runner, "ListVolumesOnDisk", "disk "+n.String(), func(ctx context.Context) ([]ID, error) {
+		return v.listOnDisk(ctx, n, partition)
+	})
 }
 
 func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]ID, error) {
@@ -96,34 +98,20 @@ func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint3
 	if err != nil || len(wanted) == 0 {
 		return []ID{}, err
 	}
-	var ids []ID
-	_, err = device.Await(ctx, v.sys, win.InterfaceClassVolume, arrivalPatience, func() (bool, error) {
-		volumes, err := device.VolumesOnDisk(ctx, v.sys, uint32(n))
-		if err != nil {
-			return false, err
-		}
-		ids = idsInOrder(volumes, wanted)
-		return len(ids) == len(wanted), nil
-	})
-	if err == nil && len(ids) == 0 {
-		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "no volume of its data partitions has arrived"}
-	}
-	return ids, err
-}
-
-// idsInOrder returns the ids of the volumes on the partitions, in their order.
-func idsInOrder(volumes []device.Volume, partitions []uint32) []ID {
-	byPartition := make(map[uint32]ID)
-	for _, v := range volumes {
-		byPartition[v.PartitionNumber] = ID(v.Name)
+	volumes, err := device.AwaitVolumes(ctx, v.sys, uint32(n), wanted, arrivalPatience)
+	if err != nil {
+		return nil, err
 	}
 	ids := []ID{}
-	for _, p := range partitions {
-		if id, ok := byPartition[p]; ok {
-			ids = append(ids, id)
+	for _, p := range wanted {
+		if name, ok := volumes[p]; ok {
+			ids = append(ids, ID(name))
 		}
 	}
-	return ids
+	if len(ids) == 0 {
+		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "no volume of its data partitions has arrived"}
+	}
+	return ids, nil
 }
 
 // dataPartitions returns the numbers of the data partitions of an online disk:
@@ -163,19 +151,20 @@ func (v *Volumes) dataPartitions(ctx context.Context, n disk.Number, partition u
 // DataVolumeOfDisk returns the volume of a disk that has exactly one data
 // partition. Several give csiproxy.ErrFailedPrecondition, none gives
 // csiproxy.ErrNotFound.
-func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (_ ID, err error) {
-	defer v.options.Observe.End("DataVolumeOfDisk", "disk "+n.String(), time.Now(), &err)
-	ids, err := v.listOnDisk(ctx, n, 0)
-	if err != nil {
-		return "", err
-	}
-	switch len(ids) {
-	case 0:
-		return "", &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "it has no data volume"}
-	case 1:
-		return ids[0], nil
-	}
-	return "", refuse(fmt.Sprintf("it has %d data volumes, and which one is meant isn't said", len(ids)))
+func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (ID, error) {
+	return operation.Get(ctx, v.options.Runner, "DataVolumeOfDisk", "disk "+n.String(), func(ctx context.Context) (ID, error) {
+		ids, err := v.listOnDisk(ctx, n, 0)
+		if err != nil {
+			return "", err
+		}
+		switch len(ids) {
+		case 0:
+			return "", &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "it has no data volume"}
+		case 1:
+			return ids[0], nil
+		}
+		return "", refuse(fmt.Sprintf("it has %d data volumes, and which one is meant isn't said", len(ids)))
+	})
 }
 
 func refuse(why string) error {
@@ -184,15 +173,16 @@ func refuse(why string) error {
 
 // GetDiskNumberFromVolumeID returns the disk that a volume lies on. A volume on
 // several disks gives csiproxy.ErrFailedPrecondition.
-func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id ID) (_ disk.Number, err error) {
-	defer v.options.Observe.End("GetDiskNumberFromVolumeID", id.object(), time.Now(), &err)
-	h, err := v.open(ctx, id, win.AccessNone)
-	if err != nil {
-		return 0, err
-	}
-	defer h.Close()
-	extent, err := onlyExtent(ctx, h)
-	return disk.Number(extent.DiskNumber), err
+func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id ID) (disk.Number, error) {
+	return operation.Get(ctx, v.options.Runner, "GetDiskNumberFromVolumeID", id.object(), func(ctx context.Context) (disk.Number, error) {
+		h, err := v.open(ctx, id, win.AccessNone)
+		if err != nil {
+			return 0, err
+		}
+		defer h.Close()
+		extent, err := onlyExtent(ctx, h)
+		return disk.Number(extent.DiskNumber), err
+	})
 }
 
 // onlyExtent returns where a volume lies that isn't spread.
@@ -233,52 +223,54 @@ func (v *Volumes) information(ctx context.Context, id ID) (_ win.VolumeInformati
 // knows. It is false only where Windows says that the volume is raw: a volume
 // that is locked by BitLocker or can't be read is an error.
 func (v *Volumes) IsVolumeFormatted(ctx context.Context, id ID) (formatted bool, err error) {
-	defer v.options.Observe.End("IsVolumeFormatted", id.object(), time.Now(), &err)
-	_, formatted, err = v.information(ctx, id)
-	return formatted, err
+	return operation.Get(ctx, v.options.Runner, "IsVolumeFormatted", id.object(), func(ctx context.Context) (formatted bool, err error) {
+		_, formatted, err = v.information(ctx, id)
+		return formatted, err
+	})
 }
 
 // FormatVolume gives a raw volume an NTFS file system, quickly and with
 // Windows' defaults. It refuses with csiproxy.ErrFailedPrecondition a volume
 // that has a file system that Windows knows, or whose content is recognised as
 // data of another system: see Options.AllowRecognizedData.
-func (v *Volumes) FormatVolume(ctx context.Context, id ID) (err error) {
-	defer v.options.Observe.End("FormatVolume", id.object(), time.Now(), &err)
-	h, err := v.open(ctx, id, win.GenericRead)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	extent, err := onlyExtent(ctx, h)
-	if err != nil {
-		return err
-	}
-	unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
-	if err != nil {
-		return err
-	}
-	defer unlock()
+func (v *Volumes) FormatVolume(ctx context.Context, id ID) error {
+	return operation.Do(ctx, v.options.Runner, "FormatVolume", id.object(), func(ctx context.Context) error {
+		h, err := v.open(ctx, id, win.GenericRead)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		extent, err := onlyExtent(ctx, h)
+		if err != nil {
+			return err
+		}
+		unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 
-	info, formatted, err := v.information(ctx, id)
-	if err != nil {
-		return err
-	}
-	if formatted {
-		return refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
-	}
-	sectorSize, err := v.sectorSize(ctx, extent.DiskNumber)
-	if err != nil {
-		return err
-	}
-	found, err := contents.Recognise(ctx, h, extent.Length, sectorSize)
-	if err != nil {
-		return err
-	}
-	if found != "" && !v.options.AllowRecognizedData {
-		return refuse("it holds " + found)
-	}
-	h.Close() // a format wants the volume for itself
-	return v.sys.FormatVolume(ctx, string(id), win.FormatOptions{FileSystem: "NTFS"})
+		info, formatted, err := v.information(ctx, id)
+		if err != nil {
+			return err
+		}
+		if formatted {
+			return refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
+		}
+		sectorSize, err := v.sectorSize(ctx, extent.DiskNumber)
+		if err != nil {
+			return err
+		}
+		found, err := contents.Recognise(ctx, h, extent.Length, sectorSize)
+		if err != nil {
+			return err
+		}
+		if found != "" && !v.options.AllowRecognizedData {
+			return refuse("it holds " + found)
+		}
+		h.Close() // a format wants the volume for itself
+		return v.sys.FormatVolume(ctx, string(id), win.FormatOptions{FileSystem: "NTFS"})
+	})
 }
 
 // sectorSize returns the size of the logical sectors of a disk in bytes.
@@ -294,19 +286,21 @@ func (v *Volumes) sectorSize(ctx context.Context, diskNumber uint32) (uint32, er
 
 // GetVolumeStats returns the size and use of a volume's file system. A raw
 // volume gives csiproxy.ErrFailedPrecondition.
-func (v *Volumes) GetVolumeStats(ctx context.Context, id ID) (_ Stats, err error) {
-	defer v.options.Observe.End("GetVolumeStats", id.object(), time.Now(), &err)
-	if _, err := ParseID(string(id)); err != nil {
-		return Stats{}, err
-	}
-	space, err := v.sys.DiskFreeSpace(ctx, string(id))
-	return Stats{TotalBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
+func (v *Volumes) GetVolumeStats(ctx context.Context, id ID) (Stats, error) {
+	return operation.Get(ctx, v.options.Runner, "GetVolumeStats", id.object(), func(ctx context.Context) (Stats, error) {
+		if _, err := ParseID(string(id)); err != nil {
+			return Stats{}, err
+		}
+		space, err := v.sys.DiskFreeSpace(ctx, string(id))
+		return Stats{TotalBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
+	})
 }
 
 // WriteVolumeCache writes out everything that Windows has cached of a volume.
-func (v *Volumes) WriteVolumeCache(ctx context.Context, id ID) (err error) {
-	defer v.options.Observe.End("WriteVolumeCache", id.object(), time.Now(), &err)
-	return v.flush(ctx, id)
+func (v *Volumes) WriteVolumeCache(ctx context.Context, id ID) error {
+	return operation.Do(ctx, v.options.Runner, "WriteVolumeCache", id.object(), func(ctx context.Context) error {
+		return v.flush(ctx, id)
+	})
 }
 
 func (v *Volumes) flush(ctx context.Context, id ID) error {

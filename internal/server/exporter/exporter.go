@@ -77,14 +77,10 @@ func New(build Build, log *slog.Logger) *Exporter {
 	return e
 }
 
-// Register adds metrics.
-func (e *Exporter) Register(collectors ...prometheus.Collector) error {
-	for _, c := range collectors {
-		if err := e.registry.Register(c); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	return nil
+// Register adds metrics. It panics if two have the same name, which is a fault of
+// the program.
+func (e *Exporter) Register(collectors ...prometheus.Collector) {
+	e.registry.MustRegister(collectors...)
 }
 
 // CountCalls returns the interceptor that counts and times calls. It is to see

@@ -1,0 +1,207 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures what drivers feel. Machines differ and are noisy, so what
+// counts are ratios within one run; `make bench` prints them.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+
+	filesystemv1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+func connect(tb testing.TB, socket string) *grpc.ClientConn {
+	tb.Helper()
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// echo serves the smallest possible gRPC call at a socket.
+func echo(tb testing.TB) (socket string) {
+	tb.Helper()
+	socket = filepath.Join(tb.TempDir(), "echo.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := grpc.NewServer()
+	healthgrpc.RegisterHealthServer(s, health.NewServer())
+	go s.Serve(l)
+	tb.Cleanup(s.Stop)
+	return socket
+}
+
+// BenchmarkPathExists compares a round trip of PathExists over a Unix socket with
+// an empty call to a bare gRPC server, taking turns: the metric x-echo is how many
+// times longer it takes.
+func BenchmarkPathExists(b *testing.B) {
+	ctx := b.Context()
+	node := simnode.New(b)
+	const path = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1`
+	if err := node.MkdirAll(path); err != nil {
+		b.Fatal(err)
+	}
+	served := connect(b, filepath.Join(node.EndpointDir(), "csi-proxy-filesystem-v1.sock"))
+	empty := healthgrpc.NewHealthClient(connect(b, echo(b)))
+
+	exists := func() error {
+		response := new(filesystemv1.PathExistsResponse)
+		err := served.Invoke(ctx, "/v1.Filesystem/PathExists", &filesystemv1.PathExistsRequest{Path: path}, response)
+		if err == nil && !response.Exists {
+			err = fmt.Errorf("%s doesn't exist", path)
+		}
+		return err
+	}
+	call := func() error {
+		_, err := empty.Check(ctx, &healthgrpc.HealthCheckRequest{})
+		return err
+	}
+	var ours, bare time.Duration
+	for b.Loop() {
+		ours += timed(b, exists)
+		bare += timed(b, call)
+	}
+	b.ReportMetric(float64(ours)/float64(bare), "x-echo")
+	b.ReportMetric(float64(ours.Microseconds())/float64(b.N), "µs/PathExists")
+	b.ReportMetric(float64(bare.Microseconds())/float64(b.N), "µs/echo")
+}
+
+func timed(tb testing.TB, f func() error) time.Duration {
+	start := time.Now()
+	err := f()
+	took := time.Since(start)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return took
+}
+
+// BenchmarkListDiskIDs shows that the work is linear in the number of disks: the
+// Windows calls for each disk stay the same.
+func BenchmarkListDiskIDs(b *testing.B) {
+	for _, disks := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("disks=%d", disks), func(b *testing.B) {
+			node := simnode.New(b)
+			for i := range disks - 1 { // one is Windows' own
+				node.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Adapter: 1 + i/256, LUN: i % 256, Target: i / 128})
+			}
+			operations := node.Operations().Disk
+			before := total(node.Calls())
+			for b.Loop() {
+				ids, err := operations.ListDiskIDs(b.Context())
+				if err != nil || len(ids) != disks {
+					b.Fatalf("%d disks, %v", len(ids), err)
+				}
+			}
+			perDisk := float64(b.N) * float64(disks)
+			b.ReportMetric(float64(total(node.Calls())-before)/perDisk, "calls/disk")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/perDisk, "ns/disk")
+		})
+	}
+}
+
+func total(calls map[string]int) (n int) {
+	for _, c := range calls {
+		n += c
+	}
+	return n
+}
+
+// BenchmarkStage compares staging 64 volumes at once with staging one alone, with
+// the delays of a quick cloud node: the metric x-alone is how many times longer it
+// takes. Nothing in the product may make one disk wait for another.
+func BenchmarkStage(b *testing.B) {
+	const volumes = 64
+	var alone, together time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		alone += stageAtOnce(b, 1)
+		b.StartTimer()
+		together += stageAtOnce(b, volumes)
+	}
+	b.ReportMetric(float64(together)/float64(alone), "x-alone")
+	b.ReportMetric(float64(alone.Milliseconds())/float64(b.N), "ms/one")
+	b.ReportMetric(float64(together.Milliseconds())/float64(b.N), fmt.Sprintf("ms/%d", volumes))
+}
+
+// stageAtOnce stages so many volumes concurrently on a fresh node and returns how
+// long it took.
+func stageAtOnce(b *testing.B, volumes int) time.Duration {
+	node := simnode.New(b, simnode.WithRealisticDelays())
+	numbers := make([]disk.Number, volumes)
+	for i := range numbers {
+		numbers[i] = node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Adapter: 2, LUN: i})
+	}
+	waitForDisks(b, node, volumes+1)
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i, number := range numbers {
+		wg.Go(func() {
+			path := fmt.Sprintf(`C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-%d\globalmount`, i)
+			if err := stage(b.Context(), node, number, path); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start)
+}
+
+func waitForDisks(b *testing.B, node *simnode.Node, want int) {
+	for {
+		ids, err := node.Operations().Disk.ListDiskIDs(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(ids) == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// stage does what the EBS driver does to a new disk.
+func stage(ctx context.Context, n *simnode.Node, number disk.Number, path string) error {
+	node := n.Operations()
+	if _, err := node.Disk.ListDiskIDs(ctx); err != nil {
+		return err
+	}
+	if err := node.Disk.PartitionDisk(ctx, number); err != nil {
+		return err
+	}
+	if err := node.Disk.SetDiskState(ctx, number, true); err != nil {
+		return err
+	}
+	ids, err := node.Volume.ListVolumesOnDisk(ctx, number, 0)
+	if err != nil {
+		return err
+	}
+	formatted, err := node.Volume.IsVolumeFormatted(ctx, ids[0])
+	if err != nil {
+		return err
+	}
+	if !formatted {
+		if err := node.Volume.FormatVolume(ctx, ids[0]); err != nil {
+			return err
+		}
+	}
+	return node.Volume.MountVolume(ctx, ids[0], path)
+}

@@ -1,0 +1,100 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+type seen struct {
+	name string
+	took time.Duration
+	err  error
+}
+
+func TestResultAndObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []seen
+		r := NewRunner(1, func(name string, took time.Duration, err error) { all = append(all, seen{name, took, err}) })
+		got, err := Get(t.Context(), r, "GetDiskStats", "disk 1", func(context.Context) (int, error) {
+			time.Sleep(time.Second)
+			return 7, nil
+		})
+		if got != 7 || err != nil {
+			t.Errorf("got %d, %v", got, err)
+		}
+		err = Do(t.Context(), r, "Rescan", "", func(context.Context) error { return win.ErrorAccessDenied })
+		if !errors.Is(err, csiproxy.ErrPermissionDenied) || !strings.HasPrefix(err.Error(), "Rescan: ") {
+			t.Errorf("got %v", err)
+		}
+		want := []seen{{"GetDiskStats", time.Second, nil}, {"Rescan", 0, win.ErrorAccessDenied}}
+		if len(all) != 2 || all[0] != want[0] || all[1] != want[1] {
+			t.Errorf("observed %v, want %v", all, want)
+		}
+	})
+}
+
+// A call to Windows that hangs must not hang its caller, and holds its place.
+func TestCallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := 0
+		r := NewRunner(1, func(string, time.Duration, error) { ended++ })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := Do(ctx, r, "MountVolume", "volume x", func(context.Context) error { time.Sleep(time.Hour); return nil })
+		if !errors.Is(err, context.DeadlineExceeded) || ended != 0 {
+			t.Fatalf("the caller got %v; %d have ended", err, ended)
+		}
+		second, cancelSecond := context.WithTimeout(t.Context(), time.Minute)
+		defer cancelSecond()
+		ran := false
+		err = Do(second, r, "MountVolume", "volume y", func(context.Context) error { ran = true; return nil })
+		if !errors.Is(err, context.DeadlineExceeded) || ran {
+			t.Errorf("beyond the bound: %v, ran %v", err, ran)
+		}
+		time.Sleep(time.Hour)
+		if ended != 1 {
+			t.Errorf("%d have ended, want the abandoned one", ended)
+		}
+		if err := Do(t.Context(), r, "MountVolume", "volume z", func(context.Context) error { return nil }); err != nil {
+			t.Errorf("after it has ended: %v", err)
+		}
+	})
+}
+
+func TestNothingBeginsWithAnEndedContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Do(ctx, NewRunner(1, nil), "Rescan", "", func(context.Context) error { t.Error("it ran"); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRunner(1, nil)
+		func() {
+			defer func() {
+				if p, _ := recover().(string); !strings.Contains(p, "a bug") || !strings.Contains(p, "operation_test.go") {
+					t.Errorf("the caller's panic is %q", p)
+				}
+			}()
+			Do(t.Context(), r, "Rescan", "", func(context.Context) error { panic("a bug") })
+		}()
+		// One that nobody waits for any more must not end the process.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		Do(ctx, r, "Rescan", "", func(context.Context) error { time.Sleep(time.Minute); panic("a bug") })
+		time.Sleep(time.Hour)
+	})
+}

@@ -1,0 +1,165 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/node"
+)
+
+// bufferBytes is the size of an in-memory connection's buffer.
+const bufferBytes = 64 << 10
+
+// daemon is CSI Proxy on a node: the parts of cmd/csi-proxy without the process.
+type daemon struct {
+	mu     sync.Mutex // guards all below
+	node   *node.Node
+	memory map[string]*bufconn.Listener // by endpoint name; nil while it is stopped
+	stops  []func() error               // of what is served
+	dir    string                       // of the sockets; "" if there are none
+	claim  *pipe.Claimed
+}
+
+func newDaemon() *daemon { return &daemon{} }
+
+// start serves the node in memory and, if there is a directory for them, on
+// sockets.
+func (d *daemon) start(sys *winsim.System, o node.Options) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, err := node.New(sys, o)
+	if err != nil {
+		return err
+	}
+	d.node, d.memory = n, make(map[string]*bufconn.Listener)
+	err = d.serve(func(name string) (net.Listener, error) {
+		d.memory[name] = bufconn.Listen(bufferBytes)
+		return d.memory[name], nil
+	})
+	if err == nil && d.dir != "" {
+		err = d.serveSockets()
+	}
+	return err
+}
+
+// serve serves all versions at listeners that listen makes.
+func (d *daemon) serve(listen func(name string) (net.Listener, error)) error {
+	services, err := rpc.Services(rpc.Operations{Disk: d.node.Disk, Volume: d.node.Volume, Filesystem: d.node.Filesystem})
+	if err != nil {
+		return err
+	}
+	var endpoints []server.Endpoint
+	for _, s := range services {
+		name := api.EndpointName(s.Group, s.Version)
+		l, err := listen(name)
+		if err != nil {
+			return err
+		}
+		endpoints = append(endpoints, server.Endpoint{Name: name, Service: s, Listener: l})
+	}
+	s, err := server.New(server.Config{Endpoints: endpoints, Interceptors: []grpc.UnaryServerInterceptor{rpc.ErrorInterceptor}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	d.stops = append(d.stops, func() error {
+		cancel()
+		return <-ended
+	})
+	return nil
+}
+
+func (d *daemon) serveSockets() error {
+	return d.serve(func(name string) (net.Listener, error) {
+		return d.claim.Listen(context.Background(), name)
+	})
+}
+
+func (d *daemon) stop() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stopLocked()
+}
+
+func (d *daemon) stopLocked() error {
+	var errs []error
+	for _, stop := range d.stops {
+		errs = append(errs, stop())
+	}
+	d.stops, d.memory = nil, nil
+	return errors.Join(errs...)
+}
+
+func (d *daemon) restart(sys *winsim.System, o node.Options) error {
+	if err := d.stop(); err != nil {
+		return err
+	}
+	return d.start(sys, o)
+}
+
+func (d *daemon) operations() *node.Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.node
+}
+
+func (d *daemon) dial(ctx context.Context, group, version string) (net.Conn, error) {
+	name := api.EndpointName(group, version)
+	d.mu.Lock()
+	l, running := d.memory[name], d.memory != nil
+	d.mu.Unlock()
+	switch {
+	case !running:
+		return nil, fmt.Errorf("dial %s: CSI Proxy isn't running: %w", name, os.ErrNotExist)
+	case l == nil:
+		return nil, fmt.Errorf("dial %s: there is no such endpoint: %w", name, os.ErrNotExist)
+	}
+	return l.DialContext(ctx)
+}
+
+// endpointDir makes the sockets, if they aren't there. They get a directory of
+// their own: one that a test gets may be too long for a socket's path.
+func (d *daemon) endpointDir() (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dir != "" {
+		return d.dir, nil
+	}
+	dir, err := os.MkdirTemp("", "simnode")
+	if err != nil {
+		return "", err
+	}
+	if d.claim, err = pipe.Claim(dir); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	d.dir = dir
+	return dir, d.serveSockets()
+}
+
+// close ends everything.
+func (d *daemon) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.stopLocked()
+	if d.claim != nil {
+		err = errors.Join(err, d.claim.Close(), os.RemoveAll(d.dir))
+	}
+	return err
+}

@@ -1,0 +1,251 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simnode gives the test of a CSI driver a Windows node with CSI Proxy on
+// it, in process and on any system: disks to attach and grow, the real API over
+// sockets or in memory, the file system as a pod sees it, faults and power loss.
+//
+//	node := simnode.New(t)
+//	number := node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Serial: "vol-1"})
+//	driver := mydriver.New(node.Client())
+//
+// What runs is CSI Proxy's own code down to the bytes of each Windows call. Only
+// what answers these calls is simulated. docs/simulated-node.md says how deep.
+package simnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/node"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+)
+
+// Node is a simulated node with a running CSI Proxy. Its methods may be called
+// concurrently. What can go wrong only through a mistake of the test ends the test.
+type Node struct {
+	t       testing.TB
+	sys     *winsim.System
+	options options
+	daemon  *daemon
+}
+
+type options struct {
+	node   node.Options
+	config winsim.Config
+}
+
+// Option changes how a node is made.
+type Option func(*options)
+
+// WithRealisticDelays makes calls and arrivals take as long as on a quick cloud
+// node. By default nothing takes time.
+func WithRealisticDelays() Option {
+	return func(o *options) { o.config.Delays = winsim.RealisticDelays() }
+}
+
+// WithStateFile keeps the node, its hardware and data, in a file. A node made
+// again on the same file goes on from there.
+func WithStateFile(path string) Option {
+	return func(o *options) { o.config.StateFile = path }
+}
+
+// WithNodeOptions configures CSI Proxy: allowed directories, bounds, observers.
+func WithNodeOptions(n node.Options) Option {
+	return func(o *options) { o.node = n }
+}
+
+// New starts a node with one disk, that of Windows itself, and CSI Proxy on it.
+// Both end with the test.
+func New(t testing.TB, opts ...Option) *Node {
+	t.Helper()
+	n := &Node{t: t}
+	for _, o := range opts {
+		o(&n.options)
+	}
+	var err error
+	n.sys, err = winsim.Open(n.options.config)
+	n.must(err)
+	n.daemon = newDaemon()
+	n.must(n.daemon.start(n.sys, n.options.node))
+	t.Cleanup(func() {
+		if err := errors.Join(n.daemon.close(), n.sys.Close()); err != nil {
+			t.Errorf("simnode: %v", err)
+		}
+	})
+	return n
+}
+
+func (n *Node) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatalf("simnode: %v", err)
+	}
+}
+
+// Operations returns the node's operations in process, as a driver in a
+// HostProcess container has them.
+func (n *Node) Operations() *node.Node { return n.daemon.operations() }
+
+// EndpointDir returns a directory with the sockets of all endpoints, named as the
+// daemon names them: csi-proxy-disk-v1.sock. It is made at the first call. For a
+// driver that runs as a process of its own.
+func (n *Node) EndpointDir() string {
+	n.t.Helper()
+	dir, err := n.daemon.endpointDir()
+	n.must(err)
+	return dir
+}
+
+// Dial connects to the endpoint of a version of an API group, such as "disk" and
+// "v1", in memory.
+func (n *Node) Dial(ctx context.Context, group, version string) (net.Conn, error) {
+	return n.daemon.dial(ctx, group, version)
+}
+
+// RestartDaemon ends CSI Proxy and starts it anew, as an upgrade does. Calls under
+// way are cut off; the node itself goes on.
+func (n *Node) RestartDaemon() {
+	n.t.Helper()
+	n.must(n.daemon.restart(n.sys, n.options.node))
+}
+
+// Reboot shuts the node down and starts it again, with CSI Proxy. Disks may have
+// other numbers afterwards.
+func (n *Node) Reboot() {
+	n.t.Helper()
+	n.must(n.daemon.stop())
+	n.must(n.sys.Reboot())
+	n.must(n.daemon.start(n.sys, n.options.node))
+}
+
+// PowerLoss is a Reboot without the shutdown: the contents of files that weren't
+// flushed are lost.
+func (n *Node) PowerLoss() {
+	n.t.Helper()
+	n.must(n.daemon.stop())
+	n.must(n.sys.PowerLoss())
+	n.must(n.daemon.start(n.sys, n.options.node))
+}
+
+// Disk is the hardware of a disk. Only SizeBytes must be set.
+type Disk struct {
+	SizeBytes  int64
+	SectorSize int    // in bytes: 512, the default, or 4096
+	Serial     string // default: a running number
+	Page83     string // ASCII identifier of VPD page 0x83; default: a binary one
+	// Adapter, Target and LUN are the SCSI address; default: the next free LUN
+	// of adapter 1.
+	Adapter, Target, LUN int
+	// Offline and ReadOnly are how the disk arrives, as under a SAN policy.
+	Offline, ReadOnly bool
+	// NeedsRescan keeps Windows from seeing the disk before a Rescan.
+	NeedsRescan bool
+}
+
+// AttachDisk attaches a disk and returns its number, if Windows sees it by itself.
+// A disk with the serial number of one that was detached is that disk, with its
+// data.
+func (n *Node) AttachDisk(d Disk) disk.Number {
+	n.t.Helper()
+	spec := winsim.DiskSpec{
+		SizeBytes: d.SizeBytes, SectorSize: uint32(d.SectorSize), Serial: d.Serial,
+		Offline: d.Offline, ReadOnly: d.ReadOnly, NeedsRescan: d.NeedsRescan,
+	}
+	if d.Page83 != "" {
+		spec.Page83 = []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte(d.Page83)}}
+	}
+	if d.Adapter != 0 || d.Target != 0 || d.LUN != 0 {
+		spec.SCSI = &win.SCSIAddress{PortNumber: byte(d.Adapter), TargetID: byte(d.Target), LUN: byte(d.LUN)}
+	}
+	number, err := n.sys.AttachDisk(spec)
+	n.must(err)
+	return disk.Number(number)
+}
+
+// DetachDisk pulls a disk. Its data are kept for an AttachDisk with its serial.
+func (n *Node) DetachDisk(number disk.Number) {
+	n.t.Helper()
+	n.must(n.sys.DetachDisk(uint32(number)))
+}
+
+// GrowDisk makes a disk larger. Windows sees it after a Rescan, or when a volume on
+// it is resized.
+func (n *Node) GrowDisk(number disk.Number, sizeBytes int64) {
+	n.t.Helper()
+	n.must(n.sys.GrowDisk(uint32(number), sizeBytes))
+}
+
+// WriteDisk writes raw bytes to a disk, as another system has left them there.
+func (n *Node) WriteDisk(number disk.Number, data []byte, offset int64) {
+	n.t.Helper()
+	n.must(n.sys.WriteImage(uint32(number), data, offset))
+}
+
+// ExportDisk writes a disk as a sparse raw image to a file, for tools such as
+// sgdisk.
+func (n *Node) ExportDisk(number disk.Number, file string) {
+	n.t.Helper()
+	n.must(n.sys.ExportImage(uint32(number), file))
+}
+
+// The calls below do what a process in a pod does on a path of the node. They
+// follow links and mount points, and return Windows' errors.
+
+// WriteFile replaces the contents of a file, which it creates if need be.
+func (n *Node) WriteFile(path string, data []byte) error { return n.sys.WriteFile(path, data) }
+
+// ReadFile returns the contents of a file.
+func (n *Node) ReadFile(path string) ([]byte, error) { return n.sys.ReadFile(path) }
+
+// ReadDir returns the names in a directory, sorted.
+func (n *Node) ReadDir(path string) ([]string, error) {
+	entries, err := n.sys.ReadDir(path)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
+	slices.SortFunc(names, strings.Compare)
+	return names, err
+}
+
+// MkdirAll makes a directory and those above it.
+func (n *Node) MkdirAll(path string) error { return n.sys.MkdirAll(path) }
+
+// Symlink makes a symbolic link to a directory.
+func (n *Node) Symlink(path, target string) error { return n.sys.Symlink(path, target, true) }
+
+// Remove removes a file, an empty directory or a link.
+func (n *Node) Remove(path string) error { return n.sys.Remove(path) }
+
+// Fail makes the next count calls of a Windows function or control code, such as
+// "SetVolumeMountPointW" or "IOCTL_DISK_GROW_PARTITION", fail with a Windows error
+// number; a count of 0 makes all fail until ClearFaults. A name that doesn't exist
+// ends the test with the list of those that do.
+func (n *Node) Fail(call string, windowsError uint32, count int) {
+	n.t.Helper()
+	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count}, win.Errno(windowsError)))
+}
+
+// Delay makes the next count calls, or all with a count of 0, take d longer.
+func (n *Node) Delay(call string, d time.Duration, count int) {
+	n.t.Helper()
+	n.must(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
+}
+
+// ClearFaults ends all that Fail and Delay have begun.
+func (n *Node) ClearFaults() { n.sys.ResetRules() }
+
+// Calls returns how often each Windows call was made so far.
+func (n *Node) Calls() map[string]int { return n.sys.Calls() }
+
+// String names the node in messages of a test.
+func (n *Node) String() string { return fmt.Sprintf("simulated node with %d disks", len(n.sys.Disks())) }
