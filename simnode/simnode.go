@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -32,10 +33,12 @@ import (
 // Node is a simulated node with a running CSI Proxy. Its methods may be called
 // concurrently. What can go wrong only through a mistake of the test ends the test.
 type Node struct {
-	t       testing.TB
+	fail    func(err error) // doesn't return
+	helper  func()
 	sys     *winsim.System
 	options options
 	daemon  *daemon
+	client  *client.Client
 }
 
 type options struct {
@@ -67,29 +70,56 @@ func WithNodeOptions(n node.Options) Option {
 // Both end with the test.
 func New(t testing.TB, opts ...Option) *Node {
 	t.Helper()
-	n := &Node{t: t}
-	for _, o := range opts {
-		o(&n.options)
+	n, err := Start(opts...)
+	if err != nil {
+		t.Fatalf("simnode: %v", err)
 	}
-	var err error
-	n.sys, err = winsim.Open(n.options.config)
-	n.must(err)
-	n.daemon = newDaemon()
-	n.must(n.daemon.start(n.sys, n.options.node))
+	n.helper = t.Helper
+	n.fail = func(err error) {
+		t.Helper()
+		t.Fatalf("simnode: %v", err)
+	}
 	t.Cleanup(func() {
-		if err := errors.Join(n.daemon.close(), n.sys.Close()); err != nil {
+		if err := n.Close(); err != nil {
 			t.Errorf("simnode: %v", err)
 		}
 	})
 	return n
 }
 
+// Start is New for a program that is no test. It must Close the node. A mistake
+// panics.
+func Start(opts ...Option) (*Node, error) {
+	n := &Node{helper: func() {}, fail: func(err error) { panic(err) }, daemon: newDaemon()}
+	for _, o := range opts {
+		o(&n.options)
+	}
+	var err error
+	if n.sys, err = winsim.Open(n.options.config); err != nil {
+		return nil, err
+	}
+	if err := n.daemon.start(n.sys, n.options.node); err != nil {
+		return nil, errors.Join(err, n.sys.Close())
+	}
+	n.client = client.New(client.WithDialer(n.Dial))
+	return n, nil
+}
+
+// Close ends a node that came from Start. Calls under way are cut off.
+func (n *Node) Close() error {
+	return errors.Join(n.client.Close(), n.daemon.close(), n.sys.Close())
+}
+
 func (n *Node) must(err error) {
-	n.t.Helper()
+	n.helper()
 	if err != nil {
-		n.t.Fatalf("simnode: %v", err)
+		n.fail(err)
 	}
 }
+
+// Client returns a client of the node's CSI Proxy, connected in memory. It goes on
+// over RestartDaemon, Reboot and PowerLoss, and ends with the node.
+func (n *Node) Client() *client.Client { return n.client }
 
 // Operations returns the node's operations in process, as a driver in a
 // HostProcess container has them.
@@ -99,7 +129,7 @@ func (n *Node) Operations() *node.Node { return n.daemon.operations() }
 // daemon names them: csi-proxy-disk-v1.sock. It is made at the first call. For a
 // driver that runs as a process of its own.
 func (n *Node) EndpointDir() string {
-	n.t.Helper()
+	n.helper()
 	dir, err := n.daemon.endpointDir()
 	n.must(err)
 	return dir
@@ -114,14 +144,14 @@ func (n *Node) Dial(ctx context.Context, group, version string) (net.Conn, error
 // RestartDaemon ends CSI Proxy and starts it anew, as an upgrade does. Calls under
 // way are cut off; the node itself goes on.
 func (n *Node) RestartDaemon() {
-	n.t.Helper()
+	n.helper()
 	n.must(n.daemon.restart(n.sys, n.options.node))
 }
 
 // Reboot shuts the node down and starts it again, with CSI Proxy. Disks may have
 // other numbers afterwards.
 func (n *Node) Reboot() {
-	n.t.Helper()
+	n.helper()
 	n.must(n.daemon.stop())
 	n.must(n.sys.Reboot())
 	n.must(n.daemon.start(n.sys, n.options.node))
@@ -130,7 +160,7 @@ func (n *Node) Reboot() {
 // PowerLoss is a Reboot without the shutdown: the contents of files that weren't
 // flushed are lost.
 func (n *Node) PowerLoss() {
-	n.t.Helper()
+	n.helper()
 	n.must(n.daemon.stop())
 	n.must(n.sys.PowerLoss())
 	n.must(n.daemon.start(n.sys, n.options.node))
@@ -155,7 +185,7 @@ type Disk struct {
 // A disk with the serial number of one that was detached is that disk, with its
 // data.
 func (n *Node) AttachDisk(d Disk) disk.Number {
-	n.t.Helper()
+	n.helper()
 	spec := winsim.DiskSpec{
 		SizeBytes: d.SizeBytes, SectorSize: uint32(d.SectorSize), Serial: d.Serial,
 		Offline: d.Offline, ReadOnly: d.ReadOnly, NeedsRescan: d.NeedsRescan,
@@ -173,27 +203,27 @@ func (n *Node) AttachDisk(d Disk) disk.Number {
 
 // DetachDisk pulls a disk. Its data are kept for an AttachDisk with its serial.
 func (n *Node) DetachDisk(number disk.Number) {
-	n.t.Helper()
+	n.helper()
 	n.must(n.sys.DetachDisk(uint32(number)))
 }
 
 // GrowDisk makes a disk larger. Windows sees it after a Rescan, or when a volume on
 // it is resized.
 func (n *Node) GrowDisk(number disk.Number, sizeBytes int64) {
-	n.t.Helper()
+	n.helper()
 	n.must(n.sys.GrowDisk(uint32(number), sizeBytes))
 }
 
 // WriteDisk writes raw bytes to a disk, as another system has left them there.
 func (n *Node) WriteDisk(number disk.Number, data []byte, offset int64) {
-	n.t.Helper()
+	n.helper()
 	n.must(n.sys.WriteImage(uint32(number), data, offset))
 }
 
 // ExportDisk writes a disk as a sparse raw image to a file, for tools such as
 // sgdisk.
 func (n *Node) ExportDisk(number disk.Number, file string) {
-	n.t.Helper()
+	n.helper()
 	n.must(n.sys.ExportImage(uint32(number), file))
 }
 
@@ -231,13 +261,13 @@ func (n *Node) Remove(path string) error { return n.sys.Remove(path) }
 // number; a count of 0 makes all fail until ClearFaults. A name that doesn't exist
 // ends the test with the list of those that do.
 func (n *Node) Fail(call string, windowsError uint32, count int) {
-	n.t.Helper()
+	n.helper()
 	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count}, win.Errno(windowsError)))
 }
 
 // Delay makes the next count calls, or all with a count of 0, take d longer.
 func (n *Node) Delay(call string, d time.Duration, count int) {
-	n.t.Helper()
+	n.helper()
 	n.must(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
 }
 
