@@ -241,3 +241,17 @@ func FuzzTarget(f *testing.F) {
 		}
 	})
 }
+
+func TestPrintable(t *testing.T) {
+	for path, want := range map[string]string{
+		`C:\Käse \x`:                   `C:\Käse \x`,
+		"C:\\a\nb":                     `"C:\\a\nb"`,
+		"C:\\a\xff":                    `"C:\\a\xff"`,
+		strings.Repeat("x", 1<<20):     strings.Repeat("x", 520) + "…",
+		"x" + strings.Repeat("ä", 500): "x" + strings.Repeat("ä", 259) + "…",
+	} {
+		if got := Printable(path); got != want {
+			t.Errorf("Printable(%.20q…) = %s, want %s", path, got, want)
+		}
+	}
+}

@@ -159,9 +159,13 @@ func invalid(format string, a ...any) error {
 func Printable(path string) string {
 	const most = 2 * MaxPath
 	if len(path) > most {
-		path = strings.ToValidUTF8(path[:most], "") + "…"
+		end := most
+		for !utf8.RuneStart(path[end]) && end > 0 {
+			end--
+		}
+		path = path[:end] + "…"
 	}
-	if strings.ContainsFunc(path, func(r rune) bool { return !strconv.IsPrint(r) }) {
+	if !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(path)
 	}
 	return path

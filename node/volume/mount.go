@@ -221,6 +221,7 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 // volumeAbove returns the volume of a directory of the administrator's: mounted
 // at it or above it, or that of its drive.
 func (v *Volumes) volumeAbove(ctx context.Context, directory string) (ID, error) {
+	directory = strings.TrimSuffix(directory, `\`) // a whole drive may be allowed
 	for {
 		name, err := v.sys.VolumeNameForMountPoint(ctx, directory+`\`)
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/node/volume"
@@ -272,6 +273,21 @@ func TestMountIsResumedAfterDeath(t *testing.T) {
 		}
 		if calls < death {
 			return
+		}
+	}
+}
+
+// An administrator may allow a whole drive.
+func TestClosestVolumeOfADrive(t *testing.T) {
+	n := newNode(t)
+	paths, err := pathpolicy.New(`C:\`)
+	n.do(err)
+	system, err := n.sim.VolumeNameForMountPoint(t.Context(), `C:\`)
+	n.do(err)
+	for _, path := range []string{`C:\`, `C:\Windows`} {
+		got, err := volume.New(n.sim, paths, volume.Options{}).GetClosestVolumeIDFromTargetPath(t.Context(), path)
+		if err != nil || string(got) != system {
+			t.Errorf("%s: %q, %v", path, got, err)
 		}
 	}
 }

@@ -125,7 +125,8 @@ type Node struct {
 	fs         *FS
 	id         uint64
 	name       string
-	parent     *Node // nil for the root and for a node without a name
+	folded     string // name as it is compared
+	parent     *Node  // nil for the root and for a node without a name
 	attributes win.FileAttributes
 	reparse    []byte  // REPARSE_DATA_BUFFER, or nil
 	children   []*Node // sorted by their folded names
@@ -191,7 +192,7 @@ func (n *Node) Lookup(name string) (*Node, bool) {
 // search finds the place of a folded name among the children.
 func (n *Node) search(folded string) (int, bool) {
 	return slices.BinarySearchFunc(n.children, folded, func(c *Node, folded string) int {
-		return cmp.Compare(fold(c.name), folded)
+		return cmp.Compare(c.folded, folded)
 	})
 }
 
@@ -199,14 +200,14 @@ func (n *Node) isDir() bool { return n.attributes&win.AttributeDirectory != 0 }
 
 // link gives n a name in a directory that has no such entry.
 func (n *Node) link(dir *Node, name string) {
-	n.parent, n.name = dir, name
-	i, _ := dir.search(fold(name))
+	n.parent, n.name, n.folded = dir, name, fold(name)
+	i, _ := dir.search(n.folded)
 	dir.children = slices.Insert(dir.children, i, n)
 	n.fs.touch(n.id)
 }
 
 func (n *Node) unlink() {
-	i, _ := n.parent.search(fold(n.name))
+	i, _ := n.parent.search(n.folded)
 	n.parent.children = slices.Delete(n.parent.children, i, i+1)
 	n.parent = nil
 }

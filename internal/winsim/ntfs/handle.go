@@ -217,7 +217,7 @@ func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
 	var entries []win.DirEntry
 	for _, c := range h.node.children[i:min(i+readDirBatch, len(h.node.children))] {
 		entries = append(entries, win.DirEntry{Name: c.name, FileInfo: c.Info()})
-		h.position = fold(c.name)
+		h.position = c.folded
 	}
 	if len(entries) == 0 {
 		return nil, win.ErrorNoMoreFiles

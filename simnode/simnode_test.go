@@ -1,0 +1,229 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/node"
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+const dir = `C:\var\lib\kubelet\plugins\x`
+
+// exists asks the daemon, through a client of any kind.
+func exists(t *testing.T, c *client.Client, path string) bool {
+	t.Helper()
+	files, err := c.Filesystem(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := files.PathExists(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is
+}
+
+func TestClientsOverSocketsAndInMemory(t *testing.T) {
+	n := simnode.New(t)
+	sockets := client.New(client.WithEndpointDir(n.EndpointDir()))
+	defer sockets.Close()
+	if err := n.MkdirAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]*client.Client{"sockets": sockets, "memory": n.Client()} {
+		if !exists(t, c, dir) || exists(t, c, dir+`\y`) {
+			t.Errorf("%s: the answers are wrong", name)
+		}
+	}
+	if n.EndpointDir() != n.EndpointDir() {
+		t.Error("the directory changes")
+	}
+}
+
+func TestEndpointDirGoesWithTheTest(t *testing.T) {
+	var endpoints string
+	t.Run("inner", func(t *testing.T) {
+		endpoints = simnode.New(t).EndpointDir()
+		if sockets, err := filepath.Glob(filepath.Join(endpoints, "*.sock")); err != nil || len(sockets) != 16 {
+			t.Errorf("%d sockets, %v", len(sockets), err)
+		}
+	})
+	if _, err := os.Stat(endpoints); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left behind: %v", endpoints, err)
+	}
+}
+
+// A driver's connection lives on when the daemon is upgraded or the node reboots.
+func TestClientGoesOn(t *testing.T) {
+	n := simnode.New(t)
+	if err := n.MkdirAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	sockets := client.New(client.WithEndpointDir(n.EndpointDir()))
+	defer sockets.Close()
+	for _, event := range []func(){func() {}, n.RestartDaemon, n.Reboot, n.PowerLoss} {
+		event()
+		for _, c := range []*client.Client{n.Client(), sockets} {
+			for {
+				files, err := c.Filesystem(t.Context())
+				if err == nil {
+					_, err = files.PathExists(t.Context(), dir)
+				}
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, csiproxy.ErrUnavailable) {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func TestDisks(t *testing.T) {
+	n := simnode.New(t)
+	ctx := t.Context()
+	disks := n.Operations().Disk
+	number := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "s", Page83: "naa.1", Adapter: 3, Target: 2, LUN: 1, SectorSize: 4096, Offline: true})
+	ids, err := disks.ListDiskIDs(ctx)
+	if err != nil || ids[number].SerialNumber != "s" || ids[number].Page83 != "naa.1" {
+		t.Errorf("ids %v, %v", ids, err)
+	}
+	locations, err := disks.ListDiskLocations(ctx)
+	if l := locations[number]; err != nil || l.Adapter != "3" || l.Target != "2" || l.LUNID != "1" {
+		t.Errorf("locations %v, %v", locations, err)
+	}
+	if online, err := disks.GetDiskState(ctx, number); err != nil || online {
+		t.Errorf("online %v, %v", online, err)
+	}
+	n.WriteDisk(number, []byte("XFSB"), 0)
+	if err := disks.PartitionDisk(ctx, number); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("PartitionDisk over XFS: %v", err)
+	}
+	image := filepath.Join(t.TempDir(), "image")
+	n.ExportDisk(number, image)
+	if info, err := os.Stat(image); err != nil || info.Size() != 1<<30 {
+		t.Errorf("image %v, %v", info, err)
+	}
+	n.DetachDisk(number)
+	if _, err := disks.GetDiskStats(ctx, number); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("a detached disk: %v", err)
+	}
+	hidden := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, NeedsRescan: true})
+	if _, err := disks.GetDiskStats(ctx, hidden); err == nil {
+		t.Error("Windows sees the disk before a rescan")
+	}
+	if err := disks.Rescan(ctx); err != nil {
+		t.Error(err)
+	}
+	if ids, err := disks.ListDiskIDs(ctx); err != nil || len(ids) != 2 {
+		t.Errorf("after the rescan: %v, %v", ids, err)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	n := simnode.New(t)
+	list := func() error { _, err := n.Operations().Disk.ListDiskIDs(t.Context()); return err }
+	n.Fail("CM_Get_Device_Interface_ListW", 1117, 1)
+	if number, _ := csiproxy.WindowsErrorOf(list()); number != 1117 {
+		t.Errorf("failed with %d", number)
+	}
+	if err := list(); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
+	n.Fail("CM_Get_Device_Interface_ListW", 5, 0)
+	if err := list(); !errors.Is(err, csiproxy.ErrPermissionDenied) {
+		t.Errorf("failed with %v", err)
+	}
+	n.ClearFaults()
+	if err := list(); err != nil {
+		t.Errorf("after ClearFaults: %v", err)
+	}
+	n.Delay("CM_Get_Device_Interface_ListW", time.Millisecond, 1)
+	start := time.Now()
+	if err := list(); err != nil || time.Since(start) < time.Millisecond {
+		t.Errorf("delayed: %v after %v", err, time.Since(start))
+	}
+	if calls := n.Calls()["CM_Get_Device_Interface_ListW"]; calls != 5 {
+		t.Errorf("%d calls, want 5", calls)
+	}
+}
+
+// fatal is a test that ends.
+type fatal struct {
+	testing.TB
+	message string
+}
+
+func (f *fatal) Helper()        {}
+func (f *fatal) Cleanup(func()) {}
+func (f *fatal) Fatalf(format string, args ...any) {
+	f.message = format
+	panic(f)
+}
+
+func TestMistakesEndTheTest(t *testing.T) {
+	for name, mistake := range map[string]func(*simnode.Node){
+		"unknown call":  func(n *simnode.Node) { n.Fail("NoSuchCall", 5, 1) },
+		"bad disk":      func(n *simnode.Node) { n.AttachDisk(simnode.Disk{SizeBytes: -1}) },
+		"unknown disk":  func(n *simnode.Node) { n.DetachDisk(77) },
+		"shrunken disk": func(n *simnode.Node) { n.GrowDisk(0, 1) },
+	} {
+		tb := &fatal{TB: t}
+		n := simnode.New(tb)
+		func() {
+			defer func() {
+				if recover() != any(tb) {
+					t.Errorf("%s doesn't end the test", name)
+				}
+			}()
+			mistake(n)
+		}()
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "node.db")
+	options := []simnode.Option{
+		simnode.WithStateFile(state),
+		simnode.WithNodeOptions(node.Options{KubeletPath: `C:\k`, WorkingDirs: []string{`C:\work`}}),
+	}
+	first, err := simnode.Start(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Operations().Filesystem.Mkdir(t.Context(), `C:\work\x`); err != nil {
+		t.Error(err)
+	}
+	if err := first.Operations().Filesystem.Mkdir(t.Context(), `C:\var\lib\kubelet\x`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("outside: %v", err)
+	}
+	if err := first.Symlink(`C:\work\link`, `C:\work\x`); err != nil {
+		t.Error(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := simnode.New(t, options...)
+	names, err := second.ReadDir(`C:\work`)
+	if err != nil || strings.Join(names, " ") != "link x" {
+		t.Errorf("%q, %v", names, err)
+	}
+	if err := second.Remove(`C:\work\link`); err != nil {
+		t.Error(err)
+	}
+}
