@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-proxy/csi-proxy/api"
@@ -151,9 +152,14 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 }
 
 func TestLogFile(t *testing.T) {
+	dir := t.TempDir()
 	file := filepath.Join(t.TempDir(), "made", "csi-proxy.log")
-	p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file, "-alsologtostderr")
+	p := startProcess(t, "main", "-endpoint-dir", dir, "-logtostderr=false", "-log_file", file, "-alsologtostderr", "-v=4")
 	p.log.await(served)
+	if err := call(t, dir, "/grpc.health.v1.Health/Check",
+		&healthgrpc.HealthCheckRequest{}, &healthgrpc.HealthCheckResponse{}); err != nil {
+		t.Error(err)
+	}
 	p.signal(t, syscall.SIGTERM)
 	if log, state := p.end(); state.ExitCode() != exitOK {
 		t.Errorf("%v: %q", state, log)
@@ -162,7 +168,7 @@ func TestLogFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{served, `"csi-proxy ends"`} {
+	for _, text := range []string{served, `"call" method="/grpc.health.v1.Health/Check" code="OK"`, `"csi-proxy ends"`} {
 		if !strings.Contains(string(written), text) {
 			t.Errorf("the log file has no %s: %s", text, written)
 		}

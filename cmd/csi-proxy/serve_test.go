@@ -20,10 +20,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
@@ -62,19 +62,23 @@ func endpointDir(t *testing.T) string {
 	return t.TempDir()
 }
 
-// symlinkAt calls CreateSymlink at the filesystem v1 endpoint in dir.
-func symlinkAt(t *testing.T, dir string) error {
+// call calls a method at the filesystem v1 endpoint in dir.
+func call(t *testing.T, dir, method string, request, response proto.Message) error {
 	t.Helper()
 	address := pipe.Address(dir, api.EndpointName("filesystem", "v1"))
 	client, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: time.Minute}),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.Dial(ctx, address) }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	return client.Invoke(t.Context(), "/v1.Filesystem/CreateSymlink",
+	return client.Invoke(t.Context(), method, request, response)
+}
+
+func symlinkAt(t *testing.T, dir string) error {
+	t.Helper()
+	return call(t, dir, "/v1.Filesystem/CreateSymlink",
 		&filesystemv2alpha1.CreateSymlinkRequest{}, &filesystemv2alpha1.CreateSymlinkResponse{})
 }
 

@@ -120,10 +120,11 @@ func start(t *testing.T, handler echo, interceptors ...grpc.UnaryServerIntercept
 	return r
 }
 
-// countingListener counts the connections accepted that aren't closed yet.
+// countingListener counts the connections accepted, and those of them that aren't
+// closed yet.
 type countingListener struct {
 	*bufconn.Listener
-	open atomic.Int64
+	accepted, open atomic.Int64
 }
 
 func newCountingListener() *countingListener {
@@ -135,6 +136,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.accepted.Add(1)
 	l.open.Add(1)
 	return &countedConn{Conn: c, closed: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
 }
@@ -161,13 +163,13 @@ func (r *running) end() {
 }
 
 // dial returns a client, closed at the test's end or before.
-func (r *running) dial() *grpc.ClientConn {
+func (r *running) dial(options ...grpc.DialOption) *grpc.ClientConn {
 	r.t.Helper()
-	client, err := grpc.NewClient("passthrough:///echo",
+	client, err := grpc.NewClient("passthrough:///echo", append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return r.listener.DialContext(ctx)
-		}))
+		}))...)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	reflectiongrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -214,6 +218,63 @@ func TestBounds(t *testing.T) {
 	if _, err = say(t.Context(), client, string(make([]byte, maxRequestBytes/2))); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestHeadersAreBounded(t *testing.T) {
+	r := start(t, upper)
+	defer r.end()
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "much", strings.Repeat("x", maxHeaderBytes))
+	if _, err := say(ctx, r.dial(), ""); err == nil {
+		t.Error("a call with too many headers succeeds")
+	}
+}
+
+func TestConcurrentCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		release := make(chan struct{})
+		r := start(t, func(context.Context, string) (string, error) {
+			calls.Add(1)
+			<-release
+			return "", nil
+		})
+		client := r.dial()
+		defer client.Close()
+		for range maxConcurrentCalls + 1 {
+			go say(t.Context(), client, "")
+		}
+		synctest.Wait()
+		if got := calls.Load(); got != maxConcurrentCalls {
+			t.Errorf("%d calls run at the same time, want %d", got, maxConcurrentCalls)
+		}
+		close(release)
+		synctest.Wait()
+		if got := calls.Load(); got != maxConcurrentCalls+1 {
+			t.Errorf("%d calls were made, want all", got)
+		}
+		r.end()
+	})
+}
+
+func TestClientMayPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, upper)
+		client := r.dial(grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time:                10 * time.Second, // gRPC takes no less
+			PermitWithoutStream: true,
+		}))
+		defer client.Close()
+		for range 2 {
+			if _, err := say(t.Context(), client, ""); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Minute) // not yet idle for the client
+		}
+		if got := r.listener.accepted.Load(); got != 1 {
+			t.Errorf("the client needed %d connections, want 1", got)
+		}
+		r.end()
+	})
 }
 
 // A stop doesn't wait for a client that falls silent amid its handshake.
