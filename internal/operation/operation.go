@@ -39,6 +39,15 @@ func NewRunner(maximum int, observe Observer) *Runner {
 	return &Runner{slots: make(chan struct{}, maximum), observe: observe}
 }
 
+type inlineKey struct{}
+
+// Inline returns a context whose operations run on their caller's goroutine: for
+// a server, which has a goroutine for each call and whose callers, being remote,
+// don't wait for it when they have given up.
+func Inline(ctx context.Context) context.Context {
+	return context.WithValue(ctx, inlineKey{}, true)
+}
+
 // Get runs f, the operation name on object, and returns its result.
 //
 // If ctx ends first, Get returns ctx's error at once. Windows can't be made to give
@@ -75,6 +84,14 @@ func run[T any](ctx context.Context, r *Runner, name string, f func(context.Cont
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
 		return none, fmt.Errorf("waiting for one of %d operations under way to end: %w", cap(r.slots), ctx.Err())
+	}
+
+	if ctx.Value(inlineKey{}) != nil {
+		defer func() { <-r.slots }()
+		start := time.Now()
+		v, err := f(ctx)
+		r.observe(name, time.Since(start), err)
+		return v, err
 	}
 
 	// Whoever sets decided first settles whether the result is taken.

@@ -71,6 +71,24 @@ func TestCallerGivesUp(t *testing.T) {
 	})
 }
 
+func TestInline(t *testing.T) {
+	heard := 0
+	r := NewRunner(1, func(string, time.Duration, error) { heard++ })
+	for range 2 { // the place is free again
+		ctx, cancel := context.WithCancel(Inline(t.Context()))
+		got, err := Get(ctx, r, "GetDiskStats", "", func(context.Context) (int, error) {
+			cancel()
+			return 7, nil
+		})
+		if got != 7 || err != nil {
+			t.Errorf("got %d, %v: the caller didn't wait", got, err)
+		}
+	}
+	if heard != 2 {
+		t.Errorf("%d were observed", heard)
+	}
+}
+
 func TestNothingBeginsWithAnEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 )
 
 // Faults of the table of versions, found when the program starts.
@@ -42,7 +44,7 @@ func unary[Request, Response proto.Message](call func(context.Context, Request) 
 		response:   response.ProtoReflect().Descriptor(),
 		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
 		call: func(ctx context.Context, req any) (any, error) {
-			return call(ctx, req.(Request))
+			return call(operation.Inline(ctx), req.(Request))
 		},
 	}
 }
