@@ -5,6 +5,8 @@ GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
+LDFLAGS = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
 WINDOWS_ARCHS = amd64 arm64
 # The modules apart from the product: what they need must not become its own.
 SIDE_MODULES = test/published tools
@@ -26,26 +28,33 @@ demo: build ## show a volume's life and exit; fails unless all was as expected
 
 .PHONY: build
 build: ## build bin/csi-proxy and bin/csi-proxyctl for this system
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: test
-test: ## run the tests with the race detector
+test: ## run the tests, with the race detector
 	$(GO) test -race ./...
 	cd test/published && $(GO) test -race -short ./...
-	cd tools && $(GO) test ./...
+	$(GO) -C tools test ./...
+
+.PHONY: test-published
+test-published: ## drive the daemon with the published client, every sequence with every crash
+	cd test/published && $(GO) test -count=1 -timeout 20m ./...
 
 .PHONY: bench
-bench: ## measure: ratios within one run, see docs/performance.md
-	$(GO) test -run '^$$' -bench . -benchtime 1s ./internal/bench/...
+bench: ## measure; the ratios within one run are what counts
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/bench
 
 .PHONY: lint
-lint: ## check formatting, vet for Linux and Windows, staticcheck
-	@test -z "$$(gofmt -l .)" || { echo 'not formatted:'; gofmt -l .; exit 1; }
+lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	for arch in $(WINDOWS_ARCHS); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./... || exit 1; done
 	for module in $(SIDE_MODULES); do (cd $$module && $(GO) vet ./...) || exit 1; done
-	$(STATICCHECK) ./...
-	GOOS=windows $(STATICCHECK) ./...
+	@# Together, so that what only one system uses isn't taken as unused.
+	printf 'linux: GOOS=linux\nwindows: GOOS=windows\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
+
+bin/staticcheck: tools/go.mod
+	$(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 
 .PHONY: generate
 generate: ## print the generated code again

@@ -278,4 +278,6 @@ func (n *Node) ClearFaults() { n.sys.ResetRules() }
 func (n *Node) Calls() map[string]int { return n.sys.Calls() }
 
 // String names the node in messages of a test.
-func (n *Node) String() string { return fmt.Sprintf("simulated node with %d disks", len(n.sys.Disks())) }
+func (n *Node) String() string {
+	return fmt.Sprintf("simulated node with %d disks", len(n.sys.Disks()))
+}

@@ -46,8 +46,8 @@ func TestClientsOverSocketsAndInMemory(t *testing.T) {
 			t.Errorf("%s: the answers are wrong", name)
 		}
 	}
-	if n.EndpointDir() != n.EndpointDir() {
-		t.Error("the directory changes")
+	if first, second := n.EndpointDir(), n.EndpointDir(); first != second {
+		t.Errorf("the directory changes from %s to %s", first, second)
 	}
 }
 

@@ -1,6 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//lint:file-ignore SA1019 reflection v1alpha is deprecated, and what tools in the field still ask for
+
 package server
 
 import (

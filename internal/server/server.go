@@ -139,7 +139,6 @@ func (s *Server) newGRPCServer(interceptors []grpc.UnaryServerInterceptor) *grpc
 		grpc.MaxConcurrentStreams(maxConcurrentCalls),
 		grpc.ReadBufferSize(bufferBytes),
 		grpc.WriteBufferSize(bufferBytes),
-		grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime:             minPingInterval,

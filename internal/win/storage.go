@@ -220,7 +220,7 @@ func EncodeDeviceIDs(ids []Identifier) []byte {
 	le.PutUint32(b[0:], 20) // sizeof in C: with the tail Identifiers[1] and padding
 	le.PutUint32(b[8:], uint32(len(ids)))
 	for i, id := range ids {
-		e := make([]byte, identifierHeader+len(id.ID)+3&^3) // each begins on 4 bytes
+		e := make([]byte, (identifierHeader+len(id.ID)+3)&^3) // each begins on 4 bytes
 		le.PutUint32(e[0:], uint32(id.CodeSet))
 		le.PutUint32(e[4:], id.Type)
 		le.PutUint16(e[8:], uint16(len(id.ID)))

@@ -130,3 +130,11 @@ func FuzzDecodeDescriptors(f *testing.F) {
 		}
 	})
 }
+
+// Windows lets each identifier begin on a multiple of four bytes.
+func TestIdentifiersAreAligned(t *testing.T) {
+	b := EncodeDeviceIDs([]Identifier{{CodeSet: CodeSetBinary, ID: make([]byte, 5)}, {CodeSet: CodeSetBinary, ID: []byte{7}}})
+	if next := le.Uint16(b[12+10:]); next != 24 || len(b) != 12+24+20 || b[12+24+16] != 7 {
+		t.Errorf("the second begins %d bytes after the first of 5 bytes; % x", next, b)
+	}
+}
