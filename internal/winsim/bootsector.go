@@ -44,9 +44,11 @@ const (
 )
 
 // encode returns the sector, for a partition that begins at a sector of its disk.
+// Of ReFS only the beginning is documented; the fields behind it are where public
+// tools read them, and the checksum is left out.
 //
-// Source: https://learn.microsoft.com/openspecs/windows_protocols/ms-efsr (ReFS:
-// the structures that public tools read)
+// Source: https://flatcap.github.io/linux-ntfs/ntfs/files/boot.html and
+// https://learn.microsoft.com/windows/win32/fileio/file-system-recognition-structure
 func (b bootSector) encode(start int64) []byte {
 	le := binary.LittleEndian
 	s := make([]byte, b.bytesPerSector)
@@ -54,7 +56,7 @@ func (b bootSector) encode(start int64) []byte {
 	if b.kind == kindReFS {
 		copy(s[3:], "ReFS\x00\x00\x00\x00")
 		copy(s[16:], "FSRS")
-		le.PutUint16(s[20:], 512) // of this structure
+		le.PutUint16(s[20:], 512) // the length of this structure
 		le.PutUint64(s[24:], uint64(b.totalSectors))
 		le.PutUint32(s[32:], b.bytesPerSector)
 		le.PutUint32(s[36:], b.sectorsPerCluster)

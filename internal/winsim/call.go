@@ -99,10 +99,11 @@ type Match struct {
 	Count  int    // the rule ends after so many calls; 0: at ResetRules
 }
 
-// matches reports whether the rule is for c. A number at the end of m.Object is a
-// whole one: PhysicalDrive1 isn't in PhysicalDrive10.
+// matches reports whether the rule is for c; m.Call is spelled as in CallNames. A
+// number at the end of m.Object is a whole one: PhysicalDrive1 isn't in
+// PhysicalDrive10.
 func (m Match) matches(c Call) bool {
-	if !strings.EqualFold(m.Call, c.Name) {
+	if m.Call != c.Name {
 		return false
 	}
 	object, part := strings.ToLower(c.Object), strings.ToLower(m.Object)
@@ -122,7 +123,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // Delays says how long calls and arrivals take. The zero value is no delay.
 type Delays struct {
-	Calls map[string]time.Duration // by name
+	Calls map[string]time.Duration // by one of CallNames, in any case
 	// DiskArrival is the time from the attachment of a disk, or its discovery by a
 	// re-enumeration, until its interface is there.
 	DiskArrival time.Duration
@@ -159,7 +160,7 @@ func RealisticDelays() Delays {
 // gate is what every call of the seam passes before it reaches the node: hook,
 // delay, fault and count.
 type gate struct {
-	delays Delays
+	delays Delays // they don't change
 
 	mu     sync.Mutex // guards the fields below; held for moments only
 	hook   func(Call)
@@ -214,9 +215,34 @@ func (g *gate) consult(c Call) (time.Duration, win.Errno) {
 	return delay, fault
 }
 
-func (g *gate) add(r rule) error {
-	if !slices.ContainsFunc(CallNames(), func(name string) bool { return strings.EqualFold(name, r.Call) }) {
-		return fmt.Errorf("rule for %q: no such call; there are %s: %w", r.Call, strings.Join(CallNames(), ", "), win.ErrorNotFound)
+// callName returns the name of a call that is given in any case.
+func callName(name string) (string, error) {
+	names := CallNames()
+	i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+	if i < 0 {
+		return "", fmt.Errorf("no call %q; there are %s: %w", name, strings.Join(names, ", "), win.ErrorNotFound)
+	}
+	return names[i], nil
+}
+
+// setDelays is called once, before any call.
+func (g *gate) setDelays(d Delays) error {
+	g.delays = d
+	g.delays.Calls = map[string]time.Duration{}
+	for name, delay := range d.Calls {
+		name, err := callName(name)
+		if err != nil {
+			return fmt.Errorf("delays: %w", err)
+		}
+		g.delays.Calls[name] = delay
+	}
+	g.counts = map[string]int{}
+	return nil
+}
+
+func (g *gate) add(r rule) (err error) {
+	if r.Call, err = callName(r.Call); err != nil {
+		return fmt.Errorf("rule: %w", err)
 	}
 	if r.Skip < 0 || r.Count < 0 {
 		return fmt.Errorf("rule for %s: skip %d and count %d: %w", r.Call, r.Skip, r.Count, win.ErrorInvalidParameter)

@@ -127,15 +127,17 @@ func TestShelf(t *testing.T) {
 	}
 	wantErr(t, "read a disk on the shelf", s.ReadImage(n, make([]byte, 4), 5000), win.ErrorNotFound)
 
-	n, err := s.AttachDisk(DiskSpec{Serial: "a", SizeBytes: 20 * gib, SCSI: &win.SCSIAddress{PortNumber: 3, LUN: 4}})
+	address := &win.SCSIAddress{PortNumber: 3, LUN: 4}
+	n, err := s.AttachDisk(DiskSpec{Serial: "a", SizeBytes: 20 * gib, SCSI: address})
 	must(t, err)
+	address.LUN = 5 // the caller's own
 	b := make([]byte, 4)
 	must(t, s.ReadImage(n, b, 5000))
 	if string(b) != "data" {
 		t.Errorf("the disk holds %q", b)
 	}
 	d := s.Disks()[1]
-	if d.Spec.SectorSize != 4096 || d.SizeBytes != 20*gib || d.SeenBytes != 20*gib || !strings.HasSuffix(d.Spec.Location, "LUN 4") {
+	if d.Spec.SectorSize != 4096 || d.SizeBytes != 20*gib || d.SeenBytes != 20*gib || !strings.HasSuffix(d.Spec.Location, "LUN 4") || d.Spec.SCSI.LUN != 4 {
 		t.Errorf("attached again: %+v", d)
 	}
 }
@@ -290,10 +292,14 @@ func TestRead(t *testing.T) {
 		wantErr(t, "read without access", err, win.ErrorAccessDenied)
 		closeHandle(t, d)
 	}
+	data := openDevice(t, s, drive(n), win.FileListDirectory) // the bit of FILE_READ_DATA
+	_, err := data.ReadAt(t.Context(), make([]byte, 4096), 0)
+	wantErr(t, "read with the least access", err, 0)
+	closeHandle(t, data)
 	wantErr(t, "flush without access", d.Flush(t.Context()), win.ErrorAccessDenied)
 	closed := openDevice(t, s, drive(n), win.GenericRead)
 	closeHandle(t, closed)
-	_, err := closed.ReadAt(t.Context(), b, 0)
+	_, err = closed.ReadAt(t.Context(), b, 0)
 	wantErr(t, "read on a closed handle", err, win.ErrorInvalidHandle)
 	wantErr(t, "close twice", closed.Close(), win.ErrorInvalidHandle)
 }
@@ -360,6 +366,11 @@ func TestAttributes(t *testing.T) {
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly | win.DiskOffline}))
 	if a := get(); a != win.DiskReadOnly {
 		t.Errorf("attributes outside of the mask were set: %d", a)
+	}
+	must(t, s.DetachDisk(n))
+	attach(t, s, DiskSpec{Serial: s.Disks()[1].Spec.Serial})
+	if a := get(); a != 0 {
+		t.Errorf("what wasn't set to persist, attached again: %d", a)
 	}
 }
 

@@ -36,8 +36,7 @@ func (s *System) diskControl(d *disk, code win.IoctlCode, in, out []byte) (int, 
 			return 0, win.ErrorInvalidParameter
 		}
 		return 0, s.setAttributes(d, a)
-	case win.IoctlDiskUpdateProperties:
-		s.scanVolumes(d)
+	case win.IoctlDiskUpdateProperties: // the table is read from the disk at each call
 		return 0, nil
 	case win.IoctlDiskUpdateDriveSize:
 		if len(out) < win.DiskGeometrySize {

@@ -86,17 +86,23 @@ func (h *handle) alive() error {
 // need checks the access that the handle was opened with, as the I/O manager does
 // before a driver sees the call.
 func (h *handle) need(a win.Access) error {
-	have := h.access
-	if have&win.FileListDirectory != 0 {
-		have |= win.GenericRead
-	}
-	if have&win.FileAddFile != 0 {
-		have |= win.GenericWrite
-	}
-	if have&a != a {
+	if h.generic()&a != a {
 		return win.ErrorAccessDenied
 	}
 	return nil
+}
+
+// generic is the access of the handle; FILE_READ_DATA and FILE_WRITE_DATA count as
+// the generic rights that contain them.
+func (h *handle) generic() win.Access {
+	a := h.access
+	if a&win.FileListDirectory != 0 {
+		a |= win.GenericRead
+	}
+	if a&win.FileAddFile != 0 {
+		a |= win.GenericWrite
+	}
+	return a
 }
 
 // Close implements [win.Device] and [win.File].

@@ -75,19 +75,15 @@ func (s *System) diskFor(spec DiskSpec) (*disk, error) {
 	case d.State != DiskShelved:
 		return nil, win.ErrorAlreadyExists
 	}
-	if spec.SizeBytes > d.Size {
-		if spec.SizeBytes%d.sector() != 0 {
-			return nil, win.ErrorInvalidParameter
-		}
-		d.grow(spec.SizeBytes)
-	}
 	again := d.Spec
+	again.SizeBytes = max(d.Size, spec.SizeBytes)
 	again.SCSI, again.Location, again.NeedsRescan = spec.SCSI, spec.Location, spec.NeedsRescan
 	again, err := s.disks.complete(d.id, again)
 	if err != nil {
 		return nil, err
 	}
 	d.Spec = again
+	d.grow(again.SizeBytes)
 	return d, nil
 }
 

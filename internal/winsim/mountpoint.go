@@ -52,11 +52,11 @@ func (s *System) MountPoints() []MountPoint {
 	defer s.mu.Unlock()
 	var points []MountPoint
 	for _, r := range s.mounts.records {
-		host := (&volume{volumeRecord: &volumeRecord{GUID: r.Host}}).device()
+		host := volumeDevice(r.Host)
 		if v, ok := s.volumes.withID(r.Host); ok && v.Letter != "" {
 			host = v.Letter + ":"
 		}
-		points = append(points, MountPoint{host + r.Path, `\\?\Volume{` + r.Volume.String() + `}\`})
+		points = append(points, MountPoint{host + r.Path, volumeDevice(r.Volume) + `\`})
 	}
 	slices.SortFunc(points, func(a, b MountPoint) int { return cmp.Compare(a.Path, b.Path) })
 	return points

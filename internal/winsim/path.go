@@ -187,13 +187,11 @@ func walk(l location, fs *ntfs.FS, o win.OpenOptions) (*ntfs.Handle, error) {
 		last = l.names[n-1]
 		for i, name := range l.names[:n-1] {
 			child, ok := dir.Lookup(name)
-			switch {
-			case !ok:
+			if !ok {
 				return nil, win.ErrorPathNotFound
-			case child.Info().IsReparsePoint():
+			}
+			if child.Info().IsReparsePoint() {
 				return nil, &reparse{&ntfs.Reparse{Node: child}, l.names[i+1:]}
-			case !child.Info().IsDir():
-				return nil, win.ErrorPathNotFound
 			}
 			dir = child
 		}

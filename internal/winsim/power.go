@@ -42,15 +42,10 @@ func (s *System) restart(powerLoss bool) error {
 }
 
 // boot finds all attached disks and numbers them in the order of their addresses,
-// the system disk first.
+// of which the system disk has the first.
 func (s *System) boot() {
 	attached := slices.DeleteFunc(slices.Collect(s.disks.all()), func(d *disk) bool { return d.State == DiskShelved })
-	slices.SortStableFunc(attached, func(a, b *disk) int {
-		if a.System != b.System {
-			return boolOrder(!a.System, !b.System)
-		}
-		return a.compareAddress(b)
-	})
+	slices.SortFunc(attached, (*disk).compareAddress)
 	number := uint32(0)
 	for _, d := range attached {
 		d.State, d.Number, d.Arriving, d.changed = DiskPresent, win.NoNumber, false, true

@@ -68,6 +68,9 @@ func openStore(path string, restore func(*bbolt.Tx) error) (st *store, isNew boo
 		// Opening a database for writing may already write, and reads it in another
 		// goroutine, where it panics if there is damage.
 		err := view(path, func(tx *bbolt.Tx) error {
+			if tx.Size() > info.Size() {
+				return fmt.Errorf("it is cut off at %d of %d bytes", info.Size(), tx.Size())
+			}
 			read = tx.ID()
 			if first, _ := tx.Cursor().First(); first == nil {
 				return nil
@@ -108,21 +111,15 @@ func view(path string, f func(*bbolt.Tx) error) error {
 	return errors.Join(damageToError(func() error { return db.View(f) }), db.Close())
 }
 
+// openDB opens a database. If that panics, which only a damaged list of free pages
+// brings about here, the file stays locked until the process ends.
 func openDB(path string, o bbolt.Options) (db *bbolt.DB, err error) {
-	var file *os.File
 	o.Timeout = time.Nanosecond // a lock that is held is an error at once
 	o.NoStatistics = true
-	o.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
-		file, err = os.OpenFile(name, flag, mode)
-		return file, err
-	}
 	err = damageToError(func() error {
 		db, err = bbolt.Open(path, 0o600, &o)
 		return err
 	})
-	if err != nil && file != nil {
-		_ = file.Close() // still open, and locked, if the database panicked
-	}
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		err = errors.New("another process has it open")
 	}

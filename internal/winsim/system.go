@@ -63,7 +63,6 @@ var errClosed = errors.New("the simulated node is closed")
 // with a system disk. Whoever opens it closes it.
 func Open(c Config) (*System, error) {
 	s := &System{
-		gate:  gate{delays: c.Delays, counts: map[string]int{}},
 		disks: disks{byID: map[uint64]*disk{}},
 		volumes: volumes{
 			known: map[string]*volumeRecord{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},
@@ -71,6 +70,9 @@ func Open(c Config) (*System, error) {
 		mounts:   mounts{records: map[string]mountRecord{}},
 		handles:  handles{},
 		watchers: watchers{},
+	}
+	if err := s.gate.setDelays(c.Delays); err != nil {
+		return nil, err
 	}
 	s.arrived.L = &s.mu
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -169,10 +171,10 @@ func (s *System) control(f func() error) error {
 func (s *System) later(d time.Duration, f func()) {
 	s.pending++
 	go func() {
-		ended := win.Sleep(s.ctx, d)
+		_ = win.Sleep(s.ctx, d) // it ends early only when the node is closed
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if ended == nil && !s.closed {
+		if !s.closed {
 			f()
 			_ = s.commit() // what fails here is repeated, and reported, by the next call
 		}

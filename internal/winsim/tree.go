@@ -41,8 +41,6 @@ func (v *volume) boot() (bootSector, bool) {
 // tree mounts what the volume holds: as its bytes say, at each call.
 func (v *volume) tree() (*tree, bootSector, error) {
 	switch {
-	case v.gone:
-		return nil, bootSector{}, win.ErrorDeviceNotConnected
 	case v.Offline:
 		return nil, bootSector{}, win.ErrorNotReady
 	case v.Locked:

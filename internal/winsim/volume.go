@@ -20,7 +20,6 @@ type volume struct {
 	number uint32 // of the partition
 	offset int64  // bytes from the start of the disk
 	length int64
-	gone   bool // left the node
 }
 
 // volumeRecord is what the mount manager remembers of a partition: also while the
@@ -31,10 +30,14 @@ type volumeRecord struct {
 	Present bool     // the volume has arrived
 	Offline bool     // automount is off: it waits for IOCTL_VOLUME_ONLINE
 	Locked  bool     // by BitLocker
+	// Extra are the extents of a dynamic volume beyond its partition.
+	Extra []win.DiskExtent `json:",omitempty"`
 }
 
 // device is the name of the volume without the backslash at its end.
-func (v *volume) device() string { return `\\?\Volume{` + v.GUID.String() + `}` }
+func (v *volume) device() string { return volumeDevice(v.GUID) }
+
+func volumeDevice(id win.GUID) string { return `\\?\Volume{` + id.String() + `}` }
 
 // name is the name of the volume: \\?\Volume{guid}\.
 func (v *volume) name() string { return v.device() + `\` }
@@ -170,7 +173,7 @@ func (s *System) addVolume(d *disk, p dataPartition) *volume {
 // the mount manager's memory.
 func (s *System) removeVolume(v *volume) {
 	s.volumes.present = slices.DeleteFunc(s.volumes.present, func(o *volume) bool { return o == v })
-	v.gone, v.Present = true, false
+	v.Present = false
 	s.volumes.touch(v.unique)
 	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.volume == v })
 	s.watchers.notify(win.InterfaceClassVolume)
@@ -180,6 +183,6 @@ func (s *System) removeVolume(v *volume) {
 // having it for themselves: any file, or the volume for reading or writing.
 func (s *System) inUse(v *volume) bool {
 	return s.handles.any(func(h *handle) bool {
-		return h.volume == v && (h.file != nil || h.access&(win.GenericRead|win.GenericWrite) != 0)
+		return h.volume == v && (h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
 	})
 }

@@ -107,17 +107,31 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 }
 
 // SetVolumeLocked locks a volume with BitLocker or unlocks it.
-func (s *System) SetVolumeLocked(volume string, locked bool) error {
-	return s.control(func() error {
-		id, _, _ := parseVolumeName(volume)
-		v, ok := s.volumes.withID(id)
-		if !ok {
-			return notFound("volume", volume)
-		}
+func (s *System) SetVolumeLocked(name string, locked bool) error {
+	return s.controlVolume(name, func(v *volume) {
 		if locked {
 			s.handles.kill(errorFileInvalid, func(h *handle) bool { return h.volume == v && h.file != nil })
 		}
 		v.Locked = locked
+	})
+}
+
+// SpanVolume makes a volume a dynamic one that lies also on the extents extra, by
+// what its controls say of it. Its contents don't change. Without extents it is a
+// basic volume again.
+func (s *System) SpanVolume(name string, extra ...win.DiskExtent) error {
+	return s.controlVolume(name, func(v *volume) { v.Extra = extra })
+}
+
+// controlVolume changes the record of a present volume.
+func (s *System) controlVolume(name string, change func(*volume)) error {
+	return s.control(func() error {
+		id, _, _ := parseVolumeName(name)
+		v, ok := s.volumes.withID(id)
+		if !ok {
+			return notFound("volume", name)
+		}
+		change(v)
 		s.volumes.touch(v.unique)
 		return nil
 	})

@@ -13,6 +13,9 @@ import (
 func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (int, error) {
 	switch code {
 	case win.IoctlStorageGetDeviceNumber:
+		if len(v.Extra) > 0 { // it isn't one partition of one disk
+			return 0, win.ErrorInvalidFunction
+		}
 		return reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: v.disk.Number, PartitionNumber: v.number}.Encode())
 	case win.IoctlVolumeGetVolumeDiskExtents:
 		return v.extents(out)
@@ -45,7 +48,7 @@ func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (i
 // it gives that and ErrorMoreData.
 func (v *volume) extents(out []byte) (int, error) {
 	const headerSize = 8
-	answer := win.EncodeDiskExtents([]win.DiskExtent{{DiskNumber: v.disk.Number, StartingOffset: v.offset, Length: v.length}})
+	answer := win.EncodeDiskExtents(append([]win.DiskExtent{{DiskNumber: v.disk.Number, StartingOffset: v.offset, Length: v.length}}, v.Extra...))
 	switch {
 	case len(out) < headerSize:
 		return 0, win.ErrorInsufficientBuffer

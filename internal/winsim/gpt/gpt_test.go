@@ -111,6 +111,35 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestBackupInPlaceOfPrimary: a header counts only in its own sector.
+func TestBackupInPlaceOfPrimary(t *testing.T) {
+	d := newDisk(64*mib, 512)
+	windowsTable(t, d)
+	h := make([]byte, 512)
+	if _, err := d.Image.ReadAt(h, d.Size-512); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Image.WriteAt(h, 512); err != nil {
+		t.Fatal(err)
+	}
+	flip(t, d, d.Size-512)
+	if _, err := Read(d); !errors.Is(err, ErrDamaged) {
+		t.Errorf("error %v, want %v", err, ErrDamaged)
+	}
+}
+
+// TestGreatProtectiveEntry: some tools let it claim more than the disk has.
+func TestGreatProtectiveEntry(t *testing.T) {
+	d := newDisk(64*mib, 512)
+	windowsTable(t, d)
+	if _, err := d.Image.WriteAt([]byte{0xFF, 0xFF, 0xFF, 0xFF}, 446+12); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(d); err != nil {
+		t.Error(err)
+	}
+}
+
 func flip(t *testing.T, d Disk, off int64) {
 	t.Helper()
 	b := make([]byte, 1)
@@ -190,6 +219,12 @@ func TestTooSmall(t *testing.T) {
 	if err := table.Write(d); !errors.Is(err, ErrTooSmall) {
 		t.Errorf("write to half of the disk: %v", err)
 	}
+	if _, err := Read(d); !errors.Is(err, ErrDamaged) {
+		t.Errorf("read half of the disk: %v", err)
+	}
+	if err := table.Fit(d); err != nil || table.LastUsable != 64*mib/512-34 {
+		t.Errorf("fitted to half of the disk it ends at %d, %v", table.LastUsable, err)
+	}
 }
 
 func TestMBR(t *testing.T) {
@@ -216,6 +251,24 @@ func TestMBR(t *testing.T) {
 		}
 		if _, err := ReadMBR(d); !errors.Is(err, ErrNoTable) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestMBRLimit: an entry has 32 bits for its place and its length.
+func TestMBRLimit(t *testing.T) {
+	d := newDisk(4<<40, 512)
+	for _, tc := range []struct {
+		partition MBRPartition
+		ok        bool
+	}{
+		{MBRPartition{Type: 7, First: 2048, Sectors: 1<<32 - 2048}, true},
+		{MBRPartition{Type: 7, First: 2048, Sectors: 1<<32 - 2047}, false},
+		{MBRPartition{Type: 7, First: 1 << 32, Sectors: 1}, false},
+		{MBRPartition{Type: 0xEE, First: 1, Sectors: 1 << 32}, false},
+	} {
+		if err := (MBR{Partitions: [4]MBRPartition{tc.partition}}).Validate(d); (err == nil) != tc.ok {
+			t.Errorf("%+v: %v", tc.partition, err)
 		}
 	}
 }

@@ -3,7 +3,10 @@
 
 package gpt
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 const (
 	mbrSize           = 512
@@ -63,7 +66,7 @@ func (m MBR) Validate(d Disk) error {
 		}
 		// A protective entry may claim more than there is: some tools always write
 		// the greatest number.
-		if p.First < 1 || p.Sectors < 1 || !p.Protective() && p.First+p.Sectors > d.sectors() {
+		if p.First < 1 || p.Sectors < 1 || p.Sectors > math.MaxUint32 || !p.Protective() && p.First+p.Sectors > min(d.sectors(), 1<<32) {
 			return fmt.Errorf("partition %d: sectors %d to %d lie outside the disk's %d", i+1, p.First, p.First+p.Sectors-1, d.sectors())
 		}
 		for j, q := range m.Partitions[:i] {

@@ -1,0 +1,348 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
+)
+
+func TestPaths(t *testing.T) {
+	s := newNode(t, Delays{})
+	_, name := newVolume(t, s, true)
+	system, err := s.VolumeNameForMountPoint(t.Context(), `C:\`)
+	must(t, err)
+	must(t, s.MkdirAll(kubelet+`\Dir\sub`))
+	must(t, s.WriteFile(kubelet+`\Dir\file`, nil))
+	must(t, s.WriteFile(name+`file`, nil))
+	for path, want := range map[string]win.Errno{
+		kubelet + `\Dir`:                         0,
+		strings.ToUpper(kubelet) + `\dIR\`:       0,
+		`c:/var/lib/kubelet/dir/sub`:             0,
+		kubelet + `\Dir\.\sub\..\\sub`:           0,
+		`C:\..\var\lib\kubelet`:                  0,
+		`\\?\C:\var\lib\kubelet\dir`:             0,
+		`\\?\c:\`:                                0,
+		`C:\`:                                    0,
+		system + `var\LIB\kubelet`:               0,
+		system:                                   0,
+		name + `FILE`:                            0,
+		kubelet + `\missing`:                     win.ErrorFileNotFound,
+		kubelet + `\missing\dir`:                 win.ErrorPathNotFound,
+		kubelet + `\Dir\file\dir`:                win.ErrorPathNotFound,
+		kubelet + `\a:b`:                         win.ErrorInvalidName,
+		kubelet + `\a*`:                          win.ErrorInvalidName,
+		kubelet + `\` + strings.Repeat(`x`, 256): win.ErrorFilenameExcedRange,
+		`\\?\C:\var\..\var`:                      win.ErrorInvalidName,
+		`\\?\C:\var\\lib`:                        win.ErrorInvalidName,
+		`\\?\C:/var`:                             win.ErrorInvalidName,
+		`\\?\C:\var/lib`:                         win.ErrorInvalidName,
+		`\var\lib\kubelet`:                       win.ErrorInvalidName,
+		`var`:                                    win.ErrorInvalidName,
+		`C:`:                                     win.ErrorInvalidName,
+		`C:var`:                                  win.ErrorInvalidName,
+		`1:\var`:                                 win.ErrorInvalidName,
+		``:                                       win.ErrorInvalidName,
+		`Q:\`:                                    win.ErrorPathNotFound,
+		`\\server\share\dir`:                     win.ErrorBadNetPath,
+		`//server/share`:                         win.ErrorBadNetPath,
+		`\\?\UNC\server\share`:                   win.ErrorBadNetPath,
+		`\\.\pipe\x`:                             win.ErrorFileNotFound,
+		`\\?\Volume{bad}\`:                       win.ErrorPathNotFound,
+		`\\?\Volume{00000000-0000-0000-0000-000000000000}\x`: win.ErrorPathNotFound,
+		device1(name): win.ErrorInvalidParameter,
+	} {
+		_, err := s.FileAttributes(t.Context(), path)
+		wantErr(t, fmt.Sprintf("attributes of %q", path), err, want)
+	}
+}
+
+func TestLinks(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	n, name := newVolume(t, s, true)
+	must(t, s.MkdirAll(stage+`\..\a\b`))
+	must(t, s.MkdirAll(stage))
+	must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
+	must(t, s.MkdirAll(name+`dir`))
+	must(t, s.WriteFile(name+`dir\file`, []byte("content")))
+	pods := kubelet + `\pods\`
+	must(t, s.Symlink(pods+`absolute`, stage, true))
+	must(t, s.Symlink(pods+`relative`, `..\plugins\stage`, true))
+	must(t, s.Symlink(pods+`rooted`, `\var\lib\kubelet\plugins\stage`, true))
+	must(t, s.Symlink(pods+`volume`, name, true))
+	must(t, s.Junction(pods+`junction`, stage))
+	must(t, s.Symlink(pods+`chain`, pods+`relative`, true))
+	must(t, s.Symlink(name+`back`, `C:\var\lib\kubelet\pods\absolute\dir`, true))
+	must(t, s.Symlink(pods+`file`, `absolute\dir\file`, false))
+	for _, path := range []string{
+		stage + `\dir\file`, pods + `absolute\dir\file`, pods + `relative\dir\file`, pods + `rooted\dir\file`,
+		pods + `volume\dir\file`, pods + `junction\dir\file`, pods + `chain\dir\file`, stage + `\back\file`, pods + `file`,
+	} {
+		if b, err := s.ReadFile(path); err != nil || string(b) != "content" {
+			t.Errorf("%s: %q, %v", path, b, err)
+		}
+	}
+	for path, want := range map[string]win.FileInfo{
+		pods + `absolute`: {Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagSymlink},
+		pods + `file`:     {Attributes: win.AttributeReparsePoint, ReparseTag: win.TagSymlink},
+		pods + `junction`: {Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint},
+		stage:             {Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint},
+		stage + `\dir`:    {Attributes: win.AttributeDirectory},
+	} {
+		f, err := s.OpenFile(ctx, path, win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+		must(t, err)
+		if info, err := f.Info(ctx); err != nil || info != want {
+			t.Errorf("%s: %+v, %v, want %+v", path, info, err, want)
+		}
+		closeHandle(t, f)
+	}
+
+	must(t, s.Symlink(pods+`dangling`, pods+`missing`, true))
+	must(t, s.Symlink(pods+`loop`, pods+`loop`, true))
+	must(t, s.Symlink(pods+`unc`, `\\server\share`, true))
+	must(t, s.Symlink(pods+`up`, `..\..\..\..\..\..\Windows`, true))
+	must(t, s.MkdirAll(pods+`foreign`))
+	must(t, s.SetReparsePoint(pods+`foreign`, win.ReparsePoint{Tag: 0x80000018}))
+	for path, want := range map[string]win.Errno{
+		pods + `dangling`:     win.ErrorFileNotFound,
+		pods + `dangling\x`:   win.ErrorPathNotFound,
+		pods + `loop`:         errorCantResolveFilename,
+		pods + `loop\x`:       errorCantResolveFilename,
+		pods + `unc`:          win.ErrorBadNetPath,
+		pods + `unc\x`:        win.ErrorBadNetPath,
+		pods + `foreign\x`:    errorCantAccessFile,
+		pods + `file\x`:       win.ErrorPathNotFound,
+		pods + `up\System32`:  0, // above the root is the root
+		pods + `absolute\dir`: 0,
+	} {
+		_, err := s.ReadDir(path)
+		wantErr(t, "list "+path, err, want)
+	}
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskOffline, Attributes: win.DiskOffline}))
+	_, err := s.ReadFile(pods + `chain\dir\file`)
+	wantErr(t, "read from an offline disk", err, win.ErrorPathNotFound)
+}
+
+// TestLinkLimit: 63 links are followed, not one more.
+func TestLinkLimit(t *testing.T) {
+	s := newNode(t, Delays{})
+	pods := kubelet + `\pods\`
+	must(t, s.WriteFile(pods+`0`, []byte("content")))
+	for i := range 64 {
+		must(t, s.Symlink(fmt.Sprint(pods, i+1), fmt.Sprint(i), false))
+	}
+	if _, err := s.ReadFile(pods + `63`); err != nil {
+		t.Errorf("63 links: %v", err)
+	}
+	_, err := s.ReadFile(pods + `64`)
+	wantErr(t, "64 links", err, errorCantResolveFilename)
+}
+
+func TestOpenAt(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	must(t, s.MkdirAll(kubelet+`\pods\pod\sub`))
+	must(t, s.Symlink(kubelet+`\pods\link`, `pod`, true))
+	dir, err := s.OpenFile(ctx, kubelet+`\pods`, win.OpenOptions{Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
+	must(t, err)
+	defer closeHandle(t, dir)
+	open := func(name string, o win.OpenOptions) (win.FileInfo, error) {
+		f, err := dir.OpenAt(ctx, name, o)
+		if err != nil {
+			return win.FileInfo{}, err
+		}
+		defer closeHandle(t, f)
+		return f.Info(ctx)
+	}
+	existing := win.OpenOptions{Share: shareAll, Disposition: win.FileOpen}
+	link := existing
+	link.Options = openLink
+	create := win.OpenOptions{Share: shareAll, Disposition: win.FileCreate, Options: win.FileDirectoryFile}
+	file := win.OpenOptions{Share: shareAll, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile}
+	directory := win.AttributeDirectory
+	for _, tc := range []struct {
+		what, name string
+		options    win.OpenOptions
+		attributes win.FileAttributes
+		want       win.Errno
+	}{
+		{"a directory", "POD", existing, directory, 0},
+		{"a link", "link", link, directory | win.AttributeReparsePoint, 0},
+		{"its target", "link", existing, 0, ntfs.ErrorReparsePointEncountered},
+		{"itself", "", existing, directory, 0},
+		{"new directory", "new", create, directory, 0},
+		{"a second time", "new", create, 0, win.ErrorAlreadyExists},
+		{"new file", "file", file, 0, 0},
+		{"missing", "missing", existing, 0, win.ErrorFileNotFound},
+		{"two elements", `pod\sub`, existing, 0, win.ErrorInvalidName},
+		{"parent", "..", existing, 0, win.ErrorInvalidName},
+		{"a file as directory", "file", win.OpenOptions{Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile}, 0, win.ErrorDirectory},
+	} {
+		info, err := open(tc.name, tc.options)
+		wantErr(t, tc.what, err, tc.want)
+		if err == nil && info.Attributes != tc.attributes {
+			t.Errorf("%s: attributes %#x, want %#x", tc.what, info.Attributes, tc.attributes)
+		}
+	}
+	// The handle lacks ShareDelete: no name above can be swapped.
+	wantErr(t, "rename the directory", s.Rename(kubelet+`\pods`, kubelet+`\other`, false), win.ErrorSharingViolation)
+	wantErr(t, "rename its parent", s.Rename(kubelet, `C:\var\lib\other`, false), win.ErrorAccessDenied)
+}
+
+// TestDirectoryBecomesLink: no share mode keeps an empty directory from becoming a
+// link under an open handle, but an open relative to the handle isn't led on.
+func TestDirectoryBecomesLink(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	must(t, s.MkdirAll(kubelet+`\pods\empty`))
+	dir, err := s.OpenFile(ctx, kubelet+`\pods\empty`, win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen, Options: openLink})
+	must(t, err)
+	defer closeHandle(t, dir)
+	must(t, s.SetReparsePoint(kubelet+`\pods\empty`, win.NewJunction(`C:\Windows`)))
+	if info, err := dir.Info(ctx); err != nil || info.ReparseTag != win.TagMountPoint {
+		t.Errorf("the handle shows %+v, %v", info, err)
+	}
+	_, err = dir.OpenAt(ctx, "System32", win.OpenOptions{Share: shareAll, Disposition: win.FileOpen})
+	wantErr(t, "open below it", err, ntfs.ErrorReparsePointEncountered)
+}
+
+func TestReadDirAndDelete(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	var want []string
+	for i := range 40 {
+		name := fmt.Sprintf("entry%02d", i)
+		want = append(want, name)
+		must(t, s.WriteFile(kubelet+`\pods\`+name, nil))
+	}
+	dir, err := s.OpenFile(ctx, kubelet+`\pods`, win.OpenOptions{Access: win.FileListDirectory | win.Delete, Share: shareAll, Disposition: win.FileOpen})
+	must(t, err)
+	defer closeHandle(t, dir)
+	var got []string
+	for restart := true; ; restart = false {
+		entries, err := dir.ReadDir(ctx, restart)
+		if err != nil {
+			wantErr(t, "the end", err, win.ErrorNoMoreFiles)
+			break
+		}
+		for _, e := range entries {
+			got = append(got, e.Name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	wantErr(t, "delete a full directory", dir.Delete(ctx), win.ErrorDirNotEmpty)
+	must(t, s.SetFileAttributes(kubelet+`\pods\`+want[0], win.AttributeReadOnly))
+	for _, name := range want {
+		f, err := dir.OpenAt(ctx, name, win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+		must(t, err)
+		must(t, f.Delete(ctx))
+		wantErr(t, "a deleted file", s.Remove(kubelet+`\pods\`+name), win.ErrorFileNotFound)
+		closeHandle(t, f)
+	}
+	f, err := s.OpenFile(ctx, kubelet+`\plugins`, win.OpenOptions{Share: shareAll, Disposition: win.FileOpen})
+	must(t, err)
+	wantErr(t, "delete without access", f.Delete(ctx), win.ErrorAccessDenied)
+	_, err = f.ReadDir(ctx, true)
+	wantErr(t, "list without access", err, win.ErrorAccessDenied)
+	closeHandle(t, f)
+	wantErr(t, "delete by a closed handle", f.Delete(ctx), win.ErrorInvalidHandle)
+	_, err = f.OpenAt(ctx, "x", win.OpenOptions{Disposition: win.FileOpen})
+	wantErr(t, "open by a closed handle", err, win.ErrorInvalidHandle)
+	must(t, dir.Delete(ctx))
+}
+
+func TestReparseControls(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	must(t, s.MkdirAll(kubelet+`\pods\dir`))
+	f, err := s.OpenFile(ctx, kubelet+`\pods\dir`, win.OpenOptions{Access: win.GenericWrite, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+	must(t, err)
+	defer closeHandle(t, f)
+	control := func(code win.IoctlCode, in []byte, out int) error {
+		_, err := f.Control(ctx, code, in, make([]byte, out))
+		return err
+	}
+	link := win.NewSymlink(`C:\Windows`)
+	header := link.Encode()[:8]
+	header[4], header[5] = 0, 0
+	wantErr(t, "get of a plain directory", control(win.FsctlGetReparsePoint, nil, 1000), win.ErrorNotAReparsePoint)
+	wantErr(t, "delete of a plain directory", control(win.FsctlDeleteReparsePoint, header, 0), win.ErrorNotAReparsePoint)
+	wantErr(t, "set of bad data", control(win.FsctlSetReparsePoint, header[:7], 0), win.ErrorInvalidReparseData)
+	must(t, control(win.FsctlSetReparsePoint, link.Encode(), 0))
+	wantErr(t, "get with a short buffer", control(win.FsctlGetReparsePoint, nil, 10), win.ErrorMoreData)
+	wantErr(t, "set of another tag", control(win.FsctlSetReparsePoint, win.NewJunction(`C:\Windows`).Encode(), 0), win.ErrorReparseTagMismatch)
+	wantErr(t, "unknown control", control(win.IoctlDiskGetLengthInfo&^0xC000, nil, 8), win.ErrorInvalidFunction)
+	must(t, control(win.FsctlDeleteReparsePoint, header, 0))
+	if info, err := f.Info(ctx); err != nil || info.IsReparsePoint() {
+		t.Errorf("it is still a link: %+v, %v", info, err)
+	}
+}
+
+// TestReadOnlyVolume: what doesn't change anything works.
+func TestReadOnlyVolume(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	n, name := newVolume(t, s, true)
+	must(t, s.WriteFile(name+"file", []byte("content")))
+	open := win.OpenOptions{Access: win.Delete | win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen}
+	before, err := s.OpenFile(ctx, name+"file", open)
+	must(t, err)
+	defer closeHandle(t, before)
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
+
+	if b, err := s.ReadFile(name + "file"); err != nil || string(b) != "content" {
+		t.Errorf("read: %q, %v", b, err)
+	}
+	wantErr(t, "make an existing directory", s.MkdirAll(name), 0)
+	wantErr(t, "write", s.WriteFile(name+"file", nil), win.ErrorWriteProtect)
+	wantErr(t, "create", s.WriteFile(name+"new", nil), win.ErrorWriteProtect)
+	wantErr(t, "make a directory", s.MkdirAll(name+"dir"), win.ErrorWriteProtect)
+	wantErr(t, "remove", s.Remove(name+"file"), win.ErrorWriteProtect)
+	wantErr(t, "delete by a handle of before", before.Delete(ctx), win.ErrorWriteProtect)
+	_, err = before.Control(ctx, win.FsctlSetReparsePoint, win.NewSymlink(`C:\Windows`).Encode(), nil)
+	wantErr(t, "make a link by a handle of before", err, win.ErrorWriteProtect)
+}
+
+func TestPodCalls(t *testing.T) {
+	s := newNode(t, Delays{})
+	pod := kubelet + `\pods\pod`
+	must(t, s.MkdirAll(pod))
+	must(t, s.WriteFile(pod+`\a`, []byte("a")))
+	must(t, s.Rename(pod+`\a`, pod+`\b`, false))
+	must(t, s.WriteFile(pod+`\c`, []byte("c")))
+	wantErr(t, "rename over a file", s.Rename(pod+`\b`, pod+`\c`, false), win.ErrorAlreadyExists)
+	must(t, s.Rename(pod+`\b`, pod+`\c`, true))
+	if b, err := s.ReadFile(pod + `\C`); err != nil || string(b) != "a" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+	wantErr(t, "rename to nowhere", s.Rename(pod+`\c`, pod+`\x\y`, false), win.ErrorPathNotFound)
+	wantErr(t, "rename to the root", s.Rename(pod+`\c`, `C:\`, false), win.ErrorAccessDenied)
+	wantErr(t, "remove a full directory", s.Remove(pod), win.ErrorDirNotEmpty)
+	wantErr(t, "directory over a file", s.MkdirAll(pod+`\c\d`), win.ErrorDirectory)
+	wantErr(t, "link over a file", s.Symlink(pod+`\c`, `x`, false), win.ErrorAlreadyExists)
+	wantErr(t, "write to a directory", s.WriteFile(pod, nil), win.ErrorAccessDenied)
+
+	_, name := newVolume(t, s, true)
+	wantErr(t, "rename to another volume", s.Rename(pod+`\c`, name+`c`, false), win.ErrorNotSameDevice)
+
+	held, err := s.Hold(pod+`\c`, win.OpenOptions{Access: win.GenericRead, Share: win.ShareRead, Disposition: win.FileOpen})
+	must(t, err)
+	wantErr(t, "write to a held file", s.WriteFile(pod+`\c`, nil), win.ErrorSharingViolation)
+	wantErr(t, "remove a held file", s.Remove(pod+`\c`), win.ErrorSharingViolation)
+	wantErr(t, "rename a held file", s.Rename(pod+`\c`, pod+`\d`, false), win.ErrorSharingViolation)
+	if open := s.OpenHandles(); !cmp.Equal(open, []string{pod + `\c`}) {
+		t.Errorf("open are %q", open)
+	}
+	closeHandle(t, held)
+	must(t, s.Remove(pod+`\c`))
+}

@@ -1,0 +1,232 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+const stage = kubelet + `\plugins\stage`
+
+func TestMount(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	_, name := newVolume(t, s, true)
+	must(t, s.MkdirAll(stage))
+	must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
+
+	if got, err := s.VolumeNameForMountPoint(ctx, stage+`\`); err != nil || got != name {
+		t.Errorf("mounted is %q, %v, want %q", got, err, name)
+	}
+	f, err := s.OpenFile(ctx, stage, win.OpenOptions{Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+	must(t, err)
+	b := make([]byte, win.MaximumReparseDataSize)
+	n, err := f.Control(ctx, win.FsctlGetReparsePoint, nil, b)
+	must(t, err)
+	closeHandle(t, f)
+	r, err := win.DecodeReparsePoint(b[:n])
+	if volume, ok := r.Volume(); err != nil || !ok || volume != name {
+		t.Errorf("the directory is %+v, %v", r, err)
+	}
+	if diff := cmp.Diff([]MountPoint{{stage, name}}, s.MountPoints()); diff != "" {
+		t.Errorf("mount points (-want +got):\n%s", diff)
+	}
+
+	must(t, s.WriteFile(stage+`\file`, []byte("content")))
+	if b, err := s.ReadFile(name + "file"); err != nil || string(b) != "content" {
+		t.Errorf("the volume has %q, %v", b, err)
+	}
+	wantErr(t, "mount it twice", s.SetVolumeMountPoint(ctx, stage+`\`, name), win.ErrorDirNotEmpty)
+	must(t, s.Reboot())
+	if _, err := s.ReadFile(stage + `\file`); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+
+	must(t, s.DeleteVolumeMountPoint(ctx, stage+`\`))
+	if entries, err := s.ReadDir(stage); err != nil || len(entries) != 0 || len(s.MountPoints()) != 0 {
+		t.Errorf("after unmounting: entries %v, %v, mount points %v", entries, err, s.MountPoints())
+	}
+	wantErr(t, "unmount it twice", s.DeleteVolumeMountPoint(ctx, stage+`\`), win.ErrorNotAReparsePoint)
+	if _, err := s.ReadFile(name + "file"); err != nil {
+		t.Errorf("unmounting did harm: %v", err)
+	}
+}
+
+func TestMountErrors(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	n, name := newVolume(t, s, true)
+	_, refs := newVolume(t, s, false)
+	must(t, s.FormatVolume(ctx, refs, win.FormatOptions{FileSystem: "ReFS"}))
+	for _, dir := range []string{stage, kubelet + `\full\sub`, refs + `dir`, name + `dir`} {
+		must(t, s.MkdirAll(dir))
+	}
+	must(t, s.WriteFile(kubelet+`\file`, nil))
+	must(t, s.Junction(kubelet+`\junction`, kubelet+`\pods`))
+	must(t, s.Symlink(kubelet+`\link`, kubelet+`\pods`, true))
+	for _, tc := range []struct {
+		name, point, volume string
+		want                win.Errno
+	}{
+		{"no backslash", stage, name, win.ErrorInvalidName},
+		{"volume without backslash", stage + `\`, device1(name), win.ErrorInvalidParameter},
+		{"no volume", stage + `\`, `C:\`, win.ErrorInvalidParameter},
+		{"bad GUID", stage + `\`, `\\?\Volume{0000000g-0000-0000-0000-000000000000}\`, win.ErrorInvalidParameter},
+		{"unknown volume", stage + `\`, `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, win.ErrorFileNotFound},
+		{"missing", kubelet + `\missing\`, name, win.ErrorPathNotFound},
+		{"missing parent", kubelet + `\missing\dir\`, name, win.ErrorPathNotFound},
+		{"not empty", kubelet + `\full\`, name, win.ErrorDirNotEmpty},
+		{"a file", kubelet + `\file\`, name, win.ErrorDirectory},
+		{"a junction", kubelet + `\junction\`, name, win.ErrorDirNotEmpty},
+		{"a symbolic link", kubelet + `\link\`, name, win.ErrorDirNotEmpty},
+		{"on ReFS", refs + `dir\`, name, win.ErrorNotSupported},
+		{"no drive", `\var\lib\kubelet\plugins\stage\`, name, win.ErrorInvalidName},
+		{"unknown drive", `Q:\dir\`, name, win.ErrorPathNotFound},
+		{"UNC", `\\server\share\dir\`, name, win.ErrorBadNetPath},
+		{"letter in use", `C:\`, name, win.ErrorDirNotEmpty},
+	} {
+		wantErr(t, tc.name, s.SetVolumeMountPoint(ctx, tc.point, tc.volume), tc.want)
+	}
+	if len(s.MountPoints()) != 0 {
+		t.Errorf("failed calls left %v", s.MountPoints())
+	}
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
+	wantErr(t, "on a read-only disk", s.SetVolumeMountPoint(ctx, name+`dir\`, refs), win.ErrorWriteProtect)
+	wantErr(t, "of a read-only disk", s.SetVolumeMountPoint(ctx, stage+`\`, name), 0)
+
+	for _, tc := range []struct {
+		name, point string
+		want        win.Errno
+	}{
+		{"no backslash", stage, win.ErrorInvalidName},
+		{"missing", kubelet + `\missing\`, win.ErrorFileNotFound},
+		{"missing parent", kubelet + `\missing\dir\`, win.ErrorPathNotFound},
+		{"plain directory", kubelet + `\pods\`, win.ErrorNotAReparsePoint},
+		{"file", kubelet + `\file\`, win.ErrorNotAReparsePoint},
+		{"junction", kubelet + `\junction\`, win.ErrorInvalidParameter},
+		{"symbolic link", kubelet + `\link\`, win.ErrorInvalidParameter},
+		{"unknown letter", `Q:\`, win.ErrorFileNotFound},
+	} {
+		wantErr(t, "unmount: "+tc.name, s.DeleteVolumeMountPoint(ctx, tc.point), tc.want)
+		_, err := s.VolumeNameForMountPoint(ctx, tc.point)
+		wantErr(t, "name: "+tc.name, err, tc.want)
+	}
+	wantErr(t, "take the system's letter", s.DeleteVolumeMountPoint(ctx, `C:\`), win.ErrorAccessDenied)
+}
+
+func TestVolumeNames(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	_, name := newVolume(t, s, true)
+	system, err := s.VolumeNameForMountPoint(ctx, `c:\`)
+	must(t, err)
+	must(t, s.MkdirAll(stage))
+	must(t, s.SetVolumeMountPoint(ctx, `\\?\`+stage+`\`, name))
+	must(t, s.Junction(kubelet+`\way`, kubelet+`\plugins`))
+	for point, want := range map[string]string{
+		`\\?\C:\`:               system,
+		name:                    name,
+		kubelet + `\way\stage\`: name, // links in the middle are followed
+	} {
+		if got, err := s.VolumeNameForMountPoint(ctx, point); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", point, got, err, want)
+		}
+	}
+	_, err = s.VolumeNameForMountPoint(ctx, `\\?\Volume{00000000-0000-0000-0000-000000000000}\`)
+	wantErr(t, "name of an unknown volume", err, win.ErrorFileNotFound)
+}
+
+// TestMountOfGoneVolume: a mount point outlives its volume, and can be taken away.
+func TestMountOfGoneVolume(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	n, name := newVolume(t, s, true)
+	must(t, s.MkdirAll(stage))
+	must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
+	must(t, s.DetachDisk(n))
+	_, err := s.ReadDir(stage)
+	wantErr(t, "list it", err, win.ErrorPathNotFound)
+	if a, err := s.FileAttributes(ctx, stage); err != nil || a != win.AttributeDirectory|win.AttributeReparsePoint {
+		t.Errorf("attributes %#x, %v", a, err)
+	}
+	if got, err := s.VolumeNameForMountPoint(ctx, stage+`\`); err != nil || got != name {
+		t.Errorf("mounted is %q, %v", got, err)
+	}
+	_, err = s.VolumeInformation(ctx, stage+`\`)
+	wantErr(t, "information", err, win.ErrorPathNotFound)
+	must(t, s.DeleteVolumeMountPoint(ctx, stage+`\`))
+}
+
+// TestStaleRecord: who deletes a mount point as a directory leaves the mount
+// manager's record behind.
+func TestStaleRecord(t *testing.T) {
+	s := newNode(t, Delays{})
+	_, name := newVolume(t, s, true)
+	must(t, s.MkdirAll(stage))
+	must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, name))
+	must(t, s.Remove(stage))
+	if diff := cmp.Diff([]MountPoint{{stage, name}}, s.MountPoints()); diff != "" {
+		t.Errorf("mount points (-want +got):\n%s", diff)
+	}
+}
+
+func TestDriveLetters(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	_, name := newVolume(t, s, true)
+	must(t, s.SetVolumeMountPoint(ctx, `X:\`, name))
+	must(t, s.WriteFile(`x:\file`, nil))
+	wantErr(t, "a second letter", s.SetVolumeMountPoint(ctx, `Y:\`, name), win.ErrorDirNotEmpty)
+	must(t, s.Reboot())
+	if _, err := s.ReadFile(`X:\file`); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	must(t, s.DeleteVolumeMountPoint(ctx, `x:\`))
+	_, err := s.ReadFile(`X:\file`)
+	wantErr(t, "read without the letter", err, win.ErrorPathNotFound)
+}
+
+func TestVolumeInformationPaths(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	_, name := newVolume(t, s, true)
+	must(t, s.MkdirAll(stage))
+	must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
+	must(t, s.MkdirAll(stage+`\dir`))
+	must(t, s.WriteFile(stage+`\file`, nil))
+	want, err := s.VolumeInformation(ctx, name)
+	must(t, err)
+	if got, err := s.VolumeInformation(ctx, stage+`\`); err != nil || got != want {
+		t.Errorf("at the mount point: %+v, %v, want %+v", got, err, want)
+	}
+	if system, err := s.VolumeInformation(ctx, `C:\`); err != nil || system.Serial == want.Serial {
+		t.Errorf("C: %+v, %v", system, err)
+	}
+	for path, want := range map[string]win.Errno{
+		device1(name):    win.ErrorInvalidName,
+		stage:            win.ErrorInvalidName,
+		stage + `\dir\`:  errorDirNotRoot,
+		stage + `\file\`: win.ErrorDirectory,
+		stage + `\x\`:    win.ErrorFileNotFound,
+		`Q:\`:            win.ErrorPathNotFound,
+	} {
+		_, err := s.VolumeInformation(ctx, path)
+		wantErr(t, "information on "+path, err, want)
+	}
+	space, err := s.DiskFreeSpace(ctx, name)
+	must(t, err)
+	if got, err := s.DiskFreeSpace(ctx, stage+`\dir`); err != nil || got != space {
+		t.Errorf("space below the mount point: %+v, %v, want %+v", got, err, space)
+	}
+	for path, want := range map[string]win.Errno{
+		stage + `\x`: win.ErrorFileNotFound, stage + `\file`: win.ErrorDirectory, `\\server\share`: win.ErrorBadNetPath,
+	} {
+		_, err := s.DiskFreeSpace(ctx, path)
+		wantErr(t, "space of "+path, err, want)
+	}
+}

@@ -1,0 +1,562 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// TestVolumeArrival: the volume of a new partition comes after the call, with a
+// notice.
+func TestVolumeArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openNode(t, Config{Delays: Delays{VolumeArrival: time.Second}})
+		n := attach(t, s, DiskSpec{})
+		createGPT(t, s, n)
+		arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassVolume)
+		must(t, err)
+		defer stop()
+		must(t, setLayout(s, t, n, data(mib, gib)))
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		if v := s.VolumesOfDisk(n); len(v) != 0 {
+			t.Errorf("after almost a second there is %q", v)
+		}
+		start := time.Now()
+		<-arrived
+		if waited := time.Since(start); waited != 1 {
+			t.Errorf("it took %v longer", waited)
+		}
+		if v := s.VolumesOfDisk(n); len(v) != 1 {
+			t.Errorf("after the notice there is %q", v)
+		}
+		must(t, s.Close())
+	})
+}
+
+// TestVolumeArrivalTooLate: a partition that is gone before its volume is there
+// leaves no volume.
+func TestVolumeArrivalTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openNode(t, Config{Delays: Delays{VolumeArrival: time.Second}})
+		n := attach(t, s, DiskSpec{})
+		createGPT(t, s, n)
+		must(t, setLayout(s, t, n, data(mib, gib)))
+		must(t, setLayout(s, t, n))
+		s.Settle()
+		if v := s.VolumesOfDisk(n); len(v) != 0 {
+			t.Errorf("volumes %q of no partition", v)
+		}
+		must(t, setLayout(s, t, n, data(mib, gib)))
+		must(t, s.Reboot()) // brings it at once
+		s.Settle()
+		if v := s.VolumesOfDisk(n); len(v) != 1 {
+			t.Errorf("volumes %q of one partition", v)
+		}
+		must(t, setLayout(s, t, n, data(2*gib, gib)))
+		must(t, s.Close()) // doesn't wait for arrivals
+	})
+}
+
+func TestDiskArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openNode(t, Config{Delays: Delays{DiskArrival: time.Second}})
+		arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassDisk)
+		must(t, err)
+		a, b := attach(t, s, DiskSpec{Serial: "a"}), attach(t, s, DiskSpec{})
+		if a != 1 || b != 2 {
+			t.Errorf("numbers %d and %d", a, b)
+		}
+		_, err = s.OpenDevice(t.Context(), drive(a), win.AccessNone)
+		wantErr(t, "open a disk that is on its way", err, win.ErrorFileNotFound)
+		must(t, s.DetachDisk(b))
+		<-arrived // the removal
+		<-arrived
+		if state := s.Disks()[1].State; state != DiskPresent {
+			t.Errorf("after the notice it is %s", state)
+		}
+		closeHandle(t, openDevice(t, s, drive(a), win.AccessNone))
+		s.Settle()
+		if state := s.Disks()[2].State; state != DiskShelved {
+			t.Errorf("the disk that was pulled on its way is %s", state)
+		}
+		stop()
+		must(t, s.DetachDisk(a))
+		select {
+		case <-arrived:
+			t.Error("a notice after the end of the registration")
+		default:
+		}
+		must(t, s.Close())
+	})
+}
+
+// TestVolumeIdentity: a volume has its name as long as its partition exists.
+func TestVolumeIdentity(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, name := newVolume(t, s, true)
+	must(t, s.WriteFile(name+"file", []byte("content")))
+	check := func(what string, n uint32) {
+		t.Helper()
+		s.Settle()
+		if v := s.VolumesOfDisk(n); !slices.Equal(v, []string{name}) {
+			t.Errorf("%s: volumes %q, want %q", what, v, name)
+		}
+		if b, err := s.ReadFile(name + "file"); err != nil || string(b) != "content" {
+			t.Errorf("%s: the file holds %q, %v", what, b, err)
+		}
+	}
+	set := func(a win.DiskAttributes) {
+		t.Helper()
+		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskOffline, Attributes: a}))
+	}
+	set(win.DiskOffline)
+	if v := s.VolumesOfDisk(n); len(v) != 0 {
+		t.Errorf("an offline disk has the volumes %q", v)
+	}
+	_, err := s.ReadFile(name + "file")
+	wantErr(t, "read from an offline disk", err, win.ErrorPathNotFound)
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "information on an offline disk", err, win.ErrorPathNotFound)
+	set(0)
+	check("online again", n)
+	must(t, s.Reboot())
+	check("after a restart", n)
+	serial := s.Disks()[1].Spec.Serial
+	must(t, s.DetachDisk(n))
+	n = attach(t, s, DiskSpec{Serial: serial})
+	check("attached again", n)
+
+	part := layoutOf(t, s, n).Partitions[0]
+	must(t, setLayout(s, t, n))
+	if v := s.VolumesOfDisk(n); len(v) != 0 {
+		t.Errorf("without the partition: %q", v)
+	}
+	must(t, setLayout(s, t, n, part))
+	check("partitioned as before", n)
+	part.Attributes |= win.GPTAttributeHidden
+	must(t, setLayout(s, t, n, part))
+	if v := s.VolumesOfDisk(n); len(v) != 0 {
+		t.Errorf("a hidden partition has the volumes %q", v)
+	}
+}
+
+func TestVolumeControls(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, name := newVolume(t, s, true)
+	number, err := win.DecodeDeviceNumber(mustControl(t, s, device1(name), win.IoctlStorageGetDeviceNumber, nil))
+	must(t, err)
+	if want := (win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: n, PartitionNumber: 1}); number != want {
+		t.Errorf("device number %+v, want %+v", number, want)
+	}
+	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
+	must(t, err)
+	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}}, extents); diff != "" {
+		t.Errorf("extents (-want +got):\n%s", diff)
+	}
+	if size, err := win.DecodeInt64(mustControl(t, s, device1(name), win.IoctlDiskGetLengthInfo, nil)); err != nil || size != 4*gib {
+		t.Errorf("length %d, %v", size, err)
+	}
+	for _, tc := range []struct {
+		name   string
+		access win.Access
+		code   win.IoctlCode
+		out    int
+		want   win.Errno
+	}{
+		{"extents", win.AccessNone, win.IoctlVolumeGetVolumeDiskExtents, 32, 0},
+		{"extents, count only", win.AccessNone, win.IoctlVolumeGetVolumeDiskExtents, 31, win.ErrorMoreData},
+		{"extents, short", win.AccessNone, win.IoctlVolumeGetVolumeDiskExtents, 7, win.ErrorInsufficientBuffer},
+		{"NTFS data", win.AccessNone, win.FsctlGetNtfsVolumeData, 96, 0},
+		{"NTFS data, short", win.AccessNone, win.FsctlGetNtfsVolumeData, 95, win.ErrorInsufficientBuffer},
+		{"ReFS data of NTFS", win.AccessNone, win.FsctlGetRefsVolumeData, 152, win.ErrorInvalidFunction},
+		{"online, no access", win.AccessNone, win.IoctlVolumeOnline, 0, win.ErrorAccessDenied},
+		{"control of a disk", readWrite, win.IoctlDiskGetDriveLayoutEx, 4096, win.ErrorInvalidFunction},
+	} {
+		d := openDevice(t, s, device1(name), tc.access)
+		_, err := d.Control(t.Context(), tc.code, nil, make([]byte, tc.out))
+		wantErr(t, tc.name, err, tc.want)
+		closeHandle(t, d)
+	}
+}
+
+func TestSpannedVolume(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, name := newVolume(t, s, false)
+	extra := win.DiskExtent{DiskNumber: 0, StartingOffset: gib, Length: 2 * gib}
+	must(t, s.SpanVolume(name, extra))
+	d := openDevice(t, s, device1(name), win.AccessNone)
+	defer closeHandle(t, d)
+	_, err := d.Control(t.Context(), win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12))
+	wantErr(t, "device number", err, win.ErrorInvalidFunction)
+	b := make([]byte, 32)
+	got, err := d.Control(t.Context(), win.IoctlVolumeGetVolumeDiskExtents, nil, b)
+	wantErr(t, "room for one of two extents", err, win.ErrorMoreData)
+	if got != 8 || b[0] != 2 {
+		t.Errorf("it gave %d bytes, count %d", got, b[0])
+	}
+	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
+	must(t, err)
+	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}, extra}, extents); diff != "" {
+		t.Errorf("extents (-want +got):\n%s", diff)
+	}
+	must(t, s.SpanVolume(name))
+	mustControl(t, s, device1(name), win.IoctlStorageGetDeviceNumber, nil)
+	wantErr(t, "span an unknown volume", s.SpanVolume(`X:\`), win.ErrorNotFound)
+}
+
+func TestFormat(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		sectorSize uint32
+		options    win.FormatOptions
+		cluster    uint32
+	}{
+		{"NTFS", 512, win.FormatOptions{FileSystem: "NTFS", Label: "data"}, 4096},
+		{"4096-byte sectors", 4096, win.FormatOptions{FileSystem: "NTFS"}, 4096},
+		{"64 KiB clusters", 512, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 64 << 10}, 64 << 10},
+		{"2 MiB clusters", 512, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 2 << 20}, 2 << 20},
+		{"512-byte clusters", 512, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 512}, 512},
+		{"ReFS", 4096, win.FormatOptions{FileSystem: "ReFS", Label: strings.Repeat("x", 32)}, 4096},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newNode(t, Delays{})
+			n := attach(t, s, DiskSpec{SectorSize: tc.sectorSize})
+			createGPT(t, s, n)
+			must(t, setLayout(s, t, n, data(16*mib, 4*gib)))
+			s.Settle()
+			name := s.VolumesOfDisk(n)[0]
+			_, err := s.VolumeInformation(t.Context(), name)
+			wantErr(t, "information on a raw volume", err, win.ErrorUnrecognizedVolume)
+			_, err = s.DiskFreeSpace(t.Context(), name)
+			wantErr(t, "space of a raw volume", err, win.ErrorUnrecognizedVolume)
+			_, err = control(t, s, device1(name), win.FsctlGetNtfsVolumeData, nil)
+			wantErr(t, "NTFS data of a raw volume", err, win.ErrorInvalidFunction)
+
+			must(t, s.FormatVolume(t.Context(), name, tc.options))
+			info, err := s.VolumeInformation(t.Context(), name)
+			must(t, err)
+			if info.FileSystem != tc.options.FileSystem || info.Label != tc.options.Label {
+				t.Errorf("information %+v", info)
+			}
+			code, decode := win.FsctlGetNtfsVolumeData, win.DecodeNTFSVolumeData
+			if tc.options.FileSystem == "ReFS" {
+				code, decode = win.FsctlGetRefsVolumeData, win.DecodeREFSVolumeData
+			}
+			data, err := decode(mustControl(t, s, device1(name), code, nil))
+			must(t, err)
+			sectors := 4*gib/int64(tc.sectorSize) - 1 // the last one is for the copy of the boot sector
+			if data.NumberSectors != sectors || data.BytesPerSector != tc.sectorSize || data.BytesPerCluster != tc.cluster ||
+				data.TotalClusters != sectors*int64(tc.sectorSize)/int64(tc.cluster) {
+				t.Errorf("data %+v", data)
+			}
+			space, err := s.DiskFreeSpace(t.Context(), name)
+			must(t, err)
+			if space.Total != uint64(data.TotalClusters)*uint64(tc.cluster) || space.Free != uint64(data.FreeClusters)*uint64(tc.cluster) ||
+				space.Free >= space.Total || space.Available != space.Free {
+				t.Errorf("space %+v, data %+v", space, data)
+			}
+			boot, backup := make([]byte, tc.sectorSize), make([]byte, tc.sectorSize)
+			must(t, s.ReadImage(n, boot, 16*mib))
+			must(t, s.ReadImage(n, backup, 16*mib+4*gib-int64(tc.sectorSize)))
+			if !strings.HasPrefix(string(boot[3:]), tc.options.FileSystem) || string(boot) != string(backup) {
+				t.Errorf("the boot sector says %q, its copy %q", boot[3:11], backup[3:11])
+			}
+		})
+	}
+}
+
+func TestFormatErrors(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, name := newVolume(t, s, true)
+	must(t, s.WriteFile(name+"file", nil))
+	ntfs := win.FormatOptions{FileSystem: "NTFS"}
+	for _, tc := range []struct {
+		name    string
+		volume  string
+		options win.FormatOptions
+		want    win.Errno
+	}{
+		{"no backslash", device1(name), ntfs, win.ErrorInvalidParameter},
+		{"a path", `C:\`, ntfs, win.ErrorInvalidParameter},
+		{"unknown volume", `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, ntfs, win.ErrorFileNotFound},
+		{"unknown file system", name, win.FormatOptions{FileSystem: "ext4"}, win.ErrorInvalidParameter},
+		{"label of 33 units", name, win.FormatOptions{FileSystem: "NTFS", Label: strings.Repeat("x", 31) + "𝒳"}, win.ErrorLabelTooLong},
+		{"odd cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 3000}, win.ErrorInvalidParameter},
+		{"small cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 256}, win.ErrorInvalidParameter},
+		{"great cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 4 << 20}, win.ErrorInvalidParameter},
+	} {
+		wantErr(t, tc.name, s.FormatVolume(t.Context(), tc.volume, tc.options), tc.want)
+	}
+
+	f, err := s.Hold(name+"file", win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen})
+	must(t, err)
+	wantErr(t, "a file is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorSharingViolation)
+	closeHandle(t, f)
+	v := openDevice(t, s, device1(name), win.GenericRead)
+	wantErr(t, "the volume is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorSharingViolation)
+	closeHandle(t, v)
+
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
+	wantErr(t, "read-only disk", s.FormatVolume(t.Context(), name, ntfs), win.ErrorWriteProtect)
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly}))
+	must(t, s.SetVolumeLocked(name, true))
+	wantErr(t, "locked volume", s.FormatVolume(t.Context(), name, ntfs), win.FVELockedVolume)
+	must(t, s.SetVolumeLocked(name, false))
+
+	if _, err := s.ReadFile(name + "file"); err != nil {
+		t.Errorf("a failed format did harm: %v", err)
+	}
+	v = openDevice(t, s, device1(name), win.AccessNone) // attributes alone keep nobody away
+	wantErr(t, "format", s.FormatVolume(t.Context(), name, ntfs), 0)
+	closeHandle(t, v)
+	_, err = s.ReadFile(name + "file")
+	wantErr(t, "read a file of before", err, win.ErrorFileNotFound)
+	if trees := s.disks.byID[1].trees; len(trees) != 1 {
+		t.Errorf("the disk keeps %d file systems", len(trees))
+	}
+}
+
+// TestContentsDecide: the bytes at its start say what a volume holds.
+func TestContentsDecide(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, name := newVolume(t, s, true)
+	must(t, s.WriteFile(name+"file", []byte("content")))
+	boot := make([]byte, 512)
+	must(t, s.ReadImage(n, boot, 16*mib))
+
+	must(t, s.WriteImage(n, make([]byte, 512), 16*mib))
+	_, err := s.VolumeInformation(t.Context(), name)
+	wantErr(t, "without a boot sector", err, win.ErrorUnrecognizedVolume)
+	_, err = s.ReadFile(name + "file")
+	wantErr(t, "read without a boot sector", err, win.ErrorUnrecognizedVolume)
+	must(t, s.WriteImage(n, []byte{0x53, 0xEF}, 16*mib+1024+56)) // ext4's magic number
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "with ext4", err, win.ErrorUnrecognizedVolume)
+
+	must(t, s.WriteImage(n, boot, 16*mib))
+	if b, err := s.ReadFile(name + "file"); err != nil || string(b) != "content" {
+		t.Errorf("with the boot sector put back: %q, %v", b, err)
+	}
+	foreign := slices.Clone(boot)
+	foreign[72] ^= 1 // the serial number
+	must(t, s.WriteImage(n, foreign, 16*mib))
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "with the boot sector of another volume", err, win.ErrorDiskCorrupt)
+
+	must(t, s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
+	magic := make([]byte, 2)
+	must(t, s.ReadImage(n, magic, 16*mib+1024+56))
+	if string(magic) != "\x00\x00" {
+		t.Errorf("the format left ext4's magic number % x", magic)
+	}
+}
+
+func TestLockedVolume(t *testing.T) {
+	s := newNode(t, Delays{})
+	_, name := newVolume(t, s, true)
+	must(t, s.WriteFile(name+"held", nil))
+	held, err := s.OpenFile(t.Context(), name+"held", win.OpenOptions{Disposition: win.FileOpen})
+	must(t, err)
+	defer closeHandle(t, held)
+	must(t, s.SetVolumeLocked(name, true))
+	_, err = held.Info(t.Context())
+	wantErr(t, "a file that was open", err, errorFileInvalid)
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "information", err, win.FVELockedVolume)
+	_, err = s.DiskFreeSpace(t.Context(), name)
+	wantErr(t, "space", err, win.FVELockedVolume)
+	wantErr(t, "write", s.WriteFile(name+"file", nil), win.FVELockedVolume)
+	must(t, s.SetVolumeLocked(name, false))
+	wantErr(t, "write to the unlocked volume", s.WriteFile(name+"file", nil), 0)
+	wantErr(t, "lock an unknown volume", s.SetVolumeLocked(`C:\`, true), win.ErrorNotFound)
+}
+
+func TestExtend(t *testing.T) {
+	for _, fs := range []string{"NTFS", "ReFS"} {
+		s := newNode(t, Delays{})
+		n, name := newVolume(t, s, false)
+		must(t, s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: fs, ClusterSize: 4096}))
+		extend := func(sectors int64) error {
+			_, err := control(t, s, device1(name), win.FsctlExtendVolume, win.EncodeInt64(sectors))
+			return err
+		}
+		const sectors = 4 * gib / 512
+		wantErr(t, "beyond the partition", extend(sectors+8), win.ErrorInvalidParameter)
+		mustControl(t, s, drive(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
+		before, err := s.DiskFreeSpace(t.Context(), name)
+		must(t, err)
+		wantErr(t, "shrink", extend(sectors-8), win.ErrorInvalidParameter)
+		wantErr(t, "to the same", extend(sectors), win.ErrorInvalidParameter)
+		wantErr(t, "by less than a cluster", extend(sectors+7), win.ErrorInvalidParameter)
+		wantErr(t, "to nothing", extend(0), win.ErrorInvalidParameter)
+		wantErr(t, "to less than nothing", extend(-1<<62), win.ErrorInvalidParameter)
+		_, err = control(t, s, device1(name), win.FsctlExtendVolume, make([]byte, 7))
+		wantErr(t, "short input", err, win.ErrorInvalidParameter)
+		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
+		wantErr(t, "on a read-only disk", extend(sectors+gib/512), win.ErrorWriteProtect)
+		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly}))
+		wantErr(t, "by a cluster", extend(sectors+8), 0)
+		wantErr(t, "to all", extend(sectors+gib/512), 0)
+		after, err := s.DiskFreeSpace(t.Context(), name)
+		must(t, err)
+		if after.Total != before.Total+gib || after.Free <= before.Free {
+			t.Errorf("%s: space before %+v, after %+v", fs, before, after)
+		}
+	}
+}
+
+func TestExtendRaw(t *testing.T) {
+	s := newNode(t, Delays{})
+	_, name := newVolume(t, s, false)
+	_, err := control(t, s, device1(name), win.FsctlExtendVolume, win.EncodeInt64(1))
+	wantErr(t, "extend a raw volume", err, win.ErrorInvalidFunction)
+}
+
+func TestFlush(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, name := newVolume(t, s, false)
+	flush := func(path string, access win.Access) error {
+		t.Helper()
+		d := openDevice(t, s, path, access)
+		defer closeHandle(t, d)
+		return d.Flush(t.Context())
+	}
+	wantErr(t, "a raw volume", flush(device1(name), readWrite), 0)
+	must(t, s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
+	wantErr(t, "a volume", flush(device1(name), readWrite), 0)
+	wantErr(t, "a disk", flush(drive(n), readWrite), 0)
+	wantErr(t, "with read access", flush(device1(name), win.GenericRead), win.ErrorAccessDenied)
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
+	wantErr(t, "a read-only volume", flush(device1(name), readWrite), win.ErrorWriteProtect)
+}
+
+func TestUsedSpace(t *testing.T) {
+	s := newNode(t, Delays{})
+	_, name := newVolume(t, s, true)
+	free := func() int64 {
+		t.Helper()
+		space, err := s.DiskFreeSpace(t.Context(), name)
+		must(t, err)
+		return int64(space.Free)
+	}
+	before := free()
+	must(t, s.WriteFile(name+"file", make([]byte, 10*mib)))
+	if used := before - free(); used < 10*mib || used > 10*mib+64<<10 {
+		t.Errorf("a file of 10 MiB uses %d bytes", used)
+	}
+	wantErr(t, "a file greater than the volume", s.TruncateFile(name+"big", 5*gib), win.ErrorDiskFull)
+	must(t, s.TruncateFile(name+"big", gib))
+	must(t, s.Remove(name+"big"))
+	must(t, s.Remove(name+"file"))
+	if free() != before {
+		t.Errorf("after the deletion %d bytes are free, before %d", free(), before)
+	}
+}
+
+func TestAutomount(t *testing.T) {
+	s := newNode(t, Delays{})
+	n := attach(t, s, DiskSpec{})
+	createGPT(t, s, n)
+	lettered := data(mib, gib)
+	lettered.Attributes = 0
+	must(t, s.SetSettings(Settings{NoAutomount: true}))
+	must(t, setLayout(s, t, n, data(2*gib, gib)))
+	s.Settle()
+	name := s.VolumesOfDisk(n)[0]
+	_, err := s.VolumeInformation(t.Context(), name)
+	wantErr(t, "a volume that waits", err, win.ErrorNotReady)
+	wantErr(t, "format it", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorNotReady)
+	must(t, s.Reboot())
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "after a restart", err, win.ErrorNotReady)
+	mustControl(t, s, device1(name), win.IoctlVolumeOnline, nil)
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "online", err, win.ErrorUnrecognizedVolume)
+	must(t, s.Reboot())
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "online, after a restart", err, win.ErrorUnrecognizedVolume)
+
+	must(t, s.SetSettings(Settings{}))
+	must(t, setLayout(s, t, n, lettered, layoutOf(t, s, n).Partitions[0]))
+	s.Settle()
+	other := lettered
+	other.StartingOffset, other.ID = 4*gib, win.NewGUID()
+	must(t, setLayout(s, t, n, append(layoutOf(t, s, n).Partitions, other)...))
+	s.Settle()
+	if e, err := s.VolumeNameForMountPoint(t.Context(), `E:\`); err != nil || e != s.VolumesOfDisk(n)[2] {
+		t.Errorf("E: is %q, %v; volumes %q", e, err, s.VolumesOfDisk(n))
+	}
+	letter, err := s.VolumeNameForMountPoint(t.Context(), `D:\`)
+	if err != nil || len(s.VolumesOfDisk(n)) != 3 || letter == name || !slices.Contains(s.VolumesOfDisk(n), letter) {
+		t.Errorf("D: is %q, %v; volumes %q", letter, err, s.VolumesOfDisk(n))
+	}
+}
+
+// TestBootSector: what is written can be read, for all cluster sizes.
+func TestBootSector(t *testing.T) {
+	for _, kind := range []fsKind{kindNTFS, kindReFS} {
+		for _, sector := range []uint32{512, 4096} {
+			for cluster := sector; cluster <= maxClusterSize; cluster *= 2 {
+				want := bootSector{kind, sector, cluster / sector, 1 << 33, 0x1122334455667788}
+				if got, ok := decodeBootSector(want.encode(2048)); !ok || got != want {
+					t.Errorf("got %+v, %v, want %+v", got, ok, want)
+				}
+			}
+		}
+	}
+	for name, change := range map[string]func([]byte){
+		"no signature":        func(b []byte) { b[510] = 0 },
+		"no name":             func(b []byte) { b[3] = 0 },
+		"sectors of 0 bytes":  func(b []byte) { b[11], b[12] = 0, 0 },
+		"clusters of 0 bytes": func(b []byte) { b[13] = 0 },
+		"huge clusters":       func(b []byte) { b[13] = 0x81 },
+		"no sectors":          func(b []byte) { clear(b[40:48]) },
+	} {
+		b := bootSector{kindNTFS, 512, 8, 1000, 1}.encode(0)
+		change(b)
+		if got, ok := decodeBootSector(b); ok {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestForeignReader has file(1) read an NTFS boot sector.
+func TestForeignReader(t *testing.T) {
+	path, err := exec.LookPath("file")
+	if err != nil {
+		t.Skip("file is not installed")
+	}
+	image := filepath.Join(t.TempDir(), "boot")
+	must(t, os.WriteFile(image, bootSector{kindNTFS, 512, 8, 8388607, 0x1122334455667788}.encode(32768), 0o600))
+	out, err := exec.CommandContext(t.Context(), path, image).CombinedOutput()
+	must(t, err)
+	for _, want := range []string{"NTFS", "sectors/cluster 8,", "hidden sectors 32768,", "sectors 8388607,", "1122334455667788"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
+}
+
+func TestDefaultCluster(t *testing.T) {
+	const tib = 1 << 40
+	for size, want := range map[int64]uint32{
+		gib: 4096, 16 * tib: 4096, 16*tib + 1: 8192, 32 * tib: 8192, 64 * tib: 16384, 128 * tib: 32768, 256 * tib: 65536,
+	} {
+		if got := defaultCluster(kindNTFS, size); got != want {
+			t.Errorf("%d bytes: clusters of %d, want %d", size, got, want)
+		}
+	}
+}
