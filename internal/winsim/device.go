@@ -5,8 +5,8 @@ package winsim
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -67,10 +67,25 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 
 // findDisk finds a present disk by \\.\PhysicalDriveN or its interface path.
 func (s *System) findDisk(path string) (*disk, bool) {
+	number, numbered := physicalDrive(path)
 	return s.disks.find(func(d *disk) bool {
-		return d.present() && (strings.EqualFold(path, d.interfacePath()) ||
-			d.Number != win.NoNumber && strings.EqualFold(dotted(path), fmt.Sprintf(`\\.\PhysicalDrive%d`, d.Number)))
+		if numbered {
+			return d.present() && d.Number == number
+		}
+		return d.present() && len(path) == len(d.interfacePath()) && strings.EqualFold(path, d.interfacePath())
 	})
+}
+
+// physicalDrive reads \\.\PhysicalDriveN.
+func physicalDrive(path string) (number uint32, ok bool) {
+	const prefix = `\\.\PhysicalDrive`
+	path = dotted(path)
+	if len(path) <= len(prefix) || !strings.EqualFold(path[:len(prefix)], prefix) {
+		return 0, false
+	}
+	digits := path[len(prefix):]
+	n, err := strconv.ParseUint(digits, 10, 32)
+	return uint32(n), err == nil && n != win.NoNumber && digits == strconv.FormatUint(n, 10)
 }
 
 // dotted gives a device path the prefix \\.\, which means the same as \\?\.
@@ -197,7 +212,8 @@ func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) er
 			case d.State == DiskAttached && !d.Arriving:
 				s.diskArrivesLater(d)
 			case d.present() && d.Seen != d.Size:
-				d.Seen, d.changed = d.Size, true
+				d.Seen = d.Size
+				d.touch()
 			}
 		}
 		return nil

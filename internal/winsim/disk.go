@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 
@@ -108,6 +107,9 @@ type disk struct {
 	image   *sparse.Image
 	trees   map[uint64]*tree // file systems by serial
 	dropped []uint64         // serials of trees that are gone, since the last commit
+
+	mark func() // puts the disk on the list for the next commit
+	path string // interfacePath, once it was asked for
 }
 
 // diskRecord is what the state file has of a disk apart from its contents.
@@ -149,9 +151,19 @@ func (d *disk) object() string {
 // interfacePath is the device interface of the disk. The last part of the
 // instance holds path, target and LUN, as Windows writes them.
 func (d *disk) interfacePath() string {
+	if d.path != "" {
+		return d.path
+	}
 	a := d.Spec.SCSI
-	return fmt.Sprintf(`\\?\scsi#disk&ven_%s&prod_%s#5&%08x&%x&%02x%02x%02x#{%s}`,
+	d.path = fmt.Sprintf(`\\?\scsi#disk&ven_%s&prod_%s#5&%08x&%x&%02x%02x%02x#{%s}`,
 		idPart(d.Spec.VendorID), idPart(d.Spec.ProductID), d.id, a.PortNumber, a.PathID, a.TargetID, a.LUN, win.InterfaceClassDisk)
+	return d.path
+}
+
+// touch says that the record has changed.
+func (d *disk) touch() {
+	d.changed = true
+	d.mark()
 }
 
 // portInterface is the interface of the storage adapter with a SCSI port number.
@@ -181,14 +193,29 @@ func (d *disk) compareAddress(o *disk) int {
 // disks are all disks of the node, also those on the shelf.
 type disks struct {
 	byID map[uint64]*disk
-	next uint64 // id
+	list []*disk // in the order of their ids
+	next uint64  // id
+	// dirty are the disks that have changes for the next commit, so that a call
+	// doesn't cost more on a node with more disks.
+	dirty map[*disk]struct{}
+}
+
+// add makes a disk, which has a greater id than all before, one of the node's.
+func (ds *disks) add(d *disk) {
+	ds.byID[d.id] = d
+	ds.list = append(ds.list, d)
+	d.mark = func() { ds.dirty[d] = struct{}{} }
+	d.image.OnChange = d.mark
+	if d.changed {
+		d.mark()
+	}
 }
 
 // all gives the disks in the order of their ids.
 func (ds *disks) all() iter.Seq[*disk] {
 	return func(yield func(*disk) bool) {
-		for _, id := range slices.Sorted(maps.Keys(ds.byID)) {
-			if !yield(ds.byID[id]) {
+		for _, d := range ds.list {
+			if !yield(d) {
 				return
 			}
 		}

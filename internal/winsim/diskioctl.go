@@ -102,7 +102,7 @@ func (s *System) setAttributes(d *disk, a win.SetDiskAttributes) error {
 	if a.Persist {
 		d.Persistent = set(d.Persistent)
 	}
-	d.changed = true
+	d.touch()
 	s.scanVolumes(d)
 	return nil
 }

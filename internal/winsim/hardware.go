@@ -48,7 +48,8 @@ func (s *System) AttachDisk(spec DiskSpec) (number uint32, err error) {
 		if err != nil {
 			return fmt.Errorf("attach disk %q: %w", spec.Serial, err)
 		}
-		d.State, d.Attributes, d.changed = DiskAttached, d.Persistent, true
+		d.State, d.Attributes = DiskAttached, d.Persistent
+		d.touch()
 		if !d.Spec.NeedsRescan {
 			s.diskArrivesLater(d)
 		}
@@ -68,7 +69,7 @@ func (s *System) diskFor(spec DiskSpec) (*disk, error) {
 			return nil, err
 		}
 		d := newDisk(s.disks.next, spec)
-		s.disks.byID[d.id] = d
+		s.disks.add(d)
 		s.disks.next++
 		s.changed = true
 		return d, nil
@@ -82,7 +83,7 @@ func (s *System) diskFor(spec DiskSpec) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Spec = again
+	d.Spec, d.path = again, ""
 	d.grow(again.SizeBytes)
 	return d, nil
 }
@@ -93,7 +94,8 @@ func (s *System) diskArrivesLater(d *disk) {
 	if d.Number == win.NoNumber && !d.Spec.MultipathMember {
 		d.Number = s.disks.freeNumber()
 	}
-	d.Arriving, d.changed = true, true
+	d.Arriving = true
+	d.touch()
 	if s.gate.delays.DiskArrival <= 0 {
 		s.diskArrives(d)
 		return
@@ -106,7 +108,8 @@ func (s *System) diskArrivesLater(d *disk) {
 }
 
 func (s *System) diskArrives(d *disk) {
-	d.State, d.Arriving, d.Seen, d.changed = DiskPresent, false, d.Size, true
+	d.State, d.Arriving, d.Seen = DiskPresent, false, d.Size
+	d.touch()
 	s.watchers.notify(win.InterfaceClassDisk)
 	s.scanVolumes(d)
 }
@@ -117,7 +120,8 @@ func (s *System) DetachDisk(number uint32) error {
 		if d.System {
 			return win.ErrorAccessDenied
 		}
-		d.State, d.Number, d.Arriving, d.changed = DiskShelved, win.NoNumber, false, true
+		d.State, d.Number, d.Arriving = DiskShelved, win.NoNumber, false
+		d.touch()
 		s.scanVolumes(d)
 		s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.disk == d })
 		s.watchers.notify(win.InterfaceClassDisk)
@@ -137,7 +141,8 @@ func (s *System) GrowDisk(number uint32, sizeBytes int64) error {
 }
 
 func (d *disk) grow(size int64) {
-	d.Size, d.Spec.SizeBytes, d.changed = size, size, true
+	d.Size, d.Spec.SizeBytes = size, size
+	d.touch()
 	d.image.Grow(size)
 }
 

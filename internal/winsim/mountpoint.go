@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -76,7 +77,8 @@ func driveLetter(path string) (letter string, ok bool) {
 }
 
 // VolumeNameForMountPoint is GetVolumeNameForVolumeMountPointW: of a drive letter,
-// of a mount point, or of a volume itself.
+// of a mount point, of a volume itself, or of the device of a partition,
+// \\?\GLOBALROOT\Device\HarddiskN\PartitionP\.
 func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string) (name string, err error) {
 	err = s.call(ctx, Call{callVolumeName, mountPoint}, func() error {
 		name, err = s.volumeNameAt(mountPoint)
@@ -101,12 +103,26 @@ func (s *System) volumeNameAt(mountPoint string) (string, error) {
 		}
 		return v.name(), nil
 	}
+	if disk, partition, ok := parsePartitionPath(mountPoint); ok {
+		v, ok := s.volumes.find(func(v *volume) bool { return v.disk.Number == disk && v.number == partition })
+		if !ok {
+			return "", win.ErrorPathNotFound
+		}
+		return v.name(), nil
+	}
 	op, err := s.mountPoint(mountPoint, win.AccessNone)
 	if err != nil {
 		return "", err
 	}
 	defer op.file.Close()
 	return mountedVolume(op)
+}
+
+// parsePartitionPath reads \\?\GLOBALROOT\Device\HarddiskN\PartitionP\.
+func parsePartitionPath(path string) (disk, partition uint32, ok bool) {
+	var tail string
+	n, err := fmt.Sscanf(strings.ToLower(path), `\\?\globalroot\device\harddisk%d\partition%d%s`, &disk, &partition, &tail)
+	return disk, partition, err == nil && n == 3 && tail == `\`
 }
 
 // mountedVolume returns the name of the volume that is mounted at what is open.

@@ -4,6 +4,7 @@
 package winsim
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -228,5 +229,23 @@ func TestVolumeInformationPaths(t *testing.T) {
 	} {
 		_, err := s.DiskFreeSpace(ctx, path)
 		wantErr(t, "space of "+path, err, want)
+	}
+}
+
+func TestVolumeNameOfAPartition(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, id := newVolume(t, s, false)
+	for path, want := range map[string]string{
+		fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition1\`, n):   id,
+		fmt.Sprintf(`\\?\globalroot\device\harddisk%d\partition1\`, n):   id,
+		fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition2\`, n):   "",
+		fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition2`, n):    "",
+		fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition2\x\`, n): "",
+		`\\?\GLOBALROOT\Device\Harddisk77\Partition2\`:                   "",
+	} {
+		got, err := s.VolumeNameForMountPoint(t.Context(), path)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
+		}
 	}
 }

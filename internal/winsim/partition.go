@@ -185,7 +185,8 @@ func (d *disk) growPartition(g win.GrowPartition) error {
 // (IOCTL_DISK_UPDATE_DRIVE_SIZE). With moveBackup the GPT takes in what is new.
 func (d *disk) updateSize(moveBackup bool) error {
 	if d.Seen != d.Size {
-		d.Seen, d.changed = d.Size, true
+		d.Seen = d.Size
+		d.touch()
 	}
 	t, err := gpt.Read(d.media())
 	if err != nil || !moveBackup || !d.writable() { // no table to move, or not now

@@ -40,9 +40,10 @@ func (s *System) collect() {
 		s.store.putJSON(bucketNode, []byte(nodeKey), s.node)
 		s.changed = false
 	}
-	for d := range s.disks.all() {
+	for d := range s.disks.dirty {
 		s.collectDisk(d)
 	}
+	clear(s.disks.dirty)
 	for unique := range s.volumes.changed {
 		s.store.putJSON(bucketVolumes, []byte(unique), s.volumes.known[unique])
 	}
@@ -204,7 +205,7 @@ func (s *System) restoreDisks(tx *bbolt.Tx) error {
 			return errors.New("its record makes no sense")
 		}
 		d.image = sparse.New(d.Size)
-		s.disks.byID[d.id] = d
+		s.disks.add(d)
 		return nil
 	})
 	if err != nil {
@@ -256,7 +257,7 @@ func (s *System) restoreTrees(tx *bbolt.Tx) error {
 			return err
 		}
 		delete(records, id)
-		d.trees[n[1]] = t
+		d.addTree(n[1], t)
 		return nil
 	})
 	if err == nil && len(records) > 0 {

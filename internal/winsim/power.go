@@ -48,7 +48,8 @@ func (s *System) boot() {
 	slices.SortFunc(attached, (*disk).compareAddress)
 	number := uint32(0)
 	for _, d := range attached {
-		d.State, d.Number, d.Arriving, d.changed = DiskPresent, win.NoNumber, false, true
+		d.State, d.Number, d.Arriving = DiskPresent, win.NoNumber, false
+		d.touch()
 		d.Seen, d.Attributes = d.Size, d.Persistent
 		if !d.Spec.MultipathMember {
 			d.Number = number

@@ -63,7 +63,7 @@ var errClosed = errors.New("the simulated node is closed")
 // with a system disk. Whoever opens it closes it.
 func Open(c Config) (*System, error) {
 	s := &System{
-		disks: disks{byID: map[uint64]*disk{}},
+		disks: disks{byID: map[uint64]*disk{}, dirty: map[*disk]struct{}{}},
 		volumes: volumes{
 			known: map[string]*volumeRecord{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},
 		},

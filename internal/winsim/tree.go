@@ -101,16 +101,23 @@ func (v *volume) format(o win.FormatOptions) error {
 			v.disk.dropTree(serial)
 		}
 	}
-	v.disk.trees[b.serial] = &tree{
+	v.disk.addTree(b.serial, &tree{
 		treeRecord: treeRecord{Offset: v.offset, Label: o.Label},
 		fs:         ntfs.New(b.capacity(), cluster), changed: true,
-	}
+	})
+	v.disk.mark()
 	return nil
+}
+
+func (d *disk) addTree(serial uint64, t *tree) {
+	d.trees[serial] = t
+	t.fs.OnChange = d.mark
 }
 
 func (d *disk) dropTree(serial uint64) {
 	delete(d.trees, serial)
 	d.dropped = append(d.dropped, serial)
+	d.mark()
 }
 
 // extend grows the file system to a number of sectors (FSCTL_EXTEND_VOLUME),

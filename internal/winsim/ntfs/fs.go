@@ -29,6 +29,9 @@ type FS struct {
 	data     int64 // bytes allocated to contents
 	handles  int
 	changed  map[uint64]struct{} // ids of records that TakeChanges owes
+
+	// OnChange, if it isn't nil, is called at every change that TakeChanges owes.
+	OnChange func()
 }
 
 const (

@@ -42,7 +42,12 @@ type nodeRecord struct {
 	DurableData []byte             `json:",omitempty"`
 }
 
-func (f *FS) touch(id uint64) { f.changed[id] = struct{}{} }
+func (f *FS) touch(id uint64) {
+	f.changed[id] = struct{}{}
+	if f.OnChange != nil {
+		f.OnChange()
+	}
+}
 
 // TakeChanges returns the records that changed since it was last called, in the
 // order of their IDs; of a new file system, all.

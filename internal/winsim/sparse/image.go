@@ -25,6 +25,9 @@ type Image struct {
 	size    int64
 	blocks  map[int64]*block
 	changed map[int64]struct{} // since the last TakeChanges
+
+	// OnChange, if it isn't nil, is called at every change that TakeChanges owes.
+	OnChange func()
 }
 
 // New returns an image of size bytes, all zero.
@@ -90,6 +93,9 @@ func (m *Image) write(index int64, start int, p []byte) {
 		delete(m.blocks, index)
 	}
 	m.changed[index] = struct{}{}
+	if m.OnChange != nil {
+		m.OnChange()
+	}
 }
 
 // TakeChanges returns the numbers of the blocks written since the last call, in
