@@ -12,9 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/instrument"
 	"github.com/csi-proxy/csi-proxy/internal/nodemetrics"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/simservice"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/node"
 )
@@ -22,7 +25,7 @@ import (
 // openNode opens the node that the command line chooses. This is the one place
 // that picks the system below.
 func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, error) {
-	sys, err := openSystem(o)
+	sys, control, err := openSystem(o)
 	if err != nil {
 		return nil, fmt.Errorf("open %s node: %w", o.node, err)
 	}
@@ -40,6 +43,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 	}
 	return &openedNode{
 		operations: rpc.Operations{Disk: n.Disk, Volume: n.Volume, Filesystem: n.Filesystem},
+		control:    control,
 		collectors: []prometheus.Collector{metrics},
 		close:      sys.Close,
 	}, nil
@@ -51,9 +55,15 @@ type system interface {
 	io.Closer
 }
 
-func openSystem(o options) (system, error) {
+// openSystem opens the system below, with the services that control it, if it has
+// any, by the names of their endpoints.
+func openSystem(o options) (system, map[string]server.Service, error) {
 	if o.node == nodeSimulated {
-		return winsim.Open(winsim.Config{StateFile: o.simState})
+		sim, err := winsim.Open(winsim.Config{StateFile: o.simState})
+		if err != nil {
+			return nil, nil, err
+		}
+		return sim, map[string]server.Service{simv1.EndpointName: simservice.New(sim)}, nil
 	}
-	return nil, fmt.Errorf("this version has only -node=%s", nodeSimulated)
+	return nil, nil, fmt.Errorf("this version has only -node=%s", nodeSimulated)
 }

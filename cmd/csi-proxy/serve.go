@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,8 +29,9 @@ type opener func(ctx context.Context, o options, log *slog.Logger) (*openedNode,
 // openedNode is a node with what belongs to it.
 type openedNode struct {
 	operations rpc.Operations
-	collectors []prometheus.Collector // of what happens in the node
-	close      func() error           // when the last operation has ended
+	control    map[string]server.Service // of a simulated node, by endpoint
+	collectors []prometheus.Collector    // of what happens in the node
+	close      func() error              // when the last operation has ended
 }
 
 // serve serves the node that open returns, until ctx is done. The claim to the
@@ -69,7 +72,14 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener) (err e
 	if err != nil {
 		return err
 	}
-	endpoints, err := listen(ctx, claimed, services)
+	served := maps.Clone(node.control)
+	if served == nil {
+		served = make(map[string]server.Service)
+	}
+	for _, service := range services {
+		served[api.EndpointName(service.Group, service.Version)] = service
+	}
+	endpoints, err := listen(ctx, claimed, served)
 	if err != nil {
 		return err
 	}
@@ -85,6 +95,9 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener) (err e
 	metrics.Register(node.collectors...)
 	metrics.Register(exporter.Connections(s.Connections))
 	announce(log, o.endpointDir, services)
+	for name := range node.control {
+		log.Info("serving the control of the simulated node", "address", pipe.Address(o.endpointDir, name))
+	}
 	defer context.AfterFunc(ctx, func() {
 		log.Info("stopping", "cause", context.Cause(ctx), "gracePeriod", o.gracePeriod)
 	})()
@@ -112,11 +125,11 @@ func serveMetrics(address string, metrics *exporter.Exporter, log *slog.Logger) 
 	}, nil
 }
 
-// listen listens on the endpoints of all services, or of none.
-func listen(ctx context.Context, claimed *pipe.Claimed, services []*rpc.Service) ([]server.Endpoint, error) {
+// listen listens on the endpoints of all services, given by the names of the
+// endpoints, or of none.
+func listen(ctx context.Context, claimed *pipe.Claimed, services map[string]server.Service) ([]server.Endpoint, error) {
 	var endpoints []server.Endpoint
-	for _, service := range services {
-		name := api.EndpointName(service.Group, service.Version)
+	for _, name := range slices.Sorted(maps.Keys(services)) {
 		l, err := claimed.Listen(ctx, name)
 		if err != nil {
 			for _, e := range endpoints {
@@ -124,7 +137,7 @@ func listen(ctx context.Context, claimed *pipe.Claimed, services []*rpc.Service)
 			}
 			return nil, err
 		}
-		endpoints = append(endpoints, server.Endpoint{Name: name, Service: service, Listener: l})
+		endpoints = append(endpoints, server.Endpoint{Name: name, Service: services[name], Listener: l})
 	}
 	return endpoints, nil
 }

@@ -114,9 +114,7 @@ func startDaemon(ctx context.Context, dir, scratch string) (*daemon, error) {
 	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
-		c := client.New(client.WithEndpointDir(dir))
-		_, err := c.Disk(ready)
-		c.Close()
+		err := answers(ready, dir)
 		if err == nil {
 			return d, nil
 		}
@@ -128,6 +126,15 @@ func startDaemon(ctx context.Context, dir, scratch string) (*daemon, error) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// answers returns nil if all groups are served.
+func answers(ctx context.Context, dir string) error {
+	c := client.New(client.WithEndpointDir(dir))
+	_, disk := c.Disk(ctx)
+	_, volume := c.Volume(ctx)
+	_, filesystem := c.Filesystem(ctx)
+	return errors.Join(disk, volume, filesystem, c.Close())
 }
 
 func (d *daemon) log() string {

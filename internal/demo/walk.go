@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,7 +99,13 @@ func (w *walk) chapter(title string) { fmt.Fprintf(w.out, "\n%s\n", title) }
 
 // tool runs csi-proxyctl, for what isn't a driver's to do.
 func (w *walk) tool(who string, args ...string) ([]byte, error) {
-	shown := "csi-proxyctl " + strings.Join(args, " ")
+	shown := "csi-proxyctl"
+	for _, arg := range args {
+		if strings.Contains(arg, " ") {
+			arg = strconv.Quote(arg)
+		}
+		shown += " " + arg
+	}
 	cmd := exec.CommandContext(w.ctx, filepath.Join("bin", "csi-proxyctl"), append([]string{"--endpoint-dir", w.dir, "-o", "json"}, args...)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -125,9 +132,9 @@ func (w *walk) call(name string, do func() (string, error)) error {
 
 func (w *walk) line(who, what string, took time.Duration, result string) {
 	if result != "" {
-		result = "→ " + result
+		what += "  → " + result
 	}
-	fmt.Fprintf(w.out, "  %-7s %-58s %8.2f ms  %s\n", who, what, float64(took.Microseconds())/1000, result)
+	fmt.Fprintf(w.out, "%8.2f ms  %-7s %s\n", float64(took.Microseconds())/1000, who, what)
 }
 
 // quiet is a call without a result to show.
@@ -318,6 +325,6 @@ func (w *walk) readBack() error {
 	if err := expect(slices.Contains(strings.Split(string(output), `"`), words), words, string(output)); err != nil {
 		return err
 	}
-	fmt.Fprintf(w.out, "          The file is still there: %q\n", words)
+	fmt.Fprintf(w.out, "                     The file is still there: %q\n", words)
 	return nil
 }

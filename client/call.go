@@ -1,0 +1,120 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+)
+
+// VersionError says that the version of a group that is in use doesn't have an
+// operation, nor anything that does exactly the same.
+type VersionError struct {
+	Group   string // "volume"
+	Version string // the one in use: "v1beta2"
+	Method  string // the operation: "GetClosestVolumeIDFromTargetPath"
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("version %s of the %s API, which is in use, doesn't have it", e.Version, e.Group)
+}
+
+// way is one way to do an operation: a method, with the messages that it has in
+// some versions. An operation lists its ways; which one a version has, the
+// descriptors of the API tell.
+type way struct {
+	method            string
+	request, response proto.Message
+	read              func() error // takes the result out of the response
+}
+
+// message is a pointer to a generated message.
+type message[T any] interface {
+	*T
+	proto.Message
+}
+
+// tell is a way whose response says nothing.
+func tell(method string, request, response proto.Message) way {
+	return way{method, request, response, func() error { return nil }}
+}
+
+// ask is a way whose response read takes the result from.
+func ask[T any, Response message[T]](method string, request proto.Message, read func(Response)) way {
+	return try(method, request, func(response Response) error {
+		read(response)
+		return nil
+	})
+}
+
+// try is a way whose response may turn out not to have a result.
+func try[T any, Response message[T]](method string, request proto.Message, read func(Response) error) way {
+	response := Response(new(T))
+	return way{method, request, response, func() error { return read(response) }}
+}
+
+// version is the version of a group that a typed client speaks.
+type version struct {
+	group   *group
+	name    string
+	service protoreflect.ServiceDescriptor
+}
+
+// call does the operation op on object in the way that the version has.
+func (v *version) call(ctx context.Context, op, object string, ways ...way) error {
+	for _, w := range ways {
+		if !w.isIn(v.service) {
+			continue
+		}
+		if err := v.group.invoke(ctx, v.name, w.method, w.request, w.response); err != nil {
+			return failure(op, object, w.request, err)
+		}
+		if old, ok := w.response.(interface{ GetError() string }); ok && old.GetError() != "" {
+			return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInternal, Detail: old.GetError()}
+		}
+		if err := w.read(); err != nil {
+			return &csiproxy.Error{Op: op, Object: object, Err: err}
+		}
+		return nil
+	}
+	return &csiproxy.Error{
+		Op: op, Object: object, Kind: csiproxy.ErrUnimplemented,
+		Err: &VersionError{v.group.name, v.name, op},
+	}
+}
+
+// isIn reports whether a service has the method with these messages.
+func (w way) isIn(service protoreflect.ServiceDescriptor) bool {
+	method := service.Methods().ByName(protoreflect.Name(w.method))
+	return method != nil &&
+		rpc.WireIdentical(method.Input(), w.request.ProtoReflect().Descriptor()) == nil &&
+		rpc.WireIdentical(method.Output(), w.response.ProtoReflect().Descriptor()) == nil
+}
+
+// failure is the error of a call as the operation's.
+func failure(op, object string, request proto.Message, err error) error {
+	if _, invalid := proto.Marshal(request); invalid != nil { // a string isn't UTF-8
+		return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument, Err: invalid}
+	}
+	err = rpc.FromStatus(err)
+	e, ok := errors.AsType[*csiproxy.Error](err)
+	if ok && e.Op == "" && !strings.Contains(e.Detail, op) {
+		// Neither the published daemon nor a broken connection says what was asked for.
+		e.Op, e.Object = op, object
+	}
+	return err
+}
+
+// malformed is the error for a response that breaks the contract.
+func malformed(format string, a ...any) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrInternal, Detail: "the daemon's response has " + fmt.Sprintf(format, a...)}
+}

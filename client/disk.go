@@ -1,0 +1,180 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
+	diskv1alpha1 "github.com/csi-proxy/csi-proxy/api/disk/v1alpha1"
+	diskv1beta2 "github.com/csi-proxy/csi-proxy/api/disk/v1beta2"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+)
+
+// Disk calls the disk group in one version. It stays usable while the daemon is
+// restarted, but keeps its version: ask the Client for it again, which costs
+// nothing, rather than keep it for long.
+type Disk struct{ version *version }
+
+// Disk returns a client of the disk group. If no version is in use yet, it looks
+// for the newest one that the daemon serves.
+func (c *Client) Disk(ctx context.Context) (*Disk, error) {
+	v, err := c.negotiate(ctx, groupDisk)
+	if err != nil {
+		return nil, err
+	}
+	return &Disk{v}, nil
+}
+
+// Version returns the version in use, such as "v1".
+func (d *Disk) Version() string { return d.version.name }
+
+// ListDiskLocations returns where each disk is attached.
+func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error) {
+	locations := make(map[disk.Number]disk.Location)
+	err := d.version.call(ctx, "ListDiskLocations", "",
+		ask("ListDiskLocations", &diskv1.ListDiskLocationsRequest{}, func(r *diskv1.ListDiskLocationsResponse) {
+			for n, l := range r.DiskLocations {
+				locations[disk.Number(n)] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
+			}
+		}),
+		try("ListDiskLocations", &diskv1beta2.ListDiskLocationsRequest{}, func(r *diskv1beta2.ListDiskLocationsResponse) error {
+			for s, l := range r.DiskLocations {
+				n, err := parseNumber(s)
+				if err != nil {
+					return err
+				}
+				locations[n] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
+			}
+			return nil
+		}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return locations, nil
+}
+
+// ListDiskIDs returns the identities of each disk, offline disks included. It
+// needs version v1beta1.
+func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[disk.Number]disk.IDs, err error) {
+	err = d.version.call(ctx, "ListDiskIDs", "", listDiskIDs(func(listed map[disk.Number]disk.IDs) error {
+		disks = listed
+		return nil
+	})...)
+	return disks, err
+}
+
+// listDiskIDs are the ways to get the identities of all disks, which read is given.
+func listDiskIDs(read func(map[disk.Number]disk.IDs) error) []way {
+	disks := make(map[disk.Number]disk.IDs)
+	return []way{
+		try("ListDiskIDs", &diskv1.ListDiskIDsRequest{}, func(r *diskv1.ListDiskIDsResponse) error {
+			for n, ids := range r.DiskIDs {
+				disks[disk.Number(n)] = disk.IDs{Page83: ids.Page83, SerialNumber: ids.SerialNumber}
+			}
+			return read(disks)
+		}),
+		try("ListDiskIDs", &diskv1beta2.ListDiskIDsRequest{}, func(r *diskv1beta2.ListDiskIDsResponse) error {
+			for s, ids := range r.DiskIDs {
+				n, err := parseNumber(s)
+				if err != nil {
+					return err
+				}
+				disks[n] = disk.IDs{Page83: ids.Identifiers["page83"], SerialNumber: ids.Identifiers["serialNumber"]}
+			}
+			return read(disks)
+		}),
+	}
+}
+
+// FindDiskByPage83 returns the disk that has exactly this page 83 identifier, as
+// ListDiskIDs gives it. None is csiproxy.ErrNotFound.
+func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Number, err error) {
+	const op = "FindDiskByPage83"
+	object := strconv.Quote(page83)
+	if page83 == "" {
+		return 0, &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument, Detail: "the identifier is empty"}
+	}
+	ways := listDiskIDs(func(disks map[disk.Number]disk.IDs) error {
+		for _, candidate := range slices.Sorted(maps.Keys(disks)) {
+			if disks[candidate].Page83 == page83 {
+				n = candidate
+				return nil
+			}
+		}
+		return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "no disk has this page 83 identifier"}
+	})
+	request := &diskv1alpha1.GetDiskNumberByNameRequest{DiskName: page83}
+	ways = append(ways, try("GetDiskNumberByName", request, func(r *diskv1alpha1.GetDiskNumberByNameResponse) (err error) {
+		n, err = parseNumber(r.DiskNumber)
+		return err
+	}))
+	err = d.version.call(ctx, op, object, ways...)
+	return n, err
+}
+
+// PartitionDisk makes sure that a disk has a data partition; one that has is left
+// untouched. The partition's volume can be used when it returns.
+func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
+	return d.version.call(ctx, "PartitionDisk", diskObject(n),
+		tell("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}, &diskv1.PartitionDiskResponse{}),
+		tell("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()}, &diskv1beta2.PartitionDiskResponse{}),
+	)
+}
+
+// Rescan makes Windows see disks that were added, removed or grown.
+func (d *Disk) Rescan(ctx context.Context) error {
+	return d.version.call(ctx, "Rescan", "", tell("Rescan", &diskv1.RescanRequest{}, &diskv1.RescanResponse{}))
+}
+
+// GetDiskStats returns the size of a disk. It needs version v1beta1.
+func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stats, err error) {
+	err = d.version.call(ctx, "GetDiskStats", diskObject(n),
+		ask("GetDiskStats", &diskv1.GetDiskStatsRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStatsResponse) {
+			stats.TotalBytes = r.TotalBytes
+		}),
+		ask("DiskStats", &diskv1beta2.DiskStatsRequest{DiskID: n.String()}, func(r *diskv1beta2.DiskStatsResponse) {
+			stats.TotalBytes = r.DiskSize
+		}),
+	)
+	return stats, err
+}
+
+// SetDiskState takes a disk online or offline; one that is so already is left. It
+// needs version v1beta2.
+func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
+	return d.version.call(ctx, "SetDiskState", diskObject(n),
+		tell("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}, &diskv1.SetDiskStateResponse{}),
+		tell("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online}, &diskv1beta2.SetAttachStateResponse{}),
+	)
+}
+
+// GetDiskState reports whether a disk is online. It needs version v1beta2.
+func (d *Disk) GetDiskState(ctx context.Context, n disk.Number) (online bool, err error) {
+	err = d.version.call(ctx, "GetDiskState", diskObject(n),
+		ask("GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStateResponse) {
+			online = r.IsOnline
+		}),
+		ask("GetAttachState", &diskv1beta2.GetAttachStateRequest{DiskID: n.String()}, func(r *diskv1beta2.GetAttachStateResponse) {
+			online = r.IsOnline
+		}),
+	)
+	return online, err
+}
+
+func diskObject(n disk.Number) string { return "disk " + n.String() }
+
+// parseNumber reads a disk number of a response.
+func parseNumber(s string) (disk.Number, error) {
+	n, err := disk.ParseNumber(s)
+	if err != nil {
+		return 0, malformed("%q for a disk number", s)
+	}
+	return n, nil
+}

@@ -1,0 +1,87 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+)
+
+// Endpoint is what Endpoints found out about the endpoint of one version.
+type Endpoint struct {
+	Group, Version string
+	Address        string // of the pipe or socket
+	Served         bool   // the daemon answers
+	// Err is why nobody answers although the endpoint is there. It is nil if the
+	// endpoint is not there.
+	Err error
+}
+
+// Endpoints asks at the endpoint of each version of all API groups, also those
+// without a typed client, whether it is served. It answers in alphabetical order
+// of the groups, newest version first.
+//
+// An endpoint that takes the connection and never answers keeps it waiting until
+// ctx ends.
+func (c *Client) Endpoints(ctx context.Context) []Endpoint {
+	var endpoints []Endpoint
+	for _, group := range api.Groups() {
+		for _, version := range api.Versions(group) {
+			endpoints = append(endpoints, Endpoint{Group: group, Version: version, Address: c.options.address(group, version)})
+		}
+	}
+	var asking sync.WaitGroup
+	for i := range endpoints {
+		asking.Go(func() { c.ask(ctx, &endpoints[i]) })
+	}
+	asking.Wait()
+	return endpoints
+}
+
+// ask fills in whether an endpoint is served.
+func (c *Client) ask(ctx context.Context, e *Endpoint) {
+	err := c.check(ctx, e.Group, e.Version)
+	e.Served = err == nil
+	if !errors.Is(err, fs.ErrNotExist) {
+		e.Err = err
+	}
+}
+
+// check returns nil if the endpoint of a version is served, and the error of the
+// dial as it is.
+func (c *Client) check(ctx context.Context, group, version string) error {
+	probe, err := c.options.dial(ctx, group, version)
+	if err != nil {
+		return err
+	}
+	_ = probe.Close() // nothing was sent that could get lost
+	conn, err := newConn(group, version, func(ctx context.Context, _ string) (net.Conn, error) {
+		return c.options.dial(ctx, group, version)
+	})
+	if err != nil {
+		return err
+	}
+	response, err := healthgrpc.NewHealthClient(conn).Check(ctx, &healthgrpc.HealthCheckRequest{})
+	closeErr := conn.Close()
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		return closeErr // the published daemon answers, but has no health checks
+	case err != nil:
+		return rpc.FromStatus(err)
+	case response.Status != healthgrpc.HealthCheckResponse_SERVING:
+		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the daemon is about to end"}
+	}
+	return closeErr
+}

@@ -1,0 +1,165 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+// startNode starts a simulated node for an example.
+func startNode() *simnode.Node {
+	node, err := simnode.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	return node
+}
+
+func ExampleNew() {
+	c := client.New()
+	defer c.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	disks, err := c.Disk(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids, err := disks.ListDiskIDs(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for number, id := range ids {
+		fmt.Println(number, id.SerialNumber)
+	}
+}
+
+// While the daemon is upgraded nobody is at its endpoints. It comes back within
+// seconds.
+func ExampleClient_Disk() {
+	node := startNode()
+	defer node.Close()
+	c := node.Client()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		disks, err := c.Disk(ctx)
+		if err == nil {
+			err = disks.Rescan(ctx)
+		}
+		if !errors.Is(err, csiproxy.ErrUnavailable) {
+			fmt.Println("rescan:", err)
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
+	// Output: rescan: <nil>
+}
+
+func ExampleClient_Volume() {
+	node := startNode()
+	defer node.Close()
+	c := node.Client()
+
+	ctx := context.Background()
+	volumes, err := c.Volume(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = volumes.GetVolumeIDFromTargetPath(ctx, `C:\var\lib\kubelet\pods`)
+	if errors.Is(err, csiproxy.ErrNotFound) {
+		fmt.Println("no volume is mounted there")
+	}
+	// Output: no volume is mounted there
+}
+
+func ExampleClient_Filesystem() {
+	node := startNode()
+	defer node.Close()
+	c := node.Client()
+
+	ctx := context.Background()
+	files, err := c.Filesystem(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, path := range []string{`C:\var\lib\kubelet\plugins\example`, `C:\Windows\example`} {
+		switch err := files.Mkdir(ctx, path); {
+		case errors.Is(err, csiproxy.ErrInvalidArgument):
+			fmt.Println(path, "is out of bounds")
+		case err != nil:
+			log.Fatal(err)
+		default:
+			fmt.Println(path, "is there")
+		}
+	}
+	// Output:
+	// C:\var\lib\kubelet\plugins\example is there
+	// C:\Windows\example is out of bounds
+}
+
+func ExampleClient_Endpoints() {
+	node := startNode()
+	defer node.Close()
+	c := node.Client()
+
+	for _, e := range c.Endpoints(context.Background()) {
+		if e.Group == "disk" && e.Served {
+			fmt.Println(e.Group, e.Version)
+		}
+	}
+	// Output:
+	// disk v1
+	// disk v1beta3
+	// disk v1beta2
+	// disk v1beta1
+	// disk v1alpha1
+}
+
+// A driver's test against an older daemon than the node's.
+func ExampleWithVersions() {
+	node := startNode()
+	defer node.Close()
+	c := client.New(client.WithDialer(node.Dial), client.WithVersions("volume", "v1", "v1beta3"))
+	defer c.Close()
+
+	volumes, err := c.Volume(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(volumes.Version())
+	// Output: v1
+}
+
+// With a daemon that is too old, a driver does without.
+func ExampleVersionError() {
+	node := startNode()
+	defer node.Close()
+	c := client.New(client.WithDialer(node.Dial), client.WithVersions("volume", "v1"))
+	defer c.Close()
+
+	ctx := context.Background()
+	volumes, err := c.Volume(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = volumes.GetClosestVolumeIDFromTargetPath(ctx, `C:\var\lib\kubelet\pods`)
+	if old, ok := errors.AsType[*client.VersionError](err); ok {
+		fmt.Println(old.Group, old.Version, "has no", old.Method)
+	}
+	// Output: volume v1 has no GetClosestVolumeIDFromTargetPath
+}

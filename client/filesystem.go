@@ -1,0 +1,111 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"strings"
+
+	filesystemv1beta1 "github.com/csi-proxy/csi-proxy/api/filesystem/v1beta1"
+	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+)
+
+// Filesystem calls the filesystem group in one version. It stays usable while the
+// daemon is restarted, but keeps its version: ask the Client for it again, which
+// costs nothing, rather than keep it for long.
+//
+// Paths are Windows paths with backslashes. Malformed ones, and those outside of the
+// daemon's allowed directories, are csiproxy.ErrInvalidArgument.
+type Filesystem struct{ version *version }
+
+// Filesystem returns a client of the filesystem group. If no version is in use
+// yet, it looks for the newest one that the daemon serves.
+func (c *Client) Filesystem(ctx context.Context) (*Filesystem, error) {
+	v, err := c.negotiate(ctx, groupFilesystem)
+	if err != nil {
+		return nil, err
+	}
+	return &Filesystem{v}, nil
+}
+
+// Version returns the version in use, such as "v2alpha1".
+func (f *Filesystem) Version() string { return f.version.name }
+
+// PathExists reports whether something is at a path; a link counts, also if its
+// target is gone.
+func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
+	err = f.version.call(ctx, "PathExists", pathpolicy.Printable(path),
+		ask("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path}, func(r *filesystemv2alpha1.PathExistsResponse) {
+			exists = r.Exists
+		}),
+		ask("PathExists", &filesystemv1beta1.PathExistsRequest{Path: path, Context: pathContext(path)}, func(r *filesystemv1beta1.PathExistsResponse) {
+			exists = r.Exists
+		}),
+	)
+	return exists, err
+}
+
+// Mkdir creates a directory and the missing ones above it; success if it is there
+// already.
+func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
+	return f.version.call(ctx, "Mkdir", pathpolicy.Printable(path),
+		tell("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}, &filesystemv2alpha1.MkdirResponse{}),
+		tell("Mkdir", &filesystemv1beta1.MkdirRequest{Path: path, Context: pathContext(path)}, &filesystemv1beta1.MkdirResponse{}),
+	)
+}
+
+// Rmdir removes a directory or a link, never what a link leads to. A directory
+// that isn't empty is csiproxy.ErrFailedPrecondition unless force is set; with it,
+// also a missing path is success.
+func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
+	return f.version.call(ctx, "Rmdir", pathpolicy.Printable(path),
+		tell("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}, &filesystemv2alpha1.RmdirResponse{}),
+		tell("Rmdir", &filesystemv1beta1.RmdirRequest{Path: path, Context: pathContext(path), Force: force}, &filesystemv1beta1.RmdirResponse{}),
+	)
+}
+
+// RmdirContents removes all that is in a directory, as Rmdir with force does, and
+// leaves the directory. It needs version v2alpha1.
+func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
+	return f.version.call(ctx, "RmdirContents", pathpolicy.Printable(path),
+		tell("RmdirContents", &filesystemv2alpha1.RmdirContentsRequest{Path: path}, &filesystemv2alpha1.RmdirContentsResponse{}),
+	)
+}
+
+// CreateSymlink creates the symbolic link targetPath, which leads to sourcePath.
+func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
+	return f.version.call(ctx, "CreateSymlink", pathpolicy.Printable(targetPath),
+		tell("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv2alpha1.CreateSymlinkResponse{}),
+		tell("LinkPath", &filesystemv1beta1.LinkPathRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv1beta1.LinkPathResponse{}),
+	)
+}
+
+// IsSymlink reports whether a path is a link or mount point whose target is there.
+// A missing path is csiproxy.ErrNotFound.
+func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool, err error) {
+	err = f.version.call(ctx, "IsSymlink", pathpolicy.Printable(path),
+		ask("IsSymlink", &filesystemv2alpha1.IsSymlinkRequest{Path: path}, func(r *filesystemv2alpha1.IsSymlinkResponse) {
+			isSymlink = r.IsSymlink
+		}),
+		ask("IsMountPoint", &filesystemv1beta1.IsMountPointRequest{Path: path}, func(r *filesystemv1beta1.IsMountPointResponse) {
+			isSymlink = r.IsMountPoint
+		}),
+	)
+	return isSymlink, err
+}
+
+// pathContext chooses the directory that old daemons allow a path in: kubelet's
+// pods or its plugins.
+func pathContext(path string) filesystemv1beta1.PathContext {
+	for element := range strings.SplitSeq(path, `\`) {
+		switch strings.ToLower(element) {
+		case "pods":
+			return filesystemv1beta1.PathContext_POD
+		case "plugins":
+			return filesystemv1beta1.PathContext_PLUGIN
+		}
+	}
+	return filesystemv1beta1.PathContext_PLUGIN
+}

@@ -1,0 +1,228 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
+)
+
+// Bounds of messages in bytes, as the daemon has them.
+const (
+	maxRequestBytes  = 1 << 20
+	maxResponseBytes = 4 << 20
+)
+
+// reconnect is how a connection that can't be made is tried again. A daemon on the
+// same node can't be overrun, so the pauses are short.
+var reconnect = grpc.ConnectParams{
+	Backoff: backoff.Config{
+		BaseDelay:  50 * time.Millisecond,
+		Multiplier: 1.6,
+		Jitter:     0.2,
+		MaxDelay:   time.Second,
+	},
+	MinConnectTimeout: 5 * time.Second,
+}
+
+// group is an API group: the choice of the version to speak, and the connections.
+type group struct {
+	ctx     context.Context // ends when the client is closed
+	name    string
+	options options
+
+	// choosing is held, by having sent to it, while a version is chosen. It isn't
+	// a mutex so that waiting ends with a context.
+	choosing chan struct{}
+
+	mu     sync.Mutex       // guards all below, and calls of links; held for moments only
+	chosen string           // version; empty before the choice, and again when its endpoint has gone
+	links  map[string]*link // by version
+}
+
+// link is a connection to the endpoint of a version.
+//
+// gRPC would make a lost connection again by itself, but after an attempt that
+// fails it fails calls for the length of a pause without looking. When nobody
+// serves the endpoint, as while the daemon is upgraded, the link is therefore
+// given up: the next call gets a new one and finds out how things are then.
+type link struct {
+	conn   *grpc.ClientConn
+	vacant atomic.Bool // nobody was at the endpoint at the last dial
+	calls  int         // under way
+}
+
+func newGroup(ctx context.Context, name string, o options) *group {
+	return &group{ctx: ctx, name: name, options: o, choosing: make(chan struct{}, 1), links: make(map[string]*link)}
+}
+
+// version returns the version to speak. If none is chosen, it chooses the newest
+// one whose endpoint somebody serves.
+func (g *group) version(ctx context.Context) (string, error) {
+	if version := g.current(); version != "" {
+		return version, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(g.ctx, cancel)()
+	select {
+	case g.choosing <- struct{}{}:
+		defer func() { <-g.choosing }()
+	case <-ctx.Done():
+	}
+	if err := g.ended(ctx); err != nil {
+		return "", err
+	}
+	if version := g.current(); version != "" {
+		return version, nil
+	}
+	version, err := g.choose(ctx)
+	if err != nil {
+		return "", err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.chosen = version
+	return version, nil
+}
+
+func (g *group) current() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.chosen
+}
+
+// ended returns the error of a call that can't go on: the client is closed, or the
+// caller's context has ended.
+func (g *group) ended(ctx context.Context) error {
+	if g.ctx.Err() != nil {
+		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: "the client is closed"}
+	}
+	return ctx.Err()
+}
+
+// choose returns the first version whose endpoint takes a connection.
+func (g *group) choose(ctx context.Context) (string, error) {
+	versions := g.options.versions[g.name]
+	for _, version := range versions {
+		conn, err := g.options.dial(ctx, g.name, version)
+		switch {
+		case err == nil:
+			_ = conn.Close() // nothing was sent that could get lost
+			return version, nil
+		case g.ended(ctx) != nil:
+			return "", g.ended(ctx)
+		case errors.Is(err, fs.ErrPermission):
+			return "", &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Err: err}
+		case !isVacant(err):
+			return "", err
+		}
+	}
+	return "", &csiproxy.Error{
+		Kind: csiproxy.ErrUnavailable,
+		Detail: fmt.Sprintf("no endpoint like %s is served, of the versions %s: CSI Proxy isn't running, or is being restarted",
+			g.options.address(g.name, "<version>"), strings.Join(versions, ", ")),
+	}
+}
+
+// isVacant reports whether an error of a dial means that nobody serves the
+// endpoint: it isn't there, or it is a socket that a killed daemon left behind.
+func isVacant(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// invoke calls a method of a version.
+func (g *group) invoke(ctx context.Context, version, method string, request, response proto.Message) error {
+	l, err := g.begin(ctx, version)
+	if err != nil {
+		return err
+	}
+	defer g.end(version, l)
+	return l.conn.Invoke(ctx, "/"+api.ServiceName(g.name, version)+"/"+method, request, response)
+}
+
+// begin returns the link for a call.
+func (g *group) begin(ctx context.Context, version string) (*link, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.ended(ctx); err != nil {
+		return nil, err
+	}
+	l := g.links[version]
+	if l == nil {
+		l = new(link)
+		var err error
+		l.conn, err = newConn(g.name, version, func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := g.options.dial(ctx, g.name, version)
+			l.vacant.Store(err != nil && isVacant(err))
+			return conn, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		g.links[version] = l
+	}
+	l.calls++
+	return l, nil
+}
+
+// end gives the link back after a call. A link that is given up goes with its last
+// call: a daemon that is about to end takes no connections, but ends its calls.
+func (g *group) end(version string, l *link) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l.calls--
+	if l.vacant.Load() && g.links[version] == l {
+		delete(g.links, version)
+		if g.chosen == version {
+			g.chosen = "" // the next daemon may serve other versions
+		}
+	}
+	if false {
+		_ = l.conn.Close() // its only error: it is closed already
+	}
+}
+
+// newConn returns a gRPC connection that dial makes when it is needed.
+func newConn(group, version string, dial func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+api.EndpointName(group, version),
+		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // nobody else is between the ends
+		grpc.WithConnectParams(reconnect),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallSendMsgSize(maxRequestBytes),
+			grpc.MaxCallRecvMsgSize(maxResponseBytes),
+		),
+	)
+}
+
+// close ends all links. The group's context has ended, so that there are no new
+// ones.
+func (g *group) close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	for _, l := range g.links {
+		errs = append(errs, l.conn.Close())
+	}
+	clear(g.links)
+	g.chosen = ""
+	return errors.Join(errs...)
+}

@@ -1,0 +1,59 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"context"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/filesystem"
+	"github.com/csi-proxy/csi-proxy/node/volume"
+)
+
+// What a driver may declare to have its node's operations in process or over the
+// pipe.
+type (
+	disks interface {
+		ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error)
+		ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, error)
+		FindDiskByPage83(ctx context.Context, page83 string) (disk.Number, error)
+		PartitionDisk(ctx context.Context, n disk.Number) error
+		Rescan(ctx context.Context) error
+		GetDiskStats(ctx context.Context, n disk.Number) (disk.Stats, error)
+		SetDiskState(ctx context.Context, n disk.Number, online bool) error
+		GetDiskState(ctx context.Context, n disk.Number) (online bool, err error)
+	}
+	volumes interface {
+		ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]volume.ID, error)
+		DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error)
+		MountVolume(ctx context.Context, id volume.ID, targetPath string) error
+		UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error
+		IsVolumeFormatted(ctx context.Context, id volume.ID) (bool, error)
+		FormatVolume(ctx context.Context, id volume.ID) error
+		ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) error
+		GetVolumeStats(ctx context.Context, id volume.ID) (volume.Stats, error)
+		GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (disk.Number, error)
+		GetVolumeIDFromTargetPath(ctx context.Context, path string) (volume.ID, error)
+		GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (volume.ID, error)
+		WriteVolumeCache(ctx context.Context, id volume.ID) error
+	}
+	files interface {
+		PathExists(ctx context.Context, path string) (bool, error)
+		Mkdir(ctx context.Context, path string) error
+		Rmdir(ctx context.Context, path string, force bool) error
+		RmdirContents(ctx context.Context, path string) error
+		CreateSymlink(ctx context.Context, sourcePath, targetPath string) error
+		IsSymlink(ctx context.Context, path string) (bool, error)
+	}
+)
+
+var (
+	_ disks   = (*disk.Disks)(nil)
+	_ disks   = (*client.Disk)(nil)
+	_ volumes = (*volume.Volumes)(nil)
+	_ volumes = (*client.Volume)(nil)
+	_ files   = (*filesystem.Filesystem)(nil)
+	_ files   = (*client.Filesystem)(nil)
+)

@@ -1,0 +1,319 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/connectivity"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+func emptyAnswer(string, string) (string, error) { return `{}`, nil }
+
+func TestNewestServedVersionIsChosen(t *testing.T) {
+	for _, test := range []struct {
+		served  []string
+		options []Option
+		want    string
+		dialled string
+	}{
+		{[]string{"volume v2alpha1", "volume v1"}, nil, "v2alpha1", "volume v2alpha1"},
+		{[]string{"volume v1", "volume v1beta1"}, nil, "v1", "volume v2alpha1, volume v1"},
+		{
+			[]string{"volume v1alpha1"}, nil, "v1alpha1",
+			"volume v2alpha1, volume v1, volume v1beta3, volume v1beta2, volume v1beta1, volume v1alpha1",
+		},
+		{
+			[]string{"volume v2alpha1", "volume v1", "volume v1beta1"}, []Option{WithVersions("volume", "v1beta1", "v1beta3")}, "v1beta1",
+			"volume v1beta3, volume v1beta1",
+		},
+	} {
+		d := newDaemon(t, emptyAnswer)
+		d.serve(test.served...)
+		c := d.newClient(t, test.options...)
+		v, err := c.Volume(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Version() != test.want {
+			t.Errorf("with %q served, the version is %s, want %s", test.served, v.Version(), test.want)
+		}
+		if got := d.dials(); got != test.dialled {
+			t.Errorf("with %q served, dialled %s, want %s", test.served, got, test.dialled)
+		}
+	}
+}
+
+func TestNoVersionIsServed(t *testing.T) {
+	d := newDaemon(t, emptyAnswer)
+	d.serve("volume v1")
+	c := d.newClient(t, WithEndpointDir("/somewhere"))
+	_, err := c.Disk(t.Context())
+	wantKind(t, err, csiproxy.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), "disk") || !strings.Contains(err.Error(), c.options.address("disk", "<version>")) {
+		t.Errorf("error %v doesn't say what is missing where", err)
+	}
+
+	// The error isn't kept.
+	d.serve("disk v1")
+	if _, err := c.Disk(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOptionsOfUnknownVersions(t *testing.T) {
+	for _, option := range []Option{WithVersions("disk", "v7"), WithVersions("tape", "v1")} {
+		d := newDaemon(t, emptyAnswer)
+		d.serve("disk v1")
+		_, err := d.newClient(t, option).Disk(t.Context())
+		wantKind(t, err, csiproxy.ErrInvalidArgument)
+	}
+}
+
+// What is wrong with an endpoint that is there must not be passed over: an older
+// version would do as much harm.
+func TestOtherDialErrorsAreReturned(t *testing.T) {
+	for _, test := range []struct {
+		cause, want error
+	}{
+		{&fs.PathError{Op: "dial", Err: syscall.EACCES}, csiproxy.ErrPermissionDenied},
+		{errors.New("no more handles"), csiproxy.ErrInternal},
+	} {
+		dialled := 0
+		c := New(WithDialer(func(context.Context, string, string) (net.Conn, error) {
+			dialled++
+			return nil, test.cause
+		}))
+		_, err := c.Disk(t.Context())
+		wantKind(t, err, test.want)
+		wantKind(t, err, test.cause)
+		if dialled != 1 {
+			t.Errorf("%v: %d dials, want 1", test.cause, dialled)
+		}
+	}
+}
+
+func TestEndedContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d := newDaemon(t, emptyAnswer)
+	d.serve("disk v1")
+	_, err := d.newClient(t).Disk(ctx)
+	wantKind(t, err, context.Canceled)
+}
+
+// All callers get the version that one of them found out, and a caller that gives
+// up doesn't wait for the one who is finding out.
+func TestConcurrentNegotiation(t *testing.T) {
+	d := newDaemon(t, emptyAnswer)
+	d.serve("disk v1")
+	dialling, goOn := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() {
+		close(dialling)
+		<-goOn
+	})
+	c := d.newClient(t, WithDialer(func(ctx context.Context, group, version string) (net.Conn, error) {
+		first()
+		return d.dial(ctx, group, version)
+	}))
+
+	var callers sync.WaitGroup
+	call := func() {
+		if _, err := c.Disk(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	callers.Go(call)
+	<-dialling
+	for range 8 {
+		callers.Go(call)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := c.Disk(ctx)
+	wantKind(t, err, context.Canceled)
+	close(goOn)
+	callers.Wait()
+	if got := d.dials(); got != "disk v1" {
+		t.Errorf("dialled %s, want disk v1 once", got)
+	}
+}
+
+// leaveSocket leaves a socket at path to which nobody listens, as a killed daemon
+// does.
+func leaveSocket(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSockets(t *testing.T) {
+	dir, err := os.MkdirTemp("", "client") // short enough for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	c := New(WithEndpointDir(dir))
+	defer c.Close()
+	if c.options.address("disk", "v1") != dir+"/csi-proxy-disk-v1.sock" {
+		t.Skip("this system has no sockets")
+	}
+	leaveSocket(t, c.options.address("disk", "v1"))
+	_, err = c.Disk(t.Context())
+	wantKind(t, err, csiproxy.ErrUnavailable)
+
+	l, err := net.Listen("unix", c.options.address("disk", "v1beta3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d, err := c.Disk(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Version() != "v1beta3" {
+		t.Errorf("version %s, want v1beta3", d.Version())
+	}
+}
+
+// While the daemon is away, calls are Unavailable at once. When it is back, they
+// succeed, in whatever version it then serves.
+func TestDaemonRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, emptyAnswer)
+		d.serve("disk v1", "disk v1beta3")
+		c := d.newClient(t)
+		kept, err := c.Disk(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kept.Rescan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		d.stop("disk v1")
+		synctest.Wait()
+		wantKind(t, kept.Rescan(t.Context()), csiproxy.ErrUnavailable)
+		older, err := c.Disk(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if older.Version() != "v1beta3" {
+			t.Errorf("the version is %s after v1 has gone, want v1beta3", older.Version())
+		}
+		if err := older.Rescan(t.Context()); err != nil {
+			t.Error(err)
+		}
+
+		d.stop("disk v1beta3")
+		synctest.Wait()
+		wantKind(t, older.Rescan(t.Context()), csiproxy.ErrUnavailable)
+		d.serve("disk v1")
+		newer, err := c.Disk(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if newer.Version() != "v1" {
+			t.Errorf("the version is %s after v1 has come back, want v1", newer.Version())
+		}
+		if err := newer.Rescan(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := kept.Rescan(t.Context()); err != nil {
+			t.Errorf("what was kept from before: %v", err)
+		}
+	})
+}
+
+// A daemon that ends takes no connections, but finishes its calls: the one who
+// finds that out must not cut the others off.
+func TestCallsOutliveTheirEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		called, done := make(chan struct{}), make(chan struct{})
+		d := newDaemon(t, func(string, string) (string, error) {
+			close(called)
+			<-done
+			return `{}`, nil
+		})
+		d.serve("disk v1")
+		c := d.newClient(t)
+		disks, err := c.Disk(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := make(chan error)
+		go func() { result <- disks.PartitionDisk(t.Context(), 1) }()
+		<-called
+		first := c.groups["disk"].links["v1"]
+
+		ending := d.take("disk v1")
+		go ending.GracefulStop()
+		synctest.Wait()
+		wantKind(t, disks.Rescan(t.Context()), csiproxy.ErrUnavailable)
+		close(done)
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if state := first.conn.GetState(); state != connectivity.Shutdown {
+			t.Errorf("the connection that was given up is in state %v", state)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	d := newDaemon(t, emptyAnswer)
+	d.serve("disk v1")
+	c := New(WithDialer(d.dial))
+	kept, err := c.Disk(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, kept.Rescan(t.Context()), csiproxy.ErrFailedPrecondition)
+	_, err = c.Disk(t.Context())
+	wantKind(t, err, csiproxy.ErrFailedPrecondition)
+	if err := c.Close(); err != nil {
+		t.Errorf("the second Close: %v", err)
+	}
+}
+
+// Close doesn't wait for an endpoint that takes long to answer.
+func TestCloseInterruptsNegotiation(t *testing.T) {
+	dialling := make(chan struct{})
+	c := New(WithDialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		close(dialling)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}))
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.Disk(t.Context())
+		result <- err
+	}()
+	<-dialling
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	wantKind(t, <-result, csiproxy.ErrFailedPrecondition)
+}

@@ -1,0 +1,206 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	volumev1beta2 "github.com/csi-proxy/csi-proxy/api/volume/v1beta2"
+	volumev2alpha1 "github.com/csi-proxy/csi-proxy/api/volume/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/volume"
+)
+
+// Volume calls the volume group in one version. It stays usable while the daemon
+// is restarted, but keeps its version: ask the Client for it again, which costs
+// nothing, rather than keep it for long.
+type Volume struct{ version *version }
+
+// Volume returns a client of the volume group. If no version is in use yet, it
+// looks for the newest one that the daemon serves.
+func (c *Client) Volume(ctx context.Context) (*Volume, error) {
+	v, err := c.negotiate(ctx, groupVolume)
+	if err != nil {
+		return nil, err
+	}
+	return &Volume{v}, nil
+}
+
+// Version returns the version in use, such as "v2alpha1".
+func (v *Volume) Version() string { return v.version.name }
+
+// ListVolumesOnDisk returns the volumes of a disk's partition or, for partition 0,
+// of all data partitions. Another partition than 0 needs version v1beta3.
+func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) (ids []volume.ID, err error) {
+	object := diskObject(n)
+	if partition != 0 {
+		object += fmt.Sprintf(" partition %d", partition)
+	}
+	err = v.version.call(ctx, "ListVolumesOnDisk", object, listVolumesOnDisk(n, partition, func(listed []volume.ID) error {
+		ids = listed
+		return nil
+	})...)
+	return ids, err
+}
+
+// listVolumesOnDisk are the ways to list volumes, which read is given.
+func listVolumesOnDisk(n disk.Number, partition uint32, read func([]volume.ID) error) []way {
+	request := &volumev2alpha1.ListVolumesOnDiskRequest{DiskNumber: uint32(n), PartitionNumber: partition}
+	ways := []way{
+		try("ListVolumesOnDisk", request, func(r *volumev2alpha1.ListVolumesOnDiskResponse) error {
+			return read(volumeIDs(r.VolumeIds))
+		}),
+	}
+	if partition == 0 { // the old method has no partition
+		request := &volumev1beta2.ListVolumesOnDiskRequest{DiskId: n.String()}
+		ways = append(ways, try("ListVolumesOnDisk", request, func(r *volumev1beta2.ListVolumesOnDiskResponse) error {
+			return read(volumeIDs(r.VolumeIds))
+		}))
+	}
+	return ways
+}
+
+func volumeIDs(texts []string) []volume.ID {
+	var ids []volume.ID
+	for _, text := range texts {
+		ids = append(ids, volume.ID(text))
+	}
+	return ids
+}
+
+// DataVolumeOfDisk returns the only data volume of a disk. Several give
+// csiproxy.ErrFailedPrecondition, none gives csiproxy.ErrNotFound.
+func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume.ID, err error) {
+	err = v.version.call(ctx, "DataVolumeOfDisk", diskObject(n), listVolumesOnDisk(n, 0, func(ids []volume.ID) error {
+		switch len(ids) {
+		case 0:
+			return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "it has no data volume"}
+		case 1:
+			id = ids[0]
+			return nil
+		}
+		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: fmt.Sprintf("it has %d data volumes", len(ids))}
+	})...)
+	return id, err
+}
+
+// MountVolume presents a volume at an empty directory, which is created if it is
+// missing. Success if the volume is there already; another volume there is
+// csiproxy.ErrFailedPrecondition.
+func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
+	return v.version.call(ctx, "MountVolume", volumeObject(id),
+		tell("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.MountVolumeResponse{}),
+		tell("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.MountVolumeResponse{}),
+	)
+}
+
+// UnmountVolume flushes a volume and takes it from a directory, which stays.
+func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
+	return v.version.call(ctx, "UnmountVolume", volumeObject(id),
+		tell("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.UnmountVolumeResponse{}),
+		tell("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.DismountVolumeResponse{}),
+	)
+}
+
+// IsVolumeFormatted reports whether a volume has a file system.
+func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
+	err = v.version.call(ctx, "IsVolumeFormatted", volumeObject(id),
+		ask("IsVolumeFormatted", &volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)}, func(r *volumev2alpha1.IsVolumeFormattedResponse) {
+			formatted = r.Formatted
+		}),
+	)
+	return formatted, err
+}
+
+// FormatVolume makes an NTFS file system on a volume. One that has a file system,
+// or data of another kind, is refused with csiproxy.ErrFailedPrecondition; the
+// published daemon formats it.
+func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
+	return v.version.call(ctx, "FormatVolume", volumeObject(id),
+		tell("FormatVolume", &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)}, &volumev2alpha1.FormatVolumeResponse{}),
+	)
+}
+
+// ResizeVolume grows a volume with its file system to sizeBytes or, for 0, as far
+// as the disk allows. A volume of that size or larger is left.
+func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) error {
+	const op = "ResizeVolume"
+	// The daemon takes a number here for a disk's only volume, for the sake of one
+	// driver. In process it is an error, and so it is here.
+	if _, err := volume.ParseID(string(id)); err != nil {
+		return &csiproxy.Error{Op: op, Object: volumeObject(id), Err: err}
+	}
+	return v.version.call(ctx, op, volumeObject(id),
+		tell("ResizeVolume", &volumev2alpha1.ResizeVolumeRequest{VolumeId: string(id), SizeBytes: sizeBytes}, &volumev2alpha1.ResizeVolumeResponse{}),
+		tell("ResizeVolume", &volumev1beta2.ResizeVolumeRequest{VolumeId: string(id), Size: sizeBytes}, &volumev1beta2.ResizeVolumeResponse{}),
+	)
+}
+
+// GetVolumeStats returns how large a volume is and how much of it is in use. It
+// needs version v1beta1.
+func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume.Stats, err error) {
+	err = v.version.call(ctx, "GetVolumeStats", volumeObject(id),
+		ask("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)}, func(r *volumev2alpha1.GetVolumeStatsResponse) {
+			stats = volume.Stats{TotalBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
+		}),
+		ask("VolumeStats", &volumev1beta2.VolumeStatsRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeStatsResponse) {
+			stats = volume.Stats{TotalBytes: r.VolumeSize, UsedBytes: r.VolumeUsedSize}
+		}),
+	)
+	return stats, err
+}
+
+// GetDiskNumberFromVolumeID returns the disk that a volume lies on. It needs
+// version v1beta1.
+func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n disk.Number, err error) {
+	err = v.version.call(ctx, "GetDiskNumberFromVolumeID", volumeObject(id),
+		ask("GetDiskNumberFromVolumeID", &volumev2alpha1.GetDiskNumberFromVolumeIDRequest{VolumeId: string(id)},
+			func(r *volumev2alpha1.GetDiskNumberFromVolumeIDResponse) { n = disk.Number(r.DiskNumber) }),
+		try("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeDiskNumberResponse) error {
+			if r.DiskNumber < 0 || r.DiskNumber > math.MaxUint32 {
+				return malformed("%d for a disk number", r.DiskNumber)
+			}
+			n = disk.Number(r.DiskNumber)
+			return nil
+		}),
+	)
+	return n, err
+}
+
+// GetVolumeIDFromTargetPath returns the volume that is mounted at a path, or that a
+// link there leads to. A path without one is csiproxy.ErrNotFound. It needs
+// version v1beta1.
+func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
+	err = v.version.call(ctx, "GetVolumeIDFromTargetPath", pathpolicy.Printable(path),
+		ask("GetVolumeIDFromTargetPath", &volumev2alpha1.GetVolumeIDFromTargetPathRequest{TargetPath: path},
+			func(r *volumev2alpha1.GetVolumeIDFromTargetPathResponse) { id = volume.ID(r.VolumeId) }),
+		ask("GetVolumeIDFromMount", &volumev1beta2.VolumeIDFromMountRequest{Mount: path},
+			func(r *volumev1beta2.VolumeIDFromMountResponse) { id = volume.ID(r.VolumeId) }),
+	)
+	return id, err
+}
+
+// GetClosestVolumeIDFromTargetPath returns the volume that a path lies on: the
+// nearest mount point above it or, at last, the drive's volume. It needs version
+// v2alpha1.
+func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
+	err = v.version.call(ctx, "GetClosestVolumeIDFromTargetPath", pathpolicy.Printable(path),
+		ask("GetClosestVolumeIDFromTargetPath", &volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
+			func(r *volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse) { id = volume.ID(r.VolumeId) }),
+	)
+	return id, err
+}
+
+// WriteVolumeCache flushes a volume. It needs version v1beta2.
+func (v *Volume) WriteVolumeCache(ctx context.Context, id volume.ID) error {
+	return v.version.call(ctx, "WriteVolumeCache", volumeObject(id),
+		tell("WriteVolumeCache", &volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)}, &volumev2alpha1.WriteVolumeCacheResponse{}),
+	)
+}
+
+func volumeObject(id volume.ID) string { return "volume " + pathpolicy.Printable(string(id)) }

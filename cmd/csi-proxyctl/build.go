@@ -1,0 +1,31 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// Set by the linker in a release build:
+// -ldflags "-X main.version=v1.2.3 -X main.commit=0123abc".
+var version, commit string
+
+// currentBuild describes the build of this program by the linker's values or, if
+// they are empty, by what the go command recorded.
+func currentBuild() string {
+	version, commit := version, commit
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = cmp.Or(version, info.Main.Version)
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				commit = cmp.Or(commit, setting.Value)
+			}
+		}
+	}
+	return fmt.Sprintf("%s, commit %s, %s, %s/%s", cmp.Or(version, "unknown"), cmp.Or(commit, "unknown"),
+		runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,112 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/client"
+)
+
+// completionTimeout is how long somebody may wait who has pressed the tab key.
+const completionTimeout = 3 * time.Second
+
+// require makes a flag mandatory.
+func require(cmd *cobra.Command, flag string) {
+	if err := cmd.MarkFlagRequired(flag); err != nil {
+		panic(err) // there is no such flag: a mistake of this program
+	}
+}
+
+// complete sets how a flag's value is completed.
+func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
+		panic(err) // there is no such flag: a mistake of this program
+	}
+}
+
+// completions are what list finds in time.
+func completions(cmd *cobra.Command, list func(ctx context.Context) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	found, err := list(ctx)
+	if err != nil {
+		cobra.CompErrorln(err.Error()) // the shell doesn't show it
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeDisks offers the disk numbers for the first argument.
+func (p *program) completeDisks(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
+		c := client.New(client.WithEndpointDir(p.endpointDir))
+		defer func() { err = errors.Join(err, c.Close()) }()
+		disks, err := c.Disk(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ids, err := disks.ListDiskIDs(ctx)
+		for _, n := range slices.Sorted(maps.Keys(ids)) {
+			found = append(found, cobra.CompletionWithDesc(n.String(), printable(ids[n].SerialNumber)))
+		}
+		return found, err
+	})
+}
+
+// completeVolumes offers the ids of all data volumes for the first argument.
+func (p *program) completeVolumes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
+		c := client.New(client.WithEndpointDir(p.endpointDir))
+		defer func() { err = errors.Join(err, c.Close()) }()
+		disks, err := c.Disk(ctx)
+		if err != nil {
+			return nil, err
+		}
+		volumes, err := c.Volume(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all, err := disks.ListDiskIDs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range slices.Sorted(maps.Keys(all)) {
+			ids, err := volumes.ListVolumesOnDisk(ctx, n, 0)
+			if err != nil {
+				continue // the disk has none, or has just gone
+			}
+			for _, id := range ids {
+				found = append(found, cobra.CompletionWithDesc(string(id), "disk "+n.String()))
+			}
+		}
+		return found, nil
+	})
+}
+
+// completeCalls offers the names of the calls that rules know.
+func (p *program) completeCalls(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
+		conn, err := p.dialSim(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, conn.Close()) }()
+		response, err := simv1.NewSimClient(conn).ListCalls(ctx, &simv1.ListCallsRequest{})
+		return slices.Sorted(maps.Keys(response.GetCounts())), err
+	})
+}

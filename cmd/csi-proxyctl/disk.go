@@ -1,0 +1,175 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+)
+
+func (p *program) disk() *cobra.Command {
+	// leaf and numbered are commands of the disk group; numbered ones have a disk.
+	leaf := func(use, short string, do func(context.Context, *client.Disk, []string) (reply, error)) *cobra.Command {
+		return p.leaf(use, short, on(p, (*client.Client).Disk, do))
+	}
+	numbered := func(name, short string, do func(context.Context, *client.Disk, disk.Number) (reply, error)) *cobra.Command {
+		cmd := leaf(name+" DISK", short, func(ctx context.Context, disks *client.Disk, args []string) (reply, error) {
+			n, err := disk.ParseNumber(args[0])
+			if err != nil {
+				return reply{}, err
+			}
+			return do(ctx, disks, n)
+		})
+		cmd.ValidArgsFunction = p.completeDisks
+		return cmd
+	}
+	setState := func(online bool) func(context.Context, *client.Disk, disk.Number) (reply, error) {
+		return func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
+			return done, disks.SetDiskState(ctx, n, online)
+		}
+	}
+
+	return p.group("disk", "Work on disks, which go by their Windows disk number",
+		leaf("list", "List all disks with all that is known of them", listDisks),
+		leaf("ids", "List the identities of all disks", listDiskIDs),
+		leaf("locations", "List where the disks are attached", listDiskLocations),
+		numbered("partition", "Make sure that a disk has a data partition", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
+			return done, disks.PartitionDisk(ctx, n)
+		}),
+		leaf("rescan", "Make Windows look for new, removed and grown disks", func(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
+			return done, disks.Rescan(ctx)
+		}),
+		numbered("stats", "Show the size of a disk", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
+			stats, err := disks.GetDiskStats(ctx, n)
+			return line(map[string]int64{"total_bytes": stats.TotalBytes}, exactSize(stats.TotalBytes)), err
+		}),
+		numbered("online", "Take a disk online", setState(true)),
+		numbered("offline", "Take a disk offline", setState(false)),
+		numbered("state", "Show whether a disk is online", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
+			online, err := disks.GetDiskState(ctx, n)
+			return line(map[string]bool{"online": online}, onlineOffline(online)), err
+		}),
+	)
+}
+
+type locationJSON struct {
+	Adapter string `json:"adapter"`
+	Bus     string `json:"bus"`
+	Target  string `json:"target"`
+	LUNID   string `json:"lun_id"`
+}
+
+// diskJSON is a disk of disk list. What isn't known is null.
+type diskJSON struct {
+	Number       disk.Number   `json:"number"`
+	TotalBytes   *int64        `json:"total_bytes"`
+	Online       *bool         `json:"online"`
+	Location     *locationJSON `json:"location"`
+	Page83       string        `json:"page83"`
+	SerialNumber string        `json:"serial_number"`
+}
+
+// listDisks merges all that the group tells of disks. What a disk, or the version
+// in use, can't tell is left out: an operator wants to see the others.
+func listDisks(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
+	ids, err := disks.ListDiskIDs(ctx)
+	if err != nil && !isMissing(err) {
+		return reply{}, err
+	}
+	locations, err := disks.ListDiskLocations(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	all := make(map[disk.Number]bool)
+	for n := range ids {
+		all[n] = true
+	}
+	for n := range locations {
+		all[n] = true
+	}
+
+	r := reply{header: []string{"DISK", "SIZE", "STATE", "ADAPTER", "BUS", "TARGET", "LUN", "SERIAL NUMBER", "PAGE 83"}}
+	list := []diskJSON{}
+	for _, n := range slices.Sorted(maps.Keys(all)) {
+		d := diskJSON{Number: n, Page83: ids[n].Page83, SerialNumber: ids[n].SerialNumber}
+		var sizeText, state string
+		if stats, err := disks.GetDiskStats(ctx, n); err == nil {
+			d.TotalBytes, sizeText = &stats.TotalBytes, size(stats.TotalBytes)
+		} else if err := r.tolerate(err); err != nil {
+			return reply{}, err
+		}
+		if online, err := disks.GetDiskState(ctx, n); err == nil {
+			d.Online, state = &online, onlineOffline(online)
+		} else if err := r.tolerate(err); err != nil {
+			return reply{}, err
+		}
+		l, located := locations[n]
+		if located {
+			d.Location = &locationJSON{l.Adapter, l.Bus, l.Target, l.LUNID}
+		}
+		list = append(list, d)
+		r.rows = append(r.rows, []string{n.String(), sizeText, state, l.Adapter, l.Bus, l.Target, l.LUNID, d.SerialNumber, d.Page83})
+	}
+	r.json = list
+	return r, nil
+}
+
+// isMissing reports whether the version in use doesn't have an operation.
+func isMissing(err error) bool { return errors.Is(err, csiproxy.ErrUnimplemented) }
+
+// tolerate makes what is wrong with one disk a warning. It returns an error that is
+// about all of them.
+func (r *reply) tolerate(err error) error {
+	for _, kind := range []error{csiproxy.ErrUnavailable, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, kind) {
+			return err
+		}
+	}
+	if !isMissing(err) {
+		r.warnings = append(r.warnings, err.Error())
+	}
+	return nil
+}
+
+func listDiskIDs(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
+	type idsJSON struct {
+		Number       disk.Number `json:"number"`
+		Page83       string      `json:"page83"`
+		SerialNumber string      `json:"serial_number"`
+	}
+	all, err := disks.ListDiskIDs(ctx)
+	r := reply{header: []string{"DISK", "SERIAL NUMBER", "PAGE 83"}}
+	list := []idsJSON{}
+	for _, n := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, idsJSON{n, all[n].Page83, all[n].SerialNumber})
+		r.rows = append(r.rows, []string{n.String(), all[n].SerialNumber, all[n].Page83})
+	}
+	r.json = list
+	return r, err
+}
+
+func listDiskLocations(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
+	type numberedJSON struct {
+		Number disk.Number `json:"number"`
+		locationJSON
+	}
+	all, err := disks.ListDiskLocations(ctx)
+	r := reply{header: []string{"DISK", "ADAPTER", "BUS", "TARGET", "LUN"}}
+	list := []numberedJSON{}
+	for _, n := range slices.Sorted(maps.Keys(all)) {
+		l := all[n]
+		list = append(list, numberedJSON{n, locationJSON{l.Adapter, l.Bus, l.Target, l.LUNID}})
+		r.rows = append(r.rows, []string{n.String(), l.Adapter, l.Bus, l.Target, l.LUNID})
+	}
+	r.json = list
+	return r, err
+}

@@ -1,0 +1,98 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+)
+
+// exitCodes are the exit codes other than 0, with the classes of errors that they
+// are for. Scripts rely on them.
+var exitCodes = []struct {
+	exit    int
+	codes   []codes.Code
+	meaning string
+}{
+	{1, nil, "any other error"},
+	{2, []codes.Code{codes.InvalidArgument}, "wrong command line or argument"},
+	{3, []codes.Code{codes.NotFound}, "no such disk, volume or path"},
+	{4, []codes.Code{codes.FailedPrecondition, codes.AlreadyExists}, "the state of the node forbids it"},
+	{5, []codes.Code{codes.PermissionDenied, codes.Unauthenticated}, "permission denied"},
+	{6, []codes.Code{codes.Unavailable, codes.ResourceExhausted}, "the daemon isn't there, or the node is busy or full: try again later"},
+	{7, []codes.Code{codes.DeadlineExceeded}, "it took too long: see --timeout"},
+}
+
+func exitCodeHelp() string {
+	lines := []string{"  0  success"}
+	for _, c := range exitCodes {
+		lines = append(lines, fmt.Sprintf("  %d  %s", c.exit, c.meaning))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// exitCode returns the exit code for err.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	code := statusOf(err).Code()
+	for _, c := range exitCodes {
+		if slices.Contains(c.codes, code) {
+			return c.exit
+		}
+	}
+	return 1
+}
+
+// statusOf returns the code and the stable reason that an error has on the wire,
+// also one that never was there.
+func statusOf(err error) *status.Status { return status.Convert(rpc.ToStatus(err)) }
+
+// usageError is an error of the command line.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() + "; see --help" }
+
+// Unwrap makes it an error of the class csiproxy.ErrInvalidArgument.
+func (e usageError) Unwrap() []error { return []error{csiproxy.ErrInvalidArgument, e.err} }
+
+// errorJSON is an error as programs get it.
+type errorJSON struct {
+	Code         string `json:"code"`   // gRPC's name: "NotFound"
+	Reason       string `json:"reason"` // stable: "NOT_FOUND"
+	Message      string `json:"message"`
+	WindowsError uint32 `json:"windows_error,omitempty"`
+}
+
+// printError prints an error as one line.
+func (p *program) printError(err error) {
+	if p.format == formatText {
+		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", printable(err.Error()))
+		return
+	}
+	st := statusOf(err)
+	e := errorJSON{Code: st.Code().String(), Message: err.Error()}
+	for _, detail := range st.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			e.Reason = info.Reason
+		}
+	}
+	e.WindowsError, _ = csiproxy.WindowsErrorOf(err)
+	text, jsonErr := json.Marshal(map[string]errorJSON{"error": e})
+	if jsonErr != nil { // not for strings and a number
+		panic(errors.Join(jsonErr, err))
+	}
+	fmt.Fprintf(p.stderr, "%s\n", text)
+}

@@ -1,0 +1,45 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-proxy/csi-proxy/client"
+)
+
+func (p *program) filesystem() *cobra.Command {
+	leaf := func(use, short string, do func(context.Context, *client.Filesystem, []string) (reply, error)) *cobra.Command {
+		return p.leaf(use, short, on(p, (*client.Client).Filesystem, do))
+	}
+
+	var force bool
+	rm := leaf("rm PATH", "Remove an empty directory, or a link itself", func(ctx context.Context, files *client.Filesystem, args []string) (reply, error) {
+		return done, files.Rmdir(ctx, args[0], force)
+	})
+	rm.Flags().BoolVar(&force, "force", false, "with all that is in the directory; also if it is missing")
+
+	return p.group("fs", "Work on paths in the allowed directories of the node",
+		leaf("exists PATH", "Tell whether something is at a path", func(ctx context.Context, files *client.Filesystem, args []string) (reply, error) {
+			exists, err := files.PathExists(ctx, args[0])
+			return line(map[string]bool{"exists": exists}, yesNo(exists)), err
+		}),
+		leaf("mkdir PATH", "Make a directory and those above it", func(ctx context.Context, files *client.Filesystem, args []string) (reply, error) {
+			return done, files.Mkdir(ctx, args[0])
+		}),
+		rm,
+		leaf("rm-contents PATH", "Remove all that is in a directory", func(ctx context.Context, files *client.Filesystem, args []string) (reply, error) {
+			return done, files.RmdirContents(ctx, args[0])
+		}),
+		leaf("link SOURCE TARGET", "Make the symbolic link TARGET, which leads to SOURCE", func(ctx context.Context, files *client.Filesystem, args []string) (reply, error) {
+			return done, files.CreateSymlink(ctx, args[0], args[1])
+		}),
+		leaf("is-link PATH", "Tell whether a path is a link or mount point that leads somewhere", func(ctx context.Context, files *client.Filesystem, args []string) (reply, error) {
+			isLink, err := files.IsSymlink(ctx, args[0])
+			return line(map[string]bool{"is_link": isLink}, yesNo(isLink)), err
+		}),
+	)
+}

@@ -1,0 +1,147 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command csi-proxyctl calls CSI Proxy on this node by hand: what a CSI driver can
+// do, and on a simulated node what the cloud, a pod and the power supply can do.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-proxy/csi-proxy/client"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// defaultTimeout is longer than anything takes that goes well: the published
+// daemon needs seconds for some calls.
+const defaultTimeout = 2 * time.Minute
+
+// program is one run of the program.
+type program struct {
+	stdout, stderr io.Writer
+
+	endpointDir string
+	timeout     time.Duration // 0 for none
+	format      format
+
+	started bool // a command runs: the command line was right
+}
+
+// run runs the program and returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := &program{stdout: stdout, stderr: stderr, format: formatText}
+	root := p.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !p.started {
+		err = usageError{err}
+	}
+	if err != nil {
+		p.printError(err)
+	}
+	return exitCode(err)
+}
+
+func (p *program) root() *cobra.Command {
+	root := p.group("csi-proxyctl", "Call CSI Proxy on this node",
+		p.versions(),
+		p.disk(),
+		p.volume(),
+		p.filesystem(),
+		p.sim(),
+	)
+	root.Long = `csi-proxyctl does by hand what a CSI driver does: it calls CSI Proxy on this node, in the
+newest API version that is served. On a simulated node, "csi-proxyctl sim" also plays the
+cloud, a pod and the power supply.
+
+Sizes may have a unit: 20GiB, 512MiB, 10GB, or plain bytes. Paths are those of the Windows
+node. A question is answered with yes or no, and exit code 0 either way.
+
+Exit codes:
+` + exitCodeHelp()
+	root.Version = currentBuild()
+	root.SetVersionTemplate("csi-proxyctl {{.Version}}\n")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.DisableSuggestions = true // they take several lines
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+
+	flags := root.PersistentFlags()
+	flags.StringVar(&p.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
+		"`directory` of the daemon's sockets; Windows has named pipes instead")
+	flags.DurationVar(&p.timeout, "timeout", defaultTimeout, "how long the command may take; 0 for as long as it needs")
+	flags.VarP(&p.format, "output", "o", "`format` of the output: text or json")
+	complete(root, "output", cobra.FixedCompletions([]cobra.Completion{string(formatText), string(formatJSON)}, cobra.ShellCompDirectiveNoFileComp))
+	return root
+}
+
+// group is a command that only has commands below it.
+func (p *program) group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{
+		Use:   use,
+		Short: short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+			}
+			return cmd.Help()
+		},
+		Args: cobra.ArbitraryArgs, // which RunE says better than cobra
+	}
+	group.AddCommand(commands...)
+	return group
+}
+
+// leaf is a command that does something. In use, the words after the first are the
+// names of its arguments.
+func (p *program) leaf(use, short string, do func(ctx context.Context, args []string) (reply, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.ExactArgs(len(strings.Fields(use)) - 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.started = true
+			ctx := cmd.Context()
+			if p.timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, p.timeout)
+				defer cancel()
+			}
+			r, err := do(ctx, args)
+			if err != nil {
+				return err
+			}
+			return p.print(r)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+}
+
+// on is a leaf's function that needs the client of a group, which connect gives.
+func on[Group any](p *program, connect func(*client.Client, context.Context) (Group, error),
+	do func(context.Context, Group, []string) (reply, error)) func(context.Context, []string) (reply, error) {
+	return func(ctx context.Context, args []string) (r reply, err error) {
+		c := client.New(client.WithEndpointDir(p.endpointDir))
+		defer func() { err = errors.Join(err, c.Close()) }()
+		group, err := connect(c, ctx)
+		if err != nil {
+			return reply{}, err
+		}
+		return do(ctx, group, args)
+	}
+}

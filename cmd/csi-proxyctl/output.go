@@ -1,0 +1,127 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+)
+
+// format is what --output chooses.
+type format string
+
+const (
+	formatText format = "text"
+	formatJSON format = "json"
+)
+
+// String, Set and Type are pflag.Value.
+func (f *format) String() string { return string(*f) }
+
+func (f *format) Type() string { return "format" }
+
+func (f *format) Set(s string) error {
+	switch format(s) {
+	case formatText, formatJSON:
+		*f = format(s)
+		return nil
+	}
+	return fmt.Errorf("it is %s or %s", formatText, formatJSON)
+}
+
+// reply is what a command prints, in either format.
+type reply struct {
+	// json is for programs: snake_case names that stay, sizes in bytes. Nil is
+	// printed as {}.
+	json any
+	// header and rows are a table for people. Both may be empty.
+	header []string
+	rows   [][]string
+	// warnings are what went wrong without failing the command.
+	warnings []string
+	// raw is printed as it is, in both formats, instead of all else.
+	raw []byte
+}
+
+// line is a reply of one line.
+func line(json any, text string) reply { return reply{json: json, rows: [][]string{{text}}} }
+
+// done is the reply of a command that has nothing to say.
+var done = reply{}
+
+func (p *program) print(r reply) error {
+	for _, w := range r.warnings {
+		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", printable(w))
+	}
+	switch {
+	case r.raw != nil:
+		_, err := p.stdout.Write(r.raw)
+		return err
+	case p.format == formatJSON:
+		if r.json == nil {
+			r.json = struct{}{}
+		}
+		return json.NewEncoder(p.stdout).Encode(r.json)
+	}
+	return r.printTable(p.stdout)
+}
+
+func (r reply) printTable(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	rows := r.rows
+	if len(r.header) > 0 {
+		rows = append([][]string{r.header}, rows...)
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = printable(cell)
+			if row[i] == "" {
+				row[i] = "-"
+			}
+		}
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	return table.Flush()
+}
+
+// printable returns a text that disks and daemons have made as it may be sent to a
+// terminal: it could hold control sequences.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return s
+	}
+	quoted := strconv.QuoteToGraphic(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+func onlineOffline(online bool) string {
+	if online {
+		return "online"
+	}
+	return "offline"
+}
+
+// size is a number of bytes for people.
+func size(bytes int64) string {
+	if bytes < 0 {
+		return strconv.FormatInt(bytes, 10) // no size, whatever it is
+	}
+	return humanize.IBytes(uint64(bytes))
+}
+
+// exactSize is size with the bytes themselves.
+func exactSize(bytes int64) string { return fmt.Sprintf("%s (%d bytes)", size(bytes), bytes) }

@@ -1,0 +1,75 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// Serial numbers and messages come from hardware and other machines; a terminal
+// obeys control sequences.
+func TestNoControlSequences(t *testing.T) {
+	const evil = "\x1b]0;evil\a\u202e\n\t\xff"
+	var out, errs strings.Builder
+	p := &program{stdout: &out, stderr: &errs, format: formatText}
+	err := p.print(reply{
+		header:   []string{"SERIAL NUMBER"},
+		rows:     [][]string{{evil}},
+		warnings: []string{evil},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.printError(&csiproxy.Error{Detail: evil})
+	if lines := strings.Count(out.String(), "\n"); lines != 2 {
+		t.Errorf("the table %q has %d lines, want 2", out.String(), lines)
+	}
+	if lines := strings.Count(errs.String(), "\n"); lines != 2 {
+		t.Errorf("warning and error %q have %d lines, want 2", errs.String(), lines)
+	}
+	if i := strings.IndexAny(out.String()+errs.String(), "\x1b\a\u202e\t\xff"); i >= 0 {
+		t.Errorf("%q reaches the terminal", (out.String() + errs.String())[i:])
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		`\\?\Volume{x}\ "a" ü`: `\\?\Volume{x}\ "a" ü`,
+		"":                     "",
+		"a\nb":                 `a\nb`,
+		"\"a\"\x1b":            `"a"\x1b`,
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSizeFlag(t *testing.T) {
+	for in, want := range map[string]int64{
+		"0":                   0,
+		"1048576":             1 << 20,
+		"9223372036854775807": 1<<63 - 1,
+		"9007199254740993":    1<<53 + 1, // which floating point doesn't have
+		"20GiB":               20 << 30,
+		"1.5 GiB":             3 << 29,
+		"10GB":                10_000_000_000,
+		"512MiB":              512 << 20,
+		"5 mib":               5 << 20,
+	} {
+		var f sizeFlag
+		if err := f.Set(in); err != nil || int64(f) != want {
+			t.Errorf("%q: %d, %v; want %d", in, f, err, want)
+		}
+	}
+	for _, in := range []string{"", "-1", "-1GiB", "GiB", "8EiB", "16EiB", "9223372036854775808", "1e3", "NaN", "Inf", "10 apples", "0x10"} {
+		f := sizeFlag(7)
+		if err := f.Set(in); err == nil || f != 7 {
+			t.Errorf("%q: %d, %v; want an error", in, f, err)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/grpc"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/simservice"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/node"
+)
+
+// Each script has a simulated node of its own, with a daemon. In scripts:
+//
+//	csi-proxyctl ARG...   runs the program with the node's endpoint directory
+//	code N                checks the exit code of the last csi-proxyctl
+//	capture NAME REGEXP   sets the variable NAME to what the group in REGEXP, or
+//	                      all of it, matches in the last output
+//	daemon ENDPOINT...    starts the daemon again, with these endpoints only;
+//	                      without any, it is stopped
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			d, err := newDaemon()
+			if err != nil {
+				return err
+			}
+			env.Values[daemonKey{}] = d
+			env.Defer(func() {
+				if err := d.close(); err != nil {
+					t.Error(err)
+				}
+			})
+			env.Setenv("ENDPOINTS", d.dir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"csi-proxyctl": runProgram,
+			"code":         checkCode,
+			"capture":      capture,
+			"daemon":       restart,
+		},
+	})
+}
+
+type daemonKey struct{}
+
+func daemonOf(ts *testscript.TestScript) *daemon { return ts.Value(daemonKey{}).(*daemon) }
+
+func runProgram(ts *testscript.TestScript, negated bool, args []string) {
+	d := daemonOf(ts)
+	if !slices.Contains(args, "--endpoint-dir") {
+		// In front, but not of cobra's hidden command for completion.
+		at := 0
+		if len(args) > 0 && args[0] == "__complete" {
+			at = 1
+		}
+		args = slices.Insert(slices.Clone(args), at, "--endpoint-dir", d.dir)
+	}
+	d.code = run(context.Background(), args, ts.Stdout(), ts.Stderr())
+	if (d.code != 0) != negated {
+		ts.Fatalf("exit code %d", d.code)
+	}
+}
+
+func checkCode(ts *testscript.TestScript, _ bool, args []string) {
+	if got := strconv.Itoa(daemonOf(ts).code); len(args) != 1 || args[0] != got {
+		ts.Fatalf("exit code %s, want %s", got, args)
+	}
+}
+
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	match := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if match == nil {
+		ts.Fatalf("%s matches nothing", args[1])
+	}
+	ts.Setenv(args[0], match[len(match)-1])
+}
+
+func restart(ts *testscript.TestScript, _ bool, args []string) {
+	d := daemonOf(ts)
+	ts.Check(d.stop())
+	if len(args) > 0 {
+		ts.Check(d.start(args))
+	}
+}
+
+// daemon is a daemon on a simulated node, in this process.
+type daemon struct {
+	sys   *winsim.System
+	claim *pipe.Claimed
+	dir   string
+	stop  func() error
+
+	code int // exit code of the last csi-proxyctl
+}
+
+func newDaemon() (*daemon, error) {
+	d := &daemon{stop: func() error { return nil }}
+	var err error
+	if d.sys, err = winsim.Open(winsim.Config{}); err != nil {
+		return nil, err
+	}
+	// The directory of a script is too deep for sockets.
+	if d.dir, err = os.MkdirTemp("", "ctl"); err != nil {
+		return nil, err
+	}
+	if d.claim, err = pipe.Claim(d.dir); err != nil {
+		return nil, err
+	}
+	return d, d.start(nil)
+}
+
+// start serves some endpoints, or all.
+func (d *daemon) start(names []string) error {
+	ops, err := node.New(d.sys, node.Options{})
+	if err != nil {
+		return err
+	}
+	services, err := rpc.Services(rpc.Operations{Disk: ops.Disk, Volume: ops.Volume, Filesystem: ops.Filesystem})
+	if err != nil {
+		return err
+	}
+	all := map[string]server.Service{simv1.EndpointName: simservice.New(d.sys)}
+	for _, s := range services {
+		all[api.EndpointName(s.Group, s.Version)] = s
+	}
+	var endpoints []server.Endpoint
+	for name, service := range all {
+		if len(names) > 0 && !slices.Contains(names, strings.TrimPrefix(name, "csi-proxy-")) {
+			continue
+		}
+		l, err := d.claim.Listen(context.Background(), name)
+		if err != nil {
+			return err
+		}
+		endpoints = append(endpoints, server.Endpoint{Name: name, Service: service, Listener: l})
+	}
+	s, err := server.New(server.Config{Endpoints: endpoints, Interceptors: []grpc.UnaryServerInterceptor{rpc.ErrorInterceptor}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	d.stop = func() error {
+		d.stop = func() error { return nil }
+		cancel()
+		return <-ended
+	}
+	return nil
+}
+
+func (d *daemon) close() error {
+	return errors.Join(d.stop(), d.claim.Close(), d.sys.Close(), os.RemoveAll(d.dir))
+}

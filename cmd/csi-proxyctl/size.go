@@ -1,0 +1,37 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/dustin/go-humanize"
+)
+
+// sizeFlag is a flag for a number of bytes: 20GiB, 512MiB, 10GB, 1.5GiB, 1048576.
+type sizeFlag int64
+
+// String, Set and Type are pflag.Value.
+func (f *sizeFlag) String() string { return strconv.FormatInt(int64(*f), 10) }
+
+func (f *sizeFlag) Type() string { return "size" }
+
+func (f *sizeFlag) Set(s string) error {
+	// Without a unit it is exact: the other way leads over floating point.
+	if n, err := strconv.ParseUint(s, 10, 63); err == nil {
+		*f = sizeFlag(n)
+		return nil
+	}
+	n, err := humanize.ParseBytes(s)
+	if err != nil {
+		return errors.New("it is a number of bytes, which may have a unit such as MiB, GiB or GB")
+	}
+	if n > math.MaxInt64 {
+		return errors.New("it is too large")
+	}
+	*f = sizeFlag(n)
+	return nil
+}

@@ -1,0 +1,112 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/volume"
+)
+
+func (p *program) volume() *cobra.Command {
+	// leaf and identified are commands of the volume group; identified ones have a
+	// volume as their first argument.
+	leaf := func(use, short string, do func(context.Context, *client.Volume, []string) (reply, error)) *cobra.Command {
+		return p.leaf(use, short, on(p, (*client.Client).Volume, do))
+	}
+	identified := func(use, short string, do func(context.Context, *client.Volume, volume.ID, []string) (reply, error)) *cobra.Command {
+		cmd := leaf(use, short, func(ctx context.Context, volumes *client.Volume, args []string) (reply, error) {
+			return do(ctx, volumes, volume.ID(args[0]), args[1:])
+		})
+		cmd.ValidArgsFunction = p.completeVolumes
+		return cmd
+	}
+
+	var partition uint32
+	list := leaf("list DISK", "List the volumes of a disk", func(ctx context.Context, volumes *client.Volume, args []string) (reply, error) {
+		return listVolumes(ctx, volumes, args[0], partition)
+	})
+	list.ValidArgsFunction = p.completeDisks
+	list.Flags().Uint32Var(&partition, "partition", 0, "`number` of a partition; 0 for all data partitions")
+
+	var newSize sizeFlag
+	resize := identified("resize VOLUME", "Grow a volume", func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
+		return done, volumes.ResizeVolume(ctx, id, int64(newSize))
+	})
+	resize.Flags().Var(&newSize, "size", "new `size`; 0 for as large as the disk allows")
+
+	var closest bool
+	at := leaf("at PATH", "Show the volume that is mounted at a path", func(ctx context.Context, volumes *client.Volume, args []string) (reply, error) {
+		find := volumes.GetVolumeIDFromTargetPath
+		if closest {
+			find = volumes.GetClosestVolumeIDFromTargetPath
+		}
+		id, err := find(ctx, args[0])
+		return line(map[string]volume.ID{"volume_id": id}, string(id)), err
+	})
+	at.Flags().BoolVar(&closest, "closest", false, "or, if there is none, the volume that the path lies on")
+
+	return p.group("volume", `Work on volumes, which go by their ids: \\?\Volume{guid}\`,
+		list,
+		identified("mount VOLUME PATH", "Mount a volume at a directory", func(ctx context.Context, volumes *client.Volume, id volume.ID, args []string) (reply, error) {
+			return done, volumes.MountVolume(ctx, id, args[0])
+		}),
+		identified("unmount VOLUME PATH", "Unmount a volume from a directory", func(ctx context.Context, volumes *client.Volume, id volume.ID, args []string) (reply, error) {
+			return done, volumes.UnmountVolume(ctx, id, args[0])
+		}),
+		identified("formatted VOLUME", "Tell whether a volume has a file system", func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
+			formatted, err := volumes.IsVolumeFormatted(ctx, id)
+			return line(map[string]bool{"formatted": formatted}, yesNo(formatted)), err
+		}),
+		identified("format VOLUME", "Make an NTFS file system on a volume that has none", func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
+			return done, volumes.FormatVolume(ctx, id)
+		}),
+		resize,
+		identified("stats VOLUME", "Show the size and use of a volume", showVolumeStats),
+		identified("disk VOLUME", "Show the disk that a volume lies on", func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
+			n, err := volumes.GetDiskNumberFromVolumeID(ctx, id)
+			return line(map[string]disk.Number{"disk_number": n}, n.String()), err
+		}),
+		at,
+		identified("flush VOLUME", "Write a volume's cache to its disk", func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
+			return done, volumes.WriteVolumeCache(ctx, id)
+		}),
+	)
+}
+
+func listVolumes(ctx context.Context, volumes *client.Volume, diskArg string, partition uint32) (reply, error) {
+	type volumeJSON struct {
+		ID volume.ID `json:"id"`
+	}
+	n, err := disk.ParseNumber(diskArg)
+	if err != nil {
+		return reply{}, err
+	}
+	ids, err := volumes.ListVolumesOnDisk(ctx, n, partition)
+	r := reply{header: []string{"VOLUME"}}
+	list := []volumeJSON{}
+	for _, id := range ids {
+		list = append(list, volumeJSON{id})
+		r.rows = append(r.rows, []string{string(id)})
+	}
+	r.json = list
+	return r, err
+}
+
+func showVolumeStats(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
+	type statsJSON struct {
+		TotalBytes int64 `json:"total_bytes"`
+		UsedBytes  int64 `json:"used_bytes"`
+	}
+	stats, err := volumes.GetVolumeStats(ctx, id)
+	return reply{
+		json:   statsJSON(stats),
+		header: []string{"SIZE", "USED", "FREE"},
+		rows:   [][]string{{size(stats.TotalBytes), size(stats.UsedBytes), size(stats.TotalBytes - stats.UsedBytes)}},
+	}, err
+}
