@@ -195,7 +195,7 @@ func (g *group) end(version string, l *link) {
 			g.chosen = "" // the next daemon may serve other versions
 		}
 	}
-	if false {
+	if l.calls == 0 && g.links[version] != l {
 		_ = l.conn.Close() // its only error: it is closed already
 	}
 }

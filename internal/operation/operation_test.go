@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,13 +47,13 @@ func TestResultAndObserver(t *testing.T) {
 // A call to Windows that hangs must not hang its caller, and holds its place.
 func TestCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := 0
-		r := NewRunner(1, func(string, time.Duration, error) { ended++ })
+		var ended atomic.Int32
+		r := NewRunner(1, func(string, time.Duration, error) { ended.Add(1) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := Do(ctx, r, "MountVolume", "volume x", func(context.Context) error { time.Sleep(time.Hour); return nil })
-		if !errors.Is(err, context.DeadlineExceeded) || ended != 0 {
-			t.Fatalf("the caller got %v; %d have ended", err, ended)
+		if !errors.Is(err, context.DeadlineExceeded) || ended.Load() != 0 {
+			t.Fatalf("the caller got %v; %d have ended", err, ended.Load())
 		}
 		second, cancelSecond := context.WithTimeout(t.Context(), time.Minute)
 		defer cancelSecond()
@@ -62,8 +63,8 @@ func TestCallerGivesUp(t *testing.T) {
 			t.Errorf("beyond the bound: %v, ran %v", err, ran)
 		}
 		time.Sleep(time.Hour)
-		if ended != 1 {
-			t.Errorf("%d have ended, want the abandoned one", ended)
+		if n := ended.Load(); n != 1 {
+			t.Errorf("%d have ended, want the abandoned one", n)
 		}
 		if err := Do(t.Context(), r, "MountVolume", "volume z", func(context.Context) error { return nil }); err != nil {
 			t.Errorf("after it has ended: %v", err)

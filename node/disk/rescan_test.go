@@ -6,6 +6,7 @@ package disk
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +15,9 @@ import (
 func TestCoalescerSharesRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c coalescer
-		runs := 0
+		var runs atomic.Int32
 		f := func() error {
-			runs++
+			runs.Add(1)
 			time.Sleep(time.Second)
 			return nil
 		}
@@ -31,8 +32,8 @@ func TestCoalescerSharesRuns(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(10 * time.Second)
-		if runs != 2 {
-			t.Errorf("11 callers caused %d runs, want the one under way and one more", runs)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("11 callers caused %d runs, want the one under way and one more", n)
 		}
 	})
 }
@@ -40,15 +41,15 @@ func TestCoalescerSharesRuns(t *testing.T) {
 func TestCoalescerCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c coalescer
-		ended := false
-		f := func() error { time.Sleep(time.Minute); ended = true; return errors.New("x") }
+		var ended atomic.Bool
+		f := func() error { time.Sleep(time.Minute); ended.Store(true); return errors.New("x") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := c.do(ctx, f); !errors.Is(err, context.DeadlineExceeded) || ended {
-			t.Errorf("the caller got %v; the run had ended: %v", err, ended)
+		if err := c.do(ctx, f); !errors.Is(err, context.DeadlineExceeded) || ended.Load() {
+			t.Errorf("the caller got %v; the run had ended: %v", err, ended.Load())
 		}
 		time.Sleep(time.Hour)
-		if !ended {
+		if !ended.Load() {
 			t.Error("the run ended with its caller")
 		}
 	})
