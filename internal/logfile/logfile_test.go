@@ -1,0 +1,363 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package logfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// crashVariable makes the test binary a program that panics; it is the name of
+// its log.
+const crashVariable = "CSI_PROXY_TEST_CRASH"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(crashVariable); name != "" {
+		crash(name)
+	}
+	os.Exit(m.Run())
+}
+
+func crash(name string) {
+	f, err := Open(Config{Name: name, MaxBytes: 1, OldFiles: 1, CrashOutput: true})
+	if err != nil {
+		panic(err)
+	}
+	f.Write([]byte("rotated\n"))
+	f.Write([]byte("current\n"))
+	panic("as planned")
+}
+
+func openTest(t *testing.T, config Config) *File {
+	t.Helper()
+	f, err := Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func write(t *testing.T, f *File, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if n, err := f.Write([]byte(line + "\n")); n != len(line)+1 || err != nil {
+			t.Errorf("Write(%q) = %d, %v", line, n, err)
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// files returns the content of the files in a directory, by name, with a space
+// in place of each line's end.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, e := range entries {
+		all[e.Name()] = strings.ReplaceAll(read(t, filepath.Join(dir, e.Name())), "\n", " ")
+	}
+	return all
+}
+
+func wantFiles(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, files(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func wantMatch(t *testing.T, got, pattern string) {
+	t.Helper()
+	if !regexp.MustCompile(pattern).MatchString(got) {
+		t.Errorf("got %q, want match for %s", got, pattern)
+	}
+}
+
+func TestRotation(t *testing.T) {
+	for name, test := range map[string]struct {
+		maxBytes int64
+		oldFiles int
+		before   string
+		lines    string
+		want     map[string]string
+	}{
+		"no bound":               {0, 1, "", "aaa bbb ccc", map[string]string{"log": "aaa bbb ccc "}},
+		"just filled":            {8, 1, "", "aaa bbb", map[string]string{"log": "aaa bbb "}},
+		"one byte too many":      {7, 1, "", "aaa bbb", map[string]string{"log": "bbb ", "log.1": "aaa "}},
+		"fewer than kept":        {4, 3, "", "a b c", map[string]string{"log": "c ", "log.1": "a b "}},
+		"as many as kept":        {2, 2, "", "a b c", map[string]string{"log": "c ", "log.1": "b ", "log.2": "a "}},
+		"more than kept":         {2, 2, "", "a b c d e", map[string]string{"log": "e ", "log.1": "d ", "log.2": "c "}},
+		"one kept":               {2, 1, "", "a b c d e", map[string]string{"log": "e ", "log.1": "d "}},
+		"line larger than bound": {2, 3, "", "aaa bbb", map[string]string{"log": "bbb ", "log.1": "aaa "}},
+		"continued":              {8, 1, "old\n", "aaa", map[string]string{"log": "old aaa "}},
+		"full when opened":       {2, 1, "old\n", "a", map[string]string{"log": "a ", "log.1": "old "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "log")
+			if test.before != "" {
+				if err := os.WriteFile(file, []byte(test.before), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f := openTest(t, Config{Name: file, MaxBytes: test.maxBytes, OldFiles: test.oldFiles})
+			write(t, f, strings.Fields(test.lines)...)
+			wantFiles(t, dir, test.want)
+		})
+	}
+}
+
+// Room is made by moving as few old files as possible, so that a rotation that
+// fails time and again pushes none of them out.
+func TestRotationFillsGap(t *testing.T) {
+	dir := t.TempDir()
+	for _, old := range []string{"log.2", "log.3"} {
+		if err := os.WriteFile(filepath.Join(dir, old), []byte(old), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: 2, OldFiles: 3})
+	write(t, f, "a", "b")
+	wantFiles(t, dir, map[string]string{"log": "b ", "log.1": "a ", "log.2": "log.2", "log.3": "log.3"})
+}
+
+func TestOpenMakesDirectory(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a", "b", "log")
+	write(t, openTest(t, Config{Name: name, OldFiles: 1}), "line")
+	if got := read(t, name); got != "line\n" {
+		t.Errorf("the log holds %q", got)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, config := range map[string]Config{
+		"no name":         {OldFiles: 1},
+		"negative bound":  {Name: file, MaxBytes: -1, OldFiles: 1},
+		"no old files":    {Name: file},
+		"directory":       {Name: dir, OldFiles: 1},
+		"below a file":    {Name: filepath.Join(file, "log"), OldFiles: 1},
+		"device":          {Name: os.DevNull, OldFiles: 1},
+		"NUL in the name": {Name: file + "\x00", OldFiles: 1},
+	} {
+		if f, err := Open(config); err == nil {
+			t.Errorf("%s: no error", name)
+			f.Close()
+		}
+	}
+}
+
+// What an operator or a collector does to the file is noticed within a second,
+// and at the latest when the file is rotated.
+func TestChangedUnderneath(t *testing.T) {
+	for name, test := range map[string]struct {
+		maxBytes int64
+		change   func(dir string) error
+		wait     time.Duration
+		want     map[string]string
+	}{
+		"removed": {
+			change: func(dir string) error { return os.Remove(filepath.Join(dir, "log")) },
+			wait:   checkInterval,
+			want:   map[string]string{"log": "after "},
+		},
+		"renamed": {
+			change: func(dir string) error { return os.Rename(filepath.Join(dir, "log"), filepath.Join(dir, "mine")) },
+			wait:   checkInterval,
+			want:   map[string]string{"log": "after ", "mine": "before "},
+		},
+		"renamed before rotation": {
+			maxBytes: 8,
+			change: func(dir string) error {
+				return errors.Join(os.Rename(filepath.Join(dir, "log"), filepath.Join(dir, "mine")),
+					os.WriteFile(filepath.Join(dir, "log"), []byte("x\n"), 0o600))
+			},
+			want: map[string]string{"log": "x after ", "mine": "before "},
+		},
+		"emptied": {
+			maxBytes: 8,
+			change:   func(dir string) error { return os.Truncate(filepath.Join(dir, "log"), 0) },
+			want:     map[string]string{"log": "after "},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: test.maxBytes, OldFiles: 1})
+				write(t, f, "before")
+				if err := test.change(dir); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := os.Stat(f.config.Name); err == nil && name == "removed" {
+					t.Skip("here a removed file looks usable until it is closed, as in Wine")
+				}
+				time.Sleep(test.wait)
+				write(t, f, "after")
+				wantFiles(t, dir, test.want)
+			})
+		})
+	}
+}
+
+// A log that can't be opened again loses lines and says so, and goes on when
+// it can.
+func TestTellsLostLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "dir")
+		f := openTest(t, Config{Name: filepath.Join(dir, "log"), OldFiles: 1})
+		// The directory makes place for a file.
+		if err := os.Rename(f.config.Name, dir+".log"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(checkInterval)
+		for range 2 {
+			if n, err := f.Write([]byte("lost\n")); n != 0 || err == nil {
+				t.Errorf("Write = %d, %v", n, err)
+			}
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		write(t, f, "after", "the trouble")
+		wantMatch(t, read(t, f.config.Name), `^log file: trouble since \S+Z, 2 writes lost: ".+"\nafter\nthe trouble\n$`)
+	})
+}
+
+// A handle that stops working, like that of a volume that was dismounted, is
+// replaced.
+func TestBrokenHandle(t *testing.T) {
+	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
+	if err := f.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("lost\n")); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("Write = %v", err)
+	}
+	write(t, f, "after")
+	wantMatch(t, read(t, f.config.Name), `^log file: trouble since \S+Z, 1 writes lost: ".+"\nafter\n$`)
+}
+
+func TestRotationInTheWay(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "log")
+	inTheWay := filepath.Join(name+".1", "precious")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := openTest(t, Config{Name: name, MaxBytes: 8000, OldFiles: 1})
+	line := strings.Repeat("x", 7999)
+	write(t, f, line, "more", "and more")
+	wantMatch(t, read(t, name), `^x+\nlog file: trouble since \S+Z, 0 writes lost: ".+"\nmore\nand more\n$`)
+
+	if err := os.RemoveAll(name + ".1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f, line)
+	if got, want := read(t, name), line+"\n"; got != want {
+		t.Errorf("the log holds %q", got)
+	}
+	wantMatch(t, read(t, name+".1"), `and more\n$`)
+}
+
+func TestConcurrentWrites(t *testing.T) {
+	const writers, lines = 5, 20
+	name := filepath.Join(t.TempDir(), "log")
+	f := openTest(t, Config{Name: name, MaxBytes: 100, OldFiles: writers * lines})
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for l := range lines {
+				write(t, f, fmt.Sprintf("writer %d line %d", w, l))
+			}
+		})
+	}
+	all.Wait()
+
+	seen := make(map[string]int)
+	files, err := filepath.Glob(name + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content := read(t, file)
+		if len(content) > 100 {
+			t.Errorf("%s has %d bytes", file, len(content))
+		}
+		for line := range strings.Lines(content) {
+			seen[line]++
+		}
+	}
+	want := make(map[string]int)
+	for w := range writers {
+		for l := range lines {
+			want[fmt.Sprintf("writer %d line %d\n", w, l)] = 1
+		}
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+func TestClose(t *testing.T) {
+	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
+	for range 2 {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n, err := f.Write([]byte("late\n")); n != 0 || !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("Write after Close = %d, %v", n, err)
+	}
+}
+
+func TestCrashOutput(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashVariable+"="+name)
+	if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.Success() {
+		t.Fatalf("the crash gives %v: %s", err, out)
+	}
+	wantMatch(t, read(t, name), `(?s)^current\n.*panic: as planned.*logfile\.crash`)
+	if got := read(t, name+".1"); got != "rotated\n" {
+		t.Errorf("the old file holds %q", got)
+	}
+}

@@ -1,0 +1,43 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package logfile
+
+import (
+	"errors"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// The limit of a file's size stands for a full disk: a write is cut short.
+func TestFullDisk(t *testing.T) {
+	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
+	write(t, f, "before")
+
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	full := limit
+	full.Cur = uint64(len("before\nlo"))
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full); err != nil {
+		t.Fatal(err)
+	}
+	n, first := f.Write([]byte("lost\n"))
+	_, second := f.Write([]byte("lost too\n"))
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if n != 2 || !errors.Is(first, syscall.EFBIG) || !errors.Is(second, syscall.EFBIG) {
+		t.Errorf("Write = %d, %v and then %v", n, first, second)
+	}
+
+	write(t, f, "after")
+	wantMatch(t, read(t, f.config.Name), `^before\nlo\nlog file: trouble since \S+Z, 2 writes lost: ".+"\nafter\n$`)
+}

@@ -1,0 +1,80 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package logfile
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// os.Open doesn't share deletion, like many a program that reads a log: Windows
+// doesn't rename what it has opened.
+func TestRotationWithReaders(t *testing.T) {
+	long := func(s string) string { return strings.Repeat(s, 1999) }
+	both := func(s string) string { return long(s) + " " + long(s) + " " }
+	for name, test := range map[string]struct {
+		opened string
+		log    string // pattern
+		old    map[string]string
+	}{
+		"current file":  {"log", `^d+ e $`, map[string]string{"log.1": both("c"), "log.2": both("b")}},
+		"old file":      {"log.1", `^log file: trouble .* d+ e $`, map[string]string{"log.1": both("c"), "log.2": both("a")}},
+		"file to leave": {"log.2", `^log file: trouble .* d+ e $`, map[string]string{"log.1": both("c"), "log.2": both("a")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: 4000, OldFiles: 2})
+			write(t, f, long("a"), long("a"), long("b"), long("b"), long("c"), long("c"))
+			reader, err := os.Open(filepath.Join(dir, test.opened))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			if err := os.Rename(reader.Name(), reader.Name()); err == nil {
+				t.Fatal("the reader doesn't keep the file from being renamed")
+			}
+			write(t, f, long("d"), "e")
+			got := files(t, dir)
+			wantMatch(t, got["log"], test.log)
+			delete(got, "log")
+			if diff := cmp.Diff(test.old, got); diff != "" {
+				t.Errorf("old files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReaderSeesCurrentLines(t *testing.T) {
+	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
+	reader, err := os.Open(f.config.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	write(t, f, "line")
+	if got, err := io.ReadAll(reader); err != nil || string(got) != "line\n" {
+		t.Errorf("the reader has %q, %v", got, err)
+	}
+}
+
+// What the runtime keeps for a crash must not keep a removed file.
+func TestCloseFreesRemovedFile(t *testing.T) {
+	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1, CrashOutput: true})
+	if err := os.Remove(f.config.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(f.config.Name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the removed file is there: %v", err)
+	}
+}
