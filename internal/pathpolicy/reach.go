@@ -139,17 +139,13 @@ func (h *Held) open(ctx context.Context, o win.OpenOptions, open func(o win.Open
 	return h.track(ctx, func() (win.File, error) { return open(o) })
 }
 
-// errorReparsePointEncountered is STATUS_REPARSE_POINT_ENCOUNTERED: the directory
-// that an open was relative to has become a link.
-const errorReparsePointEncountered win.Errno = 4395
-
 // track opens a file with Retry, and keeps it until it is released.
 func (h *Held) track(ctx context.Context, open func() (win.File, error)) (f win.File, err error) {
 	err = h.Retry(ctx, func() error {
 		f, err = open()
 		return err
 	})
-	if errors.Is(err, errorReparsePointEncountered) {
+	if errors.Is(err, win.ErrorReparsePointEncountered) {
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Detail: "the directory has become a link", Err: err}
 	}
 	if err != nil {

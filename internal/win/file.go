@@ -103,14 +103,15 @@ type File interface {
 	Info(ctx context.Context) (FileInfo, error)
 	// ReadDir gives the next entries of this directory, without "." and "..",
 	// some at a time; after the last it returns ErrorNoMoreFiles. With restart
-	// it begins anew (FileIdBothDirectoryRestartInfo).
+	// it begins anew (FileFullDirectoryRestartInfo).
 	ReadDir(ctx context.Context, restart bool) ([]DirEntry, error)
 	// Control is DeviceIoControl on the file: reparse data are read and set with
 	// it.
 	Control(ctx context.Context, code IoctlCode, in, out []byte) (int, error)
 	// Delete marks the file for deletion, also a read-only one: its name is gone
-	// when it returns, where the file system can do that (FileDispositionInfoEx
-	// with POSIX semantics), else when the last handle is closed. The handle
+	// when this handle is closed, where the file system can do that
+	// (FileDispositionInfoEx with POSIX semantics), else when the last one is. The
+	// handle
 	// needs Delete access. A directory with entries gives ErrorDirNotEmpty.
 	Delete(ctx context.Context) error
 	// Close ends the handle.

@@ -217,7 +217,7 @@ const identifierHeader = 16
 // EncodeDeviceIDs returns a STORAGE_DEVICE_ID_DESCRIPTOR.
 func EncodeDeviceIDs(ids []Identifier) []byte {
 	b := make([]byte, 12)
-	le.PutUint32(b[0:], 20) // sizeof in C: with the tail Identifiers[1] and padding
+	le.PutUint32(b[0:], 16) // sizeof in C: with the tail Identifiers[1] and padding
 	le.PutUint32(b[8:], uint32(len(ids)))
 	for i, id := range ids {
 		e := make([]byte, (identifierHeader+len(id.ID)+3)&^3) // each begins on 4 bytes

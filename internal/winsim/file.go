@@ -65,7 +65,7 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		}
 		opened, err := openIn(f.volume, f.tree.fs, f.handle.file.Node(), name, o)
 		if _, isLink := errors.AsType[*ntfs.Reparse](err); isLink {
-			return ntfs.ErrorReparsePointEncountered
+			return win.ErrorReparsePointEncountered
 		}
 		if err != nil {
 			return err

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
 
 func TestPaths(t *testing.T) {
@@ -176,7 +175,7 @@ func TestOpenAt(t *testing.T) {
 	}{
 		{"a directory", "POD", existing, directory, 0},
 		{"a link", "link", link, directory | win.AttributeReparsePoint, 0},
-		{"its target", "link", existing, 0, ntfs.ErrorReparsePointEncountered},
+		{"its target", "link", existing, 0, win.ErrorReparsePointEncountered},
 		{"itself", "", existing, directory, 0},
 		{"new directory", "new", create, directory, 0},
 		{"a second time", "new", create, 0, win.ErrorAlreadyExists},
@@ -211,7 +210,7 @@ func TestDirectoryBecomesLink(t *testing.T) {
 		t.Errorf("the handle shows %+v, %v", info, err)
 	}
 	_, err = dir.OpenAt(ctx, "System32", win.OpenOptions{Share: shareAll, Disposition: win.FileOpen})
-	wantErr(t, "open below it", err, ntfs.ErrorReparsePointEncountered)
+	wantErr(t, "open below it", err, win.ErrorReparsePointEncountered)
 }
 
 func TestReadDirAndDelete(t *testing.T) {

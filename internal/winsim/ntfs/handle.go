@@ -82,17 +82,11 @@ func (n *Node) sharing(access win.Access, share win.Share) bool {
 	return true
 }
 
-// ErrorReparsePointEncountered is STATUS_REPARSE_POINT_ENCOUNTERED, the answer to
-// an open with OBJ_DONT_REPARSE that would be led on.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/ntdef/ns-ntdef-_object_attributes
-const ErrorReparsePointEncountered win.Errno = 4395
-
 // Open opens or creates the entry name of the directory dir, or dir itself if name
 // is empty; created tells which. If the entry is a reparse point that o doesn't ask
 // for itself, it gives a *Reparse. If dir itself is a reparse point, or has become
 // one since it was opened, nothing is found in it: that is
-// ErrorReparsePointEncountered, as opens relative to a handle always have
+// win.ErrorReparsePointEncountered, as opens relative to a handle always have
 // OBJ_DONT_REPARSE.
 func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created bool, err error) {
 	node := dir
@@ -101,7 +95,7 @@ func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created
 		case dir.gone:
 			return nil, false, win.ErrorDeletePending
 		case dir.reparse != nil:
-			return nil, false, ErrorReparsePointEncountered
+			return nil, false, win.ErrorReparsePointEncountered
 		case !dir.isDir():
 			return nil, false, win.ErrorPathNotFound
 		}

@@ -170,8 +170,8 @@ func TestOpenErrors(t *testing.T) {
 	if err := openErr(t, f, "link", follow); !errors.As(err, &r) || r.Node != link {
 		t.Errorf("open the link: %v, want the reparse point", err)
 	}
-	wantErr(t, "open below the link", openErr(t, f, `link\below`, follow), ErrorReparsePointEncountered)
-	wantErr(t, "create below the link", openErr(t, f, `link\below`, makeDir), ErrorReparsePointEncountered)
+	wantErr(t, "open below the link", openErr(t, f, `link\below`, follow), win.ErrorReparsePointEncountered)
+	wantErr(t, "create below the link", openErr(t, f, `link\below`, makeDir), win.ErrorReparsePointEncountered)
 	if f.Handles() != 0 {
 		t.Errorf("%d handles are open", f.Handles())
 	}

@@ -1,0 +1,119 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package abitest gives tests what a C compiler made of the headers of Windows: the
+// files that print.go in internal/win/testdata/abi prints.
+package abitest
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// ABI is what the headers state. Its methods end the test when they are asked for
+// something that isn't there.
+type ABI struct {
+	t       testing.TB
+	numbers map[string]uint64
+	samples map[string][]byte
+}
+
+// Load reads layout.txt and samples.txt from dir.
+func Load(t testing.TB, dir string) *ABI {
+	t.Helper()
+	a := &ABI{t, map[string]uint64{}, map[string][]byte{}}
+	a.read(filepath.Join(dir, "layout.txt"), func(key, text string) (err error) {
+		a.numbers[key], err = strconv.ParseUint(text, 0, 64)
+		return err
+	})
+	a.read(filepath.Join(dir, "samples.txt"), func(key, text string) (err error) {
+		a.samples[key], err = hex.DecodeString(text)
+		return err
+	})
+	return a
+}
+
+// read gives each line's last word, and what stands before it, to add.
+func (a *ABI) read(path string, add func(key, text string) error) {
+	a.t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		i := strings.LastIndexByte(lines.Text(), ' ')
+		if i < 0 {
+			a.t.Fatalf("%s: a line of one word: %s", path, lines.Text())
+		}
+		if err := add(lines.Text()[:i], lines.Text()[i+1:]); err != nil {
+			a.t.Fatalf("%s: %v", path, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *ABI) number(kind, name string) uint64 {
+	a.t.Helper()
+	n, ok := a.numbers[fmt.Sprintf("%s %s", kind, name)]
+	if !ok {
+		a.t.Fatalf("layout.txt has no %s %s", kind, name)
+	}
+	return n
+}
+
+// Size returns the size of a structure.
+func (a *ABI) Size(structure string) int {
+	a.t.Helper()
+	return int(a.number("size", structure))
+}
+
+// Offset returns the offset of a field, STRUCTURE.Field.
+func (a *ABI) Offset(field string) int {
+	a.t.Helper()
+	return int(a.number("offset", field))
+}
+
+// Slot returns the slot of a method, Interface.Method.
+func (a *ABI) Slot(method string) int {
+	a.t.Helper()
+	return int(a.number("slot", method))
+}
+
+// Value returns the value of a constant.
+func (a *ABI) Value(name string) uint64 {
+	a.t.Helper()
+	return a.number("value", name)
+}
+
+// Sample returns the bytes of a structure or GUID.
+func (a *ABI) Sample(name string) []byte {
+	a.t.Helper()
+	b, ok := a.samples[name]
+	if !ok {
+		a.t.Fatalf("samples.txt has no %s", name)
+	}
+	return append([]byte(nil), b...)
+}
+
+// Constants is a set of constants under their names in the headers.
+type Constants map[string]uint64
+
+// Check compares constants with the headers'.
+func (a *ABI) Check(constants Constants) {
+	a.t.Helper()
+	for name, got := range constants {
+		if want := a.Value(name); got != want {
+			a.t.Errorf("%s is %#x; want %#x", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+/* Copyright The CSI Proxy Authors.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What package wmi takes from wbemcli.h, oaidl.h and rpcdce.h. */
+
+#include "abi.h"
+#include <wbemcli.h>
+
+LINES = {
+	SLOT(IWbemLocator, Release),
+	SLOT(IWbemLocator, ConnectServer),
+	SLOT(IWbemServices, GetObject),
+	SLOT(IWbemServices, ExecQuery),
+	SLOT(IWbemServices, ExecMethod),
+	SLOT(IEnumWbemClassObject, Next),
+	SLOT(IWbemClassObject, Get),
+	SLOT(IWbemClassObject, Put),
+	SLOT(IWbemClassObject, SpawnInstance),
+	SLOT(IWbemClassObject, GetMethod),
+	GUID_OF_HEADER(CLSID_WbemLocator),
+	GUID_OF_HEADER(IID_IWbemLocator),
+
+	SIZE(VARIANT),
+	OFFSET(VARIANT, vt),
+	OFFSET(VARIANT, bstrVal),
+	OFFSET(VARIANT, boolVal),
+	OFFSET(VARIANT, lVal),
+	VALUE(VT_EMPTY),
+	VALUE(VT_NULL),
+	VALUE(VT_I2),
+	VALUE(VT_I4),
+	VALUE(VT_BSTR),
+	VALUE(VT_BOOL),
+	VALUE(VT_UI1),
+
+	VALUE(WBEM_FLAG_CONNECT_USE_MAX_WAIT),
+	VALUE(WBEM_FLAG_RETURN_IMMEDIATELY),
+	VALUE(WBEM_FLAG_FORWARD_ONLY),
+	VALUE(RPC_C_AUTHN_WINNT),
+	VALUE(RPC_C_AUTHZ_NONE),
+	VALUE(RPC_C_AUTHN_LEVEL_PKT_PRIVACY),
+	VALUE(RPC_C_IMP_LEVEL_IMPERSONATE),
+	VALUE(EOAC_NONE),
+
+	RESULT(E_NOINTERFACE),
+	RESULT(REGDB_E_CLASSNOTREG),
+	RESULT(RPC_E_CHANGED_MODE),
+	RESULT(WBEM_E_NOT_FOUND),
+	RESULT(WBEM_E_ACCESS_DENIED),
+	RESULT(WBEM_E_INVALID_PARAMETER),
+	RESULT(WBEM_E_INVALID_NAMESPACE),
+	RESULT(WBEM_E_INVALID_CLASS),
+	RESULT(WBEM_E_TRANSPORT_FAILURE),
+	RESULT(WBEM_E_SHUTTING_DOWN),
+	VALUE(RPC_S_SERVER_UNAVAILABLE),
+	VALUE(WBEM_S_TIMEDOUT),
+};

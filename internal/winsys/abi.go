@@ -1,0 +1,49 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import "github.com/csi-proxy/csi-proxy/internal/win"
+
+// Source: cfgmgr32.h and devpropdef.h of the Windows SDK.
+const (
+	cmLocateDevNodeNormal    = 0
+	cmReenumerateSynchronous = 1
+	cmNotifyDeviceInterface  = 0 // CM_NOTIFY_FILTER_TYPE_DEVICEINTERFACE
+	maxDeviceIDLen           = 200
+	devpropTypeString        = 0x12
+)
+
+// threadTerminate is THREAD_TERMINATE, the right that CancelSynchronousIo asks for.
+const threadTerminate = 0x1
+
+// notifyFilter is CM_NOTIFY_FILTER for a class of device interfaces: 416 bytes, of
+// which the last part is a union.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/ns-cfgmgr32-cm_notify_filter
+type notifyFilter struct {
+	size       uint32
+	flags      uint32
+	filterType uint32
+	reserved   uint32
+	classGUID  win.GUID
+	_          [384]byte // the union's largest member is WCHAR[MAX_DEVICE_ID_LEN]
+}
+
+// fileTagInfo is FILE_ATTRIBUTE_TAG_INFO.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winbase/ns-winbase-file_attribute_tag_info
+type fileTagInfo struct {
+	attributes uint32
+	reparseTag uint32
+}
+
+// fileBasicInfo is FILE_BASIC_INFO. Times of 0, and attributes of 0, stay as they
+// are.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winbase/ns-winbase-file_basic_info
+type fileBasicInfo struct {
+	_          [4]int64 // CreationTime, LastAccessTime, LastWriteTime, ChangeTime
+	attributes uint32
+	_          uint32
+}

@@ -1,0 +1,93 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// The provider of the Windows storage management classes keeps a cache of disks,
+// partitions and volumes that lags behind the partition manager. A volume that it
+// doesn't know yet is looked for again, so often and after so long.
+const (
+	findAttempts = 10
+	findPause    = time.Second
+)
+
+// storageManagement are the calls of the storage management provider that a format
+// takes.
+type storageManagement interface {
+	// findVolume returns the object path of the MSFT_Volume with the given name, or
+	// "" if the provider doesn't know it.
+	findVolume(ctx context.Context, name string) (string, error)
+	// updateCache is MSFT_StorageSetting.UpdateHostStorageCache.
+	updateCache(ctx context.Context) error
+	// format is MSFT_Volume.Format; it returns the method's result.
+	format(ctx context.Context, volume string, o win.FormatOptions) (uint32, error)
+}
+
+// formatVolume formats a volume as soon as the provider knows it. If it doesn't
+// come to know it, the error is [win.ErrorRetry].
+func formatVolume(ctx context.Context, m storageManagement, name string, o win.FormatOptions) error {
+	for attempt := 1; ; attempt++ {
+		volume, err := m.findVolume(ctx, name)
+		if err != nil {
+			return err
+		}
+		if volume != "" {
+			result, err := m.format(ctx, volume, o)
+			if err != nil || result == 0 {
+				return err
+			}
+			return formatError(result)
+		}
+		if attempt == findAttempts {
+			return fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, win.ErrorRetry)
+		}
+		if err := m.updateCache(ctx); err != nil {
+			return err
+		}
+		if err := win.Sleep(ctx, findPause); err != nil {
+			return err
+		}
+	}
+}
+
+// formatError is a result of MSFT_Volume.Format other than 0.
+type formatError uint32
+
+// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume
+var formatErrnos = map[formatError]win.Errno{
+	1:     win.ErrorNotSupported,
+	3:     win.ErrorSemTimeout,
+	5:     win.ErrorInvalidParameter,
+	7:     win.ErrorNotSupported, // a 32-bit program on 64-bit Windows
+	40001: win.ErrorAccessDenied,
+	40004: win.ErrorIODevice,
+	40018: win.ErrorBusy,             // a disk of a failover cluster that isn't in maintenance
+	42010: win.ErrorAccessDenied,     // a system or critical partition
+	43000: win.ErrorInvalidParameter, // the cluster size
+	43001: win.ErrorNotSupported,     // the file system
+	43002: win.ErrorNotSupported,     // quick format
+	43003: win.ErrorInvalidParameter, // more clusters than 32 bits count
+	43004: win.ErrorNotSupported,     // the UDF version
+	43005: win.ErrorInvalidParameter, // clusters aren't multiples of sectors
+	43006: win.ErrorWriteProtect,
+}
+
+func (e formatError) Error() string {
+	return fmt.Sprintf("MSFT_Volume.Format: result %d: %v", uint32(e), e.Unwrap())
+}
+
+// Unwrap returns the error number that means the same to callers.
+func (e formatError) Unwrap() error {
+	if errno, ok := formatErrnos[e]; ok {
+		return errno
+	}
+	return win.ErrorGenFailure
+}

@@ -1,0 +1,67 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/windows"
+)
+
+// interruptible runs f, one call that changes nothing, and asks Windows to give it
+// up when ctx ends. Whether and when it does is up to the driver.
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/canceling-pending-i-o-operations
+func interruptible(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if ctx.Done() == nil {
+		return f()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread, err := threadHandle()
+	if err != nil {
+		return f()
+	}
+	defer windows.CloseHandle(thread)
+
+	ended, interrupting := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupting)
+		interrupt(thread, ended)
+	})
+	err = f()
+	close(ended)
+	if !stop() {
+		<-interrupting // the thread must not be interrupted in another call
+	}
+	return interrupted(ctx, err)
+}
+
+// interrupt interrupts the call of a thread until it has ended: the first time may
+// be before the call has come to its driver.
+func interrupt(thread windows.Handle, ended <-chan struct{}) {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		cancelSynchronousIo(thread) // fails if there is nothing to interrupt
+		select {
+		case <-ended:
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// threadHandle returns a handle to the calling thread by which another can
+// interrupt it.
+func threadHandle() (thread windows.Handle, err error) {
+	self := windows.CurrentProcess()
+	err = windows.DuplicateHandle(self, windows.CurrentThread(), self, &thread, threadTerminate, false, 0)
+	return thread, err
+}

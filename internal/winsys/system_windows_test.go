@@ -1,0 +1,158 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/csi-proxy/csi-proxy/internal/instrument"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+var (
+	_ instrument.System = (*System)(nil)
+	_ win.Device        = (*device)(nil)
+	_ win.File          = (*file)(nil)
+)
+
+// newSystem returns the system, which must have no open handles when the test ends.
+func newSystem(t *testing.T) *System {
+	t.Helper()
+	s, err := Open(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// skipUnderWine skips a test of what Wine lacks.
+func skipUnderWine(t *testing.T, lacks string) {
+	t.Helper()
+	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
+		t.Skipf("Wine has no %s", lacks)
+	}
+}
+
+func wantErrno(t *testing.T, what string, err error, want ...win.Errno) {
+	t.Helper()
+	var errno win.Errno
+	if !errors.As(err, &errno) || !slices.Contains(want, errno) {
+		t.Errorf("%s: error %v; want %v", what, err, want)
+	}
+}
+
+func TestPrivileges(t *testing.T) {
+	var log strings.Builder
+	s, err := Open(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, name := range []string{"SeLoadDriverPrivilege", "SeManageVolumePrivilege", "SeCreateSymbolicLinkPrivilege"} {
+		if enabled, logged := privilegeEnabled(t, name), strings.Contains(log.String(), name); enabled == logged {
+			t.Errorf("%s: enabled %t, reported missing %t", name, enabled, logged)
+		}
+	}
+	missing, err := enablePrivileges("SeTcbPrivilege", "SeLoadDriverPrivilege")
+	if err != nil || slices.Contains(missing, "SeLoadDriverPrivilege") != strings.Contains(log.String(), "SeLoadDriverPrivilege") {
+		t.Errorf("the second time: missing %q, error %v; log %s", missing, err, log.String())
+	}
+	missing, err = enablePrivileges("SeNoSuchPrivilege")
+	if err != nil || len(missing) != 1 {
+		t.Errorf("an unknown privilege: missing %q, error %v", missing, err)
+	}
+}
+
+func privilegeEnabled(t *testing.T, name string) bool {
+	t.Helper()
+	var token windows.Token
+	if err := windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_QUERY, &token); err != nil {
+		t.Fatal(err)
+	}
+	defer token.Close()
+	luid, err := lookupPrivilege(name)
+	if err != nil {
+		return false
+	}
+	privileges, err := tokenPrivileges(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return privileges[luid]&windows.SE_PRIVILEGE_ENABLED != 0
+}
+
+func TestLeakedHandleIsReported(t *testing.T) {
+	s, err := Open(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.OpenFile(t.Context(), t.TempDir(), win.OpenOptions{Disposition: win.FileOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err == nil {
+		t.Error("an open handle isn't reported")
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	wantErrno(t, "closing twice", f.Close(), win.ErrorInvalidHandle)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEndedContext(t *testing.T) {
+	s := newSystem(t)
+	dir := t.TempDir()
+	f, err := s.OpenFile(t.Context(), dir, win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	calls := map[string]func() error{
+		"DeviceInterfaces":       func() error { _, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk); return err },
+		"OpenDevice":             func() error { _, err := s.OpenDevice(ctx, dir, 0); return err },
+		"ReenumerateDevice":      func() error { return s.ReenumerateDevice(ctx, "") },
+		"NotifyArrivals":         func() error { _, _, err := s.NotifyArrivals(ctx, win.InterfaceClassDisk); return err },
+		"FindVolumes":            func() error { _, err := s.FindVolumes(ctx); return err },
+		"VolumeInformation":      func() error { _, err := s.VolumeInformation(ctx, `C:\`); return err },
+		"DiskFreeSpace":          func() error { _, err := s.DiskFreeSpace(ctx, `C:\`); return err },
+		"VolumeNameForMount":     func() error { _, err := s.VolumeNameForMountPoint(ctx, `C:\`); return err },
+		"SetVolumeMountPoint":    func() error { return s.SetVolumeMountPoint(ctx, dir, volumeName) },
+		"DeleteVolumeMountPoint": func() error { return s.DeleteVolumeMountPoint(ctx, dir) },
+		"FormatVolume":           func() error { return s.FormatVolume(ctx, volumeName, win.FormatOptions{}) },
+		"OpenFile":               func() error { _, err := s.OpenFile(ctx, dir, win.OpenOptions{Disposition: win.FileOpen}); return err },
+		"FileAttributes":         func() error { _, err := s.FileAttributes(ctx, dir); return err },
+		"OpenAt":                 func() error { _, err := f.OpenAt(ctx, "new", win.OpenOptions{Disposition: win.FileCreate}); return err },
+		"Info":                   func() error { _, err := f.Info(ctx); return err },
+		"ReadDir":                func() error { _, err := f.ReadDir(ctx, true); return err },
+		"Control":                func() error { _, err := f.Control(ctx, win.FsctlDeleteReparsePoint, nil, nil); return err },
+		"Delete":                 func() error { return f.Delete(ctx) },
+	}
+	for name, call := range calls {
+		if err := call(); err != context.Canceled {
+			t.Errorf("%s: error %v; want Canceled", name, err)
+		}
+	}
+	entries, err := f.ReadDir(t.Context(), true)
+	wantErrno(t, "ReadDir", err, win.ErrorNoMoreFiles)
+	if len(entries) > 0 {
+		t.Errorf("an ended context left %v", entries)
+	}
+}
