@@ -84,8 +84,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is the error's kind, given or derived: see KindOf.
-func (e *Error) Is(target error) bool { return target == KindOf(e) }
+// Is reports whether target is the error's kind, given or derived: see KindOf. An
+// error that came over the wire also answers for its Windows error number, such
+// as to fs.ErrNotExist.
+func (e *Error) Is(target error) bool {
+	return target == KindOf(e) || e.WindowsError != 0 && win.Errno(e.WindowsError).Is(target)
+}
 
 // KindOf returns the class of err: a sentinel of this package, context.Canceled
 // or context.DeadlineExceeded; nil for nil. The outermost *Error with a Kind, or

@@ -43,6 +43,9 @@ func TestErrorIs(t *testing.T) {
 			t.Errorf("it is not %v", target)
 		}
 	}
+	if wire := error(&Error{Kind: ErrNotFound, WindowsError: 3}); !errors.Is(wire, fs.ErrNotExist) || errors.Is(wire, fs.ErrExist) {
+		t.Error("an error without its cause doesn't answer for its number")
+	}
 	for _, target := range []error{ErrInternal, fs.ErrExist, win.ErrorFileNotFound} {
 		if errors.Is(err, target) {
 			t.Errorf("it is %v", target)

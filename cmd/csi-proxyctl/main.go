@@ -72,6 +72,9 @@ cloud, a pod and the power supply.
 Sizes may have a unit: 20GiB, 512MiB, 10GB, or plain bytes. Paths are those of the Windows
 node. A question is answered with yes or no, and exit code 0 either way.
 
+For programs there is -o json, with names that stay and sizes in bytes: an array for a list,
+else an object; {} where there is nothing to say. An error is then an object on standard error.
+
 Exit codes:
 ` + exitCodeHelp()
 	root.Version = currentBuild()

@@ -6,6 +6,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
@@ -31,8 +32,8 @@ func TestNoControlSequences(t *testing.T) {
 	if lines := strings.Count(errs.String(), "\n"); lines != 2 {
 		t.Errorf("warning and error %q have %d lines, want 2", errs.String(), lines)
 	}
-	if i := strings.IndexAny(out.String()+errs.String(), "\x1b\a\u202e\t\xff"); i >= 0 {
-		t.Errorf("%q reaches the terminal", (out.String() + errs.String())[i:])
+	if all := out.String() + errs.String(); strings.ContainsAny(all, "\x1b\a\u202e\t") || !utf8.ValidString(all) {
+		t.Errorf("%q reaches the terminal", all)
 	}
 }
 
@@ -66,7 +67,7 @@ func TestSizeFlag(t *testing.T) {
 			t.Errorf("%q: %d, %v; want %d", in, f, err, want)
 		}
 	}
-	for _, in := range []string{"", "-1", "-1GiB", "GiB", "8EiB", "16EiB", "9223372036854775808", "1e3", "NaN", "Inf", "10 apples", "0x10"} {
+	for _, in := range []string{"", "-1", "-1GiB", "GiB", "8EiB", "16EiB", "9223372036854775808", "1e3", "NaN", "Inf", "10 apples", "0x10", "1,5GiB"} {
 		f := sizeFlag(7)
 		if err := f.Set(in); err == nil || f != 7 {
 			t.Errorf("%q: %d, %v; want an error", in, f, err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 )
@@ -20,13 +21,8 @@ func (f *sizeFlag) String() string { return strconv.FormatInt(int64(*f), 10) }
 func (f *sizeFlag) Type() string { return "size" }
 
 func (f *sizeFlag) Set(s string) error {
-	// Without a unit it is exact: the other way leads over floating point.
-	if n, err := strconv.ParseUint(s, 10, 63); err == nil {
-		*f = sizeFlag(n)
-		return nil
-	}
 	n, err := humanize.ParseBytes(s)
-	if err != nil {
+	if err != nil || strings.Contains(s, ",") { // humanize takes 1,5GiB for 15GiB
 		return errors.New("it is a number of bytes, which may have a unit such as MiB, GiB or GB")
 	}
 	if n > math.MaxInt64 {

@@ -50,6 +50,7 @@ func (s *Service) ListRules(context.Context, *simv1.ListRulesRequest) (*simv1.Li
 func (s *Service) ClearRules(context.Context, *simv1.ClearRulesRequest) (*simv1.ClearRulesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sys.ResetRules()
 	s.rules = nil
 	return &simv1.ClearRulesResponse{}, nil
 }

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command protogen turns the .proto files of the API into the files that are
-// checked in beside them: api/descriptors.binpb, which describes every version,
-// and the Go code of those versions whose messages the program handles.
+// checked in beside them: api/descriptors.binpb, which describes every version of
+// the contract, and the Go code of those versions whose messages the program
+// handles.
 //
 // It compiles the files itself, so protoc isn't needed, and runs the two Go
 // plugins at the versions that go.mod of this module pins. From the repository's
@@ -56,6 +57,10 @@ var goVersions = []string{
 	"iscsi/v1alpha2",
 	"system/v1alpha1",
 }
+
+// controlAPIs get Go code too, but aren't part of the contract with drivers, so the
+// embedded descriptors don't have them.
+var controlAPIs = []string{"sim/v1"}
 
 // plugins are the tools of go.mod that generate Go code, with their parameters.
 var plugins = []struct{ tool, parameter string }{
@@ -111,7 +116,10 @@ func generate(ctx context.Context, root string) (map[string][]byte, error) {
 	for _, file := range described {
 		file.SourceCodeInfo = nil
 	}
-	set := &descriptorpb.FileDescriptorSet{File: described}
+	contract := slices.DeleteFunc(described, func(file *descriptorpb.FileDescriptorProto) bool {
+		return slices.Contains(controlAPIs, strings.TrimPrefix(path.Dir(file.GetName()), namePrefix))
+	})
+	set := &descriptorpb.FileDescriptorSet{File: contract}
 	files["api/descriptors.binpb"], err = proto.MarshalOptions{Deterministic: true}.Marshal(set)
 	return files, err
 }
@@ -152,7 +160,7 @@ func compile(ctx context.Context, dir string) ([]*descriptorpb.FileDescriptorPro
 // runPlugin runs one plugin as protoc would and adds what it generates to files.
 func runPlugin(ctx context.Context, tool, parameter string, described []*descriptorpb.FileDescriptorProto, files map[string][]byte) error {
 	request := &pluginpb.CodeGeneratorRequest{Parameter: proto.String(parameter), ProtoFile: described}
-	for _, version := range goVersions {
+	for _, version := range slices.Concat(goVersions, controlAPIs) {
 		name := namePrefix + version + "/" + path.Dir(version) + ".proto"
 		request.FileToGenerate = append(request.FileToGenerate, name)
 	}
