@@ -19,12 +19,16 @@ help: ## list the targets
 		while IFS='|' read -r t d; do printf '  make %-16s %s\n' "$$t" "$$d"; done
 
 .PHONY: run
-run: build ## start the daemon on a simulated Windows node, show a volume's life, keep serving
-	@$(GO) run ./internal/demo -keep
+run: build bin/demo ## start the daemon on a simulated Windows node, show a volume's life, keep serving
+	@bin/demo -keep
 
 .PHONY: demo
-demo: build ## show a volume's life and exit; fails unless all was as expected
-	@$(GO) run ./internal/demo
+demo: build bin/demo ## show a volume's life and exit; fails unless all was as expected
+	@bin/demo
+
+.PHONY: bin/demo
+bin/demo:
+	@CGO_ENABLED=0 $(GO) build -o bin/demo ./internal/demo
 
 .PHONY: build
 build: ## build bin/csi-proxy and bin/csi-proxyctl for this system
