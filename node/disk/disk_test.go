@@ -17,44 +17,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/node/disk"
 )
 
 const gibibyte = 1 << 30
 
-func newSystem(t *testing.T, delays winsim.Delays) *winsim.System {
-	t.Helper()
-	sim, err := winsim.Open(winsim.Config{Delays: delays})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// An operation that its caller gave up ends soon after.
-		for deadline := time.Now().Add(5 * time.Second); len(sim.OpenHandles()) > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("handles are left open: %q", sim.OpenHandles())
-			}
-		}
-		sim.Close()
-	})
-	return sim
-}
-
 func newNode(t *testing.T) (*winsim.System, *disk.Disks) {
-	sim := newSystem(t, winsim.Delays{})
+	sim := simtest.Open(t, winsim.Delays{})
 	return sim, disk.New(sim, disk.Options{})
 }
 
 func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number {
 	t.Helper()
-	if spec.SizeBytes == 0 {
-		spec.SizeBytes = 10 * gibibyte
-	}
-	n, err := sim.AttachDisk(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return disk.Number(n)
+	return disk.Number(simtest.Attach(t, sim, spec))
 }
 
 func layoutOf(t *testing.T, sim *winsim.System, n disk.Number) *win.DriveLayout {
@@ -251,7 +227,7 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 }
 
 func TestPartitionDiskWaitsForTheVolume(t *testing.T) {
-	sim := newSystem(t, winsim.Delays{VolumeArrival: 150 * time.Millisecond})
+	sim := simtest.Open(t, winsim.Delays{VolumeArrival: 150 * time.Millisecond})
 	disks := disk.New(sim, disk.Options{})
 	n := attach(t, sim, winsim.DiskSpec{})
 	if err := disks.PartitionDisk(t.Context(), n); err != nil {
@@ -263,7 +239,7 @@ func TestPartitionDiskWaitsForTheVolume(t *testing.T) {
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
-	sim := newSystem(t, winsim.Delays{VolumeArrival: time.Hour})
+	sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Hour})
 	disks := disk.New(sim, disk.Options{})
 	n := attach(t, sim, winsim.DiskSpec{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -369,7 +345,7 @@ func TestSetDiskState(t *testing.T) {
 }
 
 func TestSetDiskStateReturnsWhenVolumesAreThere(t *testing.T) {
-	sim := newSystem(t, winsim.Delays{VolumeArrival: 100 * time.Millisecond})
+	sim := simtest.Open(t, winsim.Delays{VolumeArrival: 100 * time.Millisecond})
 	disks := disk.New(sim, disk.Options{})
 	n := attach(t, sim, winsim.DiskSpec{})
 	if err := disks.PartitionDisk(t.Context(), n); err != nil {
@@ -550,7 +526,7 @@ func TestRescan(t *testing.T) {
 }
 
 func TestRescanWaitsForArrivals(t *testing.T) {
-	sim := newSystem(t, winsim.Delays{DiskArrival: 20 * time.Millisecond})
+	sim := simtest.Open(t, winsim.Delays{DiskArrival: 20 * time.Millisecond})
 	disks := disk.New(sim, disk.Options{})
 	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true}); err != nil {
 		t.Fatal(err)

@@ -13,11 +13,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/node/volume"
 )
 
 const (
-	kubelet = `C:\var\lib\kubelet`
+	kubelet = simtest.Kubelet
 	target  = kubelet + `\pods\1\volumes\kubernetes.io~csi\pvc-1\mount`
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/node/disk"
 	"github.com/csi-proxy/csi-proxy/node/volume"
 )
@@ -37,20 +38,7 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	sim, err := winsim.Open(winsim.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// An operation that its caller gave up ends soon after.
-		for deadline := time.Now().Add(5 * time.Second); len(sim.OpenHandles()) > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("handles are left open: %q", sim.OpenHandles())
-			}
-		}
-		sim.Close()
-	})
-	n := &node{t: t, sim: sim}
+	n := &node{t: t, sim: simtest.Open(t, winsim.Delays{})}
 	n.restart()
 	return n
 }
@@ -72,13 +60,7 @@ func (n *node) with(o volume.Options) {
 // attach gives the node a disk with a raw volume.
 func (n *node) attach(spec winsim.DiskSpec) (disk.Number, volume.ID) {
 	n.t.Helper()
-	if spec.SizeBytes == 0 {
-		spec.SizeBytes = 10 * gibibyte
-	}
-	number, err := n.sim.AttachDisk(spec)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	number := simtest.Attach(n.t, n.sim, spec)
 	if err := n.disks.PartitionDisk(n.t.Context(), disk.Number(number)); err != nil {
 		n.t.Fatal(err)
 	}
@@ -162,23 +144,8 @@ func TestDataVolumeOfDisk(t *testing.T) {
 // twoPartitions attaches a disk with two data partitions of 1 GiB.
 func (n *node) twoPartitions() disk.Number {
 	n.t.Helper()
-	number, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: 10 * gibibyte})
-	n.do(err)
-	dev, err := n.sim.OpenDevice(n.t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.GenericRead|win.GenericWrite)
-	n.do(err)
-	defer dev.Close()
-	layout := win.DriveLayout{Style: win.StyleGPT}
-	for i := range int64(2) {
-		layout.Partitions = append(layout.Partitions, win.Partition{
-			Style: win.StyleGPT, StartingOffset: dataOffset + i*gibibyte, Length: gibibyte,
-			Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Attributes: win.GPTAttributeNoDriveLetter,
-		})
-	}
-	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
-	_, err = dev.Control(n.t.Context(), win.IoctlDiskCreateDisk, create.Encode(), nil)
-	n.do(err)
-	_, err = dev.Control(n.t.Context(), win.IoctlDiskSetDriveLayoutEx, layout.Encode(), nil)
-	n.do(err)
+	number := simtest.Attach(n.t, n.sim, winsim.DiskSpec{})
+	simtest.Partition(n.t, n.sim, number, 2)
 	return disk.Number(number)
 }
 
@@ -455,12 +422,7 @@ func TestParseID(t *testing.T) {
 }
 
 func TestListVolumesWaitsForArrival(t *testing.T) {
-	sim, err := winsim.Open(winsim.Config{Delays: winsim.Delays{VolumeArrival: 50 * time.Millisecond}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sim.Close()
-	n := &node{t: t, sim: sim}
+	n := &node{t: t, sim: simtest.Open(t, winsim.Delays{VolumeArrival: 50 * time.Millisecond})}
 	n.restart()
 	number := n.twoPartitions() // doesn't wait by itself
 	if ids, err := n.volumes.ListVolumesOnDisk(t.Context(), number, 0); err != nil || len(ids) != 2 {

@@ -1,0 +1,101 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simtest prepares simulated nodes for tests of the code above the seam,
+// by calls of the seam alone.
+package simtest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+)
+
+// Kubelet is the kubelet directory of a simulated node.
+const Kubelet = `C:\var\lib\kubelet`
+
+// Must ends the test if a step of its preparation fails.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Open starts a node that ends with the test, and fails the test if handles are
+// left open then.
+func Open(t testing.TB, delays winsim.Delays) *winsim.System {
+	t.Helper()
+	sys, err := winsim.Open(winsim.Config{Delays: delays})
+	Must(t, err)
+	t.Cleanup(func() {
+		// An operation that its caller gave up ends soon after.
+		for deadline := time.Now().Add(5 * time.Second); len(sys.OpenHandles()) > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("handles are left open: %q", sys.OpenHandles())
+				break
+			}
+		}
+		if err := sys.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sys
+}
+
+// Attach attaches a disk, of 10 GiB if the spec doesn't say.
+func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) uint32 {
+	t.Helper()
+	if spec.SizeBytes == 0 {
+		spec.SizeBytes = 10 << 30
+	}
+	number, err := sys.AttachDisk(spec)
+	Must(t, err)
+	return number
+}
+
+// Partition gives a raw disk a GPT with so many data partitions of 1 GiB, one after
+// the other from 16 MiB on. Their volumes may not be there yet.
+func Partition(t testing.TB, sys *winsim.System, number uint32, partitions int) {
+	t.Helper()
+	disk, err := sys.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.GenericRead|win.GenericWrite)
+	Must(t, err)
+	defer disk.Close()
+	layout := win.DriveLayout{Style: win.StyleGPT}
+	for i := range partitions {
+		layout.Partitions = append(layout.Partitions, win.Partition{
+			Style: win.StyleGPT, StartingOffset: 16<<20 + int64(i)<<30, Length: 1 << 30,
+			Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Attributes: win.GPTAttributeNoDriveLetter,
+		})
+	}
+	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+	_, err = disk.Control(t.Context(), win.IoctlDiskCreateDisk, create.Encode(), nil)
+	Must(t, err)
+	_, err = disk.Control(t.Context(), win.IoctlDiskSetDriveLayoutEx, layout.Encode(), nil)
+	Must(t, err)
+}
+
+// Volume attaches a disk with one formatted volume, and returns its name,
+// \\?\Volume{guid}\, and the number of the disk.
+func Volume(t testing.TB, sys *winsim.System) (name string, disk uint32) {
+	t.Helper()
+	disk = Attach(t, sys, winsim.DiskSpec{})
+	Partition(t, sys, disk, 1)
+	sys.Settle()
+	volumes := sys.VolumesOfDisk(disk)
+	if len(volumes) != 1 {
+		t.Fatalf("disk %d has the volumes %q", disk, volumes)
+	}
+	Must(t, sys.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}))
+	return volumes[0], disk
+}
+
+// Mount makes a directory and mounts a volume there.
+func Mount(t testing.TB, sys *winsim.System, directory, volume string) {
+	t.Helper()
+	Must(t, sys.MkdirAll(directory))
+	Must(t, sys.SetVolumeMountPoint(t.Context(), directory+`\`, volume))
+}
