@@ -24,19 +24,22 @@ const (
 // ParseID checks that s is a volume id; anything else is
 // csiproxy.ErrInvalidArgument.
 func ParseID(s string) (ID, error) {
-	inner, ok := cut(s)
+	if err := ID(s).check(); err != nil {
+		return "", &csiproxy.Error{Op: "ParseID", Object: strconv.Quote(s), Err: err}
+	}
+	return ID(s), nil
+}
+
+// check tells what is wrong with an id that anybody may have made of a string.
+func (id ID) check() error {
+	inner, ok := cut(string(id))
 	if ok {
 		_, ok = win.ParseGUID(inner)
 	}
 	if !ok {
-		return "", &csiproxy.Error{
-			Op:     "ParseID",
-			Object: strconv.Quote(s),
-			Kind:   csiproxy.ErrInvalidArgument,
-			Detail: `not of the form \\?\Volume{guid}\`,
-		}
+		return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: `the id is not of the form \\?\Volume{guid}\`}
 	}
-	return ID(s), nil
+	return nil
 }
 
 func cut(s string) (string, bool) {
@@ -52,7 +55,7 @@ func (id ID) Equal(other ID) bool { return strings.EqualFold(string(id), string(
 
 // object names the volume in errors. What is no id may be anything.
 func (id ID) object() string {
-	if _, err := ParseID(string(id)); err != nil {
+	if id.check() != nil {
 		return "volume " + strconv.Quote(string(id))
 	}
 	return "volume " + string(id)

@@ -23,13 +23,15 @@ import (
 // csiproxy.ErrFailedPrecondition.
 func (v *Volumes) MountVolume(ctx context.Context, id ID, targetPath string) error {
 	return operation.Do(ctx, v.options.Runner, "MountVolume", id.object(), func(ctx context.Context) error {
+		path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
+		if err != nil {
+			return err
+		}
 		h, err := v.open(ctx, id, win.AccessNone) // says whether there is such a volume
 		if err != nil {
 			return err
 		}
-		h.Close()
-		path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
-		if err != nil {
+		if err := h.Close(); err != nil {
 			return err
 		}
 		return v.paths.ReachMaking(ctx, v.sys, path, func(h *pathpolicy.Held) error {
@@ -71,7 +73,7 @@ func (v *Volumes) mount(ctx context.Context, id ID, h *pathpolicy.Held) error {
 		}
 	}
 	if !mounted.Equal(id) {
-		return refuse(fmt.Sprintf("another volume is mounted at %s: %q", h.Path(), string(mounted)))
+		return refuse(fmt.Sprintf("another volume is mounted at %s: %s", h.Path(), mounted))
 	}
 	return nil
 }
@@ -108,7 +110,7 @@ func at(h *pathpolicy.Held, err error) error {
 // node is unmounted all the same.
 func (v *Volumes) UnmountVolume(ctx context.Context, id ID, targetPath string) error {
 	return operation.Do(ctx, v.options.Runner, "UnmountVolume", id.object(), func(ctx context.Context) error {
-		if _, err := ParseID(string(id)); err != nil {
+		if err := id.check(); err != nil {
 			return err
 		}
 		path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
@@ -138,7 +140,7 @@ func (v *Volumes) unmount(ctx context.Context, id ID, h *pathpolicy.Held) error 
 		return err
 	}
 	if !mounted.Equal(id) {
-		return refuse(fmt.Sprintf("another volume is mounted at %s: %q", h.Path(), string(mounted)))
+		return refuse(fmt.Sprintf("another volume is mounted at %s: %s", h.Path(), mounted))
 	}
 	var errno win.Errno
 	if err := v.flush(ctx, id); errors.As(err, &errno) && errno.Gone() {

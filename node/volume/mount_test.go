@@ -124,6 +124,14 @@ func TestMountRefusals(t *testing.T) {
 	}
 }
 
+// A bad path is the caller's fault, whatever there is of the volume.
+func TestMountChecksThePathFirst(t *testing.T) {
+	n := newNode(t)
+	if err := n.volumes.MountVolume(t.Context(), unknown, `C:\Windows`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestUnmountWhereNothingIs(t *testing.T) {
 	n := newNode(t)
 	n.do(n.sim.MkdirAll(staging))

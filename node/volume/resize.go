@@ -29,32 +29,28 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id ID, sizeBytes int64) erro
 		if sizeBytes < 0 {
 			return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: fmt.Sprintf("the size %d is negative", sizeBytes)}
 		}
-		h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		extent, err := onlyExtent(ctx, h)
-		if err != nil {
-			return err
-		}
-		unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-
-		info, formatted, err := v.information(ctx, id)
-		if err != nil {
-			return err
-		}
-		growable := !formatted || info.FileSystem == "NTFS" || info.FileSystem == "ReFS"
-		length, err := v.growPartition(ctx, extent, sizeBytes, growable)
-		if err != nil || !formatted || !growable {
-			return err
-		}
-		return growFileSystem(ctx, h, info.FileSystem, length)
+		return v.withLayout(ctx, id, func(extent win.DiskExtent) error {
+			return v.resize(ctx, id, extent, sizeBytes)
+		})
 	})
+}
+
+func (v *Volumes) resize(ctx context.Context, id ID, extent win.DiskExtent, sizeBytes int64) error {
+	info, formatted, err := v.information(ctx, id)
+	if err != nil {
+		return err
+	}
+	growable := !formatted || info.FileSystem == "NTFS" || info.FileSystem == "ReFS"
+	length, err := v.growPartition(ctx, extent, sizeBytes, growable)
+	if err != nil || !formatted || !growable {
+		return err
+	}
+	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return growFileSystem(ctx, h, info.FileSystem, length)
 }
 
 // growPartition grows the partition under a volume as far as is asked and

@@ -79,8 +79,12 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
 
-// arrivalPatience is how long a volume that is on its way is waited for.
-const arrivalPatience = 10 * time.Second
+// Patience with states that pass by themselves.
+const (
+	arrivalPatience = 10 * time.Second // with a volume that is on its way
+	formatPatience  = 5 * time.Second  // with others who have a volume open
+	formatInterval  = 100 * time.Millisecond
+)
 
 // ListVolumesOnDisk returns the volumes of a disk's data partitions, or of one
 // partition if partition isn't 0. Reserved and system partitions have none; a
@@ -200,7 +204,7 @@ func onlyExtent(ctx context.Context, h device.Handle) (win.DiskExtent, error) {
 // open opens the device of a volume. A string that is no volume id is
 // csiproxy.ErrInvalidArgument, a volume that isn't there csiproxy.ErrNotFound.
 func (v *Volumes) open(ctx context.Context, id ID, access win.Access) (device.Handle, error) {
-	if _, err := ParseID(string(id)); err != nil {
+	if err := id.check(); err != nil {
 		return device.Handle{}, err
 	}
 	return device.Open(ctx, v.sys, device.VolumePath(string(id)), access)
@@ -209,7 +213,7 @@ func (v *Volumes) open(ctx context.Context, id ID, access win.Access) (device.Ha
 // information returns the file system of a volume; formatted is false for a raw
 // one.
 func (v *Volumes) information(ctx context.Context, id ID) (_ win.VolumeInformation, formatted bool, _ error) {
-	if _, err := ParseID(string(id)); err != nil {
+	if err := id.check(); err != nil {
 		return win.VolumeInformation{}, false, err
 	}
 	info, err := v.sys.VolumeInformation(ctx, string(id))
@@ -235,42 +239,87 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id ID) (formatted bool,
 // data of another system: see Options.AllowRecognizedData.
 func (v *Volumes) FormatVolume(ctx context.Context, id ID) error {
 	return operation.Do(ctx, v.options.Runner, "FormatVolume", id.object(), func(ctx context.Context) error {
-		h, err := v.open(ctx, id, win.GenericRead)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		extent, err := onlyExtent(ctx, h)
-		if err != nil {
-			return err
-		}
-		unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-
-		info, formatted, err := v.information(ctx, id)
-		if err != nil {
-			return err
-		}
-		if formatted {
-			return refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
-		}
-		sectorSize, err := v.sectorSize(ctx, extent.DiskNumber)
-		if err != nil {
-			return err
-		}
-		found, err := contents.Recognise(ctx, h, extent.Length, sectorSize)
-		if err != nil {
-			return err
-		}
-		if found != "" && !v.options.AllowRecognizedData {
-			return refuse("it holds " + found)
-		}
-		h.Close() // a format wants the volume for itself
-		return v.sys.FormatVolume(ctx, string(id), win.FormatOptions{FileSystem: "NTFS"})
+		return v.withLayout(ctx, id, func(extent win.DiskExtent) error {
+			if err := v.checkRaw(ctx, id, extent); err != nil {
+				return err
+			}
+			return v.formatWhenFree(ctx, id)
+		})
 	})
+}
+
+// withLayout calls f with the place of a volume, while nobody else changes the
+// layout of its disk. It holds no handle meanwhile, nor while it waits for its
+// turn: it would keep the volume from being formatted.
+func (v *Volumes) withLayout(ctx context.Context, id ID, f func(win.DiskExtent) error) error {
+	extent, err := v.place(ctx, id)
+	if err != nil {
+		return err
+	}
+	unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// Who had the lock before may have grown it.
+	if extent, err = v.place(ctx, id); err != nil {
+		return err
+	}
+	return f(extent)
+}
+
+// place returns where a volume lies.
+func (v *Volumes) place(ctx context.Context, id ID) (win.DiskExtent, error) {
+	h, err := v.open(ctx, id, win.AccessNone)
+	if err != nil {
+		return win.DiskExtent{}, err
+	}
+	defer h.Close()
+	return onlyExtent(ctx, h)
+}
+
+// checkRaw refuses a volume that holds anything.
+func (v *Volumes) checkRaw(ctx context.Context, id ID, extent win.DiskExtent) error {
+	info, formatted, err := v.information(ctx, id)
+	if err != nil {
+		return err
+	}
+	if formatted {
+		return refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
+	}
+	sectorSize, err := v.sectorSize(ctx, extent.DiskNumber)
+	if err != nil {
+		return err
+	}
+	h, err := v.open(ctx, id, win.GenericRead)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	found, err := contents.Recognise(ctx, h, extent.Length, sectorSize)
+	if err != nil {
+		return err
+	}
+	if found != "" && !v.options.AllowRecognizedData {
+		return refuse("it holds " + found)
+	}
+	return nil
+}
+
+// formatWhenFree formats a volume, and waits for those who have it open for a
+// moment: virus scanners and the indexer look at every new volume.
+func (v *Volumes) formatWhenFree(ctx context.Context, id ID) error {
+	deadline := time.Now().Add(formatPatience)
+	for {
+		err := v.sys.FormatVolume(ctx, string(id), win.FormatOptions{FileSystem: "NTFS"})
+		busy := errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorLockViolation)
+		if !busy || time.Now().After(deadline) {
+			return err
+		}
+		if win.Sleep(ctx, formatInterval) != nil {
+			return err
+		}
+	}
 }
 
 // sectorSize returns the size of the logical sectors of a disk in bytes.
@@ -288,7 +337,7 @@ func (v *Volumes) sectorSize(ctx context.Context, diskNumber uint32) (uint32, er
 // volume gives csiproxy.ErrFailedPrecondition.
 func (v *Volumes) GetVolumeStats(ctx context.Context, id ID) (Stats, error) {
 	return operation.Get(ctx, v.options.Runner, "GetVolumeStats", id.object(), func(ctx context.Context) (Stats, error) {
-		if _, err := ParseID(string(id)); err != nil {
+		if err := id.check(); err != nil {
 			return Stats{}, err
 		}
 		space, err := v.sys.DiskFreeSpace(ctx, string(id))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -162,6 +163,44 @@ func TestFormatVolume(t *testing.T) {
 	info, err := n.sim.VolumeInformation(t.Context(), string(id))
 	if err != nil || info.FileSystem != "NTFS" || info.Label != "" {
 		t.Errorf("it is %+v, %v", info, err)
+	}
+}
+
+// Of callers at the same time one formats, and the others hear that it is done.
+func TestFormatVolumeByManyAtOnce(t *testing.T) {
+	n := newNode(t)
+	_, id := n.attach(winsim.DiskSpec{})
+	errs := make([]error, 32)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = n.volumes.FormatVolume(t.Context(), id) })
+	}
+	wg.Wait()
+	formatted := 0
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			formatted++
+		case !errors.Is(err, csiproxy.ErrFailedPrecondition):
+			t.Error(err)
+		}
+	}
+	if formatted != 1 {
+		t.Errorf("it was formatted %d times", formatted)
+	}
+}
+
+// Virus scanners open each new volume for a moment.
+func TestFormatVolumeWaitsForOthers(t *testing.T) {
+	n := newNode(t)
+	_, id := n.attach(winsim.DiskSpec{})
+	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format", Count: 2}, win.ErrorSharingViolation))
+	n.do(n.volumes.FormatVolume(t.Context(), id))
+
+	_, other := n.attach(winsim.DiskSpec{})
+	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format"}, win.ErrorIODevice))
+	if err := n.volumes.FormatVolume(t.Context(), other); !errors.Is(err, win.ErrorIODevice) {
+		t.Errorf("a broken volume: %v", err)
 	}
 }
 

@@ -1,0 +1,160 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package published
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	diskv1 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1"
+	filesystemv1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1"
+	volumev1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1"
+)
+
+// clients are the generated clients of the version that drivers use most.
+type clients struct {
+	disk       diskv1.DiskClient
+	volume     volumev1.VolumeClient
+	filesystem filesystemv1.FilesystemClient
+}
+
+// clients returns clients on which before, unless nil, is called ahead of each
+// call, with its name. If before fails, so does the call, without reaching the daemon.
+func (n *node) clients(before func(method string) error) clients {
+	return clients{
+		disk:       diskv1.NewDiskClient(&reconnecting{node: n, group: "disk", before: before}),
+		volume:     volumev1.NewVolumeClient(&reconnecting{node: n, group: "volume", before: before}),
+		filesystem: filesystemv1.NewFilesystemClient(&reconnecting{node: n, group: "filesystem", before: before}),
+	}
+}
+
+// reconnecting is a connection to the v1 endpoint of a group that is dialled again
+// after the daemon was started again, as a driver that was restarted does.
+type reconnecting struct {
+	node   *node
+	group  string
+	before func(method string) error
+
+	conn *grpc.ClientConn
+	life int // of the daemon at the other end of conn
+}
+
+func (c *reconnecting) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	if c.before != nil {
+		if err := c.before(method); err != nil {
+			return err
+		}
+	}
+	if life := c.node.life(); c.life != life {
+		conn, err := c.node.dial(c.group, "v1")
+		if err != nil {
+			return err
+		}
+		c.conn, c.life = conn, life
+	}
+	return c.conn.Invoke(ctx, method, args, reply, opts...)
+}
+
+func (c *reconnecting) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errors.New("the API has no streams")
+}
+
+// operator does on the node what a test needs done, with a version that isn't
+// under test.
+type operator struct {
+	clients
+	t testing.TB
+}
+
+func (n *node) operator() operator { return operator{n.clients(nil), n.t} }
+
+func (o operator) must(err error) {
+	o.t.Helper()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o operator) setOnline(disk uint32, online bool) {
+	o.t.Helper()
+	o.must(o.clients.setOnline(context.Background(), disk, online))
+}
+
+func (o operator) rescan() {
+	o.t.Helper()
+	o.must(o.clients.rescan(context.Background()))
+}
+
+// volumes returns the volumes of a disk.
+func (o operator) volumes(disk uint32) []string {
+	o.t.Helper()
+	resp, err := o.volume.ListVolumesOnDisk(context.Background(), &volumev1.ListVolumesOnDiskRequest{DiskNumber: disk})
+	o.must(err)
+	return resp.GetVolumeIds()
+}
+
+// rawVolume partitions a disk and returns its only volume.
+func (o operator) rawVolume(disk uint32) string {
+	o.t.Helper()
+	o.must(o.partition(context.Background(), disk))
+	ids := o.volumes(disk)
+	if len(ids) != 1 {
+		o.t.Fatalf("disk %d has the volumes %q, want one", disk, ids)
+	}
+	return ids[0]
+}
+
+// formattedVolume partitions a disk, formats its only volume and returns it.
+func (o operator) formattedVolume(disk uint32) string {
+	o.t.Helper()
+	id := o.rawVolume(disk)
+	o.must(o.format(context.Background(), id))
+	return id
+}
+
+func (o operator) mount(volume, path string) {
+	o.t.Helper()
+	o.must(o.clients.mount(context.Background(), volume, path))
+}
+
+// mounted returns the volume that is mounted at a path, "" if none is.
+func (o operator) mounted(path string) string {
+	o.t.Helper()
+	volume, err := o.volumeAt(context.Background(), path)
+	if status.Code(err) == codes.NotFound {
+		return ""
+	}
+	o.must(err)
+	return volume
+}
+
+func (o operator) mkdir(path string) {
+	o.t.Helper()
+	o.must(o.ensureDir(context.Background(), path))
+}
+
+func (o operator) exists(path string) bool {
+	o.t.Helper()
+	exists, err := o.pathExists(context.Background(), path)
+	o.must(err)
+	return exists
+}
+
+func (o operator) symlink(source, link string) {
+	o.t.Helper()
+	o.must(o.createSymlink(context.Background(), source, link))
+}
+
+// size returns the size of a volume's file system in bytes.
+func (o operator) size(volume string) int64 {
+	o.t.Helper()
+	size, err := o.volumeSize(context.Background(), volume)
+	o.must(err)
+	return size
+}

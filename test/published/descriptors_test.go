@@ -1,0 +1,122 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package published
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// The daemon describes each service as the published module does: what a driver
+// puts on the wire means the same at both ends.
+func TestDescriptors(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for _, v := range versions {
+		t.Run(v.String(), func(t *testing.T) {
+			published := v.service().ParentFile()
+			served, err := n.reflected(v, string(v.service().FullName()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(describe(published), describe(served)); diff != "" {
+				t.Errorf("the daemon's description differs (-published +daemon):\n%s", diff)
+			}
+		})
+	}
+}
+
+// reflected asks the endpoint of v for the file that declares a service.
+func (n *node) reflected(v version, service string) (protoreflect.FileDescriptor, error) {
+	conn, err := n.dial(v.group, v.name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service},
+	}); err != nil {
+		return nil, err
+	}
+	resp, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	encoded := resp.GetFileDescriptorResponse().GetFileDescriptorProto()
+	if len(encoded) != 1 {
+		return nil, fmt.Errorf("%d files for %s, want one without imports: %v", len(encoded), service, resp)
+	}
+	file := new(descriptorpb.FileDescriptorProto)
+	if err := proto.Unmarshal(encoded[0], file); err != nil {
+		return nil, err
+	}
+	return protodesc.NewFile(file, nil)
+}
+
+// describe lists all that a file says about the wire, in an order of its own:
+// names, numbers and types, but not paths and Go packages.
+func describe(file protoreflect.FileDescriptor) []string {
+	lines := []string{fmt.Sprintf("%v package %s", file.Syntax(), file.Package())}
+	for i := range file.Services().Len() {
+		methods := file.Services().Get(i).Methods()
+		for i := range methods.Len() {
+			m := methods.Get(i)
+			lines = append(lines, fmt.Sprintf("rpc %s(stream=%t %s) returns (stream=%t %s)",
+				m.FullName(), m.IsStreamingClient(), m.Input().FullName(), m.IsStreamingServer(), m.Output().FullName()))
+		}
+	}
+	lines = append(lines, describeEnums(file.Enums())...)
+	lines = append(lines, describeMessages(file.Messages())...)
+	slices.Sort(lines)
+	return lines
+}
+
+func describeMessages(messages protoreflect.MessageDescriptors) (lines []string) {
+	for i := range messages.Len() {
+		m := messages.Get(i)
+		lines = append(lines, fmt.Sprintf("message %s map=%t oneofs=%d reserved=%d,%d extensions=%d",
+			m.FullName(), m.IsMapEntry(), m.Oneofs().Len(), m.ReservedNames().Len(), m.ReservedRanges().Len(), m.ExtensionRanges().Len()))
+		for i := range m.Fields().Len() {
+			f := m.Fields().Get(i)
+			kind := f.Kind().String()
+			if f.Message() != nil {
+				kind = string(f.Message().FullName())
+			}
+			if f.Enum() != nil {
+				kind = string(f.Enum().FullName())
+			}
+			lines = append(lines, fmt.Sprintf("field %s = %d %v %s json=%s packed=%t",
+				f.FullName(), f.Number(), f.Cardinality(), kind, f.JSONName(), f.IsPacked()))
+		}
+		lines = append(lines, describeEnums(m.Enums())...)
+		lines = append(lines, describeMessages(m.Messages())...)
+	}
+	return lines
+}
+
+func describeEnums(enums protoreflect.EnumDescriptors) (lines []string) {
+	for i := range enums.Len() {
+		e := enums.Get(i)
+		lines = append(lines, fmt.Sprintf("enum %s", e.FullName()))
+		for i := range e.Values().Len() {
+			v := e.Values().Get(i)
+			lines = append(lines, fmt.Sprintf("enum value %s in %s = %d", v.FullName(), e.FullName(), v.Number()))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,22 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package published is a black-box proof: its tests drive the daemon, as a process
+// of its own on a simulated node, with the client module that shipped drivers are
+// built with, and with the drivers' own sequences of calls.
+//
+// It is a module of its own, and its go.mod asks for no newer gRPC and protobuf
+// than the published module did when it was released: an old client has to work
+// with the daemon of today. Nothing of the product is imported.
+//
+// The published module gives the messages of all groups of a version one proto
+// package ("v1"). Among disk, volume and filesystem no two of them have the same
+// name, and each file is registered under a path of its own, so one process can
+// hold them all, and no setting of the protobuf runtime is needed for it.
+//
+// The tests build the daemon and csi-proxyctl, with the race detector if they have
+// it themselves, or take those that CSI_PROXY_BIN and CSI_PROXYCTL_BIN name. The go
+// command doesn't see that these programs changed and may repeat an old result:
+// run it with -count=1. With -short, the tests take samples where they otherwise
+// try everything.
+package published

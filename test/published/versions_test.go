@@ -1,0 +1,354 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package published
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/golang/protobuf/proto"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	diskv1 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1"
+	diskv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1alpha1"
+	diskv1beta1 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1beta1"
+	diskv1beta2 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1beta2"
+	diskv1beta3 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1beta3"
+	filesystemv1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1"
+	filesystemv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1alpha1"
+	filesystemv1beta1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1beta1"
+	filesystemv1beta2 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1beta2"
+	filesystemv2alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v2alpha1"
+	volumev1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1"
+	volumev1alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1alpha1"
+	volumev1beta1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1beta1"
+	volumev1beta2 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1beta2"
+	volumev1beta3 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1beta3"
+	volumev2alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v2alpha1"
+)
+
+// version is one version of a group in the published module.
+type version struct {
+	group, name string
+	// newClient is the generated constructor: a function of a connection.
+	newClient any
+}
+
+// versions are all of them.
+var versions = []version{
+	{"disk", "v1", diskv1.NewDiskClient},
+	{"disk", "v1beta3", diskv1beta3.NewDiskClient},
+	{"disk", "v1beta2", diskv1beta2.NewDiskClient},
+	{"disk", "v1beta1", diskv1beta1.NewDiskClient},
+	{"disk", "v1alpha1", diskv1alpha1.NewDiskClient},
+	{"volume", "v2alpha1", volumev2alpha1.NewVolumeClient},
+	{"volume", "v1", volumev1.NewVolumeClient},
+	{"volume", "v1beta3", volumev1beta3.NewVolumeClient},
+	{"volume", "v1beta2", volumev1beta2.NewVolumeClient},
+	{"volume", "v1beta1", volumev1beta1.NewVolumeClient},
+	{"volume", "v1alpha1", volumev1alpha1.NewVolumeClient},
+	{"filesystem", "v2alpha1", filesystemv2alpha1.NewFilesystemClient},
+	{"filesystem", "v1", filesystemv1.NewFilesystemClient},
+	{"filesystem", "v1beta2", filesystemv1beta2.NewFilesystemClient},
+	{"filesystem", "v1beta1", filesystemv1beta1.NewFilesystemClient},
+	{"filesystem", "v1alpha1", filesystemv1alpha1.NewFilesystemClient},
+}
+
+func (v version) String() string { return v.group + "/" + v.name }
+
+// service returns the descriptor that the published module has registered.
+func (v version) service() protoreflect.ServiceDescriptor {
+	name := v.name + "." + strings.ToUpper(v.group[:1]) + v.group[1:]
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		panic(err) // the imports above register it
+	}
+	return d.(protoreflect.ServiceDescriptor)
+}
+
+// olderNames are the names that methods and fields of the newest versions have in
+// older ones. The tests are written in the newest names.
+var olderNames = map[protoreflect.Name][]protoreflect.Name{
+	"GetDiskStats":              {"DiskStats"},
+	"SetDiskState":              {"SetAttachState"},
+	"GetDiskState":              {"GetAttachState"},
+	"UnmountVolume":             {"DismountVolume"},
+	"GetVolumeStats":            {"VolumeStats"},
+	"GetDiskNumberFromVolumeID": {"GetVolumeDiskNumber"},
+	"GetVolumeIDFromTargetPath": {"GetVolumeIDFromMount"},
+	"CreateSymlink":             {"LinkPath"},
+	"IsSymlink":                 {"IsMountPoint"},
+
+	"disk_number": {"diskID", "disk_id", "diskNumber"},
+	"is_online":   {"isOnline"},
+	"total_bytes": {"diskSize", "volumeSize"},
+	"used_bytes":  {"volumeUsedSize"},
+	"size_bytes":  {"size"},
+	"target_path": {"path", "mount"},
+	"is_symlink":  {"is_mount_point"},
+}
+
+// namesOf returns a name and its older ones, newest first.
+func namesOf(name string) []protoreflect.Name {
+	newest := protoreflect.Name(name)
+	return append([]protoreflect.Name{newest}, olderNames[newest]...)
+}
+
+// client is a generated client of one version.
+type client struct {
+	version
+	t       testing.TB
+	stub    reflect.Value // what newClient returned
+	outcome map[protoreflect.Name]outcome
+}
+
+// in returns c for a subtest.
+func (c *client) in(t testing.TB) *client {
+	sub := *c
+	sub.t = t
+	return &sub
+}
+
+// outcome tells which outcomes of a method were seen.
+type outcome struct{ success, failure bool }
+
+func (n *node) client(v version) *client {
+	n.t.Helper()
+	conn := n.mustDial(v.group, v.name)
+	stub := reflect.ValueOf(v.newClient).Call([]reflect.Value{reflect.ValueOf(conn)})[0]
+	return &client{version: v, t: n.t, stub: stub, outcome: map[protoreflect.Name]outcome{}}
+}
+
+// fields are the fields of a request, by their newest names.
+type fields map[string]any
+
+// with returns a copy of f with a field set.
+func (f fields) with(name string, value any) fields {
+	g := fields{}
+	maps.Copy(g, f)
+	g[name] = value
+	return g
+}
+
+// String is for messages of tests: it leaves out the end of what is long.
+func (f fields) String() string {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[:min(len(b), 200)])
+}
+
+// method returns the descriptor of a method by its newest name; nil if the version
+// lacks it.
+func (v version) method(name string) protoreflect.MethodDescriptor {
+	for _, candidate := range namesOf(name) {
+		if m := v.service().Methods().ByName(candidate); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+func (v version) has(method string) bool { return v.method(method) != nil }
+
+// field returns a field of m by its newest name; nil if m lacks it.
+func field(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	for _, candidate := range namesOf(name) {
+		if f := m.Fields().ByName(candidate); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// call calls a method through the generated client.
+func (c *client) call(method string, request fields) (answer, error) {
+	c.t.Helper()
+	m := c.method(method)
+	if m == nil {
+		c.t.Fatalf("%s has no method %s", c.version, method)
+	}
+	generated := c.stub.MethodByName(string(m.Name()))
+	req := reflect.New(generated.Type().In(1).Elem())
+	if err := fill(message(req), request); err != nil {
+		c.t.Fatalf("%s %s: %v", c.version, m.Name(), err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	results := generated.Call([]reflect.Value{reflect.ValueOf(ctx), req})
+	if err, failed := results[1].Interface().(error); failed {
+		return answer{}, err
+	}
+	a := answer{c.t, message(results[0])}
+	if f := a.m.Descriptor().Fields().ByName("error"); f != nil && a.m.Get(f).String() != "" {
+		c.t.Errorf("%s %s: the field error is %q; it stays empty", c.version, m.Name(), a.m.Get(f))
+	}
+	return a, nil
+}
+
+// succeed calls a method that must succeed.
+func (c *client) succeed(method string, request fields) answer {
+	c.t.Helper()
+	a, err := c.call(method, request)
+	if err != nil {
+		c.t.Fatalf("%s %s(%v): %v", c.version, method, request, err)
+	}
+	c.saw(method, outcome{success: true})
+	return a
+}
+
+// fail calls a method that must fail with a code, and returns the message.
+func (c *client) fail(want codes.Code, method string, request fields) string {
+	c.t.Helper()
+	a, err := c.call(method, request)
+	if err == nil {
+		c.t.Errorf("%s %s(%v) gives {%s}, want the error %v", c.version, method, request, prototext.Format(a.m.Interface()), want)
+		return ""
+	}
+	if status.Code(err) != want {
+		c.t.Errorf("%s %s(%v): %v, want the code %v", c.version, method, request, err, want)
+	}
+	c.saw(method, outcome{failure: true})
+	return status.Convert(err).Message()
+}
+
+func (c *client) saw(method string, o outcome) {
+	name := c.method(method).Name()
+	seen := c.outcome[name]
+	c.outcome[name] = outcome{seen.success || o.success, seen.failure || o.failure}
+}
+
+// wantAllSeen asserts that each method of the version was called, once with
+// success and once without.
+func (c *client) wantAllSeen() {
+	c.t.Helper()
+	methods := c.service().Methods()
+	for i := range methods.Len() {
+		name := methods.Get(i).Name()
+		if o := c.outcome[name]; !o.success || !o.failure {
+			c.t.Errorf("%s %s: success seen: %t, failure seen: %t", c.version, name, o.success, o.failure)
+		}
+	}
+}
+
+// message returns the generated message that v points to. Some versions were
+// generated by an older compiler than others.
+func message(v reflect.Value) protoreflect.Message {
+	return proto.MessageReflect(v.Interface().(proto.Message))
+}
+
+// fill sets the fields of a request. A number goes into a string field in decimal,
+// as the older versions have it.
+func fill(m protoreflect.Message, request fields) error {
+	for name, v := range request {
+		f := field(m.Descriptor(), name)
+		if f == nil {
+			return fmt.Errorf("%s has no field %s", m.Descriptor().FullName(), name)
+		}
+		value := protoreflect.ValueOf(v)
+		if n, ok := v.(uint32); ok && f.Kind() == protoreflect.StringKind {
+			value = protoreflect.ValueOf(strconv.FormatUint(uint64(n), 10))
+		}
+		m.Set(f, value)
+	}
+	return nil
+}
+
+// answer is a response, with its fields by their newest names.
+type answer struct {
+	t testing.TB
+	m protoreflect.Message
+}
+
+func (a answer) get(name string) protoreflect.Value {
+	a.t.Helper()
+	f := field(a.m.Descriptor(), name)
+	if f == nil {
+		a.t.Fatalf("%s has no field %s", a.m.Descriptor().FullName(), name)
+	}
+	return a.m.Get(f)
+}
+
+func (a answer) text(name string) string {
+	return a.get(name).String()
+}
+
+func (a answer) bool(name string) bool {
+	return a.get(name).Bool()
+}
+
+func (a answer) int64(name string) int64 {
+	return a.get(name).Int()
+}
+
+// diskNumber returns a disk number, which versions have as three types.
+func (a answer) diskNumber(name string) uint32 {
+	a.t.Helper()
+	n, err := strconv.ParseUint(a.get(name).String(), 10, 32)
+	if err != nil {
+		a.t.Fatalf("%s of %s: %v", name, a.m.Descriptor().FullName(), err)
+	}
+	return uint32(n)
+}
+
+func (a answer) texts(name string) []string {
+	list := a.get(name).List()
+	var all []string
+	for i := range list.Len() {
+		all = append(all, list.Get(i).String())
+	}
+	return all
+}
+
+// byDisk returns a map from disk numbers to messages of string fields. Older
+// versions have the numbers as decimal strings, and some the fields in a map.
+func (a answer) byDisk(name string) map[uint32]map[string]string {
+	a.t.Helper()
+	all := map[uint32]map[string]string{}
+	a.get(name).Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+		n, err := strconv.ParseUint(k.String(), 10, 32)
+		if err != nil {
+			a.t.Errorf("%s has the key %q: %v", name, k, err)
+		}
+		values := map[string]string{}
+		v.Message().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if f.IsMap() {
+				v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+					values[k.String()] = v.String()
+					return true
+				})
+			} else {
+				values[string(f.Name())] = v.String()
+			}
+			return true
+		})
+		all[uint32(n)] = values
+		return true
+	})
+	return all
+}
+
+// versionsOf returns the versions of a group that have a method.
+func versionsOf(group, method string) []version {
+	return slices.DeleteFunc(slices.Clone(versions), func(v version) bool {
+		return v.group != group || !v.has(method)
+	})
+}
+
+// numbersDisks reports whether a method has disk numbers as numbers, not strings.
+func (v version) numbersDisks(method string) bool {
+	return field(v.method(method).Input(), "disk_number").Kind() != protoreflect.StringKind
+}
