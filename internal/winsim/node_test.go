@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -219,9 +218,4 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func sorted(s []string) []string {
-	slices.Sort(s)
-	return s
 }
