@@ -264,7 +264,7 @@ func (h *Held) descend(ctx context.Context, path Path, d win.Disposition) (next 
 		if len(h.files) > maxHeld {
 			return Path{}, false, h.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many directories")
 		}
-		h.dir, h.at = f, h.last()
+		h.dir, h.at.names = f, path.names[:i+1:i+1]
 	}
 	h.name = path.names[last]
 	return Path{}, false, nil

@@ -68,12 +68,14 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 // findDisk finds a present disk by \\.\PhysicalDriveN or its interface path.
 func (s *System) findDisk(path string) (*disk, bool) {
 	number, numbered := physicalDrive(path)
-	return s.disks.find(func(d *disk) bool {
-		if numbered {
-			return d.present() && d.Number == number
-		}
-		return d.present() && len(path) == len(d.interfacePath()) && strings.EqualFold(path, d.interfacePath())
-	})
+	if numbered {
+		return s.disks.find(func(d *disk) bool { return d.present() && d.Number == number })
+	}
+	// As Windows gave it, and only then in another case: there may be many disks.
+	if d, ok := s.disks.find(func(d *disk) bool { return d.present() && d.interfacePath() == path }); ok {
+		return d, ok
+	}
+	return s.disks.find(func(d *disk) bool { return d.present() && strings.EqualFold(d.interfacePath(), path) })
 }
 
 // physicalDrive reads \\.\PhysicalDriveN.

@@ -23,7 +23,7 @@ func checkName(name string) error {
 		return win.ErrorInvalidName
 	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:<>?\|`, r) }):
 		return win.ErrorInvalidName
-	case len(utf16.Encode([]rune(name))) > maxName:
+	case len(name) > maxName && len(utf16.Encode([]rune(name))) > maxName: // a unit takes a byte at least
 		return win.ErrorFilenameExcedRange
 	}
 	return nil
