@@ -10,6 +10,8 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -42,6 +44,7 @@ type options struct {
 	requirePrivacy          bool
 
 	endpointDir    string
+	pipeSecurity   string // an SDDL; empty but on Windows
 	metricsAddress string // empty for none
 	gracePeriod    time.Duration
 
@@ -78,6 +81,10 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true, "encrypt the connections of SMB mappings")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
+	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),
+		"the security descriptor, in `SDDL`, of the named pipes; the default lets SYSTEM and the\n"+
+			"Administrators connect. Who may connect owns the node. The daemon's own account needs all\n"+
+			"rights (GA); give other clients 0x12019b, since more would let them pose as the daemon")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
 		"the `address`, like 127.0.0.1:9090, that serves Prometheus metrics at /metrics; empty for none")
 	flags.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod,
@@ -99,6 +106,16 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		return options{}, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	return o, nil
+}
+
+// asksForService reports whether a command line that may be wrong has
+// -windows-service.
+func asksForService(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool {
+		name, value, given := strings.Cut(arg, "=")
+		on, err := strconv.ParseBool(value)
+		return (name == "-windows-service" || name == "--windows-service") && (!given || err == nil && on)
+	})
 }
 
 func defaultNode() string {
@@ -123,6 +140,9 @@ func (o *options) check() error {
 		return errors.New("-kubelet-path: it must not be empty")
 	case o.gracePeriod < 0:
 		return fmt.Errorf("-grace-period=%v: it must not be negative", o.gracePeriod)
+	}
+	if err := pipe.CheckSecurityDescriptor(o.pipeSecurity); err != nil {
+		return fmt.Errorf("-pipe-security: %w", err)
 	}
 	return nil
 }

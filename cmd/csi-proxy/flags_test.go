@@ -25,6 +25,7 @@ func TestParseFlags(t *testing.T) {
 		kubeletPath:    `C:\var\lib\kubelet`,
 		requirePrivacy: true,
 		endpointDir:    pipe.DefaultDir(),
+		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
 		gracePeriod:    25 * time.Second,
 	}
 	service := defaults
@@ -37,6 +38,7 @@ func TestParseFlags(t *testing.T) {
 		workingDirs:             []string{`C:\a`, `C:\b`},
 		overwriteRecognizedData: true,
 		endpointDir:             "e",
+		pipeSecurity:            "D:P(A;;GA;;;SY)",
 		metricsAddress:          ":9090",
 		gracePeriod:             time.Minute,
 	}
@@ -58,7 +60,7 @@ func TestParseFlags(t *testing.T) {
 		},
 		{
 			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b ` +
-				`--overwrite-recognized-data --require-privacy=false -endpoint-dir e --metrics-bind-address :9090 -grace-period 1m ` +
+				`--overwrite-recognized-data --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m ` +
 				`-log_dir d -log_file_max_size 100 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
 			map[string]string{"log_dir": "d", "log_file_max_size": "100", "alsologtostderr": "true", "stderrthreshold": "1", "vmodule": "serve=4"},
@@ -78,8 +80,7 @@ func TestParseFlags(t *testing.T) {
 					t.Errorf("-%s is %q, want %q", name, got, want)
 				}
 			}
-			// klog's flags outlive the test.
-			logging.VisitAll(func(f *flag.Flag) { logging.Set(f.Name, f.DefValue) })
+			resetKlog(logging)
 		})
 	}
 }
@@ -95,13 +96,56 @@ func TestUsageErrors(t *testing.T) {
 		"-working-dir=",
 		"-grace-period=-1s",
 		"-grace-period=soon",
+		"-pipe-security=SYSTEM",
 	} {
 		wantUsageError(t, args)
 	}
 	if runtime.GOOS != "windows" {
 		wantUsageError(t, "-node=windows")
 		wantUsageError(t, "-windows-service")
+		wantUsageError(t, "-pipe-security=D:P(A;;GA;;;SY)")
 	}
+}
+
+func TestAsksForService(t *testing.T) {
+	for args, want := range map[string]bool{
+		"-v=much -windows-service":      true,
+		"--windows-service --wrong":     true,
+		"-windows-service=true":         true,
+		"-windows-service=maybe":        false,
+		"-windows-service=false":        false,
+		"-windows-services":             false,
+		"-working-dir=-windows-service": false,
+		"":                              false,
+	} {
+		if got := asksForService(strings.Fields(args)); got != want {
+			t.Errorf("%s: %v", args, got)
+		}
+	}
+}
+
+func TestMaxLogBytes(t *testing.T) {
+	for size, want := range map[string]int64{
+		"0":                    0,
+		"100":                  100 << 20,
+		"8796093022207":        8796093022207 << 20,
+		"8796093022208":        8796093022207 << 20,
+		"18446744073709551615": 8796093022207 << 20,
+	} {
+		o, err := parseFlags([]string{"-log_file_max_size", size}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := maxLogBytes(o.logging); got != want {
+			t.Errorf("%s MB: %d bytes, want %d", size, got, want)
+		}
+		resetKlog(o.logging)
+	}
+}
+
+// resetKlog gives klog's flags, which outlive a test, their defaults.
+func resetKlog(flags *flag.FlagSet) {
+	flags.VisitAll(func(f *flag.Flag) { flags.Set(f.Name, f.DefValue) })
 }
 
 func wantUsageError(t *testing.T, args string) {

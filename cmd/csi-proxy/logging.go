@@ -8,13 +8,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
-	"path/filepath"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-proxy/csi-proxy/internal/logfile"
 )
+
+// oldLogFiles is how many old log files are kept. One is enough to have the last
+// -log_file_max_size of log at any time, which by klog's default is 1.8 GB of the
+// node's system disk: each more would take as much.
+const oldLogFiles = 1
 
 // startLogging makes what the flags of klog need, and returns the logger that
 // writes through klog. A log file that can't be written is an error here; klog
@@ -24,16 +31,18 @@ func startLogging(flags *flag.FlagSet) (*slog.Logger, error) {
 	switch {
 	case flags.Lookup("logtostderr").Value.String() == "true":
 	case file != "":
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return nil, fmt.Errorf("make directory of the log file: %w", err)
-		}
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+		f, err := logfile.Open(logfile.Config{
+			Name:        file,
+			MaxBytes:    maxLogBytes(flags),
+			OldFiles:    oldLogFiles,
+			CrashOutput: true,
+		})
 		if err != nil {
-			return nil, fmt.Errorf("open log file: %w", err)
+			return nil, err
 		}
-		if err := f.Close(); err != nil {
-			return nil, fmt.Errorf("close log file: %w", err)
-		}
+		// klog writes the lines of all severities here, since it has a -log_file.
+		// The last of them is written just before the process ends: nobody closes f.
+		klog.SetOutputBySeverity("INFO", f)
 	case dir != "":
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("make log directory: %w", err)
@@ -46,4 +55,12 @@ func startLogging(flags *flag.FlagSet) (*slog.Logger, error) {
 	grpcErrors := slog.NewLogLogger(handler, slog.LevelError).Writer()
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, grpcErrors))
 	return slog.New(handler), nil
+}
+
+// maxLogBytes returns -log_file_max_size, which is in megabytes, in bytes. 0 is no
+// bound.
+func maxLogBytes(flags *flag.FlagSet) int64 {
+	const megabyte = 1 << 20
+	megabytes := flags.Lookup("log_file_max_size").Value.(flag.Getter).Get().(uint64)
+	return int64(min(megabytes, math.MaxInt64/megabyte)) * megabyte
 }

@@ -18,8 +18,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/csi-proxy/csi-proxy/internal/service"
 )
 
 // Exit codes.
@@ -30,25 +33,20 @@ const (
 )
 
 func main() {
-	os.Exit(run(untilSignal(), os.Args[1:], os.Stdout, os.Stderr, openNode))
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, openNode))
 }
 
-// untilSignal returns a context that the first signal to stop ends. The second
-// one finds the system's own behaviour, which ends the process at once.
-func untilSignal() context.Context {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		received := <-signals
-		signal.Stop(signals) // not after cancel, as signal.NotifyContext would have it
-		cancel(fmt.Errorf("signal: %v", received))
-	}()
-	return ctx
-}
+// Times of a Windows service.
+const (
+	startTimeout = 2 * time.Minute
+	// stopReserve is what a stop may take when the grace period of the calls is
+	// over.
+	stopReserve = 5 * time.Second
+)
 
-// run is the program. It serves the node that open returns until ctx is done, and
-// returns the exit code.
+// run is the program. It serves the node that open returns until ctx is done, a
+// signal comes or the service manager says so, and returns the exit code. After
+// that nothing but the end of the process may follow.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, open opener) int {
 	o, err := parseFlags(args, stderr)
 	if err == nil {
@@ -59,6 +57,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "csi-proxy: %v\nRun csi-proxy -help for the flags.\n", err)
+		if asksForService(args) {
+			failService(err)
+		}
 		return exitUsage
 	case o.version:
 		fmt.Fprintln(stdout, describeBuild(currentBuild()))
@@ -68,13 +69,48 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 	log, err := startLogging(o.logging)
 	if err != nil {
 		fmt.Fprintf(stderr, "csi-proxy: %v\n", err)
+		if o.windowsService {
+			failService(err)
+		}
 		return exitFailed
 	}
 	defer klog.Flush()
-	if err := serve(ctx, o, log, open); err != nil {
+	if o.windowsService {
+		err = service.Run(func(ctx context.Context, ready func()) error {
+			return serve(ctx, o, log, open, ready)
+		}, service.Options{StartTimeout: startTimeout, StopTimeout: o.gracePeriod + stopReserve, Log: log})
+	} else {
+		err = serve(untilSignal(ctx), o, log, open, func() {})
+	}
+	if err != nil {
 		log.Error("csi-proxy ends", "err", err)
 		return exitFailed
 	}
 	log.Info("csi-proxy ends")
 	return exitOK
+}
+
+// failService fails the service with err, so that it gets into the Event Log: a
+// service has no stderr. A process that the service manager didn't start has one,
+// and nothing else to be told.
+func failService(err error) {
+	_ = service.Run(func(context.Context, func()) error { return err },
+		service.Options{StartTimeout: startTimeout, StopTimeout: stopReserve})
+}
+
+// untilSignal returns a context that the first signal to stop ends. The second
+// one finds the system's own behaviour, which ends the process at once.
+//
+// It isn't for services: they get the console's events too, such as that a user
+// logs off, which would look like SIGTERM.
+func untilSignal(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		received := <-signals
+		signal.Stop(signals) // not after cancel, as signal.NotifyContext would have it
+		cancel(fmt.Errorf("signal: %v", received))
+	}()
+	return ctx
 }

@@ -25,7 +25,7 @@ import (
 // openNode opens the node that the command line chooses. This is the one place
 // that picks the system below.
 func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, error) {
-	sys, control, err := openSystem(o)
+	sys, control, err := openSystem(o, log)
 	if err != nil {
 		return nil, fmt.Errorf("open %s node: %w", o.node, err)
 	}
@@ -57,7 +57,7 @@ type system interface {
 
 // openSystem opens the system below, with the services that control it, if it has
 // any, by the names of their endpoints.
-func openSystem(o options) (system, map[string]server.Service, error) {
+func openSystem(o options, log *slog.Logger) (system, map[string]server.Service, error) {
 	if o.node == nodeSimulated {
 		sim, err := winsim.Open(winsim.Config{StateFile: o.simState})
 		if err != nil {
@@ -65,5 +65,6 @@ func openSystem(o options) (system, map[string]server.Service, error) {
 		}
 		return sim, map[string]server.Service{simv1.EndpointName: simservice.New(sim)}, nil
 	}
-	return nil, nil, fmt.Errorf("this version has only -node=%s", nodeSimulated)
+	sys, err := openWindows(log)
+	return sys, nil, err
 }

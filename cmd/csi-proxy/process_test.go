@@ -6,7 +6,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"os/exec"
@@ -32,7 +31,7 @@ func TestMain(m *testing.M) {
 	case "main":
 		main()
 	case "stuck":
-		os.Exit(run(untilSignal(), os.Args[1:], os.Stdout, os.Stderr, fakeNode(func(context.Context) error {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, fakeNode(func(context.Context) error {
 			os.Stderr.WriteString("stuck\n")
 			select {}
 		})))
@@ -61,7 +60,7 @@ func startProcess(t *testing.T, kind string, args ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
-	p.log = &logLines{t: t, lines: bufio.NewScanner(stderr)}
+	p.log = readLog(t, stderr)
 	return p
 }
 

@@ -34,18 +34,15 @@ type openedNode struct {
 	close      func() error              // when the last operation has ended
 }
 
-// serve serves the node that open returns, until ctx is done. The claim to the
-// endpoints is the first thing that it takes, and the last that it gives up.
-func serve(ctx context.Context, o options, log *slog.Logger, open opener) (err error) {
-	if o.windowsService {
-		return errors.New("-windows-service: this version can't run as a service yet; " +
-			"start csi-proxy without it, in a console or in a HostProcess container")
-	}
+// serve serves the node that open returns, until ctx is done, and calls ready when
+// clients can connect. The claim to the endpoints is the first thing that it takes,
+// and the last that it gives up.
+func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready func()) (err error) {
 	build := currentBuild()
 	log.Info("csi-proxy starts", "version", build.Version, "commit", build.Commit, "node", o.node,
 		"allowedPaths", append([]string{o.kubeletPath}, o.workingDirs...))
 
-	claimed, err := pipe.Claim(o.endpointDir)
+	claimed, err := pipe.ClaimGuarded(o.endpointDir, o.pipeSecurity)
 	if err != nil {
 		return err
 	}
@@ -101,6 +98,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener) (err e
 	defer context.AfterFunc(ctx, func() {
 		log.Info("stopping", "cause", context.Cause(ctx), "gracePeriod", o.gracePeriod)
 	})()
+	ready()
 	return s.Serve(ctx)
 }
 

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -66,6 +67,11 @@ func endpointDir(t *testing.T) string {
 func call(t *testing.T, dir, method string, request, response proto.Message) error {
 	t.Helper()
 	address := pipe.Address(dir, api.EndpointName("filesystem", "v1"))
+	if runtime.GOOS == "windows" { // Wine loses the first connection to a new pipe
+		if conn, err := pipe.Dial(t.Context(), address); err == nil {
+			conn.Close()
+		}
+	}
 	client, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.Dial(ctx, address) }))
@@ -85,27 +91,39 @@ func symlinkAt(t *testing.T, dir string) error {
 // logLines are the lines that a daemon logs.
 type logLines struct {
 	t     *testing.T
-	lines *bufio.Scanner
+	lines chan string
 	seen  []string
+}
+
+// readLog reads the log until its end.
+func readLog(t *testing.T, log io.Reader) *logLines {
+	l := &logLines{t: t, lines: make(chan string, 1000)} // so that the daemon needn't wait for await
+	go func() {
+		defer close(l.lines)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			l.lines <- lines.Text()
+		}
+	}()
+	return l
 }
 
 // await returns the next line that contains text.
 func (l *logLines) await(text string) string {
 	l.t.Helper()
-	for l.lines.Scan() {
-		l.seen = append(l.seen, l.lines.Text())
-		if strings.Contains(l.lines.Text(), text) {
-			return l.lines.Text()
+	for line := range l.lines {
+		l.seen = append(l.seen, line)
+		if strings.Contains(line, text) {
+			return line
 		}
 	}
 	l.t.Fatalf("the log has no %q: %q", text, l.seen)
 	return ""
 }
 
-// drain reads the other lines, so that the daemon can go on.
+// drain reads the other lines.
 func (l *logLines) drain() []string {
-	for l.lines.Scan() {
-		l.seen = append(l.seen, l.lines.Text())
+	for line := range l.lines {
+		l.seen = append(l.seen, line)
 	}
 	return l.seen
 }
@@ -114,18 +132,14 @@ func (l *logLines) drain() []string {
 // serve did.
 func start(t *testing.T, o options, open opener) (log *logLines, stop func() error) {
 	t.Helper()
-	reader, writer, err := os.Pipe() // has a buffer, so that the daemon needn't wait for await
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { reader.Close() })
+	reader, writer := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- serve(ctx, o, slog.New(slog.NewTextHandler(writer, nil)), open)
+		served <- serve(ctx, o, slog.New(slog.NewTextHandler(writer, nil)), open, func() { fmt.Fprintln(writer, "ready") })
 		writer.Close()
 	}()
-	log = &logLines{t: t, lines: bufio.NewScanner(reader)}
+	log = readLog(t, reader)
 	return log, func() error {
 		cancel()
 		log.drain()
@@ -134,7 +148,12 @@ func start(t *testing.T, o options, open opener) (log *logLines, stop func() err
 }
 
 func testOptions(t *testing.T) options {
-	return options{node: nodeSimulated, endpointDir: endpointDir(t), gracePeriod: time.Minute}
+	return options{
+		node:         nodeSimulated,
+		endpointDir:  endpointDir(t),
+		pipeSecurity: pipe.DefaultSecurityDescriptor(),
+		gracePeriod:  time.Minute,
+	}
 }
 
 func scrape(t *testing.T, address string) string {
@@ -169,6 +188,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("the line of the group is %q, want %q in it", line, part)
 		}
 	}
+	log.await("ready")
 
 	for _, want := range []codes.Code{codes.OK, codes.NotFound, codes.Internal} {
 		if err := symlinkAt(t, o.endpointDir); status.Code(err) != want {
@@ -212,6 +232,7 @@ func TestServeFails(t *testing.T) {
 		change func(*options)
 		open   opener
 		want   error // nil for any
+		ready  bool
 	}{
 		"metrics address in use": {
 			change: func(o *options) { o.metricsAddress = taken.Addr().String() },
@@ -227,11 +248,8 @@ func TestServeFails(t *testing.T) {
 				n.close = func() error { return noNode }
 				return n, err
 			},
-			want: noNode,
-		},
-		"Windows service": {
-			change: func(o *options) { o.windowsService = true },
-			open:   works,
+			want:  noNode,
+			ready: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,9 +259,13 @@ func TestServeFails(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			stop() // what doesn't fail ends at once
-			err := serve(ctx, o, slog.New(slog.DiscardHandler), test.open)
+			ready := false
+			err := serve(ctx, o, slog.New(slog.DiscardHandler), test.open, func() { ready = true })
 			if err == nil || test.want != nil && !errors.Is(err, test.want) {
 				t.Errorf("serve gives %v, want %v", err, test.want)
+			}
+			if ready != test.ready {
+				t.Errorf("it is ready: %v, want %v", ready, test.ready)
 			}
 			wantNoEndpoints(t, o.endpointDir)
 		})
@@ -282,7 +304,7 @@ func TestOneEndpointInTheWay(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := serve(t.Context(), o, slog.New(slog.DiscardHandler), fakeNode(nil)); err == nil {
+	if err := serve(t.Context(), o, slog.New(slog.DiscardHandler), fakeNode(nil), func() {}); err == nil {
 		t.Error("serve succeeds with a file in the way")
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "precious" {

@@ -6,7 +6,8 @@
 // Each group and version of the API has an endpoint of its own: a named pipe on
 // Windows, a Unix socket in an endpoint directory elsewhere. Both are byte
 // streams that only this node reaches, and only its privileged accounts: on
-// Windows SYSTEM and the Administrators, elsewhere the user who runs the daemon.
+// Windows those that a security descriptor names, SYSTEM and the Administrators by
+// default; elsewhere the user who runs the daemon.
 package pipe
 
 import (
@@ -46,7 +47,30 @@ func Dial(ctx context.Context, address string) (net.Conn, error) {
 // process's has been touched. On Windows, which has no endpoint directories,
 // dir must be empty; a claim there costs nothing, and Listen finds out.
 func Claim(dir string) (*Claimed, error) {
-	c, err := claim(dir)
+	return ClaimGuarded(dir, DefaultSecurityDescriptor())
+}
+
+// DefaultSecurityDescriptor returns what guards the endpoints unless told
+// otherwise, as CheckSecurityDescriptor takes it: on Windows SYSTEM and the
+// Administrators may connect. Elsewhere it is empty: sockets have owners.
+func DefaultSecurityDescriptor() string {
+	return defaultSecurityDescriptor
+}
+
+// CheckSecurityDescriptor returns an error for what can't guard an endpoint. On
+// Windows that is anything but a security descriptor, in the security descriptor
+// definition language (SDDL), that says who may connect; elsewhere anything but
+// the empty string.
+func CheckSecurityDescriptor(sddl string) error {
+	return checkSecurityDescriptor(sddl)
+}
+
+// ClaimGuarded is Claim for endpoints that a security descriptor guards.
+func ClaimGuarded(dir, sddl string) (*Claimed, error) {
+	if err := checkSecurityDescriptor(sddl); err != nil {
+		return nil, err
+	}
+	c, err := claim(dir, sddl)
 	if err != nil {
 		return nil, err
 	}

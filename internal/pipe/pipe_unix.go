@@ -61,7 +61,17 @@ type claimed struct {
 	lock *os.File
 }
 
-func claim(dir string) (claimed, error) {
+// defaultSecurityDescriptor is none: the mode of a socket guards it.
+const defaultSecurityDescriptor = ""
+
+func checkSecurityDescriptor(sddl string) error {
+	if sddl != "" {
+		return fmt.Errorf("security descriptor %q: this system is %s, whose sockets have none", sddl, runtime.GOOS)
+	}
+	return nil
+}
+
+func claim(dir, _ string) (claimed, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return claimed{}, fmt.Errorf("make endpoint directory: %w", err)
 	}

@@ -258,3 +258,13 @@ func TestDefaultDir(t *testing.T) {
 		t.Errorf("default directory with XDG_RUNTIME_DIR is %s", got)
 	}
 }
+
+func TestSecurityDescriptorIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "endpoints")
+	if _, err := ClaimGuarded(dir, "D:P(A;;GA;;;SY)"); err == nil {
+		t.Error("a claim with a security descriptor succeeds")
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory: %v", err)
+	}
+}

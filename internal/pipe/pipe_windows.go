@@ -11,16 +11,39 @@ import (
 	"net"
 
 	"github.com/Microsoft/go-winio"
+	"golang.org/x/sys/windows"
 )
 
-// securityDescriptor lets SYSTEM and the Administrators in and nobody else,
+// defaultSecurityDescriptor lets SYSTEM and the Administrators in and nobody else,
 // whatever a parent object says (P, protected). The operations behind a pipe
 // format disks and store credentials, so who may connect owns the node.
 // Processes of a container connect as the container's account: those of
 // ContainerAdministrator are Administrators here, those of ContainerUser are not.
 //
 // https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
-const securityDescriptor = "D:P(A;;GA;;;SY)(A;;GA;;;BA)"
+const defaultSecurityDescriptor = "D:P(A;;GA;;;SY)(A;;GA;;;BA)"
+
+func checkSecurityDescriptor(sddl string) error {
+	descriptor, err := windows.SecurityDescriptorFromString(sddl)
+	if err == nil {
+		err = checkAccessList(descriptor)
+	}
+	if err != nil {
+		return fmt.Errorf("security descriptor %q: %w", sddl, err)
+	}
+	return nil
+}
+
+// checkAccessList checks that the descriptor has a list of access rights (DACL).
+// Without one it would be Windows that decides who may connect, and with a null
+// one everybody might.
+func checkAccessList(descriptor *windows.SECURITY_DESCRIPTOR) error {
+	dacl, _, err := descriptor.DACL()
+	if errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND) || err == nil && dacl == nil {
+		return errors.New("it doesn't say who may connect, like D:P(A;;GA;;;SY)")
+	}
+	return err
+}
 
 // bufferSize is the quota of a pipe, in bytes, for each direction. Messages are
 // short; a larger one is passed in pieces.
@@ -36,23 +59,23 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 	return winio.DialPipeContext(ctx, address)
 }
 
-type claimed struct{}
+type claimed struct{ securityDescriptor string }
 
-func claim(dir string) (claimed, error) {
+func claim(dir, sddl string) (claimed, error) {
 	if dir != "" {
 		return claimed{}, fmt.Errorf("endpoint directory %s: Windows has named pipes, which aren't in a directory", dir)
 	}
-	return claimed{}, nil
+	return claimed{sddl}, nil
 }
 
 func (claimed) release() error { return nil }
 
-func (claimed) listen(_ context.Context, name string) (net.Listener, error) {
+func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
 	// ListenPipe makes the first instance of the pipe or fails, so a process
 	// that was there before can't be joined, nor impersonated to. It refuses
 	// clients of other machines.
 	l, err := winio.ListenPipe(address("", name), &winio.PipeConfig{
-		SecurityDescriptor: securityDescriptor,
+		SecurityDescriptor: c.securityDescriptor,
 		InputBufferSize:    bufferSize,
 		OutputBufferSize:   bufferSize,
 	})

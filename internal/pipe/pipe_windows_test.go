@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"testing"
+
+	"golang.org/x/sys/windows"
 )
 
 func TestListenAndDial(t *testing.T) {
@@ -64,5 +66,76 @@ func TestDialNoPipe(t *testing.T) {
 func TestDirectoryIsRefused(t *testing.T) {
 	if _, err := Claim(`C:\run`); err == nil {
 		t.Error("claim of a directory succeeds")
+	}
+}
+
+func TestCheckSecurityDescriptor(t *testing.T) {
+	for sddl, valid := range map[string]bool{
+		DefaultSecurityDescriptor():         true,
+		"D:P(A;;GA;;;SY)(A;;0x12019b;;;BU)": true,
+		"D:":                                true, // nobody
+		"":                                  false,
+		"SYSTEM":                            false,
+		"D:(A;;GA;;;nobody)":                false,
+		"O:SYG:SY":                          false,
+	} {
+		if err := CheckSecurityDescriptor(sddl); (err == nil) != valid {
+			t.Errorf("%q: %v, want valid: %v", sddl, err, valid)
+		}
+		if valid {
+			continue
+		}
+		if _, err := ClaimGuarded("", sddl); err == nil {
+			t.Errorf("claim with %q succeeds", sddl)
+		}
+	}
+}
+
+// What D:NO_ACCESS_CONTROL means, which Wine reads as an empty list.
+func TestNullAccessListIsRefused(t *testing.T) {
+	descriptor, err := windows.NewSecurityDescriptor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := descriptor.SetDACL(nil, true, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkAccessList(descriptor); err == nil {
+		t.Error("it is accepted")
+	}
+}
+
+func TestPipeHasSecurityDescriptor(t *testing.T) {
+	const sddl = "D:P(A;;FA;;;SY)(A;;FA;;;BA)(A;;0x12019b;;;BU)"
+	c, err := ClaimGuarded("", sddl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.Listen(t.Context(), "csi-proxy-test-of-security-v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+		}
+	}()
+	conn, err := Dial(t.Context(), Address("", "csi-proxy-test-of-security-v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	descriptor, err := windows.GetSecurityInfo(windows.Handle(conn.(interface{ Fd() uintptr }).Fd()),
+		windows.SE_KERNEL_OBJECT, windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := descriptor.String(); got != sddl {
+		t.Errorf("the pipe has %q, want %q", got, sddl)
 	}
 }
