@@ -9,7 +9,20 @@ COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 RACE ?= $(if $(shell command -v $${CC:-gcc} 2>/dev/null),-race)
 LDFLAGS = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
+# Git is asked once, for all programs of a run.
+VERSION := $(VERSION)
+COMMIT := $(COMMIT)
+# No path and nothing of the working copy gets into a program: the same source and
+# version make the same bytes.
+BUILD = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+WINRES = bin/winres -version '$(VERSION)' -commit '$(COMMIT)'
+
 WINDOWS_ARCHS = amd64 arm64
+# Where the programs for Windows are.
+BIN_windows-amd64 = bin
+BIN_windows-arm64 = bin/windows-arm64
+# What a release has apart from them.
+RELEASED = linux-amd64 linux-arm64
 # The modules apart from the product: what they need must not become its own.
 SIDE_MODULES = test/published tools
 
@@ -21,11 +34,11 @@ help: ## list the targets
 		while IFS='|' read -r t d; do printf '  make %-16s %s\n' "$$t" "$$d"; done
 
 .PHONY: run
-run: build bin/demo ## start the daemon on a simulated Windows node, show a volume's life, keep serving
+run: build-here bin/demo ## start the daemon on a simulated Windows node, show a volume's life, keep serving
 	@bin/demo -keep
 
 .PHONY: demo
-demo: build bin/demo ## show a volume's life and exit; fails unless all was as expected
+demo: build-here bin/demo ## show a volume's life and exit; fails unless all was as expected
 	@bin/demo
 
 .PHONY: bin/demo
@@ -33,8 +46,48 @@ bin/demo:
 	@CGO_ENABLED=0 $(GO) build -o bin/demo ./internal/demo
 
 .PHONY: build
-build: ## build bin/csi-proxy and bin/csi-proxyctl for this system
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+build: build-here build-windows-amd64 ## build csi-proxy and csi-proxyctl into bin/, for this system and for Windows on amd64
+
+.PHONY: build-all
+build-all: build build-windows-arm64 ## build also for Windows on arm64, into bin/windows-arm64/
+
+.PHONY: build-here
+build-here:
+	$(BUILD) -o bin/ ./cmd/...
+
+# The programs as they are linked for a system, into bin/.linked/<system>-<arch>/.
+link-%: FORCE
+	GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) $(BUILD) -o bin/.linked/$*/ ./cmd/...
+
+build-windows-%: link-windows-% bin/winres
+	$(WINRES) -description 'CSI Proxy: the storage operations of a node, for CSI drivers' \
+		bin/.linked/windows-$*/csi-proxy.exe $(BIN_windows-$*)/csi-proxy.exe
+	$(WINRES) -description 'CSI Proxy from the command line' \
+		bin/.linked/windows-$*/csi-proxyctl.exe $(BIN_windows-$*)/csi-proxyctl.exe
+
+bin/winres bin/sbom: bin/%: FORCE
+	@CGO_ENABLED=0 $(GO) -C tools build -o ../bin/ ./$*
+
+FORCE:
+
+.PHONY: release
+release: build-all $(addprefix link-,$(RELEASED)) bin/sbom ## build all systems into dist/, with checksums and software bills of materials
+	rm -rf dist && mkdir dist
+	for program in csi-proxy csi-proxyctl; do \
+		cp bin/.linked/linux-amd64/$$program dist/$$program-linux-amd64 && \
+		cp bin/.linked/linux-arm64/$$program dist/$$program-linux-arm64 && \
+		cp $(BIN_windows-amd64)/$$program.exe dist/$$program-windows-amd64.exe && \
+		cp $(BIN_windows-arm64)/$$program.exe dist/$$program-windows-arm64.exe || exit 1; \
+	done
+	for file in dist/*; do bin/sbom -version '$(VERSION)' $$file >$$file.cdx.json || exit 1; done
+	cd dist && sha256sum -- * >SHA256SUMS
+
+.PHONY: check-release
+check-release: release ## build the release again, elsewhere and without a cache, and compare every byte
+	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \
+		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$copy && \
+		GOCACHE=$$copy/.cache $(MAKE) -C $$copy release VERSION='$(VERSION)' COMMIT='$(COMMIT)' && \
+		diff dist/SHA256SUMS $$copy/dist/SHA256SUMS
 
 .PHONY: test
 test: ## run the tests, with the race detector
@@ -47,6 +100,14 @@ test: ## run the tests, with the race detector
 test-published: ## drive the daemon with the published client, every sequence with every crash
 	cd test/published && $(GO) test -count=1 -timeout 20m ./...
 
+.PHONY: test-windows
+test-windows: ## test the Windows programs under Wine, as a service too; says so where there is none
+	test/wine/test-windows
+
+.PHONY: compare-windows
+compare-windows: ## measure the Windows daemon under Wine, beside PEER=other.exe if given
+	test/wine/compare-windows '$(PEER)'
+
 .PHONY: bench
 bench: ## measure; the ratios within one run are what counts
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/bench
@@ -57,6 +118,7 @@ lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticchec
 	$(GO) vet ./...
 	for arch in $(WINDOWS_ARCHS); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./... || exit 1; done
 	for module in $(SIDE_MODULES); do (cd $$module && $(GO) vet ./...) || exit 1; done
+	for arch in $(WINDOWS_ARCHS); do (cd test/windows && CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./...) || exit 1; done
 	@# Together, so that what only one system uses isn't taken as unused.
 	printf 'linux: GOOS=linux\nwindows: GOOS=windows\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
 

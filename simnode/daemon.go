@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
@@ -22,8 +23,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
-// bufferBytes is the size of an in-memory connection's buffer.
-const bufferBytes = 64 << 10
+const (
+	bufferBytes = 64 << 10 // of an in-memory connection
+	// gracePeriod lets idle clients see the end of their connection before the
+	// next daemon starts, so that no call is lost on it.
+	gracePeriod = 500 * time.Millisecond
+)
 
 // daemon is CSI Proxy on a node: the parts of cmd/csi-proxy without the process.
 type daemon struct {
@@ -72,7 +77,11 @@ func (d *daemon) serve(listen func(name string) (net.Listener, error)) error {
 		}
 		endpoints = append(endpoints, server.Endpoint{Name: name, Service: s, Listener: l})
 	}
-	s, err := server.New(server.Config{Endpoints: endpoints, Interceptors: []grpc.UnaryServerInterceptor{rpc.ErrorInterceptor}})
+	s, err := server.New(server.Config{
+		Endpoints:    endpoints,
+		Interceptors: []grpc.UnaryServerInterceptor{rpc.ErrorInterceptor},
+		GracePeriod:  gracePeriod,
+	})
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,8 @@ func (n *Node) Operations() *node.Node { return n.daemon.operations() }
 
 // EndpointDir returns a directory with the sockets of all endpoints, named as the
 // daemon names them: csi-proxy-disk-v1.sock. It is made at the first call. For a
-// driver that runs as a process of its own.
+// driver that runs as a process of its own. On Windows, where pipes aren't in a
+// directory, it ends the test.
 func (n *Node) EndpointDir() string {
 	n.helper()
 	dir, err := n.daemon.endpointDir()
@@ -142,7 +143,7 @@ func (n *Node) Dial(ctx context.Context, group, version string) (net.Conn, error
 }
 
 // RestartDaemon ends CSI Proxy and starts it anew, as an upgrade does. Calls under
-// way are cut off; the node itself goes on.
+// way are cut off after half a second; the node itself goes on.
 func (n *Node) RestartDaemon() {
 	n.helper()
 	n.must(n.daemon.restart(n.sys, n.options.node))

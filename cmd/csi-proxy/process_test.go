@@ -174,6 +174,24 @@ func TestLogFile(t *testing.T) {
 	}
 }
 
+func TestLogFileRotates(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "csi-proxy.log")
+	old := strings.Repeat("an old line\n", 1<<20/12+1)
+	if err := os.WriteFile(file, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file, "-log_file_max_size=1", "-alsologtostderr")
+	p.log.await(served)
+	p.signal(t, syscall.SIGTERM)
+	p.end()
+	if rotated, err := os.ReadFile(file + ".1"); err != nil || string(rotated) != old {
+		t.Errorf("the old log file has %d bytes, want %d (%v)", len(rotated), len(old), err)
+	}
+	if current, err := os.ReadFile(file); err != nil || !strings.Contains(string(current), served) {
+		t.Errorf("the log file has no %s: %s (%v)", served, current, err)
+	}
+}
+
 func TestLogFileThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	p := startProcess(t, "main", "-endpoint-dir", dir, "-logtostderr=false", "-log_file", dir)

@@ -238,6 +238,10 @@ func TestServeFails(t *testing.T) {
 			change: func(o *options) { o.metricsAddress = taken.Addr().String() },
 			open:   works,
 		},
+		"security descriptor": {
+			change: func(o *options) { o.pipeSecurity = "SYSTEM" },
+			open:   works,
+		},
 		"node": {
 			open: func(context.Context, options, *slog.Logger) (*openedNode, error) { return nil, noNode },
 			want: noNode,

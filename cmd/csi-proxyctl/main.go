@@ -64,6 +64,7 @@ func (p *program) root() *cobra.Command {
 		p.volume(),
 		p.filesystem(),
 		p.sim(),
+		p.service(),
 	)
 	root.Long = `csi-proxyctl does by hand what a CSI driver does: it calls CSI Proxy on this node, in the
 newest API version that is served. On a simulated node, "csi-proxyctl sim" also plays the

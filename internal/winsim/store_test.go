@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -254,6 +255,9 @@ func TestForeignStateFile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "damaged list of free pages" && runtime.GOOS == "windows" {
+				t.Skip("bbolt keeps such a file open after it has failed, and Windows removes no open file")
+			}
 			want := contents(t)
 			file := filepath.Join(t.TempDir(), "state")
 			must(t, os.WriteFile(file, want, 0o600))

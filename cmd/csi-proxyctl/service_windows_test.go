@@ -1,0 +1,93 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/windows"
+)
+
+// ran runs the program, which must exit with a code, and returns what it prints.
+func ran(t *testing.T, code int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs strings.Builder
+	if got := run(t.Context(), args, &out, &errs); got != code {
+		t.Fatalf("%q: exit code %d, want %d: %s", args, got, code, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+func TestService(t *testing.T) {
+	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
+	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		t.Skip("only an administrator may install services")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows.CloseServiceHandle(m)
+
+	const name = "csi-proxy-of-a-test"
+	daemon := filepath.Join(t.TempDir(), "csi-proxy.exe")
+	if err := os.WriteFile(daemon, nil, 0o700); err != nil { // it isn't started
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ran(t, 0, "service", "uninstall", "--name", name) })
+	status := func() (s serviceJSON) {
+		t.Helper()
+		stdout, _ := ran(t, 0, "service", "status", "--name", name, "-o", "json")
+		if err := json.Unmarshal([]byte(stdout), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+
+	ran(t, 3, "service", "status", "--name", name)
+	want := serviceJSON{
+		Name:        name,
+		State:       "stopped",
+		Start:       "automatic",
+		ExitCode:    uint32(windows.ERROR_SERVICE_NEVER_STARTED),
+		CommandLine: daemon + ` -logtostderr=false -windows-service "-log_file=C:\a log"`,
+		DisplayName: "a test",
+		Account:     "LocalSystem",
+	}
+	ran(t, 0, "service", "install", "--name", name, "--display-name", "a test", "--description", "nothing", daemon,
+		"--", "-logtostderr=false", "-windows-service", `-log_file=C:\a log`)
+	if diff := cmp.Diff(want, status()); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+
+	want.CommandLine = daemon + " -windows-service"
+	want.DisplayName = name
+	ran(t, 0, "service", "install", "--name", name, daemon)
+	if diff := cmp.Diff(want, status()); diff != "" {
+		t.Errorf("status of the changed service (-want +got):\n%s", diff)
+	}
+
+	ran(t, 0, "service", "uninstall", "--name", name)
+	ran(t, 3, "service", "status", "--name", name)
+}
+
+func TestServiceThatCannotBeInstalled(t *testing.T) {
+	dir := t.TempDir()
+	another := filepath.Join(dir, "another.exe")
+	if err := os.WriteFile(another, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"--name", `csi\proxy`, os.Args[0]},
+		{"--stop-timeout", "0s", os.Args[0]},
+		{another},
+	} {
+		ran(t, 2, append([]string{"service", "install"}, args...)...)
+	}
+}

@@ -1,0 +1,131 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package windows
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Microsoft/go-winio"
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/mgr"
+)
+
+// A driver keeps its connections for months, while the daemon is stopped, started,
+// restarted and crashes. The node goes on each time where it was.
+func TestLifeOfService(t *testing.T) {
+	s := installSimulated(t)
+	s.start()
+	disks, volumes, files := newest(t, "disk"), newest(t, "volume"), newest(t, "filesystem")
+	disk := attach(t)
+	disks.call("PartitionDisk", fields{"disk_number": disk})
+	id := volumes.call("ListVolumesOnDisk", fields{"disk_number": disk}).texts("volume_ids")[0]
+	volumes.call("FormatVolume", fields{"volume_id": id})
+	const path = kubeletPath + `\kept`
+	volumes.call("MountVolume", fields{"volume_id": id, "target_path": path})
+
+	for _, end := range []struct {
+		name string
+		end  func()
+	}{
+		{"stop", func() {
+			process := s.process()
+			defer windows.CloseHandle(process)
+			s.stop()
+			// The published daemon's process outlives its stop, with the pipes.
+			s.awaitEnd(process)
+			if _, err := winio.DialPipe(pipePath("disk", "v1"), nil); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("after the stop dialling the pipe gives %v", err)
+			}
+		}},
+		{"stop again", s.stop},
+		{"crash", s.kill},
+		{"crash again", s.kill},
+	} {
+		end.end()
+		s.start()
+		if got := volumes.call("GetVolumeIDFromTargetPath", fields{"target_path": path}).get("volume_id").String(); got != id {
+			t.Errorf("after the %s at the mount point is %q, want %s", end.name, got, id)
+		}
+		if got := disks.call("ListDiskIDs", nil).ofDisk("diskIDs", disk); len(got) == 0 {
+			t.Errorf("after the %s the disk isn't listed", end.name)
+		}
+		files.call("Mkdir", fields{"path": kubeletPath + `\` + end.name})
+	}
+}
+
+// The manager starts a daemon that has crashed again, if it is told to.
+func TestRecovery(t *testing.T) {
+	notOnWine(t, "its service manager ignores recovery actions")
+	s := installSimulated(t)
+	if err := s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	disks := newest(t, "disk")
+	before := s.process()
+	defer windows.CloseHandle(before)
+	if err := windows.TerminateProcess(before, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitEnd(before)
+	s.await(svc.Running)
+	disks.call("ListDiskIDs", nil)
+}
+
+// Each client of the published packages leaves a connection behind that never sends
+// a byte. Hundreds of them harm nobody, are no fault that a log would tell of, and
+// don't keep the daemon from ending.
+func TestSilentConnections(t *testing.T) {
+	s := installSimulated(t)
+	s.start()
+	const many = 200
+	for range many {
+		newest(t, "disk").call("ListDiskIDs", nil)
+	}
+	silent, err := winio.DialPipe(pipePath("disk", "v1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := silent.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, winio.ErrTimeout) {
+		t.Errorf("a silent connection reads %v, want nothing until it times out", err)
+	}
+	process := s.process()
+	defer windows.CloseHandle(process)
+	s.stop()
+	s.awaitEnd(process)
+	if err := silent.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("after the daemon's end a silent connection reads %v, want the end", err)
+	}
+	if lines := strings.Count(s.written(), "\n"); lines >= many {
+		t.Errorf("the daemon logs %d lines about %d connections", lines, many)
+	}
+}
+
+// A second daemon takes nothing from the one that serves, and says so.
+func TestSecondDaemon(t *testing.T) {
+	s := installSimulated(t)
+	s.start()
+	disks := newest(t, "disk")
+	disks.call("ListDiskIDs", nil)
+	out, err := exec.CommandContext(t.Context(), daemonProgram, "-node=simulated").CombinedOutput()
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("the second daemon ends with %v, want exit code 1:\n%s", err, out)
+	}
+	disks.call("ListDiskIDs", nil)
+	newest(t, "disk").call("ListDiskIDs", nil)
+}
