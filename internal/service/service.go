@@ -50,8 +50,6 @@ type Options struct {
 // stop. It isn't told anything, as by a crash, if the service has recovery actions
 // that are for crashes only: those that sc.exe failure sets up, unless sc.exe
 // failureflag does more.
-// actions are set up in the way that sc.exe failure does by default: they are for
-// processes that end without a word.
 func Run(run func(ctx context.Context, ready func()) error, options Options) error {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
