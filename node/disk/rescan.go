@@ -121,22 +121,24 @@ type coalescer struct {
 }
 
 type run struct {
+	f    func() error
 	done chan struct{}
 	// Set before done is closed.
 	err      error
 	panicked any
 }
 
-// do returns the result of a run of f that begins after do was called.
+// do returns the result of a run of f, or of a like function of another caller, that
+// begins after do was called.
 func (c *coalescer) do(ctx context.Context, f func() error) error {
 	c.mu.Lock()
 	r := c.waiting
 	if r == nil {
-		r = &run{done: make(chan struct{})}
+		r = &run{f: f, done: make(chan struct{})}
 		c.waiting = r
 		if !c.running {
 			c.running = true
-			go c.work(f)
+			go c.work()
 		}
 	}
 	c.mu.Unlock()
@@ -151,8 +153,8 @@ func (c *coalescer) do(ctx context.Context, f func() error) error {
 	}
 }
 
-// work runs f until nobody waits for it.
-func (c *coalescer) work(f func() error) {
+// work makes the runs that somebody waits for, one after the other.
+func (c *coalescer) work() {
 	for {
 		c.mu.Lock()
 		r := c.waiting
@@ -162,18 +164,18 @@ func (c *coalescer) work(f func() error) {
 		if r == nil {
 			return
 		}
-		r.call(f)
+		r.call()
 	}
 }
 
-// call runs f. A panic of f is passed on to those who wait: they know what to do
-// with it, while here it would end the process.
-func (r *run) call(f func() error) {
+// call runs r.f. A panic is passed on to those who wait: they know what to do with
+// it, while here it would end the process.
+func (r *run) call() {
 	defer close(r.done)
 	defer func() {
 		if p := recover(); p != nil {
 			r.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	r.err = f()
+	r.err = r.f()
 }
