@@ -76,9 +76,10 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		return nil
 	})
 	flags.BoolVar(&o.overwriteRecognizedData, "overwrite-recognized-data", false,
-		"partition disks and format volumes also if they hold a file system or other data\n"+
-			"that is recognised; without this flag, such calls are refused")
-	flags.BoolVar(&o.requirePrivacy, "require-privacy", true, "encrypt the connections of SMB mappings")
+		"partition disks and format volumes also if they hold data of another system that is\n"+
+			"recognised; a volume with a file system that Windows knows is refused in any case")
+	flags.BoolVar(&o.requirePrivacy, "require-privacy", true, 
+		"encrypt the connections of SMB mappings; without effect until the SMB group is served")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),

@@ -78,8 +78,8 @@ func volumesOfPartitions(ctx context.Context, sys VolumeFinder, disk uint32, par
 }
 
 // searchVolumes looks through all volumes of the node. That the volume of a device
-// can be asked for isn't documented, though Windows' own programs do so; this is
-// for a Windows that doesn't answer, and it is done now and then only.
+// can be asked for isn't documented; this is for a Windows that doesn't answer, and
+// it is done now and then only.
 func searchVolumes(ctx context.Context, sys VolumeFinder, disk uint32, partitions []uint32) (Volumes, error) {
 	names, err := sys.FindVolumes(ctx)
 	if err != nil {
