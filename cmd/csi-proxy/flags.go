@@ -78,7 +78,7 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.overwriteRecognizedData, "overwrite-recognized-data", false,
 		"partition disks and format volumes also if they hold data of another system that is\n"+
 			"recognised; a volume with a file system that Windows knows is refused in any case")
-	flags.BoolVar(&o.requirePrivacy, "require-privacy", true, 
+	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of SMB mappings; without effect until the SMB group is served")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
