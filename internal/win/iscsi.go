@@ -1,0 +1,65 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package win
+
+import "github.com/csi-proxy/csi-proxy/secret"
+
+// The functions of iscsidsc.dll give their ISDSC_STATUS as an Errno: a Windows
+// error number, or one of the ISDSC codes.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
+
+// ISCSIPortal is ISCSI_TARGET_PORTALW: where targets are offered.
+type ISCSIPortal struct {
+	Address string // IP address or host name, at most 255 UTF-16 units
+	Port    uint16 // TCP
+}
+
+// ISCSIAuthType is ISCSI_AUTH_TYPES: who proves whom.
+type ISCSIAuthType uint32
+
+// Authentication types.
+const (
+	ISCSINoAuth     ISCSIAuthType = 0
+	ISCSICHAP       ISCSIAuthType = 1 // the initiator to the target
+	ISCSIMutualCHAP ISCSIAuthType = 2 // each to the other
+)
+
+// ISCSILogin are the arguments of LoginIScsiTargetW that operations use. The login
+// isn't persistent: it ends with the node's next shutdown.
+type ISCSILogin struct {
+	Target   string // IQN
+	Portal   ISCSIPortal
+	AuthType ISCSIAuthType
+	Username string      // only with CHAP; bytes, as the target compares them
+	Secret   secret.Text // only with CHAP
+}
+
+// ISCSISessionID is ISCSI_UNIQUE_SESSION_ID.
+type ISCSISessionID struct {
+	AdapterUnique, AdapterSpecific uint64
+}
+
+// ISCSISession is the part of ISCSI_SESSION_INFOW that operations use.
+type ISCSISession struct {
+	ID     ISCSISessionID
+	Target string // IQN
+}
+
+// ISCSIDevice is the part of ISCSI_DEVICE_ON_SESSIONW that operations use.
+type ISCSIDevice struct {
+	SCSIAddress SCSIAddress
+	// Device has NoNumber as its DeviceNumber until the disk has arrived. A LUN may
+	// be something else than a disk, which DeviceType tells.
+	Device DeviceNumber
+}
+
+// ISCSIPersistentLogin is the part of PERSISTENT_ISCSI_LOGIN_INFOW that names a
+// login which the node repeats whenever it starts.
+type ISCSIPersistentLogin struct {
+	Target        string // IQN
+	Initiator     string // instance name of the initiator
+	InitiatorPort uint32
+	Portal        ISCSIPortal
+}
