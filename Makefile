@@ -65,13 +65,13 @@ build-windows-%: link-windows-% bin/winres
 	$(WINRES) -description 'CSI Proxy from the command line' \
 		bin/.linked/windows-$*/csi-proxyctl.exe $(BIN_windows-$*)/csi-proxyctl.exe
 
-bin/winres bin/sbom: bin/%: FORCE
+bin/winres bin/sbom bin/notices: bin/%: FORCE
 	@CGO_ENABLED=0 $(GO) -C tools build -o ../bin/ ./$*
 
 FORCE:
 
 .PHONY: release
-release: build-all $(addprefix link-,$(RELEASED)) bin/sbom ## build all systems into dist/, with checksums and software bills of materials
+release: build-all $(addprefix link-,$(RELEASED)) bin/sbom bin/notices ## build all systems into dist/, with checksums, bills of materials, licences
 	rm -rf dist && mkdir dist
 	for program in csi-proxy csi-proxyctl; do \
 		cp bin/.linked/linux-amd64/$$program dist/$$program-linux-amd64 && \
@@ -79,7 +79,8 @@ release: build-all $(addprefix link-,$(RELEASED)) bin/sbom ## build all systems 
 		cp $(BIN_windows-amd64)/$$program.exe dist/$$program-windows-amd64.exe && \
 		cp $(BIN_windows-arm64)/$$program.exe dist/$$program-windows-arm64.exe || exit 1; \
 	done
-	for file in dist/*; do bin/sbom -version '$(VERSION)' $$file >$$file.cdx.json || exit 1; done
+	bin/notices dist/csi-proxy* >dist/LICENSES.txt
+	for file in dist/csi-proxy*; do bin/sbom -version '$(VERSION)' $$file >$$file.cdx.json || exit 1; done
 	cd dist && sha256sum -- * >SHA256SUMS
 
 .PHONY: check-release
