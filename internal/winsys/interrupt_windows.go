@@ -22,20 +22,16 @@ func interruptible(ctx context.Context, f func() error) error {
 	if ctx.Done() == nil {
 		return f()
 	}
-	runtime.LockOSThread()
+	runtime.LockOSThread() // so that the number means this thread until f has returned
 	defer runtime.UnlockOSThread()
-	thread, err := threadHandle()
-	if err != nil {
-		return f()
-	}
-	defer windows.CloseHandle(thread)
+	thread := windows.GetCurrentThreadId()
 
 	ended, interrupting := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupting)
 		interrupt(thread, ended)
 	})
-	err = f()
+	err := f()
 	close(ended)
 	if !stop() {
 		<-interrupting // the thread must not be interrupted in another call
@@ -45,7 +41,13 @@ func interruptible(ctx context.Context, f func() error) error {
 
 // interrupt interrupts the call of a thread until it has ended: the first time may
 // be before the call has come to its driver.
-func interrupt(thread windows.Handle, ended <-chan struct{}) {
+func interrupt(threadID uint32, ended <-chan struct{}) {
+	thread, err := windows.OpenThread(threadTerminate, false, threadID)
+	if err != nil {
+		<-ended // nothing can be done but wait
+		return
+	}
+	defer windows.CloseHandle(thread)
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
@@ -56,12 +58,4 @@ func interrupt(thread windows.Handle, ended <-chan struct{}) {
 		case <-again.C:
 		}
 	}
-}
-
-// threadHandle returns a handle to the calling thread by which another can
-// interrupt it.
-func threadHandle() (thread windows.Handle, err error) {
-	self := windows.CurrentProcess()
-	err = windows.DuplicateHandle(self, windows.CurrentThread(), self, &thread, threadTerminate, false, 0)
-	return thread, err
 }
