@@ -48,7 +48,7 @@ func (p storageProvider) findVolume(ctx context.Context, name string) (path stri
 }
 
 func (p storageProvider) updateCache(context.Context) error {
-	_, err := p.call("MSFT_StorageSetting", "MSFT_StorageSetting", "UpdateHostStorageCache", nil)
+	_, err := p.services.Execute("MSFT_StorageSetting", "MSFT_StorageSetting", "UpdateHostStorageCache", nil)
 	return err
 }
 
@@ -62,14 +62,5 @@ func (p storageProvider) format(_ context.Context, volume string, o win.FormatOp
 	if o.ClusterSize != 0 {
 		in["AllocationUnitSize"] = o.ClusterSize
 	}
-	return p.call("MSFT_Volume", volume, "Format", in)
-}
-
-func (p storageProvider) call(class, path, method string, in map[string]any) (result uint32, err error) {
-	out, err := p.services.Call(class, path, method, in)
-	if err != nil {
-		return 0, err
-	}
-	defer out.Close()
-	return out.Uint32("ReturnValue")
+	return p.services.Execute("MSFT_Volume", volume, "Format", in)
 }

@@ -8,12 +8,17 @@ import "golang.org/x/sys/windows"
 // What golang.org/x/sys/windows lacks; go generate makes zsyscall_windows.go of it.
 
 //sys	cancelSynchronousIo(thread windows.Handle) (err error) = kernel32.CancelSynchronousIo
+//sys	getSystemFirmwareTable(provider uint32, id uint32, buffer *byte, size uint32) (length uint32, err error) = kernel32.GetSystemFirmwareTable
 
 //sys	cmLocateDevNode(devInst *windows.DEVINST, deviceID *uint16, flags uint32) (ret windows.CONFIGRET) = cfgmgr32.CM_Locate_DevNodeW
 //sys	cmReenumerateDevNode(devInst windows.DEVINST, flags uint32) (ret windows.CONFIGRET) = cfgmgr32.CM_Reenumerate_DevNode
 //sys	cmGetDeviceInterfaceProperty(deviceInterface *uint16, key *windows.DEVPROPKEY, propertyType *uint32, buffer *uint16, size *uint32, flags uint32) (ret windows.CONFIGRET) = cfgmgr32.CM_Get_Device_Interface_PropertyW
 //sys	cmRegisterNotification(filter *notifyFilter, context *watcher, callback uintptr, notification *windows.Handle) (ret windows.CONFIGRET) = cfgmgr32.CM_Register_Notification
 //sys	cmUnregisterNotification(notification windows.Handle) (ret windows.CONFIGRET) = cfgmgr32.CM_Unregister_Notification
+
+//sys	netUseAdd(server *uint16, levelFlags uint32, info *useInfo3, invalid *uint32) (neterr error) = netapi32.NetUseAdd
+//sys	netUseEnum(server *uint16, levelFlags uint32, infos **useInfo2, preferred uint32, read *uint32, total *uint32, resume *uint32) (neterr error) = netapi32.NetUseEnum
+//sys	netUseDel(server *uint16, use *uint16, forceLevelFlags uint32) (neterr error) = netapi32.NetUseDel
 
 // devpkeyDeviceInstanceID is DEVPKEY_Device_InstanceId, which device interfaces
 // have too.

@@ -20,11 +20,14 @@ type Options struct {
 	// Logger is told what the system has to do without: privileges, notices of
 	// arrivals. Default: nobody is.
 	Logger *slog.Logger
+	// SMBEngine is the way to SMB global mappings. Default: SMBEngineWMI.
+	SMBEngine SMBEngine
 }
 
 // System is Windows. Its methods may be called concurrently.
 type System struct {
 	log       *slog.Logger
+	smb       smbMapper
 	handles   atomic.Int64 // that are open
 	noNotices sync.Once    // logs that Windows gives none
 }
@@ -32,7 +35,11 @@ type System struct {
 // Open enables the privileges that the calls need, for the whole process. One that
 // the process doesn't hold is logged.
 func Open(o Options) (*System, error) {
-	s := &System{log: o.Logger}
+	smb, err := newSMBMapper(o.SMBEngine)
+	if err != nil {
+		return nil, err
+	}
+	s := &System{log: o.Logger, smb: smb}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -136,15 +143,6 @@ func tokenPrivileges(token windows.Token) (map[windows.LUID]uint32, error) {
 		held[p.Luid] = p.Attributes
 	}
 	return held, nil
-}
-
-// aligned returns n zero bytes that begin where every structure can.
-func aligned(n int) []byte {
-	if n == 0 {
-		return nil
-	}
-	words := make([]uint64, (n+7)/8)
-	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n)
 }
 
 // bytesPtr is the address that Windows gets of a buffer: none if it is empty.

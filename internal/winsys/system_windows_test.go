@@ -41,9 +41,13 @@ func newSystem(t *testing.T) *System {
 // skipUnderWine skips a test of what Wine lacks.
 func skipUnderWine(t *testing.T, lacks string) {
 	t.Helper()
-	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
+	if underWine() {
 		t.Skipf("Wine has no %s", lacks)
 	}
+}
+
+func underWine() bool {
+	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }
 
 func wantErrno(t *testing.T, what string, err error, want ...win.Errno) {

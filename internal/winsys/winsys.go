@@ -38,4 +38,4 @@
 // Each error is a [win.Errno], or wraps one, or is the context's.
 package winsys
 
-//go:generate go run golang.org/x/sys/windows/mkwinsyscall -output zsyscall_windows.go syscall_windows.go
+//go:generate go run golang.org/x/sys/windows/mkwinsyscall -output zsyscall_windows.go syscall_windows.go iscsi_syscall_windows.go

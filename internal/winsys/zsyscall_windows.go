@@ -39,14 +39,33 @@ func errnoErr(e syscall.Errno) error {
 
 var (
 	modcfgmgr32 = windows.NewLazySystemDLL("cfgmgr32.dll")
+	modiscsidsc = windows.NewLazySystemDLL("iscsidsc.dll")
 	modkernel32 = windows.NewLazySystemDLL("kernel32.dll")
+	modnetapi32 = windows.NewLazySystemDLL("netapi32.dll")
 
 	procCM_Get_Device_Interface_PropertyW = modcfgmgr32.NewProc("CM_Get_Device_Interface_PropertyW")
 	procCM_Locate_DevNodeW                = modcfgmgr32.NewProc("CM_Locate_DevNodeW")
 	procCM_Reenumerate_DevNode            = modcfgmgr32.NewProc("CM_Reenumerate_DevNode")
 	procCM_Register_Notification          = modcfgmgr32.NewProc("CM_Register_Notification")
 	procCM_Unregister_Notification        = modcfgmgr32.NewProc("CM_Unregister_Notification")
+	procAddIScsiSendTargetPortalW         = modiscsidsc.NewProc("AddIScsiSendTargetPortalW")
+	procGetDevicesForIScsiSessionW        = modiscsidsc.NewProc("GetDevicesForIScsiSessionW")
+	procGetIScsiSessionListW              = modiscsidsc.NewProc("GetIScsiSessionListW")
+	procGetIScsiTargetInformationW        = modiscsidsc.NewProc("GetIScsiTargetInformationW")
+	procLoginIScsiTargetW                 = modiscsidsc.NewProc("LoginIScsiTargetW")
+	procLogoutIScsiTarget                 = modiscsidsc.NewProc("LogoutIScsiTarget")
+	procRefreshIScsiSendTargetPortalW     = modiscsidsc.NewProc("RefreshIScsiSendTargetPortalW")
+	procRemoveIScsiPersistentTargetW      = modiscsidsc.NewProc("RemoveIScsiPersistentTargetW")
+	procRemoveIScsiSendTargetPortalW      = modiscsidsc.NewProc("RemoveIScsiSendTargetPortalW")
+	procReportIScsiPersistentLoginsW      = modiscsidsc.NewProc("ReportIScsiPersistentLoginsW")
+	procReportIScsiSendTargetPortalsExW   = modiscsidsc.NewProc("ReportIScsiSendTargetPortalsExW")
+	procReportIScsiTargetsW               = modiscsidsc.NewProc("ReportIScsiTargetsW")
+	procSetIScsiInitiatorCHAPSharedSecret = modiscsidsc.NewProc("SetIScsiInitiatorCHAPSharedSecret")
 	procCancelSynchronousIo               = modkernel32.NewProc("CancelSynchronousIo")
+	procGetSystemFirmwareTable            = modkernel32.NewProc("GetSystemFirmwareTable")
+	procNetUseAdd                         = modnetapi32.NewProc("NetUseAdd")
+	procNetUseDel                         = modnetapi32.NewProc("NetUseDel")
+	procNetUseEnum                        = modnetapi32.NewProc("NetUseEnum")
 )
 
 func cmGetDeviceInterfaceProperty(deviceInterface *uint16, key *windows.DEVPROPKEY, propertyType *uint32, buffer *uint16, size *uint32, flags uint32) (ret windows.CONFIGRET) {
@@ -79,10 +98,211 @@ func cmUnregisterNotification(notification windows.Handle) (ret windows.CONFIGRE
 	return
 }
 
+func addISCSISendTargetPortal(initiator *uint16, initiatorPort uint32, options *loginOptions, security uint64, portal *targetPortal) (regerrno error) {
+	regerrno = procAddIScsiSendTargetPortalW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procAddIScsiSendTargetPortalW.Addr(), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(options)), uintptr(security), uintptr(unsafe.Pointer(portal)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func getDevicesForISCSISession(session *iscsiUniqueID, count *uint32, devices *byte) (regerrno error) {
+	regerrno = procGetDevicesForIScsiSessionW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procGetDevicesForIScsiSessionW.Addr(), uintptr(unsafe.Pointer(session)), uintptr(unsafe.Pointer(count)), uintptr(unsafe.Pointer(devices)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func getISCSISessionList(size *uint32, count *uint32, sessions *byte) (regerrno error) {
+	regerrno = procGetIScsiSessionListW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procGetIScsiSessionListW.Addr(), uintptr(unsafe.Pointer(size)), uintptr(unsafe.Pointer(count)), uintptr(unsafe.Pointer(sessions)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func getISCSITargetInformation(target *uint16, mechanism *uint16, class uint32, size *uint32, buffer *byte) (regerrno error) {
+	regerrno = procGetIScsiTargetInformationW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procGetIScsiTargetInformationW.Addr(), uintptr(unsafe.Pointer(target)), uintptr(unsafe.Pointer(mechanism)), uintptr(class), uintptr(unsafe.Pointer(size)), uintptr(unsafe.Pointer(buffer)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func loginISCSITarget(target *uint16, informational bool, initiator *uint16, initiatorPort uint32, portal *targetPortal, security uint64, mappings *byte, options *loginOptions, keySize uint32, key *byte, persistent bool, session *iscsiUniqueID, connection *iscsiUniqueID) (regerrno error) {
+	regerrno = procLoginIScsiTargetW.Find()
+	if regerrno != nil {
+		return
+	}
+	var _p0 uint32
+	if informational {
+		_p0 = 1
+	}
+	var _p1 uint32
+	if persistent {
+		_p1 = 1
+	}
+	r0, _, _ := syscall.SyscallN(procLoginIScsiTargetW.Addr(), uintptr(unsafe.Pointer(target)), uintptr(_p0), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(portal)), uintptr(security), uintptr(unsafe.Pointer(mappings)), uintptr(unsafe.Pointer(options)), uintptr(keySize), uintptr(unsafe.Pointer(key)), uintptr(_p1), uintptr(unsafe.Pointer(session)), uintptr(unsafe.Pointer(connection)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func logoutISCSITarget(session *iscsiUniqueID) (regerrno error) {
+	regerrno = procLogoutIScsiTarget.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procLogoutIScsiTarget.Addr(), uintptr(unsafe.Pointer(session)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func refreshISCSISendTargetPortal(initiator *uint16, initiatorPort uint32, portal *targetPortal) (regerrno error) {
+	regerrno = procRefreshIScsiSendTargetPortalW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procRefreshIScsiSendTargetPortalW.Addr(), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(portal)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func removeISCSIPersistentTarget(initiator *uint16, initiatorPort uint32, target *uint16, portal *targetPortal) (regerrno error) {
+	regerrno = procRemoveIScsiPersistentTargetW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procRemoveIScsiPersistentTargetW.Addr(), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(target)), uintptr(unsafe.Pointer(portal)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func removeISCSISendTargetPortal(initiator *uint16, initiatorPort uint32, portal *targetPortal) (regerrno error) {
+	regerrno = procRemoveIScsiSendTargetPortalW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procRemoveIScsiSendTargetPortalW.Addr(), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(portal)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func reportISCSIPersistentLogins(count *uint32, logins *byte, size *uint32) (regerrno error) {
+	regerrno = procReportIScsiPersistentLoginsW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procReportIScsiPersistentLoginsW.Addr(), uintptr(unsafe.Pointer(count)), uintptr(unsafe.Pointer(logins)), uintptr(unsafe.Pointer(size)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func reportISCSISendTargetPortals(count *uint32, size *uint32, portals *byte) (regerrno error) {
+	regerrno = procReportIScsiSendTargetPortalsExW.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procReportIScsiSendTargetPortalsExW.Addr(), uintptr(unsafe.Pointer(count)), uintptr(unsafe.Pointer(size)), uintptr(unsafe.Pointer(portals)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func reportISCSITargets(forceUpdate bool, units *uint32, targets *byte) (regerrno error) {
+	regerrno = procReportIScsiTargetsW.Find()
+	if regerrno != nil {
+		return
+	}
+	var _p0 uint32
+	if forceUpdate {
+		_p0 = 1
+	}
+	r0, _, _ := syscall.SyscallN(procReportIScsiTargetsW.Addr(), uintptr(_p0), uintptr(unsafe.Pointer(units)), uintptr(unsafe.Pointer(targets)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
+func setISCSIInitiatorCHAPSharedSecret(length uint32, chap *byte) (regerrno error) {
+	regerrno = procSetIScsiInitiatorCHAPSharedSecret.Find()
+	if regerrno != nil {
+		return
+	}
+	r0, _, _ := syscall.SyscallN(procSetIScsiInitiatorCHAPSharedSecret.Addr(), uintptr(length), uintptr(unsafe.Pointer(chap)))
+	if r0 != 0 {
+		regerrno = syscall.Errno(r0)
+	}
+	return
+}
+
 func cancelSynchronousIo(thread windows.Handle) (err error) {
 	r1, _, e1 := syscall.SyscallN(procCancelSynchronousIo.Addr(), uintptr(thread))
 	if r1 == 0 {
 		err = errnoErr(e1)
+	}
+	return
+}
+
+func getSystemFirmwareTable(provider uint32, id uint32, buffer *byte, size uint32) (length uint32, err error) {
+	r0, _, e1 := syscall.SyscallN(procGetSystemFirmwareTable.Addr(), uintptr(provider), uintptr(id), uintptr(unsafe.Pointer(buffer)), uintptr(size))
+	length = uint32(r0)
+	if length == 0 {
+		err = errnoErr(e1)
+	}
+	return
+}
+
+func netUseAdd(server *uint16, levelFlags uint32, info *useInfo3, invalid *uint32) (neterr error) {
+	r0, _, _ := syscall.SyscallN(procNetUseAdd.Addr(), uintptr(unsafe.Pointer(server)), uintptr(levelFlags), uintptr(unsafe.Pointer(info)), uintptr(unsafe.Pointer(invalid)))
+	if r0 != 0 {
+		neterr = syscall.Errno(r0)
+	}
+	return
+}
+
+func netUseDel(server *uint16, use *uint16, forceLevelFlags uint32) (neterr error) {
+	r0, _, _ := syscall.SyscallN(procNetUseDel.Addr(), uintptr(unsafe.Pointer(server)), uintptr(unsafe.Pointer(use)), uintptr(forceLevelFlags))
+	if r0 != 0 {
+		neterr = syscall.Errno(r0)
+	}
+	return
+}
+
+func netUseEnum(server *uint16, levelFlags uint32, infos **useInfo2, preferred uint32, read *uint32, total *uint32, resume *uint32) (neterr error) {
+	r0, _, _ := syscall.SyscallN(procNetUseEnum.Addr(), uintptr(unsafe.Pointer(server)), uintptr(levelFlags), uintptr(unsafe.Pointer(infos)), uintptr(preferred), uintptr(unsafe.Pointer(read)), uintptr(unsafe.Pointer(total)), uintptr(unsafe.Pointer(resume)))
+	if r0 != 0 {
+		neterr = syscall.Errno(r0)
 	}
 	return
 }

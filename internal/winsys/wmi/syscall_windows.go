@@ -8,11 +8,15 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 //sys	coCreateInstance(class *windows.GUID, outer uintptr, context uint32, id *windows.GUID, object **object) (ret HRESULT) = ole32.CoCreateInstance
 //sys	coSetProxyBlanket(proxy *object, authn uint32, authz uint32, principal *uint16, level uint32, impersonation uint32, identity uintptr, capabilities uint32) (ret HRESULT) = ole32.CoSetProxyBlanket
-//sys	sysAllocString(s *uint16) (ret bstr) = oleaut32.SysAllocString
+//sys	getErrorInfo(reserved uint32, info **object) (ret HRESULT) = oleaut32.GetErrorInfo
+//sys	setErrorInfo(reserved uint32, info *object) (ret HRESULT) = oleaut32.SetErrorInfo
+//sys	sysAllocStringLen(s *uint16, length uint32) (ret bstr) = oleaut32.SysAllocStringLen
 //sys	sysFreeString(s bstr) = oleaut32.SysFreeString
 //sys	variantClear(v *variant) (ret HRESULT) = oleaut32.VariantClear
 
@@ -43,15 +47,26 @@ type bstr uintptr
 
 // newBSTR copies s; its owner frees the copy with sysFreeString.
 func newBSTR(s string) (bstr, error) {
-	p, err := windows.UTF16PtrFromString(s)
+	u, err := windows.UTF16FromString(s)
 	if err != nil {
-		return 0, err
+		return 0, win.ErrorInvalidParameter // a NUL within
 	}
-	b := sysAllocString(p)
+	return copyBSTR(u[:len(u)-1])
+}
+
+// copyBSTR copies u, which may be empty; the owner frees the copy with
+// sysFreeString.
+func copyBSTR(u []uint16) (bstr, error) {
+	b := sysAllocStringLen(unsafe.SliceData(u), uint32(len(u)))
 	if b == 0 {
-		return 0, windows.ERROR_NOT_ENOUGH_MEMORY
+		return 0, win.Errno(windows.ERROR_NOT_ENOUGH_MEMORY)
 	}
 	return b, nil
+}
+
+// text returns the characters themselves, of which there are length.
+func (b bstr) text(length int) []uint16 {
+	return unsafe.Slice(*(**uint16)(unsafe.Pointer(&b)), length)
 }
 
 // bstrs makes BSTRs for one call and frees them after it.

@@ -11,6 +11,7 @@ package wmi
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -21,7 +22,8 @@ import (
 //
 // Source: wbemcli.h of the Windows SDK.
 const (
-	slotRelease = 2 // IUnknown
+	slotQueryInterface = 0 // IUnknown
+	slotRelease        = 2
 
 	slotConnectServer = 3 // IWbemLocator
 
@@ -108,6 +110,36 @@ var errnos = map[HRESULT]win.Errno{
 	errShuttingDown:     win.ErrorServiceNotActive,
 	errServerGone:       win.ErrorServiceNotActive,
 }
+
+// Kinds of error numbers in an error of a provider.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/mi/nf-mi-mi_context_posterror
+const (
+	kindWin32   = "WIN32"   // MI_RESULT_TYPE_WIN32
+	kindHRESULT = "HRESULT" // MI_RESULT_TYPE_HRESULT
+)
+
+// explained is the error of a method whose provider said more than the result r,
+// which may be WBEM_E_FAILED whatever happened: a number of some kind.
+func explained(r HRESULT, kind string, number uint32) error {
+	switch {
+	case number == 0: // not said
+		return r
+	case kind == kindWin32:
+		return fmt.Errorf("%v: %w", r, win.Errno(number))
+	case kind == kindHRESULT:
+		return fmt.Errorf("%v: %w", r, HRESULT(number))
+	}
+	return r
+}
+
+// Secret is a parameter of a method, in UTF-16 without a NUL, that nobody may see:
+// the copy that is made of it for COM is erased before it is freed. The caller clears
+// its own. What COM itself copies on the way to the provider is out of reach.
+type Secret []uint16
+
+// Format writes a placeholder, whatever the verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[secret]") }
 
 func (r HRESULT) failed() bool { return int32(r) < 0 }
 

@@ -5,7 +5,10 @@ package wmi
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf16"
 	"unsafe"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -18,6 +21,7 @@ const abiDir = "../../win/testdata/abi"
 func TestABI(t *testing.T) {
 	abi := abitest.Load(t, abiDir)
 	for method, got := range map[string]int{
+		"IWbemLocator.QueryInterface":    slotQueryInterface,
 		"IWbemLocator.Release":           slotRelease,
 		"IWbemLocator.ConnectServer":     slotConnectServer,
 		"IWbemServices.GetObject":        slotGetObject,
@@ -90,6 +94,39 @@ func TestHRESULT(t *testing.T) {
 	for _, r := range []HRESULT{0, 1, resultTimedOut} {
 		if r.failed() {
 			t.Errorf("%v is taken for a failure", r)
+		}
+	}
+}
+
+func TestExplained(t *testing.T) {
+	const failed HRESULT = 0x80041001 // WBEM_E_FAILED
+	for _, tt := range []struct {
+		r      HRESULT
+		kind   string
+		number uint32
+		want   win.Errno
+	}{
+		{failed, "WIN32", 53, win.ErrorBadNetPath},
+		{failed, "WIN32", 1219, win.ErrorSessionCredentialConflict},
+		{failed, "HRESULT", 0x80070043, win.ErrorBadNetName},
+		{failed, "HRESULT", 0x80041003, win.ErrorAccessDenied},
+		{errAccessDenied, "MI", 1, win.ErrorAccessDenied},
+		{0x80070056, "", 0, win.ErrorInvalidPassword},
+		{0x80070056, "WIN32", 0, win.ErrorInvalidPassword},
+		{failed, "Windows System Error", 53, win.ErrorGenFailure}, // a kind that nobody knows
+	} {
+		if err := explained(tt.r, tt.kind, tt.number); !errors.Is(err, tt.want) {
+			t.Errorf("%v with %s %#x is %v; want %v", tt.r, tt.kind, tt.number, err, tt.want)
+		}
+	}
+}
+
+func TestSecretIsNotPrinted(t *testing.T) {
+	s := Secret(utf16.Encode([]rune("hidden")))
+	in := map[string]any{"Credential": s}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%d", "%x", "%c", "%s", "%q"} {
+		if got := fmt.Sprintf(verb, in); !strings.Contains(got, "[secret]") || strings.Contains(got, "104") {
+			t.Errorf("%s prints %s", verb, got)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 var (
 	clsidWbemLocator = windows.GUID{Data1: 0x4590f811, Data2: 0x1d3a, Data3: 0x11d0, Data4: [8]byte{0x89, 0x1f, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}}
 	iidIWbemLocator  = windows.GUID{Data1: 0xdc12a687, Data2: 0x737f, Data3: 0x11cf, Data4: [8]byte{0x88, 0x4d, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}}
+	iidIWbemObject   = windows.GUID{Data1: 0xdc12a681, Data2: 0x737f, Data3: 0x11cf, Data4: [8]byte{0x88, 0x4d, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}} // IID_IWbemClassObject
 )
 
 // Services is a connection to a namespace (IWbemServices).
@@ -146,9 +147,9 @@ func next(ctx context.Context, objects *object) (o *object, more bool, err error
 }
 
 // Call executes a method of the object with the given path, or of the class if path
-// is the class's name, and waits for its end. A parameter in in is a string, a bool
-// or a uint32; those left out stay NULL. The caller closes the result, which has the
-// method's ReturnValue and out parameters.
+// is the class's name, and waits for its end. A parameter in in is a string, a
+// Secret, a bool or a uint32; those left out stay NULL. The caller closes the result,
+// which has the method's ReturnValue and out parameters.
 func (s *Services) Call(class, path, method string, in map[string]any) (*Object, error) {
 	parameters, err := s.parameters(class, method, in)
 	if err != nil {
@@ -161,14 +162,54 @@ func (s *Services) Call(class, path, method string, in map[string]any) (*Object,
 	if strings.err != nil {
 		return nil, strings.err
 	}
+	setErrorInfo(0, nil) // what is there afterwards is of this call
 	var out *object
 	if r := s.o.call(slotExecMethod, objectPath, name, 0, 0, uintptr(unsafe.Pointer(parameters)), uintptr(unsafe.Pointer(&out)), 0); r.failed() {
-		return nil, fmt.Errorf("%s.%s: %w", class, method, r)
+		return nil, fmt.Errorf("%s.%s: %w", class, method, providerError(r))
 	}
 	if out == nil {
 		return nil, fmt.Errorf("%s.%s: no result: %w", class, method, win.ErrorGenFailure)
 	}
 	return &Object{out}, nil
+}
+
+// Execute is Call of which only the ReturnValue is wanted.
+func (s *Services) Execute(class, path, method string, in map[string]any) (result uint32, err error) {
+	out, err := s.Call(class, path, method, in)
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	return out.Uint32("ReturnValue")
+}
+
+// providerError is the error of a call that has just failed with r on this thread.
+// Providers leave an object, an MSFT_WmiError, that has their own error number. Of it
+// only that is taken: its texts are localized, and may have the parameters of the
+// call, secrets among them.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/wbemcli/nf-wbemcli-iwbemservices-execmethod
+// and https://learn.microsoft.com/previous-versions/windows/desktop/ramgmtpsprov/msft-wmierror
+func providerError(r HRESULT) error {
+	var info, details *object
+	if getErrorInfo(0, &info) != 0 { // S_FALSE: there is none
+		return r
+	}
+	defer info.release()
+	if info.call(slotQueryInterface, uintptr(unsafe.Pointer(&iidIWbemObject)), uintptr(unsafe.Pointer(&details))).failed() {
+		return r
+	}
+	defer details.release()
+	o := Object{details}
+	kind, err := o.String("error_Type")
+	if err != nil { // an object of another class
+		return r
+	}
+	number, err := o.Uint32("error_Code")
+	if err != nil {
+		return r
+	}
+	return explained(r, kind, number)
 }
 
 // parameters returns the object that holds a method's in parameters, nil if there
@@ -222,6 +263,14 @@ func (o *object) put(name string, value any) error {
 			return err
 		}
 		defer sysFreeString(s)
+		v.vt, v.value = vtBSTR, uint64(s)
+	case Secret:
+		s, err := copyBSTR(value)
+		if err != nil {
+			return err
+		}
+		defer sysFreeString(s)
+		defer clear(s.text(len(value)))
 		v.vt, v.value = vtBSTR, uint64(s)
 	case bool:
 		v.vt = vtBool

@@ -43,7 +43,9 @@ var (
 
 	procCoCreateInstance  = modole32.NewProc("CoCreateInstance")
 	procCoSetProxyBlanket = modole32.NewProc("CoSetProxyBlanket")
-	procSysAllocString    = modoleaut32.NewProc("SysAllocString")
+	procGetErrorInfo      = modoleaut32.NewProc("GetErrorInfo")
+	procSetErrorInfo      = modoleaut32.NewProc("SetErrorInfo")
+	procSysAllocStringLen = modoleaut32.NewProc("SysAllocStringLen")
 	procSysFreeString     = modoleaut32.NewProc("SysFreeString")
 	procVariantClear      = modoleaut32.NewProc("VariantClear")
 )
@@ -60,8 +62,20 @@ func coSetProxyBlanket(proxy *object, authn uint32, authz uint32, principal *uin
 	return
 }
 
-func sysAllocString(s *uint16) (ret bstr) {
-	r0, _, _ := syscall.SyscallN(procSysAllocString.Addr(), uintptr(unsafe.Pointer(s)))
+func getErrorInfo(reserved uint32, info **object) (ret HRESULT) {
+	r0, _, _ := syscall.SyscallN(procGetErrorInfo.Addr(), uintptr(reserved), uintptr(unsafe.Pointer(info)))
+	ret = HRESULT(r0)
+	return
+}
+
+func setErrorInfo(reserved uint32, info *object) (ret HRESULT) {
+	r0, _, _ := syscall.SyscallN(procSetErrorInfo.Addr(), uintptr(reserved), uintptr(unsafe.Pointer(info)))
+	ret = HRESULT(r0)
+	return
+}
+
+func sysAllocStringLen(s *uint16, length uint32) (ret bstr) {
+	r0, _, _ := syscall.SyscallN(procSysAllocStringLen.Addr(), uintptr(unsafe.Pointer(s)), uintptr(length))
 	ret = bstr(r0)
 	return
 }

@@ -7,6 +7,7 @@
 #include <wbemcli.h>
 
 LINES = {
+	SLOT(IWbemLocator, QueryInterface),
 	SLOT(IWbemLocator, Release),
 	SLOT(IWbemLocator, ConnectServer),
 	SLOT(IWbemServices, GetObject),
@@ -19,6 +20,7 @@ LINES = {
 	SLOT(IWbemClassObject, GetMethod),
 	GUID_OF_HEADER(CLSID_WbemLocator),
 	GUID_OF_HEADER(IID_IWbemLocator),
+	GUID_OF_HEADER(IID_IWbemClassObject),
 
 	SIZE(VARIANT),
 	OFFSET(VARIANT, vt),

@@ -1,0 +1,42 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"unsafe"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// aligned returns n zero bytes that begin where every structure can.
+func aligned(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	words := make([]uint64, (n+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n)
+}
+
+// growAttempts bounds how often a buffer is made larger. What Windows has to say may
+// grow between two calls, but not for ever.
+const growAttempts = 8
+
+// grown calls f with buffers of increasing size, first with one of size bytes, and
+// returns the buffer that was large enough. With [win.ErrorInsufficientBuffer] or
+// [win.ErrorMoreData] f says that its buffer was too small, and how many bytes it
+// needs. A buffer begins where every structure can.
+func grown(size int, f func(buf []byte) (needed uint32, err error)) ([]byte, error) {
+	for range growAttempts {
+		buf := aligned(size)
+		switch needed, err := f(buf); err {
+		case nil:
+			return buf, nil
+		case win.ErrorInsufficientBuffer, win.ErrorMoreData:
+			size = max(int(needed), 2*size) // also if Windows doesn't say how many
+		default:
+			return nil, err
+		}
+	}
+	return nil, win.ErrorInsufficientBuffer
+}

@@ -1,0 +1,351 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf16"
+	"unsafe"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// The structures of iscsidsc.h, as 64-bit Windows lays them out. Those that Windows
+// fills have the addresses in them as numbers: nothing follows one before it is
+// known to lie in the buffer.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
+
+const (
+	iscsiAllInitiatorPorts   = 0xFFFFFFFF // ISCSI_ALL_INITIATOR_PORTS, ISCSI_ANY_INITIATOR_PORT
+	iscsiDiscoveryMechanisms = 2          // DiscoveryMechanisms of TARGET_INFORMATION_CLASS
+	maxISCSINameLen          = 223        // MAX_ISCSI_NAME_LEN: UTF-16 units
+)
+
+// The bits of ISCSI_LOGIN_OPTIONS.InformationSpecified.
+const (
+	loginOptionUsername = 0x20
+	loginOptionPassword = 0x40
+	loginOptionAuthType = 0x80
+)
+
+type (
+	iscsiHBAName [256]uint16 // WCHAR[MAX_ISCSI_HBANAME_LEN]
+	iscsiName    [maxISCSINameLen + 1]uint16
+	devicePath   [maxPath]uint16
+
+	// ISCSI_UNIQUE_SESSION_ID and ISCSI_UNIQUE_CONNECTION_ID.
+	iscsiUniqueID = win.ISCSISessionID
+)
+
+// targetPortal is ISCSI_TARGET_PORTALW.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_target_portalw
+type targetPortal struct {
+	symbolicName [256]uint16 // WCHAR[MAX_ISCSI_PORTAL_NAME_LEN]
+	address      [256]uint16 // WCHAR[MAX_ISCSI_PORTAL_ADDRESS_LEN]
+	socket       uint16
+}
+
+// portalInfo is ISCSI_TARGET_PORTAL_INFO_EXW.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_target_portal_info_exw
+type portalInfo struct {
+	_                   iscsiHBAName // InitiatorName
+	initiatorPortNumber uint32
+	portal              targetPortal
+	securityFlags       uint64
+	loginOptions        reportedLoginOptions
+}
+
+// loginOptions is ISCSI_LOGIN_OPTIONS as Windows gets it. The user's name and
+// password are bytes without a NUL.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_login_options
+type loginOptions struct {
+	version              uint32 // ISCSI_LOGIN_OPTIONS_VERSION is 0
+	informationSpecified uint32
+	loginFlags           uint32
+	authType             win.ISCSIAuthType
+	headerDigest         uint32
+	dataDigest           uint32
+	maximumConnections   uint32
+	defaultTime2Wait     uint32
+	defaultTime2Retain   uint32
+	usernameLength       uint32
+	passwordLength       uint32
+	username             *byte
+	password             *byte
+}
+
+// reportedLoginOptions is ISCSI_LOGIN_OPTIONS as Windows reports it. Nobody follows
+// its addresses: a password is at one of them.
+type reportedLoginOptions [8]uint64
+
+// sessionInfo is ISCSI_SESSION_INFOW.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_session_infow
+type sessionInfo struct {
+	id              iscsiUniqueID
+	initiatorName   uint64 // address of a string
+	targetNodeName  uint64 // address of a string
+	targetName      uint64 // address of a string
+	isid            [6]byte
+	tsid            [2]byte
+	connectionCount uint32
+	connections     uint64 // address of ISCSI_CONNECTION_INFOW
+}
+
+// deviceOnSession is ISCSI_DEVICE_ON_SESSIONW.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_device_on_sessionw
+type deviceOnSession struct {
+	_                   iscsiHBAName // InitiatorName
+	targetName          iscsiName
+	scsiAddress         [8]byte // SCSI_ADDRESS
+	deviceInterfaceType win.GUID
+	deviceInterfaceName devicePath
+	legacyName          devicePath
+	deviceNumber        [12]byte // STORAGE_DEVICE_NUMBER
+	deviceInstance      uint32
+}
+
+// persistentLogin is PERSISTENT_ISCSI_LOGIN_INFOW.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-persistent_iscsi_login_infow
+type persistentLogin struct {
+	targetName          iscsiName
+	informational       uint8
+	initiatorInstance   iscsiHBAName
+	initiatorPortNumber uint32
+	portal              targetPortal
+	securityFlags       uint64
+	mappings            uint64 // address of ISCSI_TARGET_MAPPINGW
+	loginOptions        reportedLoginOptions
+}
+
+// newTargetPortal is the inverse of [targetPortal.decode].
+func newTargetPortal(p win.ISCSIPortal) (*targetPortal, error) {
+	units := utf16.Encode([]rune(p.Address))
+	portal := &targetPortal{socket: p.Port}
+	if len(units) >= len(portal.address) || slices.Contains(units, 0) {
+		return nil, fmt.Errorf("address of an iSCSI target portal: %w", win.ErrorInvalidParameter)
+	}
+	copy(portal.address[:], units)
+	return portal, nil
+}
+
+func (p *targetPortal) decode() win.ISCSIPortal {
+	return win.ISCSIPortal{Address: decodeWide(p.address[:]), Port: p.socket}
+}
+
+func (l *persistentLogin) decode() win.ISCSIPersistentLogin {
+	return win.ISCSIPersistentLogin{
+		Target:        decodeWide(l.targetName[:]),
+		Initiator:     decodeWide(l.initiatorInstance[:]),
+		InitiatorPort: l.initiatorPortNumber,
+		Portal:        l.portal.decode(),
+	}
+}
+
+// newLoginOptions gives Windows a login's credentials, and a function that erases
+// them after the call. Without a user name, Windows logs in with the node's iSCSI
+// name.
+func newLoginOptions(l win.ISCSILogin) (o *loginOptions, erase func()) {
+	o = &loginOptions{authType: l.AuthType, informationSpecified: loginOptionAuthType}
+	if l.AuthType == win.ISCSINoAuth {
+		return o, func() {}
+	}
+	if l.Username != "" {
+		username := []byte(l.Username)
+		o.username, o.usernameLength = &username[0], uint32(len(username))
+		o.informationSpecified |= loginOptionUsername
+	}
+	password := revealedBytes(l.Secret)
+	if len(password) > 0 {
+		o.password, o.passwordLength = &password[0], uint32(len(password))
+		o.informationSpecified |= loginOptionPassword
+	}
+	return o, func() { clear(password) }
+}
+
+// revealedBytes returns a secret for a call, after which it is to be cleared. Its
+// bytes are never on a stack, which leaves a copy behind when it grows.
+//
+//go:noinline
+func revealedBytes(s secret.Text) []byte { return []byte(s.Reveal()) }
+
+// checkISCSIName refuses what Windows would cut.
+func checkISCSIName(name string) error {
+	if len(utf16.Encode([]rune(name))) > maxISCSINameLen || strings.ContainsRune(name, 0) {
+		return win.ISDSCInvalidISCSIName
+	}
+	return nil
+}
+
+func decodePortals(b []byte, count uint32) ([]win.ISCSIPortal, error) {
+	infos, err := elements[portalInfo]("ISCSI_TARGET_PORTAL_INFO_EXW", b, count)
+	if err != nil {
+		return nil, err
+	}
+	portals := make([]win.ISCSIPortal, len(infos))
+	for i := range infos {
+		portals[i] = infos[i].portal.decode()
+	}
+	return portals, nil
+}
+
+// decodeSessions reads what GetIScsiSessionListW put into a buffer that begins at an
+// address.
+func decodeSessions(b []byte, address uint64, count uint32) ([]win.ISCSISession, error) {
+	infos, err := elements[sessionInfo]("ISCSI_SESSION_INFOW", b, count)
+	if err != nil {
+		return nil, err
+	}
+	sessions := make([]win.ISCSISession, len(infos))
+	for i, info := range infos {
+		target, err := wideAt(b, address, info.targetNodeName)
+		if err == nil && target == "" {
+			target, err = wideAt(b, address, info.targetName)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ISCSI_SESSION_INFOW: target's name: %w", err)
+		}
+		sessions[i] = win.ISCSISession{ID: info.id, Target: target}
+	}
+	return sessions, nil
+}
+
+func decodeSessionDevices(b []byte, count uint32) ([]win.ISCSIDevice, error) {
+	infos, err := elements[deviceOnSession]("ISCSI_DEVICE_ON_SESSIONW", b, count)
+	if err != nil {
+		return nil, err
+	}
+	devices := make([]win.ISCSIDevice, len(infos))
+	for i := range infos {
+		address, addressErr := win.DecodeSCSIAddress(infos[i].scsiAddress[:])
+		number, numberErr := win.DecodeDeviceNumber(infos[i].deviceNumber[:])
+		if err := errors.Join(addressErr, numberErr); err != nil {
+			return nil, err
+		}
+		devices[i] = win.ISCSIDevice{SCSIAddress: address, Device: number}
+	}
+	return devices, nil
+}
+
+func decodePersistentLogins(b []byte, count uint32) ([]persistentLogin, error) {
+	return elements[persistentLogin]("PERSISTENT_ISCSI_LOGIN_INFOW", b, count)
+}
+
+// decodeMultiSZ reads a list of strings that ends with an empty one, or with the
+// buffer.
+func decodeMultiSZ(b []byte) ([]string, error) {
+	var list []string
+	for len(b) >= 2 {
+		end, err := wideLen(b)
+		if err != nil {
+			return nil, fmt.Errorf("string %d of a list: %w", len(list)+1, err)
+		}
+		if end == 0 {
+			break
+		}
+		list = append(list, decodeUTF16(b[:end]))
+		b = b[end+2:]
+	}
+	return list, nil
+}
+
+// wideAt reads the iSCSI name at an address in a buffer; there is none at 0.
+func wideAt(b []byte, base, address uint64) (string, error) {
+	if address == 0 {
+		return "", nil
+	}
+	offset := address - base // far behind the end, if it lies before the buffer
+	if offset >= uint64(len(b)) {
+		return "", fmt.Errorf("its address isn't in the buffer of %d bytes", len(b))
+	}
+	b = b[offset:]
+	end, err := wideLen(b[:min(len(b), int(unsafe.Sizeof(iscsiName{})))])
+	if err != nil {
+		return "", err
+	}
+	return decodeUTF16(b[:end]), nil
+}
+
+// wideLen returns how many bytes of b come before a NUL.
+func wideLen(b []byte) (int, error) {
+	for i := 0; i+2 <= len(b); i += 2 {
+		if b[i] == 0 && b[i+1] == 0 {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("no NUL in %d bytes", len(b))
+}
+
+// decodeWide reads a string from an array that it may fill.
+func decodeWide(u []uint16) string {
+	if end := slices.Index(u, 0); end >= 0 {
+		u = u[:end]
+	}
+	return string(utf16.Decode(u))
+}
+
+// elements copies count structures from the front of b. T has no pointers.
+func elements[T any](what string, b []byte, count uint32) ([]T, error) {
+	size := unsafe.Sizeof(*new(T))
+	if uint64(count) > uint64(len(b))/uint64(size) {
+		return nil, fmt.Errorf("%s: %d of them don't fit into %d bytes", what, count, len(b))
+	}
+	list := make([]T, count)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), uintptr(count)*size), b)
+	return list, nil
+}
+
+// A report of the initiator begins with room for firstISCSIReport bytes. One of more
+// than maxISCSIReport isn't taken: a portal can announce as many targets as it likes.
+const (
+	firstISCSIReport = 4 << 10
+	maxISCSIReport   = 16 << 20
+)
+
+// iscsiReport calls f until its buffer is large enough, and decodes what is in it. f
+// gets how many elements of the given size the buffer has room for, and says how many
+// it needs or has written. Buffers are erased: some reports have passwords in them.
+func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, buf []byte) error, decode func(buf []byte) (T, error)) (report T, err error) {
+	buf, err := grown(int(max(size, firstISCSIReport)), func(buf []byte) (uint32, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		room := uint32(len(buf)) / size
+		err := f(&room, buf)
+		if err == nil {
+			return 0, nil
+		}
+		clear(buf)
+		if !bufferTooSmall(err) {
+			return 0, err
+		}
+		if room > maxISCSIReport/size {
+			return 0, fmt.Errorf("%d elements of %d bytes: %w", room, size, win.ErrorInsufficientBuffer)
+		}
+		return room * size, win.ErrorInsufficientBuffer
+	})
+	if err != nil {
+		return report, err
+	}
+	defer clear(buf)
+	return decode(buf)
+}
+
+// bufferTooSmall reports whether a status says so. Some have the error number in
+// their lower half only.
+func bufferTooSmall(err error) bool {
+	code, ok := errors.AsType[win.Errno](err)
+	return ok && (code&0xFFFF == win.ErrorInsufficientBuffer || code == win.ISDSCBufferTooSmall)
+}

@@ -1,0 +1,306 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/svc"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/abitest"
+)
+
+// What is taken from golang.org/x/sys/windows for services.
+func TestServiceABI(t *testing.T) {
+	abi := abitest.Load(t, abiDir)
+	abi.Check(abitest.Constants{
+		"SC_MANAGER_CONNECT":           windows.SC_MANAGER_CONNECT,
+		"SC_STATUS_PROCESS_INFO":       windows.SC_STATUS_PROCESS_INFO,
+		"SERVICE_QUERY_CONFIG":         windows.SERVICE_QUERY_CONFIG,
+		"SERVICE_QUERY_STATUS":         windows.SERVICE_QUERY_STATUS,
+		"SERVICE_START":                windows.SERVICE_START,
+		"SERVICE_STOP":                 windows.SERVICE_STOP,
+		"SERVICE_ENUMERATE_DEPENDENTS": windows.SERVICE_ENUMERATE_DEPENDENTS,
+		"SERVICE_ACTIVE":               windows.SERVICE_ACTIVE,
+		"SERVICE_CONTROL_STOP":         windows.SERVICE_CONTROL_STOP,
+		"SERVICE_BOOT_START":           uint64(win.ServiceBootStart),
+		"SERVICE_SYSTEM_START":         uint64(win.ServiceSystemStart),
+		"SERVICE_AUTO_START":           uint64(win.ServiceAutoStart),
+		"SERVICE_DEMAND_START":         uint64(win.ServiceDemandStart),
+		"SERVICE_DISABLED":             uint64(win.ServiceDisabled),
+		"SERVICE_STOPPED":              uint64(win.ServiceStopped),
+		"SERVICE_START_PENDING":        uint64(win.ServiceStartPending),
+		"SERVICE_STOP_PENDING":         uint64(win.ServiceStopPending),
+		"SERVICE_RUNNING":              uint64(win.ServiceRunning),
+		"SERVICE_CONTINUE_PENDING":     uint64(win.ServiceContinuePending),
+		"SERVICE_PAUSE_PENDING":        uint64(win.ServicePausePending),
+		"SERVICE_PAUSED":               uint64(win.ServicePaused),
+	})
+	var config windows.QUERY_SERVICE_CONFIG
+	var status windows.SERVICE_STATUS_PROCESS
+	var dependent windows.ENUM_SERVICE_STATUS
+	for structure, got := range map[string]uintptr{
+		"QUERY_SERVICE_CONFIGW":  unsafe.Sizeof(config),
+		"SERVICE_STATUS":         unsafe.Sizeof(windows.SERVICE_STATUS{}),
+		"SERVICE_STATUS_PROCESS": unsafe.Sizeof(status),
+		"ENUM_SERVICE_STATUSW":   unsafe.Sizeof(dependent),
+	} {
+		if want := abi.Size(structure); int(got) != want {
+			t.Errorf("%s takes %d bytes; want %d", structure, got, want)
+		}
+	}
+	for field, got := range map[string]uintptr{
+		"QUERY_SERVICE_CONFIGW.dwStartType":                unsafe.Offsetof(config.StartType),
+		"QUERY_SERVICE_CONFIGW.lpDisplayName":              unsafe.Offsetof(config.DisplayName),
+		"SERVICE_STATUS_PROCESS.dwCurrentState":            unsafe.Offsetof(status.CurrentState),
+		"SERVICE_STATUS_PROCESS.dwWin32ExitCode":           unsafe.Offsetof(status.Win32ExitCode),
+		"SERVICE_STATUS_PROCESS.dwServiceSpecificExitCode": unsafe.Offsetof(status.ServiceSpecificExitCode),
+		"ENUM_SERVICE_STATUSW.lpServiceName":               unsafe.Offsetof(dependent.ServiceName),
+	} {
+		if want := abi.Offset(field); int(got) != want {
+			t.Errorf("%s is at %d; want %d", field, got, want)
+		}
+	}
+}
+
+// asService as the first argument makes the test binary a service. The second one
+// says what it does.
+const asService = "-as-service-of-a-test"
+
+// controlEnd ends a service whatever it does.
+const controlEnd svc.Cmd = 128
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == asService {
+		if err := svc.Run("", behaviour(os.Args[2])); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// behaviour is what a service of a test does: "runs", "does not stop" or "fails",
+// which it does in the end.
+type behaviour string
+
+// failure is the exit code of a service that fails.
+const failure = 7
+
+func (b behaviour) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (specific bool, code uint32) {
+	running := svc.Status{State: svc.Running}
+	if b != "does not stop" {
+		running.Accepts = svc.AcceptStop
+	}
+	status <- running
+	for r := range requests {
+		switch r.Cmd {
+		case svc.Interrogate:
+			status <- r.CurrentStatus
+		case svc.Stop, controlEnd:
+			if b == "fails" {
+				return true, failure
+			}
+			return false, 0
+		}
+	}
+	return false, 0
+}
+
+// createService creates a service for the time of a test, which needs others.
+func createService(t *testing.T, name string, startType win.ServiceStartType, does behaviour, needs ...string) {
+	t.Helper()
+	manager, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
+	if err == windows.ERROR_ACCESS_DENIED {
+		t.Skip("only an administrator may create services")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer windows.CloseServiceHandle(manager)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := windows.ComposeCommandLine([]string{program, asService, string(does), strings.Repeat("long", 500)})
+	var needed *uint16 // names, each with a NUL, and another NUL
+	if len(needs) > 0 {
+		list := slices.Concat(windows.StringToUTF16(strings.Join(needs, "|")), []uint16{0})
+		for i, u := range list {
+			if u == '|' {
+				list[i] = 0
+			}
+		}
+		needed = &list[0]
+	}
+	name16 := windows.StringToUTF16Ptr(name)
+	display := windows.StringToUTF16Ptr(name + " ☃")
+	service, err := windows.CreateService(manager, name16, display, windows.SERVICE_ALL_ACCESS,
+		windows.SERVICE_WIN32_OWN_PROCESS, uint32(startType), windows.SERVICE_ERROR_NORMAL,
+		windows.StringToUTF16Ptr(line), nil, nil, needed, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		var status windows.SERVICE_STATUS
+		if err := windows.ControlService(service, uint32(controlEnd), &status); err == nil {
+			awaitState(t, name, win.ServiceStopped)
+		}
+		if err := windows.DeleteService(service); err != nil {
+			t.Error(err)
+		}
+		windows.CloseServiceHandle(service)
+	})
+}
+
+// awaitState waits until a service is in a state. What takes longer than the
+// deadline hangs.
+func awaitState(t *testing.T, name string, want win.ServiceState) win.Service {
+	t.Helper()
+	s := newSystem(t)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		got, err := s.QueryService(context.WithoutCancel(t.Context()), name) // also in a cleanup
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.State == want {
+			return got
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is in state %d; want %d", name, got.State, want)
+		}
+	}
+}
+
+func TestService(t *testing.T) {
+	const name = "csi-proxy-winsys-test"
+	createService(t, name, win.ServiceDemandStart, "runs")
+	s := newSystem(t)
+	ctx := t.Context()
+	want := win.Service{DisplayName: name + " ☃", StartType: win.ServiceDemandStart, State: win.ServiceStopped, ExitCode: 1077} // ERROR_SERVICE_NEVER_STARTED
+	got, err := s.QueryService(ctx, name)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("a new service: error %v (-want +got):\n%s", err, diff)
+	}
+	wantErrno(t, "stopping it", s.StopService(ctx, name), win.ErrorServiceNotActive)
+	want.ExitCode = 0
+	for range 2 {
+		if err := s.StartService(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		want.State = win.ServiceRunning
+		if diff := cmp.Diff(want, awaitState(t, name, win.ServiceRunning)); diff != "" {
+			t.Errorf("it runs (-want +got):\n%s", diff)
+		}
+		wantErrno(t, "starting it again", s.StartService(ctx, name), win.ErrorServiceAlreadyRunning)
+		if names, err := s.ActiveDependentServices(ctx, name); err != nil || len(names) > 0 {
+			t.Errorf("services that depend on it: %q, %v", names, err)
+		}
+		if err := s.StopService(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		want.State = win.ServiceStopped
+		if diff := cmp.Diff(want, awaitState(t, name, win.ServiceStopped)); diff != "" {
+			t.Errorf("it has stopped (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestServiceThatFails(t *testing.T) {
+	const name = "csi-proxy-winsys-test"
+	createService(t, name, win.ServiceDemandStart, "fails")
+	s := newSystem(t)
+	if err := s.StartService(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	awaitState(t, name, win.ServiceRunning)
+	if err := s.StopService(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	got := awaitState(t, name, win.ServiceStopped)
+	if got.ExitCode != win.ErrorServiceSpecificError || got.SpecificExitCode != failure {
+		t.Errorf("it ended with %v, %d", got.ExitCode, got.SpecificExitCode)
+	}
+}
+
+func TestServiceThatDoesNotStop(t *testing.T) {
+	const name = "csi-proxy-winsys-test"
+	createService(t, name, win.ServiceDemandStart, "does not stop")
+	s := newSystem(t)
+	if err := s.StartService(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	awaitState(t, name, win.ServiceRunning)
+	wantErrno(t, "stopping it", s.StopService(t.Context(), name), win.ErrorInvalidServiceControl)
+}
+
+func TestServiceErrors(t *testing.T) {
+	const disabled = "csi-proxy-winsys-test"
+	createService(t, disabled, win.ServiceDisabled, "runs")
+	s := newSystem(t)
+	wantErrno(t, "starting a disabled service", s.StartService(t.Context(), disabled), win.ErrorServiceDisabled)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for call, f := range map[string]func(ctx context.Context, name string) error{
+		"QueryService": func(ctx context.Context, name string) error { _, err := s.QueryService(ctx, name); return err },
+		"StartService": s.StartService,
+		"StopService":  s.StopService,
+		"ActiveDependentServices": func(ctx context.Context, name string) error {
+			_, err := s.ActiveDependentServices(ctx, name)
+			return err
+		},
+	} {
+		wantErrno(t, call+" of none", f(t.Context(), "no-such-service"), win.ErrorServiceDoesNotExist)
+		wantErrno(t, call+" of a name with a NUL", f(t.Context(), disabled+"\x00"), win.ErrorInvalidName)
+		wantErrno(t, call+" of no name", f(t.Context(), ""), win.ErrorInvalidName, win.ErrorServiceDoesNotExist)
+		if err := f(ctx, disabled); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s with an ended context: error %v", call, err)
+		}
+	}
+}
+
+// Services stop in the order that ActiveDependentServices gives.
+func TestDependentServices(t *testing.T) {
+	skipUnderWine(t, "services that depend on others")
+	const base, middle, top = "csi-proxy-winsys-test-a", "csi-proxy-winsys-test-b", "csi-proxy-winsys-test-c"
+	createService(t, base, win.ServiceDemandStart, "runs")
+	createService(t, middle, win.ServiceDemandStart, "runs", base)
+	createService(t, top, win.ServiceDemandStart, "runs", middle, base)
+	s := newSystem(t)
+	ctx := t.Context()
+	if err := s.StartService(ctx, top); err != nil { // and what it needs
+		t.Fatal(err)
+	}
+	awaitState(t, top, win.ServiceRunning)
+	wantErrno(t, "stopping what others need", s.StopService(ctx, base), win.ErrorDependentServicesRunning)
+	names, err := s.ActiveDependentServices(ctx, base)
+	if diff := cmp.Diff([]string{top, middle}, names); err != nil || diff != "" {
+		t.Fatalf("error %v; dependents (-want +got):\n%s", err, diff)
+	}
+	for _, name := range append(names, base) {
+		if err := s.StopService(ctx, name); err != nil {
+			t.Errorf("stopping %s: %v", name, err)
+		}
+		awaitState(t, name, win.ServiceStopped)
+	}
+}
+
+// Protected services answer those who ask for no more than they need.
+func TestServiceOfWindows(t *testing.T) {
+	got, err := newSystem(t).QueryService(t.Context(), "RpcSs")
+	if err != nil || got.DisplayName == "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

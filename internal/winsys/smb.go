@@ -1,0 +1,176 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsys/wmi"
+)
+
+// SMBEngine is the way to SMB global mappings.
+type SMBEngine string
+
+// Engines.
+const (
+	// SMBEngineWMI is MSFT_SmbGlobalMapping, which the published daemon uses. It is
+	// the default.
+	SMBEngineWMI SMBEngine = "wmi"
+	// SMBEngineNetUse are the functions NetUseAdd, NetUseEnum and NetUseDel, which
+	// need no WMI. That they do the same for global mappings is deduced from the
+	// headers of Windows, and not proven: see useFlagGlobalMapping.
+	SMBEngineNetUse SMBEngine = "netuse"
+)
+
+// smbMapper is an engine. Its methods are those of System.
+type smbMapper interface {
+	mappings(ctx context.Context) ([]win.SMBMapping, error)
+	create(ctx context.Context, remotePath string, o win.SMBMappingOptions) error
+	remove(ctx context.Context, remotePath string) error
+}
+
+const (
+	smbNamespace = `root\Microsoft\Windows\SMB`
+	smbClass     = "MSFT_SmbGlobalMapping"
+	// smbQuery selects all mappings: texts from outside are compared here and never
+	// become part of a query. It selects all properties, since an object that lacks
+	// its keys has no path.
+	smbQuery = "SELECT * FROM " + smbClass
+)
+
+// smbClasses are the calls of WMI that mappings take.
+type smbClasses interface {
+	// find calls f with each object that a query selects.
+	find(ctx context.Context, query string, f func(smbObject) error) error
+	// execute executes a method of the object with the given path, or of the class
+	// if path is its name, and returns the method's result.
+	execute(class, path, method string, in map[string]any) (result uint32, err error)
+}
+
+// smbObject is an object of smbClass.
+type smbObject interface {
+	String(property string) (string, error)
+	Uint32(property string) (uint32, error)
+}
+
+func listSMBMappings(ctx context.Context, c smbClasses) (mappings []win.SMBMapping, err error) {
+	err = c.find(ctx, smbQuery, func(o smbObject) error {
+		remotePath, err := o.String("RemotePath")
+		if err != nil {
+			return err
+		}
+		status, err := o.Uint32("Status")
+		if err != nil {
+			return err
+		}
+		mappings = append(mappings, win.SMBMapping{RemotePath: remotePath, Status: win.SMBMappingStatus(status)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mappings, nil
+}
+
+// createSMBMapping leaves out LocalPath and Persistent. Without a user name the
+// node's own account is taken, as the published daemon does.
+func createSMBMapping(c smbClasses, remotePath string, o win.SMBMappingOptions) error {
+	in := map[string]any{"RemotePath": remotePath, "RequirePrivacy": o.RequirePrivacy}
+	if o.Username != "" {
+		credential, err := smbCredential(o)
+		if err != nil {
+			return err
+		}
+		defer clear(credential)
+		in["Credential"] = credential
+	}
+	result, err := c.execute(smbClass, smbClass, "Create", in)
+	if err != nil {
+		return err
+	}
+	return smbResult("Create", result)
+}
+
+// smbCredential returns user name and password in the form in which PowerShell's
+// New-SmbGlobalMapping hands a PSCredential over: joined by a colon, with a
+// backslash before each backslash and colon of the user name. The password stays as
+// it is. The caller clears the text.
+//
+// Source: cimConverter.cs of PowerShell, which the published daemon follows too
+func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
+	password := o.Password.Reveal()
+	for _, text := range []string{o.Username, password} {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return nil, fmt.Errorf("a credential that isn't text: %w", win.ErrorInvalidParameter)
+		}
+	}
+	// Large enough from the start, so that no copy is left behind.
+	credential := make(wmi.Secret, 0, 2*len(o.Username)+1+len(password))
+	for _, r := range o.Username {
+		if r == '\\' || r == ':' {
+			credential = append(credential, '\\')
+		}
+		credential = utf16.AppendRune(credential, r)
+	}
+	credential = append(credential, ':')
+	for _, r := range password {
+		credential = utf16.AppendRune(credential, r)
+	}
+	return credential, nil
+}
+
+// removeSMBMapping removes all mappings of the share. Of each object the path is the
+// one that the object itself gives.
+func removeSMBMapping(ctx context.Context, c smbClasses, remotePath string) error {
+	var paths []string
+	err := c.find(ctx, smbQuery, func(o smbObject) error {
+		remote, err := o.String("RemotePath")
+		if err != nil || !strings.EqualFold(remote, remotePath) {
+			return err
+		}
+		path, err := o.String("__PATH")
+		if err != nil {
+			return err
+		}
+		if path == "" {
+			return fmt.Errorf("%s: an object without path: %w", smbClass, win.ErrorGenFailure)
+		}
+		paths = append(paths, path)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return win.ErrorNotConnected
+	}
+	for _, path := range paths {
+		result, err := c.execute(smbClass, path, "Remove", map[string]any{"Force": true})
+		if err != nil {
+			return err
+		}
+		if err := smbResult("Remove", result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// smbResult is the error of a method's result. Microsoft documents no results of
+// this class. Its errors have been seen as errors of the call only, with Windows
+// error numbers; so a number is taken for one of these, or for an HRESULT.
+func smbResult(method string, result uint32) error {
+	switch {
+	case result == 0:
+		return nil
+	case int32(result) < 0:
+		return fmt.Errorf("%s.%s: result: %w", smbClass, method, wmi.HRESULT(result))
+	}
+	return fmt.Errorf("%s.%s: result: %w", smbClass, method, win.Errno(result))
+}
