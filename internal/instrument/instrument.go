@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Observer is told of every call when it has been answered: the name of the Win32
@@ -33,6 +34,30 @@ type System interface {
 
 	OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error)
 	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
+
+	SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error)
+	CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error
+	RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
+
+	AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error
+	RemoveISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error
+	RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error
+	ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error)
+	ISCSITargets(ctx context.Context) ([]string, error)
+	ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error)
+	LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.ISCSISessionID, error)
+	LogoutISCSITarget(ctx context.Context, id win.ISCSISessionID) error
+	ISCSISessions(ctx context.Context) ([]win.ISCSISession, error)
+	ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error)
+	ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error)
+	RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error
+	SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error
+
+	QueryService(ctx context.Context, name string) (win.Service, error)
+	StartService(ctx context.Context, name string) error
+	StopService(ctx context.Context, name string) error
+	ActiveDependentServices(ctx context.Context, name string) ([]string, error)
+	FirmwareTable(ctx context.Context) ([]byte, error)
 }
 
 // Instrumented is a System whose calls are reported.
@@ -124,6 +149,111 @@ func (i *Instrumented) FormatVolume(ctx context.Context, volume string, o win.Fo
 // FileAttributes is instrumented.
 func (i *Instrumented) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
 	return ask(ctx, i.observe, "GetFileAttributesW", func() (win.FileAttributes, error) { return i.sys.FileAttributes(ctx, path) })
+}
+
+// SMBGlobalMappings is instrumented.
+func (i *Instrumented) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
+	return ask(ctx, i.observe, "MSFT_SmbGlobalMapping", func() ([]win.SMBMapping, error) { return i.sys.SMBGlobalMappings(ctx) })
+}
+
+// CreateSMBGlobalMapping is instrumented.
+func (i *Instrumented) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
+	return tell(ctx, i.observe, "MSFT_SmbGlobalMapping.Create", func() error { return i.sys.CreateSMBGlobalMapping(ctx, remotePath, o) })
+}
+
+// RemoveSMBGlobalMapping is instrumented.
+func (i *Instrumented) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
+	return tell(ctx, i.observe, "MSFT_SmbGlobalMapping.Remove", func() error { return i.sys.RemoveSMBGlobalMapping(ctx, remotePath) })
+}
+
+// AddISCSISendTargetPortal is instrumented.
+func (i *Instrumented) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
+	return tell(ctx, i.observe, "AddIScsiSendTargetPortalW", func() error { return i.sys.AddISCSISendTargetPortal(ctx, p) })
+}
+
+// RemoveISCSISendTargetPortal is instrumented.
+func (i *Instrumented) RemoveISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
+	return tell(ctx, i.observe, "RemoveIScsiSendTargetPortalW", func() error { return i.sys.RemoveISCSISendTargetPortal(ctx, p) })
+}
+
+// RefreshISCSISendTargetPortal is instrumented.
+func (i *Instrumented) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
+	return tell(ctx, i.observe, "RefreshIScsiSendTargetPortalW", func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, p) })
+}
+
+// ISCSISendTargetPortals is instrumented.
+func (i *Instrumented) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error) {
+	return ask(ctx, i.observe, "ReportIScsiSendTargetPortalsExW", func() ([]win.ISCSIPortal, error) { return i.sys.ISCSISendTargetPortals(ctx) })
+}
+
+// ISCSITargets is instrumented.
+func (i *Instrumented) ISCSITargets(ctx context.Context) ([]string, error) {
+	return ask(ctx, i.observe, "ReportIScsiTargetsW", func() ([]string, error) { return i.sys.ISCSITargets(ctx) })
+}
+
+// ISCSIDiscoveryMechanisms is instrumented.
+func (i *Instrumented) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error) {
+	return ask(ctx, i.observe, "GetIScsiTargetInformationW", func() ([]string, error) { return i.sys.ISCSIDiscoveryMechanisms(ctx, target) })
+}
+
+// LoginISCSITarget is instrumented.
+func (i *Instrumented) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.ISCSISessionID, error) {
+	return ask(ctx, i.observe, "LoginIScsiTargetW", func() (win.ISCSISessionID, error) { return i.sys.LoginISCSITarget(ctx, l) })
+}
+
+// LogoutISCSITarget is instrumented.
+func (i *Instrumented) LogoutISCSITarget(ctx context.Context, id win.ISCSISessionID) error {
+	return tell(ctx, i.observe, "LogoutIScsiTarget", func() error { return i.sys.LogoutISCSITarget(ctx, id) })
+}
+
+// ISCSISessions is instrumented.
+func (i *Instrumented) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
+	return ask(ctx, i.observe, "GetIScsiSessionListW", func() ([]win.ISCSISession, error) { return i.sys.ISCSISessions(ctx) })
+}
+
+// ISCSISessionDevices is instrumented.
+func (i *Instrumented) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error) {
+	return ask(ctx, i.observe, "GetDevicesForIScsiSessionW", func() ([]win.ISCSIDevice, error) { return i.sys.ISCSISessionDevices(ctx, id) })
+}
+
+// ISCSIPersistentLogins is instrumented.
+func (i *Instrumented) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error) {
+	return ask(ctx, i.observe, "ReportIScsiPersistentLoginsW", func() ([]win.ISCSIPersistentLogin, error) { return i.sys.ISCSIPersistentLogins(ctx) })
+}
+
+// RemoveISCSIPersistentLogin is instrumented.
+func (i *Instrumented) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
+	return tell(ctx, i.observe, "RemoveIScsiPersistentTargetW", func() error { return i.sys.RemoveISCSIPersistentLogin(ctx, l) })
+}
+
+// SetISCSIInitiatorCHAPSecret is instrumented.
+func (i *Instrumented) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {
+	return tell(ctx, i.observe, "SetIScsiInitiatorCHAPSharedSecret", func() error { return i.sys.SetISCSIInitiatorCHAPSecret(ctx, chap) })
+}
+
+// QueryService is instrumented.
+func (i *Instrumented) QueryService(ctx context.Context, name string) (win.Service, error) {
+	return ask(ctx, i.observe, "QueryServiceStatusEx", func() (win.Service, error) { return i.sys.QueryService(ctx, name) })
+}
+
+// StartService is instrumented.
+func (i *Instrumented) StartService(ctx context.Context, name string) error {
+	return tell(ctx, i.observe, "StartServiceW", func() error { return i.sys.StartService(ctx, name) })
+}
+
+// StopService is instrumented.
+func (i *Instrumented) StopService(ctx context.Context, name string) error {
+	return tell(ctx, i.observe, "ControlService", func() error { return i.sys.StopService(ctx, name) })
+}
+
+// ActiveDependentServices is instrumented.
+func (i *Instrumented) ActiveDependentServices(ctx context.Context, name string) ([]string, error) {
+	return ask(ctx, i.observe, "EnumDependentServicesW", func() ([]string, error) { return i.sys.ActiveDependentServices(ctx, name) })
+}
+
+// FirmwareTable is instrumented.
+func (i *Instrumented) FirmwareTable(ctx context.Context) ([]byte, error) {
+	return ask(ctx, i.observe, "GetSystemFirmwareTable", func() ([]byte, error) { return i.sys.FirmwareTable(ctx) })
 }
 
 // OpenDevice is instrumented, and so are the calls of the device.

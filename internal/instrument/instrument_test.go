@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Every call reaches the system and the observer, under the name that the
@@ -41,6 +42,28 @@ func TestEveryCallIsReported(t *testing.T) {
 	sys.DeleteVolumeMountPoint(ctx, `C:\x\`)
 	sys.FormatVolume(ctx, volume, win.FormatOptions{FileSystem: "NTFS"})
 	sys.FileAttributes(ctx, `C:\Windows`)
+	sys.SMBGlobalMappings(ctx)
+	sys.CreateSMBGlobalMapping(ctx, `\\server\share`, win.SMBMappingOptions{})
+	sys.RemoveSMBGlobalMapping(ctx, `\\server\share`)
+	portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
+	sys.AddISCSISendTargetPortal(ctx, portal)
+	sys.RemoveISCSISendTargetPortal(ctx, portal)
+	sys.RefreshISCSISendTargetPortal(ctx, portal)
+	sys.ISCSISendTargetPortals(ctx)
+	sys.ISCSITargets(ctx)
+	sys.ISCSIDiscoveryMechanisms(ctx, "iqn.2026-01.com.example:a")
+	sys.LoginISCSITarget(ctx, win.ISCSILogin{})
+	sys.LogoutISCSITarget(ctx, win.ISCSISessionID{})
+	sys.ISCSISessions(ctx)
+	sys.ISCSISessionDevices(ctx, win.ISCSISessionID{})
+	sys.ISCSIPersistentLogins(ctx)
+	sys.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{})
+	sys.SetISCSIInitiatorCHAPSecret(ctx, secret.Text{})
+	sys.QueryService(ctx, "MSiSCSI")
+	sys.StartService(ctx, "MSiSCSI")
+	sys.StopService(ctx, "MSiSCSI")
+	sys.ActiveDependentServices(ctx, "MSiSCSI")
+	sys.FirmwareTable(ctx)
 	device, err := sys.OpenDevice(ctx, `\\.\PhysicalDrive0`, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		t.Fatal(err)

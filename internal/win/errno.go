@@ -118,6 +118,7 @@ const (
 //
 // Source: iscsierr.h of the Windows SDK
 const (
+	ISDSCShortCHAPSecret               Errno = 0xAFFF0048
 	ISDSCLoginFailed                   Errno = 0xEFFF0002
 	ISDSCConnectionFailed              Errno = 0xEFFF0003
 	ISDSCAuthenticationFailed          Errno = 0xEFFF0009
@@ -125,6 +126,7 @@ const (
 	ISDSCNotFound                      Errno = 0xEFFF000B
 	ISDSCServiceUnavailable            Errno = 0xEFFF0013
 	ISDSCSessionAlreadyExists          Errno = 0xEFFF0016
+	ISDSCInvalidSessionID              Errno = 0xEFFF001C
 	ISDSCSessionBusy                   Errno = 0xEFFF001F
 	ISDSCLogonFailed                   Errno = 0xEFFF0022
 	ISDSCTransportError                Errno = 0xEFFF0024
@@ -142,6 +144,7 @@ const (
 	ISDSCCouldNotRemovePersistentLogin Errno = 0xEFFF0042
 	ISDSCPortalNotFound                Errno = 0xEFFF0043
 	ISDSCInitiatorNotFound             Errno = 0xEFFF0044
+	ISDSCInvalidCHAPSecret             Errno = 0xEFFF004A
 	ISDSCInvalidISCSIName              Errno = 0xEFFF0051
 	ISDSCBufferTooSmall                Errno = 0xEFFF0054
 	ISDSCDeviceNotFound                Errno = 0xEFFF005D
@@ -241,6 +244,7 @@ var errnoText = map[Errno]string{
 	ErrorReparsePointEncountered:       "there is a reparse point on the way",
 	ErrorResourceNotAvailable:          "the resource is unavailable",
 	FVELockedVolume:                    "the volume is locked by BitLocker drive encryption",
+	ISDSCShortCHAPSecret:               "the CHAP secret is too short",
 	ISDSCLoginFailed:                   "the iSCSI login failed",
 	ISDSCConnectionFailed:              "the iSCSI connection failed",
 	ISDSCAuthenticationFailed:          "the iSCSI target refused the authentication",
@@ -248,6 +252,7 @@ var errnoText = map[Errno]string{
 	ISDSCNotFound:                      "the iSCSI target was not found at the portal",
 	ISDSCServiceUnavailable:            "the iSCSI target's service is unavailable",
 	ISDSCSessionAlreadyExists:          "the iSCSI session exists already",
+	ISDSCInvalidSessionID:              "there is no such iSCSI session",
 	ISDSCSessionBusy:                   "the iSCSI session is busy",
 	ISDSCLogonFailed:                   "the iSCSI logon failed",
 	ISDSCTransportError:                "the iSCSI transport failed",
@@ -265,6 +270,7 @@ var errnoText = map[Errno]string{
 	ISDSCCouldNotRemovePersistentLogin: "the persistent iSCSI login could not be removed",
 	ISDSCPortalNotFound:                "the iSCSI target portal is not known",
 	ISDSCInitiatorNotFound:             "the iSCSI initiator was not found",
+	ISDSCInvalidCHAPSecret:             "the CHAP secret is invalid",
 	ISDSCInvalidISCSIName:              "the iSCSI name is invalid",
 	ISDSCBufferTooSmall:                "the buffer is too small",
 	ISDSCDeviceNotFound:                "the iSCSI device was not found",

@@ -36,7 +36,30 @@ const (
 	callSetMountPoint     = "SetVolumeMountPointW"
 	callDeleteMountPoint  = "DeleteVolumeMountPointW"
 	callFormat            = "MSFT_Volume.Format"
+	callSMBMappings       = "MSFT_SmbGlobalMapping" // their instances
+	callCreateSMBMapping  = "MSFT_SmbGlobalMapping.Create"
+	callRemoveSMBMapping  = "MSFT_SmbGlobalMapping.Remove"
 	callOtherControl      = "DeviceIoControl" // a control code without a name
+
+	callAddPortal         = "AddIScsiSendTargetPortalW"
+	callRemovePortal      = "RemoveIScsiSendTargetPortalW"
+	callRefreshPortal     = "RefreshIScsiSendTargetPortalW"
+	callListPortals       = "ReportIScsiSendTargetPortalsExW"
+	callListTargets       = "ReportIScsiTargetsW"
+	callTargetInformation = "GetIScsiTargetInformationW"
+	callLogin             = "LoginIScsiTargetW"
+	callLogout            = "LogoutIScsiTarget"
+	callListSessions      = "GetIScsiSessionListW"
+	callSessionDevices    = "GetDevicesForIScsiSessionW"
+	callListPersistent    = "ReportIScsiPersistentLoginsW"
+	callRemovePersistent  = "RemoveIScsiPersistentTargetW"
+	callSetCHAPSecret     = "SetIScsiInitiatorCHAPSharedSecret"
+
+	callQueryService      = "QueryServiceStatusEx"
+	callStartService      = "StartServiceW"
+	callStopService       = "ControlService"
+	callDependentServices = "EnumDependentServicesW"
+	callFirmwareTable     = "GetSystemFirmwareTable"
 )
 
 var ioctlNames = map[win.IoctlCode]string{
@@ -68,7 +91,11 @@ func CallNames() []string {
 	names := []string{
 		callListInterfaces, callReenumerate, callNotifyArrivals, callCreateFile, callOpenAt, callReadFile, callFlush,
 		callFileInfo, callReadDir, callDeleteFile, callFileAttributes, callFindVolumes, callVolumeInformation,
-		callDiskFreeSpace, callVolumeName, callSetMountPoint, callDeleteMountPoint, callFormat, callOtherControl,
+		callDiskFreeSpace, callVolumeName, callSetMountPoint, callDeleteMountPoint, callFormat,
+		callSMBMappings, callCreateSMBMapping, callRemoveSMBMapping, callOtherControl,
+		callAddPortal, callRemovePortal, callRefreshPortal, callListPortals, callListTargets, callTargetInformation,
+		callLogin, callLogout, callListSessions, callSessionDevices, callListPersistent, callRemovePersistent,
+		callSetCHAPSecret, callQueryService, callStartService, callStopService, callDependentServices, callFirmwareTable,
 	}
 	names = slices.AppendSeq(names, maps.Values(ioctlNames))
 	slices.Sort(names)
@@ -87,7 +114,8 @@ type Call struct {
 	Name string // one of CallNames
 	// Object is what the call is about: the path that was opened, for a disk
 	// `\\.\PhysicalDriveN` and its interface path with a blank between, for a
-	// mount point also the volume.
+	// mount point also the volume, for a mapping its remote path, for an iSCSI login
+	// the target's IQN and the portal, else one of both.
 	Object string
 }
 
@@ -123,7 +151,10 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // Delays says how long calls and arrivals take. The zero value is no delay.
 type Delays struct {
-	Calls map[string]time.Duration // by one of CallNames, in any case
+	// Calls are by one of CallNames, in any case. StartServiceW and ControlService
+	// return at once; theirs is how long the service is starting or stopping, also
+	// when it is started for another one or by a restart.
+	Calls map[string]time.Duration
 	// DiskArrival is the time from the attachment of a disk, or its discovery by a
 	// re-enumeration, until its interface is there.
 	DiskArrival time.Duration
@@ -151,6 +182,15 @@ func RealisticDelays() Delays {
 			callDeleteMountPoint:             10 * ms,
 			callFlush:                        10 * ms,
 			callFindVolumes:                  1 * ms,
+			callAddPortal:                    50 * ms,
+			callRefreshPortal:                50 * ms,
+			callLogin:                        150 * ms,
+			callLogout:                       100 * ms,
+			callStartService:                 300 * ms,
+			callStopService:                  200 * ms,
+			callSMBMappings:                  15 * ms,
+			callCreateSMBMapping:             60 * ms,
+			callRemoveSMBMapping:             30 * ms,
 		},
 		DiskArrival:   300 * ms,
 		VolumeArrival: 200 * ms,
@@ -175,10 +215,26 @@ type rule struct {
 	seen  int           // matching calls so far
 }
 
-// enter lets c pass, or returns the error that a rule has for it or ctx's.
+// enter lets c pass after its delay, or returns the error that a rule has for it or
+// ctx's.
 func (g *gate) enter(ctx context.Context, c Call) error {
-	if err := ctx.Err(); err != nil {
+	delay, fault, err := g.admit(ctx, c)
+	if err != nil {
 		return err
+	}
+	if err := win.Sleep(ctx, delay); err != nil {
+		return err
+	}
+	if fault != 0 {
+		return fault
+	}
+	return nil
+}
+
+// admit counts c, runs the hook, and returns what delays and rules have for c.
+func (g *gate) admit(ctx context.Context, c Call) (delay time.Duration, fault win.Errno, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, 0, err
 	}
 	g.mu.Lock()
 	hook := g.hook
@@ -187,14 +243,8 @@ func (g *gate) enter(ctx context.Context, c Call) error {
 	if hook != nil {
 		hook(c)
 	}
-	delay, fault := g.consult(c)
-	if err := win.Sleep(ctx, delay); err != nil {
-		return err
-	}
-	if fault != 0 {
-		return fault
-	}
-	return nil
+	delay, fault = g.consult(c)
+	return delay, fault, nil
 }
 
 // consult finds the delay and the first fault for c and uses up the rules.
@@ -262,7 +312,8 @@ func (s *System) Fail(m Match, e win.Errno) error {
 	return s.gate.add(rule{Match: m, fail: e})
 }
 
-// Delay makes the calls that m describes take d longer.
+// Delay makes the calls that m describes take d longer; of StartServiceW and
+// ControlService, what they begin.
 func (s *System) Delay(m Match, d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("rule for %s: the delay is %v: %w", m.Call, d, win.ErrorInvalidParameter)

@@ -118,6 +118,10 @@ func TestCallNames(t *testing.T) {
 	do(nil, s.DeleteVolumeMountPoint(ctx, stage+`\`))
 	do(nil, s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS"}))
 	do(s.FileAttributes(ctx, stage))
+	newShare(t, s)
+	do(nil, s.CreateSMBGlobalMapping(ctx, share, credentials))
+	do(s.SMBGlobalMappings(ctx))
+	do(nil, s.RemoveSMBGlobalMapping(ctx, share))
 	d := openDevice(t, s, drive(n), readWrite)
 	v := openDevice(t, s, device1(name), readWrite)
 	do(d.ReadAt(ctx, make([]byte, 512), 0))
@@ -135,6 +139,11 @@ func TestCallNames(t *testing.T) {
 		_, _ = f.Control(ctx, code, nil, nil)
 	}
 	_, _ = d.Control(ctx, 0x1234, nil, nil)
+	useISCSI(t, s)
+	do(nil, s.StopService(ctx, initiatorService))
+	do(s.QueryService(ctx, initiatorService))
+	do(s.ActiveDependentServices(ctx, initiatorService))
+	do(s.FirmwareTable(ctx))
 	do(nil, f.Delete(ctx))
 	for _, c := range []interface{ Close() error }{d, v, f, dir} {
 		closeHandle(t, c)

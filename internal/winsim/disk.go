@@ -116,6 +116,7 @@ type disk struct {
 type diskRecord struct {
 	Spec   DiskSpec // complete
 	System bool     // Windows runs from it
+	Target string   `json:",omitempty"` // IQN of the iSCSI target whose LUN it is
 	State  DiskState
 	// Number is the disk number, win.NoNumber while there is none.
 	Number   uint32

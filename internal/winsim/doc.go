@@ -8,7 +8,10 @@
 // identifiers and a sparse image of their bytes), a partition manager that reads
 // and writes real partition tables on those images, a volume manager with
 // asynchronous arrival, NTFS volumes with their namespaces, a mount manager, and
-// the resolution of whole paths over drive letters, links and mount points.
+// the resolution of whole paths over drive letters, links and mount points. Beside
+// that stack there are the service manager, the firmware, the iSCSI initiator
+// with the targets on its network, whose LUNs are disks of the node, and the SMB
+// redirector with the servers and shares that paths lead to.
 //
 // Each call answers with the Windows error number that the documentation or a
 // public observation gives for it. System has three faces: the seam, which the

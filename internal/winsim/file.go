@@ -30,7 +30,7 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 }
 
 func (s *System) openFile(op opened, path string, access win.Access) *file {
-	return &file{s.open(handle{object: path, volume: op.volume, tree: op.tree, file: op.file, access: access})}
+	return &file{s.open(handle{object: path, root: op.root, fs: op.fs, file: op.file, access: access})}
 }
 
 // FileAttributes is GetFileAttributesW: the attributes of the last element itself,
@@ -63,14 +63,14 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		if err := f.alive(); err != nil {
 			return err
 		}
-		opened, err := openIn(f.volume, f.tree.fs, f.handle.file.Node(), name, o)
+		opened, err := openIn(f.root, f.fs, f.handle.file.Node(), name, o)
 		if _, isLink := errors.AsType[*ntfs.Reparse](err); isLink {
 			return win.ErrorReparsePointEncountered
 		}
 		if err != nil {
 			return err
 		}
-		child = &file{f.sys.open(handle{object: object, volume: f.volume, tree: f.tree, file: opened, access: o.Access})}
+		child = &file{f.sys.open(handle{object: object, root: f.root, fs: f.fs, file: opened, access: o.Access})}
 		return nil
 	})
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *file) Delete(ctx context.Context) error {
 // change does what needs a disk that can be written: it may have become read-only
 // since the file was opened.
 func (f *file) change(do func() error) error {
-	if !f.volume.disk.writable() {
+	if !f.root.writable() {
 		return win.ErrorWriteProtect
 	}
 	return do()

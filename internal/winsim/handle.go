@@ -18,8 +18,9 @@ type handle struct {
 	access win.Access // as asked for
 
 	disk   *disk        // of a disk handle
-	volume *volume      // of a volume or file handle
-	tree   *tree        // of a file handle
+	volume *volume      // of a volume handle
+	root   root         // of a file handle
+	fs     *ntfs.FS     // of a file handle
 	file   *ntfs.Handle // of a file handle; nil once the handle is dead
 
 	closed bool
@@ -48,6 +49,9 @@ func (hs handles) kill(e win.Errno, f func(*handle) bool) {
 		}
 	}
 }
+
+// on reports whether the volume v, or a file on it, is open.
+func (h *handle) on(v *volume) bool { return h.volume == v || h.root == root(v) }
 
 func (h *handle) release() {
 	if h.file != nil {

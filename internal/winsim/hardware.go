@@ -44,6 +44,9 @@ func (s *System) Disks() []DiskInfo {
 func (s *System) AttachDisk(spec DiskSpec) (number uint32, err error) {
 	number = win.NoNumber
 	err = s.control(func() error {
+		if spec.SCSI != nil && spec.SCSI.PortNumber == initiatorPort {
+			return fmt.Errorf("attach disk %q: adapter %d is the iSCSI initiator: %w", spec.Serial, initiatorPort, win.ErrorBusy)
+		}
 		d, err := s.diskFor(spec)
 		if err != nil {
 			return fmt.Errorf("attach disk %q: %w", spec.Serial, err)
@@ -73,7 +76,7 @@ func (s *System) diskFor(spec DiskSpec) (*disk, error) {
 		s.disks.next++
 		s.changed = true
 		return d, nil
-	case d.State != DiskShelved:
+	case d.State != DiskShelved || d.Target != "":
 		return nil, win.ErrorAlreadyExists
 	}
 	again := d.Spec
@@ -91,11 +94,7 @@ func (s *System) diskFor(spec DiskSpec) (*disk, error) {
 // diskArrivesLater gives an attached disk its number and lets it arrive: at once,
 // if arrival takes no time.
 func (s *System) diskArrivesLater(d *disk) {
-	if d.Number == win.NoNumber && !d.Spec.MultipathMember {
-		d.Number = s.disks.freeNumber()
-	}
-	d.Arriving = true
-	d.touch()
+	s.diskComes(d)
 	if s.gate.delays.DiskArrival <= 0 {
 		s.diskArrives(d)
 		return
@@ -105,6 +104,15 @@ func (s *System) diskArrivesLater(d *disk) {
 			s.diskArrives(d)
 		}
 	})
+}
+
+// diskComes says that an attached disk will arrive.
+func (s *System) diskComes(d *disk) {
+	if d.Number == win.NoNumber && !d.Spec.MultipathMember {
+		d.Number = s.disks.freeNumber()
+	}
+	d.Arriving = true
+	d.touch()
 }
 
 func (s *System) diskArrives(d *disk) {
@@ -117,16 +125,24 @@ func (s *System) diskArrives(d *disk) {
 // DetachDisk pulls a disk out, without asking anyone. Its data go to the shelf.
 func (s *System) DetachDisk(number uint32) error {
 	return s.controlDisk("detach", number, func(d *disk) error {
-		if d.System {
+		switch {
+		case d.System:
 			return win.ErrorAccessDenied
+		case d.Target != "": // it comes and goes with the session
+			return fmt.Errorf("it is a LUN of the iSCSI target %s: %w", d.Target, win.ErrorNotSupported)
 		}
-		d.State, d.Number, d.Arriving = DiskShelved, win.NoNumber, false
-		d.touch()
-		s.scanVolumes(d)
-		s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.disk == d })
-		s.watchers.notify(win.InterfaceClassDisk)
+		s.withdrawDisk(d)
 		return nil
 	})
+}
+
+// withdrawDisk takes a disk off the node: what is open on it dies.
+func (s *System) withdrawDisk(d *disk) {
+	d.State, d.Number, d.Arriving = DiskShelved, win.NoNumber, false
+	d.touch()
+	s.scanVolumes(d)
+	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.disk == d })
+	s.watchers.notify(win.InterfaceClassDisk)
 }
 
 // GrowDisk gives a disk more capacity. Windows sees it when it next asks for it.

@@ -63,9 +63,19 @@ func (s *System) MountPoints() []MountPoint {
 	return points
 }
 
-// mountPoint opens the directory of a mount point, or what is there in its place.
-func (s *System) mountPoint(path string, access win.Access) (opened, error) {
-	return s.openPath(path, win.OpenOptions{Access: access, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+// mountPoint opens the directory of a mount point, or what is there in its place,
+// and returns the volume that has it. The mount manager knows nothing of shares.
+func (s *System) mountPoint(path string, access win.Access) (opened, *volume, error) {
+	op, err := s.openPath(path, win.OpenOptions{Access: access, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+	if err != nil {
+		return opened{}, nil, err
+	}
+	host, ok := op.volume()
+	if !ok {
+		op.file.Close()
+		return opened{}, nil, win.ErrorNotSupported
+	}
+	return op, host, nil
 }
 
 // driveLetter reads X:\.
@@ -110,7 +120,7 @@ func (s *System) volumeNameAt(mountPoint string) (string, error) {
 		}
 		return v.name(), nil
 	}
-	op, err := s.mountPoint(mountPoint, win.AccessNone)
+	op, _, err := s.mountPoint(mountPoint, win.AccessNone)
 	if err != nil {
 		return "", err
 	}
@@ -169,7 +179,7 @@ func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, volume str
 }
 
 func (s *System) mount(mountPoint string, v *volume) error {
-	op, err := s.mountPoint(mountPoint, win.FileWriteAttributes)
+	op, host, err := s.mountPoint(mountPoint, win.FileWriteAttributes)
 	if err == win.ErrorFileNotFound {
 		return win.ErrorPathNotFound
 	}
@@ -177,7 +187,7 @@ func (s *System) mount(mountPoint string, v *volume) error {
 		return err
 	}
 	defer op.file.Close()
-	switch b, _ := op.volume.boot(); {
+	switch b, _ := host.boot(); {
 	case b.kind != kindNTFS:
 		return win.ErrorNotSupported
 	case !op.file.Info().IsDir():
@@ -188,7 +198,7 @@ func (s *System) mount(mountPoint string, v *volume) error {
 	if err := op.file.SetReparse(win.NewMountPoint(v.name()).Encode()); err != nil {
 		return err
 	}
-	s.mounts.put(mountRecord{op.volume.GUID, op.file.Node().Path(), v.GUID})
+	s.mounts.put(mountRecord{host.GUID, op.file.Node().Path(), v.GUID})
 	return nil
 }
 
@@ -214,7 +224,7 @@ func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) 
 }
 
 func (s *System) unmount(mountPoint string) error {
-	op, err := s.mountPoint(mountPoint, win.FileWriteAttributes)
+	op, host, err := s.mountPoint(mountPoint, win.FileWriteAttributes)
 	if err != nil {
 		return err
 	}
@@ -227,6 +237,6 @@ func (s *System) unmount(mountPoint string) error {
 	if err := op.file.DeleteReparse(header); err != nil {
 		return err
 	}
-	s.mounts.delete(mountRecord{Host: op.volume.GUID, Path: op.file.Node().Path()})
+	s.mounts.delete(mountRecord{Host: host.GUID, Path: op.file.Node().Path()})
 	return nil
 }

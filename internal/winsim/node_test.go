@@ -75,6 +75,18 @@ func dump(s *System) map[string]any {
 			all[fmt.Sprintf("tree %d %x", d.id, serial)] = []any{t.treeRecord, t.fs.Capacity(), t.fs.Used(), dumpTree(t.fs.Root())}
 		}
 	}
+	for key, v := range s.services.byName {
+		all["service "+key] = v.serviceRecord
+	}
+	for name, sv := range s.smb.servers {
+		all["SMB server "+name] = []any{sv.SMBServerState, sv.Salt, sv.Users}
+		for _, sh := range sv.Shares {
+			all["SMB share "+sh.key()] = []any{sh.SMBShare, sh.fs.Capacity(), sh.fs.Used(), dumpTree(sh.fs.Root())}
+		}
+	}
+	for key, m := range s.smb.mappings {
+		all["SMB mapping "+key] = *m
+	}
 	for unique, r := range s.volumes.known {
 		all["volume "+unique] = *r
 	}

@@ -19,6 +19,9 @@ const (
 	errorFileInvalid         win.Errno = 1006 // ERROR_FILE_INVALID: its volume was dismounted
 	errorCantAccessFile      win.Errno = 1920 // ERROR_CANT_ACCESS_FILE: nobody knows the reparse tag
 	errorCantResolveFilename win.Errno = 1921 // ERROR_CANT_RESOLVE_FILENAME
+	// ERROR_SYMLINK_CLASS_DISABLED: by default Windows follows no link that it meets
+	// on a server (fsutil behavior query SymlinkEvaluation).
+	errorSymlinkClassDisabled win.Errno = 1463
 )
 
 // maxReparse is how many links the I/O manager follows on the way to one file.
@@ -29,23 +32,32 @@ const (
 	openLink = win.FileOpenReparsePoint | win.FileOpenForBackup
 )
 
-// location is a place in the name space: names below the root of a volume.
+// root is what the names of a path begin at: a volume of the node, or a share of a
+// server.
+type root interface {
+	// mount returns the file system, as it is at this moment.
+	mount() (*ntfs.FS, error)
+	writable() bool
+}
+
+// location is a place in the name space: names below a root.
 type location struct {
-	volume *volume
-	names  []string
+	root  root
+	names []string
 }
 
-// dosPath is a path taken apart, before it is known whether its volume exists.
+// dosPath is a path taken apart, before it is known whether its root exists.
 type dosPath struct {
-	drive  string // "C"; or
-	volume win.GUID
-	names  []string
+	drive         string // "C"; or
+	server, share string // of a UNC path; or
+	volume        win.GUID
+	names         []string
 }
 
-// parsePath takes apart C:\…, \\?\C:\… and \\?\Volume{guid}\…. As in Win32, the
-// first form may have slashes and dots, which `\\?\` turns off. A path without a
-// drive gives ErrorInvalidName: what it is relative to, only the caller knows. A
-// UNC path gives ErrorBadNetPath: there is no server.
+// parsePath takes apart C:\…, \\server\share\…, these two behind \\?\ and
+// \\?\UNC\, and \\?\Volume{guid}\…. As in Win32, the first two forms may have
+// slashes and dots, which `\\?\` turns off. A path without a drive gives
+// ErrorInvalidName: what it is relative to, only the caller knows.
 func parsePath(path string) (dosPath, error) {
 	if id, rest, ok := parseVolumeName(path); ok {
 		if rest == "" { // the device, not its root directory
@@ -57,7 +69,7 @@ func parsePath(path string) (dosPath, error) {
 	path, verbatim := strings.CutPrefix(path, `\\?\`)
 	if verbatim {
 		if len(path) >= 4 && strings.EqualFold(path[:4], `UNC\`) {
-			return dosPath{}, win.ErrorBadNetPath
+			return parseUNC(path[4:], verbatim)
 		}
 		if len(path) >= 6 && strings.EqualFold(path[:6], `Volume`) {
 			return dosPath{}, win.ErrorPathNotFound
@@ -68,23 +80,36 @@ func parsePath(path string) (dosPath, error) {
 		case strings.HasPrefix(path, `\\.\`):
 			return dosPath{}, win.ErrorFileNotFound
 		case strings.HasPrefix(path, `\\`):
-			return dosPath{}, win.ErrorBadNetPath
+			return parseUNC(path[2:], verbatim)
 		}
 	}
 	if len(path) < 3 || !isLetter(path[0]) || path[1] != ':' || path[2] != '\\' {
 		return dosPath{}, win.ErrorInvalidName
 	}
-	p := dosPath{drive: path[:1]}
-	var err error
-	if verbatim {
-		p.names, err = splitVerbatim(path[2:])
-	} else {
-		p.names = splitDots(path[2:])
+	names, err := splitPath(path[2:], verbatim)
+	return dosPath{drive: path[:1], names: names}, err
+}
+
+// parseUNC takes apart what follows the two backslashes of a UNC path.
+func parseUNC(path string, verbatim bool) (dosPath, error) {
+	server, path, _ := strings.Cut(path, `\`)
+	share, path, _ := strings.Cut(path, `\`)
+	if server == "" || share == "" {
+		return dosPath{}, win.ErrorInvalidName
 	}
-	return p, err
+	names, err := splitPath(`\`+path, verbatim)
+	return dosPath{server: server, share: share, names: names}, err
 }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// splitPath splits \a\b, which is behind \\?\ if it is verbatim.
+func splitPath(path string, verbatim bool) ([]string, error) {
+	if verbatim {
+		return splitVerbatim(path)
+	}
+	return splitDots(path), nil
+}
 
 // splitVerbatim splits \a\b or \a\b\. Empty names and dots are no names here.
 func splitVerbatim(path string) ([]string, error) {
@@ -117,11 +142,18 @@ func splitDots(path string) []string {
 	return names
 }
 
-// locate finds the volume of a path.
+// locate finds the volume of a path, or connects to its share.
 func (s *System) locate(path string) (location, error) {
 	p, err := parsePath(path)
 	if err != nil {
 		return location{}, err
+	}
+	if p.server != "" {
+		share, err := s.smb.use(p.server, p.share)
+		if err != nil {
+			return location{}, err
+		}
+		return location{share, p.names}, nil
 	}
 	v, ok := s.volumes.withID(p.volume)
 	if p.drive != "" {
@@ -135,9 +167,15 @@ func (s *System) locate(path string) (location, error) {
 
 // opened is what an open of a path gives: never a link, unless asked for.
 type opened struct {
-	volume *volume
-	tree   *tree
-	file   *ntfs.Handle
+	root root
+	fs   *ntfs.FS
+	file *ntfs.Handle
+}
+
+// volume returns the volume of the file; false for one on a share.
+func (op opened) volume() (*volume, bool) {
+	v, ok := op.root.(*volume)
+	return v, ok
 }
 
 // openPath opens the file or directory at a path.
@@ -149,26 +187,26 @@ func (s *System) openPath(path string, o win.OpenOptions) (opened, error) {
 	return s.openLocation(l, o)
 }
 
-// openLocation walks down from the root of the volume and opens the last name.
-// Each link on the way, also to another volume, starts the walk anew.
+// openLocation walks down from the root and opens the last name. Each link on the
+// way, also to another root, starts the walk anew.
 func (s *System) openLocation(l location, o win.OpenOptions) (opened, error) {
 	for links := 0; ; links++ {
-		t, _, err := l.volume.tree()
+		fs, err := l.root.mount()
 		if err != nil {
 			return opened{}, err
 		}
-		file, err := walk(l, t.fs, o)
+		file, err := walk(l, fs, o)
 		link, isLink := errors.AsType[*reparse](err)
 		if !isLink {
 			if err != nil {
 				return opened{}, err
 			}
-			return opened{l.volume, t, file}, nil
+			return opened{l.root, fs, file}, nil
 		}
 		if links == maxReparse {
 			return opened{}, errorCantResolveFilename
 		}
-		if l, err = s.follow(l.volume, link); err != nil {
+		if l, err = s.follow(l.root, link); err != nil {
 			return opened{}, err
 		}
 	}
@@ -196,7 +234,7 @@ func walk(l location, fs *ntfs.FS, o win.OpenOptions) (*ntfs.Handle, error) {
 			dir = child
 		}
 	}
-	file, err := openIn(l.volume, fs, dir, last, o)
+	file, err := openIn(l.root, fs, dir, last, o)
 	if link, ok := errors.AsType[*ntfs.Reparse](err); ok {
 		return nil, &reparse{link, nil}
 	}
@@ -204,9 +242,9 @@ func walk(l location, fs *ntfs.FS, o win.OpenOptions) (*ntfs.Handle, error) {
 }
 
 // openIn opens name in dir, or dir itself if name is empty.
-func openIn(v *volume, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
+func openIn(r root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
 	missing := win.ErrorFileNotFound
-	if !v.disk.writable() {
+	if !r.writable() {
 		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.Delete
 		if o.Access&writing != 0 || o.Disposition == win.FileCreate {
 			return nil, win.ErrorWriteProtect
@@ -222,8 +260,11 @@ func openIn(v *volume, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptio
 	return file, err
 }
 
-// follow returns where a link of the volume v leads.
-func (s *System) follow(v *volume, link *reparse) (location, error) {
+// follow returns where a link below the root from leads.
+func (s *System) follow(from root, link *reparse) (location, error) {
+	if _, local := from.(*volume); !local {
+		return location{}, errorSymlinkClassDisabled
+	}
 	r, err := win.DecodeReparsePoint(link.Node.Reparse())
 	switch {
 	case err != nil:
@@ -233,7 +274,7 @@ func (s *System) follow(v *volume, link *reparse) (location, error) {
 	}
 	var l location
 	if r.Relative {
-		l = location{v, splitDots(link.Node.Parent().Path() + `\` + r.SubstituteName)}
+		l = location{from, splitDots(link.Node.Parent().Path() + `\` + r.SubstituteName)}
 		if strings.HasPrefix(r.SubstituteName, `\`) { // relative to the volume
 			l.names = splitDots(r.SubstituteName)
 		}

@@ -23,6 +23,10 @@ type nodeRecord struct {
 	Format   int // of the state file
 	NextDisk uint64
 	Settings Settings
+
+	BIOSSerial string
+	Initiator  initiatorRecord
+	Network    iscsiNetwork
 }
 
 const stateFormat = 1
@@ -56,6 +60,8 @@ func (s *System) collect() {
 		}
 	}
 	s.mounts.changed = nil
+	s.collectServices()
+	s.collectSMB()
 }
 
 func (s *System) collectDisk(d *disk) {
@@ -107,7 +113,7 @@ func (s *System) install() error {
 	if err := s.installDisk(d); err != nil {
 		return fmt.Errorf("system disk: %w", err)
 	}
-	return nil
+	return s.installServices()
 }
 
 func (s *System) installDisk(d *disk) error {
@@ -155,7 +161,7 @@ func (s *System) installDisk(d *disk) error {
 
 // restore reads the node from the state file.
 func (s *System) restore(tx *bbolt.Tx) error {
-	for _, restore := range []func(*bbolt.Tx) error{s.restoreNode, s.restoreDisks, s.restoreTrees, s.restoreVolumes} {
+	for _, restore := range []func(*bbolt.Tx) error{s.restoreNode, s.restoreDisks, s.restoreTrees, s.restoreVolumes, s.restoreServices, s.restoreSMB} {
 		if err := restore(tx); err != nil {
 			return err
 		}
@@ -165,7 +171,7 @@ func (s *System) restore(tx *bbolt.Tx) error {
 
 // resume brings in what was present when the state file was written, and lets what
 // was on its way arrive.
-func (s *System) resume() {
+func (s *System) resume() error {
 	for d := range s.disks.all() {
 		for _, p := range d.dataPartitions() {
 			if r, ok := s.volumes.known[p.unique]; ok && r.Present {
@@ -177,6 +183,11 @@ func (s *System) resume() {
 			s.diskArrivesLater(d)
 		}
 	}
+	if s.services.byName == nil { // the file is from before there were any
+		return s.installServices()
+	}
+	s.resumeServices()
+	return nil
 }
 
 func (s *System) restoreNode(tx *bbolt.Tx) error {

@@ -12,8 +12,8 @@ import (
 )
 
 // The calls of this file are what other processes of the node do, such as those of
-// a pod. They follow links, and obey share modes like anyone. No rule or hook is
-// about them.
+// a pod, on paths of the node and on \\server\share. They follow links, and obey
+// share modes like anyone. No rule or hook is about them.
 
 // podOpen opens a path as another process does and closes it after f.
 func (s *System) podOpen(what, path string, o win.OpenOptions, f func(opened) error) error {
@@ -112,7 +112,7 @@ func (s *System) MkdirAll(path string) error {
 		p, err := s.locate(path)
 		for n := 1; err == nil && n <= len(p.names); n++ {
 			var op opened
-			op, err = s.openLocation(location{p.volume, p.names[:n]}, win.OpenOptions{
+			op, err = s.openLocation(location{p.root, p.names[:n]}, win.OpenOptions{
 				Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpenIf, Options: win.FileDirectoryFile,
 			})
 			if err == nil {
@@ -161,7 +161,24 @@ func (s *System) createLink(what, path string, r win.ReparsePoint, directory boo
 	})
 }
 
-// Rename gives a file, directory or link another path on the same volume; with
+// ReadLink returns where a link or mount point leads, as win.ReparsePoint.Target has
+// it. What isn't one gives ErrorNotAReparsePoint.
+func (s *System) ReadLink(path string) (string, error) {
+	var target string
+	o := win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	err := s.podOpen("read link", path, o, func(op opened) error {
+		data, err := op.file.GetReparse()
+		if err != nil {
+			return err
+		}
+		r, err := win.DecodeReparsePoint(data)
+		target = r.Target()
+		return err
+	})
+	return target, err
+}
+
+// Rename gives a file, directory or link another path on the same volume or share; with
 // replace, a file that is there goes.
 func (s *System) Rename(oldPath, newPath string, replace bool) error {
 	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
@@ -174,7 +191,7 @@ func (s *System) Rename(oldPath, newPath string, replace bool) error {
 			return win.ErrorAccessDenied
 		}
 		parent, name := l.names[:len(l.names)-1], l.names[len(l.names)-1]
-		dir, err := s.openLocation(location{l.volume, parent}, win.OpenOptions{
+		dir, err := s.openLocation(location{l.root, parent}, win.OpenOptions{
 			Access: win.AccessNone, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
 		})
 		if err == win.ErrorFileNotFound {

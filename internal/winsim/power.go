@@ -11,7 +11,9 @@ import (
 
 // Reboot shuts the node down in order and starts it again: all handles die, disks
 // get new numbers without gaps, attributes that weren't set to persist are as
-// before, and every attached disk and its volumes are there. Mount points stay.
+// before, and every attached disk and its volumes are there. Mount points stay, SMB
+// mappings and iSCSI sessions that aren't persistent don't. Services start as their
+// start types say.
 func (s *System) Reboot() error { return s.restart(false) }
 
 // PowerLoss takes the power away and starts the node again. What was written to
@@ -24,6 +26,7 @@ func (s *System) restart(powerLoss bool) error {
 		for h := range s.handles { // their processes are gone
 			h.close()
 		}
+		s.smb.restart()
 		for _, v := range slices.Clone(s.volumes.present) {
 			s.removeVolume(v)
 		}
@@ -36,7 +39,9 @@ func (s *System) restart(powerLoss bool) error {
 				}
 			}
 		}
+		s.restartInitiator()
 		s.boot()
+		s.bootServices()
 		return nil
 	})
 }

@@ -26,6 +26,12 @@ const (
 	bucketMounts  = "mounts"  // host volume, directory -> mountRecord
 	bucketTrees   = "trees"   // disk id, serial -> treeRecord
 	bucketFiles   = "files"   // disk id, serial, record id -> record
+
+	bucketServices = "services" // serviceKey -> serviceRecord
+
+	bucketSMBServers  = "smb servers"  // folded name -> smbServer
+	bucketSMBMappings = "smb mappings" // smbKey -> smbMapping
+	bucketSMBFiles    = "smb files"    // smbFileKey, record id -> record
 )
 
 // nodeKey is the key of the one record that also tells a state file from any

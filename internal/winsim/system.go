@@ -49,6 +49,8 @@ type System struct {
 	mounts   mounts
 	handles  handles
 	watchers watchers
+	services services
+	smb      smb
 	store    *store
 	pending  int       // arrivals on their way
 	arrived  sync.Cond // on mu: pending went down
@@ -70,6 +72,8 @@ func Open(c Config) (*System, error) {
 		mounts:   mounts{records: map[string]mountRecord{}},
 		handles:  handles{},
 		watchers: watchers{},
+		services: services{changed: map[string]struct{}{}},
+		smb:      newSMB(),
 	}
 	if err := s.gate.setDelays(c.Delays); err != nil {
 		return nil, err
@@ -87,7 +91,7 @@ func Open(c Config) (*System, error) {
 	if isNew {
 		err = s.install()
 	} else {
-		s.resume()
+		err = s.resume()
 	}
 	if err == nil {
 		err = s.commit()
@@ -115,7 +119,8 @@ func (s *System) Close() error {
 	return s.store.close()
 }
 
-// Settle waits until the disks and volumes that are on their way have arrived.
+// Settle waits until the disks and volumes that are on their way have arrived, and
+// the services that are starting or stopping have done so.
 func (s *System) Settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,6 +57,17 @@ func (v *volume) tree() (*tree, bootSector, error) {
 	return t, b, nil
 }
 
+// mount and writable implement root.
+func (v *volume) mount() (*ntfs.FS, error) {
+	t, _, err := v.tree()
+	if err != nil {
+		return nil, err
+	}
+	return t.fs, nil
+}
+
+func (v *volume) writable() bool { return v.disk.writable() }
+
 // writeBoot puts the boot sector and its copy, the last sector of the partition,
 // on the disk.
 func (v *volume) writeBoot(b bootSector) error {

@@ -175,7 +175,7 @@ func (s *System) removeVolume(v *volume) {
 	s.volumes.present = slices.DeleteFunc(s.volumes.present, func(o *volume) bool { return o == v })
 	v.Present = false
 	s.volumes.touch(v.unique)
-	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.volume == v })
+	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.on(v) })
 	s.watchers.notify(win.InterfaceClassVolume)
 }
 
@@ -183,6 +183,6 @@ func (s *System) removeVolume(v *volume) {
 // having it for themselves: any file, or the volume for reading or writing.
 func (s *System) inUse(v *volume) bool {
 	return s.handles.any(func(h *handle) bool {
-		return h.volume == v && (h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
+		return h.on(v) && (h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
 	})
 }

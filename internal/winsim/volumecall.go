@@ -61,10 +61,15 @@ func (s *System) DiskFreeSpace(ctx context.Context, directory string) (space win
 }
 
 // volumeOf returns the volume that holds a directory; with root, the directory
-// must be its root. The root of a volume that can't be mounted is found too.
+// must be its root. The root of a volume that can't be mounted is found too. A
+// share gives ErrorNotSupported: the simulated servers don't tell their sizes.
 func (s *System) volumeOf(directory string, root bool) (*volume, error) {
-	if l, err := s.locate(directory); err != nil || len(l.names) == 0 {
-		return l.volume, err
+	l, err := s.locate(directory)
+	if err != nil {
+		return nil, err
+	}
+	if v, ok := l.root.(*volume); ok && len(l.names) == 0 {
+		return v, nil
 	}
 	op, err := s.openPath(directory, win.OpenOptions{
 		Access: win.AccessNone, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenForBackup,
@@ -73,10 +78,14 @@ func (s *System) volumeOf(directory string, root bool) (*volume, error) {
 		return nil, err
 	}
 	defer op.file.Close()
-	if root && op.file.Node() != op.tree.fs.Root() {
+	v, ok := op.volume()
+	switch {
+	case !ok:
+		return nil, win.ErrorNotSupported
+	case root && op.file.Node() != op.fs.Root():
 		return nil, errorDirNotRoot
 	}
-	return op.volume, nil
+	return v, nil
 }
 
 // FormatVolume is a quick format of \\?\Volume{guid}\ as NTFS or ReFS. A volume of
@@ -110,7 +119,7 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 func (s *System) SetVolumeLocked(name string, locked bool) error {
 	return s.controlVolume(name, func(v *volume) {
 		if locked {
-			s.handles.kill(errorFileInvalid, func(h *handle) bool { return h.volume == v && h.file != nil })
+			s.handles.kill(errorFileInvalid, func(h *handle) bool { return h.on(v) && h.file != nil })
 		}
 		v.Locked = locked
 	})

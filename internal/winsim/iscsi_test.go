@@ -1,0 +1,616 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+const iqn = "iqn.2026-01.com.example:vol1"
+
+var (
+	portal1 = win.ISCSIPortal{Address: "10.61.169.28", Port: 3260}
+	portal2 = win.ISCSIPortal{Address: "fd00::28", Port: 3261}
+
+	chapSecret   = secret.New("target secret")
+	mutualSecret = secret.New("mutual secret")
+)
+
+// newTarget puts a target with LUNs of 1 GiB on the network of a node.
+func newTarget(t *testing.T, s *System, target ISCSITarget) {
+	t.Helper()
+	if target.IQN == "" {
+		target.IQN = iqn
+	}
+	if target.Portals == nil {
+		target.Portals = []win.ISCSIPortal{portal1, portal2}
+	}
+	for i := range target.LUNs {
+		if target.LUNs[i].SizeBytes == 0 {
+			target.LUNs[i].SizeBytes = gib
+		}
+	}
+	must(t, s.AddISCSITarget(target))
+}
+
+// startInitiator starts the service and lets it know portal1.
+func startInitiator(t *testing.T, s *System) {
+	t.Helper()
+	must(t, s.StartService(t.Context(), initiatorService))
+	must(t, s.AddISCSISendTargetPortal(t.Context(), portal1))
+}
+
+// connect logs in to a target without CHAP and waits for its disks.
+func connect(t *testing.T, s *System, target string) win.ISCSISessionID {
+	t.Helper()
+	id, err := s.LoginISCSITarget(t.Context(), win.ISCSILogin{Target: target, Portal: portal1})
+	must(t, err)
+	s.Settle()
+	return id
+}
+
+func devices(t *testing.T, s *System, id win.ISCSISessionID) []uint32 {
+	t.Helper()
+	list, err := s.ISCSISessionDevices(t.Context(), id)
+	must(t, err)
+	var numbers []uint32
+	for _, d := range list {
+		numbers = append(numbers, d.Device.DeviceNumber)
+	}
+	return numbers
+}
+
+func wantNumbers(t *testing.T, what string, got []uint32, want ...uint32) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: disk numbers (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestISCSIServiceNotRunning(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	second := func(_ any, err error) error { return err }
+	for name, call := range map[string]func() error{
+		callAddPortal:         func() error { return s.AddISCSISendTargetPortal(ctx, portal1) },
+		callRemovePortal:      func() error { return s.RemoveISCSISendTargetPortal(ctx, portal1) },
+		callRefreshPortal:     func() error { return s.RefreshISCSISendTargetPortal(ctx, portal1) },
+		callListPortals:       func() error { return second(s.ISCSISendTargetPortals(ctx)) },
+		callListTargets:       func() error { return second(s.ISCSITargets(ctx)) },
+		callTargetInformation: func() error { return second(s.ISCSIDiscoveryMechanisms(ctx, iqn)) },
+		callLogin:             func() error { return second(s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})) },
+		callLogout:            func() error { return s.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
+		callListSessions:      func() error { return second(s.ISCSISessions(ctx)) },
+		callSessionDevices:    func() error { return second(s.ISCSISessionDevices(ctx, win.ISCSISessionID{})) },
+		callListPersistent:    func() error { return second(s.ISCSIPersistentLogins(ctx)) },
+		callRemovePersistent:  func() error { return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{}) },
+		callSetCHAPSecret:     func() error { return s.SetISCSIInitiatorCHAPSecret(ctx, chapSecret) },
+	} {
+		wantErr(t, name, call(), win.ISDSCServiceNotRunning)
+	}
+}
+
+func TestISCSIDiscovery(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newTarget(t, s, ISCSITarget{})
+	newTarget(t, s, ISCSITarget{IQN: "iqn.2026-01.com.example:vol2", Portals: []win.ISCSIPortal{{Address: "FD00:0:0::28", Port: 3261}}})
+	must(t, s.SetISCSIPortal(win.ISCSIPortal{Address: "empty.example.com"}, true))
+	must(t, s.StartService(ctx, initiatorService))
+	wantTargets := func(want ...string) {
+		t.Helper()
+		if got, err := s.ISCSITargets(ctx); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("targets %q, %v, want %q", got, err, want)
+		}
+	}
+	wantTargets()
+	wantErr(t, "refresh an unknown portal", s.RefreshISCSISendTargetPortal(ctx, portal1), win.ISDSCPortalNotFound)
+	wantErr(t, "remove an unknown portal", s.RemoveISCSISendTargetPortal(ctx, portal1), win.ISDSCPortalNotFound)
+	for _, unreachable := range []struct {
+		portal win.ISCSIPortal
+		want   win.Errno
+	}{
+		{win.ISCSIPortal{Address: "10.61.169.29", Port: 3260}, win.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "10.61.169.28", Port: 3261}, win.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "EMPTY.example.com", Port: 1}, win.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "other.example.com", Port: 3260}, win.ISDSCDNSNameUnresolved},
+	} {
+		wantErr(t, "add "+portalObject(unreachable.portal), s.AddISCSISendTargetPortal(ctx, unreachable.portal), unreachable.want)
+	}
+	must(t, s.AddISCSISendTargetPortal(ctx, win.ISCSIPortal{Address: "EMPTY.example.com", Port: 3260}))
+	wantTargets()
+	must(t, s.AddISCSISendTargetPortal(ctx, portal1))
+	must(t, s.AddISCSISendTargetPortal(ctx, portal1)) // again
+	wantTargets(iqn)
+	must(t, s.AddISCSISendTargetPortal(ctx, portal2))
+	wantTargets(iqn, "iqn.2026-01.com.example:vol2")
+
+	mechanisms, err := s.ISCSIDiscoveryMechanisms(ctx, strings.ToUpper(iqn))
+	must(t, err)
+	want := []string{
+		`SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0`,
+		`SendTargets:*fd00::28 0003261 Root\ISCSIPRT\0000_0`,
+	}
+	if diff := cmp.Diff(want, mechanisms); diff != "" {
+		t.Errorf("mechanisms (-want +got):\n%s", diff)
+	}
+	_, err = s.ISCSIDiscoveryMechanisms(ctx, "iqn.unknown")
+	wantErr(t, "mechanisms of an unknown target", err, win.ISDSCTargetNotFound)
+
+	// A portal that is away keeps what it has told; one that is back tells anew.
+	must(t, s.SetISCSIPortal(portal2, false))
+	wantErr(t, "refresh", s.RefreshISCSISendTargetPortal(ctx, portal2), win.ISDSCConnectionFailed)
+	must(t, s.RemoveISCSITarget("iqn.2026-01.com.example:vol2"))
+	wantTargets(iqn, "iqn.2026-01.com.example:vol2")
+	must(t, s.SetISCSIPortal(portal2, true))
+	must(t, s.RefreshISCSISendTargetPortal(ctx, portal2))
+	wantTargets(iqn)
+
+	must(t, s.RemoveISCSISendTargetPortal(ctx, portal1))
+	wantTargets(iqn)
+	must(t, s.RemoveISCSISendTargetPortal(ctx, portal2))
+	wantTargets()
+	portals, err := s.ISCSISendTargetPortals(ctx)
+	if err != nil || len(portals) != 1 {
+		t.Errorf("portals %v, %v", portals, err)
+	}
+}
+
+func TestISCSIAuthentication(t *testing.T) {
+	short, long, other := secret.New("short"), secret.New("longer than sixteen"), secret.New("another secret")
+	open := ISCSITarget{}
+	oneWay := ISCSITarget{CHAPUser: "user", CHAPSecret: chapSecret}
+	mutual := ISCSITarget{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret}
+	chap := func(user string, s secret.Text) win.ISCSILogin {
+		return win.ISCSILogin{AuthType: win.ISCSICHAP, Username: user, Secret: s}
+	}
+	both := win.ISCSILogin{AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: chapSecret}
+	for name, test := range map[string]struct {
+		target ISCSITarget
+		login  win.ISCSILogin
+		own    secret.Text // of the initiator
+		want   win.Errno
+	}{
+		"none":                  {target: open},
+		"none of CHAP":          {target: oneWay, want: win.ISDSCAuthenticationFailed},
+		"CHAP of none":          {target: open, login: chap("user", chapSecret), want: win.ISDSCAuthenticationFailed},
+		"CHAP":                  {target: oneWay, login: chap("user", chapSecret)},
+		"CHAP of mutual":        {target: mutual, login: chap("user", chapSecret)},
+		"wrong secret":          {target: oneWay, login: chap("user", other), want: win.ISDSCAuthenticationFailed},
+		"wrong user":            {target: oneWay, login: chap("User", chapSecret), want: win.ISDSCAuthenticationFailed},
+		"short secret":          {target: oneWay, login: chap("user", short), want: win.ISDSCShortCHAPSecret},
+		"no secret":             {target: oneWay, login: chap("user", secret.Text{}), want: win.ISDSCShortCHAPSecret},
+		"long secret":           {target: oneWay, login: chap("user", long), want: win.ISDSCInvalidCHAPSecret},
+		"unknown type":          {target: open, login: win.ISCSILogin{AuthType: 3}, want: win.ErrorInvalidParameter},
+		"mutual":                {target: mutual, login: both, own: mutualSecret},
+		"mutual without secret": {target: mutual, login: both, want: win.ISDSCAuthInfoUnavailable},
+		"mutual, wrong secret":  {target: mutual, login: both, own: other, want: win.ISDSCAuthenticationFailed},
+		"mutual of CHAP":        {target: oneWay, login: both, own: mutualSecret, want: win.ISDSCAuthenticationFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newNode(t, Delays{})
+			newTarget(t, s, test.target)
+			startInitiator(t, s)
+			if test.own != (secret.Text{}) {
+				must(t, s.SetISCSIInitiatorCHAPSecret(t.Context(), test.own))
+			}
+			test.login.Target, test.login.Portal = iqn, portal1
+			_, err := s.LoginISCSITarget(t.Context(), test.login)
+			wantErr(t, "login", err, test.want)
+			sessions, err := s.ISCSISessions(t.Context())
+			if err != nil || (len(sessions) == 1) != (test.want == 0) {
+				t.Errorf("sessions %v, %v", sessions, err)
+			}
+		})
+	}
+	s := newNode(t, Delays{})
+	startService := func() { must(t, s.StartService(t.Context(), initiatorService)) }
+	startService()
+	wantErr(t, "set a short secret", s.SetISCSIInitiatorCHAPSecret(t.Context(), short), win.ISDSCShortCHAPSecret)
+	wantErr(t, "set a long secret", s.SetISCSIInitiatorCHAPSecret(t.Context(), long), win.ISDSCInvalidCHAPSecret)
+}
+
+func TestISCSILoginErrors(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newTarget(t, s, ISCSITarget{Portals: []win.ISCSIPortal{portal1}})
+	newTarget(t, s, ISCSITarget{IQN: "iqn.other", Portals: []win.ISCSIPortal{portal2}})
+	must(t, s.StartService(ctx, initiatorService))
+	login := func(what string, p win.ISCSIPortal, want win.Errno) {
+		t.Helper()
+		_, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: p})
+		wantErr(t, what, err, want)
+	}
+	login("before discovery", portal1, win.ISDSCTargetNotFound)
+	must(t, s.AddISCSISendTargetPortal(ctx, portal1))
+	login("at a portal of others", portal2, win.ISDSCNotFound)
+	must(t, s.SetISCSIPortal(portal1, false))
+	login("at a portal that is away", portal1, win.ISDSCConnectionFailed)
+	must(t, s.SetISCSIPortal(portal1, true))
+	login("at last", portal1, 0)
+	login("again", portal1, win.ISDSCTargetAlreadyLoggedIn)
+	must(t, s.RemoveISCSITarget(iqn))
+	login("after removal", portal1, win.ISDSCNotFound)
+
+	wantErr(t, "log out of nothing", s.LogoutISCSITarget(ctx, win.ISCSISessionID{AdapterUnique: 1}), win.ISDSCInvalidSessionID)
+	_, err := s.ISCSISessionDevices(ctx, win.ISCSISessionID{AdapterUnique: 1})
+	wantErr(t, "devices of nothing", err, win.ISDSCInvalidSessionID)
+}
+
+// TestISCSIArrival: the disks of a session come after the login, or after a rescan.
+func TestISCSIArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newNode(t, Delays{DiskArrival: time.Second})
+		ctx := t.Context()
+		newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{Serial: "lun0"}, {NeedsRescan: true}, {MultipathMember: true}}})
+		startInitiator(t, s)
+		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
+		must(t, err)
+		wantNumbers(t, "at the login", devices(t, s, id), win.NoNumber, win.NoNumber)
+		s.Settle()
+		wantNumbers(t, "after the arrival", devices(t, s, id), 1, win.NoNumber)
+		must(t, s.ReenumerateDevice(ctx, ""))
+		s.Settle()
+		wantNumbers(t, "after a rescan", devices(t, s, id), 1, 2)
+
+		list, err := s.ISCSISessionDevices(ctx, id)
+		must(t, err)
+		want := win.ISCSIDevice{
+			SCSIAddress: win.SCSIAddress{PortNumber: initiatorPort, LUN: 1},
+			Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: 2},
+		}
+		if diff := cmp.Diff(want, list[1]); diff != "" {
+			t.Errorf("device (-want +got):\n%s", diff)
+		}
+		if d := s.Disks()[1]; d.Spec.BusType != win.BusTypeISCSI || d.Spec.Serial != "lun0" {
+			t.Errorf("LUN 0 is the disk %+v", d.Spec)
+		}
+
+		must(t, s.AddISCSILUN(iqn, DiskSpec{SizeBytes: gib}))
+		s.Settle()
+		wantNumbers(t, "after another LUN", devices(t, s, id), 1, 2, 3)
+	})
+	s := newNode(t, Delays{})
+	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{}}})
+	startInitiator(t, s)
+	arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassDisk)
+	must(t, err)
+	defer stop()
+	id := connect(t, s, iqn)
+	<-arrived
+	wantNumbers(t, "without a delay", devices(t, s, id), 1)
+}
+
+// TestISCSILogout: a session ends only when nothing of it is in use, and the next
+// one has the same disks with their data.
+func TestISCSILogout(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{Offline: true}, {}}})
+	startInitiator(t, s)
+	id := connect(t, s, iqn)
+	must(t, s.SetDiskAttributes(1, win.SetDiskAttributes{Mask: win.DiskOffline, Persist: true}))
+	createGPT(t, s, 1)
+	must(t, setLayout(s, t, 1, data(16*mib, 500*mib)))
+	s.Settle()
+	name := s.VolumesOfDisk(1)[0]
+	must(t, s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS"}))
+	must(t, s.MkdirAll(stage))
+	must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
+	must(t, s.WriteFile(stage+`\file`, []byte("content")))
+
+	file, err := s.Hold(stage+`\file`, win.OpenOptions{Access: win.GenericRead, Share: shareAll, Disposition: win.FileOpen})
+	must(t, err)
+	for what, handle := range map[string]interface{ Close() error }{
+		"volume":      openDevice(t, s, device1(name), win.AccessNone),
+		"disk":        openDevice(t, s, drive(1), win.AccessNone),
+		"second disk": openDevice(t, s, drive(2), win.AccessNone),
+		"file":        file,
+	} {
+		wantErr(t, "log out with an open "+what, s.LogoutISCSITarget(ctx, id), win.ISDSCDeviceBusyOnSession)
+		closeHandle(t, handle)
+	}
+	must(t, s.LogoutISCSITarget(ctx, id))
+	wantErr(t, "log out again", s.LogoutISCSITarget(ctx, id), win.ISDSCInvalidSessionID)
+	if paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk); err != nil || len(paths) != 1 {
+		t.Errorf("disks after the logout: %q, %v", paths, err)
+	}
+	if _, err := s.ReadFile(name + "file"); err == nil {
+		t.Error("the volume is still there")
+	}
+
+	again := connect(t, s, iqn)
+	if again == id {
+		t.Error("two sessions have one id")
+	}
+	must(t, s.PowerLoss()) // what was written was flushed at the logout
+	must(t, s.StartService(ctx, initiatorService))
+	connect(t, s, iqn)
+	if b, err := s.ReadFile(stage + `\file`); err != nil || string(b) != "content" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+}
+
+// TestISCSIConnectionLost: a portal that goes away takes the disks with it, and
+// gives them back.
+func TestISCSIConnectionLost(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{}}})
+	newTarget(t, s, ISCSITarget{IQN: "iqn.other", Portals: []win.ISCSIPortal{portal1}, LUNs: []DiskSpec{{}}})
+	startInitiator(t, s)
+	must(t, s.AddISCSISendTargetPortal(ctx, portal2))
+	id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal2})
+	must(t, err)
+	other := connect(t, s, "iqn.other")
+	if all := s.Disks(); *all[1].Spec.SCSI == *all[2].Spec.SCSI {
+		t.Errorf("two LUNs have the address %+v", *all[1].Spec.SCSI)
+	}
+	d := openDevice(t, s, drive(1), win.GenericRead)
+	must(t, s.SetISCSIPortal(portal2, false))
+	wantNumbers(t, "without the portal", devices(t, s, id))
+	wantNumbers(t, "over another portal", devices(t, s, other), 2)
+	_, err = d.ReadAt(ctx, make([]byte, 512), 0)
+	wantErr(t, "read", err, win.ErrorDeviceNotConnected)
+	closeHandle(t, d)
+	must(t, s.AddISCSILUN(iqn, DiskSpec{SizeBytes: gib}))
+	wantNumbers(t, "a new LUN without the portal", devices(t, s, id))
+	must(t, s.SetISCSIPortal(portal2, true))
+	s.Settle()
+	must(t, s.SetISCSIPortal(portal2, true)) // again
+	wantNumbers(t, "with the portal", devices(t, s, id), 1, 3)
+
+	must(t, s.StopService(ctx, initiatorService)) // the driver below it goes on
+	closeHandle(t, openDevice(t, s, drive(1), win.AccessNone))
+	must(t, s.StartService(ctx, initiatorService))
+	wantNumbers(t, "after a restart of the service", devices(t, s, id), 1, 3)
+}
+
+func TestISCSIRemoveTarget(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{Serial: "kept"}}})
+	startInitiator(t, s)
+	connect(t, s, iqn)
+	must(t, s.WriteImage(1, []byte("data"), mib))
+	wantErr(t, "detach a LUN", s.DetachDisk(1), win.ErrorNotSupported)
+	must(t, s.RemoveISCSITarget(iqn))
+	if sessions, err := s.ISCSISessions(ctx); err != nil || len(sessions) != 0 {
+		t.Errorf("sessions %v, %v", sessions, err)
+	}
+	if list := s.ISCSITargetList(); len(list) != 0 {
+		t.Errorf("targets %v", list)
+	}
+	newTarget(t, s, ISCSITarget{IQN: "iqn.new", LUNs: []DiskSpec{{Serial: "kept"}}})
+	_, err := s.AttachDisk(DiskSpec{Serial: "kept"})
+	wantErr(t, "attach a LUN", err, win.ErrorAlreadyExists)
+	must(t, s.RefreshISCSISendTargetPortal(ctx, portal1))
+	connect(t, s, "iqn.new")
+	b := make([]byte, 4)
+	must(t, s.ReadImage(1, b, mib))
+	if string(b) != "data" {
+		t.Errorf("the disk holds %q", b)
+	}
+}
+
+// TestISCSIRestart: a restart ends sessions, but for those that are persistent.
+func TestISCSIRestart(t *testing.T) {
+	for name, restart := range map[string]func(*System) error{"reboot": (*System).Reboot, "power loss": (*System).PowerLoss} {
+		t.Run(name, func(t *testing.T) {
+			s := newNode(t, Delays{})
+			ctx := t.Context()
+			newTarget(t, s, ISCSITarget{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret, LUNs: []DiskSpec{{}}})
+			newTarget(t, s, ISCSITarget{IQN: "iqn.other", LUNs: []DiskSpec{{}}})
+			startInitiator(t, s)
+			must(t, s.SetISCSIInitiatorCHAPSecret(ctx, mutualSecret))
+			connect(t, s, "iqn.other")
+			must(t, restart(s))
+			wantService(t, s, initiatorService, win.ServiceStopped, errorServiceNeverStarted)
+			if paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk); err != nil || len(paths) != 1 {
+				t.Errorf("disks: %q, %v", paths, err)
+			}
+
+			must(t, s.SetISCSIPortal(portal1, false))
+			must(t, s.StartService(ctx, initiatorService))
+			if targets, err := s.ISCSITargets(ctx); err != nil || len(targets) != 0 {
+				t.Errorf("targets before a discovery: %q, %v", targets, err)
+			}
+			must(t, s.SetISCSIPortal(portal1, true))
+			login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: chapSecret}
+			must(t, s.SetISCSIPersistentLogin(login))
+			must(t, s.SetISCSIPersistentLogin(login)) // it is one
+			refused := login
+			refused.Portal, refused.Secret = portal2, mutualSecret
+			must(t, s.SetISCSIPersistentLogin(refused))
+			must(t, restart(s))
+			s.Settle()
+			wantService(t, s, initiatorService, win.ServiceRunning, 0)
+			targets, err := s.ISCSITargets(ctx)
+			if err != nil || !cmp.Equal(targets, []string{iqn, "iqn.other"}) {
+				t.Errorf("targets that portal1 has told of: %q, %v", targets, err)
+			}
+			sessions, err := s.ISCSISessions(ctx)
+			if err != nil || len(sessions) != 1 || sessions[0].Target != iqn {
+				t.Fatalf("sessions %v, %v", sessions, err)
+			}
+			wantNumbers(t, "after the restart", devices(t, s, sessions[0].ID), 1)
+
+			logins, err := s.ISCSIPersistentLogins(ctx)
+			want := win.ISCSIPersistentLogin{Target: iqn, Initiator: initiatorInstance, InitiatorPort: 0xFFFFFFFF, Portal: portal1}
+			if err != nil || len(logins) != 2 || logins[0] != want {
+				t.Fatalf("persistent logins %v, %v", logins, err)
+			}
+			must(t, s.RemoveISCSIPersistentLogin(ctx, want))
+			wantErr(t, "remove it again", s.RemoveISCSIPersistentLogin(ctx, want), win.ISDSCCouldNotRemovePersistentLogin)
+			must(t, restart(s))
+			if sessions, err := s.ISCSISessions(ctx); err != nil || len(sessions) != 0 {
+				t.Errorf("sessions %v, %v", sessions, err)
+			}
+		})
+	}
+}
+
+func TestISCSITargetErrors(t *testing.T) {
+	s := newNode(t, Delays{})
+	attach(t, s, DiskSpec{Serial: "attached"})
+	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{Serial: "taken"}}})
+	before := dump(s)
+	add := func(change func(*ISCSITarget)) error {
+		target := ISCSITarget{
+			IQN: "iqn.new", Portals: []win.ISCSIPortal{portal1}, CHAPUser: "user", CHAPSecret: chapSecret,
+			LUNs: []DiskSpec{{SizeBytes: gib}},
+		}
+		change(&target)
+		err := s.AddISCSITarget(target)
+		if err != nil && strings.Contains(err.Error(), chapSecret.Reveal()) {
+			t.Errorf("the error tells the secret: %v", err)
+		}
+		return err
+	}
+	lun := func(spec DiskSpec) error {
+		return errors.Join(
+			add(func(target *ISCSITarget) { target.LUNs = append(target.LUNs, spec) }),
+			s.AddISCSILUN(iqn, spec),
+		)
+	}
+	_, atAddress := s.AttachDisk(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{PortNumber: initiatorPort}})
+	for what, test := range map[string]struct {
+		err  error
+		want win.Errno
+	}{
+		"exists":          {add(func(target *ISCSITarget) { target.IQN = strings.ToUpper(iqn) }), win.ErrorAlreadyExists},
+		"no name":         {add(func(target *ISCSITarget) { target.IQN = "" }), win.ErrorInvalidParameter},
+		"no IQN":          {add(func(target *ISCSITarget) { target.IQN = "example" }), win.ErrorInvalidParameter},
+		"blank":           {add(func(target *ISCSITarget) { target.IQN = "iqn.a b" }), win.ErrorInvalidParameter},
+		"long name":       {add(func(target *ISCSITarget) { target.IQN = "iqn." + strings.Repeat("x", 220) }), win.ErrorInvalidParameter},
+		"no portal":       {add(func(target *ISCSITarget) { target.Portals = nil }), win.ErrorInvalidParameter},
+		"no address":      {add(func(target *ISCSITarget) { target.Portals[0].Address = "" }), win.ErrorInvalidParameter},
+		"secret, no user": {add(func(target *ISCSITarget) { target.CHAPUser = "" }), win.ErrorInvalidParameter},
+		"user, no secret": {add(func(target *ISCSITarget) { target.CHAPSecret = secret.Text{} }), win.ErrorInvalidParameter},
+		"mutual secret":   {add(func(target *ISCSITarget) { target.MutualSecret = secret.New("short") }), win.ErrorInvalidParameter},
+		"no size":         {lun(DiskSpec{}), win.ErrorInvalidParameter},
+		"address":         {lun(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{}}), win.ErrorInvalidParameter},
+		"attached":        {lun(DiskSpec{SizeBytes: gib, Serial: "attached"}), win.ErrorAlreadyExists},
+		"LUN of another":  {lun(DiskSpec{SizeBytes: gib, Serial: "taken"}), win.ErrorAlreadyExists},
+		"twice": {add(func(target *ISCSITarget) {
+			target.LUNs = []DiskSpec{{SizeBytes: gib, Serial: "x"}, {SizeBytes: gib, Serial: "x"}}
+		}), win.ErrorAlreadyExists},
+		"too many":          {add(func(target *ISCSITarget) { target.LUNs = slices.Repeat(target.LUNs, 257) }), win.ErrorNotSupported},
+		"LUN of no target":  {s.AddISCSILUN("iqn.unknown", DiskSpec{SizeBytes: gib}), win.ErrorNotFound},
+		"remove no target":  {s.RemoveISCSITarget("iqn.unknown"), win.ErrorNotFound},
+		"portal":            {s.SetISCSIPortal(win.ISCSIPortal{Address: "a b"}, true), win.ErrorInvalidParameter},
+		"adapter of others": {atAddress, win.ErrorBusy},
+		"persistent login":  {s.SetISCSIPersistentLogin(win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSICHAP}), win.ISDSCShortCHAPSecret},
+	} {
+		wantErr(t, what, test.err, test.want)
+	}
+	if diff := cmp.Diff(before, dump(s)); diff != "" {
+		t.Errorf("what failed did something (-before +after):\n%s", diff)
+	}
+}
+
+// TestISCSISecretsStayOut: neither the state file nor a list has a secret.
+func TestISCSISecretsStayOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	s := openNode(t, Config{StateFile: file})
+	newTarget(t, s, ISCSITarget{CHAPUser: "the-user", CHAPSecret: chapSecret, MutualSecret: mutualSecret, LUNs: []DiskSpec{{}}})
+	startInitiator(t, s)
+	must(t, s.SetISCSIInitiatorCHAPSecret(t.Context(), mutualSecret))
+	login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "the-user", Secret: chapSecret}
+	must(t, s.SetISCSIPersistentLogin(login))
+	_, err := s.LoginISCSITarget(t.Context(), login)
+	must(t, err)
+	list := s.ISCSITargetList()
+	if len(list) != 1 || list[0].CHAPUser != "the-user" || list[0].CHAPSecret.Reveal()+list[0].MutualSecret.Reveal() != "" {
+		t.Errorf("list %+v", list)
+	}
+	must(t, s.Close())
+	b, err := os.ReadFile(file)
+	must(t, err)
+	if !bytes.Contains(b, []byte("the-user")) {
+		t.Error("the file doesn't hold what is looked for in it")
+	}
+	for _, text := range []secret.Text{chapSecret, mutualSecret} {
+		if bytes.Contains(b, []byte(text.Reveal())) {
+			t.Error("the state file holds a secret")
+		}
+	}
+}
+
+// TestISCSIConcurrent is for the race detector.
+func TestISCSIConcurrent(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{}, {}}})
+	startInitiator(t, s)
+	done := make(chan error)
+	for i := range 4 {
+		go func() {
+			var errs []error
+			for range 30 {
+				switch i {
+				case 0:
+					id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
+					errs = append(errs, err, s.LogoutISCSITarget(ctx, id))
+				case 1:
+					_, err := s.ISCSISessions(ctx)
+					errs = append(errs, err, s.ReenumerateDevice(ctx, ""), s.RefreshISCSISendTargetPortal(ctx, portal1))
+				case 2:
+					_, err := s.FirmwareTable(ctx)
+					errs = append(errs, err, s.SetISCSIPortal(portal2, false), s.SetISCSIPortal(portal2, true))
+					s.ISCSITargetList()
+				case 3:
+					errs = append(errs, s.StopService(ctx, "kubelet"), s.StartService(ctx, "kubelet"))
+					s.Services()
+				}
+			}
+			done <- errors.Join(errs...)
+		}()
+	}
+	for range 4 {
+		must(t, <-done)
+	}
+}
+
+// useISCSI makes each call of the initiator once, and one session that stays.
+func useISCSI(t *testing.T, s *System) {
+	t.Helper()
+	ctx := t.Context()
+	newTarget(t, s, ISCSITarget{IQN: "iqn.used", LUNs: []DiskSpec{{}}})
+	login := win.ISCSILogin{Target: "iqn.used", Portal: portal1}
+	must(t, s.SetISCSIPersistentLogin(login))
+	startInitiator(t, s) // logs in
+	must(t, s.RefreshISCSISendTargetPortal(ctx, portal1))
+	must(t, s.SetISCSIInitiatorCHAPSecret(ctx, mutualSecret))
+	_, err := s.ISCSISendTargetPortals(ctx)
+	must(t, err)
+	_, err = s.ISCSITargets(ctx)
+	must(t, err)
+	_, err = s.ISCSIDiscoveryMechanisms(ctx, "iqn.used")
+	must(t, err)
+	sessions, err := s.ISCSISessions(ctx)
+	must(t, err)
+	must(t, s.LogoutISCSITarget(ctx, sessions[0].ID))
+	logins, err := s.ISCSIPersistentLogins(ctx)
+	must(t, err)
+	must(t, s.RemoveISCSIPersistentLogin(ctx, logins[0]))
+	id, err := s.LoginISCSITarget(ctx, login)
+	must(t, err)
+	_, err = s.ISCSISessionDevices(ctx, id)
+	must(t, err)
+	must(t, s.RemoveISCSISendTargetPortal(ctx, portal1))
+}

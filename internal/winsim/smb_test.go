@@ -1,0 +1,565 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+const share = `\\server\share`
+
+var (
+	password    = secret.New("passw0rd-of-the-test")
+	credentials = win.SMBMappingOptions{Username: "user", Password: password}
+)
+
+// newShare makes the share for the user of credentials.
+func newShare(t *testing.T, s *System) {
+	t.Helper()
+	must(t, s.AddSMBShare(SMBShare{Server: "Server", Name: "Share"}))
+	must(t, s.SetSMBUser("server", "User", password))
+}
+
+// newMapping makes the share and maps it.
+func newMapping(t *testing.T, s *System) {
+	t.Helper()
+	newShare(t, s)
+	must(t, s.CreateSMBGlobalMapping(t.Context(), share, credentials))
+}
+
+// wantMappings compares the mappings of the node.
+func wantMappings(t *testing.T, s *System, want ...win.SMBMapping) {
+	t.Helper()
+	got, err := s.SMBGlobalMappings(t.Context())
+	must(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mappings (-want +got):\n%s", diff)
+	}
+}
+
+func TestCreateSMBGlobalMapping(t *testing.T) {
+	with := func(change func(*win.SMBMappingOptions)) win.SMBMappingOptions {
+		o := credentials
+		change(&o)
+		return o
+	}
+	otherPassword := with(func(o *win.SMBMappingOptions) { o.Password = secret.New("other") })
+	otherUser := with(func(o *win.SMBMappingOptions) { o.Username = "other" })
+	private := with(func(o *win.SMBMappingOptions) { o.RequirePrivacy = true })
+	for name, tc := range map[string]struct {
+		prepare func(*testing.T, *System)
+		path    string // default: share
+		options win.SMBMappingOptions
+		want    win.Errno
+	}{
+		"healthy":            {options: credentials},
+		"in another case":    {path: `\\SERVER\SHARE`, options: with(func(o *win.SMBMappingOptions) { o.Username = "USER" })},
+		"encrypted":          {options: private},
+		"no server":          {path: `\\other\share`, options: credentials, want: win.ErrorBadNetPath},
+		"no share":           {path: `\\server\other`, options: credentials, want: win.ErrorBadNetName},
+		"server only":        {path: `\\server`, options: credentials, want: win.ErrorBadNetName},
+		"directory":          {path: share + `\dir`, options: credentials, want: win.ErrorBadNetName},
+		"backslash":          {path: share + `\`, options: credentials, want: win.ErrorBadNetName},
+		"slashes":            {path: `//server/share`, options: credentials, want: win.ErrorBadNetName},
+		"no server's name":   {path: `\\\share`, options: credentials, want: win.ErrorBadNetName},
+		"no path":            {path: `x`, options: credentials, want: win.ErrorBadNetName},
+		"wrong password":     {options: otherPassword, want: win.ErrorLogonFailure},
+		"no password":        {options: with(func(o *win.SMBMappingOptions) { o.Password = secret.Text{} }), want: win.ErrorLogonFailure},
+		"password's case":    {options: with(func(o *win.SMBMappingOptions) { o.Password = secret.New("PASSW0RD-OF-THE-TEST") }), want: win.ErrorLogonFailure},
+		"no user":            {options: otherUser, want: win.ErrorLogonFailure},
+		"no user, no share":  {path: `\\server\other`, options: otherUser, want: win.ErrorLogonFailure},
+		"user with a domain": {options: with(func(o *win.SMBMappingOptions) { o.Username = `DOMAIN\user` }), want: win.ErrorLogonFailure},
+		"down": {
+			prepare: func(t *testing.T, s *System) {
+				must(t, s.SetSMBServer("server", SMBServerState{Unreachable: true}))
+			},
+			options: otherPassword, want: win.ErrorBadNetPath,
+		},
+		"can't encrypt": {
+			prepare: func(t *testing.T, s *System) {
+				must(t, s.SetSMBServer("server", SMBServerState{NoEncryption: true}))
+			},
+			options: private, want: win.ErrorAccessDenied,
+		},
+		"needn't encrypt": {
+			prepare: func(t *testing.T, s *System) {
+				must(t, s.SetSMBServer("server", SMBServerState{NoEncryption: true}))
+			},
+			options: credentials,
+		},
+		"not for the user": {
+			prepare: func(t *testing.T, s *System) {
+				must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "theirs", Users: []string{"a", "b"}}))
+			},
+			path: `\\server\theirs`, options: credentials, want: win.ErrorAccessDenied,
+		},
+		"for the user": {
+			prepare: func(t *testing.T, s *System) {
+				must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "his", Users: []string{"a", "uSER"}}))
+			},
+			path: `\\server\his`, options: credentials,
+		},
+		"mapped already": {
+			prepare: func(t *testing.T, s *System) {
+				must(t, s.CreateSMBGlobalMapping(t.Context(), `\\SERVER\share`, credentials))
+			},
+			options: otherPassword, want: win.ErrorAlreadyAssigned,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newNode(t, Delays{})
+			newShare(t, s)
+			if tc.prepare != nil {
+				tc.prepare(t, s)
+			}
+			if tc.path == "" {
+				tc.path = share
+			}
+			before, err := s.SMBGlobalMappings(t.Context())
+			must(t, err)
+			wantErr(t, "create", s.CreateSMBGlobalMapping(t.Context(), tc.path, tc.options), tc.want)
+			if tc.want == 0 {
+				before = append(before, win.SMBMapping{RemotePath: tc.path})
+			}
+			wantMappings(t, s, before...)
+		})
+	}
+}
+
+// TestSMBCredentialConflict: a server has one session, whatever became of it.
+func TestSMBCredentialConflict(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newMapping(t, s)
+	const second = `\\SERVER\second`
+	must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "second"}))
+	must(t, s.AddSMBShare(SMBShare{Server: "elsewhere", Name: "share"}))
+	newPassword := secret.New("new")
+	must(t, s.SetSMBUser("server", "other", newPassword))
+	must(t, s.SetSMBUser("elsewhere", "other", newPassword))
+	other := win.SMBMappingOptions{Username: "other", Password: newPassword}
+	wantErr(t, "another user", s.CreateSMBGlobalMapping(ctx, second, other), win.ErrorSessionCredentialConflict)
+	wantErr(t, "another server", s.CreateSMBGlobalMapping(ctx, `\\elsewhere\share`, other), 0)
+	wantErr(t, "the same user", s.CreateSMBGlobalMapping(ctx, second, credentials), 0)
+	must(t, s.RemoveSMBGlobalMapping(ctx, second))
+
+	must(t, s.SetSMBUser("server", "user", newPassword))
+	_, err := s.ReadDir(share)
+	wantErr(t, "use the old password", err, win.ErrorLogonFailure)
+	renewed := win.SMBMappingOptions{Username: "user", Password: newPassword}
+	wantErr(t, "a new password next to the old one", s.CreateSMBGlobalMapping(ctx, second, renewed), win.ErrorSessionCredentialConflict)
+	must(t, s.RemoveSMBGlobalMapping(ctx, share))
+	wantErr(t, "a new password alone", s.CreateSMBGlobalMapping(ctx, second, renewed), 0)
+}
+
+func TestRemoveSMBGlobalMapping(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newMapping(t, s)
+	must(t, s.WriteFile(share+`\file`, nil))
+	held, err := s.OpenFile(ctx, share+`\file`, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
+	must(t, err)
+	for _, path := range []string{`\\server\other`, `\\other\share`, `\\server`, share + `\dir`, `x`, ``} {
+		wantErr(t, "remove "+path, s.RemoveSMBGlobalMapping(ctx, path), win.ErrorNotConnected)
+	}
+	must(t, s.RemoveSMBGlobalMapping(ctx, `\\SERVER\Share`))
+	wantErr(t, "remove it again", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorNotConnected)
+	wantMappings(t, s)
+	_, err = held.Info(ctx)
+	wantErr(t, "an open file", err, win.ErrorNetNameDeleted)
+	closeHandle(t, held)
+	_, err = s.ReadFile(share + `\file`)
+	wantErr(t, "read without a mapping", err, win.ErrorAccessDenied)
+	must(t, s.CreateSMBGlobalMapping(ctx, share, credentials))
+	must(t, s.Remove(share+`\file`)) // nobody holds it any more
+}
+
+// TestSMBUse: what a mapping answers follows the server, what it says of itself
+// follows its last use.
+func TestSMBUse(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newMapping(t, s)
+	must(t, s.MkdirAll(share+`\dir`))
+	for _, step := range []struct {
+		what string
+		do   func() error
+		want win.Errno // of the next use
+	}{
+		{"nothing", func() error { return nil }, 0},
+		{"down", func() error { return s.SetSMBServer("SERVER", SMBServerState{Unreachable: true}) }, win.ErrorBadNetPath},
+		{"up", func() error { return s.SetSMBServer("server", SMBServerState{}) }, 0},
+		{"no encryption", func() error { return s.SetSMBServer("server", SMBServerState{NoEncryption: true}) }, 0},
+		{"the same password", func() error { return s.SetSMBUser("server", "user", password) }, 0},
+		{"another password", func() error { return s.SetSMBUser("server", "user", secret.New("other")) }, win.ErrorLogonFailure},
+		{"the old password", func() error { return s.SetSMBUser("server", "user", password) }, 0},
+		{"no user", func() error { return s.RemoveSMBUser("server", "USER") }, win.ErrorLogonFailure},
+		{"the user again", func() error { return s.SetSMBUser("server", "user", password) }, 0},
+		{"no share", func() error { return s.RemoveSMBShare("server", "SHARE") }, win.ErrorBadNetName},
+		{"a share for others", func() error {
+			return s.AddSMBShare(SMBShare{Server: "server", Name: "share", Users: []string{"other"}})
+		}, win.ErrorAccessDenied},
+	} {
+		before, err := s.SMBGlobalMappings(ctx)
+		must(t, err)
+		must(t, step.do())
+		wantMappings(t, s, before...) // not used yet
+		_, err = s.FileAttributes(ctx, share)
+		wantErr(t, step.what+": attributes", err, step.want)
+		status := win.SMBMappingOK
+		if step.want != 0 {
+			status = win.SMBMappingDisconnected
+		}
+		wantMappings(t, s, win.SMBMapping{RemotePath: share, Status: status})
+	}
+}
+
+// TestSMBServerWithoutEncryption: a mapping never goes on in the clear.
+func TestSMBServerWithoutEncryption(t *testing.T) {
+	s := newNode(t, Delays{})
+	newShare(t, s)
+	private := credentials
+	private.RequirePrivacy = true
+	must(t, s.CreateSMBGlobalMapping(t.Context(), share, private))
+	must(t, s.SetSMBServer("server", SMBServerState{NoEncryption: true}))
+	_, err := s.ReadDir(share)
+	wantErr(t, "list", err, win.ErrorAccessDenied)
+}
+
+// TestSMBHandles: what is open on a share breaks with its session, and only then.
+func TestSMBHandles(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do     func(*System) error
+		breaks bool
+	}{
+		"server down":       {func(s *System) error { return s.SetSMBServer("server", SMBServerState{Unreachable: true}) }, true},
+		"server up":         {func(s *System) error { return s.SetSMBServer("server", SMBServerState{}) }, false},
+		"share removed":     {func(s *System) error { return s.RemoveSMBShare("server", "share") }, true},
+		"password changed":  {func(s *System) error { return s.SetSMBUser("server", "user", secret.New("other")) }, true},
+		"password set":      {func(s *System) error { return s.SetSMBUser("server", "user", password) }, false},
+		"other user":        {func(s *System) error { return s.SetSMBUser("server", "other", secret.New("other")) }, false},
+		"user removed":      {func(s *System) error { return s.RemoveSMBUser("server", "user") }, true},
+		"other server down": {func(s *System) error { return s.SetSMBServer("elsewhere", SMBServerState{Unreachable: true}) }, false},
+		"other share gone":  {func(s *System) error { return s.RemoveSMBShare("server", "second") }, false},
+		"disk detached":     {func(s *System) error { return s.DetachDisk(1) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newNode(t, Delays{})
+			attach(t, s, DiskSpec{})
+			newMapping(t, s)
+			must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "second"}))
+			must(t, s.AddSMBShare(SMBShare{Server: "elsewhere", Name: "share"}))
+			must(t, s.WriteFile(share+`\file`, nil))
+			f, err := s.OpenFile(t.Context(), share+`\file`, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
+			must(t, err)
+			must(t, tc.do(s))
+			want := win.Errno(0)
+			if tc.breaks {
+				want = win.ErrorNetNameDeleted
+			}
+			_, err = f.Info(t.Context())
+			wantErr(t, "the open file", err, want)
+			closeHandle(t, f)
+		})
+	}
+}
+
+func TestSMBFiles(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newMapping(t, s)
+	link := kubelet + `\plugins\link`
+	must(t, s.Symlink(link, share+`\`, true))
+	must(t, s.Symlink(kubelet+`\plugins\dir`, `\\SERVER\share\Dir`, true))
+	must(t, s.MkdirAll(link+`\dir\sub`))
+	must(t, s.WriteFile(share+`\Dir\file`, []byte("content")))
+	s.smb.servers["server"].Shares["share"].fs.DropUnflushed() // the server has nothing to lose
+	for _, path := range []string{
+		`\\SERVER\SHARE\DIR\FILE`, `//server/share/dir/./sub/../file`, `\\?\UNC\server\share\dir\file`, `\\?\unc\server\share\dir\file`,
+		`\\server\share\..\..\dir\file`, link + `\dir\file`, kubelet + `\plugins\dir\file`,
+	} {
+		if b, err := s.ReadFile(path); err != nil || string(b) != "content" {
+			t.Errorf("%s: %q, %v", path, b, err)
+		}
+	}
+	must(t, s.Rename(link+`\dir\file`, share+`\renamed`, false))
+	entries, err := s.ReadDir(link)
+	must(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
+	if diff := cmp.Diff([]string{"dir", "renamed"}, names); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	wantErr(t, "rename to the volume", s.Rename(share+`\renamed`, kubelet+`\renamed`, false), win.ErrorNotSameDevice)
+	wantErr(t, "remove a full directory", s.Remove(share+`\dir`), win.ErrorDirNotEmpty)
+	must(t, s.Remove(link+`\dir\sub`))
+	must(t, s.Remove(share+`\dir`))
+
+	must(t, s.Symlink(share+`\relative`, `renamed`, false))
+	must(t, s.Symlink(share+`\away`, kubelet, true))
+	for path, want := range map[string]win.Errno{
+		share:                        0,
+		share + `\`:                  0,
+		link:                         0,
+		share + `\renamed`:           0,
+		share + `\missing`:           win.ErrorFileNotFound,
+		share + `\missing\dir`:       win.ErrorPathNotFound,
+		share + `\a*`:                win.ErrorInvalidName,
+		share + `\away`:              0, // the link itself
+		share + `\away\pods`:         errorSymlinkClassDisabled,
+		`\\server`:                   win.ErrorInvalidName,
+		`\\server\`:                  win.ErrorInvalidName,
+		`\\?\UNC\server`:             win.ErrorInvalidName,
+		`\\?\UNC\server\share\..\x`:  win.ErrorInvalidName,
+		`\\server\other`:             win.ErrorAccessDenied,
+		`\\other\share`:              win.ErrorBadNetPath,
+		`\\.\UNC\server\share`:       win.ErrorFileNotFound,
+		kubelet + `\plugins\missing`: win.ErrorFileNotFound,
+	} {
+		_, err := s.FileAttributes(ctx, path)
+		wantErr(t, "attributes of "+path, err, want)
+	}
+	_, err = s.ReadFile(share + `\relative`)
+	wantErr(t, "follow a link on the share", err, errorSymlinkClassDisabled)
+}
+
+// TestSMBIsNoVolume: the calls about volumes don't take shares.
+func TestSMBIsNoVolume(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	_, name := newVolume(t, s, true)
+	newMapping(t, s)
+	must(t, s.MkdirAll(share+`\dir`))
+	must(t, s.MkdirAll(share+`\mount`))
+	must(t, s.SetReparsePoint(share+`\mount`, win.NewMountPoint(name)))
+	must(t, s.Symlink(kubelet+`\link`, share, true))
+	for _, path := range []string{share + `\`, share + `\dir\`, kubelet + `\link\dir\`, share + `\mount\`} {
+		_, err := s.VolumeNameForMountPoint(ctx, path)
+		wantErr(t, "volume of "+path, err, win.ErrorNotSupported)
+		wantErr(t, "mount at "+path, s.SetVolumeMountPoint(ctx, path, name), win.ErrorNotSupported)
+		wantErr(t, "unmount "+path, s.DeleteVolumeMountPoint(ctx, path), win.ErrorNotSupported)
+	}
+	for _, path := range []string{share + `\`, share + `\dir\`, kubelet + `\link\`} {
+		_, err := s.VolumeInformation(ctx, path)
+		wantErr(t, "information of "+path, err, win.ErrorNotSupported)
+		_, err = s.DiskFreeSpace(ctx, path)
+		wantErr(t, "free space of "+path, err, win.ErrorNotSupported)
+	}
+	if n := s.smb.servers["server"].Shares["share"].fs.Handles(); n != 0 {
+		t.Errorf("%d handles are left open", n)
+	}
+}
+
+// TestSMBOutlivesTheProcess: mappings too, since Windows goes on.
+func TestSMBOutlivesTheProcess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	s := openNode(t, Config{StateFile: file})
+	newMapping(t, s)
+	for i := range 3 {
+		must(t, s.WriteFile(fmt.Sprint(share, `\`, i), []byte("content")))
+		must(t, s.Close())
+		s = openNode(t, Config{StateFile: file})
+	}
+	defer closeHandle(t, s)
+	entries, err := s.ReadDir(share)
+	must(t, err)
+	if len(entries) != 3 {
+		t.Errorf("entries %v, want 3", entries)
+	}
+	must(t, s.RemoveSMBGlobalMapping(t.Context(), share))
+	wantErr(t, "map with another password", s.CreateSMBGlobalMapping(t.Context(), share, win.SMBMappingOptions{Username: "user", Password: secret.New("other")}), win.ErrorLogonFailure)
+	wantErr(t, "map with the password", s.CreateSMBGlobalMapping(t.Context(), share, credentials), 0)
+}
+
+// TestDamagedSMBRecords: what belongs together must be there together.
+func TestDamagedSMBRecords(t *testing.T) {
+	for name, damage := range map[string]func(*bbolt.Tx) error{
+		"files without a server": func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketSMBServers)) },
+		"share without files":    func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketSMBFiles)) },
+		"server by another name": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(bucketSMBServers)).Put([]byte("other"), []byte(`{"Name":"x","Salt":"MDEyMzQ1Njc4OWFiY2RlZg==","Users":{},"Shares":{}}`))
+		},
+		"server without salt": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(bucketSMBServers)).Put([]byte("x"), []byte(`{"Name":"x","Users":{},"Shares":{}}`))
+		},
+		"no share": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(bucketSMBServers)).Put([]byte("x"), []byte(`{"Name":"x","Salt":"MDEyMzQ1Njc4OWFiY2RlZg==","Users":{},"Shares":{"s":null}}`))
+		},
+	} {
+		file := filepath.Join(t.TempDir(), "state")
+		s := openNode(t, Config{StateFile: file})
+		newMapping(t, s)
+		must(t, s.Close())
+		db, err := bbolt.Open(file, 0o600, nil)
+		must(t, err)
+		must(t, db.Update(damage))
+		must(t, db.Close())
+		if s, err := Open(Config{StateFile: file}); err == nil {
+			closeHandle(t, s)
+			t.Errorf("%s: it was believed", name)
+		}
+	}
+}
+
+// TestSMBRestart: the servers stand outside of the node.
+func TestSMBRestart(t *testing.T) {
+	for name, restart := range map[string]func(*System) error{"reboot": (*System).Reboot, "loss of power": (*System).PowerLoss} {
+		t.Run(name, func(t *testing.T) {
+			s := newNode(t, Delays{})
+			newMapping(t, s)
+			must(t, s.WriteFile(share+`\file`, []byte("content")))
+			want := s.SMBServers()
+			must(t, restart(s))
+			wantMappings(t, s)
+			_, err := s.ReadFile(share + `\file`)
+			wantErr(t, "read without a mapping", err, win.ErrorAccessDenied)
+			if diff := cmp.Diff(want, s.SMBServers()); diff != "" {
+				t.Errorf("servers (-before +after):\n%s", diff)
+			}
+			must(t, s.CreateSMBGlobalMapping(t.Context(), share, credentials))
+			if b, err := s.ReadFile(share + `\file`); err != nil || string(b) != "content" {
+				t.Errorf("the file holds %q, %v", b, err)
+			}
+		})
+	}
+}
+
+func TestSMBServers(t *testing.T) {
+	s := newNode(t, Delays{})
+	users := []string{"b", "a"}
+	must(t, s.AddSMBShare(SMBShare{Server: "Second", Name: "z"}))
+	must(t, s.AddSMBShare(SMBShare{Server: "first", Name: "B", Users: users}))
+	must(t, s.AddSMBShare(SMBShare{Server: "FIRST", Name: "a$"}))
+	must(t, s.SetSMBUser("first", `DOMAIN\u`, password))
+	must(t, s.SetSMBUser("first", `domain\U`, password))
+	must(t, s.SetSMBUser("first", `u`, password))
+	must(t, s.SetSMBServer("second", SMBServerState{Unreachable: true, NoEncryption: true}))
+	users[0] = "changed"
+	want := []SMBServer{
+		{
+			Name: "first", Users: []string{`domain\U`, `u`},
+			Shares: []SMBShare{{Server: "first", Name: "a$"}, {Server: "first", Name: "B", Users: []string{"b", "a"}}},
+		},
+		{
+			Name: "Second", SMBServerState: SMBServerState{Unreachable: true, NoEncryption: true},
+			Shares: []SMBShare{{Server: "Second", Name: "z"}},
+		},
+	}
+	if diff := cmp.Diff(want, s.SMBServers()); diff != "" {
+		t.Errorf("servers (-want +got):\n%s", diff)
+	}
+}
+
+func TestSMBControlErrors(t *testing.T) {
+	s := newNode(t, Delays{})
+	newShare(t, s)
+	before := s.SMBServers()
+	for name, tc := range map[string]struct {
+		err  error
+		want win.Errno
+	}{
+		"share is there":     {s.AddSMBShare(SMBShare{Server: "SERVER", Name: "SHARE"}), win.ErrorAlreadyExists},
+		"no server name":     {s.AddSMBShare(SMBShare{Name: "x"}), win.ErrorInvalidName},
+		"no share name":      {s.AddSMBShare(SMBShare{Server: "x"}), win.ErrorInvalidName},
+		"server with path":   {s.AddSMBShare(SMBShare{Server: `a\b`, Name: "x"}), win.ErrorInvalidName},
+		"share with path":    {s.AddSMBShare(SMBShare{Server: "x", Name: `a\b`}), win.ErrorInvalidName},
+		"dots":               {s.AddSMBShare(SMBShare{Server: "x", Name: `..`}), win.ErrorInvalidName},
+		"dot":                {s.AddSMBShare(SMBShare{Server: ".", Name: `x`}), win.ErrorInvalidName},
+		"question mark":      {s.AddSMBShare(SMBShare{Server: "?", Name: `x`}), win.ErrorInvalidName},
+		"control character":  {s.AddSMBShare(SMBShare{Server: "x", Name: "a\x00"}), win.ErrorInvalidName},
+		"no text":            {s.AddSMBShare(SMBShare{Server: "x", Name: "a\xff"}), win.ErrorInvalidName},
+		"share for nobody":   {s.AddSMBShare(SMBShare{Server: "x", Name: "a", Users: []string{""}}), win.ErrorInvalidParameter},
+		"no such share":      {s.RemoveSMBShare("server", "other"), win.ErrorNotFound},
+		"share of no server": {s.RemoveSMBShare("other", "share"), win.ErrorNotFound},
+		"no user name":       {s.SetSMBUser("server", "", password), win.ErrorInvalidParameter},
+		"user's name":        {s.SetSMBUser("server", "\xff", password), win.ErrorInvalidParameter},
+		"no password":        {s.SetSMBUser("server", "x", secret.Text{}), win.ErrorInvalidParameter},
+		"user of no server":  {s.SetSMBUser("other", "x", password), win.ErrorNotFound},
+		"no such user":       {s.RemoveSMBUser("server", "x"), win.ErrorNotFound},
+		"no such server":     {s.SetSMBServer("other", SMBServerState{}), win.ErrorNotFound},
+	} {
+		wantErr(t, name, tc.err, tc.want)
+	}
+	if diff := cmp.Diff(before, s.SMBServers()); diff != "" {
+		t.Errorf("something was changed (-before +after):\n%s", diff)
+	}
+}
+
+// TestSMBFaults: rules go by the remote path.
+func TestSMBFaults(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newMapping(t, s)
+	must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "share2"}))
+	must(t, s.Fail(Match{Call: "msft_smbglobalmapping.create", Object: `\\SERVER\share2`, Count: 1}, win.ErrorNoSuchLogonSession))
+	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping.Remove", Object: share}, win.ErrorDeviceInUse))
+	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping", Count: 1}, win.ErrorRetry))
+	wantErr(t, "create", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), win.ErrorNoSuchLogonSession)
+	wantErr(t, "create again", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), 0)
+	wantErr(t, "remove", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorDeviceInUse)
+	_, err := s.SMBGlobalMappings(ctx)
+	wantErr(t, "list", err, win.ErrorRetry)
+	wantMappings(t, s, win.SMBMapping{RemotePath: share}, win.SMBMapping{RemotePath: share + "2"})
+}
+
+// TestSMBPasswordIsNotKept: neither the state file nor anything that is printed has
+// a password.
+func TestSMBPasswordIsNotKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	s := openNode(t, Config{StateFile: file})
+	newMapping(t, s)
+	err := s.SetSMBUser("other", "user", password)
+	printed := fmt.Sprintf("%v %+v %#v %+v", err, s.smb.servers["server"], s.smb.mappings, s.SMBServers())
+	must(t, s.Close())
+	state, err := os.ReadFile(file)
+	must(t, err)
+	if bytes.Contains(state, []byte(password.Reveal())) || strings.Contains(printed, password.Reveal()) {
+		t.Error("the password is kept")
+	}
+	if !bytes.Contains(state, []byte("PasswordHash")) {
+		t.Error("the state file has no user: this test tests nothing")
+	}
+}
+
+// TestSMBConcurrency: calls from many sides at once leave a node that can be told
+// from its state file, which newNode compares.
+func TestSMBConcurrency(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newShare(t, s)
+	var group sync.WaitGroup
+	for i := range 4 {
+		path := fmt.Sprint(share, `\`, i)
+		group.Go(func() {
+			for range 5 {
+				// Whether these succeed is for the others to decide.
+				_ = s.CreateSMBGlobalMapping(ctx, share, credentials)
+				_ = s.WriteFile(path, []byte("content"))
+				_, _ = s.FileAttributes(ctx, path)
+				_ = s.SetSMBServer("server", SMBServerState{Unreachable: i == 0})
+				_, _ = s.SMBGlobalMappings(ctx)
+				_ = s.SetSMBUser("server", "user", password)
+				_ = s.SMBServers()
+				_ = s.RemoveSMBGlobalMapping(ctx, share)
+			}
+		})
+	}
+	group.Wait()
+	must(t, s.SetSMBServer("server", SMBServerState{}))
+	wantErr(t, "map the share at last", s.CreateSMBGlobalMapping(ctx, share, credentials), 0)
+}
