@@ -13,8 +13,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/share"
 	"github.com/csi-proxy/csi-proxy/node/disk"
 	"github.com/csi-proxy/csi-proxy/node/filesystem"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/node/system"
 	"github.com/csi-proxy/csi-proxy/node/volume"
 )
 
@@ -31,6 +35,9 @@ type Options struct {
 	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data of
 	// another system that they recognise. Default: they refuse.
 	AllowRecognizedData bool
+	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares of servers that don't
+	// encrypt. Default: it doesn't.
+	SMBWithoutPrivacy bool
 	// Logger gets what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
 	// OnOperation is told of every operation that has ended, OnWindowsCall of
@@ -48,6 +55,9 @@ type Node struct {
 	Disk       *disk.Disks
 	Volume     *volume.Volumes
 	Filesystem *filesystem.Filesystem
+	SMB        *smb.Mappings
+	ISCSI      *iscsi.Initiator
+	System     *system.Machine
 }
 
 // New returns the operations on the node that sys is. It fails only for bad
@@ -66,6 +76,7 @@ func New(sys instrument.System, o Options) (*Node, error) {
 	instrumented := instrument.New(sys, o.OnWindowsCall)
 	runner := operation.NewRunner(o.MaxOperations, o.OnOperation)
 	locks := new(keylock.Locks[uint32])
+	shares := share.NewProber(instrumented)
 	return &Node{
 		Disk: disk.New(instrumented, disk.Options{
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
@@ -73,6 +84,11 @@ func New(sys instrument.System, o Options) (*Node, error) {
 		Volume: volume.New(instrumented, paths, volume.Options{
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
 		}),
-		Filesystem: filesystem.New(instrumented, paths, filesystem.Options{Runner: runner}),
+		Filesystem: filesystem.New(instrumented, paths, filesystem.Options{Runner: runner, Shares: shares}),
+		SMB: smb.New(instrumented, paths, smb.Options{
+			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: shares,
+		}),
+		ISCSI:  iscsi.New(instrumented, iscsi.Options{Logger: o.Logger, Runner: runner}),
+		System: system.New(instrumented, system.Options{Runner: runner}),
 	}, nil
 }

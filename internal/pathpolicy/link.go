@@ -32,6 +32,66 @@ type Link struct {
 	Volume string // of LinkToVolume: \\?\Volume{guid}\
 }
 
+// Link opens the last element and reads it; of what isn't a link it gives
+// win.ErrorNotAReparsePoint.
+func (h *Held) Link(ctx context.Context) (Link, error) {
+	f, err := h.Open(ctx, win.OpenOptions{Disposition: win.FileOpen})
+	if err != nil {
+		return Link{}, err
+	}
+	return h.ReadLink(ctx, f)
+}
+
+// MakeSymlink makes the last element a symlink to target, as win.NewSymlink takes
+// it: one of a file, or of a directory. A symlink there that is the same to same is
+// a success; anything else there is csiproxy.ErrAlreadyExists and stays.
+//
+// Windows makes a link in two steps. If the process dies between them, an empty
+// directory or file is left. It is not taken for a link half made, since somebody
+// may need it as it is.
+func (h *Held) MakeSymlink(ctx context.Context, target string, file bool, same func(Link) bool) error {
+	if err := h.CheckReplaceable(); err != nil {
+		return err
+	}
+	err := h.makeSymlink(ctx, target, file)
+	if !errors.Is(err, win.ErrorAlreadyExists) {
+		return err
+	}
+	link, err := h.Link(ctx)
+	switch {
+	case errors.Is(err, win.ErrorNotAReparsePoint):
+		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a file or directory"}
+	case err != nil:
+		return err
+	case link.Tag == win.TagSymlink && same(link):
+		return nil
+	}
+	return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + Printable(link.Target())}
+}
+
+func (h *Held) makeSymlink(ctx context.Context, target string, file bool) error {
+	o := win.OpenOptions{
+		Access:      win.FileWriteAttributes | win.Delete,
+		Disposition: win.FileCreate,
+		Options:     win.FileDirectoryFile,
+	}
+	if file {
+		o.Options = win.FileNonDirectoryFile
+	}
+	link, err := h.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	_, err = link.Control(ctx, win.FsctlSetReparsePoint, win.NewSymlink(target).Encode(), nil)
+	if err == nil {
+		return nil
+	}
+	if removeErr := link.Delete(context.WithoutCancel(ctx)); removeErr != nil {
+		return &csiproxy.Error{Kind: csiproxy.KindOf(err), Detail: "an empty file or directory is left: " + removeErr.Error(), Err: err}
+	}
+	return err
+}
+
 // ReadLink reads the last element through its handle f; of other files it gives
 // win.ErrorNotAReparsePoint.
 func (h *Held) ReadLink(ctx context.Context, f win.File) (Link, error) {

@@ -16,6 +16,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/share"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -26,6 +27,8 @@ type System interface {
 	DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error
 	// FileAttributes is GetFileAttributesW: of the last element itself.
 	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
+	// SMBGlobalMappings returns the shares that the node has mapped.
+	SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error)
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -33,6 +36,9 @@ type Options struct {
 	// Runner bounds and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
+	// Shares asks servers what is on their shares. The groups of one node share it.
+	// Default: its own.
+	Shares *share.Prober
 }
 
 // Filesystem is the node's file systems as far as paths lead into them. All
@@ -52,6 +58,9 @@ type Filesystem struct {
 func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+	}
+	if o.Shares == nil {
+		o.Shares = share.NewProber(sys)
 	}
 	return &Filesystem{sys: sys, paths: paths, options: o}
 }
@@ -117,9 +126,9 @@ func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 
 // IsSymlink reports whether path is a symlink, a junction or a mount point of a
 // volume, and what it leads to exists, that itself not followed. A path that isn't
-// there is csiproxy.ErrNotFound. Of a link to a UNC path the server is asked. What
-// a link to elsewhere outside leads to isn't looked at:
-// csiproxy.ErrPermissionDenied.
+// there is csiproxy.ErrNotFound. Of a link to a share that has a global mapping the
+// server is asked; to one that has none it leads nowhere, hence false. What a link to
+// elsewhere outside leads to isn't looked at: csiproxy.ErrPermissionDenied.
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (bool, error) {
 	return get(ctx, f, "IsSymlink", path, f.isSymlink)
 }
@@ -127,7 +136,7 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (bool, error) {
 func (f *Filesystem) isSymlink(ctx context.Context, p pathpolicy.Path) (bool, error) {
 	var link pathpolicy.Link
 	err := f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) (err error) {
-		link, err = readLink(ctx, h)
+		link, err = h.Link(ctx)
 		return err
 	})
 	if errors.Is(err, win.ErrorNotAReparsePoint) {
@@ -140,9 +149,10 @@ func (f *Filesystem) isSymlink(ctx context.Context, p pathpolicy.Path) (bool, er
 	case link.Kind == pathpolicy.LinkInside:
 		return f.paths.Exists(ctx, f.sys, link.Path)
 	case link.Kind == pathpolicy.LinkToVolume:
-		return f.targetExists(ctx, link.Volume)
+		_, err := f.sys.FileAttributes(ctx, link.Volume)
+		return exists(err)
 	case link.Kind == pathpolicy.LinkToShare:
-		return f.targetExists(ctx, link.Target())
+		return f.shareExists(ctx, link.Target())
 	case link.Tag != win.TagSymlink && link.Tag != win.TagMountPoint:
 		return false, nil // a file of some file system filter
 	}
@@ -152,18 +162,28 @@ func (f *Filesystem) isSymlink(ctx context.Context, p pathpolicy.Path) (bool, er
 	}
 }
 
-// readLink reads the last element, without following it.
-func readLink(ctx context.Context, h *pathpolicy.Held) (pathpolicy.Link, error) {
-	file, err := h.Open(ctx, win.OpenOptions{Disposition: win.FileOpen})
+// shareExists reports whether what a link to a UNC path leads to is there. Only
+// servers that somebody has mapped a share of are asked, and for that share only:
+// whoever can make a link in a pod's directory could else have the node log in to a
+// server of his own.
+func (f *Filesystem) shareExists(ctx context.Context, target string) (bool, error) {
+	path, err := share.Parse(target)
 	if err != nil {
-		return pathpolicy.Link{}, err
+		return false, nil // no such share can be mapped
 	}
-	return h.ReadLink(ctx, file)
+	mappings, err := f.sys.SMBGlobalMappings(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !path.MappedBy(mappings) {
+		return false, nil
+	}
+	return exists(f.options.Shares.Probe(ctx, path))
 }
 
-// targetExists reports whether a volume or UNC path is there.
-func (f *Filesystem) targetExists(ctx context.Context, target string) (bool, error) {
-	_, err := f.sys.FileAttributes(ctx, target)
+// exists tells from the error of asking for the attributes of a volume or UNC path
+// whether it is there.
+func exists(err error) (bool, error) {
 	var errno win.Errno
 	if errors.As(err, &errno) {
 		switch {

@@ -1,0 +1,191 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package iscsi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+)
+
+// targets is what the initiator does with targets.
+type targets interface {
+	// LoginISCSITarget is LoginIScsiTargetW, not persistent.
+	LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.ISCSISessionID, error)
+	// LogoutISCSITarget is LogoutIScsiTarget, of one session.
+	LogoutISCSITarget(ctx context.Context, id win.ISCSISessionID) error
+	// ISCSISessions is GetIScsiSessionListW.
+	ISCSISessions(ctx context.Context) ([]win.ISCSISession, error)
+	// ISCSISessionDevices is GetDevicesForIScsiSessionW.
+	ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error)
+	// ISCSIPersistentLogins is ReportIScsiPersistentLoginsW.
+	ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error)
+	// RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW.
+	RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error
+}
+
+// ConnectTarget logs in to a target that was discovered, and waits for its disks, as
+// long as these usually take. A target with a session already, through whatever
+// portal, is a success. The session ends with a restart of the node.
+//
+// A target that isn't known is csiproxy.ErrNotFound; credentials that it refuses, or
+// its own that the node doesn't accept, csiproxy.ErrUnauthenticated; one that can't be
+// reached csiproxy.ErrUnavailable.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-loginiscsitargetw
+func (i *Initiator) ConnectTarget(ctx context.Context, p Portal, iqn IQN, a Authentication) error {
+	return i.do(ctx, "ConnectTarget", iqn.object(), func(ctx context.Context) error {
+		portal, err := p.check()
+		if err != nil {
+			return err
+		}
+		if err := iqn.check(); err != nil {
+			return err
+		}
+		login, err := a.login(portal, iqn)
+		if err != nil {
+			return err
+		}
+		unlock, err := i.lock(ctx, iqn)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		sessions, err := i.sessions(ctx, iqn)
+		if err != nil {
+			return err
+		}
+		if len(sessions) == 0 {
+			err := i.call(ctx, func() error {
+				_, err := i.sys.LoginISCSITarget(ctx, login)
+				return err
+			})
+			there := errors.Is(err, win.ISDSCTargetAlreadyLoggedIn) || errors.Is(err, win.ISDSCSessionAlreadyExists)
+			if err != nil && !there {
+				return err
+			}
+		}
+		_, err = i.awaitDisks(ctx, iqn)
+		return err
+	})
+}
+
+// logoutPatience is how long a session may be busy.
+const logoutPatience = 5 * time.Second
+
+// DisconnectTarget ends the sessions with a target, and removes logins through the
+// portal that would be repeated when the node starts. A target without a session is a
+// success. Disks that are in use for some seconds on end are csiproxy.ErrUnavailable:
+// their volumes have to be unmounted first.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-logoutiscsitarget,
+// https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
+func (i *Initiator) DisconnectTarget(ctx context.Context, p Portal, iqn IQN) error {
+	return i.do(ctx, "DisconnectTarget", iqn.object(), func(ctx context.Context) error {
+		portal, err := p.check()
+		if err != nil {
+			return err
+		}
+		if err := iqn.check(); err != nil {
+			return err
+		}
+		unlock, err := i.lock(ctx, iqn)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := i.forget(ctx, portal, iqn); err != nil {
+			return err
+		}
+		err = retry(ctx, logoutPatience, busy, func() error { return i.logout(ctx, iqn) })
+		if busy(err) {
+			err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "a disk of the target is in use", Err: err}
+		}
+		return err
+	})
+}
+
+// forget removes the persistent logins to a target through a portal.
+func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn IQN) error {
+	logins, err := ask(ctx, i, i.sys.ISCSIPersistentLogins)
+	if err != nil {
+		return err
+	}
+	for _, l := range logins {
+		if !iqn.Equal(IQN(l.Target)) || !samePortal(l.Portal, p) {
+			continue
+		}
+		err := i.sys.RemoveISCSIPersistentLogin(ctx, l)
+		if err != nil && !errors.Is(err, win.ErrorNotFound) { // somebody else did
+			return err
+		}
+	}
+	return nil
+}
+
+// logout ends the sessions with a target.
+func (i *Initiator) logout(ctx context.Context, iqn IQN) error {
+	sessions, err := i.sessions(ctx, iqn)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		err := i.sys.LogoutISCSITarget(ctx, s.ID)
+		if err == nil {
+			continue
+		}
+		left, listErr := i.sessions(ctx, iqn)
+		if listErr != nil {
+			return listErr
+		}
+		if slices.Contains(left, s) { // else it has ended by itself
+			return err
+		}
+	}
+	return nil
+}
+
+// busy reports whether a session can't end for now.
+func busy(err error) bool {
+	return errors.Is(err, win.ISDSCDeviceBusyOnSession) || errors.Is(err, win.ISDSCSessionBusy) || errors.Is(err, win.ISDSCRemoveConnectionInProgress)
+}
+
+// GetTargetDisks returns the numbers of the disks of a target, sorted; none if there is
+// no session. Disks that are about to arrive are waited for, as long as these usually
+// take. Disks that multipath I/O has taken over aren't among them: Windows doesn't list
+// these with their sessions.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getdevicesforiscsisessionw
+func (i *Initiator) GetTargetDisks(ctx context.Context, p Portal, iqn IQN) ([]disk.Number, error) {
+	return operation.Get(ctx, i.options.Runner, "GetTargetDisks", iqn.object(), func(ctx context.Context) ([]disk.Number, error) {
+		if _, err := p.check(); err != nil {
+			return nil, err
+		}
+		if err := iqn.check(); err != nil {
+			return nil, err
+		}
+		return i.awaitDisks(ctx, iqn)
+	})
+}
+
+// sessions returns the sessions with a target.
+func (i *Initiator) sessions(ctx context.Context, iqn IQN) ([]win.ISCSISession, error) {
+	all, err := ask(ctx, i, i.sys.ISCSISessions)
+	return slices.DeleteFunc(all, func(s win.ISCSISession) bool { return !iqn.Equal(IQN(s.Target)) }), err
+}
+
+func (i *Initiator) lock(ctx context.Context, iqn IQN) (unlock func(), err error) {
+	return i.locks.Lock(ctx, strings.ToLower(string(iqn)))
+}
+
+// object names the target in errors.
+func (n IQN) object() string { return "target " + pathpolicy.Printable(string(n)) }

@@ -1,0 +1,18 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/winsys"
+)
+
+func open(o Options) (*Node, error) {
+	// It is never closed: no handle outlives an operation.
+	sys, err := winsys.Open(winsys.Options{Logger: o.Logger})
+	if err != nil {
+		return nil, &csiproxy.Error{Op: "open", Object: "the node", Err: err}
+	}
+	return New(sys, o)
+}

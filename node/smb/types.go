@@ -1,0 +1,52 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package smb
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// Credentials are what a server wants to know. Without any, as the published daemon
+// accepts it too, Windows logs in as the node: with its account in the domain.
+type Credentials struct {
+	Username string // user, DOMAIN\user or user@domain
+	Password secret.Text
+}
+
+// The longest credentials, in bytes: a user's and a domain's name, and a password,
+// each of 256 UTF-16 units.
+//
+// Source: lmcons.h of the Windows SDK (UNLEN, PWLEN)
+const (
+	maxUsername = 3 * (2*256 + 1)
+	maxPassword = 3 * 256
+)
+
+// check refuses credentials that Windows would take as something else.
+func (c Credentials) check() error {
+	password := c.Password.Reveal()
+	switch {
+	case c.Username == "" && password != "":
+		return invalid("there is a password but no user name")
+	case len(c.Username) > maxUsername:
+		return invalid("the user name is longer than %d bytes", maxUsername)
+	case !utf8.ValidString(c.Username) || strings.ContainsFunc(c.Username, unicode.IsControl):
+		return invalid("the user name isn't valid UTF-8 or has control characters")
+	case len(password) > maxPassword:
+		return invalid("the password is longer than %d bytes", maxPassword)
+	case !utf8.ValidString(password) || strings.Contains(password, "\x00"):
+		return invalid("the password isn't valid UTF-8 or has a null character")
+	}
+	return nil
+}
+
+func invalid(format string, a ...any) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: fmt.Sprintf(format, a...)}
+}
