@@ -4,12 +4,12 @@
 // Package client calls CSI Proxy on the node where it runs, for CSI drivers and
 // tools.
 //
-// A [Client] gives one typed client for each API group: [Disk], [Volume] and
-// [Filesystem]. Each speaks the newest version of its group that the node's daemon
-// serves, down to the first one published, so that a driver works with every
-// daemon in the field. Their methods have the signatures of the operations in
-// packages node/disk, node/volume and node/filesystem: what a driver declares as
-// its interface is satisfied in process and over the pipe.
+// A [Client] gives one typed client for each API group: [Disk], [Volume],
+// [Filesystem], [SMB], [ISCSI] and [System]. Each speaks the newest version of its
+// group that the node's daemon serves, down to the first one published, so that a
+// driver works with every daemon in the field. Their methods have the signatures of
+// the operations in the packages below node: what a driver declares as its
+// interface is satisfied in process and over the pipe.
 //
 // # Errors
 //
@@ -43,11 +43,14 @@ type Client struct {
 	close   context.CancelFunc // ends the groups' context
 }
 
-// The groups that have a typed client.
+// The groups, each of which has a typed client.
 const (
 	groupDisk       = "disk"
 	groupVolume     = "volume"
 	groupFilesystem = "filesystem"
+	groupSMB        = "smb"
+	groupISCSI      = "iscsi"
+	groupSystem     = "system"
 )
 
 // New returns a client. It connects when it is first used, and reconnects by itself.
@@ -66,7 +69,7 @@ func New(opts ...Option) *Client {
 	c := &Client{options: o, groups: make(map[string]*group)}
 	var ctx context.Context
 	ctx, c.close = context.WithCancel(context.Background())
-	for _, name := range []string{groupDisk, groupVolume, groupFilesystem} {
+	for _, name := range api.Groups() {
 		c.groups[name] = newGroup(ctx, name, o)
 	}
 	return c

@@ -29,9 +29,8 @@ type Endpoint struct {
 	Err error
 }
 
-// Endpoints asks at the endpoint of each version of all API groups, also those
-// without a typed client, whether it is served. It answers in alphabetical order
-// of the groups, newest version first.
+// Endpoints asks at the endpoint of each version of all API groups whether it is
+// served. It answers in alphabetical order of the groups, newest version first.
 //
 // An endpoint that takes the connection and never answers keeps it waiting until
 // ctx ends.

@@ -9,7 +9,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/node/disk"
 	"github.com/csi-proxy/csi-proxy/node/filesystem"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/node/system"
 	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // What a driver may declare to have its node's operations in process or over the
@@ -47,6 +51,26 @@ type (
 		CreateSymlink(ctx context.Context, sourcePath, targetPath string) error
 		IsSymlink(ctx context.Context, path string) (bool, error)
 	}
+	mappings interface {
+		NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error
+		RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
+	}
+	initiator interface {
+		AddTargetPortal(ctx context.Context, p iscsi.Portal) error
+		DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) ([]iscsi.IQN, error)
+		ListTargetPortals(ctx context.Context) ([]iscsi.Portal, error)
+		RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error
+		ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error
+		DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error
+		GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) ([]disk.Number, error)
+		SetMutualCHAPSecret(ctx context.Context, s secret.Text) error
+	}
+	machine interface {
+		GetBIOSSerialNumber(ctx context.Context) (string, error)
+		GetService(ctx context.Context, name string) (system.Service, error)
+		StartService(ctx context.Context, name string) error
+		StopService(ctx context.Context, name string, force bool) error
+	}
 )
 
 var (
@@ -56,4 +80,11 @@ var (
 	_ volumes = (*client.Volume)(nil)
 	_ files   = (*filesystem.Filesystem)(nil)
 	_ files   = (*client.Filesystem)(nil)
+
+	_ mappings  = (*smb.Mappings)(nil)
+	_ mappings  = (*client.SMB)(nil)
+	_ initiator = (*iscsi.Initiator)(nil)
+	_ initiator = (*client.ISCSI)(nil)
+	_ machine   = (*system.Machine)(nil)
+	_ machine   = (*client.System)(nil)
 )

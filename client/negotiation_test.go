@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
 )
 
 func emptyAnswer(string, string) (string, error) { return `{}`, nil }
@@ -53,6 +54,47 @@ func TestNewestServedVersionIsChosen(t *testing.T) {
 		if got := d.dials(); got != test.dialled {
 			t.Errorf("with %q served, dialled %s, want %s", test.served, got, test.dialled)
 		}
+	}
+}
+
+// Every group falls back to the newest version that is served, whatever it is, and
+// can't do without any.
+func TestEveryGroupNegotiates(t *testing.T) {
+	inUse := map[string]func(context.Context, *Client) (string, error){
+		"disk":       versionOf((*Client).Disk),
+		"volume":     versionOf((*Client).Volume),
+		"filesystem": versionOf((*Client).Filesystem),
+		"smb":        versionOf((*Client).SMB),
+		"iscsi":      versionOf((*Client).ISCSI),
+		"system":     versionOf((*Client).System),
+	}
+	for _, group := range api.Groups() {
+		versions := api.Versions(group)
+		for i, newest := range versions {
+			d := newDaemon(t, emptyAnswer)
+			for _, version := range versions[i:] {
+				d.serve(group + " " + version)
+			}
+			c := d.newClient(t)
+			for other, version := range inUse {
+				got, err := version(t.Context(), c)
+				if other != group {
+					wantKind(t, err, csiproxy.ErrUnavailable)
+				} else if err != nil || got != newest {
+					t.Errorf("%s from %s on: version %s, error %v", group, newest, got, err)
+				}
+			}
+		}
+	}
+}
+
+func versionOf[Group interface{ Version() string }](connect func(*Client, context.Context) (Group, error)) func(context.Context, *Client) (string, error) {
+	return func(ctx context.Context, c *Client) (string, error) {
+		group, err := connect(c, ctx)
+		if err != nil {
+			return "", err
+		}
+		return group.Version(), nil
 	}
 }
 

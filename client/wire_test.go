@@ -17,7 +17,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv1beta1 "github.com/csi-proxy/csi-proxy/api/filesystem/v1beta1"
 	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/node/system"
 	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 const (
@@ -26,6 +30,8 @@ const (
 	volumeB = `\\?\Volume{6a1c2d3e-0000-4000-8000-0123456789cd}\`
 	jsonB   = `\\\\?\\Volume{6a1c2d3e-0000-4000-8000-0123456789cd}\\`
 )
+
+var portal1 = iscsi.Portal{Address: "10.0.0.1", Port: 65535}
 
 // exchange is what an operation is on the wire in some versions of its group.
 type exchange struct {
@@ -54,174 +60,247 @@ func (o operation) on(version string) (exchange, bool) {
 }
 
 var operations = []operation{
-	{"disk", "ListDiskLocations", onDisk(func(ctx context.Context, d *Disk) (any, error) { return d.ListDiskLocations(ctx) }), []exchange{
+	{"disk", "ListDiskLocations", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.ListDiskLocations(ctx) }), []exchange{
 		{"v1 v1beta3", "ListDiskLocations", `{}`, `{"diskLocations": {"4294967295": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}}}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListDiskLocations", `{}`, `{"diskLocations": {"4294967295": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}}}`},
 	}, map[disk.Number]disk.Location{4294967295: {Adapter: "1", Bus: "2", Target: "3", LUNID: "4"}}},
 
-	{"disk", "ListDiskIDs", onDisk(func(ctx context.Context, d *Disk) (any, error) { return d.ListDiskIDs(ctx) }), []exchange{
+	{"disk", "ListDiskIDs", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.ListDiskIDs(ctx) }), []exchange{
 		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"page83": "6000c29f", "serialNumber": "vol1"}}}`},
 		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol1"}}}}`},
 	}, map[disk.Number]disk.IDs{2: {Page83: "6000c29f", SerialNumber: "vol1"}}},
 
-	{"disk", "FindDiskByPage83", onDisk(func(ctx context.Context, d *Disk) (any, error) { return d.FindDiskByPage83(ctx, "6000c29f") }), []exchange{
+	{"disk", "FindDiskByPage83", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.FindDiskByPage83(ctx, "6000c29f") }), []exchange{
 		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"serialNumber": "6000c29f"}, "2": {"page83": "6000c29f"}, "3": {"page83": "6000c29f0"}}}`},
 		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {}, "2": {"identifiers": {"page83": "6000c29f"}}}}`},
 		{"v1alpha1", "GetDiskNumberByName", `{"diskName":"6000c29f"}`, `{"diskNumber": "2"}`},
 	}, disk.Number(2)},
 
-	{"disk", "PartitionDisk", onDisk(func(ctx context.Context, d *Disk) (any, error) { return nil, d.PartitionDisk(ctx, 3) }), []exchange{
+	{"disk", "PartitionDisk", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return nil, d.PartitionDisk(ctx, 3) }), []exchange{
 		{"v1 v1beta3", "PartitionDisk", `{"diskNumber":3}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID":"3"}`, `{}`},
 	}, nil},
 
-	{"disk", "Rescan", onDisk(func(ctx context.Context, d *Disk) (any, error) { return nil, d.Rescan(ctx) }), []exchange{
+	{"disk", "Rescan", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return nil, d.Rescan(ctx) }), []exchange{
 		{"v1 v1beta3 v1beta2 v1beta1 v1alpha1", "Rescan", `{}`, `{}`},
 	}, nil},
 
-	{"disk", "GetDiskStats", onDisk(func(ctx context.Context, d *Disk) (any, error) { return d.GetDiskStats(ctx, 3) }), []exchange{
+	{"disk", "GetDiskStats", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.GetDiskStats(ctx, 3) }), []exchange{
 		{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
 		{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
 	}, disk.Stats{TotalBytes: 1 << 40}},
 
-	{"disk", "SetDiskState", onDisk(func(ctx context.Context, d *Disk) (any, error) { return nil, d.SetDiskState(ctx, 3, true) }), []exchange{
+	{"disk", "SetDiskState", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return nil, d.SetDiskState(ctx, 3, true) }), []exchange{
 		{"v1 v1beta3", "SetDiskState", `{"diskNumber":3,"isOnline":true}`, `{}`},
 		{"v1beta2", "SetAttachState", `{"diskID":"3","isOnline":true}`, `{}`},
 	}, nil},
 
-	{"disk", "GetDiskState", onDisk(func(ctx context.Context, d *Disk) (any, error) { return d.GetDiskState(ctx, 3) }), []exchange{
+	{"disk", "GetDiskState", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.GetDiskState(ctx, 3) }), []exchange{
 		{"v1 v1beta3", "GetDiskState", `{"diskNumber":3}`, `{"isOnline": true}`},
 		{"v1beta2", "GetAttachState", `{"diskID":"3"}`, `{"isOnline": true}`},
 	}, true},
 
-	{"volume", "ListVolumesOnDisk", onVolume(func(ctx context.Context, v *Volume) (any, error) { return v.ListVolumesOnDisk(ctx, 3, 0) }), []exchange{
+	{"volume", "ListVolumesOnDisk", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.ListVolumesOnDisk(ctx, 3, 0) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonA + `", "` + jsonB + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonA + `", "` + jsonB + `"]}`},
 	}, []volume.ID{volumeA, volumeB}},
 
-	{"volume", "ListVolumesOnDisk", onVolume(func(ctx context.Context, v *Volume) (any, error) { return v.ListVolumesOnDisk(ctx, 3, 2) }), []exchange{
+	{"volume", "ListVolumesOnDisk", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.ListVolumesOnDisk(ctx, 3, 2) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3,"partitionNumber":2}`, `{"volumeIds": ["` + jsonA + `"]}`},
 	}, []volume.ID{volumeA}},
 
-	{"volume", "DataVolumeOfDisk", onVolume(func(ctx context.Context, v *Volume) (any, error) { return v.DataVolumeOfDisk(ctx, 3) }), []exchange{
+	{"volume", "DataVolumeOfDisk", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.DataVolumeOfDisk(ctx, 3) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonA + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonA + `"]}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "MountVolume", onVolume(func(ctx context.Context, v *Volume) (any, error) { return nil, v.MountVolume(ctx, volumeA, `C:\a`) }), []exchange{
+	{"volume", "MountVolume", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.MountVolume(ctx, volumeA, `C:\a`) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "MountVolume", `{"volumeId":"` + jsonA + `","targetPath":"C:\\a"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "MountVolume", `{"volumeId":"` + jsonA + `","path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"volume", "UnmountVolume", onVolume(func(ctx context.Context, v *Volume) (any, error) { return nil, v.UnmountVolume(ctx, volumeA, `C:\a`) }), []exchange{
+	{"volume", "UnmountVolume", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.UnmountVolume(ctx, volumeA, `C:\a`) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "UnmountVolume", `{"volumeId":"` + jsonA + `","targetPath":"C:\\a"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "DismountVolume", `{"volumeId":"` + jsonA + `","path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"volume", "IsVolumeFormatted", onVolume(func(ctx context.Context, v *Volume) (any, error) { return v.IsVolumeFormatted(ctx, volumeA) }), []exchange{
+	{"volume", "IsVolumeFormatted", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.IsVolumeFormatted(ctx, volumeA) }), []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "IsVolumeFormatted", `{"volumeId":"` + jsonA + `"}`, `{"formatted": true}`},
 	}, true},
 
-	{"volume", "FormatVolume", onVolume(func(ctx context.Context, v *Volume) (any, error) { return nil, v.FormatVolume(ctx, volumeA) }), []exchange{
+	{"volume", "FormatVolume", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.FormatVolume(ctx, volumeA) }), []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "FormatVolume", `{"volumeId":"` + jsonA + `"}`, `{}`},
 	}, nil},
 
-	{"volume", "ResizeVolume", onVolume(func(ctx context.Context, v *Volume) (any, error) { return nil, v.ResizeVolume(ctx, volumeA, 1<<40) }), []exchange{
+	{"volume", "ResizeVolume", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.ResizeVolume(ctx, volumeA, 1<<40) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "ResizeVolume", `{"volumeId":"` + jsonA + `","sizeBytes":"1099511627776"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "ResizeVolume", `{"volumeId":"` + jsonA + `","size":"1099511627776"}`, `{}`},
 	}, nil},
 
-	{"volume", "GetVolumeStats", onVolume(func(ctx context.Context, v *Volume) (any, error) { return v.GetVolumeStats(ctx, volumeA) }), []exchange{
+	{"volume", "GetVolumeStats", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.GetVolumeStats(ctx, volumeA) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"totalBytes": "1099511627776", "usedBytes": "4096"}`},
 		{"v1beta2 v1beta1", "VolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"volumeSize": "1099511627776", "volumeUsedSize": "4096"}`},
 	}, volume.Stats{TotalBytes: 1 << 40, UsedBytes: 4096}},
 
-	{"volume", "GetDiskNumberFromVolumeID", onVolume(func(ctx context.Context, v *Volume) (any, error) { return v.GetDiskNumberFromVolumeID(ctx, volumeA) }), []exchange{
+	{"volume", "GetDiskNumberFromVolumeID", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.GetDiskNumberFromVolumeID(ctx, volumeA) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "GetDiskNumberFromVolumeID", `{"volumeId":"` + jsonA + `"}`, `{"diskNumber": 4294967295}`},
 		{"v1beta2 v1beta1", "GetVolumeDiskNumber", `{"volumeId":"` + jsonA + `"}`, `{"diskNumber": "4294967295"}`},
 	}, disk.Number(4294967295)},
 
-	{"volume", "GetVolumeIDFromTargetPath", onVolume(func(ctx context.Context, v *Volume) (any, error) { return v.GetVolumeIDFromTargetPath(ctx, `C:\a`) }), []exchange{
+	{"volume", "GetVolumeIDFromTargetPath", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.GetVolumeIDFromTargetPath(ctx, `C:\a`) }), []exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 		{"v1beta2 v1beta1", "GetVolumeIDFromMount", `{"mount":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "GetClosestVolumeIDFromTargetPath", onVolume(func(ctx context.Context, v *Volume) (any, error) {
+	{"volume", "GetClosestVolumeIDFromTargetPath", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) {
 		return v.GetClosestVolumeIDFromTargetPath(ctx, `C:\a`)
 	}), []exchange{
 		{"v2alpha1", "GetClosestVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "WriteVolumeCache", onVolume(func(ctx context.Context, v *Volume) (any, error) { return nil, v.WriteVolumeCache(ctx, volumeA) }), []exchange{
+	{"volume", "WriteVolumeCache", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.WriteVolumeCache(ctx, volumeA) }), []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2", "WriteVolumeCache", `{"volumeId":"` + jsonA + `"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "PathExists", onFilesystem(func(ctx context.Context, f *Filesystem) (any, error) { return f.PathExists(ctx, `C:\pods\a`) }), []exchange{
+	{"filesystem", "PathExists", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return f.PathExists(ctx, `C:\pods\a`) }), []exchange{
 		{"v2alpha1 v1 v1beta2", "PathExists", `{"path":"C:\\pods\\a"}`, `{"exists": true}`},
 		{"v1beta1 v1alpha1", "PathExists", `{"path":"C:\\pods\\a","context":"POD"}`, `{"exists": true}`},
 	}, true},
 
-	{"filesystem", "Mkdir", onFilesystem(func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.Mkdir(ctx, `C:\pods\a`) }), []exchange{
+	{"filesystem", "Mkdir", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.Mkdir(ctx, `C:\pods\a`) }), []exchange{
 		{"v2alpha1 v1 v1beta2", "Mkdir", `{"path":"C:\\pods\\a"}`, `{}`},
 		{"v1beta1 v1alpha1", "Mkdir", `{"path":"C:\\pods\\a","context":"POD"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "Rmdir", onFilesystem(func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.Rmdir(ctx, `C:\pods\a`, true) }), []exchange{
+	{"filesystem", "Rmdir", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.Rmdir(ctx, `C:\pods\a`, true) }), []exchange{
 		{"v2alpha1 v1 v1beta2", "Rmdir", `{"path":"C:\\pods\\a","force":true}`, `{}`},
 		{"v1beta1 v1alpha1", "Rmdir", `{"path":"C:\\pods\\a","context":"POD","force":true}`, `{}`},
 	}, nil},
 
-	{"filesystem", "RmdirContents", onFilesystem(func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.RmdirContents(ctx, `C:\a`) }), []exchange{
+	{"filesystem", "RmdirContents", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.RmdirContents(ctx, `C:\a`) }), []exchange{
 		{"v2alpha1", "RmdirContents", `{"path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "CreateSymlink", onFilesystem(func(ctx context.Context, f *Filesystem) (any, error) {
+	{"filesystem", "CreateSymlink", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) {
 		return nil, f.CreateSymlink(ctx, `C:\from`, `C:\to`)
 	}), []exchange{
 		{"v2alpha1 v1 v1beta2", "CreateSymlink", `{"sourcePath":"C:\\from","targetPath":"C:\\to"}`, `{}`},
 		{"v1beta1 v1alpha1", "LinkPath", `{"sourcePath":"C:\\from","targetPath":"C:\\to"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "IsSymlink", onFilesystem(func(ctx context.Context, f *Filesystem) (any, error) { return f.IsSymlink(ctx, `C:\a`) }), []exchange{
+	{"filesystem", "IsSymlink", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return f.IsSymlink(ctx, `C:\a`) }), []exchange{
 		{"v2alpha1 v1 v1beta2", "IsSymlink", `{"path":"C:\\a"}`, `{"isSymlink": true}`},
 		{"v1beta1 v1alpha1", "IsMountPoint", `{"path":"C:\\a"}`, `{"isMountPoint": true}`},
 	}, true},
+
+	{"smb", "NewSMBGlobalMapping", on((*Client).SMB, func(ctx context.Context, s *SMB) (any, error) {
+		return nil, s.NewSMBGlobalMapping(ctx, `\\server\share`, `C:\a`, smb.Credentials{Username: "u", Password: secret.New("p%")})
+	}), []exchange{
+		{"v1 v1beta2", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{}`},
+		{"v1beta1 v1alpha1", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{"error": ""}`},
+	}, nil},
+
+	{"smb", "RemoveSMBGlobalMapping", on((*Client).SMB, func(ctx context.Context, s *SMB) (any, error) {
+		return nil, s.RemoveSMBGlobalMapping(ctx, `\\server\share`)
+	}), []exchange{
+		{"v1 v1beta2", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{}`},
+		{"v1beta1 v1alpha1", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{"error": ""}`},
+	}, nil},
+
+	{"iscsi", "AddTargetPortal", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) { return nil, i.AddTargetPortal(ctx, portal1) }), []exchange{
+		{"v1alpha2 v1alpha1", "AddTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{}`},
+	}, nil},
+
+	{"iscsi", "DiscoverTargetPortal", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) { return i.DiscoverTargetPortal(ctx, portal1) }), []exchange{
+		{"v1alpha2 v1alpha1", "DiscoverTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{"iqns": ["iqn.2026-01.a:b", "iqn.2026-01.a:c"]}`},
+	}, []iscsi.IQN{"iqn.2026-01.a:b", "iqn.2026-01.a:c"}},
+
+	{"iscsi", "ListTargetPortals", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) { return i.ListTargetPortals(ctx) }), []exchange{
+		{"v1alpha2 v1alpha1", "ListTargetPortals", `{}`, `{"targetPortals": [{"targetAddress": "10.0.0.1", "targetPort": 65535}, {"targetAddress": "a"}]}`},
+	}, []iscsi.Portal{portal1, {Address: "a"}}},
+
+	{"iscsi", "RemoveTargetPortal", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+		return nil, i.RemoveTargetPortal(ctx, iscsi.Portal{Address: "a"})
+	}), []exchange{
+		{"v1alpha2 v1alpha1", "RemoveTargetPortal", `{"targetPortal":{"targetAddress":"a"}}`, `{}`},
+	}, nil},
+
+	{"iscsi", "ConnectTarget", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+		return nil, i.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", iscsi.Authentication{})
+	}), []exchange{
+		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
+	}, nil},
+
+	{"iscsi", "ConnectTarget", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+		a := iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("s%")}
+		return nil, i.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", a)
+	}), []exchange{
+		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
+			`"authType":"ONE_WAY_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
+	}, nil},
+
+	{"iscsi", "ConnectTarget", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+		a := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "u", Secret: secret.New("s%")}
+		return nil, i.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", a)
+	}), []exchange{
+		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
+			`"authType":"MUTUAL_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
+	}, nil},
+
+	{"iscsi", "DisconnectTarget", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+		return nil, i.DisconnectTarget(ctx, portal1, "iqn.2026-01.a:b")
+	}), []exchange{
+		{"v1alpha2 v1alpha1", "DisconnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
+	}, nil},
+
+	{"iscsi", "GetTargetDisks", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+		return i.GetTargetDisks(ctx, portal1, "iqn.2026-01.a:b")
+	}), []exchange{
+		{"v1alpha2 v1alpha1", "GetTargetDisks", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{"diskIDs": ["4294967295", "0"]}`},
+	}, []disk.Number{4294967295, 0}},
+
+	{"iscsi", "SetMutualCHAPSecret", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+		return nil, i.SetMutualCHAPSecret(ctx, secret.New("s%"))
+	}), []exchange{
+		{"v1alpha2", "SetMutualChapSecret", `{"MutualChapSecret":"s%"}`, `{}`},
+	}, nil},
+
+	{"system", "GetBIOSSerialNumber", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return s.GetBIOSSerialNumber(ctx) }), []exchange{
+		{"v1alpha1", "GetBIOSSerialNumber", `{}`, `{"serialNumber": "VMware-42 0b"}`},
+	}, "VMware-42 0b"},
+
+	{"system", "GetService", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return s.GetService(ctx, "a") }), []exchange{
+		{"v1alpha1", "GetService", `{"name":"a"}`, `{"displayName": "A", "startType": "DISABLED", "status": "PAUSED"}`},
+	}, system.Service{DisplayName: "A", StartType: system.Disabled, Status: system.Paused}},
+
+	{"system", "StartService", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return nil, s.StartService(ctx, "a") }), []exchange{
+		{"v1alpha1", "StartService", `{"name":"a"}`, `{}`},
+	}, nil},
+
+	{"system", "StopService", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return nil, s.StopService(ctx, "a", false) }), []exchange{
+		{"v1alpha1", "StopService", `{"name":"a"}`, `{}`},
+	}, nil},
+
+	{"system", "StopService", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return nil, s.StopService(ctx, "a", true) }), []exchange{
+		{"v1alpha1", "StopService", `{"name":"a","force":true}`, `{}`},
+	}, nil},
 }
 
-func onDisk(call func(context.Context, *Disk) (any, error)) func(context.Context, *Client) (any, error) {
+// on is a call of the client of a group, which connect gives.
+func on[Group any](connect func(*Client, context.Context) (Group, error), call func(context.Context, Group) (any, error)) func(context.Context, *Client) (any, error) {
 	return func(ctx context.Context, c *Client) (any, error) {
-		d, err := c.Disk(ctx)
+		group, err := connect(c, ctx)
 		if err != nil {
 			return nil, err
 		}
-		return call(ctx, d)
-	}
-}
-
-func onVolume(call func(context.Context, *Volume) (any, error)) func(context.Context, *Client) (any, error) {
-	return func(ctx context.Context, c *Client) (any, error) {
-		v, err := c.Volume(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return call(ctx, v)
-	}
-}
-
-func onFilesystem(call func(context.Context, *Filesystem) (any, error)) func(context.Context, *Client) (any, error) {
-	return func(ctx context.Context, c *Client) (any, error) {
-		f, err := c.Filesystem(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return call(ctx, f)
+		return call(ctx, group)
 	}
 }
 
 // In each version, each operation sends what the version's descriptors say and
 // understands the response, or says that the version doesn't have it.
 func TestWire(t *testing.T) {
-	for _, group := range []string{"disk", "volume", "filesystem"} {
+	for _, group := range api.Groups() {
 		for _, version := range api.Versions(group) {
 			t.Run(group+" "+version, func(t *testing.T) {
 				var want exchange
@@ -275,7 +354,7 @@ func wantVersionError(t *testing.T, err error, want VersionError) {
 
 // A test of operations must not miss one.
 func TestWireHasAllMethods(t *testing.T) {
-	for _, group := range []string{"disk", "volume", "filesystem"} {
+	for _, group := range api.Groups() {
 		for _, version := range api.Versions(group) {
 			service, _ := api.Service(group, version)
 			for i := range service.Methods().Len() {
@@ -304,6 +383,10 @@ func TestMalformedResponses(t *testing.T) {
 		{"volume v1beta2", `{"diskNumber": "-1"}`, callOf(t, "GetDiskNumberFromVolumeID")},
 		{"volume v1beta2", `{"diskNumber": "4294967296"}`, callOf(t, "GetDiskNumberFromVolumeID")},
 		{"filesystem v1beta1", `{"error": "it went wrong", "exists": true}`, callOf(t, "PathExists")},
+		{"smb v1beta1", `{"error": "it went wrong"}`, callOf(t, "NewSMBGlobalMapping")},
+		{"smb v1alpha1", `{"error": "it went wrong"}`, callOf(t, "RemoveSMBGlobalMapping")},
+		{"iscsi v1alpha2", `{"targetPortals": [{"targetPort": 1}, {"targetPort": 65536}]}`, callOf(t, "ListTargetPortals")},
+		{"iscsi v1alpha1", `{"diskIDs": ["1", "4294967296"]}`, callOf(t, "GetTargetDisks")},
 	} {
 		t.Run(test.endpoint+" "+test.respond, func(t *testing.T) {
 			d := newDaemon(t, func(string, string) (string, error) { return test.respond, nil })
@@ -355,6 +438,23 @@ func TestDataVolumeOfDisk(t *testing.T) {
 		d.serve("volume v1")
 		_, err := callOf(t, "DataVolumeOfDisk")(t.Context(), d.newClient(t))
 		wantKind(t, err, want)
+	}
+}
+
+// A daemon must not take what the client doesn't know for a login without CHAP.
+func TestConnectTargetChecksAuthentication(t *testing.T) {
+	d := newDaemon(t, func(method, _ string) (string, error) {
+		t.Errorf("%s was sent", method)
+		return `{}`, nil
+	})
+	d.serve("iscsi v1alpha2")
+	c, err := d.newClient(t).ISCSI(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, unknown := range []iscsi.AuthType{-1, 3, 1 << 32} {
+		err := c.ConnectTarget(t.Context(), portal1, "iqn.2026-01.a:b", iscsi.Authentication{Type: unknown})
+		wantKind(t, err, csiproxy.ErrInvalidArgument)
 	}
 }
 

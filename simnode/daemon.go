@@ -64,7 +64,10 @@ func (d *daemon) start(sys *winsim.System, o node.Options) error {
 
 // serve serves all versions at listeners that listen makes.
 func (d *daemon) serve(listen func(name string) (net.Listener, error)) error {
-	services, err := rpc.Services(rpc.Operations{Disk: d.node.Disk, Volume: d.node.Volume, Filesystem: d.node.Filesystem})
+	services, err := rpc.Services(rpc.Operations{
+		Disk: d.node.Disk, Volume: d.node.Volume, Filesystem: d.node.Filesystem,
+		SMB: d.node.SMB, ISCSI: d.node.ISCSI, System: d.node.System,
+	})
 	if err != nil {
 		return err
 	}

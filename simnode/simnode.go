@@ -187,6 +187,12 @@ type Disk struct {
 // data.
 func (n *Node) AttachDisk(d Disk) disk.Number {
 	n.helper()
+	number, err := n.sys.AttachDisk(d.spec())
+	n.must(err)
+	return disk.Number(number)
+}
+
+func (d Disk) spec() winsim.DiskSpec {
 	spec := winsim.DiskSpec{
 		SizeBytes: d.SizeBytes, SectorSize: uint32(d.SectorSize), Serial: d.Serial,
 		Offline: d.Offline, ReadOnly: d.ReadOnly, NeedsRescan: d.NeedsRescan,
@@ -197,9 +203,7 @@ func (n *Node) AttachDisk(d Disk) disk.Number {
 	if d.Adapter != 0 || d.Target != 0 || d.LUN != 0 {
 		spec.SCSI = &win.SCSIAddress{PortNumber: byte(d.Adapter), TargetID: byte(d.Target), LUN: byte(d.LUN)}
 	}
-	number, err := n.sys.AttachDisk(spec)
-	n.must(err)
-	return disk.Number(number)
+	return spec
 }
 
 // DetachDisk pulls a disk. Its data are kept for an AttachDisk with its serial.

@@ -64,7 +64,7 @@ func TestEndpointDirGoesWithTheTest(t *testing.T) {
 	var endpoints string
 	t.Run("inner", func(t *testing.T) {
 		endpoints = simnode.New(t).EndpointDir()
-		if sockets, err := filepath.Glob(filepath.Join(endpoints, "*.sock")); err != nil || len(sockets) != 16 {
+		if sockets, err := filepath.Glob(filepath.Join(endpoints, "*.sock")); err != nil || len(sockets) != 23 {
 			t.Errorf("%d sockets, %v", len(sockets), err)
 		}
 	})
@@ -190,19 +190,24 @@ func TestMistakesEndTheTest(t *testing.T) {
 		"unknown disk":  func(n *simnode.Node) { n.DetachDisk(77) },
 		"shrunken disk": func(n *simnode.Node) { n.GrowDisk(0, 1) },
 	} {
-		tb := &fatal{TB: t}
-		n := simnode.New(tb)
-		func() {
-			defer func() {
-				if recover() != any(tb) {
-					t.Errorf("%s doesn't end the test", name)
-				}
-			}()
-			mistake(n)
+		wantFatal(t, name, mistake)
+	}
+}
+
+func wantFatal(t *testing.T, name string, mistake func(*simnode.Node)) {
+	t.Helper()
+	tb := &fatal{TB: t}
+	n := simnode.New(tb)
+	func() {
+		defer func() {
+			if recover() != any(tb) {
+				t.Errorf("%s doesn't end the test", name)
+			}
 		}()
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		mistake(n)
+	}()
+	if err := n.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/winsys"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -42,6 +43,7 @@ type options struct {
 	workingDirs             []string
 	overwriteRecognizedData bool
 	requirePrivacy          bool
+	smbEngine               winsys.SMBEngine
 
 	endpointDir    string
 	pipeSecurity   string // an SDDL; empty but on Windows
@@ -79,7 +81,9 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		"partition disks and format volumes also if they hold data of another system that is\n"+
 			"recognised; a volume with a file system that Windows knows is refused in any case")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
-		"encrypt the connections of SMB mappings; without effect until the SMB group is served")
+		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
+	flags.StringVar((*string)(&o.smbEngine), "smb-engine", string(winsys.SMBEngineWMI),
+		"the `way` to SMB global mappings: wmi is the proven one, netuse calls Windows without WMI")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),
@@ -135,6 +139,10 @@ func (o *options) check() error {
 		return fmt.Errorf("-node=%s: this system is %s; use -node=%s", nodeWindows, runtime.GOOS, nodeSimulated)
 	case o.node != nodeSimulated && o.simState != "":
 		return fmt.Errorf("-sim-state: it goes with -node=%s only", nodeSimulated)
+	case !slices.Contains([]winsys.SMBEngine{winsys.SMBEngineWMI, winsys.SMBEngineNetUse}, o.smbEngine):
+		return fmt.Errorf("-smb-engine=%s: it is %s or %s", o.smbEngine, winsys.SMBEngineWMI, winsys.SMBEngineNetUse)
+	case o.node == nodeSimulated && o.smbEngine != winsys.SMBEngineWMI:
+		return fmt.Errorf("-smb-engine: it goes with -node=%s only", nodeWindows)
 	case o.windowsService && runtime.GOOS != "windows":
 		return fmt.Errorf("-windows-service: this system is %s; start csi-proxy without it", runtime.GOOS)
 	case o.kubeletPath == "":

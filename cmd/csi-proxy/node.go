@@ -34,6 +34,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		KubeletPath:         o.kubeletPath,
 		WorkingDirs:         o.workingDirs,
 		AllowRecognizedData: o.overwriteRecognizedData,
+		SMBWithoutPrivacy:   !o.requirePrivacy,
 		Logger:              log,
 		OnOperation:         metrics.Operation,
 		OnWindowsCall:       metrics.WindowsCall,
@@ -42,7 +43,10 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, errors.Join(err, sys.Close())
 	}
 	return &openedNode{
-		operations: rpc.Operations{Disk: n.Disk, Volume: n.Volume, Filesystem: n.Filesystem},
+		operations: rpc.Operations{
+			Disk: n.Disk, Volume: n.Volume, Filesystem: n.Filesystem,
+			SMB: n.SMB, ISCSI: n.ISCSI, System: n.System,
+		},
 		control:    control,
 		collectors: []prometheus.Collector{metrics},
 		close:      sys.Close,
@@ -65,6 +69,6 @@ func openSystem(o options, log *slog.Logger) (system, map[string]server.Service,
 		}
 		return sim, map[string]server.Service{simv1.EndpointName: simservice.New(sim)}, nil
 	}
-	sys, err := openWindows(log)
+	sys, err := openWindows(o, log)
 	return sys, nil, err
 }

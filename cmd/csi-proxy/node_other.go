@@ -12,6 +12,6 @@ import (
 )
 
 // openWindows opens this machine, which isn't Windows.
-func openWindows(*slog.Logger) (system, error) {
+func openWindows(options, *slog.Logger) (system, error) {
 	return nil, fmt.Errorf("this system is %s", runtime.GOOS)
 }

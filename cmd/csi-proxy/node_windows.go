@@ -10,8 +10,8 @@ import (
 )
 
 // openWindows opens this machine.
-func openWindows(log *slog.Logger) (system, error) {
-	sys, err := winsys.Open(winsys.Options{Logger: log})
+func openWindows(o options, log *slog.Logger) (system, error) {
+	sys, err := winsys.Open(winsys.Options{Logger: log, SMBEngine: o.smbEngine})
 	if err != nil {
 		return nil, err // and no system, which a nil *winsys.System would be
 	}

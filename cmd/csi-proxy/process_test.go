@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 )
 
@@ -79,6 +80,18 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 }
 
 const served = `"serving" group="volume"` // the last group
+
+func TestDaemonServesEveryVersion(t *testing.T) {
+	dir := t.TempDir()
+	startProcess(t, "main", "-endpoint-dir", dir).log.await(served)
+	c := client.New(client.WithEndpointDir(dir))
+	defer c.Close()
+	for _, e := range c.Endpoints(t.Context()) {
+		if !e.Served {
+			t.Errorf("%s %s isn't served: %v", e.Group, e.Version, e.Err)
+		}
+	}
+}
 
 func TestSignalEndsDaemon(t *testing.T) {
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {

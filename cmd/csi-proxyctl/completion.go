@@ -33,6 +33,13 @@ func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	}
 }
 
+// completeFiles completes a flag's value with the names of files.
+func completeFiles(cmd *cobra.Command, flag string) {
+	complete(cmd, flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveDefault
+	})
+}
+
 // completions are what list finds in time.
 func completions(cmd *cobra.Command, list func(ctx context.Context) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)

@@ -27,7 +27,7 @@ var exitCodes = []struct {
 }{
 	{1, nil, "any other error"},
 	{2, []codes.Code{codes.InvalidArgument}, "wrong command line or argument"},
-	{3, []codes.Code{codes.NotFound}, "no such disk, volume or path"},
+	{3, []codes.Code{codes.NotFound}, "no such disk, volume, path, share, target or service"},
 	{4, []codes.Code{codes.FailedPrecondition, codes.AlreadyExists}, "the state of the node forbids it"},
 	{5, []codes.Code{codes.PermissionDenied, codes.Unauthenticated}, "permission denied"},
 	{6, []codes.Code{codes.Unavailable, codes.ResourceExhausted}, "the daemon isn't there, or the node is busy or full: try again later"},

@@ -22,7 +22,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
@@ -43,10 +43,11 @@ type program struct {
 }
 
 // run runs the program and returns its exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{stdout: stdout, stderr: stderr, format: formatText}
 	root := p.root()
 	root.SetArgs(args)
+	root.SetIn(stdin)
 	err := root.ExecuteContext(ctx)
 	if err != nil && !p.started {
 		err = usageError{err}
@@ -63,6 +64,9 @@ func (p *program) root() *cobra.Command {
 		p.disk(),
 		p.volume(),
 		p.filesystem(),
+		p.smb(),
+		p.iscsi(),
+		p.system(),
 		p.sim(),
 		p.service(),
 	)

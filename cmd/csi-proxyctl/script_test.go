@@ -34,6 +34,7 @@ import (
 //	code N                checks the exit code of the last csi-proxyctl
 //	capture NAME REGEXP   sets the variable NAME to what the group in REGEXP, or
 //	                      all of it, matches in the last output
+//	input FILE            is the standard input of the next csi-proxyctl
 //	daemon ENDPOINT...    starts the daemon again, with these endpoints only;
 //	                      without any, it is stopped
 func TestScripts(t *testing.T) {
@@ -57,6 +58,7 @@ func TestScripts(t *testing.T) {
 			"csi-proxyctl": runProgram,
 			"code":         checkCode,
 			"capture":      capture,
+			"input":        input,
 			"daemon":       restart,
 		},
 	})
@@ -76,7 +78,8 @@ func runProgram(ts *testscript.TestScript, negated bool, args []string) {
 		}
 		args = slices.Insert(slices.Clone(args), at, "--endpoint-dir", d.dir)
 	}
-	d.code = run(context.Background(), args, ts.Stdout(), ts.Stderr())
+	d.code = run(context.Background(), args, strings.NewReader(d.input), ts.Stdout(), ts.Stderr())
+	d.input = ""
 	if (d.code != 0) != negated {
 		ts.Fatalf("exit code %d", d.code)
 	}
@@ -96,6 +99,10 @@ func capture(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], match[len(match)-1])
 }
 
+func input(ts *testscript.TestScript, _ bool, args []string) {
+	daemonOf(ts).input = ts.ReadFile(args[0])
+}
+
 func restart(ts *testscript.TestScript, _ bool, args []string) {
 	d := daemonOf(ts)
 	ts.Check(d.stop())
@@ -111,7 +118,8 @@ type daemon struct {
 	dir   string
 	stop  func() error
 
-	code int // exit code of the last csi-proxyctl
+	code  int    // exit code of the last csi-proxyctl
+	input string // of the next
 }
 
 func newDaemon() (*daemon, error) {
@@ -136,7 +144,10 @@ func (d *daemon) start(names []string) error {
 	if err != nil {
 		return err
 	}
-	services, err := rpc.Services(rpc.Operations{Disk: ops.Disk, Volume: ops.Volume, Filesystem: ops.Filesystem})
+	services, err := rpc.Services(rpc.Operations{
+		Disk: ops.Disk, Volume: ops.Volume, Filesystem: ops.Filesystem,
+		SMB: ops.SMB, ISCSI: ops.ISCSI, System: ops.System,
+	})
 	if err != nil {
 		return err
 	}

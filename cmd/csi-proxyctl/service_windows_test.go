@@ -19,7 +19,7 @@ import (
 func ran(t *testing.T, code int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder
-	if got := run(t.Context(), args, &out, &errs); got != code {
+	if got := run(t.Context(), args, strings.NewReader(""), &out, &errs); got != code {
 		t.Fatalf("%q: exit code %d, want %d: %s", args, got, code, &errs)
 	}
 	return out.String(), errs.String()

@@ -43,6 +43,10 @@ func (p *program) simFile() *cobra.Command {
 			return done, err
 		}),
 		symlink,
+		p.simLeaf("readlink PATH", "Tell where a link or mount point leads", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+			response, err := sim.ReadLink(ctx, &simv1.ReadLinkRequest{Path: args[0]})
+			return line(map[string]string{"target": response.GetTarget()}, response.GetTarget()), err
+		}),
 	)
 }
 

@@ -99,7 +99,7 @@ func (h diskHandler) ListDiskIDs(ctx context.Context, _ *diskv1.ListDiskIDsReque
 	}
 	resp := &diskv1.ListDiskIDsResponse{DiskIDs: make(map[uint32]*diskv1.DiskIDs)}
 	for n, ids := range disks {
-		resp.DiskIDs[uint32(n)] = &diskv1.DiskIDs{Page83: ids.Page83, SerialNumber: ids.SerialNumber}
+		resp.DiskIDs[uint32(n)] = &diskv1.DiskIDs{Page83: validText(ids.Page83), SerialNumber: validText(ids.SerialNumber)}
 	}
 	return resp, nil
 }
@@ -155,8 +155,8 @@ func (h diskByStringHandler) ListDiskIDs(ctx context.Context, _ *diskv1beta2.Lis
 	resp := &diskv1beta2.ListDiskIDsResponse{DiskIDs: make(map[string]*diskv1beta2.DiskIDs)}
 	for n, ids := range disks {
 		resp.DiskIDs[n.String()] = &diskv1beta2.DiskIDs{Identifiers: map[string]string{
-			"page83":       ids.Page83,
-			"serialNumber": ids.SerialNumber,
+			"page83":       validText(ids.Page83),
+			"serialNumber": validText(ids.SerialNumber),
 		}}
 	}
 	return resp, nil

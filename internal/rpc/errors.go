@@ -150,5 +150,5 @@ func wireText(s string) string {
 	if len(s) > maxWireText {
 		s = s[:maxWireText/2] + " … " + s[len(s)-maxWireText/2:]
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return validText(s)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -106,3 +107,7 @@ func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
 	}
 	return grpc.MethodDesc{MethodName: string(name), Handler: handler}
 }
+
+// validText returns a text that comes from hardware as it may be sent. One byte in
+// it that isn't UTF-8 would fail the whole response.
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

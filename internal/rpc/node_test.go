@@ -14,7 +14,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/node/system"
 	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 const (
@@ -143,10 +147,71 @@ func (n *fakeNode) IsSymlink(_ context.Context, path string) (bool, error) {
 	return true, n.called("IsSymlink", path)
 }
 
+func (n *fakeNode) NewSMBGlobalMapping(_ context.Context, remotePath, localPath string, c smb.Credentials) error {
+	return n.called("NewSMBGlobalMapping", remotePath, localPath, c.Username, c.Password.Reveal())
+}
+
+func (n *fakeNode) RemoveSMBGlobalMapping(_ context.Context, remotePath string) error {
+	return n.called("RemoveSMBGlobalMapping", remotePath)
+}
+
+func (n *fakeNode) AddTargetPortal(_ context.Context, p iscsi.Portal) error {
+	return n.called("AddTargetPortal", p.Address, p.Port)
+}
+
+func (n *fakeNode) DiscoverTargetPortal(_ context.Context, p iscsi.Portal) ([]iscsi.IQN, error) {
+	return []iscsi.IQN{"iqn.1991-05.com.microsoft:a", "eui.02004567a425678d"}, n.called("DiscoverTargetPortal", p.Address, p.Port)
+}
+
+func (n *fakeNode) ListTargetPortals(context.Context) ([]iscsi.Portal, error) {
+	return []iscsi.Portal{{Address: "10.0.0.1", Port: 3260}, {Address: "fe80::1", Port: 65535}}, n.called("ListTargetPortals")
+}
+
+func (n *fakeNode) RemoveTargetPortal(_ context.Context, p iscsi.Portal) error {
+	return n.called("RemoveTargetPortal", p.Address, p.Port)
+}
+
+func (n *fakeNode) ConnectTarget(_ context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+	return n.called("ConnectTarget", p.Address, p.Port, iqn, a.Type, a.Username, a.Secret.Reveal())
+}
+
+func (n *fakeNode) DisconnectTarget(_ context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
+	return n.called("DisconnectTarget", p.Address, p.Port, iqn)
+}
+
+func (n *fakeNode) GetTargetDisks(_ context.Context, p iscsi.Portal, iqn iscsi.IQN) ([]disk.Number, error) {
+	return []disk.Number{0, 4294967295}, n.called("GetTargetDisks", p.Address, p.Port, iqn)
+}
+
+func (n *fakeNode) SetMutualCHAPSecret(_ context.Context, s secret.Text) error {
+	return n.called("SetMutualCHAPSecret", s.Reveal())
+}
+
+func (n *fakeNode) GetBIOSSerialNumber(context.Context) (string, error) {
+	return "VMware-42 0b", n.called("GetBIOSSerialNumber")
+}
+
+func (n *fakeNode) GetService(_ context.Context, name string) (system.Service, error) {
+	return system.Service{DisplayName: "Service", StartType: system.Disabled, Status: system.Paused}, n.called("GetService", name)
+}
+
+func (n *fakeNode) StartService(_ context.Context, name string) error {
+	return n.called("StartService", name)
+}
+
+func (n *fakeNode) StopService(_ context.Context, name string, force bool) error {
+	return n.called("StopService", name, force)
+}
+
+// operations are all groups of a fake node.
+func operations(node *fakeNode) Operations {
+	return Operations{Disk: node, Volume: node, Filesystem: node, SMB: node, ISCSI: node, System: node}
+}
+
 // services returns all services over a fake node.
 func services(t *testing.T, node *fakeNode) []*Service {
 	t.Helper()
-	services, err := Services(Operations{Disk: node, Volume: node, Filesystem: node})
+	services, err := Services(operations(node))
 	if err != nil {
 		t.Fatal(err)
 	}

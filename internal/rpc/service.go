@@ -31,6 +31,9 @@ type Operations struct {
 	Disk       DiskOperations
 	Volume     VolumeOperations
 	Filesystem FilesystemOperations
+	SMB        SMBOperations
+	ISCSI      ISCSIOperations
+	System     SystemOperations
 }
 
 // Service is one version of a group. It is served at an endpoint of its own.
@@ -62,6 +65,15 @@ func Services(ops Operations) ([]*Service, error) {
 	}
 	if ops.Filesystem != nil {
 		tables["filesystem"] = filesystemVersions(ops.Filesystem)
+	}
+	if ops.SMB != nil {
+		tables["smb"] = smbVersions(ops.SMB)
+	}
+	if ops.ISCSI != nil {
+		tables["iscsi"] = iscsiVersions(ops.ISCSI)
+	}
+	if ops.System != nil {
+		tables["system"] = systemVersions(ops.System)
 	}
 
 	var services []*Service

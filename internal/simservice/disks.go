@@ -62,10 +62,7 @@ func (s *Service) AttachDisk(_ context.Context, r *simv1.AttachDiskRequest) (*si
 		Offline:     r.Offline,
 		ReadOnly:    r.ReadOnly,
 		NeedsRescan: r.NeedsRescan,
-	}
-	if r.Page83 != "" {
-		const t10VendorID = 1
-		spec.Page83 = []win.Identifier{{CodeSet: win.CodeSetASCII, Type: t10VendorID, ID: []byte(r.Page83)}}
+		Page83:      page83Of(r.Page83),
 	}
 	if a := r.Address; a != nil {
 		if max(a.Adapter, a.Bus, a.Target, a.Lun) > math.MaxUint8 {
@@ -78,6 +75,16 @@ func (s *Service) AttachDisk(_ context.Context, r *simv1.AttachDiskRequest) (*si
 		return nil, classify(err)
 	}
 	return &simv1.AttachDiskResponse{DiskNumber: numberOf(n)}, nil
+}
+
+// page83Of returns the designators of a disk with an ASCII identifier, nil for the
+// default.
+func page83Of(id string) []win.Identifier {
+	if id == "" {
+		return nil
+	}
+	const t10VendorID = 1
+	return []win.Identifier{{CodeSet: win.CodeSetASCII, Type: t10VendorID, ID: []byte(id)}}
 }
 
 // DetachDisk implements simv1.SimServer.

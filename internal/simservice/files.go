@@ -65,6 +65,12 @@ func (s *Service) CreateSymlink(_ context.Context, r *simv1.CreateSymlinkRequest
 	return &simv1.CreateSymlinkResponse{}, classify(s.sys.Symlink(r.TargetPath, r.SourcePath, !r.File))
 }
 
+// ReadLink implements simv1.SimServer.
+func (s *Service) ReadLink(_ context.Context, r *simv1.ReadLinkRequest) (*simv1.ReadLinkResponse, error) {
+	target, err := s.sys.ReadLink(r.Path)
+	return &simv1.ReadLinkResponse{Target: target}, classify(err)
+}
+
 // Rename implements simv1.SimServer.
 func (s *Service) Rename(_ context.Context, r *simv1.RenameRequest) (*simv1.RenameResponse, error) {
 	return &simv1.RenameResponse{}, classify(s.sys.Rename(r.OldPath, r.NewPath, r.Replace))

@@ -162,6 +162,9 @@ func TestFiles(t *testing.T) {
 	const dir = `C:\var\lib\kubelet\pods\uid`
 	must(sim.MakeDirectory(ctx, &simv1.MakeDirectoryRequest{Path: dir}))
 	must(sim.CreateSymlink(ctx, &simv1.CreateSymlinkRequest{SourcePath: dir, TargetPath: `C:\link`}))
+	if got := must(sim.ReadLink(ctx, &simv1.ReadLinkRequest{Path: `C:\link`})).Target; got != dir {
+		t.Errorf("the link leads to %q, want %s", got, dir)
+	}
 	must(sim.WriteFile(ctx, &simv1.WriteFileRequest{Path: `C:\link\a`, Data: []byte("text")}))
 	must(sim.CreateSymlink(ctx, &simv1.CreateSymlinkRequest{
 		SourcePath: dir + `\a`, TargetPath: `C:\filelink`, File: true,

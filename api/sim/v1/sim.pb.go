@@ -1585,6 +1585,96 @@ func (*CreateSymlinkResponse) Descriptor() ([]byte, []int) {
 	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
 }
 
+type ReadLinkRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadLinkRequest) Reset() {
+	*x = ReadLinkRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadLinkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadLinkRequest) ProtoMessage() {}
+
+func (x *ReadLinkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadLinkRequest.ProtoReflect.Descriptor instead.
+func (*ReadLinkRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReadLinkRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type ReadLinkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the form in which Windows programs take it: C:\dir, \\server\share\dir,
+	// \\?\Volume{guid}\, or relative to the directory of the link.
+	Target        string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadLinkResponse) Reset() {
+	*x = ReadLinkResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadLinkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadLinkResponse) ProtoMessage() {}
+
+func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadLinkResponse.ProtoReflect.Descriptor instead.
+func (*ReadLinkResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ReadLinkResponse) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
 type RenameRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	OldPath string                 `protobuf:"bytes,1,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
@@ -1597,7 +1687,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1699,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1712,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RenameRequest) GetOldPath() string {
@@ -1654,7 +1744,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1756,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1769,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
 }
 
 type RemoveRequest struct {
@@ -1691,7 +1781,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1793,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1806,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -1734,7 +1824,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1836,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1849,1809 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
+}
+
+// SmbShare is a share of an SMB server. Names of servers, shares and users are the same in any
+// case.
+type SmbShare struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Who may connect; empty for all users of the server.
+	Users         []string `protobuf:"bytes,3,rep,name=users,proto3" json:"users,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SmbShare) Reset() {
+	*x = SmbShare{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SmbShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SmbShare) ProtoMessage() {}
+
+func (x *SmbShare) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SmbShare.ProtoReflect.Descriptor instead.
+func (*SmbShare) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SmbShare) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *SmbShare) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SmbShare) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+type AddSmbShareRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Share         *SmbShare              `protobuf:"bytes,1,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddSmbShareRequest) Reset() {
+	*x = AddSmbShareRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddSmbShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddSmbShareRequest) ProtoMessage() {}
+
+func (x *AddSmbShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddSmbShareRequest.ProtoReflect.Descriptor instead.
+func (*AddSmbShareRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *AddSmbShareRequest) GetShare() *SmbShare {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
+type AddSmbShareResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddSmbShareResponse) Reset() {
+	*x = AddSmbShareResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddSmbShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddSmbShareResponse) ProtoMessage() {}
+
+func (x *AddSmbShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddSmbShareResponse.ProtoReflect.Descriptor instead.
+func (*AddSmbShareResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
+}
+
+type RemoveSmbShareRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSmbShareRequest) Reset() {
+	*x = RemoveSmbShareRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSmbShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSmbShareRequest) ProtoMessage() {}
+
+func (x *RemoveSmbShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSmbShareRequest.ProtoReflect.Descriptor instead.
+func (*RemoveSmbShareRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RemoveSmbShareRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *RemoveSmbShareRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RemoveSmbShareResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSmbShareResponse) Reset() {
+	*x = RemoveSmbShareResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSmbShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSmbShareResponse) ProtoMessage() {}
+
+func (x *RemoveSmbShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSmbShareResponse.ProtoReflect.Descriptor instead.
+func (*RemoveSmbShareResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
+}
+
+type SetSmbUserRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	// The name as mappings give it, with a domain or without.
+	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// Not empty.
+	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSmbUserRequest) Reset() {
+	*x = SetSmbUserRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSmbUserRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSmbUserRequest) ProtoMessage() {}
+
+func (x *SetSmbUserRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSmbUserRequest.ProtoReflect.Descriptor instead.
+func (*SetSmbUserRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *SetSmbUserRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *SetSmbUserRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SetSmbUserRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+type SetSmbUserResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSmbUserResponse) Reset() {
+	*x = SetSmbUserResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSmbUserResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSmbUserResponse) ProtoMessage() {}
+
+func (x *SetSmbUserResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSmbUserResponse.ProtoReflect.Descriptor instead.
+func (*SetSmbUserResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
+}
+
+type RemoveSmbUserRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSmbUserRequest) Reset() {
+	*x = RemoveSmbUserRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSmbUserRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSmbUserRequest) ProtoMessage() {}
+
+func (x *RemoveSmbUserRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSmbUserRequest.ProtoReflect.Descriptor instead.
+func (*RemoveSmbUserRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *RemoveSmbUserRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *RemoveSmbUserRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type RemoveSmbUserResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSmbUserResponse) Reset() {
+	*x = RemoveSmbUserResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSmbUserResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSmbUserResponse) ProtoMessage() {}
+
+func (x *RemoveSmbUserResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSmbUserResponse.ProtoReflect.Descriptor instead.
+func (*RemoveSmbUserResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{43}
+}
+
+type SetSmbServerRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	// The server doesn't answer.
+	Unreachable bool `protobuf:"varint,2,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
+	// The server can't encrypt connections.
+	NoEncryption  bool `protobuf:"varint,3,opt,name=no_encryption,json=noEncryption,proto3" json:"no_encryption,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSmbServerRequest) Reset() {
+	*x = SetSmbServerRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSmbServerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSmbServerRequest) ProtoMessage() {}
+
+func (x *SetSmbServerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSmbServerRequest.ProtoReflect.Descriptor instead.
+func (*SetSmbServerRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *SetSmbServerRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *SetSmbServerRequest) GetUnreachable() bool {
+	if x != nil {
+		return x.Unreachable
+	}
+	return false
+}
+
+func (x *SetSmbServerRequest) GetNoEncryption() bool {
+	if x != nil {
+		return x.NoEncryption
+	}
+	return false
+}
+
+type SetSmbServerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSmbServerResponse) Reset() {
+	*x = SetSmbServerResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSmbServerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSmbServerResponse) ProtoMessage() {}
+
+func (x *SetSmbServerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSmbServerResponse.ProtoReflect.Descriptor instead.
+func (*SetSmbServerResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{45}
+}
+
+type ListSmbServersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSmbServersRequest) Reset() {
+	*x = ListSmbServersRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSmbServersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSmbServersRequest) ProtoMessage() {}
+
+func (x *ListSmbServersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSmbServersRequest.ProtoReflect.Descriptor instead.
+func (*ListSmbServersRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{46}
+}
+
+type ListSmbServersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Servers       []*SmbServer           `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSmbServersResponse) Reset() {
+	*x = ListSmbServersResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSmbServersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSmbServersResponse) ProtoMessage() {}
+
+func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSmbServersResponse.ProtoReflect.Descriptor instead.
+func (*ListSmbServersResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ListSmbServersResponse) GetServers() []*SmbServer {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+type SmbServer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Unreachable   bool                   `protobuf:"varint,2,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
+	NoEncryption  bool                   `protobuf:"varint,3,opt,name=no_encryption,json=noEncryption,proto3" json:"no_encryption,omitempty"`
+	Shares        []*SmbShare            `protobuf:"bytes,4,rep,name=shares,proto3" json:"shares,omitempty"`
+	Users         []string               `protobuf:"bytes,5,rep,name=users,proto3" json:"users,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SmbServer) Reset() {
+	*x = SmbServer{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SmbServer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SmbServer) ProtoMessage() {}
+
+func (x *SmbServer) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SmbServer.ProtoReflect.Descriptor instead.
+func (*SmbServer) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *SmbServer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SmbServer) GetUnreachable() bool {
+	if x != nil {
+		return x.Unreachable
+	}
+	return false
+}
+
+func (x *SmbServer) GetNoEncryption() bool {
+	if x != nil {
+		return x.NoEncryption
+	}
+	return false
+}
+
+func (x *SmbServer) GetShares() []*SmbShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+func (x *SmbServer) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+// IscsiPortal is where targets are offered.
+type IscsiPortal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// IP address, or a name that is resolved as long as the portal is there.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// TCP port; 0 for 3260.
+	Port          uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IscsiPortal) Reset() {
+	*x = IscsiPortal{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IscsiPortal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IscsiPortal) ProtoMessage() {}
+
+func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IscsiPortal.ProtoReflect.Descriptor instead.
+func (*IscsiPortal) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *IscsiPortal) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *IscsiPortal) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// IscsiLun is the hardware of a target's disk. The fields are those of AttachDiskRequest; a serial
+// number of a detached disk makes it that one, with its data.
+type IscsiLun struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	SizeBytes    int64                  `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	SectorSize   uint32                 `protobuf:"varint,2,opt,name=sector_size,json=sectorSize,proto3" json:"sector_size,omitempty"`
+	SerialNumber string                 `protobuf:"bytes,3,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	// ListIscsiTargets doesn't tell it.
+	Page83        string `protobuf:"bytes,4,opt,name=page83,proto3" json:"page83,omitempty"`
+	Offline       bool   `protobuf:"varint,5,opt,name=offline,proto3" json:"offline,omitempty"`
+	ReadOnly      bool   `protobuf:"varint,6,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	NeedsRescan   bool   `protobuf:"varint,7,opt,name=needs_rescan,json=needsRescan,proto3" json:"needs_rescan,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IscsiLun) Reset() {
+	*x = IscsiLun{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IscsiLun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IscsiLun) ProtoMessage() {}
+
+func (x *IscsiLun) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IscsiLun.ProtoReflect.Descriptor instead.
+func (*IscsiLun) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *IscsiLun) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *IscsiLun) GetSectorSize() uint32 {
+	if x != nil {
+		return x.SectorSize
+	}
+	return 0
+}
+
+func (x *IscsiLun) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+func (x *IscsiLun) GetPage83() string {
+	if x != nil {
+		return x.Page83
+	}
+	return ""
+}
+
+func (x *IscsiLun) GetOffline() bool {
+	if x != nil {
+		return x.Offline
+	}
+	return false
+}
+
+func (x *IscsiLun) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *IscsiLun) GetNeedsRescan() bool {
+	if x != nil {
+		return x.NeedsRescan
+	}
+	return false
+}
+
+type IscsiTarget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// iqn.…, eui.… or naa.…; the same in any case.
+	Iqn     string         `protobuf:"bytes,1,opt,name=iqn,proto3" json:"iqn,omitempty"`
+	Portals []*IscsiPortal `protobuf:"bytes,2,rep,name=portals,proto3" json:"portals,omitempty"`
+	// Whom the target lets in with CHAP; empty for anybody without.
+	ChapUser string `protobuf:"bytes,3,opt,name=chap_user,json=chapUser,proto3" json:"chap_user,omitempty"`
+	// From LUN 0 on.
+	Luns          []*IscsiLun `protobuf:"bytes,4,rep,name=luns,proto3" json:"luns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IscsiTarget) Reset() {
+	*x = IscsiTarget{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IscsiTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IscsiTarget) ProtoMessage() {}
+
+func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IscsiTarget.ProtoReflect.Descriptor instead.
+func (*IscsiTarget) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *IscsiTarget) GetIqn() string {
+	if x != nil {
+		return x.Iqn
+	}
+	return ""
+}
+
+func (x *IscsiTarget) GetPortals() []*IscsiPortal {
+	if x != nil {
+		return x.Portals
+	}
+	return nil
+}
+
+func (x *IscsiTarget) GetChapUser() string {
+	if x != nil {
+		return x.ChapUser
+	}
+	return ""
+}
+
+func (x *IscsiTarget) GetLuns() []*IscsiLun {
+	if x != nil {
+		return x.Luns
+	}
+	return nil
+}
+
+type AddIscsiTargetRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Target *IscsiTarget           `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// The secret of the CHAP user: 12 to 16 bytes.
+	ChapSecret string `protobuf:"bytes,2,opt,name=chap_secret,json=chapSecret,proto3" json:"chap_secret,omitempty"`
+	// What the target proves itself with: 12 to 16 bytes, or empty if it can't. The initiator's own
+	// secret must be the same.
+	MutualChapSecret string `protobuf:"bytes,3,opt,name=mutual_chap_secret,json=mutualChapSecret,proto3" json:"mutual_chap_secret,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *AddIscsiTargetRequest) Reset() {
+	*x = AddIscsiTargetRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddIscsiTargetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddIscsiTargetRequest) ProtoMessage() {}
+
+func (x *AddIscsiTargetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddIscsiTargetRequest.ProtoReflect.Descriptor instead.
+func (*AddIscsiTargetRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *AddIscsiTargetRequest) GetTarget() *IscsiTarget {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *AddIscsiTargetRequest) GetChapSecret() string {
+	if x != nil {
+		return x.ChapSecret
+	}
+	return ""
+}
+
+func (x *AddIscsiTargetRequest) GetMutualChapSecret() string {
+	if x != nil {
+		return x.MutualChapSecret
+	}
+	return ""
+}
+
+type AddIscsiTargetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddIscsiTargetResponse) Reset() {
+	*x = AddIscsiTargetResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddIscsiTargetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddIscsiTargetResponse) ProtoMessage() {}
+
+func (x *AddIscsiTargetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddIscsiTargetResponse.ProtoReflect.Descriptor instead.
+func (*AddIscsiTargetResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{53}
+}
+
+type RemoveIscsiTargetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Iqn           string                 `protobuf:"bytes,1,opt,name=iqn,proto3" json:"iqn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveIscsiTargetRequest) Reset() {
+	*x = RemoveIscsiTargetRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveIscsiTargetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveIscsiTargetRequest) ProtoMessage() {}
+
+func (x *RemoveIscsiTargetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveIscsiTargetRequest.ProtoReflect.Descriptor instead.
+func (*RemoveIscsiTargetRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *RemoveIscsiTargetRequest) GetIqn() string {
+	if x != nil {
+		return x.Iqn
+	}
+	return ""
+}
+
+type RemoveIscsiTargetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveIscsiTargetResponse) Reset() {
+	*x = RemoveIscsiTargetResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveIscsiTargetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveIscsiTargetResponse) ProtoMessage() {}
+
+func (x *RemoveIscsiTargetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveIscsiTargetResponse.ProtoReflect.Descriptor instead.
+func (*RemoveIscsiTargetResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{55}
+}
+
+type AddIscsiLunRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Iqn           string                 `protobuf:"bytes,1,opt,name=iqn,proto3" json:"iqn,omitempty"`
+	Lun           *IscsiLun              `protobuf:"bytes,2,opt,name=lun,proto3" json:"lun,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddIscsiLunRequest) Reset() {
+	*x = AddIscsiLunRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddIscsiLunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddIscsiLunRequest) ProtoMessage() {}
+
+func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddIscsiLunRequest.ProtoReflect.Descriptor instead.
+func (*AddIscsiLunRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *AddIscsiLunRequest) GetIqn() string {
+	if x != nil {
+		return x.Iqn
+	}
+	return ""
+}
+
+func (x *AddIscsiLunRequest) GetLun() *IscsiLun {
+	if x != nil {
+		return x.Lun
+	}
+	return nil
+}
+
+type AddIscsiLunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddIscsiLunResponse) Reset() {
+	*x = AddIscsiLunResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddIscsiLunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddIscsiLunResponse) ProtoMessage() {}
+
+func (x *AddIscsiLunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddIscsiLunResponse.ProtoReflect.Descriptor instead.
+func (*AddIscsiLunResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{57}
+}
+
+type SetIscsiPortalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Portal        *IscsiPortal           `protobuf:"bytes,1,opt,name=portal,proto3" json:"portal,omitempty"`
+	Reachable     bool                   `protobuf:"varint,2,opt,name=reachable,proto3" json:"reachable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetIscsiPortalRequest) Reset() {
+	*x = SetIscsiPortalRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetIscsiPortalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetIscsiPortalRequest) ProtoMessage() {}
+
+func (x *SetIscsiPortalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetIscsiPortalRequest.ProtoReflect.Descriptor instead.
+func (*SetIscsiPortalRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *SetIscsiPortalRequest) GetPortal() *IscsiPortal {
+	if x != nil {
+		return x.Portal
+	}
+	return nil
+}
+
+func (x *SetIscsiPortalRequest) GetReachable() bool {
+	if x != nil {
+		return x.Reachable
+	}
+	return false
+}
+
+type SetIscsiPortalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetIscsiPortalResponse) Reset() {
+	*x = SetIscsiPortalResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetIscsiPortalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetIscsiPortalResponse) ProtoMessage() {}
+
+func (x *SetIscsiPortalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetIscsiPortalResponse.ProtoReflect.Descriptor instead.
+func (*SetIscsiPortalResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{59}
+}
+
+type ListIscsiTargetsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIscsiTargetsRequest) Reset() {
+	*x = ListIscsiTargetsRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIscsiTargetsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIscsiTargetsRequest) ProtoMessage() {}
+
+func (x *ListIscsiTargetsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIscsiTargetsRequest.ProtoReflect.Descriptor instead.
+func (*ListIscsiTargetsRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{60}
+}
+
+type ListIscsiTargetsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Targets []*IscsiTarget         `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
+	// All that were ever there.
+	Portals       []*IscsiPortalState `protobuf:"bytes,2,rep,name=portals,proto3" json:"portals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIscsiTargetsResponse) Reset() {
+	*x = ListIscsiTargetsResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIscsiTargetsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIscsiTargetsResponse) ProtoMessage() {}
+
+func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIscsiTargetsResponse.ProtoReflect.Descriptor instead.
+func (*ListIscsiTargetsResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ListIscsiTargetsResponse) GetTargets() []*IscsiTarget {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *ListIscsiTargetsResponse) GetPortals() []*IscsiPortalState {
+	if x != nil {
+		return x.Portals
+	}
+	return nil
+}
+
+type IscsiPortalState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Portal        *IscsiPortal           `protobuf:"bytes,1,opt,name=portal,proto3" json:"portal,omitempty"`
+	Reachable     bool                   `protobuf:"varint,2,opt,name=reachable,proto3" json:"reachable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IscsiPortalState) Reset() {
+	*x = IscsiPortalState{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IscsiPortalState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IscsiPortalState) ProtoMessage() {}
+
+func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IscsiPortalState.ProtoReflect.Descriptor instead.
+func (*IscsiPortalState) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *IscsiPortalState) GetPortal() *IscsiPortal {
+	if x != nil {
+		return x.Portal
+	}
+	return nil
+}
+
+func (x *IscsiPortalState) GetReachable() bool {
+	if x != nil {
+		return x.Reachable
+	}
+	return false
+}
+
+// WindowsService is a service of the node.
+type WindowsService struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Up to 256 characters; the same in any case.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// By default the name.
+	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// dwStartType of the service manager: 2 automatic, 3 manual, 4 disabled; 0 and 1 are drivers that
+	// start with the node. By default manual.
+	StartType *uint32 `protobuf:"varint,3,opt,name=start_type,json=startType,proto3,oneof" json:"start_type,omitempty"`
+	// Names of services that have to run before it starts.
+	DependsOn []string `protobuf:"bytes,4,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	// False also while it is starting or stopping.
+	Running bool `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
+	// Windows error number with which its start fails, such as 1053 or 1069, or with which it stops
+	// again while it starts, such as 1066; 0 if it can start.
+	StartError    uint32 `protobuf:"varint,6,opt,name=start_error,json=startError,proto3" json:"start_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WindowsService) Reset() {
+	*x = WindowsService{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowsService) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowsService) ProtoMessage() {}
+
+func (x *WindowsService) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowsService.ProtoReflect.Descriptor instead.
+func (*WindowsService) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *WindowsService) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WindowsService) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *WindowsService) GetStartType() uint32 {
+	if x != nil && x.StartType != nil {
+		return *x.StartType
+	}
+	return 0
+}
+
+func (x *WindowsService) GetDependsOn() []string {
+	if x != nil {
+		return x.DependsOn
+	}
+	return nil
+}
+
+func (x *WindowsService) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+func (x *WindowsService) GetStartError() uint32 {
+	if x != nil {
+		return x.StartError
+	}
+	return 0
+}
+
+type AddServiceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       *WindowsService        `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddServiceRequest) Reset() {
+	*x = AddServiceRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddServiceRequest) ProtoMessage() {}
+
+func (x *AddServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddServiceRequest.ProtoReflect.Descriptor instead.
+func (*AddServiceRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *AddServiceRequest) GetService() *WindowsService {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+type AddServiceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddServiceResponse) Reset() {
+	*x = AddServiceResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddServiceResponse) ProtoMessage() {}
+
+func (x *AddServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddServiceResponse.ProtoReflect.Descriptor instead.
+func (*AddServiceResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{65}
+}
+
+type RemoveServiceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveServiceRequest) Reset() {
+	*x = RemoveServiceRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveServiceRequest) ProtoMessage() {}
+
+func (x *RemoveServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveServiceRequest.ProtoReflect.Descriptor instead.
+func (*RemoveServiceRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *RemoveServiceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RemoveServiceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveServiceResponse) Reset() {
+	*x = RemoveServiceResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveServiceResponse) ProtoMessage() {}
+
+func (x *RemoveServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveServiceResponse.ProtoReflect.Descriptor instead.
+func (*RemoveServiceResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{67}
+}
+
+type ListServicesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListServicesRequest) Reset() {
+	*x = ListServicesRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListServicesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListServicesRequest) ProtoMessage() {}
+
+func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListServicesRequest.ProtoReflect.Descriptor instead.
+func (*ListServicesRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{68}
+}
+
+type ListServicesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Services      []*WindowsService      `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListServicesResponse) Reset() {
+	*x = ListServicesResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListServicesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListServicesResponse) ProtoMessage() {}
+
+func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListServicesResponse.ProtoReflect.Descriptor instead.
+func (*ListServicesResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ListServicesResponse) GetServices() []*WindowsService {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+type SetBiosSerialRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Up to 64 printable ASCII characters; empty for a firmware without one.
+	SerialNumber  string `protobuf:"bytes,1,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBiosSerialRequest) Reset() {
+	*x = SetBiosSerialRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBiosSerialRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBiosSerialRequest) ProtoMessage() {}
+
+func (x *SetBiosSerialRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBiosSerialRequest.ProtoReflect.Descriptor instead.
+func (*SetBiosSerialRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *SetBiosSerialRequest) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+type SetBiosSerialResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBiosSerialResponse) Reset() {
+	*x = SetBiosSerialResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBiosSerialResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBiosSerialResponse) ProtoMessage() {}
+
+func (x *SetBiosSerialResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBiosSerialResponse.ProtoReflect.Descriptor instead.
+func (*SetBiosSerialResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{71}
 }
 
 // Rule makes Windows calls fail or take longer.
@@ -1785,7 +3677,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +3689,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +3702,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Rule) GetCall() string {
@@ -1893,7 +3785,7 @@ type AddRuleRequest struct {
 
 func (x *AddRuleRequest) Reset() {
 	*x = AddRuleRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +3797,7 @@ func (x *AddRuleRequest) String() string {
 func (*AddRuleRequest) ProtoMessage() {}
 
 func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +3810,7 @@ func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
 func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AddRuleRequest) GetRule() *Rule {
@@ -1936,7 +3828,7 @@ type AddRuleResponse struct {
 
 func (x *AddRuleResponse) Reset() {
 	*x = AddRuleResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +3840,7 @@ func (x *AddRuleResponse) String() string {
 func (*AddRuleResponse) ProtoMessage() {}
 
 func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +3853,7 @@ func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
 func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{74}
 }
 
 type ListRulesRequest struct {
@@ -1972,7 +3864,7 @@ type ListRulesRequest struct {
 
 func (x *ListRulesRequest) Reset() {
 	*x = ListRulesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +3876,7 @@ func (x *ListRulesRequest) String() string {
 func (*ListRulesRequest) ProtoMessage() {}
 
 func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +3889,7 @@ func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{75}
 }
 
 type ListRulesResponse struct {
@@ -2009,7 +3901,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +3913,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +3926,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -2052,7 +3944,7 @@ type ClearRulesRequest struct {
 
 func (x *ClearRulesRequest) Reset() {
 	*x = ClearRulesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +3956,7 @@ func (x *ClearRulesRequest) String() string {
 func (*ClearRulesRequest) ProtoMessage() {}
 
 func (x *ClearRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +3969,7 @@ func (x *ClearRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRulesRequest.ProtoReflect.Descriptor instead.
 func (*ClearRulesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{77}
 }
 
 type ClearRulesResponse struct {
@@ -2088,7 +3980,7 @@ type ClearRulesResponse struct {
 
 func (x *ClearRulesResponse) Reset() {
 	*x = ClearRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +3992,7 @@ func (x *ClearRulesResponse) String() string {
 func (*ClearRulesResponse) ProtoMessage() {}
 
 func (x *ClearRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +4005,7 @@ func (x *ClearRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRulesResponse.ProtoReflect.Descriptor instead.
 func (*ClearRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{78}
 }
 
 type ListCallsRequest struct {
@@ -2124,7 +4016,7 @@ type ListCallsRequest struct {
 
 func (x *ListCallsRequest) Reset() {
 	*x = ListCallsRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +4028,7 @@ func (x *ListCallsRequest) String() string {
 func (*ListCallsRequest) ProtoMessage() {}
 
 func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +4041,7 @@ func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{79}
 }
 
 type ListCallsResponse struct {
@@ -2162,7 +4054,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +4066,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +4079,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListCallsResponse) GetCounts() map[string]int64 {
@@ -2205,7 +4097,7 @@ type PowerLossRequest struct {
 
 func (x *PowerLossRequest) Reset() {
 	*x = PowerLossRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +4109,7 @@ func (x *PowerLossRequest) String() string {
 func (*PowerLossRequest) ProtoMessage() {}
 
 func (x *PowerLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +4122,7 @@ func (x *PowerLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerLossRequest.ProtoReflect.Descriptor instead.
 func (*PowerLossRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{42}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{81}
 }
 
 type PowerLossResponse struct {
@@ -2241,7 +4133,7 @@ type PowerLossResponse struct {
 
 func (x *PowerLossResponse) Reset() {
 	*x = PowerLossResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +4145,7 @@ func (x *PowerLossResponse) String() string {
 func (*PowerLossResponse) ProtoMessage() {}
 
 func (x *PowerLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +4158,7 @@ func (x *PowerLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerLossResponse.ProtoReflect.Descriptor instead.
 func (*PowerLossResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{43}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{82}
 }
 
 type RebootRequest struct {
@@ -2277,7 +4169,7 @@ type RebootRequest struct {
 
 func (x *RebootRequest) Reset() {
 	*x = RebootRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +4181,7 @@ func (x *RebootRequest) String() string {
 func (*RebootRequest) ProtoMessage() {}
 
 func (x *RebootRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +4194,7 @@ func (x *RebootRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootRequest.ProtoReflect.Descriptor instead.
 func (*RebootRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{44}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{83}
 }
 
 type RebootResponse struct {
@@ -2313,7 +4205,7 @@ type RebootResponse struct {
 
 func (x *RebootResponse) Reset() {
 	*x = RebootResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +4217,7 @@ func (x *RebootResponse) String() string {
 func (*RebootResponse) ProtoMessage() {}
 
 func (x *RebootResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +4230,7 @@ func (x *RebootResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootResponse.ProtoReflect.Descriptor instead.
 func (*RebootResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{45}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{84}
 }
 
 var File_csiproxy_sim_v1_sim_proto protoreflect.FileDescriptor
@@ -2451,7 +4343,11 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\vtarget_path\x18\x02 \x01(\tR\n" +
 	"targetPath\x12\x12\n" +
 	"\x04file\x18\x03 \x01(\bR\x04file\"\x17\n" +
-	"\x15CreateSymlinkResponse\"_\n" +
+	"\x15CreateSymlinkResponse\"%\n" +
+	"\x0fReadLinkRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"*\n" +
+	"\x10ReadLinkResponse\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\"_\n" +
 	"\rRenameRequest\x12\x19\n" +
 	"\bold_path\x18\x01 \x01(\tR\aoldPath\x12\x19\n" +
 	"\bnew_path\x18\x02 \x01(\tR\anewPath\x12\x18\n" +
@@ -2459,7 +4355,106 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x0eRenameResponse\"#\n" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"\x10\n" +
-	"\x0eRemoveResponse\"\xaa\x01\n" +
+	"\x0eRemoveResponse\"L\n" +
+	"\bSmbShare\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05users\x18\x03 \x03(\tR\x05users\"E\n" +
+	"\x12AddSmbShareRequest\x12/\n" +
+	"\x05share\x18\x01 \x01(\v2\x19.csiproxy.sim.v1.SmbShareR\x05share\"\x15\n" +
+	"\x13AddSmbShareResponse\"C\n" +
+	"\x15RemoveSmbShareRequest\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
+	"\x16RemoveSmbShareResponse\"`\n" +
+	"\x11SetSmbUserRequest\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1f\n" +
+	"\bpassword\x18\x03 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +
+	"\x12SetSmbUserResponse\"B\n" +
+	"\x14RemoveSmbUserRequest\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\"\x17\n" +
+	"\x15RemoveSmbUserResponse\"t\n" +
+	"\x13SetSmbServerRequest\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12 \n" +
+	"\vunreachable\x18\x02 \x01(\bR\vunreachable\x12#\n" +
+	"\rno_encryption\x18\x03 \x01(\bR\fnoEncryption\"\x16\n" +
+	"\x14SetSmbServerResponse\"\x17\n" +
+	"\x15ListSmbServersRequest\"N\n" +
+	"\x16ListSmbServersResponse\x124\n" +
+	"\aservers\x18\x01 \x03(\v2\x1a.csiproxy.sim.v1.SmbServerR\aservers\"\xaf\x01\n" +
+	"\tSmbServer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vunreachable\x18\x02 \x01(\bR\vunreachable\x12#\n" +
+	"\rno_encryption\x18\x03 \x01(\bR\fnoEncryption\x121\n" +
+	"\x06shares\x18\x04 \x03(\v2\x19.csiproxy.sim.v1.SmbShareR\x06shares\x12\x14\n" +
+	"\x05users\x18\x05 \x03(\tR\x05users\";\n" +
+	"\vIscsiPortal\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\"\xe1\x01\n" +
+	"\bIscsiLun\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x1f\n" +
+	"\vsector_size\x18\x02 \x01(\rR\n" +
+	"sectorSize\x12#\n" +
+	"\rserial_number\x18\x03 \x01(\tR\fserialNumber\x12\x16\n" +
+	"\x06page83\x18\x04 \x01(\tR\x06page83\x12\x18\n" +
+	"\aoffline\x18\x05 \x01(\bR\aoffline\x12\x1b\n" +
+	"\tread_only\x18\x06 \x01(\bR\breadOnly\x12!\n" +
+	"\fneeds_rescan\x18\a \x01(\bR\vneedsRescan\"\xa3\x01\n" +
+	"\vIscsiTarget\x12\x10\n" +
+	"\x03iqn\x18\x01 \x01(\tR\x03iqn\x126\n" +
+	"\aportals\x18\x02 \x03(\v2\x1c.csiproxy.sim.v1.IscsiPortalR\aportals\x12\x1b\n" +
+	"\tchap_user\x18\x03 \x01(\tR\bchapUser\x12-\n" +
+	"\x04luns\x18\x04 \x03(\v2\x19.csiproxy.sim.v1.IscsiLunR\x04luns\"\xa6\x01\n" +
+	"\x15AddIscsiTargetRequest\x124\n" +
+	"\x06target\x18\x01 \x01(\v2\x1c.csiproxy.sim.v1.IscsiTargetR\x06target\x12$\n" +
+	"\vchap_secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\n" +
+	"chapSecret\x121\n" +
+	"\x12mutual_chap_secret\x18\x03 \x01(\tB\x03\x80\x01\x01R\x10mutualChapSecret\"\x18\n" +
+	"\x16AddIscsiTargetResponse\",\n" +
+	"\x18RemoveIscsiTargetRequest\x12\x10\n" +
+	"\x03iqn\x18\x01 \x01(\tR\x03iqn\"\x1b\n" +
+	"\x19RemoveIscsiTargetResponse\"S\n" +
+	"\x12AddIscsiLunRequest\x12\x10\n" +
+	"\x03iqn\x18\x01 \x01(\tR\x03iqn\x12+\n" +
+	"\x03lun\x18\x02 \x01(\v2\x19.csiproxy.sim.v1.IscsiLunR\x03lun\"\x15\n" +
+	"\x13AddIscsiLunResponse\"k\n" +
+	"\x15SetIscsiPortalRequest\x124\n" +
+	"\x06portal\x18\x01 \x01(\v2\x1c.csiproxy.sim.v1.IscsiPortalR\x06portal\x12\x1c\n" +
+	"\treachable\x18\x02 \x01(\bR\treachable\"\x18\n" +
+	"\x16SetIscsiPortalResponse\"\x19\n" +
+	"\x17ListIscsiTargetsRequest\"\x8f\x01\n" +
+	"\x18ListIscsiTargetsResponse\x126\n" +
+	"\atargets\x18\x01 \x03(\v2\x1c.csiproxy.sim.v1.IscsiTargetR\atargets\x12;\n" +
+	"\aportals\x18\x02 \x03(\v2!.csiproxy.sim.v1.IscsiPortalStateR\aportals\"f\n" +
+	"\x10IscsiPortalState\x124\n" +
+	"\x06portal\x18\x01 \x01(\v2\x1c.csiproxy.sim.v1.IscsiPortalR\x06portal\x12\x1c\n" +
+	"\treachable\x18\x02 \x01(\bR\treachable\"\xd4\x01\n" +
+	"\x0eWindowsService\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
+	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12\"\n" +
+	"\n" +
+	"start_type\x18\x03 \x01(\rH\x00R\tstartType\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"depends_on\x18\x04 \x03(\tR\tdependsOn\x12\x18\n" +
+	"\arunning\x18\x05 \x01(\bR\arunning\x12\x1f\n" +
+	"\vstart_error\x18\x06 \x01(\rR\n" +
+	"startErrorB\r\n" +
+	"\v_start_type\"N\n" +
+	"\x11AddServiceRequest\x129\n" +
+	"\aservice\x18\x01 \x01(\v2\x1f.csiproxy.sim.v1.WindowsServiceR\aservice\"\x14\n" +
+	"\x12AddServiceResponse\"*\n" +
+	"\x14RemoveServiceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x17\n" +
+	"\x15RemoveServiceResponse\"\x15\n" +
+	"\x13ListServicesRequest\"S\n" +
+	"\x14ListServicesResponse\x12;\n" +
+	"\bservices\x18\x01 \x03(\v2\x1f.csiproxy.sim.v1.WindowsServiceR\bservices\";\n" +
+	"\x14SetBiosSerialRequest\x12#\n" +
+	"\rserial_number\x18\x01 \x01(\tR\fserialNumber\"\x17\n" +
+	"\x15SetBiosSerialResponse\"\xaa\x01\n" +
 	"\x04Rule\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\tR\x04call\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12\x12\n" +
@@ -2490,7 +4485,7 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x16DISK_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DISK_STATE_DETACHED\x10\x01\x12\x17\n" +
 	"\x13DISK_STATE_ATTACHED\x10\x02\x12\x16\n" +
-	"\x12DISK_STATE_PRESENT\x10\x032\x87\x0e\n" +
+	"\x12DISK_STATE_PRESENT\x10\x032\xf5\x19\n" +
 	"\x03Sim\x12R\n" +
 	"\tListDisks\x12!.csiproxy.sim.v1.ListDisksRequest\x1a\".csiproxy.sim.v1.ListDisksResponse\x12U\n" +
 	"\n" +
@@ -2507,9 +4502,27 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\tWriteFile\x12!.csiproxy.sim.v1.WriteFileRequest\x1a\".csiproxy.sim.v1.WriteFileResponse\x12^\n" +
 	"\rListDirectory\x12%.csiproxy.sim.v1.ListDirectoryRequest\x1a&.csiproxy.sim.v1.ListDirectoryResponse\x12^\n" +
 	"\rMakeDirectory\x12%.csiproxy.sim.v1.MakeDirectoryRequest\x1a&.csiproxy.sim.v1.MakeDirectoryResponse\x12^\n" +
-	"\rCreateSymlink\x12%.csiproxy.sim.v1.CreateSymlinkRequest\x1a&.csiproxy.sim.v1.CreateSymlinkResponse\x12I\n" +
+	"\rCreateSymlink\x12%.csiproxy.sim.v1.CreateSymlinkRequest\x1a&.csiproxy.sim.v1.CreateSymlinkResponse\x12O\n" +
+	"\bReadLink\x12 .csiproxy.sim.v1.ReadLinkRequest\x1a!.csiproxy.sim.v1.ReadLinkResponse\x12I\n" +
 	"\x06Rename\x12\x1e.csiproxy.sim.v1.RenameRequest\x1a\x1f.csiproxy.sim.v1.RenameResponse\x12I\n" +
-	"\x06Remove\x12\x1e.csiproxy.sim.v1.RemoveRequest\x1a\x1f.csiproxy.sim.v1.RemoveResponse\x12L\n" +
+	"\x06Remove\x12\x1e.csiproxy.sim.v1.RemoveRequest\x1a\x1f.csiproxy.sim.v1.RemoveResponse\x12X\n" +
+	"\vAddSmbShare\x12#.csiproxy.sim.v1.AddSmbShareRequest\x1a$.csiproxy.sim.v1.AddSmbShareResponse\x12a\n" +
+	"\x0eRemoveSmbShare\x12&.csiproxy.sim.v1.RemoveSmbShareRequest\x1a'.csiproxy.sim.v1.RemoveSmbShareResponse\x12U\n" +
+	"\n" +
+	"SetSmbUser\x12\".csiproxy.sim.v1.SetSmbUserRequest\x1a#.csiproxy.sim.v1.SetSmbUserResponse\x12^\n" +
+	"\rRemoveSmbUser\x12%.csiproxy.sim.v1.RemoveSmbUserRequest\x1a&.csiproxy.sim.v1.RemoveSmbUserResponse\x12[\n" +
+	"\fSetSmbServer\x12$.csiproxy.sim.v1.SetSmbServerRequest\x1a%.csiproxy.sim.v1.SetSmbServerResponse\x12a\n" +
+	"\x0eListSmbServers\x12&.csiproxy.sim.v1.ListSmbServersRequest\x1a'.csiproxy.sim.v1.ListSmbServersResponse\x12a\n" +
+	"\x0eAddIscsiTarget\x12&.csiproxy.sim.v1.AddIscsiTargetRequest\x1a'.csiproxy.sim.v1.AddIscsiTargetResponse\x12j\n" +
+	"\x11RemoveIscsiTarget\x12).csiproxy.sim.v1.RemoveIscsiTargetRequest\x1a*.csiproxy.sim.v1.RemoveIscsiTargetResponse\x12X\n" +
+	"\vAddIscsiLun\x12#.csiproxy.sim.v1.AddIscsiLunRequest\x1a$.csiproxy.sim.v1.AddIscsiLunResponse\x12a\n" +
+	"\x0eSetIscsiPortal\x12&.csiproxy.sim.v1.SetIscsiPortalRequest\x1a'.csiproxy.sim.v1.SetIscsiPortalResponse\x12g\n" +
+	"\x10ListIscsiTargets\x12(.csiproxy.sim.v1.ListIscsiTargetsRequest\x1a).csiproxy.sim.v1.ListIscsiTargetsResponse\x12U\n" +
+	"\n" +
+	"AddService\x12\".csiproxy.sim.v1.AddServiceRequest\x1a#.csiproxy.sim.v1.AddServiceResponse\x12^\n" +
+	"\rRemoveService\x12%.csiproxy.sim.v1.RemoveServiceRequest\x1a&.csiproxy.sim.v1.RemoveServiceResponse\x12[\n" +
+	"\fListServices\x12$.csiproxy.sim.v1.ListServicesRequest\x1a%.csiproxy.sim.v1.ListServicesResponse\x12^\n" +
+	"\rSetBiosSerial\x12%.csiproxy.sim.v1.SetBiosSerialRequest\x1a&.csiproxy.sim.v1.SetBiosSerialResponse\x12L\n" +
 	"\aAddRule\x12\x1f.csiproxy.sim.v1.AddRuleRequest\x1a .csiproxy.sim.v1.AddRuleResponse\x12R\n" +
 	"\tListRules\x12!.csiproxy.sim.v1.ListRulesRequest\x1a\".csiproxy.sim.v1.ListRulesResponse\x12U\n" +
 	"\n" +
@@ -2531,7 +4544,7 @@ func file_csiproxy_sim_v1_sim_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_sim_v1_sim_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_csiproxy_sim_v1_sim_proto_goTypes = []any{
 	(DiskState)(0),                    // 0: csiproxy.sim.v1.DiskState
 	(*ScsiAddress)(nil),               // 1: csiproxy.sim.v1.ScsiAddress
@@ -2563,24 +4576,63 @@ var file_csiproxy_sim_v1_sim_proto_goTypes = []any{
 	(*MakeDirectoryResponse)(nil),     // 27: csiproxy.sim.v1.MakeDirectoryResponse
 	(*CreateSymlinkRequest)(nil),      // 28: csiproxy.sim.v1.CreateSymlinkRequest
 	(*CreateSymlinkResponse)(nil),     // 29: csiproxy.sim.v1.CreateSymlinkResponse
-	(*RenameRequest)(nil),             // 30: csiproxy.sim.v1.RenameRequest
-	(*RenameResponse)(nil),            // 31: csiproxy.sim.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 32: csiproxy.sim.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 33: csiproxy.sim.v1.RemoveResponse
-	(*Rule)(nil),                      // 34: csiproxy.sim.v1.Rule
-	(*AddRuleRequest)(nil),            // 35: csiproxy.sim.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),           // 36: csiproxy.sim.v1.AddRuleResponse
-	(*ListRulesRequest)(nil),          // 37: csiproxy.sim.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),         // 38: csiproxy.sim.v1.ListRulesResponse
-	(*ClearRulesRequest)(nil),         // 39: csiproxy.sim.v1.ClearRulesRequest
-	(*ClearRulesResponse)(nil),        // 40: csiproxy.sim.v1.ClearRulesResponse
-	(*ListCallsRequest)(nil),          // 41: csiproxy.sim.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),         // 42: csiproxy.sim.v1.ListCallsResponse
-	(*PowerLossRequest)(nil),          // 43: csiproxy.sim.v1.PowerLossRequest
-	(*PowerLossResponse)(nil),         // 44: csiproxy.sim.v1.PowerLossResponse
-	(*RebootRequest)(nil),             // 45: csiproxy.sim.v1.RebootRequest
-	(*RebootResponse)(nil),            // 46: csiproxy.sim.v1.RebootResponse
-	nil,                               // 47: csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	(*ReadLinkRequest)(nil),           // 30: csiproxy.sim.v1.ReadLinkRequest
+	(*ReadLinkResponse)(nil),          // 31: csiproxy.sim.v1.ReadLinkResponse
+	(*RenameRequest)(nil),             // 32: csiproxy.sim.v1.RenameRequest
+	(*RenameResponse)(nil),            // 33: csiproxy.sim.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 34: csiproxy.sim.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 35: csiproxy.sim.v1.RemoveResponse
+	(*SmbShare)(nil),                  // 36: csiproxy.sim.v1.SmbShare
+	(*AddSmbShareRequest)(nil),        // 37: csiproxy.sim.v1.AddSmbShareRequest
+	(*AddSmbShareResponse)(nil),       // 38: csiproxy.sim.v1.AddSmbShareResponse
+	(*RemoveSmbShareRequest)(nil),     // 39: csiproxy.sim.v1.RemoveSmbShareRequest
+	(*RemoveSmbShareResponse)(nil),    // 40: csiproxy.sim.v1.RemoveSmbShareResponse
+	(*SetSmbUserRequest)(nil),         // 41: csiproxy.sim.v1.SetSmbUserRequest
+	(*SetSmbUserResponse)(nil),        // 42: csiproxy.sim.v1.SetSmbUserResponse
+	(*RemoveSmbUserRequest)(nil),      // 43: csiproxy.sim.v1.RemoveSmbUserRequest
+	(*RemoveSmbUserResponse)(nil),     // 44: csiproxy.sim.v1.RemoveSmbUserResponse
+	(*SetSmbServerRequest)(nil),       // 45: csiproxy.sim.v1.SetSmbServerRequest
+	(*SetSmbServerResponse)(nil),      // 46: csiproxy.sim.v1.SetSmbServerResponse
+	(*ListSmbServersRequest)(nil),     // 47: csiproxy.sim.v1.ListSmbServersRequest
+	(*ListSmbServersResponse)(nil),    // 48: csiproxy.sim.v1.ListSmbServersResponse
+	(*SmbServer)(nil),                 // 49: csiproxy.sim.v1.SmbServer
+	(*IscsiPortal)(nil),               // 50: csiproxy.sim.v1.IscsiPortal
+	(*IscsiLun)(nil),                  // 51: csiproxy.sim.v1.IscsiLun
+	(*IscsiTarget)(nil),               // 52: csiproxy.sim.v1.IscsiTarget
+	(*AddIscsiTargetRequest)(nil),     // 53: csiproxy.sim.v1.AddIscsiTargetRequest
+	(*AddIscsiTargetResponse)(nil),    // 54: csiproxy.sim.v1.AddIscsiTargetResponse
+	(*RemoveIscsiTargetRequest)(nil),  // 55: csiproxy.sim.v1.RemoveIscsiTargetRequest
+	(*RemoveIscsiTargetResponse)(nil), // 56: csiproxy.sim.v1.RemoveIscsiTargetResponse
+	(*AddIscsiLunRequest)(nil),        // 57: csiproxy.sim.v1.AddIscsiLunRequest
+	(*AddIscsiLunResponse)(nil),       // 58: csiproxy.sim.v1.AddIscsiLunResponse
+	(*SetIscsiPortalRequest)(nil),     // 59: csiproxy.sim.v1.SetIscsiPortalRequest
+	(*SetIscsiPortalResponse)(nil),    // 60: csiproxy.sim.v1.SetIscsiPortalResponse
+	(*ListIscsiTargetsRequest)(nil),   // 61: csiproxy.sim.v1.ListIscsiTargetsRequest
+	(*ListIscsiTargetsResponse)(nil),  // 62: csiproxy.sim.v1.ListIscsiTargetsResponse
+	(*IscsiPortalState)(nil),          // 63: csiproxy.sim.v1.IscsiPortalState
+	(*WindowsService)(nil),            // 64: csiproxy.sim.v1.WindowsService
+	(*AddServiceRequest)(nil),         // 65: csiproxy.sim.v1.AddServiceRequest
+	(*AddServiceResponse)(nil),        // 66: csiproxy.sim.v1.AddServiceResponse
+	(*RemoveServiceRequest)(nil),      // 67: csiproxy.sim.v1.RemoveServiceRequest
+	(*RemoveServiceResponse)(nil),     // 68: csiproxy.sim.v1.RemoveServiceResponse
+	(*ListServicesRequest)(nil),       // 69: csiproxy.sim.v1.ListServicesRequest
+	(*ListServicesResponse)(nil),      // 70: csiproxy.sim.v1.ListServicesResponse
+	(*SetBiosSerialRequest)(nil),      // 71: csiproxy.sim.v1.SetBiosSerialRequest
+	(*SetBiosSerialResponse)(nil),     // 72: csiproxy.sim.v1.SetBiosSerialResponse
+	(*Rule)(nil),                      // 73: csiproxy.sim.v1.Rule
+	(*AddRuleRequest)(nil),            // 74: csiproxy.sim.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),           // 75: csiproxy.sim.v1.AddRuleResponse
+	(*ListRulesRequest)(nil),          // 76: csiproxy.sim.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),         // 77: csiproxy.sim.v1.ListRulesResponse
+	(*ClearRulesRequest)(nil),         // 78: csiproxy.sim.v1.ClearRulesRequest
+	(*ClearRulesResponse)(nil),        // 79: csiproxy.sim.v1.ClearRulesResponse
+	(*ListCallsRequest)(nil),          // 80: csiproxy.sim.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),         // 81: csiproxy.sim.v1.ListCallsResponse
+	(*PowerLossRequest)(nil),          // 82: csiproxy.sim.v1.PowerLossRequest
+	(*PowerLossResponse)(nil),         // 83: csiproxy.sim.v1.PowerLossResponse
+	(*RebootRequest)(nil),             // 84: csiproxy.sim.v1.RebootRequest
+	(*RebootResponse)(nil),            // 85: csiproxy.sim.v1.RebootResponse
+	nil,                               // 86: csiproxy.sim.v1.ListCallsResponse.CountsEntry
 }
 var file_csiproxy_sim_v1_sim_proto_depIdxs = []int32{
 	0,  // 0: csiproxy.sim.v1.Disk.state:type_name -> csiproxy.sim.v1.DiskState
@@ -2588,56 +4640,101 @@ var file_csiproxy_sim_v1_sim_proto_depIdxs = []int32{
 	2,  // 2: csiproxy.sim.v1.ListDisksResponse.disks:type_name -> csiproxy.sim.v1.Disk
 	1,  // 3: csiproxy.sim.v1.AttachDiskRequest.address:type_name -> csiproxy.sim.v1.ScsiAddress
 	25, // 4: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
-	34, // 5: csiproxy.sim.v1.AddRuleRequest.rule:type_name -> csiproxy.sim.v1.Rule
-	34, // 6: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
-	47, // 7: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
-	3,  // 8: csiproxy.sim.v1.Sim.ListDisks:input_type -> csiproxy.sim.v1.ListDisksRequest
-	5,  // 9: csiproxy.sim.v1.Sim.AttachDisk:input_type -> csiproxy.sim.v1.AttachDiskRequest
-	7,  // 10: csiproxy.sim.v1.Sim.DetachDisk:input_type -> csiproxy.sim.v1.DetachDiskRequest
-	9,  // 11: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
-	11, // 12: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
-	13, // 13: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
-	15, // 14: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
-	17, // 15: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
-	19, // 16: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.ReadFileRequest
-	21, // 17: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
-	23, // 18: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.ListDirectoryRequest
-	26, // 19: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.MakeDirectoryRequest
-	28, // 20: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
-	30, // 21: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
-	32, // 22: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.RemoveRequest
-	35, // 23: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.AddRuleRequest
-	37, // 24: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.ListRulesRequest
-	39, // 25: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.ClearRulesRequest
-	41, // 26: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.ListCallsRequest
-	43, // 27: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.PowerLossRequest
-	45, // 28: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.RebootRequest
-	4,  // 29: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
-	6,  // 30: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.AttachDiskResponse
-	8,  // 31: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.DetachDiskResponse
-	10, // 32: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.GrowDiskResponse
-	12, // 33: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.SetDiskAttributesResponse
-	14, // 34: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.ReadDiskResponse
-	16, // 35: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.WriteDiskResponse
-	18, // 36: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.ExportDiskResponse
-	20, // 37: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.ReadFileResponse
-	22, // 38: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.WriteFileResponse
-	24, // 39: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
-	27, // 40: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.MakeDirectoryResponse
-	29, // 41: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.CreateSymlinkResponse
-	31, // 42: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.RenameResponse
-	33, // 43: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.RemoveResponse
-	36, // 44: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.AddRuleResponse
-	38, // 45: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
-	40, // 46: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.ClearRulesResponse
-	42, // 47: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
-	44, // 48: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.PowerLossResponse
-	46, // 49: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.RebootResponse
-	29, // [29:50] is the sub-list for method output_type
-	8,  // [8:29] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	36, // 5: csiproxy.sim.v1.AddSmbShareRequest.share:type_name -> csiproxy.sim.v1.SmbShare
+	49, // 6: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
+	36, // 7: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
+	50, // 8: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
+	51, // 9: csiproxy.sim.v1.IscsiTarget.luns:type_name -> csiproxy.sim.v1.IscsiLun
+	52, // 10: csiproxy.sim.v1.AddIscsiTargetRequest.target:type_name -> csiproxy.sim.v1.IscsiTarget
+	51, // 11: csiproxy.sim.v1.AddIscsiLunRequest.lun:type_name -> csiproxy.sim.v1.IscsiLun
+	50, // 12: csiproxy.sim.v1.SetIscsiPortalRequest.portal:type_name -> csiproxy.sim.v1.IscsiPortal
+	52, // 13: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
+	63, // 14: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
+	50, // 15: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
+	64, // 16: csiproxy.sim.v1.AddServiceRequest.service:type_name -> csiproxy.sim.v1.WindowsService
+	64, // 17: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
+	73, // 18: csiproxy.sim.v1.AddRuleRequest.rule:type_name -> csiproxy.sim.v1.Rule
+	73, // 19: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
+	86, // 20: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	3,  // 21: csiproxy.sim.v1.Sim.ListDisks:input_type -> csiproxy.sim.v1.ListDisksRequest
+	5,  // 22: csiproxy.sim.v1.Sim.AttachDisk:input_type -> csiproxy.sim.v1.AttachDiskRequest
+	7,  // 23: csiproxy.sim.v1.Sim.DetachDisk:input_type -> csiproxy.sim.v1.DetachDiskRequest
+	9,  // 24: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
+	11, // 25: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
+	13, // 26: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
+	15, // 27: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
+	17, // 28: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
+	19, // 29: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.ReadFileRequest
+	21, // 30: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
+	23, // 31: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.ListDirectoryRequest
+	26, // 32: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.MakeDirectoryRequest
+	28, // 33: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
+	30, // 34: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.ReadLinkRequest
+	32, // 35: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
+	34, // 36: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.RemoveRequest
+	37, // 37: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.AddSmbShareRequest
+	39, // 38: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.RemoveSmbShareRequest
+	41, // 39: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SetSmbUserRequest
+	43, // 40: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.RemoveSmbUserRequest
+	45, // 41: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SetSmbServerRequest
+	47, // 42: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.ListSmbServersRequest
+	53, // 43: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.AddIscsiTargetRequest
+	55, // 44: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.RemoveIscsiTargetRequest
+	57, // 45: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
+	59, // 46: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.SetIscsiPortalRequest
+	61, // 47: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.ListIscsiTargetsRequest
+	65, // 48: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.AddServiceRequest
+	67, // 49: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.RemoveServiceRequest
+	69, // 50: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.ListServicesRequest
+	71, // 51: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SetBiosSerialRequest
+	74, // 52: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.AddRuleRequest
+	76, // 53: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.ListRulesRequest
+	78, // 54: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.ClearRulesRequest
+	80, // 55: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.ListCallsRequest
+	82, // 56: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.PowerLossRequest
+	84, // 57: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.RebootRequest
+	4,  // 58: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
+	6,  // 59: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.AttachDiskResponse
+	8,  // 60: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.DetachDiskResponse
+	10, // 61: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.GrowDiskResponse
+	12, // 62: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.SetDiskAttributesResponse
+	14, // 63: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.ReadDiskResponse
+	16, // 64: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.WriteDiskResponse
+	18, // 65: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.ExportDiskResponse
+	20, // 66: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.ReadFileResponse
+	22, // 67: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.WriteFileResponse
+	24, // 68: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
+	27, // 69: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.MakeDirectoryResponse
+	29, // 70: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.CreateSymlinkResponse
+	31, // 71: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
+	33, // 72: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.RenameResponse
+	35, // 73: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.RemoveResponse
+	38, // 74: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.AddSmbShareResponse
+	40, // 75: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.RemoveSmbShareResponse
+	42, // 76: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.SetSmbUserResponse
+	44, // 77: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.RemoveSmbUserResponse
+	46, // 78: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.SetSmbServerResponse
+	48, // 79: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
+	54, // 80: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.AddIscsiTargetResponse
+	56, // 81: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.RemoveIscsiTargetResponse
+	58, // 82: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.AddIscsiLunResponse
+	60, // 83: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.SetIscsiPortalResponse
+	62, // 84: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
+	66, // 85: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.AddServiceResponse
+	68, // 86: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.RemoveServiceResponse
+	70, // 87: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
+	72, // 88: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.SetBiosSerialResponse
+	75, // 89: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.AddRuleResponse
+	77, // 90: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
+	79, // 91: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.ClearRulesResponse
+	81, // 92: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
+	83, // 93: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.PowerLossResponse
+	85, // 94: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.RebootResponse
+	58, // [58:95] is the sub-list for method output_type
+	21, // [21:58] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_sim_v1_sim_proto_init() }
@@ -2648,7 +4745,8 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 	file_csiproxy_sim_v1_sim_proto_msgTypes[1].OneofWrappers = []any{}
 	file_csiproxy_sim_v1_sim_proto_msgTypes[5].OneofWrappers = []any{}
 	file_csiproxy_sim_v1_sim_proto_msgTypes[10].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[33].OneofWrappers = []any{
+	file_csiproxy_sim_v1_sim_proto_msgTypes[63].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[72].OneofWrappers = []any{
 		(*Rule_WindowsError)(nil),
 		(*Rule_DelayNs)(nil),
 	}
@@ -2658,7 +4756,7 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_sim_v1_sim_proto_rawDesc), len(file_csiproxy_sim_v1_sim_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   47,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

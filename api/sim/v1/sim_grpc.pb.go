@@ -35,8 +35,24 @@ const (
 	Sim_ListDirectory_FullMethodName     = "/csiproxy.sim.v1.Sim/ListDirectory"
 	Sim_MakeDirectory_FullMethodName     = "/csiproxy.sim.v1.Sim/MakeDirectory"
 	Sim_CreateSymlink_FullMethodName     = "/csiproxy.sim.v1.Sim/CreateSymlink"
+	Sim_ReadLink_FullMethodName          = "/csiproxy.sim.v1.Sim/ReadLink"
 	Sim_Rename_FullMethodName            = "/csiproxy.sim.v1.Sim/Rename"
 	Sim_Remove_FullMethodName            = "/csiproxy.sim.v1.Sim/Remove"
+	Sim_AddSmbShare_FullMethodName       = "/csiproxy.sim.v1.Sim/AddSmbShare"
+	Sim_RemoveSmbShare_FullMethodName    = "/csiproxy.sim.v1.Sim/RemoveSmbShare"
+	Sim_SetSmbUser_FullMethodName        = "/csiproxy.sim.v1.Sim/SetSmbUser"
+	Sim_RemoveSmbUser_FullMethodName     = "/csiproxy.sim.v1.Sim/RemoveSmbUser"
+	Sim_SetSmbServer_FullMethodName      = "/csiproxy.sim.v1.Sim/SetSmbServer"
+	Sim_ListSmbServers_FullMethodName    = "/csiproxy.sim.v1.Sim/ListSmbServers"
+	Sim_AddIscsiTarget_FullMethodName    = "/csiproxy.sim.v1.Sim/AddIscsiTarget"
+	Sim_RemoveIscsiTarget_FullMethodName = "/csiproxy.sim.v1.Sim/RemoveIscsiTarget"
+	Sim_AddIscsiLun_FullMethodName       = "/csiproxy.sim.v1.Sim/AddIscsiLun"
+	Sim_SetIscsiPortal_FullMethodName    = "/csiproxy.sim.v1.Sim/SetIscsiPortal"
+	Sim_ListIscsiTargets_FullMethodName  = "/csiproxy.sim.v1.Sim/ListIscsiTargets"
+	Sim_AddService_FullMethodName        = "/csiproxy.sim.v1.Sim/AddService"
+	Sim_RemoveService_FullMethodName     = "/csiproxy.sim.v1.Sim/RemoveService"
+	Sim_ListServices_FullMethodName      = "/csiproxy.sim.v1.Sim/ListServices"
+	Sim_SetBiosSerial_FullMethodName     = "/csiproxy.sim.v1.Sim/SetBiosSerial"
 	Sim_AddRule_FullMethodName           = "/csiproxy.sim.v1.Sim/AddRule"
 	Sim_ListRules_FullMethodName         = "/csiproxy.sim.v1.Sim/ListRules"
 	Sim_ClearRules_FullMethodName        = "/csiproxy.sim.v1.Sim/ClearRules"
@@ -89,10 +105,48 @@ type SimClient interface {
 	MakeDirectory(ctx context.Context, in *MakeDirectoryRequest, opts ...grpc.CallOption) (*MakeDirectoryResponse, error)
 	// CreateSymlink creates a symbolic link as a pod does. Its target isn't checked.
 	CreateSymlink(ctx context.Context, in *CreateSymlinkRequest, opts ...grpc.CallOption) (*CreateSymlinkResponse, error)
-	// Rename gives a file, directory or link another path on the same volume.
+	// ReadLink tells where a link or mount point leads, without going there.
+	ReadLink(ctx context.Context, in *ReadLinkRequest, opts ...grpc.CallOption) (*ReadLinkResponse, error)
+	// Rename gives a file, directory or link another path on the same volume or share.
 	Rename(ctx context.Context, in *RenameRequest, opts ...grpc.CallOption) (*RenameResponse, error)
 	// Remove deletes a file, an empty directory, or a link itself.
 	Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
+	// AddSmbShare adds an empty share, and its server if there is none. Its files have paths that
+	// begin with \\server\share, for whoever has a mapping of it. ALREADY_EXISTS if it is there.
+	AddSmbShare(ctx context.Context, in *AddSmbShareRequest, opts ...grpc.CallOption) (*AddSmbShareResponse, error)
+	// RemoveSmbShare removes a share with its files.
+	RemoveSmbShare(ctx context.Context, in *RemoveSmbShareRequest, opts ...grpc.CallOption) (*RemoveSmbShareResponse, error)
+	// SetSmbUser adds a user to a server, or changes his password: mappings with the old one fail
+	// when they are used next.
+	SetSmbUser(ctx context.Context, in *SetSmbUserRequest, opts ...grpc.CallOption) (*SetSmbUserResponse, error)
+	// RemoveSmbUser removes a user from a server.
+	RemoveSmbUser(ctx context.Context, in *RemoveSmbUserRequest, opts ...grpc.CallOption) (*RemoveSmbUserResponse, error)
+	// SetSmbServer sets how a server is. Mappings of its shares work again when it is back.
+	SetSmbServer(ctx context.Context, in *SetSmbServerRequest, opts ...grpc.CallOption) (*SetSmbServerResponse, error)
+	// ListSmbServers tells the servers, their shares and users, in the order of the names.
+	ListSmbServers(ctx context.Context, in *ListSmbServersRequest, opts ...grpc.CallOption) (*ListSmbServersResponse, error)
+	// AddIscsiTarget puts a target on the network, and its portals if they aren't there.
+	// ALREADY_EXISTS if there is one with the name.
+	AddIscsiTarget(ctx context.Context, in *AddIscsiTargetRequest, opts ...grpc.CallOption) (*AddIscsiTargetResponse, error)
+	// RemoveIscsiTarget takes a target away without asking anyone: its session ends. Its disks are
+	// detached ones then, with their data.
+	RemoveIscsiTarget(ctx context.Context, in *RemoveIscsiTargetRequest, opts ...grpc.CallOption) (*RemoveIscsiTargetResponse, error)
+	// AddIscsiLun gives a target another disk. It arrives at once if there is a session.
+	AddIscsiLun(ctx context.Context, in *AddIscsiLunRequest, opts ...grpc.CallOption) (*AddIscsiLunResponse, error)
+	// SetIscsiPortal lets a portal be reached or not, and adds it if it isn't there. While it can't
+	// be reached, sessions over it have no disks.
+	SetIscsiPortal(ctx context.Context, in *SetIscsiPortalRequest, opts ...grpc.CallOption) (*SetIscsiPortalResponse, error)
+	// ListIscsiTargets tells the targets and portals in the order in which they came, without
+	// secrets.
+	ListIscsiTargets(ctx context.Context, in *ListIscsiTargetsRequest, opts ...grpc.CallOption) (*ListIscsiTargetsResponse, error)
+	// AddService adds a Windows service. ALREADY_EXISTS if there is one with the name.
+	AddService(ctx context.Context, in *AddServiceRequest, opts ...grpc.CallOption) (*AddServiceResponse, error)
+	// RemoveService removes a Windows service, whatever its state.
+	RemoveService(ctx context.Context, in *RemoveServiceRequest, opts ...grpc.CallOption) (*RemoveServiceResponse, error)
+	// ListServices tells the Windows services, in the order of the names.
+	ListServices(ctx context.Context, in *ListServicesRequest, opts ...grpc.CallOption) (*ListServicesResponse, error)
+	// SetBiosSerial changes the serial number in the machine's firmware.
+	SetBiosSerial(ctx context.Context, in *SetBiosSerialRequest, opts ...grpc.CallOption) (*SetBiosSerialResponse, error)
 	// AddRule makes Windows calls fail or take longer.
 	AddRule(ctx context.Context, in *AddRuleRequest, opts ...grpc.CallOption) (*AddRuleResponse, error)
 	// ListRules tells the rules that were added and not cleared since the daemon started, oldest
@@ -248,6 +302,16 @@ func (c *simClient) CreateSymlink(ctx context.Context, in *CreateSymlinkRequest,
 	return out, nil
 }
 
+func (c *simClient) ReadLink(ctx context.Context, in *ReadLinkRequest, opts ...grpc.CallOption) (*ReadLinkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadLinkResponse)
+	err := c.cc.Invoke(ctx, Sim_ReadLink_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *simClient) Rename(ctx context.Context, in *RenameRequest, opts ...grpc.CallOption) (*RenameResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RenameResponse)
@@ -262,6 +326,156 @@ func (c *simClient) Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RemoveResponse)
 	err := c.cc.Invoke(ctx, Sim_Remove_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) AddSmbShare(ctx context.Context, in *AddSmbShareRequest, opts ...grpc.CallOption) (*AddSmbShareResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddSmbShareResponse)
+	err := c.cc.Invoke(ctx, Sim_AddSmbShare_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) RemoveSmbShare(ctx context.Context, in *RemoveSmbShareRequest, opts ...grpc.CallOption) (*RemoveSmbShareResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveSmbShareResponse)
+	err := c.cc.Invoke(ctx, Sim_RemoveSmbShare_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) SetSmbUser(ctx context.Context, in *SetSmbUserRequest, opts ...grpc.CallOption) (*SetSmbUserResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSmbUserResponse)
+	err := c.cc.Invoke(ctx, Sim_SetSmbUser_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) RemoveSmbUser(ctx context.Context, in *RemoveSmbUserRequest, opts ...grpc.CallOption) (*RemoveSmbUserResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveSmbUserResponse)
+	err := c.cc.Invoke(ctx, Sim_RemoveSmbUser_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) SetSmbServer(ctx context.Context, in *SetSmbServerRequest, opts ...grpc.CallOption) (*SetSmbServerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSmbServerResponse)
+	err := c.cc.Invoke(ctx, Sim_SetSmbServer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) ListSmbServers(ctx context.Context, in *ListSmbServersRequest, opts ...grpc.CallOption) (*ListSmbServersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSmbServersResponse)
+	err := c.cc.Invoke(ctx, Sim_ListSmbServers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) AddIscsiTarget(ctx context.Context, in *AddIscsiTargetRequest, opts ...grpc.CallOption) (*AddIscsiTargetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddIscsiTargetResponse)
+	err := c.cc.Invoke(ctx, Sim_AddIscsiTarget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) RemoveIscsiTarget(ctx context.Context, in *RemoveIscsiTargetRequest, opts ...grpc.CallOption) (*RemoveIscsiTargetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveIscsiTargetResponse)
+	err := c.cc.Invoke(ctx, Sim_RemoveIscsiTarget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) AddIscsiLun(ctx context.Context, in *AddIscsiLunRequest, opts ...grpc.CallOption) (*AddIscsiLunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddIscsiLunResponse)
+	err := c.cc.Invoke(ctx, Sim_AddIscsiLun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) SetIscsiPortal(ctx context.Context, in *SetIscsiPortalRequest, opts ...grpc.CallOption) (*SetIscsiPortalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetIscsiPortalResponse)
+	err := c.cc.Invoke(ctx, Sim_SetIscsiPortal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) ListIscsiTargets(ctx context.Context, in *ListIscsiTargetsRequest, opts ...grpc.CallOption) (*ListIscsiTargetsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListIscsiTargetsResponse)
+	err := c.cc.Invoke(ctx, Sim_ListIscsiTargets_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) AddService(ctx context.Context, in *AddServiceRequest, opts ...grpc.CallOption) (*AddServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddServiceResponse)
+	err := c.cc.Invoke(ctx, Sim_AddService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) RemoveService(ctx context.Context, in *RemoveServiceRequest, opts ...grpc.CallOption) (*RemoveServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveServiceResponse)
+	err := c.cc.Invoke(ctx, Sim_RemoveService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) ListServices(ctx context.Context, in *ListServicesRequest, opts ...grpc.CallOption) (*ListServicesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListServicesResponse)
+	err := c.cc.Invoke(ctx, Sim_ListServices_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) SetBiosSerial(ctx context.Context, in *SetBiosSerialRequest, opts ...grpc.CallOption) (*SetBiosSerialResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetBiosSerialResponse)
+	err := c.cc.Invoke(ctx, Sim_SetBiosSerial_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -372,10 +586,48 @@ type SimServer interface {
 	MakeDirectory(context.Context, *MakeDirectoryRequest) (*MakeDirectoryResponse, error)
 	// CreateSymlink creates a symbolic link as a pod does. Its target isn't checked.
 	CreateSymlink(context.Context, *CreateSymlinkRequest) (*CreateSymlinkResponse, error)
-	// Rename gives a file, directory or link another path on the same volume.
+	// ReadLink tells where a link or mount point leads, without going there.
+	ReadLink(context.Context, *ReadLinkRequest) (*ReadLinkResponse, error)
+	// Rename gives a file, directory or link another path on the same volume or share.
 	Rename(context.Context, *RenameRequest) (*RenameResponse, error)
 	// Remove deletes a file, an empty directory, or a link itself.
 	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
+	// AddSmbShare adds an empty share, and its server if there is none. Its files have paths that
+	// begin with \\server\share, for whoever has a mapping of it. ALREADY_EXISTS if it is there.
+	AddSmbShare(context.Context, *AddSmbShareRequest) (*AddSmbShareResponse, error)
+	// RemoveSmbShare removes a share with its files.
+	RemoveSmbShare(context.Context, *RemoveSmbShareRequest) (*RemoveSmbShareResponse, error)
+	// SetSmbUser adds a user to a server, or changes his password: mappings with the old one fail
+	// when they are used next.
+	SetSmbUser(context.Context, *SetSmbUserRequest) (*SetSmbUserResponse, error)
+	// RemoveSmbUser removes a user from a server.
+	RemoveSmbUser(context.Context, *RemoveSmbUserRequest) (*RemoveSmbUserResponse, error)
+	// SetSmbServer sets how a server is. Mappings of its shares work again when it is back.
+	SetSmbServer(context.Context, *SetSmbServerRequest) (*SetSmbServerResponse, error)
+	// ListSmbServers tells the servers, their shares and users, in the order of the names.
+	ListSmbServers(context.Context, *ListSmbServersRequest) (*ListSmbServersResponse, error)
+	// AddIscsiTarget puts a target on the network, and its portals if they aren't there.
+	// ALREADY_EXISTS if there is one with the name.
+	AddIscsiTarget(context.Context, *AddIscsiTargetRequest) (*AddIscsiTargetResponse, error)
+	// RemoveIscsiTarget takes a target away without asking anyone: its session ends. Its disks are
+	// detached ones then, with their data.
+	RemoveIscsiTarget(context.Context, *RemoveIscsiTargetRequest) (*RemoveIscsiTargetResponse, error)
+	// AddIscsiLun gives a target another disk. It arrives at once if there is a session.
+	AddIscsiLun(context.Context, *AddIscsiLunRequest) (*AddIscsiLunResponse, error)
+	// SetIscsiPortal lets a portal be reached or not, and adds it if it isn't there. While it can't
+	// be reached, sessions over it have no disks.
+	SetIscsiPortal(context.Context, *SetIscsiPortalRequest) (*SetIscsiPortalResponse, error)
+	// ListIscsiTargets tells the targets and portals in the order in which they came, without
+	// secrets.
+	ListIscsiTargets(context.Context, *ListIscsiTargetsRequest) (*ListIscsiTargetsResponse, error)
+	// AddService adds a Windows service. ALREADY_EXISTS if there is one with the name.
+	AddService(context.Context, *AddServiceRequest) (*AddServiceResponse, error)
+	// RemoveService removes a Windows service, whatever its state.
+	RemoveService(context.Context, *RemoveServiceRequest) (*RemoveServiceResponse, error)
+	// ListServices tells the Windows services, in the order of the names.
+	ListServices(context.Context, *ListServicesRequest) (*ListServicesResponse, error)
+	// SetBiosSerial changes the serial number in the machine's firmware.
+	SetBiosSerial(context.Context, *SetBiosSerialRequest) (*SetBiosSerialResponse, error)
 	// AddRule makes Windows calls fail or take longer.
 	AddRule(context.Context, *AddRuleRequest) (*AddRuleResponse, error)
 	// ListRules tells the rules that were added and not cleared since the daemon started, oldest
@@ -440,11 +692,59 @@ func (UnimplementedSimServer) MakeDirectory(context.Context, *MakeDirectoryReque
 func (UnimplementedSimServer) CreateSymlink(context.Context, *CreateSymlinkRequest) (*CreateSymlinkResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateSymlink not implemented")
 }
+func (UnimplementedSimServer) ReadLink(context.Context, *ReadLinkRequest) (*ReadLinkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadLink not implemented")
+}
 func (UnimplementedSimServer) Rename(context.Context, *RenameRequest) (*RenameResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Rename not implemented")
 }
 func (UnimplementedSimServer) Remove(context.Context, *RemoveRequest) (*RemoveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Remove not implemented")
+}
+func (UnimplementedSimServer) AddSmbShare(context.Context, *AddSmbShareRequest) (*AddSmbShareResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddSmbShare not implemented")
+}
+func (UnimplementedSimServer) RemoveSmbShare(context.Context, *RemoveSmbShareRequest) (*RemoveSmbShareResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveSmbShare not implemented")
+}
+func (UnimplementedSimServer) SetSmbUser(context.Context, *SetSmbUserRequest) (*SetSmbUserResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSmbUser not implemented")
+}
+func (UnimplementedSimServer) RemoveSmbUser(context.Context, *RemoveSmbUserRequest) (*RemoveSmbUserResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveSmbUser not implemented")
+}
+func (UnimplementedSimServer) SetSmbServer(context.Context, *SetSmbServerRequest) (*SetSmbServerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSmbServer not implemented")
+}
+func (UnimplementedSimServer) ListSmbServers(context.Context, *ListSmbServersRequest) (*ListSmbServersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSmbServers not implemented")
+}
+func (UnimplementedSimServer) AddIscsiTarget(context.Context, *AddIscsiTargetRequest) (*AddIscsiTargetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddIscsiTarget not implemented")
+}
+func (UnimplementedSimServer) RemoveIscsiTarget(context.Context, *RemoveIscsiTargetRequest) (*RemoveIscsiTargetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveIscsiTarget not implemented")
+}
+func (UnimplementedSimServer) AddIscsiLun(context.Context, *AddIscsiLunRequest) (*AddIscsiLunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddIscsiLun not implemented")
+}
+func (UnimplementedSimServer) SetIscsiPortal(context.Context, *SetIscsiPortalRequest) (*SetIscsiPortalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetIscsiPortal not implemented")
+}
+func (UnimplementedSimServer) ListIscsiTargets(context.Context, *ListIscsiTargetsRequest) (*ListIscsiTargetsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListIscsiTargets not implemented")
+}
+func (UnimplementedSimServer) AddService(context.Context, *AddServiceRequest) (*AddServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddService not implemented")
+}
+func (UnimplementedSimServer) RemoveService(context.Context, *RemoveServiceRequest) (*RemoveServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveService not implemented")
+}
+func (UnimplementedSimServer) ListServices(context.Context, *ListServicesRequest) (*ListServicesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListServices not implemented")
+}
+func (UnimplementedSimServer) SetBiosSerial(context.Context, *SetBiosSerialRequest) (*SetBiosSerialResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetBiosSerial not implemented")
 }
 func (UnimplementedSimServer) AddRule(context.Context, *AddRuleRequest) (*AddRuleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddRule not implemented")
@@ -719,6 +1019,24 @@ func _Sim_CreateSymlink_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Sim_ReadLink_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadLinkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).ReadLink(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_ReadLink_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).ReadLink(ctx, req.(*ReadLinkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Sim_Rename_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RenameRequest)
 	if err := dec(in); err != nil {
@@ -751,6 +1069,276 @@ func _Sim_Remove_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SimServer).Remove(ctx, req.(*RemoveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_AddSmbShare_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddSmbShareRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).AddSmbShare(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_AddSmbShare_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).AddSmbShare(ctx, req.(*AddSmbShareRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_RemoveSmbShare_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveSmbShareRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).RemoveSmbShare(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_RemoveSmbShare_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).RemoveSmbShare(ctx, req.(*RemoveSmbShareRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_SetSmbUser_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSmbUserRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).SetSmbUser(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_SetSmbUser_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).SetSmbUser(ctx, req.(*SetSmbUserRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_RemoveSmbUser_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveSmbUserRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).RemoveSmbUser(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_RemoveSmbUser_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).RemoveSmbUser(ctx, req.(*RemoveSmbUserRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_SetSmbServer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSmbServerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).SetSmbServer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_SetSmbServer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).SetSmbServer(ctx, req.(*SetSmbServerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_ListSmbServers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSmbServersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).ListSmbServers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_ListSmbServers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).ListSmbServers(ctx, req.(*ListSmbServersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_AddIscsiTarget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddIscsiTargetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).AddIscsiTarget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_AddIscsiTarget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).AddIscsiTarget(ctx, req.(*AddIscsiTargetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_RemoveIscsiTarget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveIscsiTargetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).RemoveIscsiTarget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_RemoveIscsiTarget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).RemoveIscsiTarget(ctx, req.(*RemoveIscsiTargetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_AddIscsiLun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddIscsiLunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).AddIscsiLun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_AddIscsiLun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).AddIscsiLun(ctx, req.(*AddIscsiLunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_SetIscsiPortal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetIscsiPortalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).SetIscsiPortal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_SetIscsiPortal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).SetIscsiPortal(ctx, req.(*SetIscsiPortalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_ListIscsiTargets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListIscsiTargetsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).ListIscsiTargets(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_ListIscsiTargets_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).ListIscsiTargets(ctx, req.(*ListIscsiTargetsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_AddService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).AddService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_AddService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).AddService(ctx, req.(*AddServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_RemoveService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).RemoveService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_RemoveService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).RemoveService(ctx, req.(*RemoveServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_ListServices_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListServicesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).ListServices(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_ListServices_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).ListServices(ctx, req.(*ListServicesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_SetBiosSerial_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBiosSerialRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).SetBiosSerial(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_SetBiosSerial_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).SetBiosSerial(ctx, req.(*SetBiosSerialRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -923,12 +1511,76 @@ var Sim_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Sim_CreateSymlink_Handler,
 		},
 		{
+			MethodName: "ReadLink",
+			Handler:    _Sim_ReadLink_Handler,
+		},
+		{
 			MethodName: "Rename",
 			Handler:    _Sim_Rename_Handler,
 		},
 		{
 			MethodName: "Remove",
 			Handler:    _Sim_Remove_Handler,
+		},
+		{
+			MethodName: "AddSmbShare",
+			Handler:    _Sim_AddSmbShare_Handler,
+		},
+		{
+			MethodName: "RemoveSmbShare",
+			Handler:    _Sim_RemoveSmbShare_Handler,
+		},
+		{
+			MethodName: "SetSmbUser",
+			Handler:    _Sim_SetSmbUser_Handler,
+		},
+		{
+			MethodName: "RemoveSmbUser",
+			Handler:    _Sim_RemoveSmbUser_Handler,
+		},
+		{
+			MethodName: "SetSmbServer",
+			Handler:    _Sim_SetSmbServer_Handler,
+		},
+		{
+			MethodName: "ListSmbServers",
+			Handler:    _Sim_ListSmbServers_Handler,
+		},
+		{
+			MethodName: "AddIscsiTarget",
+			Handler:    _Sim_AddIscsiTarget_Handler,
+		},
+		{
+			MethodName: "RemoveIscsiTarget",
+			Handler:    _Sim_RemoveIscsiTarget_Handler,
+		},
+		{
+			MethodName: "AddIscsiLun",
+			Handler:    _Sim_AddIscsiLun_Handler,
+		},
+		{
+			MethodName: "SetIscsiPortal",
+			Handler:    _Sim_SetIscsiPortal_Handler,
+		},
+		{
+			MethodName: "ListIscsiTargets",
+			Handler:    _Sim_ListIscsiTargets_Handler,
+		},
+		{
+			MethodName: "AddService",
+			Handler:    _Sim_AddService_Handler,
+		},
+		{
+			MethodName: "RemoveService",
+			Handler:    _Sim_RemoveService_Handler,
+		},
+		{
+			MethodName: "ListServices",
+			Handler:    _Sim_ListServices_Handler,
+		},
+		{
+			MethodName: "SetBiosSerial",
+			Handler:    _Sim_SetBiosSerial_Handler,
 		},
 		{
 			MethodName: "AddRule",

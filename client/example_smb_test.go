@@ -1,0 +1,111 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+// startNodeWithShare starts a simulated node for an example, and a server with a
+// share.
+func startNodeWithShare() *simnode.Node {
+	node := startNode()
+	node.AddSMBShare(simnode.SMBShare{Server: "files", Name: "data"})
+	node.SetSMBUser("files", "driver", secret.New("correct horse"))
+	return node
+}
+
+// Two volumes are directories on one share: there is one mapping for both.
+func ExampleClient_SMB() {
+	node := startNodeWithShare()
+	defer node.Close()
+
+	ctx := context.Background()
+	mappings, err := node.Client().SMB(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	credentials := smb.Credentials{Username: "driver", Password: secret.New("correct horse")}
+	for range 2 {
+		fmt.Println("map:", mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", credentials))
+	}
+	for range 2 {
+		err := mappings.RemoveSMBGlobalMapping(ctx, `\\files\data`)
+		fmt.Println("removed already:", errors.Is(err, csiproxy.ErrNotFound))
+	}
+	// Output:
+	// map: <nil>
+	// map: <nil>
+	// removed already: false
+	// removed already: true
+}
+
+// NodeStageVolume of a share: the staging path is a link to it, through which pods
+// use its files.
+func ExampleSMB_NewSMBGlobalMapping() {
+	node := startNodeWithShare()
+	defer node.Close()
+
+	ctx := context.Background()
+	const plugin = `C:\var\lib\kubelet\plugins\example`
+	if err := node.MkdirAll(plugin); err != nil {
+		log.Fatal(err)
+	}
+	mappings, err := node.Client().SMB(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, password := range []string{"wrong", "correct horse"} {
+		credentials := smb.Credentials{Username: "driver", Password: secret.New(password)}
+		switch err := mappings.NewSMBGlobalMapping(ctx, `\\files\data`, plugin+`\staging`, credentials); {
+		case errors.Is(err, csiproxy.ErrUnauthenticated):
+			fmt.Println("the server refuses the credentials")
+		case err != nil:
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("write:", node.WriteFile(plugin+`\staging\hello`, []byte("world")))
+	// Output:
+	// the server refuses the credentials
+	// write: <nil>
+}
+
+// Who removes a mapping must know that no other volume of the node needs it. Links
+// to the share stay, and lead nowhere.
+func ExampleSMB_RemoveSMBGlobalMapping() {
+	node := startNodeWithShare()
+	defer node.Close()
+
+	ctx := context.Background()
+	mappings, err := node.Client().SMB(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	credentials := smb.Credentials{Username: "driver", Password: secret.New("correct horse")}
+	if err := mappings.NewSMBGlobalMapping(ctx, `\\files\data`, `C:\var\lib\kubelet\staging`, credentials); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("remove:", mappings.RemoveSMBGlobalMapping(ctx, `\\FILES\data\`))
+
+	files, err := node.Client().Filesystem(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	exists, err := files.PathExists(ctx, `C:\var\lib\kubelet\staging`)
+	fmt.Println("the link is there:", exists, err)
+	leads, err := files.IsSymlink(ctx, `C:\var\lib\kubelet\staging`)
+	fmt.Println("it leads somewhere:", leads, err)
+	// Output:
+	// remove: <nil>
+	// the link is there: true <nil>
+	// it leads somewhere: false <nil>
+}

@@ -1,0 +1,155 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"strconv"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	iscsiv1alpha2 "github.com/csi-proxy/csi-proxy/api/iscsi/v1alpha2"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// ISCSI calls the iscsi group in one version. It stays usable while the daemon is
+// restarted, but keeps its version: ask the Client for it again, which costs
+// nothing, rather than keep it for long.
+type ISCSI struct{ version *version }
+
+// ISCSI returns a client of the iscsi group. If no version is in use yet, it looks
+// for the newest one that the daemon serves.
+func (c *Client) ISCSI(ctx context.Context) (*ISCSI, error) {
+	v, err := c.negotiate(ctx, groupISCSI)
+	if err != nil {
+		return nil, err
+	}
+	return &ISCSI{v}, nil
+}
+
+// Version returns the version in use, such as "v1alpha2".
+func (i *ISCSI) Version() string { return i.version.name }
+
+// AddTargetPortal makes a portal known to the node's initiator; success if it is
+// already.
+func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
+	return i.version.call(ctx, "AddTargetPortal", portalObject(p),
+		tell("AddTargetPortal", &iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{}),
+	)
+}
+
+// DiscoverTargetPortal asks a portal, which must be known, for its targets.
+func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targets []iscsi.IQN, err error) {
+	err = i.version.call(ctx, "DiscoverTargetPortal", portalObject(p),
+		ask("DiscoverTargetPortal", &iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)}, func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) {
+			for _, iqn := range r.Iqns {
+				targets = append(targets, iscsi.IQN(iqn))
+			}
+		}),
+	)
+	return targets, err
+}
+
+// ListTargetPortals returns the portals that the initiator knows.
+func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, err error) {
+	err = i.version.call(ctx, "ListTargetPortals", "",
+		try("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{}, func(r *iscsiv1alpha2.ListTargetPortalsResponse) error {
+			var listed []iscsi.Portal
+			for _, p := range r.TargetPortals {
+				if p.TargetPort > math.MaxUint16 {
+					return malformed("%d for a TCP port", p.TargetPort)
+				}
+				listed = append(listed, iscsi.Portal{Address: p.TargetAddress, Port: uint16(p.TargetPort)})
+			}
+			portals = listed
+			return nil
+		}),
+	)
+	return portals, err
+}
+
+// RemoveTargetPortal makes the initiator forget a portal. An unknown one is
+// csiproxy.ErrNotFound.
+func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
+	return i.version.call(ctx, "RemoveTargetPortal", portalObject(p),
+		tell("RemoveTargetPortal", &iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.RemoveTargetPortalResponse{}),
+	)
+}
+
+// ConnectTarget logs in to a target, which must have been discovered; success if
+// the node is connected already. Credentials that the target refuses are
+// csiproxy.ErrUnauthenticated.
+func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+	const op = "ConnectTarget"
+	request := &iscsiv1alpha2.ConnectTargetRequest{
+		TargetPortal: portal(p), Iqn: string(iqn), ChapUsername: a.Username, ChapSecret: a.Secret.Reveal(),
+	}
+	switch a.Type {
+	case iscsi.NoAuth:
+		request.AuthType = iscsiv1alpha2.AuthenticationType_NONE
+	case iscsi.OneWayCHAP:
+		request.AuthType = iscsiv1alpha2.AuthenticationType_ONE_WAY_CHAP
+	case iscsi.MutualCHAP:
+		request.AuthType = iscsiv1alpha2.AuthenticationType_MUTUAL_CHAP
+	default:
+		return &csiproxy.Error{
+			Op: op, Object: targetObject(iqn), Kind: csiproxy.ErrInvalidArgument,
+			Detail: fmt.Sprintf("unknown authentication type %d", a.Type),
+		}
+	}
+	return i.version.call(ctx, op, targetObject(iqn), tell("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
+}
+
+// DisconnectTarget logs out of a target and makes sure that the node doesn't log in
+// to it again by itself; success if it isn't connected. While its disks are used,
+// the error is csiproxy.ErrUnavailable.
+func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
+	return i.version.call(ctx, "DisconnectTarget", targetObject(iqn),
+		tell("DisconnectTarget", &iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)}, &iscsiv1alpha2.DisconnectTargetResponse{}),
+	)
+}
+
+// GetTargetDisks returns the disks of the node that a target provides: none if the
+// node isn't connected to it.
+func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (disks []disk.Number, err error) {
+	request := &iscsiv1alpha2.GetTargetDisksRequest{TargetPortal: portal(p), Iqn: string(iqn)}
+	err = i.version.call(ctx, "GetTargetDisks", targetObject(iqn),
+		try("GetTargetDisks", request, func(r *iscsiv1alpha2.GetTargetDisksResponse) error {
+			var numbers []disk.Number
+			for _, id := range r.DiskIDs {
+				n, err := parseNumber(id)
+				if err != nil {
+					return err
+				}
+				numbers = append(numbers, n)
+			}
+			disks = numbers
+			return nil
+		}),
+	)
+	return disks, err
+}
+
+// SetMutualCHAPSecret sets the secret, of 12 to 16 bytes, with which targets prove
+// themselves to this node in MutualCHAP. It holds for the whole node. It needs
+// version v1alpha2.
+func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
+	return i.version.call(ctx, "SetMutualCHAPSecret", "",
+		tell("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}, &iscsiv1alpha2.SetMutualChapSecretResponse{}),
+	)
+}
+
+func portal(p iscsi.Portal) *iscsiv1alpha2.TargetPortal {
+	return &iscsiv1alpha2.TargetPortal{TargetAddress: p.Address, TargetPort: uint32(p.Port)}
+}
+
+func portalObject(p iscsi.Portal) string {
+	return "portal " + strconv.Quote(net.JoinHostPort(p.Address, strconv.Itoa(int(p.Port))))
+}
+
+func targetObject(iqn iscsi.IQN) string { return "target " + strconv.Quote(string(iqn)) }

@@ -1,0 +1,65 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+
+	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
+	smbv1beta1 "github.com/csi-proxy/csi-proxy/api/smb/v1beta1"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+)
+
+// SMB calls the smb group in one version. It stays usable while the daemon is
+// restarted, but keeps its version: ask the Client for it again, which costs
+// nothing, rather than keep it for long.
+//
+// A mapping is the node's, not the caller's: all volumes on a share have the same
+// one, and who removes it must know that nobody else needs it.
+type SMB struct{ version *version }
+
+// SMB returns a client of the smb group. If no version is in use yet, it looks for
+// the newest one that the daemon serves.
+func (c *Client) SMB(ctx context.Context) (*SMB, error) {
+	v, err := c.negotiate(ctx, groupSMB)
+	if err != nil {
+		return nil, err
+	}
+	return &SMB{v}, nil
+}
+
+// Version returns the version in use, such as "v1".
+func (s *SMB) Version() string { return s.version.name }
+
+// NewSMBGlobalMapping makes the share of remotePath, which is \\server\share or a
+// directory on it, usable by the whole node. A mapping that works is kept, whoever's
+// credentials it was made with; a broken one is made again. If localPath isn't
+// empty, it becomes a directory link to remotePath, in a directory that must be
+// there; it may be that link already, but anything else there is
+// csiproxy.ErrAlreadyExists.
+//
+// Credentials that the server refuses are csiproxy.ErrUnauthenticated, a share that
+// it doesn't have is csiproxy.ErrNotFound, a server that can't be reached is
+// csiproxy.ErrUnavailable, and another user's mapping of the same server is
+// csiproxy.ErrFailedPrecondition.
+func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
+	return s.version.call(ctx, "NewSMBGlobalMapping", pathpolicy.Printable(remotePath),
+		tell("NewSmbGlobalMapping", &smbv1.NewSmbGlobalMappingRequest{
+			RemotePath: remotePath, LocalPath: localPath, Username: c.Username, Password: c.Password.Reveal(),
+		}, &smbv1.NewSmbGlobalMappingResponse{}),
+		tell("NewSmbGlobalMapping", &smbv1beta1.NewSmbGlobalMappingRequest{
+			RemotePath: remotePath, LocalPath: localPath, Username: c.Username, Password: c.Password.Reveal(),
+		}, &smbv1beta1.NewSmbGlobalMappingResponse{}),
+	)
+}
+
+// RemoveSMBGlobalMapping removes the mapping of the share of remotePath, also while
+// it is used. Links to the share stay. No such mapping is csiproxy.ErrNotFound.
+func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
+	return s.version.call(ctx, "RemoveSMBGlobalMapping", pathpolicy.Printable(remotePath),
+		tell("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1.RemoveSmbGlobalMappingResponse{}),
+		tell("RemoveSmbGlobalMapping", &smbv1beta1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1beta1.RemoveSmbGlobalMappingResponse{}),
+	)
+}

@@ -1,0 +1,48 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"log/slog"
+	"testing"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/simservice"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// Only -require-privacy=false maps a share of a server that can't encrypt.
+func TestRequirePrivacy(t *testing.T) {
+	for arg, succeeds := range map[string]bool{"-require-privacy": false, "-require-privacy=false": true} {
+		t.Run(arg, func(t *testing.T) {
+			o, err := parseFlags([]string{"-node=simulated", arg}, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resetKlog(o.logging)
+			ctx := t.Context()
+			n, err := openNode(ctx, o, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer n.close()
+			sim := n.control[simv1.EndpointName].(*simservice.Service)
+			if _, err := sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: &simv1.SmbShare{Server: "plain", Name: "data"}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "plain", User: "user", Password: "password"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "plain", NoEncryption: true}); err != nil {
+				t.Fatal(err)
+			}
+			err = n.operations.SMB.NewSMBGlobalMapping(ctx, `\\plain\data`, "", smb.Credentials{Username: "user", Password: secret.New("password")})
+			if (err == nil) != succeeds {
+				t.Errorf("the mapping gives %v", err)
+			}
+		})
+	}
+}

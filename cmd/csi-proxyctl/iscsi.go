@@ -1,0 +1,201 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+func (p *program) iscsi() *cobra.Command {
+	// leaf, atPortal and atTarget are commands of the iscsi group; the latter two
+	// begin with a portal, or a portal and a target.
+	leaf := func(use, short string, do func(context.Context, *client.ISCSI, []string) (reply, error)) *cobra.Command {
+		return p.leaf(use, short, on(p, (*client.Client).ISCSI, do))
+	}
+	atPortal := func(name, short string, do func(context.Context, *client.ISCSI, iscsi.Portal) (reply, error)) *cobra.Command {
+		return leaf(name+" PORTAL", short, func(ctx context.Context, initiator *client.ISCSI, args []string) (reply, error) {
+			portal, err := parsePortal(args[0])
+			if err != nil {
+				return reply{}, err
+			}
+			return do(ctx, initiator, portal)
+		})
+	}
+	atTarget := func(name, short string, do func(context.Context, *client.ISCSI, iscsi.Portal, iscsi.IQN) (reply, error)) *cobra.Command {
+		return leaf(name+" PORTAL IQN", short, func(ctx context.Context, initiator *client.ISCSI, args []string) (reply, error) {
+			portal, err := parsePortal(args[0])
+			if err != nil {
+				return reply{}, err
+			}
+			return do(ctx, initiator, portal, iscsi.IQN(args[1]))
+		})
+	}
+
+	var login *loginFlags
+	connect := atTarget("connect", "Log in to a target", func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
+		authentication, err := login.authentication()
+		if err != nil {
+			return reply{}, err
+		}
+		return done, initiator.ConnectTarget(ctx, portal, iqn, authentication)
+	})
+	connect.Long = `Log in to a target, which the portal must have been asked for: iscsi portal discover.
+
+` + secretHelp
+	login = newLoginFlags(connect)
+
+	var mutualSecret func() (secret.Text, error)
+	mutual := leaf("mutual-chap-secret", "Set the secret that targets prove themselves with", func(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
+		s, err := mutualSecret()
+		if err != nil {
+			return reply{}, err
+		}
+		return done, initiator.SetMutualCHAPSecret(ctx, s)
+	})
+	mutual.Long = `Set the secret, of 12 to 16 bytes, that targets prove themselves with to this node when it
+logs in with --mutual-chap. The node has only one.
+
+` + secretHelp
+	mutualSecret = secretFlag(mutual, "secret-file", "the secret")
+	require(mutual, "secret-file")
+	completeFiles(mutual, "secret-file")
+
+	group := p.group("iscsi", "Work on the node's iSCSI initiator",
+		p.group("portal", "Work on the portals that the initiator knows",
+			atPortal("add", "Make a portal known", func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
+				return done, initiator.AddTargetPortal(ctx, portal)
+			}),
+			leaf("list", "List the known portals", listPortals),
+			atPortal("remove", "Forget a portal", func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
+				return done, initiator.RemoveTargetPortal(ctx, portal)
+			}),
+			atPortal("discover", "Ask a known portal for its targets", discoverTargets),
+		),
+		connect,
+		atTarget("disconnect", "Log out of a target", func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
+			return done, initiator.DisconnectTarget(ctx, portal, iqn)
+		}),
+		atTarget("disks", "List the disks that a target provides", listTargetDisks),
+		mutual,
+	)
+	group.Long = fmt.Sprintf(`Work on the node's iSCSI initiator. A PORTAL is ADDRESS or ADDRESS:PORT, where %d is the
+usual port; an IPv6 address with a port is in brackets. An IQN is the name of a target.`, iscsi.DefaultPort)
+	return group
+}
+
+// parsePortal reads a portal as the help describes it. The daemon checks the
+// address.
+func parsePortal(s string) (iscsi.Portal, error) {
+	_, err := netip.ParseAddr(s)
+	if err == nil || !strings.Contains(s, ":") {
+		return iscsi.Portal{Address: s, Port: iscsi.DefaultPort}, nil
+	}
+	withPort := s
+	if strings.HasSuffix(s, "]") {
+		withPort += fmt.Sprintf(":%d", iscsi.DefaultPort)
+	}
+	address, portText, err := net.SplitHostPort(withPort)
+	port, portErr := strconv.ParseUint(portText, 10, 16)
+	if err != nil || portErr != nil || port == 0 {
+		return iscsi.Portal{}, &csiproxy.Error{
+			Object: "portal " + strconv.Quote(s), Kind: csiproxy.ErrInvalidArgument, Detail: "it isn't ADDRESS or ADDRESS:PORT",
+		}
+	}
+	return iscsi.Portal{Address: address, Port: uint16(port)}, nil
+}
+
+// loginFlags say how to log in to a target.
+type loginFlags struct {
+	username   *string // nil for no CHAP
+	secret     func() (secret.Text, error)
+	mutualCHAP bool
+}
+
+func newLoginFlags(cmd *cobra.Command) *loginFlags {
+	l := &loginFlags{secret: secretFlag(cmd, "chap-secret-file", "the secret of the CHAP user, of 12 to 16 bytes")}
+	cmd.Flags().Func("chap-username", "log in with CHAP, by this `name`", func(name string) error {
+		l.username = &name
+		return nil
+	})
+	cmd.Flags().BoolVar(&l.mutualCHAP, "mutual-chap", false, "the target must prove itself, too: see iscsi mutual-chap-secret")
+	cmd.MarkFlagsRequiredTogether("chap-username", "chap-secret-file")
+	completeFiles(cmd, "chap-secret-file")
+	return l
+}
+
+// authentication is what the flags mean.
+func (l *loginFlags) authentication() (iscsi.Authentication, error) {
+	switch {
+	case l.username != nil: // also with an empty one: that mustn't become a login without CHAP
+		s, err := l.secret()
+		a := iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: *l.username, Secret: s}
+		if l.mutualCHAP {
+			a.Type = iscsi.MutualCHAP
+		}
+		return a, err
+	case l.mutualCHAP:
+		return iscsi.Authentication{}, usageError{errors.New("--mutual-chap goes with --chap-username only")}
+	}
+	return iscsi.Authentication{}, nil
+}
+
+func listPortals(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
+	type portalJSON struct {
+		Address string `json:"address"`
+		Port    uint16 `json:"port"`
+	}
+	portals, err := initiator.ListTargetPortals(ctx)
+	r := reply{header: []string{"ADDRESS", "PORT"}}
+	list := []portalJSON{}
+	for _, portal := range portals {
+		list = append(list, portalJSON(portal))
+		r.rows = append(r.rows, []string{portal.Address, strconv.Itoa(int(portal.Port))})
+	}
+	r.json = list
+	return r, err
+}
+
+func discoverTargets(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
+	type targetJSON struct {
+		IQN iscsi.IQN `json:"iqn"`
+	}
+	targets, err := initiator.DiscoverTargetPortal(ctx, portal)
+	r := reply{header: []string{"TARGET"}}
+	list := []targetJSON{}
+	for _, iqn := range targets {
+		list = append(list, targetJSON{iqn})
+		r.rows = append(r.rows, []string{string(iqn)})
+	}
+	r.json = list
+	return r, err
+}
+
+func listTargetDisks(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
+	type diskJSON struct {
+		Number disk.Number `json:"number"`
+	}
+	disks, err := initiator.GetTargetDisks(ctx, portal, iqn)
+	r := reply{header: []string{"DISK"}}
+	list := []diskJSON{}
+	for _, n := range disks {
+		list = append(list, diskJSON{n})
+		r.rows = append(r.rows, []string{n.String()})
+	}
+	r.json = list
+	return r, err
+}

@@ -1,0 +1,59 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// secretFlag gives cmd a flag that names the file with a secret, and returns what
+// reads it. The flag's value isn't the secret itself: everybody on the machine can
+// see a command line, and shells keep it.
+//
+// The line break at the end of the file doesn't belong to the secret.
+func secretFlag(cmd *cobra.Command, flag, what string) func() (secret.Text, error) {
+	file := cmd.Flags().String(flag, "", "`file` that holds "+what+"; - for standard input")
+	return func() (secret.Text, error) {
+		text, err := readInput(cmd, *file)
+		if err != nil {
+			e := &csiproxy.Error{Op: "read", Object: what, Err: err}
+			if cmd.Context().Err() == nil { // else it is the interruption
+				e.Kind = csiproxy.ErrInvalidArgument
+			}
+			return secret.Text{}, e
+		}
+		line := strings.TrimSuffix(string(text), "\n")
+		return secret.New(strings.TrimSuffix(line, "\r")), nil
+	}
+}
+
+// readInput reads a file, or standard input if its name is "-": for that it waits
+// until there is all of it or the command is interrupted.
+func readInput(cmd *cobra.Command, file string) ([]byte, error) {
+	if file != "-" {
+		return os.ReadFile(file)
+	}
+	type input struct {
+		text []byte
+		err  error
+	}
+	read := make(chan input, 1)
+	go func() {
+		text, err := io.ReadAll(cmd.InOrStdin())
+		read <- input{text, err}
+	}()
+	select {
+	case <-cmd.Context().Done():
+		return nil, cmd.Context().Err()
+	case i := <-read:
+		return i.text, i.err
+	}
+}

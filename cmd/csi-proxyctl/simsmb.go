@@ -1,0 +1,111 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+func (p *program) simSMB() *cobra.Command {
+	return p.group("smb", `Play SMB servers: their files have the paths \\SERVER\SHARE\…`,
+		p.simLeaf("list", "List the servers with their shares and users", listSimSMBServers),
+		p.group("share", "Add and remove shares",
+			p.simSMBShareAdd(),
+			p.simLeaf("remove SERVER SHARE", "Remove a share with its files", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+				_, err := sim.RemoveSmbShare(ctx, &simv1.RemoveSmbShareRequest{Server: args[0], Name: args[1]})
+				return done, err
+			}),
+		),
+		p.group("user", "Set and remove users, who have the same password for all shares of a server",
+			p.simSMBUserSet(),
+			p.simLeaf("remove SERVER USER", "Remove a user", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+				_, err := sim.RemoveSmbUser(ctx, &simv1.RemoveSmbUserRequest{Server: args[0], User: args[1]})
+				return done, err
+			}),
+		),
+		p.group("server", "Take servers away and bring them back", p.simSMBServerSet()),
+	)
+}
+
+func (p *program) simSMBShareAdd() *cobra.Command {
+	var users []string
+	cmd := p.simLeaf("add SERVER SHARE", "Add an empty share, and its server if there is none", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		share := &simv1.SmbShare{Server: args[0], Name: args[1], Users: users}
+		_, err := sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: share})
+		return done, err
+	})
+	cmd.Flags().StringSliceVar(&users, "user", nil, "only this `user` may connect; may be given several times")
+	return cmd
+}
+
+func (p *program) simSMBUserSet() *cobra.Command {
+	var password func() (secret.Text, error)
+	cmd := p.simLeaf("set SERVER USER", "Add a user, or change his password", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		text, err := password()
+		if err != nil {
+			return reply{}, err
+		}
+		_, err = sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: args[0], User: args[1], Password: text.Reveal()})
+		return done, err
+	})
+	cmd.Long = `Add a user to a server, or change his password: mappings with the old one fail when they are
+used next. USER is the name as mappings give it, with a domain or without.
+
+` + secretHelp
+	password = secretFlag(cmd, "password-file", "the user's password")
+	require(cmd, "password-file")
+	completeFiles(cmd, "password-file")
+	return cmd
+}
+
+func (p *program) simSMBServerSet() *cobra.Command {
+	request := &simv1.SetSmbServerRequest{}
+	cmd := p.simLeaf("set SERVER", "Set how a server is: without flags, it works", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		request.Server = args[0]
+		_, err := sim.SetSmbServer(ctx, request)
+		return done, err
+	})
+	cmd.Flags().BoolVar(&request.Unreachable, "unreachable", false, "it doesn't answer")
+	cmd.Flags().BoolVar(&request.NoEncryption, "no-encryption", false, "it can't encrypt connections")
+	return cmd
+}
+
+func listSimSMBServers(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
+	type shareJSON struct {
+		Name  string   `json:"name"`
+		Users []string `json:"users"` // all of the server, if there are none
+	}
+	type serverJSON struct {
+		Name       string      `json:"name"`
+		Reachable  bool        `json:"reachable"`
+		CanEncrypt bool        `json:"can_encrypt"`
+		Shares     []shareJSON `json:"shares"`
+		Users      []string    `json:"users"`
+	}
+	response, err := sim.ListSmbServers(ctx, &simv1.ListSmbServersRequest{})
+	r := reply{header: []string{"SERVER", "REACHABLE", "CAN ENCRYPT", "SHARES", "USERS"}}
+	list := []serverJSON{}
+	for _, sv := range response.GetServers() {
+		server := serverJSON{sv.Name, !sv.Unreachable, !sv.NoEncryption, []shareJSON{}, append([]string{}, sv.Users...)}
+		var shares []string
+		for _, sh := range sv.Shares {
+			server.Shares = append(server.Shares, shareJSON{sh.Name, append([]string{}, sh.Users...)})
+			text := sh.Name
+			if len(sh.Users) > 0 {
+				text += " (" + strings.Join(sh.Users, ", ") + ")"
+			}
+			shares = append(shares, text)
+		}
+		list = append(list, server)
+		r.rows = append(r.rows, []string{sv.Name, yesNo(!sv.Unreachable), yesNo(!sv.NoEncryption), strings.Join(shares, ", "), strings.Join(sv.Users, ", ")})
+	}
+	r.json = list
+	return r, err
+}

@@ -1,0 +1,59 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// secretHelp goes into the help of commands that need a secret.
+const secretHelp = `A secret is the text of a file, or of standard input if the file is "-", without the line break
+at its end. It is never an argument: all users of a machine can see the arguments of its
+processes, and shells keep them.`
+
+func (p *program) smb() *cobra.Command {
+	leaf := func(use, short string, do func(context.Context, *client.SMB, []string) (reply, error)) *cobra.Command {
+		return p.leaf(use, short, on(p, (*client.Client).SMB, do))
+	}
+
+	var username string
+	var password func() (secret.Text, error)
+	mapShare := leaf("map REMOTE", "Map a share for the whole node", func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
+		text, err := password()
+		if err != nil {
+			return reply{}, err
+		}
+		local := ""
+		if len(args) > 1 {
+			local = args[1]
+		}
+		return done, mappings.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
+	})
+	mapShare.Use = "map REMOTE [LOCAL]"
+	mapShare.Args = cobra.RangeArgs(1, 2)
+	mapShare.Long = `Map a share for the whole node, and make the directory link LOCAL, which leads to it. REMOTE
+is \\server\share or a directory below it. A mapping that works is kept, with the credentials
+that it has.
+
+` + secretHelp
+	mapShare.Example = `  csi-proxyctl smb map '\\server\share' 'C:\var\lib\kubelet\plugins\share' --username USER --password-file -`
+	mapShare.Flags().StringVar(&username, "username", "", "`name` of the user at the server; may be DOMAIN\\name or name@domain")
+	password = secretFlag(mapShare, "password-file", "the user's password")
+	require(mapShare, "username")
+	require(mapShare, "password-file")
+	completeFiles(mapShare, "password-file")
+
+	return p.group("smb", `Work on the node's mappings of SMB shares, which go by their paths: \\server\share`,
+		mapShare,
+		leaf("unmap REMOTE", "Remove a share's mapping, also while it is used", func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
+			return done, mappings.RemoveSMBGlobalMapping(ctx, args[0])
+		}),
+	)
+}

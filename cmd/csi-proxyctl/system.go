@@ -1,0 +1,61 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/service"
+)
+
+func (p *program) system() *cobra.Command {
+	leaf := func(use, short string, do func(context.Context, *client.System, []string) (reply, error)) *cobra.Command {
+		return p.leaf(use, short, on(p, (*client.Client).System, do))
+	}
+
+	var force bool
+	stop := leaf("stop NAME", "Stop a service, and wait until it has stopped", func(ctx context.Context, machine *client.System, args []string) (reply, error) {
+		return done, machine.StopService(ctx, args[0], force)
+	})
+	stop.Flags().BoolVar(&force, "force", false, "stop the running services that depend on it first")
+
+	services := p.group("service", "Work on Windows services",
+		leaf("get NAME", "Show the state of a service", showService),
+		leaf("start NAME", "Start a service, and wait until it runs", func(ctx context.Context, machine *client.System, args []string) (reply, error) {
+			return done, machine.StartService(ctx, args[0])
+		}),
+		stop,
+	)
+	services.Long = `Work on the Windows services of the node, through CSI Proxy, as a CSI driver does. NAME is the
+one in the service manager, not the display name. CSI Proxy's own service is installed and
+removed by "csi-proxyctl service", which talks to Windows itself.`
+
+	return p.group("system", "Work on the node's firmware data and Windows services",
+		leaf("bios", "Show the serial number of the machine, as its firmware has it", func(ctx context.Context, machine *client.System, _ []string) (reply, error) {
+			serial, err := machine.GetBIOSSerialNumber(ctx)
+			return line(map[string]string{"serial_number": serial}, serial), err
+		}),
+		services,
+	)
+}
+
+func showService(ctx context.Context, machine *client.System, args []string) (reply, error) {
+	type serviceJSON struct {
+		Name        string `json:"name"`
+		DisplayName string `json:"display_name"`
+		State       string `json:"state"`
+		Start       string `json:"start"`
+	}
+	s, err := machine.GetService(ctx, args[0])
+	// Both packages have the service manager's numbers.
+	state, start := service.State(s.Status).String(), service.StartType(s.StartType).String()
+	return reply{
+		json:   serviceJSON{args[0], s.DisplayName, state, start},
+		header: []string{"STATE", "START", "DISPLAY NAME"},
+		rows:   [][]string{{state, start, s.DisplayName}},
+	}, err
+}

@@ -1,0 +1,103 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode_test
+
+import (
+	"errors"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/node/system"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+func TestISCSI(t *testing.T) {
+	n := simnode.New(t)
+	ctx := t.Context()
+	initiator := n.Operations().ISCSI
+	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	const iqn = "iqn.2026-01.com.example:vol1"
+	n.AddISCSITarget(simnode.ISCSITarget{
+		IQN: iqn, Portals: []iscsi.Portal{portal},
+		CHAPUser: "user", CHAPSecret: secret.New("one-way-secret"), MutualSecret: secret.New("mutual-secret"),
+		LUNs: []simnode.Disk{{SizeBytes: 1 << 30, Serial: "lun-0"}},
+	})
+	if err := initiator.AddTargetPortal(ctx, portal); err != nil {
+		t.Fatal(err)
+	}
+	if err := initiator.SetMutualCHAPSecret(ctx, secret.New("mutual-secret")); err != nil {
+		t.Fatal(err)
+	}
+	login := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "user", Secret: secret.New("one-way-secret")}
+	connect := func() {
+		t.Helper()
+		if err := initiator.ConnectTarget(ctx, portal, iqn, login); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantDisks := func(when string, want ...string) {
+		t.Helper()
+		numbers, err := initiator.GetTargetDisks(ctx, portal, iqn)
+		if err != nil || len(numbers) != len(want) {
+			t.Fatalf("%s: disks %v, %v", when, numbers, err)
+		}
+		ids, err := n.Operations().Disk.ListDiskIDs(ctx)
+		for i, number := range numbers {
+			if err != nil || ids[number].SerialNumber != want[i] {
+				t.Errorf("%s: disk %v is %+v, %v", when, number, ids[number], err)
+			}
+		}
+	}
+	connect()
+	wantDisks("connected", "lun-0")
+	n.AddISCSILUN(iqn, simnode.Disk{SizeBytes: 1 << 30, Serial: "lun-1"})
+	wantDisks("with another LUN", "lun-0", "lun-1")
+
+	n.SetISCSIPortal(portal, false)
+	if _, err := initiator.DiscoverTargetPortal(ctx, portal); !errors.Is(err, csiproxy.ErrUnavailable) {
+		t.Errorf("discovery without the portal: %v", err)
+	}
+	n.SetISCSIPortal(portal, true)
+	wantDisks("with the portal again", "lun-0", "lun-1")
+
+	n.Reboot()
+	initiator = n.Operations().ISCSI
+	if err := initiator.ConnectTarget(ctx, portal, iqn, login); err != nil {
+		t.Errorf("after the reboot: %v", err)
+	}
+	n.RemoveISCSITarget(iqn)
+	wantDisks("removed")
+}
+
+func TestSystem(t *testing.T) {
+	n := simnode.New(t)
+	ctx := t.Context()
+	machine := n.Operations().System
+	n.SetBIOSSerial("serial-1")
+	if serial, err := machine.GetBIOSSerialNumber(ctx); err != nil || serial != "serial-1" {
+		t.Errorf("serial number %q, %v", serial, err)
+	}
+	n.AddService(simnode.Service{Name: "base", DisplayName: "The base", Automatic: true, Running: true})
+	n.AddService(simnode.Service{Name: "top", DependsOn: []string{"base"}, Running: true})
+	n.AddService(simnode.Service{Name: "broken", StartError: 1069})
+	n.AddService(simnode.Service{Name: "disabled", Disabled: true})
+	for name, want := range map[string]system.Service{
+		"base":     {DisplayName: "The base", StartType: system.Automatic, Status: system.Running},
+		"top":      {DisplayName: "top", StartType: system.Manual, Status: system.Running},
+		"disabled": {DisplayName: "disabled", StartType: system.Disabled, Status: system.Stopped},
+	} {
+		if s, err := machine.GetService(ctx, name); err != nil || s != want {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	if number, _ := csiproxy.WindowsErrorOf(machine.StartService(ctx, "broken")); number != 1069 {
+		t.Errorf("start of what can't: Windows error %d", number)
+	}
+	n.RemoveService("top")
+	if err := machine.StopService(ctx, "base", false); err != nil {
+		t.Errorf("stop of what nothing needs any longer: %v", err)
+	}
+}

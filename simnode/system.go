@@ -1,0 +1,55 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode
+
+import (
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+)
+
+// Service is a Windows service. A new node has some, such as MSiSCSI, which is
+// stopped, and kubelet, which runs.
+type Service struct {
+	Name        string
+	DisplayName string // default: Name
+	// Automatic starts it when the node starts. Disabled keeps it from starting. By
+	// default it is started by hand.
+	Automatic, Disabled bool
+	DependsOn           []string // names of services that have to run before it starts
+	Running             bool
+	// StartError is the Windows error number with which its start fails, such as
+	// 1053 or 1069, or with which it stops again while it starts, such as 1066; 0 if
+	// it can start.
+	StartError uint32
+}
+
+// AddService adds a service.
+func (n *Node) AddService(s Service) {
+	n.helper()
+	spec := winsim.ServiceSpec{
+		Name: s.Name, DisplayName: s.DisplayName, StartType: win.ServiceDemandStart,
+		DependsOn: s.DependsOn, Running: s.Running, StartError: win.Errno(s.StartError),
+	}
+	switch {
+	case s.Disabled:
+		spec.StartType = win.ServiceDisabled
+	case s.Automatic:
+		spec.StartType = win.ServiceAutoStart
+	}
+	n.must(n.sys.AddService(spec))
+}
+
+// RemoveService removes a service, whatever its state.
+func (n *Node) RemoveService(name string) {
+	n.helper()
+	n.must(n.sys.RemoveService(name))
+}
+
+// SetBIOSSerial changes the serial number in the node's firmware: up to 64 printable
+// ASCII characters, or "" for a firmware that has none. A new node has one as virtual
+// machines on vSphere have it: "VMware-56 4d …".
+func (n *Node) SetBIOSSerial(serial string) {
+	n.helper()
+	n.must(n.sys.SetBIOSSerial(serial))
+}

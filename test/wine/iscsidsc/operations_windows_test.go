@@ -1,0 +1,78 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package iscsidsc
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsys"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// system is Windows without the adapters that operations ask for new disks: Wine has
+// none.
+type system struct {
+	*winsys.System
+}
+
+func (system) DeviceInterfaces(context.Context, win.GUID) ([]string, error) { return nil, nil }
+
+// The daemon's operations on a target, from the first look at its portal to the end
+// of its session, and what arrives at the initiator of each.
+func TestOperations(t *testing.T) {
+	sys, d := load(t)
+	ctx := t.Context()
+	i := iscsi.New(system{sys}, iscsi.Options{})
+	d.addTarget(target{name: iqn, portal: other, luns: 3, user: "user", secret: "target12target", mutual: "node12node12"})
+	d.addPersistentLogin(win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", InitiatorPort: 1, Portal: other}, "symbolic")
+	d.call("DoubleSetLate", 2)
+	p := iscsi.Portal{Address: "[FD00::2]", Port: other.Port}
+
+	_, err := i.DiscoverTargetPortal(ctx, p)
+	d.want("DiscoverTargetPortal of an unknown portal", err, csiproxy.ErrNotFound)
+	for range 2 { // the second time there is nothing to do
+		d.want("AddTargetPortal", i.AddTargetPortal(ctx, p), nil)
+	}
+	found, err := i.DiscoverTargetPortal(ctx, p)
+	if diff := cmp.Diff([]iscsi.IQN{iqn}, found); err != nil || diff != "" {
+		t.Errorf("DiscoverTargetPortal: %v (-want +got)\n%s", err, diff)
+	}
+	auth := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "user", Secret: secret.New("target12target")}
+	err = i.ConnectTarget(ctx, p, iqn, auth)
+	if !errors.Is(err, csiproxy.ErrUnauthenticated) || !errors.Is(err, win.ISDSCAuthenticationFailed) {
+		t.Errorf("ConnectTarget before the node has a secret: %v", err)
+	}
+	d.want("SetMutualCHAPSecret", i.SetMutualCHAPSecret(ctx, secret.New("node12node12")), nil)
+	for range 2 {
+		d.want("ConnectTarget", i.ConnectTarget(ctx, p, iqn, auth), nil)
+	}
+	disks, err := i.GetTargetDisks(ctx, p, iqn)
+	if diff := cmp.Diff([]disk.Number{10, 11, 12}, disks); err != nil || diff != "" {
+		t.Errorf("GetTargetDisks: %v (-want +got)\n%s", err, diff)
+	}
+	d.fail("LogoutIScsiTarget", win.ISDSCDeviceBusyOnSession) // which is tried again
+	for range 2 {
+		d.want("DisconnectTarget", i.DisconnectTarget(ctx, p, iqn), nil)
+	}
+	d.want("RemoveTargetPortal", i.RemoveTargetPortal(ctx, p), nil)
+	d.wantRecord(
+		"add portal fd00::2 860",
+		"refresh portal fd00::2 860",
+		"login iqn.2026-01.example:one portal=fd00::2 860 auth=2 user=user password=target12target",
+		"initiator secret node12node12",
+		"login iqn.2026-01.example:one portal=fd00::2 860 auth=2 user=user password=target12target",
+		"remove login iqn.2026-01.example:one initiator=initiator 0x1 portal=symbolic fd00::2 860",
+		"logout 1",
+		"logout 1",
+		"remove portal fd00::2 860",
+	)
+}
