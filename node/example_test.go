@@ -8,10 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/node/system"
+	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -19,6 +24,9 @@ const (
 	staging = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\example\vol-1\globalmount`
 	target  = `C:\var\lib\kubelet\pods\6a1c2d3e\volumes\kubernetes.io~csi\data\mount`
 )
+
+// parent returns the directory of a path of the node. On Windows, filepath.Dir does.
+func parent(path string) string { return path[:strings.LastIndex(path, `\`)] }
 
 // A driver in a HostProcess container opens the node when it starts.
 func ExampleOpen() {
@@ -83,7 +91,7 @@ func Example_disk() {
 		if err := n.Filesystem.Rmdir(ctx, target, false); err != nil && !errors.Is(err, csiproxy.ErrNotFound) {
 			return err
 		}
-		if err := n.Filesystem.Mkdir(ctx, target[:len(target)-len(`\mount`)]); err != nil {
+		if err := n.Filesystem.Mkdir(ctx, parent(target)); err != nil {
 			return err
 		}
 		return n.Filesystem.CreateSymlink(ctx, staging, target)
@@ -100,4 +108,117 @@ func Example_disk() {
 	// Output:
 	// <nil>
 	// precious <nil>
+}
+
+// A driver for SMB shares: each staging path is a link to the share, and the secret
+// comes with the request.
+func Example_share() {
+	sim, err := simnode.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sim.Close()
+	sim.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "data"})
+	sim.SetSMBUser("filer", `EXAMPLE\app`, secret.New("correct horse"))
+	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
+
+	stage := func(source, stagingPath string, secrets map[string]string) error {
+		if mounted, err := n.Filesystem.IsSymlink(ctx, stagingPath); err == nil && mounted {
+			return nil
+		}
+		// What a broken mount left behind.
+		if err := n.Filesystem.Rmdir(ctx, stagingPath, true); err != nil {
+			return err
+		}
+		if err := n.Filesystem.Mkdir(ctx, parent(stagingPath)); err != nil {
+			return err
+		}
+		return n.SMB.NewSMBGlobalMapping(ctx, source, stagingPath, smb.Credentials{
+			Username: secrets["username"],
+			Password: secret.New(secrets["password"]),
+		})
+	}
+	secrets := map[string]string{"username": `EXAMPLE\app`, "password": "correct horse"}
+	for range 2 { // kubelet repeats what it isn't sure of
+		if err := stage(`//filer/data`, staging, secrets); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(sim.WriteFile(staging+`\report.txt`, []byte("for all pods")))
+
+	// The password changes, and a driver that doesn't know it yet learns that.
+	sim.SetSMBUser("filer", `EXAMPLE\app`, secret.New("battery staple"))
+	err = n.SMB.NewSMBGlobalMapping(ctx, `//filer/data`, "", smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("correct horse")})
+	fmt.Println(errors.Is(err, csiproxy.ErrUnauthenticated))
+	fmt.Println(n.SMB.NewSMBGlobalMapping(ctx, `//filer/data`, "", smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("battery staple")}))
+	data, err := sim.ReadFile(staging + `\report.txt`)
+	fmt.Printf("%s %v\n", data, err)
+	// Output:
+	// <nil>
+	// true
+	// <nil>
+	// for all pods <nil>
+}
+
+// A driver for iSCSI: a target's disk is a disk of the node while it is connected.
+func Example_target() {
+	sim, err := simnode.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sim.Close()
+	portal, iqn := iscsi.Portal{Address: "10.0.0.7"}, iscsi.IQN("iqn.2026-01.com.example:vol-1")
+	sim.AddISCSITarget(simnode.ISCSITarget{
+		IQN: iqn, Portals: []iscsi.Portal{{Address: "10.0.0.7", Port: iscsi.DefaultPort}},
+		CHAPUser: "node-1", CHAPSecret: secret.New("twelve bytes"),
+		LUNs: []simnode.Disk{{SizeBytes: 1 << 30}},
+	})
+	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
+
+	connect := func() ([]disk.Number, error) {
+		if err := n.ISCSI.AddTargetPortal(ctx, portal); err != nil {
+			return nil, err
+		}
+		err := n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{
+			Type: iscsi.OneWayCHAP, Username: "node-1", Secret: secret.New("twelve bytes"),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return n.ISCSI.GetTargetDisks(ctx, portal, iqn)
+	}
+	disks, err := connect()
+	if err != nil || len(disks) != 1 {
+		log.Fatal(disks, err)
+	}
+	stats, err := n.Disk.GetDiskStats(ctx, disks[0])
+	fmt.Println(stats.TotalBytes>>30, "GiB", err)
+	// … stage it as a disk is staged, and in the end:
+	fmt.Println(n.ISCSI.DisconnectTarget(ctx, portal, iqn))
+	_, err = n.Disk.GetDiskStats(ctx, disks[0])
+	fmt.Println(errors.Is(err, csiproxy.ErrNotFound))
+	// Output:
+	// 1 GiB <nil>
+	// <nil>
+	// true
+}
+
+// A driver that needs the machine's name in its cloud, or a service.
+func Example_machine() {
+	sim, err := simnode.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sim.Close()
+	sim.SetBIOSSerial("ec2f1a2b-3c4d")
+	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
+
+	fmt.Println(n.System.GetBIOSSerialNumber(ctx))
+	fmt.Println(n.System.StartService(ctx, "MSiSCSI"))
+	service, err := n.System.GetService(ctx, "MSiSCSI")
+	fmt.Println(service.Status == system.Running, err)
+	// Output:
+	// ec2f1a2b-3c4d <nil>
+	// <nil>
+	// true <nil>
 }
