@@ -27,6 +27,10 @@
 //
 // Anything else ends in csiproxy.ErrPermissionDenied.
 //
+// Where nothing needs to be held, since a call only asks whether something exists,
+// one open from the allowed directory does, with all reparse points refused; if it
+// meets one, the way is walked.
+//
 // While a directory is held, nobody can rename or delete it or a directory on the
 // way to it, since that needs an open with deletion access, which the share mode
 // refuses. What no share mode prevents is that somebody makes an empty directory

@@ -6,6 +6,7 @@ package pathpolicy
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -116,12 +117,27 @@ func (h *Held) look(ctx context.Context, place *Place) (next Path, linked bool, 
 // Exists reports whether there is a file, directory or link at path. The last
 // element isn't followed: a dangling link exists.
 func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
-	err := p.Reach(ctx, sys, path, func(h *Held) error {
+	// Without a link on the way, one open does.
+	err := p.hold(sys, func(h *Held) error {
+		if err := h.enter(ctx, path, win.FileOpen); err != nil {
+			return err
+		}
+		h.name = strings.Join(path.names, `\`)
 		_, err := h.Open(ctx, win.OpenOptions{Disposition: win.FileOpen})
 		return err
 	})
+	if errors.Is(err, win.ErrorReparsePointEncountered) {
+		err = p.existsBehindLinks(ctx, sys, path)
+	}
 	if gone(err) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+func (p *Policy) existsBehindLinks(ctx context.Context, sys System, path Path) error {
+	return p.Reach(ctx, sys, path, func(h *Held) error {
+		_, err := h.Open(ctx, win.OpenOptions{Disposition: win.FileOpen})
+		return err
+	})
 }

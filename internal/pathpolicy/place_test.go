@@ -149,3 +149,23 @@ func TestResolveFailures(t *testing.T) {
 		return err
 	})
 }
+
+// However deep a path is, asking whether it exists takes two opens unless there are
+// links on the way.
+func TestExistsOpensOnce(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	must(t, sys.MkdirAll(kubelet+`\a\b\c\d`))
+	for path, want := range map[string]bool{kubelet + `\a\b\c\d`: true, kubelet + `\a\b\x\d`: false, kubelet: true} {
+		before := sys.Calls()
+		if got, err := p.Exists(t.Context(), sys, mustParse(t, p, path)); got != want || err != nil {
+			t.Errorf("%s: %v, %v", path, got, err)
+		}
+		opens := 0
+		for _, call := range []string{"CreateFileW", "NtCreateFile"} {
+			opens += sys.Calls()[call] - before[call]
+		}
+		if opens > 2 {
+			t.Errorf("%s takes %d opens", path, opens)
+		}
+	}
+}

@@ -93,11 +93,12 @@ type DirEntry struct {
 // File is an open handle to a file or directory. Methods fail with an Errno or
 // with ctx's error.
 type File interface {
-	// OpenAt opens or creates the file name, one path element, in this directory
-	// (NtCreateFile with RootDirectory and OBJ_DONT_REPARSE): nothing that
-	// happens to the names above the directory, or to the directory itself, can
-	// lead it astray. A reparse point is opened itself with FileOpenReparsePoint
-	// and refused without.
+	// OpenAt opens or creates the file name in this directory, or below it if name
+	// has several elements (NtCreateFile with RootDirectory and OBJ_DONT_REPARSE):
+	// nothing that happens to the names above the directory, or to the directory
+	// itself, can lead it astray. A reparse point on the way is refused with
+	// ErrorReparsePointEncountered; the last element is opened itself with
+	// FileOpenReparsePoint and refused without.
 	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
 	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo).
 	Info(ctx context.Context) (FileInfo, error)

@@ -6,9 +6,10 @@ package winsim
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
 
 // OpenFile is CreateFileW of a whole path. Links on the way are followed, and so
@@ -63,8 +64,15 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		if err := f.alive(); err != nil {
 			return err
 		}
-		opened, err := openIn(f.root, f.fs, f.handle.file.Node(), name, o)
-		if _, isLink := errors.AsType[*ntfs.Reparse](err); isLink {
+		dir, names := f.handle.file.Node(), strings.Split(name, `\`)
+		switch {
+		case len(names) > 1 && slices.ContainsFunc(names, func(n string) bool { return n == "" || n == "." || n == ".." }):
+			return win.ErrorInvalidName
+		case len(names) > 1 && dir.Info().IsReparsePoint():
+			return win.ErrorReparsePointEncountered
+		}
+		opened, err := walk(f.root, f.fs, dir, names, o)
+		if _, isLink := errors.AsType[*reparse](err); isLink {
 			return win.ErrorReparsePointEncountered
 		}
 		if err != nil {

@@ -195,7 +195,7 @@ func (s *System) openLocation(l location, o win.OpenOptions) (opened, error) {
 		if err != nil {
 			return opened{}, err
 		}
-		file, err := walk(l, fs, o)
+		file, err := walk(l.root, fs, fs.Root(), l.names, o)
 		link, isLink := errors.AsType[*reparse](err)
 		if !isLink {
 			if err != nil {
@@ -218,23 +218,23 @@ type reparse struct {
 	rest []string // the names behind the link
 }
 
-// walk opens the last of l's names. Those before it must be directories.
-func walk(l location, fs *ntfs.FS, o win.OpenOptions) (*ntfs.Handle, error) {
-	dir, last := fs.Root(), ""
-	if n := len(l.names); n > 0 {
-		last = l.names[n-1]
-		for i, name := range l.names[:n-1] {
+// walk opens the last of names below dir. Those before it must be directories.
+func walk(r root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions) (*ntfs.Handle, error) {
+	last := ""
+	if n := len(names); n > 0 {
+		last = names[n-1]
+		for i, name := range names[:n-1] {
 			child, ok := dir.Lookup(name)
 			if !ok {
 				return nil, win.ErrorPathNotFound
 			}
 			if child.Info().IsReparsePoint() {
-				return nil, &reparse{&ntfs.Reparse{Node: child}, l.names[i+1:]}
+				return nil, &reparse{&ntfs.Reparse{Node: child}, names[i+1:]}
 			}
 			dir = child
 		}
 	}
-	file, err := openIn(l.root, fs, dir, last, o)
+	file, err := openIn(r, fs, dir, last, o)
 	if link, ok := errors.AsType[*ntfs.Reparse](err); ok {
 		return nil, &reparse{link, nil}
 	}

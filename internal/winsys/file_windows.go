@@ -25,7 +25,7 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 
 // OpenAt implements [win.File].
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
-	if err := checkElement(name); err != nil {
+	if err := checkBelow(name); err != nil {
 		return nil, err
 	}
 	return f.sys.openFile(ctx, f.h, name, windows.OBJ_CASE_INSENSITIVE|windows.OBJ_DONT_REPARSE, o)

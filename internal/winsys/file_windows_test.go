@@ -67,7 +67,13 @@ func TestOpenAt(t *testing.T) {
 		{"file", with(win.FileCreate, win.FileNonDirectoryFile), 0},
 		{"file", with(win.FileOpen, win.FileDirectoryFile), win.ErrorDirectory},
 		{"..", open, win.ErrorInvalidName},
-		{`sub\x`, open, win.ErrorInvalidName},
+		{`sub\x`, open, win.ErrorFileNotFound},
+		{`sub\x`, with(win.FileCreate, win.FileDirectoryFile), 0},
+		{`sub\X`, open, 0},
+		{`missing\x`, open, win.ErrorPathNotFound},
+		{`file\x`, open, win.ErrorPathNotFound},
+		{`sub\..\sub`, open, win.ErrorInvalidName},
+		{`sub\\x`, open, win.ErrorInvalidName},
 		{"a?b", open, win.ErrorInvalidName},
 	}
 	for _, step := range steps {

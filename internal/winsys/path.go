@@ -56,11 +56,13 @@ func ntPath(path string) (string, error) {
 	return `\??\` + name, nil
 }
 
-// checkElement refuses what isn't the name of one file in a directory: a path, a
-// stream, a special name.
-func checkElement(name string) error {
-	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "\\/:\x00") {
-		return win.ErrorInvalidName
+// checkBelow refuses what isn't the name of a file below a directory: elements that
+// lead elsewhere or nowhere, a stream.
+func checkBelow(path string) error {
+	for name := range strings.SplitSeq(path, `\`) {
+		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/:\x00") {
+			return win.ErrorInvalidName
+		}
 	}
 	return nil
 }

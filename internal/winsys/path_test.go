@@ -48,15 +48,15 @@ func TestNTPath(t *testing.T) {
 	}
 }
 
-func TestCheckElement(t *testing.T) {
-	for _, name := range []string{"a", "a b", "...", "a.", "日本", " "} {
-		if err := checkElement(name); err != nil {
-			t.Errorf("checkElement(%q) = %v", name, err)
+func TestCheckBelow(t *testing.T) {
+	for _, name := range []string{"a", "a b", "...", "a.", "日本", " ", `a\b`, `a\...\b`} {
+		if err := checkBelow(name); err != nil {
+			t.Errorf("checkBelow(%q) = %v", name, err)
 		}
 	}
-	for _, name := range []string{"", ".", "..", `a\b`, `\`, "a/b", "a:stream", "a\x00b"} {
-		if err := checkElement(name); err != win.ErrorInvalidName {
-			t.Errorf("checkElement(%q) = %v; want ErrorInvalidName", name, err)
+	for _, name := range []string{"", ".", "..", `a\.`, `a\..\b`, `a\\b`, `\a`, `a\`, `\`, "a/b", "a:stream", "a\x00b"} {
+		if err := checkBelow(name); err != win.ErrorInvalidName {
+			t.Errorf("checkBelow(%q) = %v; want ErrorInvalidName", name, err)
 		}
 	}
 }
