@@ -389,6 +389,7 @@ func TestReparsePoint(t *testing.T) {
 		follow := link
 		follow.Options = win.FileOpenForBackup
 		wantErrno(t, name+" followed", at(t, dir, name, follow), win.Errno(windows.ERROR_REPARSE_POINT_ENCOUNTERED))
+		wantErrno(t, "a path by "+name, at(t, dir, name+`\x`, link), win.Errno(windows.ERROR_REPARSE_POINT_ENCOUNTERED))
 		wantErrno(t, "below "+name, at(t, f, "x", link), win.Errno(windows.ERROR_REPARSE_POINT_ENCOUNTERED), win.ErrorFileNotFound)
 	}
 	entries, err := dir.ReadDir(t.Context(), true)
