@@ -24,7 +24,9 @@ BIN_windows-arm64 = bin/windows-arm64
 # What a release has apart from them.
 RELEASED = linux-amd64 linux-arm64
 # The modules apart from the product: what they need must not become its own.
-SIDE_MODULES = test/published tools
+SIDE_MODULES = test/published tools examples/csi-driver
+# Those that have a side for Windows.
+WINDOWS_SIDE_MODULES = test/windows examples/csi-driver
 
 .DEFAULT_GOAL := help
 
@@ -101,6 +103,13 @@ test: ## run the tests, with the race detector
 test-published: ## drive the daemon with the published client, every sequence with every crash
 	cd test/published && $(GO) test -count=1 -timeout 20m ./...
 
+.PHONY: test-csi
+test-csi: ## test the example driver, with the CSI project's csi-sanity over the pipe and in process
+	cd examples/csi-driver && $(GO) test $(RACE) -count=1 -skip TestSanity ./...
+	for via in pipe in-process; do \
+		(cd examples/csi-driver && $(GO) test $(RACE) -count=1 -run TestSanity -v . -via=$$via -ginkgo.no-color) || exit 1; \
+	done
+
 .PHONY: test-windows
 test-windows: ## test the Windows programs under Wine, as a service too; says so where there is none
 	test/wine/test-windows
@@ -119,7 +128,9 @@ lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticchec
 	$(GO) vet ./...
 	for arch in $(WINDOWS_ARCHS); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./... || exit 1; done
 	for module in $(SIDE_MODULES); do (cd $$module && $(GO) vet ./...) || exit 1; done
-	for arch in $(WINDOWS_ARCHS); do (cd test/windows && CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./...) || exit 1; done
+	for module in $(WINDOWS_SIDE_MODULES); do for arch in $(WINDOWS_ARCHS); do \
+		(cd $$module && CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./...) || exit 1; \
+	done; done
 	@# Together, so that what only one system uses isn't taken as unused.
 	printf 'linux: GOOS=linux\nwindows: GOOS=windows\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
 

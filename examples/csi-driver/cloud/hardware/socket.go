@@ -1,0 +1,107 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hardware plugs the disks of the example's cloud into a simulated node: that
+// of a daemon, or one in this process.
+package hardware
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+)
+
+// Socket is the hardware of the simulated node of a daemon.
+type Socket struct {
+	conn *grpc.ClientConn
+	sim  simv1.SimClient
+}
+
+// Dial returns the hardware that is controlled by a socket beside the daemon's
+// endpoints in a directory. It connects when it is used.
+func Dial(endpointDir string) (*Socket, error) {
+	conn, err := grpc.NewClient("unix:"+filepath.Join(endpointDir, simv1.EndpointName+".sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("dial the simulated node: %w", err)
+	}
+	return &Socket{conn, simv1.NewSimClient(conn)}, nil
+}
+
+// Close ends the connection.
+func (s *Socket) Close() error { return s.conn.Close() }
+
+// Attach implements cloud.Hardware. What makes a disk read-only is Windows' attribute:
+// simulated hardware has no write protection.
+func (s *Socket) Attach(ctx context.Context, serial string, sizeBytes int64, readOnly bool) error {
+	_, err := s.sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SerialNumber: serial, SizeBytes: sizeBytes})
+	if err != nil && status.Code(err) != codes.AlreadyExists {
+		return wrap("attach", serial, err)
+	}
+	if !readOnly {
+		return nil // the driver brings the disk online, and makes it writable by that
+	}
+	number, err := s.find(ctx, serial)
+	if err != nil || number == nil {
+		return err
+	}
+	_, err = s.sim.SetDiskAttributes(ctx, &simv1.SetDiskAttributesRequest{
+		DiskNumber: *number, ReadOnly: new(true), Offline: new(false), Persist: true,
+	})
+	return wrap("make read-only", serial, err)
+}
+
+// Detach implements cloud.Hardware.
+func (s *Socket) Detach(ctx context.Context, serial string) error {
+	number, err := s.find(ctx, serial)
+	if err != nil || number == nil {
+		return err
+	}
+	_, err = s.sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: *number})
+	return wrap("detach", serial, err)
+}
+
+// Grow implements cloud.Hardware.
+func (s *Socket) Grow(ctx context.Context, serial string, sizeBytes int64) error {
+	number, err := s.find(ctx, serial)
+	if err != nil || number == nil {
+		return err
+	}
+	_, err = s.sim.GrowDisk(ctx, &simv1.GrowDiskRequest{DiskNumber: *number, SizeBytes: sizeBytes})
+	return wrap("grow", serial, err)
+}
+
+// find returns the number of a disk, nil if it isn't attached.
+func (s *Socket) find(ctx context.Context, serial string) (*uint32, error) {
+	response, err := s.sim.ListDisks(ctx, &simv1.ListDisksRequest{})
+	if err != nil {
+		return nil, wrap("find", serial, err)
+	}
+	for _, d := range response.Disks {
+		if d.SerialNumber == serial {
+			return d.DiskNumber, nil
+		}
+	}
+	return nil, nil
+}
+
+// wrap says what a call was for. Its code isn't passed on, since to a CO it would
+// mean something about the volume: but a daemon that is being upgraded comes back.
+func wrap(op, serial string, err error) error {
+	if err == nil {
+		return nil
+	}
+	code := codes.Internal
+	switch c := status.Code(err); c {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		code = c
+	}
+	return status.Errorf(code, "%s disk %s: %s", op, serial, status.Convert(err).Message())
+}

@@ -1,0 +1,64 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+// mode is a CSI access mode.
+type mode = csi.VolumeCapability_AccessMode_Mode
+
+// Access modes by what they allow.
+const (
+	singleNodeWriter       = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	singleNodeSingleWriter = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	singleNodeMultiWriter  = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	singleNodeReader       = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	multiNodeReader        = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	multiNodeSingleWriter  = csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
+	multiNodeMultiWriter   = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+)
+
+var (
+	// NTFS on a disk that several nodes have is lost, so a disk is one node's.
+	diskModes = []mode{singleNodeWriter, singleNodeSingleWriter, singleNodeMultiWriter, singleNodeReader}
+	// A share is made for many.
+	shareModes = append([]mode{multiNodeReader, multiNodeSingleWriter, multiNodeMultiWriter}, diskModes...)
+	// With these, a volume is published once on a node (CSI's table for
+	// NodePublishVolume with SINGLE_NODE_MULTI_WRITER).
+	publishedOnce = []mode{singleNodeWriter, singleNodeSingleWriter, singleNodeReader}
+	readers       = []mode{singleNodeReader, multiNodeReader}
+)
+
+// unsupported says why volumes of a source can't be used as c asks; "" if they can.
+func unsupported(c *csi.VolumeCapability, s source) string {
+	modes := diskModes
+	if s.Type == typeSMB {
+		modes = shareModes
+	}
+	switch m, fs := c.GetAccessMode().GetMode(), c.GetMount().GetFsType(); {
+	case c.GetBlock() != nil:
+		return "a container on Windows can't be given a block device"
+	case c.GetMount() == nil:
+		return "the access type is missing"
+	case !slices.Contains(modes, m):
+		return fmt.Sprintf("the access mode %v isn't possible for a volume of type %s", m, s.Type)
+	case s.Type != typeSMB && fs != "" && !strings.EqualFold(fs, "ntfs"):
+		return fmt.Sprintf("the file system %q: it is NTFS", fs)
+	case len(c.GetMount().GetMountFlags()) != 0:
+		return "Windows has no mount options"
+	default:
+		return ""
+	}
+}
+
+// onlyReads reports whether nobody may write to what is published like this.
+func onlyReads(c *csi.VolumeCapability, readonly bool) bool {
+	return readonly || slices.Contains(readers, c.GetAccessMode().GetMode())
+}

@@ -1,0 +1,91 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"fmt"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// Keys of the node-stage secret of an iSCSI target that asks for CHAP.
+const (
+	secretUsername = "username"
+	secretPassword = "password"
+	// By this one the target proves itself to the node. Windows has one for all
+	// targets.
+	secretMutual = "mutualPassword"
+)
+
+// iscsiDisk is the only disk of an iSCSI target.
+type iscsiDisk struct{ proxy Proxy }
+
+func (d iscsiDisk) attach(ctx context.Context, _ Storage, rec *record, secrets map[string]string) (disk.Number, error) {
+	initiator, err := d.proxy.ISCSI(ctx)
+	if err != nil {
+		return 0, err
+	}
+	portal, iqn := rec.Source.Portal, rec.Source.IQN
+	if err := initiator.AddTargetPortal(ctx, portal); err != nil {
+		return 0, err
+	}
+	// Windows connects only to targets that it has discovered.
+	if _, err := initiator.DiscoverTargetPortal(ctx, portal); err != nil {
+		return 0, err
+	}
+	auth := authentication(secrets)
+	if auth.Type == iscsi.MutualCHAP {
+		if err := initiator.SetMutualCHAPSecret(ctx, secret.New(secrets[secretMutual])); err != nil {
+			return 0, err
+		}
+	}
+	if err := initiator.ConnectTarget(ctx, portal, iqn, auth); err != nil {
+		return 0, err
+	}
+	disks, err := initiator.GetTargetDisks(ctx, portal, iqn)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(disks) == 0:
+		return 0, &csiproxy.Error{
+			Op: "attach", Object: string(iqn), Kind: csiproxy.ErrUnavailable,
+			Detail: "no disk of the target has arrived yet",
+		}
+	case len(disks) > 1:
+		return 0, &csiproxy.Error{
+			Op: "attach", Object: string(iqn), Kind: csiproxy.ErrFailedPrecondition,
+			Detail: fmt.Sprintf("the target has %d disks, and a volume is a target with one", len(disks)),
+		}
+	}
+	return disks[0], nil
+}
+
+// authentication is how to log in with the secrets given.
+func authentication(secrets map[string]string) iscsi.Authentication {
+	a := iscsi.Authentication{Username: secrets[secretUsername]}
+	switch {
+	case secrets[secretPassword] == "":
+		return iscsi.Authentication{}
+	case secrets[secretMutual] == "":
+		a.Type = iscsi.OneWayCHAP
+	default:
+		a.Type = iscsi.MutualCHAP
+	}
+	a.Secret = secret.New(secrets[secretPassword])
+	return a
+}
+
+// detach disconnects the target. Its portal stays known: other volumes may be
+// reached through it.
+func (d iscsiDisk) detach(ctx context.Context, rec *record) error {
+	initiator, err := d.proxy.ISCSI(ctx)
+	if err != nil {
+		return err
+	}
+	return initiator.DisconnectTarget(ctx, rec.Source.Portal, rec.Source.IQN)
+}

@@ -1,0 +1,183 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/node/volume"
+)
+
+// ntfs stages volumes that are an NTFS file system on a disk of their own: it is
+// mounted at the staging path.
+type ntfs struct {
+	proxy Proxy
+	disk  attachment
+}
+
+// attachment is how a disk comes to the node.
+type attachment interface {
+	// attach returns the number of the volume's disk. Windows may give the disk
+	// another one whenever it arrives.
+	attach(ctx context.Context, s Storage, rec *record, secrets map[string]string) (disk.Number, error)
+	// detach lets the disk go.
+	detach(ctx context.Context, rec *record) error
+}
+
+func (v ntfs) stage(ctx context.Context, rec *record, secrets map[string]string) error {
+	s, err := v.proxy.Storage(ctx)
+	if err != nil {
+		return err
+	}
+	number, err := v.disk.attach(ctx, s, rec, secrets)
+	if err != nil {
+		return err
+	}
+	if !rec.ReadOnly {
+		if err := prepare(ctx, s, number); err != nil {
+			return err
+		}
+	}
+	rec.Volume, err = s.DataVolumeOfDisk(ctx, number)
+	if rec.ReadOnly && errors.Is(err, csiproxy.ErrNotFound) {
+		return status.Errorf(codes.FailedPrecondition, "volume %s was never written to, and is attached read-only", rec.VolumeID)
+	}
+	if err != nil {
+		return err
+	}
+	formatted, err := s.IsVolumeFormatted(ctx, rec.Volume)
+	if err != nil {
+		return err
+	}
+	if !formatted {
+		if err := s.FormatVolume(ctx, rec.Volume); err != nil {
+			return err
+		}
+	}
+	return s.MountVolume(ctx, rec.Volume, rec.StagingPath)
+}
+
+// prepare makes sure that a disk is online, as it often isn't when the cloud
+// attaches it, and has a partition. Going online makes it writable too: Windows'
+// attribute for that goes together with the one for offline. So a disk that is
+// attached read-only has to arrive online.
+func prepare(ctx context.Context, s Storage, number disk.Number) error {
+	if err := s.SetDiskState(ctx, number, true); err != nil {
+		return err
+	}
+	return s.PartitionDisk(ctx, number)
+}
+
+func (v ntfs) unstage(ctx context.Context, rec *record) error {
+	s, err := v.proxy.Storage(ctx)
+	if err != nil {
+		return err
+	}
+	if err := unmount(ctx, s, rec.StagingPath, rec.Volume); err != nil {
+		return err
+	}
+	return v.disk.detach(ctx, rec)
+}
+
+// unmount unmounts a volume from a staging path, which writes out its cache, and takes
+// its disk offline, so that nothing on the node uses it when it is detached. Without
+// an id, after a crash came before it was remembered, it is whatever is mounted there.
+// Else another volume there is left alone.
+func unmount(ctx context.Context, s Storage, stagingPath string, id volume.ID) error {
+	mounted, err := s.GetVolumeIDFromTargetPath(ctx, stagingPath)
+	if err != nil && !errors.Is(err, csiproxy.ErrNotFound) {
+		return err
+	}
+	nothing := err != nil // or a volume that has left the node
+	if id == "" {
+		id = mounted
+	}
+	if id == "" {
+		return nil
+	}
+	if nothing || mounted.Equal(id) {
+		if err := s.UnmountVolume(ctx, id, stagingPath); err != nil {
+			return err
+		}
+	}
+	number, err := s.GetDiskNumberFromVolumeID(ctx, id)
+	if errors.Is(err, csiproxy.ErrNotFound) {
+		return nil // offline already, or gone
+	}
+	if err != nil {
+		return err
+	}
+	return s.SetDiskState(ctx, number, false)
+}
+
+func (v ntfs) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_VolumeHealthEntry, error) {
+	s, err := v.proxy.Storage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Of a disk that has left or is offline, Windows doesn't know the volume.
+	_, err = s.GetDiskNumberFromVolumeID(ctx, rec.Volume)
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound):
+		return inaccessible("DiskMissing", "the volume's disk isn't attached, or is offline"), nil
+	case err != nil:
+		return nil, err
+	}
+	mounted, err := s.GetVolumeIDFromTargetPath(ctx, rec.StagingPath)
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound) || err == nil && !mounted.Equal(rec.Volume):
+		return inaccessible("NotMounted", "the volume isn't mounted at its staging path"), nil
+	case err != nil:
+		return nil, err
+	}
+	// What keeps Windows from reading the file system is what we are asked for,
+	// whatever it is.
+	if _, err := s.GetVolumeStats(ctx, rec.Volume); err != nil && ctx.Err() == nil {
+		return inaccessible("FileSystemUnreadable", err.Error()), nil
+	}
+	return nil, ctx.Err()
+}
+
+// cloudDisk is a disk that the Controller has attached. Its serial number is the
+// volume id.
+type cloudDisk struct{}
+
+func (cloudDisk) attach(ctx context.Context, s Storage, rec *record, _ map[string]string) (disk.Number, error) {
+	number, err := findDisk(ctx, s, rec.VolumeID)
+	if !errors.Is(err, csiproxy.ErrNotFound) {
+		return number, err
+	}
+	// It is dear, so only when it is needed.
+	if err := s.Rescan(ctx); err != nil {
+		return 0, err
+	}
+	return findDisk(ctx, s, rec.VolumeID)
+}
+
+// findDisk returns the disk with a serial number.
+func findDisk(ctx context.Context, s Storage, serial string) (disk.Number, error) {
+	disks, err := s.ListDiskIDs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for number, ids := range disks {
+		if ids.SerialNumber == serial {
+			return number, nil
+		}
+	}
+	return 0, &csiproxy.Error{
+		Op: "find", Object: "disk " + serial, Kind: csiproxy.ErrNotFound,
+		Detail: "no disk of the node has this serial number",
+	}
+}
+
+// detach is the cloud's to do.
+func (cloudDisk) detach(context.Context, *record) error { return nil }

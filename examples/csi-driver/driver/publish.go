@@ -1,0 +1,166 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// NodePublishVolume implements csi.NodeServer: the target path becomes a link to the
+// staging path.
+//
+// A link can't be read-only. What is staged read-only, since its disk is attached
+// that way (a PersistentVolume with readOnly), is so for everybody. Else it is the
+// CO who sees to it: kubelet tells the container runtime to mount a volume read-only
+// into the container, as it also does for volumeMounts with readOnly. A process that
+// isn't in such a container, and may write to the path, can.
+func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	staging, at, err := checkPublish(r)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := d.volumes.try(r.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	rec, err := d.records.load(r.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil || !rec.Staged || !samePath(rec.StagingPath, staging) {
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s isn't staged at %s", r.VolumeId, staging)
+	}
+	if why := unsupported(r.VolumeCapability, rec.Source); why != "" {
+		return nil, status.Error(codes.FailedPrecondition, why)
+	}
+	if err := rec.publish(at); err != nil {
+		return nil, err
+	}
+	if err := d.records.save(rec); err != nil {
+		return nil, err
+	}
+	return &csi.NodePublishVolumeResponse{}, d.link(ctx, rec.StagingPath, at.Path)
+}
+
+// checkPublish checks a request as far as it can be without looking.
+func checkPublish(r *csi.NodePublishVolumeRequest) (staging string, at target, err error) {
+	if err := required("volume_id", r.VolumeId); err != nil {
+		return "", target{}, err
+	}
+	at = target{Mode: r.GetVolumeCapability().GetAccessMode().GetMode(), ReadOnly: r.Readonly}
+	if at.Path, err = windowsPath("target_path", r.TargetPath); err != nil {
+		return "", target{}, err
+	}
+	if r.VolumeCapability == nil {
+		return "", target{}, invalid("volume_capability is missing")
+	}
+	if r.StagingTargetPath == "" {
+		return "", target{}, status.Error(codes.FailedPrecondition, "staging_target_path is missing")
+	}
+	staging, err = windowsPath("staging_target_path", r.StagingTargetPath)
+	return staging, at, err
+}
+
+// publish adds a target to a record. It refuses what CSI's table for
+// NodePublishVolume refuses.
+func (rec *record) publish(at target) error {
+	for _, other := range rec.Targets {
+		same := samePath(other.Path, at.Path)
+		switch {
+		case same && (other.Mode != at.Mode || other.ReadOnly != at.ReadOnly):
+			return status.Errorf(codes.AlreadyExists, "volume %s is published at %s in another way", rec.VolumeID, at.Path)
+		case same:
+			return nil
+		case slices.Contains(publishedOnce, at.Mode) || slices.Contains(publishedOnce, other.Mode):
+			return status.Errorf(codes.FailedPrecondition, "volume %s is published at %s, and with %v it can be once", rec.VolumeID, other.Path, at.Mode)
+		}
+	}
+	rec.Targets = append(rec.Targets, at)
+	return nil
+}
+
+// link makes a link at a target path to what is staged.
+func (d *Driver) link(ctx context.Context, staging, targetPath string) error {
+	s, err := d.options.Proxy.Storage(ctx)
+	if err != nil {
+		return err
+	}
+	// After the node has started again, a share has to be staged again.
+	usable, err := s.IsSymlink(ctx, staging)
+	if errors.Is(err, csiproxy.ErrNotFound) || err == nil && !usable {
+		return status.Errorf(codes.FailedPrecondition, "nothing is mounted at %s", staging)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.Mkdir(ctx, parent(targetPath)); err != nil {
+		return err
+	}
+	return insteadOfDirectory(ctx, s, targetPath, func() error { return s.CreateSymlink(ctx, staging, targetPath) })
+}
+
+// insteadOfDirectory makes a link with create. Kubelet may have made an empty
+// directory at its path; that, or a link to elsewhere, gives way. What was created
+// before is left as it is, since a pod may be using it.
+func insteadOfDirectory(ctx context.Context, s Storage, path string, create func() error) error {
+	err := create()
+	if !errors.Is(err, csiproxy.ErrAlreadyExists) {
+		return err
+	}
+	if err := s.Rmdir(ctx, path, false); err != nil {
+		return err
+	}
+	return create()
+}
+
+// removeLink removes a link, or the empty directory that a call left half-way. It
+// isn't forced: whatever files are at a path that should be a link, somebody has put
+// them there.
+func removeLink(ctx context.Context, s Storage, path string) error {
+	err := s.Rmdir(ctx, path, false)
+	if errors.Is(err, csiproxy.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// NodeUnpublishVolume implements csi.NodeServer.
+func (d *Driver) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	if err := required("volume_id", r.VolumeId); err != nil {
+		return nil, err
+	}
+	targetPath, err := windowsPath("target_path", r.TargetPath)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := d.volumes.try(r.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	s, err := d.options.Proxy.Storage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := removeLink(ctx, s, targetPath); err != nil {
+		return nil, err
+	}
+	rec, err := d.records.load(r.VolumeId)
+	if err != nil || rec == nil {
+		return &csi.NodeUnpublishVolumeResponse{}, err
+	}
+	rec.Targets = slices.DeleteFunc(rec.Targets, func(t target) bool { return samePath(t.Path, targetPath) })
+	return &csi.NodeUnpublishVolumeResponse{}, d.records.save(rec)
+}

@@ -1,0 +1,122 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/csi-proxy/csi-proxy/examples/csi-driver/internal/atomicfile"
+	"github.com/csi-proxy/csi-proxy/node/volume"
+)
+
+// record is what the driver remembers of a volume from its staging to its
+// unstaging, since CSI doesn't say it again in the calls between: where the data
+// are, and who was given them. It is written before each change on the node, so
+// that whatever a crash leaves can be taken back.
+//
+// What is true of the node is never read from it: Windows is asked.
+type record struct {
+	VolumeID    string `json:"volumeID"`
+	Source      source `json:"source"`
+	StagingPath string `json:"stagingPath"`
+	ReadOnly    bool   `json:"readOnly,omitzero"`
+	// Staged tells that NodeStageVolume has succeeded.
+	Staged bool `json:"staged,omitzero"`
+	// Volume is Windows' name for the volume, which stays the same on this node.
+	// A share has none.
+	Volume volume.ID `json:"volume,omitzero"`
+	// Targets are where the volume is published.
+	Targets []target `json:"targets,omitzero"`
+}
+
+// target is a path where a volume is published, and how.
+type target struct {
+	Path     string `json:"path"`
+	Mode     mode   `json:"mode"`
+	ReadOnly bool   `json:"readOnly"`
+}
+
+// records are the records of a node, as files in a directory of the driver's own.
+type records struct{ dir string }
+
+// file returns where the record of a volume is. An id may have any characters.
+func (r records) file(volumeID string) string {
+	sum := sha256.Sum256([]byte(volumeID))
+	return filepath.Join(r.dir, hex.EncodeToString(sum[:16])+".json")
+}
+
+// load returns the record of a volume, nil if there is none.
+func (r records) load(volumeID string) (*record, error) {
+	rec, err := read(r.file(volumeID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return rec, err
+}
+
+// all returns the records of all volumes.
+func (r records) all() ([]*record, error) {
+	files, err := filepath.Glob(filepath.Join(r.dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []*record
+	for _, file := range files {
+		switch rec, err := read(file); {
+		case errors.Is(err, fs.ErrNotExist): // removed since
+		case err != nil:
+			return nil, err
+		default:
+			all = append(all, rec)
+		}
+	}
+	return all, nil
+}
+
+// stagedAt returns the record of the volume that has a staging path, nil if none has.
+func (r records) stagedAt(path string) (*record, error) {
+	all, err := r.all()
+	for _, rec := range all {
+		if samePath(rec.StagingPath, path) {
+			return rec, nil
+		}
+	}
+	return nil, err
+}
+
+func read(file string) (*record, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	rec := new(record)
+	if err := json.Unmarshal(data, rec); err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	return rec, nil
+}
+
+// save writes a record so that a crash leaves the old one or the new one.
+func (r records) save(rec *record) error {
+	data, err := json.MarshalIndent(rec, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(r.file(rec.VolumeID), data)
+}
+
+// remove forgets a volume.
+func (r records) remove(volumeID string) error {
+	if err := os.Remove(r.file(volumeID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

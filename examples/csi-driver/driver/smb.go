@@ -1,0 +1,124 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// smbShare stages SMB shares, or directories of them: the staging path is a link to
+// the share, which the node as a whole is connected to.
+//
+// All volumes of a share have one connection between them, so the last to go ends
+// it. The lock of the share keeps another from coming meanwhile.
+type smbShare struct {
+	proxy   Proxy
+	records records
+	shares  *locks
+}
+
+func (b smbShare) stage(ctx context.Context, rec *record, secrets map[string]string) error {
+	unlock, err := b.shares.wait(ctx, rec.Source.shareRoot())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	mappings, err := b.proxy.SMB(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := b.proxy.Storage(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Mkdir(ctx, parent(rec.StagingPath)); err != nil {
+		return err
+	}
+	credentials := smb.Credentials{Username: secrets[secretUsername], Password: secret.New(secrets[secretPassword])}
+	err = insteadOfDirectory(ctx, s, rec.StagingPath, func() error {
+		return mappings.NewSMBGlobalMapping(ctx, rec.Source.Share, rec.StagingPath, credentials)
+	})
+	if err != nil {
+		return err
+	}
+	// The mapping is one of the share as a whole.
+	answers, err := s.IsSymlink(ctx, rec.StagingPath)
+	if err == nil && !answers {
+		return status.Errorf(codes.NotFound, "%s isn't there", rec.Source.Share)
+	}
+	return err
+}
+
+func (b smbShare) unstage(ctx context.Context, rec *record) error {
+	unlock, err := b.shares.wait(ctx, rec.Source.shareRoot())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := b.proxy.Storage(ctx)
+	if err != nil {
+		return err
+	}
+	if err := removeLink(ctx, s, rec.StagingPath); err != nil {
+		return err
+	}
+	inUse, err := b.usedByOthers(rec)
+	if err != nil || inUse {
+		return err
+	}
+	mappings, err := b.proxy.SMB(ctx)
+	if err != nil {
+		return err
+	}
+	err = mappings.RemoveSMBGlobalMapping(ctx, rec.Source.Share)
+	if errors.Is(err, csiproxy.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// usedByOthers reports whether another volume of the same share is staged. The
+// caller has the share's lock: a volume that is about to be staged has its record
+// already, so that it counts.
+func (b smbShare) usedByOthers(rec *record) (bool, error) {
+	all, err := b.records.all()
+	if err != nil {
+		return false, err
+	}
+	for _, other := range all {
+		if other.VolumeID != rec.VolumeID && other.Source.Type == typeSMB && other.Source.shareRoot() == rec.Source.shareRoot() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// health asks the server: the link leads somewhere only if the share answers.
+func (b smbShare) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_VolumeHealthEntry, error) {
+	s, err := b.proxy.Storage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := s.IsSymlink(ctx, rec.StagingPath)
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound):
+		return inaccessible("NotMounted", "there is no link at the staging path"), nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return inaccessible("ShareUnreachable", err.Error()), nil
+	case !answers:
+		return inaccessible("ShareUnreachable", rec.Source.Share+" isn't there, or its server doesn't answer"), nil
+	}
+	return nil, nil
+}

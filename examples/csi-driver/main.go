@@ -1,0 +1,144 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command csi-driver is a CSI driver for Windows nodes, for reading and copying: see
+// package driver, and docs/quickstart-driver.md for a walk with it.
+//
+// It does its work with the CSI Proxy that runs beside it, or with CSI Proxy as a
+// library. Elsewhere than on Windows the node is a simulated one, whose hardware is
+// then the cloud that the driver's Controller creates volumes in.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud"
+	"github.com/csi-proxy/csi-proxy/examples/csi-driver/driver"
+)
+
+// version is set at link time.
+var version = "unknown"
+
+// Values of -via.
+const (
+	viaPipe      = "pipe"
+	viaInProcess = "in-process"
+)
+
+type options struct {
+	endpoint    string
+	nodeID      string
+	via         string
+	endpointDir string
+	stateDir    string
+}
+
+func main() {
+	err := run(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "csi-driver: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string) (o options, err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return o, err
+	}
+	flags := flag.NewFlagSet("csi-driver", flag.ContinueOnError)
+	flags.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "the `address` of the socket to serve CSI at")
+	flags.StringVar(&o.nodeID, "node-id", host, "the `name` of this node in the cloud")
+	flags.StringVar(&o.via, "via", viaPipe, "how to reach CSI Proxy: `"+viaPipe+"`, or "+viaInProcess+" to be it")
+	flags.StringVar(&o.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
+		"the `directory` of CSI Proxy's sockets; Windows has named pipes instead")
+	flags.StringVar(&o.stateDir, "state-dir", "", "an own `directory` that outlasts the driver")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
+	case o.via != viaPipe && o.via != viaInProcess:
+		return o, fmt.Errorf("-via=%s: it is %s or %s", o.via, viaPipe, viaInProcess)
+	case o.stateDir == "":
+		return o, errors.New("-state-dir is missing")
+	case !strings.HasPrefix(o.endpoint, "unix://"):
+		return o, fmt.Errorf("-endpoint=%s: it is like unix:///csi/csi.sock", o.endpoint)
+	}
+	return o, nil
+}
+
+func run(args []string) (err error) {
+	o, err := parseFlags(args)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	records := filepath.Join(o.stateDir, "volumes")
+	if err := os.MkdirAll(records, 0o700); err != nil {
+		return err
+	}
+	n, err := open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	settings := driver.Options{
+		Version: version, NodeID: o.nodeID, Proxy: n.proxy, StateDir: records,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+	if n.hardware != nil {
+		settings.Cloud, err = cloud.Open(filepath.Join(o.stateDir, "cloud.json"), o.nodeID, n.hardware)
+		if err != nil {
+			return err
+		}
+	}
+	l, err := listen(strings.TrimPrefix(o.endpoint, "unix://"))
+	if err != nil {
+		return err
+	}
+	return driver.New(settings).Serve(ctx, l)
+}
+
+// listen makes the socket. One that a killed driver has left is in the way.
+func listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return net.Listen("unix", path)
+}
+
+// openedNode is the node that the driver is on: see open.
+type openedNode struct {
+	proxy    driver.Proxy
+	hardware cloud.Hardware // nil if it isn't simulated
+	closers  []io.Closer
+}
+
+// Close closes what was opened for it.
+func (n *openedNode) Close() error {
+	var errs []error
+	for _, c := range n.closers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,39 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !windows
+
+package main
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud/hardware"
+	"github.com/csi-proxy/csi-proxy/examples/csi-driver/driver"
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+// open returns a simulated node: that of the daemon beside the driver, or one in the
+// driver's state directory. Its hardware is a cloud to play with.
+func open(o options) (*openedNode, error) {
+	if o.via == viaInProcess {
+		n, err := simnode.Start(simnode.WithStateFile(filepath.Join(o.stateDir, "node.db")))
+		if err != nil {
+			return nil, err
+		}
+		return &openedNode{
+			proxy:    driver.InProcess(n.Operations()),
+			hardware: hardware.InProcess{Node: n},
+			closers:  []io.Closer{n},
+		}, nil
+	}
+	c := client.New(client.WithEndpointDir(o.endpointDir))
+	plugs, err := hardware.Dial(o.endpointDir)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &openedNode{proxy: driver.OverPipe(c), hardware: plugs, closers: []io.Closer{c, plugs}}, nil
+}

@@ -1,0 +1,150 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+const (
+	server = "files.example"
+	user   = "driver"
+)
+
+// shares puts a server with a share into the node's network.
+func shares(r *rig) {
+	r.AddSMBShare(simnode.SMBShare{Server: server, Name: "data"})
+	r.SetSMBUser(server, user, secret.New("first password"))
+}
+
+// shareVolume is a volume as an administrator has made it for a share.
+func shareVolume(id, directory, password string) *volume {
+	return &volume{
+		Volume: &csi.Volume{VolumeId: id, VolumeContext: map[string]string{
+			"type": "smb", "source": "//" + server + "/data" + directory,
+		}},
+		capability: mount(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER),
+		secrets:    map[string]string{"username": user, "password": password},
+	}
+}
+
+// up and down are a volume's ways to a pod and back if nothing has to be attached.
+func (r *rig) up(v *volume, pod string) {
+	r.t.Helper()
+	for range 2 {
+		r.must(r.stage(v))
+	}
+	for range 2 {
+		r.must(r.publish(v, pod))
+	}
+}
+
+func (r *rig) down(v *volume, pod string) {
+	r.t.Helper()
+	for range 2 {
+		r.must(r.unpublish(v, pod))
+	}
+	for range 2 {
+		r.must(r.unstage(v))
+	}
+}
+
+func TestShare(t *testing.T) {
+	eachWay(t, func(t *testing.T, r *rig) {
+		shares(r)
+		v := shareVolume("share", "", "first password")
+		r.up(v, "pod-a")
+		r.write(v, "pod-a", "written by a pod")
+		r.must(r.publish(v, "pod-b"))
+		r.read(v, "pod-b", "written by a pod")
+		r.must(r.unpublish(v, "pod-b"))
+
+		r.Reboot() // Windows forgets the connection
+		r.restartDriver()
+		r.refused("publish before it is staged again", r.publish(v, "pod-b"), codes.FailedPrecondition)
+		r.must(r.unpublish(v, "pod-b"))
+		r.must(r.stage(v))
+		r.must(r.publish(v, "pod-a"))
+		r.read(v, "pod-a", "written by a pod")
+		r.down(v, "pod-a")
+
+		if _, err := r.ReadFile(`\\` + server + `\data\hello.txt`); err == nil {
+			t.Error("the node is still connected to the share")
+		}
+	})
+}
+
+// Several volumes of one share have one connection, which ends with the last.
+func TestVolumesOfOneShare(t *testing.T) {
+	r := newRig(t, viaPipe)
+	shares(r)
+	whole := shareVolume("whole", "", "first password")
+	r.up(whole, "pod")
+	r.must(r.MkdirAll(whole.targetPath("pod") + `\team`))
+	part := shareVolume("part", "/team", "first password")
+	r.up(part, "pod")
+	r.write(part, "pod", "of the team")
+	r.down(whole, "pod")
+	r.restartDriver() // which counts without having seen it
+	r.read(part, "pod", "of the team")
+	r.down(part, "pod")
+	if _, err := r.ReadFile(`\\` + server + `\data\team\hello.txt`); err == nil {
+		t.Error("the node is still connected to the share")
+	}
+}
+
+// A mistake with one volume's path isn't another's end.
+func TestOnePathForTwoShares(t *testing.T) {
+	r := newRig(t, viaInProcess)
+	shares(r)
+	v := shareVolume("one", "", "first password")
+	r.up(v, "pod")
+	r.write(v, "pod", "of one")
+	other := shareVolume("other", "/elsewhere", "first password")
+	for _, path := range []string{v.stagingPath(), "C:" + v.stagingPath()} {
+		_, err := r.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+			VolumeId: other.VolumeId, StagingTargetPath: path, VolumeCapability: other.capability,
+			VolumeContext: other.VolumeContext, Secrets: other.secrets,
+		})
+		r.refused("stage at "+path, err, codes.FailedPrecondition)
+	}
+	r.read(v, "pod", "of one")
+}
+
+func TestShareRefuses(t *testing.T) {
+	eachWay(t, func(t *testing.T, r *rig) {
+		shares(r)
+		r.refused("a wrong password", r.stage(shareVolume("a", "", "guessed")), codes.Unauthenticated)
+		r.must(r.unstage(shareVolume("a", "", "")))
+		r.refused("a directory that isn't there", r.stage(shareVolume("b", "/nowhere", "first password")), codes.NotFound)
+		r.must(r.unstage(shareVolume("b", "", "")))
+
+		v := shareVolume("c", "", "first password")
+		r.up(v, "pod")
+		// The password is changed on the server, then in the secret.
+		r.SetSMBUser(server, user, secret.New("second password"))
+		if reasons := r.health(v); !slices.Equal(reasons, []string{"ShareUnreachable"}) {
+			t.Errorf("health with the old password: %q", reasons)
+		}
+		v.secrets["password"] = "second password"
+		r.up(v, "pod")
+		r.write(v, "pod", "with the new password")
+
+		r.SetSMBServer(server, simnode.SMBServer{Unreachable: true})
+		if reasons := r.health(v); !slices.Equal(reasons, []string{"ShareUnreachable"}) {
+			t.Errorf("health of a share that doesn't answer: %q", reasons)
+		}
+		r.down(v, "pod") // also then
+		r.SetSMBServer(server, simnode.SMBServer{})
+		_, err := r.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: v.VolumeId, VolumePath: v.targetPath("pod")})
+		r.refused("grow a share that isn't staged", err, codes.NotFound)
+	})
+}
