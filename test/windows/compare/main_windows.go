@@ -188,7 +188,13 @@ func create(program string) (*mgr.Service, error) {
 		return nil, err
 	}
 	defer m.Disconnect()
-	return m.CreateService(serviceName, program, mgr.Config{StartType: mgr.StartManual}, "-windows-service")
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		s, err := m.CreateService(serviceName, program, mgr.Config{StartType: mgr.StartManual}, "-windows-service")
+		// The one before is there until the last handle to it is closed.
+		if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) || time.Since(began) > patience {
+			return s, err
+		}
+	}
 }
 
 // processOf opens the service's process.
