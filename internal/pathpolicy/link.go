@@ -53,20 +53,26 @@ func (h *Held) MakeSymlink(ctx context.Context, target string, file bool, same f
 	if err := h.CheckReplaceable(); err != nil {
 		return err
 	}
-	err := h.makeSymlink(ctx, target, file)
-	if !errors.Is(err, win.ErrorAlreadyExists) {
-		return err
+	const attempts = 4
+	for range attempts {
+		err := h.makeSymlink(ctx, target, file)
+		if !errors.Is(err, win.ErrorAlreadyExists) {
+			return err
+		}
+		link, err := h.Link(ctx)
+		switch {
+		case errors.Is(err, win.ErrorFileNotFound): // somebody has removed it meanwhile
+			continue
+		case errors.Is(err, win.ErrorNotAReparsePoint):
+			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a file or directory"}
+		case err != nil:
+			return err
+		case link.Tag == win.TagSymlink && same(link):
+			return nil
+		}
+		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + Printable(link.Target())}
 	}
-	link, err := h.Link(ctx)
-	switch {
-	case errors.Is(err, win.ErrorNotAReparsePoint):
-		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a file or directory"}
-	case err != nil:
-		return err
-	case link.Tag == win.TagSymlink && same(link):
-		return nil
-	}
-	return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + Printable(link.Target())}
+	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "others make and remove it all the time"}
 }
 
 func (h *Held) makeSymlink(ctx context.Context, target string, file bool) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/node/filesystem"
 	"github.com/google/go-cmp/cmp"
 )
@@ -298,6 +299,41 @@ func TestCreateSymlinkCleansUp(t *testing.T) {
 	}
 	must(t, f.Rmdir(t.Context(), kubelet+`\link`, true))
 	must(t, create())
+}
+
+// A link that somebody removes while it is compared is made after all; if that goes
+// on, there is an end to it.
+func TestCreateSymlinkWhereOneVanishes(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	for vanishes, want := range map[int]error{1: nil, 100: csiproxy.ErrUnavailable} {
+		must(t, sys.Symlink(kubelet+`\link`, `C:\Windows`, true))
+		opens, removed := 0, 0
+		sys.OnCall(func(c winsim.Call) {
+			if c.Name != "NtCreateFile" || !strings.HasSuffix(c.Object, `\link`) {
+				return
+			}
+			// The opens by turns: to create the link, and to read the one there.
+			if opens++; opens%2 == 0 && removed < vanishes {
+				removed++
+				must(t, sys.Remove(kubelet+`\link`))
+			} else if opens%2 == 1 && removed > 0 && removed < vanishes {
+				must(t, sys.Symlink(kubelet+`\link`, `C:\Windows`, true))
+			}
+		})
+		if err := f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`); csiproxy.KindOf(err) != want {
+			t.Errorf("of one that vanishes %d times: %v", vanishes, err)
+		}
+		sys.OnCall(nil)
+		if removed == 0 {
+			t.Error("none has vanished")
+		}
+		if exists, err := f.PathExists(t.Context(), kubelet+`\link`); err != nil || exists != (want == nil) {
+			t.Errorf("the link exists: %v, %v", exists, err)
+		}
+		must(t, f.Rmdir(t.Context(), kubelet+`\link`, true))
+	}
 }
 
 func TestErrorsAndObserver(t *testing.T) {

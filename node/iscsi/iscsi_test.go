@@ -252,6 +252,19 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
+// A target may have come to its portal after the portal was asked.
+func TestConnectToNewTarget(t *testing.T) {
+	sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+	discovered(t, i)
+	later := target(other, 1)
+	later.Portals = []win.ISCSIPortal{{Address: portal.Address, Port: 3260}}
+	must(t, sys.AddISCSITarget(later))
+	must(t, i.ConnectTarget(t.Context(), portal, other, noAuth))
+	if disks, err := i.GetTargetDisks(t.Context(), portal, other); err != nil || len(disks) != 1 {
+		t.Errorf("the disks are %v, %v", disks, err)
+	}
+}
+
 // Disks that come late are waited for, and looked for; a target may have none.
 func TestLateDisks(t *testing.T) {
 	for what, test := range map[string]struct {

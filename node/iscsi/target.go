@@ -33,7 +33,7 @@ type targets interface {
 	RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error
 }
 
-// ConnectTarget logs in to a target that was discovered, and waits for its disks, as
+// ConnectTarget logs in to a target of a known portal, and waits for its disks, as
 // long as these usually take. A target with a session already, through whatever
 // portal, is a success. The session ends with a restart of the node.
 //
@@ -65,10 +65,10 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p Portal, iqn IQN, a Auth
 			return err
 		}
 		if len(sessions) == 0 {
-			err := i.call(ctx, func() error {
-				_, err := i.sys.LoginISCSITarget(ctx, login)
-				return err
-			})
+			err := i.login(ctx, login)
+			if errors.Is(err, win.ISDSCTargetNotFound) {
+				err = i.discoverAndLogin(ctx, login)
+			}
 			there := errors.Is(err, win.ISDSCTargetAlreadyLoggedIn) || errors.Is(err, win.ISDSCSessionAlreadyExists)
 			if err != nil && !there {
 				return err
@@ -77,6 +77,29 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p Portal, iqn IQN, a Auth
 		_, err = i.awaitDisks(ctx, iqn)
 		return err
 	})
+}
+
+func (i *Initiator) login(ctx context.Context, l win.ISCSILogin) error {
+	return i.call(ctx, func() error {
+		_, err := i.sys.LoginISCSITarget(ctx, l)
+		return err
+	})
+}
+
+// discoverAndLogin logs in to a target that may have come to its portal since the
+// portal was asked last.
+func (i *Initiator) discoverAndLogin(ctx context.Context, l win.ISCSILogin) error {
+	portal, known, err := i.known(ctx, l.Portal)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return win.ISDSCTargetNotFound
+	}
+	if err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, portal) }); err != nil {
+		return err
+	}
+	return i.login(ctx, l)
 }
 
 // logoutPatience is how long a session may be busy.

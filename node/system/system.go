@@ -98,8 +98,9 @@ func status(s win.ServiceState) Status {
 // StartService starts a service and waits until it runs; a running one is a success.
 // Services that it depends on are started by Windows. An unknown service is
 // csiproxy.ErrNotFound; a disabled or paused one, and one that fails to start,
-// csiproxy.ErrFailedPrecondition. Without a deadline in ctx, it waits two minutes, and
-// then gives csiproxy.ErrUnavailable.
+// csiproxy.ErrFailedPrecondition; one that doesn't answer the service manager in time
+// csiproxy.ErrUnavailable. So is, without a deadline in ctx, one that doesn't run after
+// two minutes.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
 func (m *Machine) StartService(ctx context.Context, name string) error {
