@@ -14,32 +14,41 @@ import (
 
 	diskv1 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1"
 	filesystemv1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1"
+	iscsiv1alpha2 "github.com/kubernetes-csi/csi-proxy/client/api/iscsi/v1alpha2"
+	smbv1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1"
 	volumev1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1"
 )
 
-// clients are the generated clients of the version that drivers use most.
+// clients are the generated clients of the versions that drivers use most.
 type clients struct {
 	disk       diskv1.DiskClient
 	volume     volumev1.VolumeClient
 	filesystem filesystemv1.FilesystemClient
+	smb        smbv1.SmbClient
+	iscsi      iscsiv1alpha2.IscsiClient
 }
 
 // clients returns clients on which before, unless nil, is called ahead of each
 // call, with its name. If before fails, so does the call, without reaching the daemon.
 func (n *node) clients(before func(method string) error) clients {
+	connection := func(group, version string) *reconnecting {
+		return &reconnecting{node: n, group: group, version: version, before: before}
+	}
 	return clients{
-		disk:       diskv1.NewDiskClient(&reconnecting{node: n, group: "disk", before: before}),
-		volume:     volumev1.NewVolumeClient(&reconnecting{node: n, group: "volume", before: before}),
-		filesystem: filesystemv1.NewFilesystemClient(&reconnecting{node: n, group: "filesystem", before: before}),
+		disk:       diskv1.NewDiskClient(connection("disk", "v1")),
+		volume:     volumev1.NewVolumeClient(connection("volume", "v1")),
+		filesystem: filesystemv1.NewFilesystemClient(connection("filesystem", "v1")),
+		smb:        smbv1.NewSmbClient(connection("smb", "v1")),
+		iscsi:      iscsiv1alpha2.NewIscsiClient(connection("iscsi", "v1alpha2")),
 	}
 }
 
-// reconnecting is a connection to the v1 endpoint of a group that is dialled again
-// after the daemon was started again, as a driver that was restarted does.
+// reconnecting is a connection to an endpoint that is dialled again after the daemon
+// was started again, as a driver that was restarted does.
 type reconnecting struct {
-	node   *node
-	group  string
-	before func(method string) error
+	node           *node
+	group, version string
+	before         func(method string) error
 
 	conn *grpc.ClientConn
 	life int // of the daemon at the other end of conn
@@ -51,8 +60,9 @@ func (c *reconnecting) Invoke(ctx context.Context, method string, args, reply an
 			return err
 		}
 	}
+	c.node.awaitUp()
 	if life := c.node.life(); c.life != life {
-		conn, err := c.node.dial(c.group, "v1")
+		conn, err := c.node.dial(c.group, c.version)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,10 @@ package published
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +19,34 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 )
+
+// The daemon has an endpoint for each version that was published, and no other but
+// the one that controls the simulated node.
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	sockets, err := os.ReadDir(n.path("run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range sockets {
+		if strings.HasSuffix(s.Name(), ".sock") {
+			got = append(got, s.Name())
+		}
+	}
+	want := []string{filepath.Base(n.socket("sim", "v1"))}
+	for _, v := range versions {
+		want = append(want, filepath.Base(n.socket(v.group, v.name)))
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
+	}
+	if len(versions) != 23 {
+		t.Errorf("the tests know %d versions, want 23", len(versions))
+	}
+}
 
 // The daemon describes each service as the published module does: what a driver
 // puts on the wire means the same at both ends.

@@ -10,9 +10,9 @@
 // with the daemon of today. Nothing of the product is imported.
 //
 // The published module gives the messages of all groups of a version one proto
-// package ("v1"). Among disk, volume and filesystem no two of them have the same
-// name, and each file is registered under a path of its own, so one process can
-// hold them all, and no setting of the protobuf runtime is needed for it.
+// package ("v1"). No two of them have the same name, and each file is registered
+// under a path of its own, so one process can hold all 23 versions, and no setting of
+// the protobuf runtime is needed for it.
 //
 // The tests build the daemon and csi-proxyctl, with the race detector if they have
 // it themselves, or take those that CSI_PROXY_BIN and CSI_PROXYCTL_BIN name. The go

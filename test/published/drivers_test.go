@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	diskv1 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1"
 	volumev1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1"
 )
@@ -318,78 +315,6 @@ func (d gcePD) unstage(staging string) error {
 		return err
 	}
 	if err := d.removeDir(ctx, staging, true); err != nil {
-		return err
-	}
-	disk, err := d.diskOf(ctx, volume)
-	if err != nil {
-		return err
-	}
-	return d.setOnline(ctx, disk, false)
-}
-
-// localISCSI is a local-volume iSCSI driver from where it has the number of its
-// disk. It insists on one volume, and removes without force.
-type localISCSI struct {
-	clients
-	target uint32 // the only one of GetTargetDisks
-}
-
-func (d localISCSI) stage(staging string) error {
-	ctx := context.Background()
-	if err := d.setOnline(ctx, d.target, true); err != nil {
-		return err
-	}
-	if err := d.partition(ctx, d.target); err != nil {
-		return err
-	}
-	resp, err := d.volume.ListVolumesOnDisk(ctx, &volumev1.ListVolumesOnDiskRequest{DiskNumber: d.target})
-	if err != nil {
-		return err
-	}
-	if len(resp.VolumeIds) != 1 {
-		return fmt.Errorf("disk %d has %d volumes", d.target, len(resp.VolumeIds))
-	}
-	volume := resp.VolumeIds[0]
-	if err := d.format(ctx, volume); err != nil {
-		return err
-	}
-	if err := d.ensureDir(ctx, staging); err != nil {
-		return err
-	}
-	return d.mount(ctx, volume, staging)
-}
-
-func (d localISCSI) publish(staging, target string) error {
-	ctx := context.Background()
-	exists, err := d.pathExists(ctx, target)
-	if err != nil {
-		return err
-	}
-	if exists {
-		if _, err := d.isSymlink(ctx, target); err != nil {
-			return err
-		}
-		if err := d.removeDir(ctx, target, false); err != nil {
-			return err
-		}
-	}
-	return d.createSymlink(ctx, staging, target)
-}
-
-func (d localISCSI) unpublish(target string) error {
-	return d.removeDir(context.Background(), target, true)
-}
-
-func (d localISCSI) unstage(staging string) error {
-	ctx := context.Background()
-	volume, err := d.volumeAt(ctx, staging)
-	if status.Code(err) == codes.NotFound {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := d.unmount(ctx, volume, staging); err != nil {
 		return err
 	}
 	disk, err := d.diskOf(ctx, volume)

@@ -91,6 +91,12 @@ type machine struct {
 	dir   string
 	flags []string // of the daemon, beside those that every one has
 
+	simMu    sync.Mutex // guards simKnown
+	simKnown *simEndpoint
+
+	// up is held for writing while the daemon is down between two lives.
+	up sync.RWMutex
+
 	mu     sync.Mutex // guards the fields below
 	daemon *exec.Cmd
 	exited chan struct{} // closed when daemon has ended
@@ -132,6 +138,7 @@ func (n *node) discard() {
 			n.t.Errorf("the daemon's log tells of a %s", fault)
 		}
 	}
+	n.wantNoSecrets()
 	if n.t.Failed() {
 		lines := strings.Split(n.log(), "\n")
 		n.t.Logf("the end of the daemon's log:\n%s", strings.Join(lines[max(0, len(lines)-20):], "\n"))
@@ -220,8 +227,16 @@ func (m *machine) kill() {
 
 // restart kills the daemon and starts it again. What the node's Windows holds stays.
 func (m *machine) restart() error {
+	m.up.Lock()
+	defer m.up.Unlock()
 	m.kill()
 	return m.start()
+}
+
+// awaitUp waits for the end of a restart.
+func (m *machine) awaitUp() {
+	m.up.RLock()
+	defer m.up.RUnlock()
 }
 
 // life is the number of the daemon's life, from 1.

@@ -5,6 +5,8 @@ package published
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,11 +34,12 @@ func TestPlantedLinks(t *testing.T) {
 	n.plant(`C:\`, kubeletPath+`\root`)
 	n.plant(kubeletPath+`\planted`, kubeletPath+`\twice`) // by way of a place inside
 	n.plant(`..\..\..\Windows`, kubeletPath+`\relative`)
+	files.add(n)
 	before := n.tree(`C:\`)
 
 	for _, v := range versions {
-		if v.group == "disk" {
-			continue // has no paths
+		if !slices.Contains(groupsWithPaths, v.group) {
+			continue
 		}
 		c := n.client(v)
 		methods := v.service().Methods()
@@ -68,11 +71,15 @@ func TestPlantedLinks(t *testing.T) {
 	n.wantText(`C:\Windows\System32\kernel`, "not for drivers")
 }
 
-// harmless returns a request with nothing wrong in its fields.
+// harmless returns a request with nothing wrong in its fields, but that what it is
+// about needn't be there.
 func harmless(m protoreflect.MethodDescriptor, volume string) fields {
 	request := fields{}
 	for name, value := range map[protoreflect.Name]any{
 		"volume_id": volume, "force": true, "source_path": kubeletPath + `\source`, "target_path": kubeletPath + `\new`,
+		"remote_path": files.path(), "local_path": kubeletPath + `\new`, "username": files.user, "password": files.password,
+		"target_portal": fields{"target_address": "10.0.0.1"}, "iqn": "iqn.2026-01.example:none", "name": "none",
+		"auth_type": oneWayCHAP, "chap_username": "user", "chap_secret": newSecret(1),
 	} {
 		if m.Input().Fields().ByName(name) != nil {
 			request[string(name)] = value
@@ -129,16 +136,14 @@ func TestHugeStrings(t *testing.T) {
 		methods := v.service().Methods()
 		for i := range methods.Len() {
 			m := methods.Get(i)
-			for i := range m.Input().Fields().Len() {
-				f := m.Input().Fields().Get(i)
-				if f.Kind() != protoreflect.StringKind {
-					continue
-				}
+			for _, part := range withStrings(m.Input(), huge) {
+				request := harmless(m, volume)
+				maps.Copy(request, part)
 				want := codes.InvalidArgument
-				if f.Name() == "disk_name" {
+				if part["disk_name"] != nil {
 					want = codes.NotFound // any text may be one
 				}
-				message := c.fail(want, string(m.Name()), harmless(m, volume).with(string(f.Name()), huge))
+				message := c.fail(want, string(m.Name()), request)
 				if len(message) > 8<<10 {
 					t.Errorf("%s: the message has %d bytes", m.FullName(), len(message))
 				}
@@ -154,6 +159,24 @@ func TestHugeStrings(t *testing.T) {
 	if life := n.life(); !n.alive() || life != 1 {
 		t.Errorf("the daemon is in life %d (alive: %t)", life, n.alive())
 	}
+}
+
+// withStrings returns, for each string field of a message and of those in it, what
+// gives it a value.
+func withStrings(m protoreflect.MessageDescriptor, value string) (all []fields) {
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		name := string(f.Name())
+		switch f.Kind() {
+		case protoreflect.StringKind:
+			all = append(all, fields{name: value})
+		case protoreflect.MessageKind:
+			for _, part := range withStrings(f.Message(), value) {
+				all = append(all, fields{name: part})
+			}
+		}
+	}
+	return all
 }
 
 // Bytes that are no message, and methods that there aren't.

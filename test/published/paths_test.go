@@ -4,6 +4,7 @@
 package published
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,11 +51,14 @@ func evilPaths() []string {
 	)
 }
 
-// evilToFilesystem are paths that the volume group takes.
-var evilToFilesystem = []string{kubeletPath + strings.Repeat(`\`+strings.Repeat("x", 60), 4)} // 263 characters
+// tooLong are paths that the volume group takes.
+var tooLong = []string{kubeletPath + strings.Repeat(`\`+strings.Repeat("x", 60), 4)} // 263 characters
 
-// pathFields are the names of all fields that hold paths.
-var pathFields = []protoreflect.Name{"path", "source_path", "target_path", "mount"}
+// groupsWithPaths are those whose calls take paths of the node.
+var groupsWithPaths = []string{"volume", "filesystem", "smb"}
+
+// pathFields are the names of all fields that hold paths of the node.
+var pathFields = []protoreflect.Name{"path", "source_path", "target_path", "mount", "local_path"}
 
 // Every field that holds a path refuses what isn't a path inside of the allowed
 // directories, in every method of every version, and does nothing at all.
@@ -70,8 +74,8 @@ func TestEvilPaths(t *testing.T) {
 
 	t.Run("versions", func(t *testing.T) {
 		for _, v := range versions {
-			if v.group == "disk" {
-				continue // has no paths
+			if !slices.Contains(groupsWithPaths, v.group) {
+				continue
 			}
 			t.Run(v.String(), func(t *testing.T) {
 				t.Parallel()
@@ -103,11 +107,14 @@ func TestEvilPaths(t *testing.T) {
 func testEvilPaths(c *client, method protoreflect.MethodDescriptor, evilField protoreflect.Name, volume string) {
 	request := harmless(method, volume)
 	paths := evilPaths()
-	if c.group == "filesystem" {
-		paths = append(paths, evilToFilesystem...)
+	if c.group != "volume" {
+		paths = append(paths, tooLong...)
 	}
 	for i := 0; i < len(paths); i += stride(3) {
 		path := paths[i]
+		if path == "" && evilField == "local_path" {
+			continue // no link is asked for
+		}
 		c.fail(codes.InvalidArgument, string(method.Name()), request.with(string(evilField), path))
 	}
 }

@@ -12,88 +12,116 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// shipped is a driver with what its cloud attaches.
+// shipped is a driver with the volumes that its cloud has.
 type shipped struct {
 	name string
 	// drive is how the paths begin that kubelet hands to it.
 	drive string
-	// hardware and driver are of the i-th volume; disk is the number that its disk
-	// got.
-	hardware func(i int) hardware
-	driver   func(c clients, i int, disk uint32) driver
-	// grows tells whether staging grows the volume with its disk, and takesOffline
-	// whether unstaging leaves the disk offline.
-	grows, takesOffline bool
-	// getsStuck tells that the driver, cut off between unmounting the volume and
-	// removing the directory, fails ever after: it asks for the volume at the
-	// directory, and no answer would be right but that there is none. Somebody has
-	// to remove the directory.
+	// volume makes the i-th volume, where the driver finds it.
+	volume func(n *node, i int) storage
+	// grows tells whether staging grows the volume with its disk.
+	grows bool
+	// endsWithReboot tells that a restart of the node ends what staging has done.
+	endsWithReboot bool
+	// getsStuck tells that the driver, cut off in the middle of unstaging, fails ever
+	// after: somebody has to remove what is at the staging path. GCE PD's asks for the
+	// volume there, when it has unmounted it, and no answer would be right but that
+	// there is none; the SMB driver counts volumes, and can't count one down twice.
 	getsStuck bool
+}
+
+// storage is a volume as it is outside of the node.
+type storage interface {
+	// driver returns the driver of the volume, which calls with c.
+	driver(c clients) driver
+	// grow makes the volume larger, if it has a size. It is staged.
+	grow(n *node, size int64)
+	// wantReleased asserts that unstaging left nothing of it on the node.
+	wantReleased(n *node)
+	// remove takes it away from the node.
+	remove(n *node)
+}
+
+// attached is a disk that the cloud attaches.
+type attached struct {
+	disk      uint32
+	newDriver func(c clients) driver
+	// takesOffline tells whether unstaging leaves the disk offline.
+	takesOffline bool
+}
+
+func (a attached) driver(c clients) driver  { return a.newDriver(c) }
+func (a attached) grow(n *node, size int64) { n.t.Helper(); n.grow(a.disk, size) }
+func (a attached) remove(n *node)           { n.t.Helper(); n.detach(a.disk) }
+
+func (a attached) wantReleased(n *node) {
+	n.t.Helper()
+	if online := n.disk(a.disk).Online; online == a.takesOffline {
+		n.t.Errorf("after unstaging the disk is online: %t", online)
+	}
 }
 
 var shippedDrivers = []shipped{
 	{
-		name: "EBS", drive: `c:`, grows: true, takesOffline: true,
-		hardware: func(i int) hardware {
-			return hardware{size: 4 * gib, serial: fmt.Sprintf("vol%017x_00000001.", i)}
-		},
-		driver: func(c clients, i int, _ uint32) driver {
-			return ebs{c, fmt.Sprintf("vol-%017x", i)}
+		name: "EBS", drive: `c:`, grows: true,
+		volume: func(n *node, i int) storage {
+			disk := n.attach(hardware{size: 4 * gib, serial: fmt.Sprintf("vol%017x_00000001.", i)})
+			return attached{disk, func(c clients) driver { return ebs{c, fmt.Sprintf("vol-%017x", i)} }, true}
 		},
 	},
 	{
 		name: "Azure Disk", drive: `c:`, grows: true,
-		hardware: func(i int) hardware { return hardware{size: 4 * gib, adapter: 1, lun: i} },
-		driver: func(c clients, i int, _ uint32) driver {
-			return azureDisk{c, fmt.Sprint(i)}
+		volume: func(n *node, i int) storage {
+			disk := n.attach(hardware{size: 4 * gib, adapter: 1, lun: i})
+			return attached{disk, func(c clients) driver { return azureDisk{c, fmt.Sprint(i)} }, false}
 		},
 	},
 	{
-		name: "GCE PD", drive: ``, grows: true, takesOffline: true, getsStuck: true,
-		hardware: func(i int) hardware {
-			return hardware{size: 4 * gib, page83: fmt.Sprintf("Google  PersistentDisk  pvc-%d", i), offline: true}
-		},
-		driver: func(c clients, i int, _ uint32) driver {
-			return gcePD{c, fmt.Sprintf("pvc-%d", i)}
+		name: "GCE PD", drive: ``, grows: true, getsStuck: true,
+		volume: func(n *node, i int) storage {
+			disk := n.attach(hardware{size: 4 * gib, page83: fmt.Sprintf("Google  PersistentDisk  pvc-%d", i), offline: true})
+			return attached{disk, func(c clients) driver { return gcePD{c, fmt.Sprintf("pvc-%d", i)} }, true}
 		},
 	},
-	{
-		name: "local iSCSI", drive: `C:`, takesOffline: true,
-		hardware: func(int) hardware { return hardware{size: 4 * gib, sectorSize: 4096, offline: true} },
-		driver: func(c clients, _ int, disk uint32) driver {
-			return localISCSI{c, disk}
-		},
-	},
+	{name: "local iSCSI", drive: `C:`, endsWithReboot: true, volume: newLUN},
+	{name: "SMB", drive: `c:`, endsWithReboot: true, getsStuck: true, volume: newSMBVolume},
+	{name: "Azure File", drive: `c:`, endsWithReboot: true, volume: newAzureFile},
 }
 
 // claim is a volume on its way through a driver.
 type claim struct {
 	driver
-	disk            uint32
+	storage
 	staging, target string // as the driver gets them
 	// What the node has of the same: the paths with a drive, and a pod's file.
 	nodeStaging, nodeTarget, data string
 }
 
-// claim attaches the i-th volume. As kubelet does, it makes the directory that the
+// claim makes the i-th volume. As kubelet does, it makes the directory that the
 // target path is in and, if makeStaging, the staging path.
 func (s shipped) claim(n *node, i int, makeStaging bool, before func(string) error) claim {
 	n.t.Helper()
-	disk := n.attach(s.hardware(i))
-	staging := fmt.Sprintf(`\var\lib\kubelet\plugins\kubernetes.io\csi\driver\%064x\globalmount`, i)
-	target := fmt.Sprintf(`\var\lib\kubelet\pods\7a1c1f0e-7d2f-4a6e-9d55-0123456789ab\volumes\kubernetes.io~csi\pvc-%d\mount`, i)
-	c := claim{
-		driver: s.driver(n.clients(before), i, disk), disk: disk,
-		staging: s.drive + staging, target: s.drive + target,
-		nodeStaging: `C:` + staging, nodeTarget: `C:` + target, data: `C:` + target + `\data`,
-	}
+	volume := s.volume(n, i)
+	c := s.publication(n, volume, i, i, before)
 	o := n.operator()
-	o.mkdir(parent(c.nodeTarget))
 	o.mkdir(parent(c.nodeStaging))
 	if makeStaging {
 		o.mkdir(c.nodeStaging)
 	}
 	return c
+}
+
+// publication is a volume, staged at the i-th path, for the pod-th pod.
+func (s shipped) publication(n *node, volume storage, i, pod int, before func(string) error) claim {
+	n.t.Helper()
+	staging := fmt.Sprintf(`\var\lib\kubelet\plugins\kubernetes.io\csi\driver\%064x\globalmount`, i)
+	target := fmt.Sprintf(`\var\lib\kubelet\pods\7a1c1f0e-7d2f-4a6e-9d55-%012d\volumes\kubernetes.io~csi\pvc-%d\mount`, pod, i)
+	n.operator().mkdir(parent(`C:` + target))
+	return claim{
+		driver: volume.driver(n.clients(before)), storage: volume,
+		staging: s.drive + staging, target: s.drive + target,
+		nodeStaging: `C:` + staging, nodeTarget: `C:` + target, data: `C:` + target + `\data`,
+	}
 }
 
 // Each driver's sequence of calls, each step twice: the second time all is done
@@ -127,8 +155,8 @@ func testDriver(t *testing.T, n *node, s shipped, c claim) {
 	publish := func() {
 		t.Helper()
 		twice("stage", func() error { return c.stage(c.staging) })
-		if o.mounted(c.nodeStaging) == "" {
-			t.Fatal("nothing is mounted at the staging path")
+		if e := n.find(c.nodeStaging); e == nil || !e.Reparse {
+			t.Fatalf("at the staging path is %+v", e)
 		}
 		twice("publish", func() error { return c.publish(c.staging, c.target) })
 	}
@@ -137,12 +165,10 @@ func testDriver(t *testing.T, n *node, s shipped, c claim) {
 		twice("unpublish", func() error { return c.unpublish(c.target) })
 		n.wantGone(c.nodeTarget)
 		twice("unstage", func() error { return c.unstage(c.staging) })
-		if volume := o.mounted(c.nodeStaging); volume != "" {
-			t.Errorf("after unstaging %s is mounted", volume)
+		if e := n.find(c.nodeStaging); e != nil && e.Reparse {
+			t.Errorf("after unstaging at the staging path is %+v", e)
 		}
-		if online := n.disk(c.disk).Online; online == s.takesOffline {
-			t.Errorf("after unstaging the disk is online: %t", online)
-		}
+		c.wantReleased(n)
 	}
 
 	publish()
@@ -151,15 +177,27 @@ func testDriver(t *testing.T, n *node, s shipped, c claim) {
 	unpublish()
 
 	publish()
-	n.reboot() // mount points stay
+	if err := n.restart(); err != nil {
+		t.Fatal(err)
+	}
 	n.wantText(c.data, "of a pod")
+	n.reboot()
+	if s.endsWithReboot {
+		if _, err := n.simTry("ReadFile", fields{"path": c.data}); err == nil {
+			t.Error("the pod's file can be read right after a restart of the node")
+		}
+		publish()
+	} // else links and mount points are all that it takes, and stay
+	n.wantText(c.data, "of a pod")
+	c.grow(n, 8*gib)
 	unpublish()
 
-	n.grow(c.disk, 8*gib)
 	publish()
 	n.wantText(c.data, "of a pod")
-	if size := o.size(o.mounted(c.nodeStaging)); size > 7*gib != s.grows {
-		t.Errorf("on a disk of 8 GiB the volume has %d bytes", size)
+	if s.grows {
+		if size := o.size(o.mounted(c.nodeStaging)); size < 7*gib {
+			t.Errorf("on a disk of 8 GiB the volume has %d bytes", size)
+		}
 	}
 	unpublish()
 }
@@ -193,7 +231,7 @@ func TestDriversCutOff(t *testing.T) {
 					}
 					return // k is past the end
 				}
-				n.detach(c.disk)
+				c.remove(n)
 			}
 		})
 	}
@@ -227,23 +265,28 @@ func stride(short int) int {
 	return 1
 }
 
+// retried repeats a step once if the daemon wasn't there, as kubelet does without end.
+func retried(step func() error) error {
+	err := step()
+	if status.Code(err) == codes.Unavailable {
+		err = step()
+	}
+	return err
+}
+
 // live takes a volume through its life on a node, which a pod's data have to
-// survive, and through the next one. It repeats a step that fails once, as kubelet
-// does without end.
+// survive, and through the next one.
 func live(n *node, s shipped, c claim, what string) {
 	n.t.Helper()
 	step := func(name string, f func() error) {
 		n.t.Helper()
-		err := f()
-		if status.Code(err) == codes.Unavailable {
-			err = f()
-		}
-		if status.Code(err) == codes.NotFound && name == "unstage" && s.getsStuck {
+		err := retried(f)
+		if err != nil && name == "unstage" && s.getsStuck {
 			o := n.operator()
 			if volume := o.mounted(c.nodeStaging); volume != "" {
 				n.t.Fatalf("%s: unstaging fails while %s is mounted: %v", what, volume, err)
 			}
-			o.must(o.removeDir(context.Background(), c.nodeStaging, false))
+			o.must(o.removeDir(context.Background(), c.nodeStaging, true))
 			err = f()
 		}
 		if err != nil {
@@ -256,7 +299,7 @@ func live(n *node, s shipped, c claim, what string) {
 		step("publish", func() error { return c.publish(c.staging, c.target) })
 		if life == 0 {
 			n.write(c.data, text)
-			n.grow(c.disk, 8*gib)
+			c.grow(n, 8*gib)
 		}
 		n.wantText(c.data, text)
 		step("unpublish", func() error { return c.unpublish(c.target) })

@@ -5,18 +5,19 @@ package published
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
 // What the cloud, the pods and the power supply do to the simulated node, and what
-// they see of it: the operator's command plays them.
+// they see of it. The operator's command plays the first and the last; what tests do
+// by the hundred, or with secrets, is called at the node's own endpoint.
 
 const (
 	mib = 1 << 20
@@ -25,9 +26,12 @@ const (
 
 // Windows error numbers.
 const (
-	errorInvalidFunction = 1
-	errorAccessDenied    = 5
-	errorIODevice        = 1117
+	errorInvalidFunction       = 1
+	errorAccessDenied          = 5
+	errorServiceRequestTimeout = 1053
+	errorServiceSpecificError  = 1066
+	errorServiceLogonFailed    = 1069
+	errorIODevice              = 1117
 )
 
 // hardware is a disk to attach.
@@ -78,38 +82,72 @@ func (n *node) grow(disk uint32, size int64) {
 }
 
 // writeDisk and readDisk are about the bytes of a disk below Windows, which the
-// operator's command leaves alone: they call the node's own endpoint.
+// operator's command leaves alone.
 func (n *node) writeDisk(disk uint32, offset int64, data []byte) {
 	n.t.Helper()
-	n.simCall("WriteDisk", map[protoreflect.Name]any{"disk_number": disk, "offset": offset, "data": data})
+	n.simCall("WriteDisk", fields{"disk_number": disk, "offset": offset, "data": data})
 }
 
 func (n *node) readDisk(disk uint32, offset int64, length int) []byte {
 	n.t.Helper()
-	resp := n.simCall("ReadDisk", map[protoreflect.Name]any{"disk_number": disk, "offset": offset, "length": int64(length)})
-	return resp.Get(resp.Descriptor().Fields().ByName("data")).Bytes()
+	return n.simCall("ReadDisk", fields{"disk_number": disk, "offset": offset, "length": int64(length)}).get("data").Bytes()
 }
 
 // simCall calls the endpoint that controls the simulated node, with what it says of
 // its messages itself.
-func (n *node) simCall(method protoreflect.Name, request map[protoreflect.Name]any) protoreflect.Message {
+func (n *node) simCall(method protoreflect.Name, request fields) answer {
 	n.t.Helper()
-	const service = "csiproxy.sim.v1.Sim"
-	endpoint := version{group: "sim", name: "v1"}
-	file, err := n.reflected(endpoint, service)
+	a, err := n.simTry(method, request)
 	if err != nil {
-		n.t.Fatal(err)
+		n.t.Fatalf("sim %s(%v): %v", method, request, err)
 	}
-	m := file.Services().ByName("Sim").Methods().ByName(method)
+	return a
+}
+
+// simTry is simCall for what may fail.
+func (n *node) simTry(method protoreflect.Name, request fields) (answer, error) {
+	n.awaitUp()
+	sim, err := n.simEndpoint()
+	if err != nil {
+		return answer{}, err
+	}
+	m := sim.service.Methods().ByName(method)
 	req, resp := dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
-	for name, value := range request {
-		req.Set(m.Input().Fields().ByName(name), protoreflect.ValueOf(value))
+	if err := fill(req, request); err != nil {
+		return answer{}, err
 	}
-	conn := n.mustDial(endpoint.group, endpoint.name)
-	if err := conn.Invoke(context.Background(), "/"+service+"/"+string(method), req, resp); err != nil {
-		n.t.Fatal(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err = sim.conn.Invoke(ctx, "/"+string(sim.service.FullName())+"/"+string(method), req, resp)
+	return answer{n.t, resp}, err
+}
+
+// simEndpoint is the endpoint that controls the simulated node, in one life of the
+// daemon.
+type simEndpoint struct {
+	life    int
+	conn    *grpc.ClientConn
+	service protoreflect.ServiceDescriptor
+}
+
+func (n *node) simEndpoint() (*simEndpoint, error) {
+	n.simMu.Lock()
+	defer n.simMu.Unlock()
+	life := n.life()
+	if n.simKnown != nil && n.simKnown.life == life {
+		return n.simKnown, nil
 	}
-	return resp
+	endpoint := version{group: "sim", name: "v1"}
+	file, err := n.reflected(endpoint, "csiproxy.sim.v1.Sim")
+	if err != nil {
+		return nil, err
+	}
+	conn, err := n.dial(endpoint.group, endpoint.name)
+	if err != nil {
+		return nil, err
+	}
+	n.simKnown = &simEndpoint{life, conn, file.Services().ByName("Sim")}
+	return n.simKnown, nil
 }
 
 func decimal(disk uint32) string { return strconv.FormatUint(uint64(disk), 10) }
@@ -117,23 +155,23 @@ func decimal(disk uint32) string { return strconv.FormatUint(uint64(disk), 10) }
 // write and read are what a pod does.
 func (n *node) write(path, text string) {
 	n.t.Helper()
-	n.sim("file", "write", path, "--text", text)
+	n.simCall("WriteFile", fields{"path": path, "data": []byte(text)})
 }
 
 func (n *node) mkdir(path string) {
 	n.t.Helper()
-	n.sim("file", "mkdir", path)
+	n.simCall("MakeDirectory", fields{"path": path})
 }
 
 // plant creates a symbolic link.
 func (n *node) plant(target, link string) {
 	n.t.Helper()
-	n.sim("file", "symlink", target, link)
+	n.simCall("CreateSymlink", fields{"source_path": target, "target_path": link})
 }
 
 func (n *node) read(path string) string {
 	n.t.Helper()
-	return n.sim("file", "read", path)
+	return string(n.simCall("ReadFile", fields{"path": path}).get("data").Bytes())
 }
 
 // failNext makes the next call of a name fail with a Windows error number. More
@@ -151,21 +189,17 @@ func (n *node) hangNext(call string) {
 
 // countCalls tells how often each Windows call was made since the daemon was
 // started.
-func (m *machine) countCalls() (map[string]int, error) {
-	out, err := m.ctl("sim", "calls")
+func (n *node) countCalls() (map[string]int, error) {
+	a, err := n.simTry("ListCalls", nil)
 	if err != nil {
 		return nil, err
 	}
-	var made []struct {
-		Call  string
-		Count int
-	}
-	err = json.Unmarshal([]byte(out), &made)
 	calls := map[string]int{}
-	for _, c := range made {
-		calls[c.Call] = c.Count
-	}
-	return calls, err
+	a.get("counts").Map().Range(func(call protoreflect.MapKey, count protoreflect.Value) bool {
+		calls[call.String()] = int(count.Int())
+		return true
+	})
+	return calls, nil
 }
 
 func (n *node) calls() map[string]int {
@@ -182,10 +216,25 @@ func (n *node) reboot()    { n.t.Helper(); n.sim("reboot") }
 
 // diskState is what the node says of a disk.
 type diskState struct {
-	Number    *uint32 // missing while the disk is detached
-	Online    bool
-	ReadOnly  bool  `json:"read_only"`
-	SeenBytes int64 `json:"seen_bytes"`
+	Number       *uint32 // missing while the disk is detached
+	SerialNumber string  `json:"serial_number"`
+	Online       bool
+	ReadOnly     bool  `json:"read_only"`
+	SeenBytes    int64 `json:"seen_bytes"`
+}
+
+// diskBySerial returns a disk, also a detached one, by its serial number.
+func (n *node) diskBySerial(serial string) diskState {
+	n.t.Helper()
+	var all []diskState
+	n.simInto(&all, "disk", "list")
+	for _, d := range all {
+		if d.SerialNumber == serial {
+			return d
+		}
+	}
+	n.t.Fatalf("the node has no disk with the serial number %s", serial)
+	return diskState{}
 }
 
 func (n *node) disk(number uint32) diskState {
@@ -212,7 +261,9 @@ type entry struct {
 func (n *node) entries(dir string) []entry {
 	n.t.Helper()
 	var entries []entry
-	n.simInto(&entries, "file", "ls", dir)
+	for _, e := range n.simCall("ListDirectory", fields{"path": dir}).messages("entries") {
+		entries = append(entries, entry{e.text("name"), e.bool("directory"), e.bool("reparse")})
+	}
 	return entries
 }
 

@@ -120,10 +120,14 @@ func TestStormsOfStaging(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			c := s.claim(n, 1, false, nil)
-			answers := n.storm(func(cl clients) error { return s.driver(cl, 1, c.disk).stage(c.staging) })
+			answers := n.storm(func(cl clients) error { return c.storage.driver(cl).stage(c.staging) })
 			for code := range answers {
 				switch code {
 				case codes.OK, codes.FailedPrecondition, codes.AlreadyExists, codes.Unavailable:
+				case codes.NotFound: // asking about what another has just removed, as SMB drivers do first
+					if _, smb := c.storage.(*smbVolume); !smb {
+						t.Errorf("%d of the drivers get %v", answers[code], code)
+					}
 				default:
 					t.Errorf("%d of the drivers get %v", answers[code], code)
 				}
@@ -132,8 +136,10 @@ func TestStormsOfStaging(t *testing.T) {
 			if err := c.stage(c.staging); err != nil {
 				t.Fatal(err)
 			}
-			if volumes := n.operator().volumes(c.disk); len(volumes) != 1 {
-				t.Errorf("the disk has the volumes %q", volumes)
+			if a, ok := c.storage.(attached); ok {
+				if volumes := n.operator().volumes(a.disk); len(volumes) != 1 {
+					t.Errorf("the disk has the volumes %q", volumes)
+				}
 			}
 		})
 	}

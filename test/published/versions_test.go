@@ -31,6 +31,13 @@ import (
 	filesystemv1beta1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1beta1"
 	filesystemv1beta2 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1beta2"
 	filesystemv2alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v2alpha1"
+	iscsiv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/iscsi/v1alpha1"
+	iscsiv1alpha2 "github.com/kubernetes-csi/csi-proxy/client/api/iscsi/v1alpha2"
+	smbv1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1"
+	smbv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1alpha1"
+	smbv1beta1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1beta1"
+	smbv1beta2 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1beta2"
+	systemv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/system/v1alpha1"
 	volumev1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1"
 	volumev1alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1alpha1"
 	volumev1beta1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1beta1"
@@ -64,6 +71,13 @@ var versions = []version{
 	{"filesystem", "v1beta2", filesystemv1beta2.NewFilesystemClient},
 	{"filesystem", "v1beta1", filesystemv1beta1.NewFilesystemClient},
 	{"filesystem", "v1alpha1", filesystemv1alpha1.NewFilesystemClient},
+	{"smb", "v1", smbv1.NewSmbClient},
+	{"smb", "v1beta2", smbv1beta2.NewSmbClient},
+	{"smb", "v1beta1", smbv1beta1.NewSmbClient},
+	{"smb", "v1alpha1", smbv1alpha1.NewSmbClient},
+	{"iscsi", "v1alpha2", iscsiv1alpha2.NewIscsiClient},
+	{"iscsi", "v1alpha1", iscsiv1alpha1.NewIscsiClient},
+	{"system", "v1alpha1", systemv1alpha1.NewSystemClient},
 }
 
 func (v version) String() string { return v.group + "/" + v.name }
@@ -131,7 +145,8 @@ func (n *node) client(v version) *client {
 	return &client{version: v, t: n.t, stub: stub, outcome: map[protoreflect.Name]outcome{}}
 }
 
-// fields are the fields of a request, by their newest names.
+// fields are the fields of a request, by their newest names. A message in it is
+// fields again, a list []fields or []string.
 type fields map[string]any
 
 // with returns a copy of f with a field set.
@@ -139,6 +154,15 @@ func (f fields) with(name string, value any) fields {
 	g := fields{}
 	maps.Copy(g, f)
 	g[name] = value
+	return g
+}
+
+// without returns a copy of f that lacks some fields.
+func (f fields) without(names ...string) fields {
+	g := maps.Clone(f)
+	for _, name := range names {
+		delete(g, name)
+	}
 	return g
 }
 
@@ -258,11 +282,34 @@ func fill(m protoreflect.Message, request fields) error {
 		if f == nil {
 			return fmt.Errorf("%s has no field %s", m.Descriptor().FullName(), name)
 		}
-		value := protoreflect.ValueOf(v)
-		if n, ok := v.(uint32); ok && f.Kind() == protoreflect.StringKind {
-			value = protoreflect.ValueOf(strconv.FormatUint(uint64(n), 10))
+		switch v := v.(type) {
+		case fields:
+			if err := fill(m.Mutable(f).Message(), v); err != nil {
+				return err
+			}
+		case []fields:
+			list := m.Mutable(f).List()
+			for _, element := range v {
+				e := list.NewElement()
+				if err := fill(e.Message(), element); err != nil {
+					return err
+				}
+				list.Append(e)
+			}
+		case []string:
+			list := m.Mutable(f).List()
+			for _, text := range v {
+				list.Append(protoreflect.ValueOf(text))
+			}
+		case uint32:
+			if f.Kind() == protoreflect.StringKind {
+				m.Set(f, protoreflect.ValueOf(strconv.FormatUint(uint64(v), 10)))
+				continue
+			}
+			m.Set(f, protoreflect.ValueOf(v))
+		default:
+			m.Set(f, protoreflect.ValueOf(v))
 		}
-		m.Set(f, value)
 	}
 	return nil
 }
@@ -309,6 +356,16 @@ func (a answer) texts(name string) []string {
 	var all []string
 	for i := range list.Len() {
 		all = append(all, list.Get(i).String())
+	}
+	return all
+}
+
+// messages returns a list of messages.
+func (a answer) messages(name string) []answer {
+	list := a.get(name).List()
+	var all []answer
+	for i := range list.Len() {
+		all = append(all, answer{a.t, list.Get(i).Message()})
 	}
 	return all
 }

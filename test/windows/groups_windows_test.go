@@ -12,15 +12,19 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Every method of every version of disk, volume and filesystem, through the pipes
-// of the service: what it does to the node is asked of the node itself.
+// Every method of every version, through the pipes of the service: what it does to
+// the node is asked of the node itself.
 func TestGroups(t *testing.T) {
 	s := installSimulated(t)
 	s.start()
+	defer wantNoSecrets(t, s)
 	for _, group := range []struct {
 		name string
 		test func(*testing.T, *client)
-	}{{"disk", testDisk}, {"volume", testVolume}, {"filesystem", testFilesystem}} {
+	}{
+		{"disk", testDisk}, {"volume", testVolume}, {"filesystem", testFilesystem},
+		{"smb", testSMB}, {"iscsi", testISCSI}, {"system", testSystem},
+	} {
 		for _, v := range versions[group.name] {
 			t.Run(group.name+"/"+v.name, func(t *testing.T) {
 				c := v.connect(t)

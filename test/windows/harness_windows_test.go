@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +67,7 @@ func notOnWine(t *testing.T, why string) {
 
 const (
 	kubeletPath = `C:\var\lib\kubelet`
+	displayName = "CSI Proxy of a test" // of the service
 	// patience bounds what takes milliseconds, so that a hang is a failure that
 	// says where.
 	patience = 30 * time.Second
@@ -91,7 +91,7 @@ func install(t testing.TB, flags ...string) *service {
 	defer m.Disconnect()
 	log := filepath.Join(t.TempDir(), "csi-proxy.log")
 	flags = append([]string{"-windows-service", "-logtostderr=false", "-log_file=" + log}, flags...)
-	created, err := m.CreateService("csi-proxy-test", daemonProgram, mgr.Config{StartType: mgr.StartManual}, flags...)
+	created, err := m.CreateService("csi-proxy-test", daemonProgram, mgr.Config{DisplayName: displayName, StartType: mgr.StartManual}, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +151,10 @@ func (s *service) start() {
 func wakeOnWine(t testing.TB) {
 	t.Helper()
 	paths := []string{pipePath("sim", "v1")} // which only a simulated node has
-	for _, v := range slices.Concat(versions["disk"], versions["volume"], versions["filesystem"]) {
-		paths = append(paths, pipePath(v.group, v.name))
+	for _, group := range versions {
+		for _, v := range group {
+			paths = append(paths, pipePath(v.group, v.name))
+		}
 	}
 	for _, path := range paths {
 		conn, err := winio.DialPipe(path, nil)

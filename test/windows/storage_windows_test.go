@@ -243,13 +243,13 @@ func getPartitions(t *testing.T, disk uint32) []partition {
 }
 
 // powershell runs a pipeline and decodes the list of what comes out into v, unless
-// that is nil.
+// that is nil. It also runs in a cleanup.
 func powershell(t *testing.T, v any, format string, args ...any) {
 	t.Helper()
 	pipeline := fmt.Sprintf(format, args...)
 	script := fmt.Sprintf("$ErrorActionPreference = 'Stop'; $ProgressPreference = 'SilentlyContinue'; Update-HostStorageCache; "+
 		"ConvertTo-Json -Compress -InputObject @(%s)", pipeline)
-	out, err := exec.CommandContext(t.Context(), "powershell.exe", "-NoProfile", "-NonInteractive", "-Command", script).Output()
+	out, err := exec.Command("powershell.exe", "-NoProfile", "-NonInteractive", "-Command", script).Output()
 	if err != nil {
 		if exit, ok := err.(*exec.ExitError); ok {
 			out = exit.Stderr

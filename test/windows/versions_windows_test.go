@@ -28,6 +28,13 @@ import (
 	filesystemv1beta1 "github.com/kubernetes-csi/csi-proxy/client/groups/filesystem/v1beta1"
 	filesystemv1beta2 "github.com/kubernetes-csi/csi-proxy/client/groups/filesystem/v1beta2"
 	filesystemv2alpha1 "github.com/kubernetes-csi/csi-proxy/client/groups/filesystem/v2alpha1"
+	iscsiv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/groups/iscsi/v1alpha1"
+	iscsiv1alpha2 "github.com/kubernetes-csi/csi-proxy/client/groups/iscsi/v1alpha2"
+	smbv1 "github.com/kubernetes-csi/csi-proxy/client/groups/smb/v1"
+	smbv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/groups/smb/v1alpha1"
+	smbv1beta1 "github.com/kubernetes-csi/csi-proxy/client/groups/smb/v1beta1"
+	smbv1beta2 "github.com/kubernetes-csi/csi-proxy/client/groups/smb/v1beta2"
+	systemv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/groups/system/v1alpha1"
 	volumev1 "github.com/kubernetes-csi/csi-proxy/client/groups/volume/v1"
 	volumev1alpha1 "github.com/kubernetes-csi/csi-proxy/client/groups/volume/v1alpha1"
 	volumev1beta1 "github.com/kubernetes-csi/csi-proxy/client/groups/volume/v1beta1"
@@ -70,6 +77,19 @@ var versions = map[string][]version{
 		{"filesystem", "v1beta2", opener(filesystemv1beta2.NewClient)},
 		{"filesystem", "v1beta1", opener(filesystemv1beta1.NewClient)},
 		{"filesystem", "v1alpha1", opener(filesystemv1alpha1.NewClient)},
+	},
+	"smb": {
+		{"smb", "v1", opener(smbv1.NewClient)},
+		{"smb", "v1beta2", opener(smbv1beta2.NewClient)},
+		{"smb", "v1beta1", opener(smbv1beta1.NewClient)},
+		{"smb", "v1alpha1", opener(smbv1alpha1.NewClient)},
+	},
+	"iscsi": {
+		{"iscsi", "v1alpha2", opener(iscsiv1alpha2.NewClient)},
+		{"iscsi", "v1alpha1", opener(iscsiv1alpha1.NewClient)},
+	},
+	"system": {
+		{"system", "v1alpha1", opener(systemv1alpha1.NewClient)},
 	},
 }
 
@@ -151,7 +171,8 @@ func field(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDesc
 	return nil
 }
 
-// fields are the fields of a request, by their newest names.
+// fields are the fields of a request, by their newest names. A message in it is
+// fields again.
 type fields map[string]any
 
 // try calls a method, and waits for a daemon that isn't there yet.
@@ -214,6 +235,10 @@ func fill(t testing.TB, m protoreflect.Message, request fields) {
 		f := field(m.Descriptor(), name)
 		if f == nil {
 			t.Fatalf("%s has no field %s", m.Descriptor().FullName(), name)
+		}
+		if part, ok := v.(fields); ok {
+			fill(t, m.Mutable(f).Message(), part)
+			continue
 		}
 		value := protoreflect.ValueOf(v)
 		if n, ok := v.(uint32); ok && f.Kind() == protoreflect.StringKind {

@@ -1,0 +1,374 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package published
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	smbv1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1"
+)
+
+// smbVolume is a directory of a share. Many may be on one share.
+type smbVolume struct {
+	node *node
+	// source is the volume as its storage class writes it, with slashes.
+	source string
+	id     string
+	// credentials are kubelet's: it reads them anew for each call.
+	credentials *credentials
+	// volumes is the driver's count of those on a share; nil if it lets mappings be.
+	volumes *volumesOnShares
+}
+
+type credentials struct {
+	mu                 sync.Mutex
+	username, password string
+}
+
+func (c *credentials) get() (username, password string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.username, c.password
+}
+
+func (c *credentials) change(password string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.password = password
+}
+
+// newSMBVolume makes a directory of a share, as the controller of the SMB driver does
+// for each volume.
+func newSMBVolume(n *node, i int) storage {
+	s := share{server: fmt.Sprintf("nas-%d.example.com", i), name: "Exports", user: `CORP\svc-smb`, password: newSecret(i)}
+	s.add(n)
+	return s.volume(n, fmt.Sprintf("pvc-%d", i), new(volumesOnShares))
+}
+
+// newAzureFile makes a share of a storage account, as Azure File's driver has one for
+// each volume.
+func newAzureFile(n *node, i int) storage {
+	account := fmt.Sprintf("account%d", i)
+	s := share{server: account + ".file.core.windows.net", name: fmt.Sprintf("pvc-%d", i), user: `AZURE\` + account, password: newSecret(i) + "/+=="}
+	s.add(n)
+	return s.volume(n, "", nil)
+}
+
+// volume makes a volume of a directory of the share, or of all of it.
+func (s share) volume(n *node, dir string, volumes *volumesOnShares) *smbVolume {
+	n.t.Helper()
+	v := &smbVolume{
+		node: n, source: "//" + s.server + "/" + s.name, id: s.path() + "#" + dir,
+		credentials: &credentials{username: s.user, password: s.password}, volumes: volumes,
+	}
+	if dir == "" {
+		return v
+	}
+	v.source += "/" + dir
+	// The controller makes the directory from elsewhere; here that takes a mapping.
+	o := n.operator()
+	ctx := context.Background()
+	mapped := n.sees(s.path()) == nil
+	if !mapped {
+		_, err := o.smb.NewSmbGlobalMapping(ctx, &smbv1.NewSmbGlobalMappingRequest{RemotePath: s.path(), Username: s.user, Password: s.password})
+		o.must(err)
+	}
+	n.mkdir(s.path() + `\` + dir)
+	if !mapped {
+		_, err := o.smb.RemoveSmbGlobalMapping(ctx, &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: s.path()})
+		o.must(err)
+	}
+	return v
+}
+
+func (v *smbVolume) driver(c clients) driver { return smbDriver{c, v} }
+func (v *smbVolume) grow(*node, int64)       {} // a share has the size that it has
+
+// root is the share of the volume, as a pod of the node would name it.
+func (v *smbVolume) root() string {
+	names := strings.Split(strings.TrimPrefix(v.source, "//"), "/")
+	return `\\` + strings.ToLower(names[0]+`\`+names[1])
+}
+
+func (v *smbVolume) wantReleased(n *node) {
+	n.t.Helper()
+	if mapped := n.sees(v.root()) == nil; mapped != (v.volumes == nil) {
+		n.t.Errorf("after unstaging the share is mapped: %t", mapped)
+	}
+}
+
+func (v *smbVolume) remove(n *node) {
+	n.t.Helper()
+	server, name, _ := strings.Cut(strings.TrimPrefix(v.root(), `\\`), `\`)
+	n.simCall("RemoveSmbShare", fields{"server": server, "name": name})
+}
+
+// sees lists a directory of the node as the driver's own container does: it has
+// kubelet's directory, and the node's mappings.
+func (n *node) sees(path string) error {
+	_, err := n.simTry("ListDirectory", fields{"path": path})
+	return err
+}
+
+// volumesOnShares is what the SMB driver keeps in files of the node, to remove a
+// mapping with the last volume on a share.
+type volumesOnShares struct {
+	mu  sync.Mutex
+	ids map[string]map[string]bool // by share
+}
+
+func (v *volumesOnShares) add(share, id string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ids == nil {
+		v.ids = map[string]map[string]bool{}
+	}
+	if v.ids[share] == nil {
+		v.ids[share] = map[string]bool{}
+	}
+	v.ids[share][id] = true
+}
+
+// remove returns how many are left. It can't remove one twice.
+func (v *volumesOnShares) remove(share, id string) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.ids[share][id] {
+		return 0, errors.New("the file of the volume can't be removed: there is none")
+	}
+	delete(v.ids[share], id)
+	return len(v.ids[share]), nil
+}
+
+// smbDriver is the SMB driver, and Azure File's, which lets mappings be.
+type smbDriver struct {
+	clients
+	*smbVolume
+}
+
+func (d smbDriver) stage(staging string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 110*time.Second)
+	defer cancel()
+	mounted, err := d.ensureMountPoint(ctx, staging)
+	if err != nil || mounted {
+		return err
+	}
+	if err := d.clear(ctx, staging); err != nil {
+		return err
+	}
+	if err := d.ensureDir(ctx, parent(staging)); err != nil {
+		return err
+	}
+	source := strings.TrimSuffix(strings.ReplaceAll(d.source, "/", `\`), `\`)
+	username, password := d.credentials.get()
+	_, err = d.smb.NewSmbGlobalMapping(ctx, &smbv1.NewSmbGlobalMappingRequest{
+		RemotePath: source, LocalPath: staging, Username: username, Password: password,
+	})
+	if err == nil && d.volumes != nil {
+		d.volumes.add(shareOf(source), d.id)
+	}
+	return err
+}
+
+// ensureMountPoint reports whether a path is a link that works. One that doesn't is
+// removed, and a path that isn't there is made a directory.
+func (d smbDriver) ensureMountPoint(ctx context.Context, path string) (bool, error) {
+	exists, err := d.pathExists(ctx, path)
+	if err != nil {
+		return false, err
+	}
+	if !exists {
+		_, err := d.node.simTry("MakeDirectory", fields{"path": path})
+		return false, err
+	}
+	is, err := d.isSymlink(ctx, path)
+	works := d.node.sees(path) == nil
+	if err != nil {
+		if works {
+			return false, err
+		}
+		is = true // what its own os.Stat says of the path tells that it is corrupted
+	}
+	if !is || works {
+		return is, nil
+	}
+	return false, d.removeDir(ctx, path, true)
+}
+
+// shareOf returns the share of a remote path with backslashes, as the driver counts
+// by it.
+func shareOf(remotePath string) string {
+	names := strings.FieldsFunc(remotePath, func(r rune) bool { return r == '\\' })
+	return strings.ToLower(`\\` + names[0] + `\` + names[1])
+}
+
+func (d smbDriver) publish(staging, target string) error {
+	ctx := context.Background()
+	mounted, err := d.ensureMountPoint(ctx, target)
+	if err != nil || mounted {
+		return err
+	}
+	if err := d.clear(ctx, target); err != nil {
+		return err
+	}
+	return d.createSymlink(ctx, staging, target)
+}
+
+func (d smbDriver) unpublish(target string) error {
+	return d.removeDir(context.Background(), target, true)
+}
+
+func (d smbDriver) unstage(staging string) error {
+	ctx := context.Background()
+	link, err := d.node.simTry("ReadLink", fields{"path": staging})
+	if err == nil && d.volumes != nil { // else it goes on: there is nothing to count
+		remotePath := strings.TrimSuffix(link.text("target"), `\`)
+		left, err := d.volumes.remove(shareOf(remotePath), d.id)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			_, err := d.smb.RemoveSmbGlobalMapping(ctx, &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return d.removeDir(ctx, staging, true)
+}
+
+// Several pods use one share, through volumes of their own and through one that they
+// have in common. Whoever leaves takes nothing from the others.
+func TestPodsOnOneShare(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	driver := shipped{name: "SMB", drive: `c:`}
+	s := share{server: "nas.example.com", name: "Exports", user: `CORP\svc-smb`, password: newSecret(0)}
+	s.add(n)
+	volumes := new(volumesOnShares)
+	first, second, whole := s.volume(n, "pvc-1", volumes), s.volume(n, "pvc-2", volumes), s.volume(n, "", volumes)
+	pods := []claim{
+		driver.publication(n, first, 1, 1, nil), driver.publication(n, first, 1, 2, nil),
+		driver.publication(n, second, 2, 3, nil), driver.publication(n, whole, 3, 4, nil),
+	}
+	must := n.operator().must
+	for i, pod := range pods {
+		must(pod.stage(pod.staging))
+		must(pod.publish(pod.staging, pod.target))
+		n.write(fmt.Sprintf(`%s-%d`, pod.data, i), fmt.Sprintf("of pod %d", i))
+	}
+	seen := func(from int) {
+		t.Helper()
+		for i := from; i < len(pods); i++ {
+			n.wantText(fmt.Sprintf(`%s-%d`, pods[i].data, i), fmt.Sprintf("of pod %d", i))
+		}
+	}
+	seen(0)
+	n.wantText(pods[0].nodeTarget+`\data-1`, "of pod 1")       // one volume
+	n.wantText(pods[3].nodeTarget+`\pvc-2\data-2`, "of pod 2") // one share
+	if _, err := n.simTry("ReadFile", fields{"path": pods[2].nodeTarget + `\data-0`}); err == nil {
+		t.Error("a volume has the file of another")
+	}
+
+	must(pods[0].unpublish(pods[0].target))
+	seen(1)
+	must(pods[1].unpublish(pods[1].target))
+	must(pods[1].unstage(pods[1].staging))
+	seen(2)
+	must(pods[2].unpublish(pods[2].target))
+	must(pods[2].unstage(pods[2].staging))
+	seen(3)
+	must(pods[3].unpublish(pods[3].target))
+	must(pods[3].unstage(pods[3].staging))
+	whole.wantReleased(n)
+}
+
+// The password is changed while pods use the share. They can go on when the driver
+// has staged the volume with the new one, also those of other shares of the server.
+func TestCredentialsRotated(t *testing.T) {
+	t.Parallel()
+	for _, volumes := range []*volumesOnShares{nil, new(volumesOnShares)} {
+		t.Run(fmt.Sprintf("counts volumes=%t", volumes != nil), func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			driver := shipped{name: "SMB", drive: `c:`}
+			one := share{server: "nas.example.com", name: "one", user: `CORP\svc-smb`, password: newSecret(0)}
+			two := one
+			two.name = "two"
+			one.add(n)
+			two.add(n)
+			volume, other := one.volume(n, "pvc-1", volumes), two.volume(n, "pvc-2", volumes)
+			a, b := driver.publication(n, volume, 1, 1, nil), driver.publication(n, other, 2, 2, nil)
+			must := n.operator().must
+			for _, c := range []claim{a, b} {
+				must(c.stage(c.staging))
+				must(c.publish(c.staging, c.target))
+				n.write(c.data, "of "+c.target)
+			}
+
+			n.setPassword(one.server, one.user, newSecret(1))
+			for _, c := range []claim{a, b} {
+				if _, err := n.simTry("ReadFile", fields{"path": c.data}); err == nil {
+					t.Fatal("the old password still does: the test proves nothing")
+				}
+			}
+			if err := a.stage(a.staging); err == nil {
+				t.Error("staging succeeds with the old password")
+			}
+			volume.credentials.change(newSecret(1))
+			other.credentials.change(newSecret(1))
+			for range 2 {
+				must(a.stage(a.staging))
+				must(a.publish(a.staging, a.target))
+				n.wantText(a.data, "of "+a.target)
+			}
+			for range 2 {
+				must(b.stage(b.staging))
+				must(b.publish(b.staging, b.target))
+				n.wantText(b.data, "of "+b.target)
+			}
+			n.wantText(a.data, "of "+a.target)
+			for _, c := range []claim{a, b} {
+				must(c.unpublish(c.target))
+				must(c.unstage(c.staging))
+			}
+			volume.wantReleased(n)
+			other.wantReleased(n)
+		})
+	}
+}
+
+// While its server is away a volume can be staged and published neither, but be
+// unpublished; pods see their files again when it is back.
+func TestServerAway(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	driver := shipped{name: "Azure File", drive: `c:`}
+	files.add(n)
+	volume := files.volume(n, "pvc-1", nil)
+	a, b := driver.publication(n, volume, 1, 1, nil), driver.publication(n, volume, 1, 2, nil)
+	must := n.operator().must
+	for _, c := range []claim{a, b} {
+		must(c.stage(c.staging))
+		must(c.publish(c.staging, c.target))
+	}
+	n.write(a.data, "of a pod")
+	away := fields{"server": files.server, "unreachable": true}
+	n.simCall("SetSmbServer", away)
+	if err := a.stage(a.staging); err == nil {
+		t.Error("staging succeeds without the server")
+	}
+	must(b.unpublish(b.target))
+	n.simCall("SetSmbServer", away.without("unreachable"))
+	for range 2 {
+		must(a.stage(a.staging))
+		n.wantText(a.data, "of a pod")
+	}
+}
