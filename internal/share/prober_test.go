@@ -171,6 +171,7 @@ func TestProbeIsSharedWithoutRoom(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		for path, calls := range n.calls {
 			if calls != 1 {
 				t.Errorf("%s was asked for %d times", path, calls)
