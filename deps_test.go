@@ -45,6 +45,10 @@ var importRules = []struct {
 		"the operations on the node are a library that drivers use without gRPC",
 	},
 	{
+		"google.golang.org/grpc/codes", []string{"api/...", "client", "cmd/...", "grpccode", "internal/rpc/...", "internal/server/..."},
+		"errors have classes of their own, and one package says which code a class has",
+	},
+	{
 		"github.com/prometheus/client_golang/prometheus", []string{"internal/nodemetrics", "internal/server/...", "cmd/csi-proxy"},
 		"a library reports to its caller, who chooses how to count",
 	},

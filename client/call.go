@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 )
 
@@ -62,20 +63,18 @@ func try[T any, Response message[T]](method string, request proto.Message, read 
 	return way{method, request, response, func() error { return read(response) }}
 }
 
-// version is the version of a group that a typed client speaks.
-type version struct {
-	group   *group
-	name    string
-	service protoreflect.ServiceDescriptor
-}
-
-// call does the operation op on object in the way that the version has.
-func (v *version) call(ctx context.Context, op, object string, ways ...way) error {
+// call does the operation op on object in the way that the version in use has.
+func (g *group) call(ctx context.Context, op, object string, ways ...way) error {
+	version, err := g.version(ctx)
+	if err != nil {
+		return &csiproxy.Error{Op: op, Object: object, Err: err}
+	}
+	service, _ := api.Service(g.name, version)
 	for _, w := range ways {
-		if !w.isIn(v.service) {
+		if !w.isIn(service) {
 			continue
 		}
-		if err := v.group.invoke(ctx, v.name, w.method, w.request, w.response); err != nil {
+		if err := g.invoke(ctx, version, w.method, w.request, w.response); err != nil {
 			return failure(op, object, w.request, err)
 		}
 		if old, ok := w.response.(interface{ GetError() string }); ok && old.GetError() != "" {
@@ -88,7 +87,7 @@ func (v *version) call(ctx context.Context, op, object string, ways ...way) erro
 	}
 	return &csiproxy.Error{
 		Op: op, Object: object, Kind: csiproxy.ErrUnimplemented,
-		Err: &VersionError{v.group.name, v.name, op},
+		Err: &VersionError{g.name, version, op},
 	}
 }
 

@@ -4,12 +4,18 @@
 // Package client calls CSI Proxy on the node where it runs, for CSI drivers and
 // tools.
 //
-// A [Client] gives one typed client for each API group: [Disk], [Volume],
-// [Filesystem], [SMB], [ISCSI] and [System]. Each speaks the newest version of its
-// group that the node's daemon serves, down to the first one published, so that a
-// driver works with every daemon in the field. Their methods have the signatures of
-// the operations in the packages below node: what a driver declares as its
-// interface is satisfied in process and over the pipe.
+// A [Client] has one typed client for each API group, as a node.Node has its
+// operations:
+//
+//	c := client.New()
+//	defer c.Close()
+//	err := c.Disk.PartitionDisk(ctx, number)
+//
+// Each speaks the newest version of its group that the node's daemon serves, down to
+// the first one published, so that a driver works with every daemon in the field. It
+// finds out which when it is first used, and anew when that version's endpoint has
+// gone. Methods have the signatures of the operations in the packages below node: what
+// a driver declares as its interface is satisfied in process and over the pipe.
 //
 // # Errors
 //
@@ -35,23 +41,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 )
 
-// Client reaches the CSI Proxy of this node. Its methods may be called
-// concurrently.
+// Client reaches the CSI Proxy of this node. Its methods, and those of its groups,
+// may be called concurrently. It comes from [New].
 type Client struct {
+	Disk       *Disk
+	Volume     *Volume
+	Filesystem *Filesystem
+	SMB        *SMB
+	ISCSI      *ISCSI
+	System     *System
+
 	options options
 	groups  map[string]*group
 	close   context.CancelFunc // ends the groups' context
 }
-
-// The groups, each of which has a typed client.
-const (
-	groupDisk       = "disk"
-	groupVolume     = "volume"
-	groupFilesystem = "filesystem"
-	groupSMB        = "smb"
-	groupISCSI      = "iscsi"
-	groupSystem     = "system"
-)
 
 // New returns a client. It connects when it is first used, and reconnects by itself.
 func New(opts ...Option) *Client {
@@ -72,6 +75,12 @@ func New(opts ...Option) *Client {
 	for _, name := range api.Groups() {
 		c.groups[name] = newGroup(ctx, name, o)
 	}
+	c.Disk = &Disk{c.groups["disk"]}
+	c.Volume = &Volume{c.groups["volume"]}
+	c.Filesystem = &Filesystem{c.groups["filesystem"]}
+	c.SMB = &SMB{c.groups["smb"]}
+	c.ISCSI = &ISCSI{c.groups["iscsi"]}
+	c.System = &System{c.groups["system"]}
 	return c
 }
 
@@ -130,20 +139,6 @@ func WithVersions(group string, versions ...string) Option {
 			return !slices.Contains(versions, version)
 		})
 	}
-}
-
-// negotiate returns the version of a group to speak.
-func (c *Client) negotiate(ctx context.Context, name string) (*version, error) {
-	if c.options.invalid != nil {
-		return nil, c.options.invalid
-	}
-	g := c.groups[name]
-	chosen, err := g.version(ctx)
-	if err != nil {
-		return nil, &csiproxy.Error{Op: "connect", Object: "to the " + name + " API", Err: err}
-	}
-	service, _ := api.Service(name, chosen)
-	return &version{group: g, name: chosen, service: service}, nil
 }
 
 // Close ends all connections. Calls under way end with context.Canceled, later ones

@@ -16,28 +16,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/node/disk"
 )
 
-// Disk calls the disk group in one version. It stays usable while the daemon is
-// restarted, but keeps its version: ask the Client for it again, which costs
-// nothing, rather than keep it for long.
-type Disk struct{ version *version }
+// Disk calls the disk group. A [Client] has one.
+type Disk struct{ group *group }
 
-// Disk returns a client of the disk group. If no version is in use yet, it looks
-// for the newest one that the daemon serves.
-func (c *Client) Disk(ctx context.Context) (*Disk, error) {
-	v, err := c.negotiate(ctx, groupDisk)
-	if err != nil {
-		return nil, err
-	}
-	return &Disk{v}, nil
-}
-
-// Version returns the version in use, such as "v1".
-func (d *Disk) Version() string { return d.version.name }
+// Version returns the version in use, such as "v1", and looks for the newest one
+// that is served if none is.
+func (d *Disk) Version(ctx context.Context) (string, error) { return d.group.version(ctx) }
 
 // ListDiskLocations returns where each disk is attached.
 func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error) {
 	locations := make(map[disk.Number]disk.Location)
-	err := d.version.call(ctx, "ListDiskLocations", "",
+	err := d.group.call(ctx, "ListDiskLocations", "",
 		ask("ListDiskLocations", &diskv1.ListDiskLocationsRequest{}, func(r *diskv1.ListDiskLocationsResponse) {
 			for n, l := range r.DiskLocations {
 				locations[disk.Number(n)] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
@@ -63,7 +52,7 @@ func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loca
 // ListDiskIDs returns the identities of each disk, offline disks included. It
 // needs version v1beta1.
 func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[disk.Number]disk.IDs, err error) {
-	err = d.version.call(ctx, "ListDiskIDs", "", listDiskIDs(func(listed map[disk.Number]disk.IDs) error {
+	err = d.group.call(ctx, "ListDiskIDs", "", listDiskIDs(func(listed map[disk.Number]disk.IDs) error {
 		disks = listed
 		return nil
 	})...)
@@ -115,14 +104,14 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 		n, err = parseNumber(r.DiskNumber)
 		return err
 	}))
-	err = d.version.call(ctx, op, object, ways...)
+	err = d.group.call(ctx, op, object, ways...)
 	return n, err
 }
 
 // PartitionDisk makes sure that a disk has a data partition; one that has is left
 // untouched. The partition's volume can be used when it returns.
 func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
-	return d.version.call(ctx, "PartitionDisk", diskObject(n),
+	return d.group.call(ctx, "PartitionDisk", diskObject(n),
 		tell("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}, &diskv1.PartitionDiskResponse{}),
 		tell("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()}, &diskv1beta2.PartitionDiskResponse{}),
 	)
@@ -130,12 +119,12 @@ func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
 
 // Rescan makes Windows see disks that were added, removed or grown.
 func (d *Disk) Rescan(ctx context.Context) error {
-	return d.version.call(ctx, "Rescan", "", tell("Rescan", &diskv1.RescanRequest{}, &diskv1.RescanResponse{}))
+	return d.group.call(ctx, "Rescan", "", tell("Rescan", &diskv1.RescanRequest{}, &diskv1.RescanResponse{}))
 }
 
 // GetDiskStats returns the size of a disk. It needs version v1beta1.
 func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stats, err error) {
-	err = d.version.call(ctx, "GetDiskStats", diskObject(n),
+	err = d.group.call(ctx, "GetDiskStats", diskObject(n),
 		ask("GetDiskStats", &diskv1.GetDiskStatsRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStatsResponse) {
 			stats.TotalBytes = r.TotalBytes
 		}),
@@ -149,7 +138,7 @@ func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stat
 // SetDiskState takes a disk online or offline; one that is so already is left. It
 // needs version v1beta2.
 func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
-	return d.version.call(ctx, "SetDiskState", diskObject(n),
+	return d.group.call(ctx, "SetDiskState", diskObject(n),
 		tell("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}, &diskv1.SetDiskStateResponse{}),
 		tell("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online}, &diskv1beta2.SetAttachStateResponse{}),
 	)
@@ -157,7 +146,7 @@ func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) err
 
 // GetDiskState reports whether a disk is online. It needs version v1beta2.
 func (d *Disk) GetDiskState(ctx context.Context, n disk.Number) (online bool, err error) {
-	err = d.version.call(ctx, "GetDiskState", diskObject(n),
+	err = d.group.call(ctx, "GetDiskState", diskObject(n),
 		ask("GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStateResponse) {
 			online = r.IsOnline
 		}),

@@ -51,23 +51,59 @@ func (c *Client) Endpoints(ctx context.Context) []Endpoint {
 
 // ask fills in whether an endpoint is served.
 func (c *Client) ask(ctx context.Context, e *Endpoint) {
-	err := c.check(ctx, e.Group, e.Version)
+	err := check(ctx, c.options.dial, e.Group, e.Version)
 	e.Served = err == nil
 	if !errors.Is(err, fs.ErrNotExist) {
 		e.Err = err
 	}
 }
 
+// Ready returns nil if a CSI Proxy is there and answers now: for a driver's
+// readiness probe. It connects anew, whatever is known of earlier calls. That nobody
+// is there, or the daemon is about to end, is csiproxy.ErrUnavailable. The published
+// daemon, which has no health checks, is ready if it answers at all.
+//
+// A daemon that takes the connection and never answers keeps it waiting until ctx
+// ends.
+func (c *Client) Ready(ctx context.Context) error {
+	if c.options.invalid != nil {
+		return c.options.invalid
+	}
+	var err error
+	for _, name := range api.Groups() { // each group will do: one daemon serves them all
+		if err = c.groups[name].ready(ctx); !errors.Is(err, csiproxy.ErrUnavailable) {
+			break
+		}
+	}
+	if err != nil {
+		return &csiproxy.Error{Op: "connect", Object: "to CSI Proxy", Err: err}
+	}
+	return nil
+}
+
+// ready returns nil if somebody answers at the newest version that is served.
+func (g *group) ready(ctx context.Context) error {
+	ctx, cancel := g.untilClosed(ctx)
+	defer cancel()
+	if err := g.ended(ctx); err != nil {
+		return err
+	}
+	_, err := g.first(ctx, func(ctx context.Context, version string) error {
+		return check(ctx, g.options.dial, g.name, version)
+	})
+	return err
+}
+
 // check returns nil if the endpoint of a version is served, and the error of the
 // dial as it is.
-func (c *Client) check(ctx context.Context, group, version string) error {
-	probe, err := c.options.dial(ctx, group, version)
+func check(ctx context.Context, dial Dialer, group, version string) error {
+	probe, err := dial(ctx, group, version)
 	if err != nil {
 		return err
 	}
 	_ = probe.Close() // nothing was sent that could get lost
 	conn, err := newConn(group, version, func(ctx context.Context, _ string) (net.Conn, error) {
-		return c.options.dial(ctx, group, version)
+		return dial(ctx, group, version)
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -22,13 +23,8 @@ func TestEndpoints(t *testing.T) {
 	published := newDaemon(t, emptyAnswer) // has no health checks
 	published.serve("disk v1", "smb v1")
 
-	ending := bufconn.Listen(64 << 10)
-	server := grpc.NewServer()
-	checks := health.NewServer()
+	ending, checks := serveHealth(t)
 	checks.Shutdown()
-	healthgrpc.RegisterHealthServer(server, checks)
-	go server.Serve(ending) // ends with the server
-	defer server.Stop()
 
 	c := New(WithDialer(func(ctx context.Context, group, version string) (net.Conn, error) {
 		switch group + " " + version {
@@ -60,4 +56,68 @@ func TestEndpoints(t *testing.T) {
 	if first := endpoints[0]; first.Group != "disk" || first.Version != "v1" {
 		t.Errorf("first endpoint %+v, want disk v1", first)
 	}
+}
+
+// serveHealth serves the health service alone.
+func serveHealth(t *testing.T) (*bufconn.Listener, *health.Server) {
+	listener := bufconn.Listen(64 << 10)
+	server, checks := grpc.NewServer(), health.NewServer()
+	healthgrpc.RegisterHealthServer(server, checks)
+	go server.Serve(listener) // ends with the server
+	t.Cleanup(server.Stop)
+	return listener, checks
+}
+
+// Ready doesn't rely on what was found out before.
+func TestReady(t *testing.T) {
+	d := newDaemon(t, emptyAnswer) // the published one: it has no health checks
+	c := d.newClient(t)
+	wantKind(t, c.Ready(t.Context()), csiproxy.ErrUnavailable)
+	for range 2 {
+		d.serve("volume v1beta1") // of any group, in any version
+		if err := c.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Volume.GetVolumeStats(t.Context(), volumeA); err != nil {
+			t.Error(err)
+		}
+		d.stop("volume v1beta1")
+		wantKind(t, c.Ready(t.Context()), csiproxy.ErrUnavailable)
+	}
+}
+
+func TestReadyAsksTheDaemon(t *testing.T) {
+	listener, checks := serveHealth(t)
+	c := New(WithDialer(func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	defer c.Close()
+	if err := c.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	checks.Shutdown() // it is about to end, and takes connections still
+	wantKind(t, c.Ready(t.Context()), csiproxy.ErrUnavailable)
+	checks.Resume()
+	if err := c.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A daemon that takes connections and says nothing isn't ready.
+func TestReadyEndsWithItsContext(t *testing.T) {
+	asking := make(chan struct{})
+	var dials atomic.Int32
+	c := New(WithDialer(func(context.Context, string, string) (net.Conn, error) {
+		if dials.Add(1) == 2 { // the first one only looks whether it is there
+			close(asking)
+		}
+		ours, theirs := net.Pipe()
+		t.Cleanup(func() { theirs.Close() })
+		return ours, nil
+	}))
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asking
+		cancel()
+	}()
+	wantKind(t, c.Ready(ctx), context.Canceled)
 }

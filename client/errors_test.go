@@ -46,11 +46,8 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDaemon(t, func(string, string) (string, error) { return "", test.sent })
 			d.serve("disk v1beta3")
-			disks, err := d.newClient(t).Disk(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = disks.GetDiskStats(t.Context(), 3)
+			disks := d.newClient(t).Disk
+			_, err := disks.GetDiskStats(t.Context(), 3)
 			wantKind(t, err, test.want.Kind)
 			got, ok := errors.AsType[*csiproxy.Error](err)
 			if !ok || *got != test.want {
@@ -70,10 +67,7 @@ func TestContextDuringCall(t *testing.T) {
 	})
 	d.serve("disk v1")
 	defer close(done)
-	disks, err := d.newClient(t).Disk(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	disks := d.newClient(t).Disk
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-called
@@ -86,9 +80,6 @@ func TestContextDuringCall(t *testing.T) {
 func TestTextThatIsNotUTF8(t *testing.T) {
 	d := newDaemon(t, emptyAnswer)
 	d.serve("filesystem v1")
-	files, err := d.newClient(t).Filesystem(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := d.newClient(t).Filesystem
 	wantKind(t, files.Mkdir(t.Context(), "C:\\\xff"), csiproxy.ErrInvalidArgument)
 }

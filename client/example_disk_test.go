@@ -24,11 +24,7 @@ func startNodeWithDisk() (*simnode.Node, *client.Disk, disk.Number) {
 	number := node.AttachDisk(simnode.Disk{
 		SizeBytes: 10 << 30, Serial: "vol-1", Page83: "6000c29f", Adapter: 1, LUN: 4, Offline: true,
 	})
-	disks, err := node.Client().Disk(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	return node, disks, number
+	return node, node.Client().Disk, number
 }
 
 // A cloud that tells at which LUN it has attached a disk.

@@ -23,24 +23,17 @@ type driver struct {
 // stage is NodeStageVolume: it makes the disk's volume available at a path that
 // all pods share. It may be repeated at any time.
 func (d *driver) stage(ctx context.Context, serial, stagingPath string) error {
-	disks, err := d.proxy.Disk(ctx)
+	number, err := d.find(ctx, serial)
 	if err != nil {
 		return err
 	}
-	number, err := d.find(ctx, disks, serial)
-	if err != nil {
+	if err := d.proxy.Disk.SetDiskState(ctx, number, true); err != nil {
 		return err
 	}
-	if err := disks.SetDiskState(ctx, number, true); err != nil {
+	if err := d.proxy.Disk.PartitionDisk(ctx, number); err != nil {
 		return err
 	}
-	if err := disks.PartitionDisk(ctx, number); err != nil {
-		return err
-	}
-	volumes, err := d.proxy.Volume(ctx)
-	if err != nil {
-		return err
-	}
+	volumes := d.proxy.Volume
 	id, err := volumes.DataVolumeOfDisk(ctx, number)
 	if err != nil {
 		return err
@@ -58,11 +51,11 @@ func (d *driver) stage(ctx context.Context, serial, stagingPath string) error {
 }
 
 // find returns the number of the disk with a serial number.
-func (d *driver) find(ctx context.Context, disks *client.Disk, serial string) (disk.Number, error) {
-	if err := disks.Rescan(ctx); err != nil {
+func (d *driver) find(ctx context.Context, serial string) (disk.Number, error) {
+	if err := d.proxy.Disk.Rescan(ctx); err != nil {
 		return 0, err
 	}
-	all, err := disks.ListDiskIDs(ctx)
+	all, err := d.proxy.Disk.ListDiskIDs(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -76,56 +69,40 @@ func (d *driver) find(ctx context.Context, disks *client.Disk, serial string) (d
 
 // publish is NodePublishVolume: it shows one pod what is staged.
 func (d *driver) publish(ctx context.Context, stagingPath, targetPath string) error {
-	files, err := d.proxy.Filesystem(ctx)
-	if err != nil {
-		return err
-	}
 	// Kubelet may have made the directory, and the link may be there already.
-	if err := files.Rmdir(ctx, targetPath, true); err != nil {
+	if err := d.proxy.Filesystem.Rmdir(ctx, targetPath, true); err != nil {
 		return err
 	}
-	return files.CreateSymlink(ctx, stagingPath, targetPath)
+	return d.proxy.Filesystem.CreateSymlink(ctx, stagingPath, targetPath)
 }
 
 // expand is NodeExpandVolume, after the disk has grown. It returns the new size in
 // bytes.
 func (d *driver) expand(ctx context.Context, volumePath string) (int64, error) {
-	disks, err := d.proxy.Disk(ctx)
+	if err := d.proxy.Disk.Rescan(ctx); err != nil {
+		return 0, err
+	}
+	id, err := d.proxy.Volume.GetVolumeIDFromTargetPath(ctx, volumePath)
 	if err != nil {
 		return 0, err
 	}
-	if err := disks.Rescan(ctx); err != nil {
+	if err := d.proxy.Volume.ResizeVolume(ctx, id, 0); err != nil {
 		return 0, err
 	}
-	volumes, err := d.proxy.Volume(ctx)
-	if err != nil {
-		return 0, err
-	}
-	id, err := volumes.GetVolumeIDFromTargetPath(ctx, volumePath)
-	if err != nil {
-		return 0, err
-	}
-	if err := volumes.ResizeVolume(ctx, id, 0); err != nil {
-		return 0, err
-	}
-	stats, err := volumes.GetVolumeStats(ctx, id)
+	stats, err := d.proxy.Volume.GetVolumeStats(ctx, id)
 	return stats.TotalBytes, err
 }
 
 // unstage is NodeUnstageVolume, after the last pod has gone.
 func (d *driver) unstage(ctx context.Context, stagingPath string) error {
-	volumes, err := d.proxy.Volume(ctx)
-	if err != nil {
-		return err
-	}
-	id, err := volumes.GetVolumeIDFromTargetPath(ctx, stagingPath)
+	id, err := d.proxy.Volume.GetVolumeIDFromTargetPath(ctx, stagingPath)
 	if errors.Is(err, csiproxy.ErrNotFound) {
 		return nil // unstaged already
 	}
 	if err != nil {
 		return err
 	}
-	return volumes.UnmountVolume(ctx, id, stagingPath)
+	return d.proxy.Volume.UnmountVolume(ctx, id, stagingPath)
 }
 
 // The life of a volume in a driver's hands.

@@ -26,10 +26,7 @@ func startNodeWithFiles() (*simnode.Node, *client.Filesystem) {
 	if err := node.WriteFile(directory+`\file`, nil); err != nil {
 		log.Fatal(err)
 	}
-	files, err := node.Client().Filesystem(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
+	files := node.Client().Filesystem
 	return node, files
 }
 

@@ -29,11 +29,7 @@ func startNodeWithTarget() (*simnode.Node, *client.ISCSI) {
 		CHAPUser: "node", CHAPSecret: secret.New("correct horse"), MutualSecret: secret.New("battery staple"),
 		LUNs: []simnode.Disk{{SizeBytes: 1 << 30, Serial: "vol-1"}},
 	})
-	initiator, err := node.Client().ISCSI(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	return node, initiator
+	return node, node.Client().ISCSI
 }
 
 // attach logs the node in to the target and returns its disk's number in words.
@@ -55,7 +51,7 @@ func attach(ctx context.Context, initiator *client.ISCSI, a iscsi.Authentication
 }
 
 // From a portal's address to a disk's number, and back.
-func ExampleClient_ISCSI() {
+func ExampleISCSI() {
 	node, initiator := startNodeWithTarget()
 	defer node.Close()
 
@@ -205,10 +201,7 @@ func ExampleISCSI_GetTargetDisks() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	disks, err := node.Client().Disk(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
+	disks := node.Client().Disk
 	ids, err := disks.ListDiskIDs(ctx)
 	if err != nil {
 		log.Fatal(err)

@@ -25,21 +25,17 @@ func startNodeWithShare() *simnode.Node {
 }
 
 // Two volumes are directories on one share: there is one mapping for both.
-func ExampleClient_SMB() {
+func ExampleSMB() {
 	node := startNodeWithShare()
 	defer node.Close()
 
 	ctx := context.Background()
-	mappings, err := node.Client().SMB(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
 	credentials := smb.Credentials{Username: "driver", Password: secret.New("correct horse")}
 	for range 2 {
-		fmt.Println("map:", mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", credentials))
+		fmt.Println("map:", node.Client().SMB.NewSMBGlobalMapping(ctx, `\\files\data`, "", credentials))
 	}
 	for range 2 {
-		err := mappings.RemoveSMBGlobalMapping(ctx, `\\files\data`)
+		err := node.Client().SMB.RemoveSMBGlobalMapping(ctx, `\\files\data`)
 		fmt.Println("removed already:", errors.Is(err, csiproxy.ErrNotFound))
 	}
 	// Output:
@@ -60,13 +56,9 @@ func ExampleSMB_NewSMBGlobalMapping() {
 	if err := node.MkdirAll(plugin); err != nil {
 		log.Fatal(err)
 	}
-	mappings, err := node.Client().SMB(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
 	for _, password := range []string{"wrong", "correct horse"} {
 		credentials := smb.Credentials{Username: "driver", Password: secret.New(password)}
-		switch err := mappings.NewSMBGlobalMapping(ctx, `\\files\data`, plugin+`\staging`, credentials); {
+		switch err := node.Client().SMB.NewSMBGlobalMapping(ctx, `\\files\data`, plugin+`\staging`, credentials); {
 		case errors.Is(err, csiproxy.ErrUnauthenticated):
 			fmt.Println("the server refuses the credentials")
 		case err != nil:
@@ -86,20 +78,13 @@ func ExampleSMB_RemoveSMBGlobalMapping() {
 	defer node.Close()
 
 	ctx := context.Background()
-	mappings, err := node.Client().SMB(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
 	credentials := smb.Credentials{Username: "driver", Password: secret.New("correct horse")}
-	if err := mappings.NewSMBGlobalMapping(ctx, `\\files\data`, `C:\var\lib\kubelet\staging`, credentials); err != nil {
+	if err := node.Client().SMB.NewSMBGlobalMapping(ctx, `\\files\data`, `C:\var\lib\kubelet\staging`, credentials); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("remove:", mappings.RemoveSMBGlobalMapping(ctx, `\\FILES\data\`))
+	fmt.Println("remove:", node.Client().SMB.RemoveSMBGlobalMapping(ctx, `\\FILES\data\`))
 
-	files, err := node.Client().Filesystem(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
+	files := node.Client().Filesystem
 	exists, err := files.PathExists(ctx, `C:\var\lib\kubelet\staging`)
 	fmt.Println("the link is there:", exists, err)
 	leads, err := files.IsSymlink(ctx, `C:\var\lib\kubelet\staging`)

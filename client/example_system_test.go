@@ -23,14 +23,11 @@ func startNodeWithServices() (*simnode.Node, *client.System) {
 	node.SetBIOSSerial("VMware-42 0b 1c 2d 3e 4f 50 61-72 83 94 a5 b6 c7 d8 e9")
 	node.AddService(simnode.Service{Name: "base"})
 	node.AddService(simnode.Service{Name: "agent", DisplayName: "Example Agent", DependsOn: []string{"base"}})
-	machine, err := node.Client().System(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
+	machine := node.Client().System
 	return node, machine
 }
 
-func ExampleClient_System() {
+func ExampleSystem() {
 	node, machine := startNodeWithServices()
 	defer node.Close()
 

@@ -30,11 +30,7 @@ func ExampleNew() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	disks, err := c.Disk(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	ids, err := disks.ListDiskIDs(ctx)
+	ids, err := c.Disk.ListDiskIDs(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +41,7 @@ func ExampleNew() {
 
 // While the daemon is upgraded nobody is at its endpoints. It comes back within
 // seconds.
-func ExampleClient_Disk() {
+func ExampleClient_upgrade() {
 	node := startNode()
 	defer node.Close()
 	c := node.Client()
@@ -53,10 +49,7 @@ func ExampleClient_Disk() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
-		disks, err := c.Disk(ctx)
-		if err == nil {
-			err = disks.Rescan(ctx)
-		}
+		err := c.Disk.Rescan(ctx)
 		if !errors.Is(err, csiproxy.ErrUnavailable) {
 			fmt.Println("rescan:", err)
 			return
@@ -70,35 +63,30 @@ func ExampleClient_Disk() {
 	// Output: rescan: <nil>
 }
 
-func ExampleClient_Volume() {
+// A driver isn't ready without CSI Proxy.
+func ExampleClient_Ready() {
 	node := startNode()
 	defer node.Close()
 	c := node.Client()
 
-	ctx := context.Background()
-	volumes, err := c.Volume(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = volumes.GetVolumeIDFromTargetPath(ctx, `C:\var\lib\kubelet\pods`)
-	if errors.Is(err, csiproxy.ErrNotFound) {
-		fmt.Println("no volume is mounted there")
-	}
-	// Output: no volume is mounted there
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	fmt.Println("ready:", c.Ready(ctx) == nil)
+	node.StopDaemon()
+	fmt.Println("try again later:", errors.Is(c.Ready(ctx), csiproxy.ErrUnavailable))
+	// Output:
+	// ready: true
+	// try again later: true
 }
 
-func ExampleClient_Filesystem() {
+func ExampleFilesystem() {
 	node := startNode()
 	defer node.Close()
 	c := node.Client()
 
 	ctx := context.Background()
-	files, err := c.Filesystem(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
 	for _, path := range []string{`C:\var\lib\kubelet\plugins\example`, `C:\Windows\example`} {
-		switch err := files.Mkdir(ctx, path); {
+		switch err := c.Filesystem.Mkdir(ctx, path); {
 		case errors.Is(err, csiproxy.ErrInvalidArgument):
 			fmt.Println(path, "is out of bounds")
 		case err != nil:
@@ -137,12 +125,8 @@ func ExampleWithVersions() {
 	c := client.New(client.WithDialer(node.Dial), client.WithVersions("volume", "v1", "v1beta3"))
 	defer c.Close()
 
-	volumes, err := c.Volume(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(volumes.Version())
-	// Output: v1
+	fmt.Println(c.Volume.Version(context.Background()))
+	// Output: v1 <nil>
 }
 
 // With a daemon that is too old, a driver does without.
@@ -153,11 +137,7 @@ func ExampleVersionError() {
 	defer c.Close()
 
 	ctx := context.Background()
-	volumes, err := c.Volume(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = volumes.GetClosestVolumeIDFromTargetPath(ctx, `C:\var\lib\kubelet\pods`)
+	_, err := c.Volume.GetClosestVolumeIDFromTargetPath(ctx, `C:\var\lib\kubelet\pods`)
 	if old, ok := errors.AsType[*client.VersionError](err); ok {
 		fmt.Println(old.Group, old.Version, "has no", old.Method)
 	}

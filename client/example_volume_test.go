@@ -26,10 +26,7 @@ func startNodeWithVolume() (*simnode.Node, *client.Volume, disk.Number, volume.I
 	if err := disks.PartitionDisk(ctx, number); err != nil {
 		log.Fatal(err)
 	}
-	volumes, err := node.Client().Volume(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
+	volumes := node.Client().Volume
 	id, err := volumes.DataVolumeOfDisk(ctx, number)
 	if err != nil {
 		log.Fatal(err)
@@ -70,14 +67,11 @@ func ExampleVolume_DataVolumeOfDisk() {
 	defer node.Close()
 
 	ctx := context.Background()
-	volumes, err := node.Client().Volume(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
+	volumes := node.Client().Volume
 	if err := disks.SetDiskState(ctx, number, true); err != nil {
 		log.Fatal(err)
 	}
-	_, err = volumes.DataVolumeOfDisk(ctx, number)
+	_, err := volumes.DataVolumeOfDisk(ctx, number)
 	fmt.Println("not partitioned yet:", errors.Is(err, csiproxy.ErrNotFound))
 	if err := disks.PartitionDisk(ctx, number); err != nil {
 		log.Fatal(err)
@@ -148,10 +142,7 @@ func ExampleVolume_ResizeVolume() {
 
 	ctx := context.Background()
 	node.GrowDisk(number, 20<<30)
-	disks, err := node.Client().Disk(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
+	disks := node.Client().Disk
 	if err := disks.Rescan(ctx); err != nil {
 		log.Fatal(err)
 	}

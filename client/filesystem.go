@@ -12,31 +12,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 )
 
-// Filesystem calls the filesystem group in one version. It stays usable while the
-// daemon is restarted, but keeps its version: ask the Client for it again, which
-// costs nothing, rather than keep it for long.
+// Filesystem calls the filesystem group. A [Client] has one.
 //
 // Paths are Windows paths with backslashes. Malformed ones, and those outside of the
 // daemon's allowed directories, are csiproxy.ErrInvalidArgument.
-type Filesystem struct{ version *version }
+type Filesystem struct{ group *group }
 
-// Filesystem returns a client of the filesystem group. If no version is in use
-// yet, it looks for the newest one that the daemon serves.
-func (c *Client) Filesystem(ctx context.Context) (*Filesystem, error) {
-	v, err := c.negotiate(ctx, groupFilesystem)
-	if err != nil {
-		return nil, err
-	}
-	return &Filesystem{v}, nil
-}
-
-// Version returns the version in use, such as "v2alpha1".
-func (f *Filesystem) Version() string { return f.version.name }
+// Version returns the version in use, such as "v2alpha1", and looks for the newest one
+// that is served if none is.
+func (f *Filesystem) Version(ctx context.Context) (string, error) { return f.group.version(ctx) }
 
 // PathExists reports whether something is at a path; a link counts, also if its
 // target is gone.
 func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
-	err = f.version.call(ctx, "PathExists", pathpolicy.Printable(path),
+	err = f.group.call(ctx, "PathExists", pathpolicy.Printable(path),
 		ask("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path}, func(r *filesystemv2alpha1.PathExistsResponse) {
 			exists = r.Exists
 		}),
@@ -50,7 +39,7 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, 
 // Mkdir creates a directory and the missing ones above it; success if it is there
 // already.
 func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
-	return f.version.call(ctx, "Mkdir", pathpolicy.Printable(path),
+	return f.group.call(ctx, "Mkdir", pathpolicy.Printable(path),
 		tell("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}, &filesystemv2alpha1.MkdirResponse{}),
 		tell("Mkdir", &filesystemv1beta1.MkdirRequest{Path: path, Context: pathContext(path)}, &filesystemv1beta1.MkdirResponse{}),
 	)
@@ -60,7 +49,7 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 // that isn't empty is csiproxy.ErrFailedPrecondition unless force is set; with it,
 // also a missing path is success.
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
-	return f.version.call(ctx, "Rmdir", pathpolicy.Printable(path),
+	return f.group.call(ctx, "Rmdir", pathpolicy.Printable(path),
 		tell("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}, &filesystemv2alpha1.RmdirResponse{}),
 		tell("Rmdir", &filesystemv1beta1.RmdirRequest{Path: path, Context: pathContext(path), Force: force}, &filesystemv1beta1.RmdirResponse{}),
 	)
@@ -69,14 +58,14 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 // RmdirContents removes all that is in a directory, as Rmdir with force does, and
 // leaves the directory. It needs version v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
-	return f.version.call(ctx, "RmdirContents", pathpolicy.Printable(path),
+	return f.group.call(ctx, "RmdirContents", pathpolicy.Printable(path),
 		tell("RmdirContents", &filesystemv2alpha1.RmdirContentsRequest{Path: path}, &filesystemv2alpha1.RmdirContentsResponse{}),
 	)
 }
 
 // CreateSymlink creates the symbolic link targetPath, which leads to sourcePath.
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
-	return f.version.call(ctx, "CreateSymlink", pathpolicy.Printable(targetPath),
+	return f.group.call(ctx, "CreateSymlink", pathpolicy.Printable(targetPath),
 		tell("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv2alpha1.CreateSymlinkResponse{}),
 		tell("LinkPath", &filesystemv1beta1.LinkPathRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv1beta1.LinkPathResponse{}),
 	)
@@ -85,7 +74,7 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 // IsSymlink reports whether a path is a link or mount point whose target is there.
 // A missing path is csiproxy.ErrNotFound.
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool, err error) {
-	err = f.version.call(ctx, "IsSymlink", pathpolicy.Printable(path),
+	err = f.group.call(ctx, "IsSymlink", pathpolicy.Printable(path),
 		ask("IsSymlink", &filesystemv2alpha1.IsSymlinkRequest{Path: path}, func(r *filesystemv2alpha1.IsSymlinkResponse) {
 			isSymlink = r.IsSymlink
 		}),

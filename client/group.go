@@ -73,15 +73,26 @@ func newGroup(ctx context.Context, name string, o options) *group {
 	return &group{ctx: ctx, name: name, options: o, choosing: make(chan struct{}, 1), links: make(map[string]*link)}
 }
 
-// version returns the version to speak. If none is chosen, it chooses the newest
-// one whose endpoint somebody serves.
+// version returns the version to speak.
 func (g *group) version(ctx context.Context) (string, error) {
+	if g.options.invalid != nil {
+		return "", g.options.invalid
+	}
+	version, err := g.negotiate(ctx)
+	if err != nil {
+		return "", &csiproxy.Error{Op: "connect", Object: "to the " + g.name + " API", Err: err}
+	}
+	return version, nil
+}
+
+// negotiate returns the chosen version. If there is none, it chooses the newest one
+// whose endpoint somebody serves.
+func (g *group) negotiate(ctx context.Context) (string, error) {
 	if version := g.current(); version != "" {
 		return version, nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := g.untilClosed(ctx)
 	defer cancel()
-	defer context.AfterFunc(g.ctx, cancel)()
 	select {
 	case g.choosing <- struct{}{}:
 		defer func() { <-g.choosing }()
@@ -93,7 +104,7 @@ func (g *group) version(ctx context.Context) (string, error) {
 	if version := g.current(); version != "" {
 		return version, nil
 	}
-	version, err := g.choose(ctx)
+	version, err := g.first(ctx, g.dial)
 	if err != nil {
 		return "", err
 	}
@@ -118,14 +129,23 @@ func (g *group) ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// choose returns the first version whose endpoint takes a connection.
-func (g *group) choose(ctx context.Context) (string, error) {
+// untilClosed returns a context that also ends when the client is closed.
+func (g *group) untilClosed(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(g.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// first returns the first version whose endpoint somebody serves, as try finds out.
+func (g *group) first(ctx context.Context, try func(ctx context.Context, version string) error) (string, error) {
 	versions := g.options.versions[g.name]
 	for _, version := range versions {
-		conn, err := g.options.dial(ctx, g.name, version)
+		err := try(ctx, version)
 		switch {
 		case err == nil:
-			_ = conn.Close() // nothing was sent that could get lost
 			return version, nil
 		case g.ended(ctx) != nil:
 			return "", g.ended(ctx)
@@ -140,6 +160,16 @@ func (g *group) choose(ctx context.Context) (string, error) {
 		Detail: fmt.Sprintf("no endpoint like %s is served, of the versions %s: CSI Proxy isn't running, or is being restarted",
 			g.options.address(g.name, "<version>"), strings.Join(versions, ", ")),
 	}
+}
+
+// dial returns nil if the endpoint of a version takes a connection.
+func (g *group) dial(ctx context.Context, version string) error {
+	conn, err := g.options.dial(ctx, g.name, version)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close() // nothing was sent that could get lost
+	return nil
 }
 
 // isVacant reports whether an error of a dial means that nobody serves the

@@ -5,8 +5,11 @@ package client_test
 
 import (
 	"context"
+	"reflect"
+	"testing"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/node/disk"
 	"github.com/csi-proxy/csi-proxy/node/filesystem"
 	"github.com/csi-proxy/csi-proxy/node/iscsi"
@@ -72,6 +75,16 @@ type (
 		StopService(ctx context.Context, name string, force bool) error
 	}
 )
+
+// A driver's interfaces are filled from the same fields.
+func TestClientHasTheShapeOfNode(t *testing.T) {
+	c := reflect.TypeFor[client.Client]()
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[node.Node]()) {
+		if _, ok := c.FieldByName(field.Name); field.IsExported() && !ok {
+			t.Errorf("the client has no %s", field.Name)
+		}
+	}
+}
 
 var (
 	_ disks   = (*disk.Disks)(nil)

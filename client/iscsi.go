@@ -17,35 +17,24 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// ISCSI calls the iscsi group in one version. It stays usable while the daemon is
-// restarted, but keeps its version: ask the Client for it again, which costs
-// nothing, rather than keep it for long.
-type ISCSI struct{ version *version }
+// ISCSI calls the iscsi group. A [Client] has one.
+type ISCSI struct{ group *group }
 
-// ISCSI returns a client of the iscsi group. If no version is in use yet, it looks
-// for the newest one that the daemon serves.
-func (c *Client) ISCSI(ctx context.Context) (*ISCSI, error) {
-	v, err := c.negotiate(ctx, groupISCSI)
-	if err != nil {
-		return nil, err
-	}
-	return &ISCSI{v}, nil
-}
-
-// Version returns the version in use, such as "v1alpha2".
-func (i *ISCSI) Version() string { return i.version.name }
+// Version returns the version in use, such as "v1alpha2", and looks for the newest one
+// that is served if none is.
+func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.version(ctx) }
 
 // AddTargetPortal makes a portal known to the node's initiator; success if it is
 // already.
 func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
-	return i.version.call(ctx, "AddTargetPortal", portalObject(p),
+	return i.group.call(ctx, "AddTargetPortal", portalObject(p),
 		tell("AddTargetPortal", &iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{}),
 	)
 }
 
 // DiscoverTargetPortal asks a portal, which must be known, for its targets.
 func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targets []iscsi.IQN, err error) {
-	err = i.version.call(ctx, "DiscoverTargetPortal", portalObject(p),
+	err = i.group.call(ctx, "DiscoverTargetPortal", portalObject(p),
 		ask("DiscoverTargetPortal", &iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)}, func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) {
 			for _, iqn := range r.Iqns {
 				targets = append(targets, iscsi.IQN(iqn))
@@ -57,7 +46,7 @@ func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targe
 
 // ListTargetPortals returns the portals that the initiator knows.
 func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, err error) {
-	err = i.version.call(ctx, "ListTargetPortals", "",
+	err = i.group.call(ctx, "ListTargetPortals", "",
 		try("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{}, func(r *iscsiv1alpha2.ListTargetPortalsResponse) error {
 			var listed []iscsi.Portal
 			for _, p := range r.TargetPortals {
@@ -76,7 +65,7 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 // RemoveTargetPortal makes the initiator forget a portal. An unknown one is
 // csiproxy.ErrNotFound.
 func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
-	return i.version.call(ctx, "RemoveTargetPortal", portalObject(p),
+	return i.group.call(ctx, "RemoveTargetPortal", portalObject(p),
 		tell("RemoveTargetPortal", &iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.RemoveTargetPortalResponse{}),
 	)
 }
@@ -102,14 +91,14 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 			Detail: fmt.Sprintf("unknown authentication type %d", a.Type),
 		}
 	}
-	return i.version.call(ctx, op, targetObject(iqn), tell("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
+	return i.group.call(ctx, op, targetObject(iqn), tell("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
 }
 
 // DisconnectTarget logs out of a target and makes sure that the node doesn't log in
 // to it again by itself; success if it isn't connected. While its disks are used,
 // the error is csiproxy.ErrUnavailable.
 func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
-	return i.version.call(ctx, "DisconnectTarget", targetObject(iqn),
+	return i.group.call(ctx, "DisconnectTarget", targetObject(iqn),
 		tell("DisconnectTarget", &iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)}, &iscsiv1alpha2.DisconnectTargetResponse{}),
 	)
 }
@@ -118,7 +107,7 @@ func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.
 // node isn't connected to it.
 func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (disks []disk.Number, err error) {
 	request := &iscsiv1alpha2.GetTargetDisksRequest{TargetPortal: portal(p), Iqn: string(iqn)}
-	err = i.version.call(ctx, "GetTargetDisks", targetObject(iqn),
+	err = i.group.call(ctx, "GetTargetDisks", targetObject(iqn),
 		try("GetTargetDisks", request, func(r *iscsiv1alpha2.GetTargetDisksResponse) error {
 			var numbers []disk.Number
 			for _, id := range r.DiskIDs {
@@ -139,7 +128,7 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQ
 // themselves to this node in MutualCHAP. It holds for the whole node. It needs
 // version v1alpha2.
 func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
-	return i.version.call(ctx, "SetMutualCHAPSecret", "",
+	return i.group.call(ctx, "SetMutualCHAPSecret", "",
 		tell("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}, &iscsiv1alpha2.SetMutualChapSecretResponse{}),
 	)
 }

@@ -44,12 +44,8 @@ func TestNewestServedVersionIsChosen(t *testing.T) {
 		d := newDaemon(t, emptyAnswer)
 		d.serve(test.served...)
 		c := d.newClient(t, test.options...)
-		v, err := c.Volume(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v.Version() != test.want {
-			t.Errorf("with %q served, the version is %s, want %s", test.served, v.Version(), test.want)
+		if version, err := c.Volume.Version(t.Context()); err != nil || version != test.want {
+			t.Errorf("with %q served, the version is %s, %v, want %s", test.served, version, err, test.want)
 		}
 		if got := d.dials(); got != test.dialled {
 			t.Errorf("with %q served, dialled %s, want %s", test.served, got, test.dialled)
@@ -60,13 +56,13 @@ func TestNewestServedVersionIsChosen(t *testing.T) {
 // Every group falls back to the newest version that is served, whatever it is, and
 // can't do without any.
 func TestEveryGroupNegotiates(t *testing.T) {
-	inUse := map[string]func(context.Context, *Client) (string, error){
-		"disk":       versionOf((*Client).Disk),
-		"volume":     versionOf((*Client).Volume),
-		"filesystem": versionOf((*Client).Filesystem),
-		"smb":        versionOf((*Client).SMB),
-		"iscsi":      versionOf((*Client).ISCSI),
-		"system":     versionOf((*Client).System),
+	inUse := map[string]func(*Client) func(context.Context) (string, error){
+		"disk":       func(c *Client) func(context.Context) (string, error) { return c.Disk.Version },
+		"volume":     func(c *Client) func(context.Context) (string, error) { return c.Volume.Version },
+		"filesystem": func(c *Client) func(context.Context) (string, error) { return c.Filesystem.Version },
+		"smb":        func(c *Client) func(context.Context) (string, error) { return c.SMB.Version },
+		"iscsi":      func(c *Client) func(context.Context) (string, error) { return c.ISCSI.Version },
+		"system":     func(c *Client) func(context.Context) (string, error) { return c.System.Version },
 	}
 	for _, group := range api.Groups() {
 		versions := api.Versions(group)
@@ -77,7 +73,7 @@ func TestEveryGroupNegotiates(t *testing.T) {
 			}
 			c := d.newClient(t)
 			for other, version := range inUse {
-				got, err := version(t.Context(), c)
+				got, err := version(c)(t.Context())
 				if other != group {
 					wantKind(t, err, csiproxy.ErrUnavailable)
 				} else if err != nil || got != newest {
@@ -88,29 +84,22 @@ func TestEveryGroupNegotiates(t *testing.T) {
 	}
 }
 
-func versionOf[Group interface{ Version() string }](connect func(*Client, context.Context) (Group, error)) func(context.Context, *Client) (string, error) {
-	return func(ctx context.Context, c *Client) (string, error) {
-		group, err := connect(c, ctx)
-		if err != nil {
-			return "", err
-		}
-		return group.Version(), nil
-	}
-}
-
 func TestNoVersionIsServed(t *testing.T) {
 	d := newDaemon(t, emptyAnswer)
 	d.serve("volume v1")
 	c := d.newClient(t, WithEndpointDir("/somewhere"))
-	_, err := c.Disk(t.Context())
+	err := c.Disk.PartitionDisk(t.Context(), 3)
 	wantKind(t, err, csiproxy.ErrUnavailable)
+	if e, ok := errors.AsType[*csiproxy.Error](err); !ok || e.Op != "PartitionDisk" || e.Object != "disk 3" {
+		t.Errorf("error %v doesn't say what was asked for", err)
+	}
 	if err == nil || !strings.Contains(err.Error(), "disk") || !strings.Contains(err.Error(), c.options.address("disk", "<version>")) {
 		t.Errorf("error %v doesn't say what is missing where", err)
 	}
 
 	// The error isn't kept.
 	d.serve("disk v1")
-	if _, err := c.Disk(t.Context()); err != nil {
+	if err := c.Disk.PartitionDisk(t.Context(), 3); err != nil {
 		t.Error(err)
 	}
 }
@@ -119,8 +108,9 @@ func TestOptionsOfUnknownVersions(t *testing.T) {
 	for _, option := range []Option{WithVersions("disk", "v7"), WithVersions("tape", "v1")} {
 		d := newDaemon(t, emptyAnswer)
 		d.serve("disk v1")
-		_, err := d.newClient(t, option).Disk(t.Context())
-		wantKind(t, err, csiproxy.ErrInvalidArgument)
+		c := d.newClient(t, option)
+		wantKind(t, c.Disk.Rescan(t.Context()), csiproxy.ErrInvalidArgument)
+		wantKind(t, c.Ready(t.Context()), csiproxy.ErrInvalidArgument)
 	}
 }
 
@@ -138,11 +128,14 @@ func TestOtherDialErrorsAreReturned(t *testing.T) {
 			dialled++
 			return nil, test.cause
 		}))
-		_, err := c.Disk(t.Context())
-		wantKind(t, err, test.want)
-		wantKind(t, err, test.cause)
-		if dialled != 1 {
-			t.Errorf("%v: %d dials, want 1", test.cause, dialled)
+		for _, call := range []func(context.Context) error{c.Disk.Rescan, c.Ready} {
+			dialled = 0
+			err := call(t.Context())
+			wantKind(t, err, test.want)
+			wantKind(t, err, test.cause)
+			if dialled != 1 {
+				t.Errorf("%v: %d dials, want 1", test.cause, dialled)
+			}
 		}
 	}
 }
@@ -152,8 +145,9 @@ func TestEndedContext(t *testing.T) {
 	cancel()
 	d := newDaemon(t, emptyAnswer)
 	d.serve("disk v1")
-	_, err := d.newClient(t).Disk(ctx)
-	wantKind(t, err, context.Canceled)
+	c := d.newClient(t)
+	wantKind(t, c.Disk.Rescan(ctx), context.Canceled)
+	wantKind(t, c.Ready(ctx), context.Canceled)
 }
 
 // All callers get the version that one of them found out, and a caller that gives
@@ -173,7 +167,7 @@ func TestConcurrentNegotiation(t *testing.T) {
 
 	var callers sync.WaitGroup
 	call := func() {
-		if _, err := c.Disk(t.Context()); err != nil {
+		if _, err := c.Disk.Version(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -184,8 +178,7 @@ func TestConcurrentNegotiation(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := c.Disk(ctx)
-	wantKind(t, err, context.Canceled)
+	wantKind(t, c.Disk.Rescan(ctx), context.Canceled)
 	close(goOn)
 	callers.Wait()
 	if got := d.dials(); got != "disk v1" {
@@ -219,20 +212,16 @@ func TestSockets(t *testing.T) {
 		t.Skip("this system has no sockets")
 	}
 	leaveSocket(t, c.options.address("disk", "v1"))
-	_, err = c.Disk(t.Context())
-	wantKind(t, err, csiproxy.ErrUnavailable)
+	wantKind(t, c.Disk.Rescan(t.Context()), csiproxy.ErrUnavailable)
+	wantKind(t, c.Ready(t.Context()), csiproxy.ErrUnavailable)
 
 	l, err := net.Listen("unix", c.options.address("disk", "v1beta3"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d, err := c.Disk(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.Version() != "v1beta3" {
-		t.Errorf("version %s, want v1beta3", d.Version())
+	if version, err := c.Disk.Version(t.Context()); err != nil || version != "v1beta3" {
+		t.Errorf("version %s, %v, want v1beta3", version, err)
 	}
 }
 
@@ -243,45 +232,29 @@ func TestDaemonRestarts(t *testing.T) {
 		d := newDaemon(t, emptyAnswer)
 		d.serve("disk v1", "disk v1beta3")
 		c := d.newClient(t)
-		kept, err := c.Disk(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		works := func(when, version string) {
+			t.Helper()
+			if got, err := c.Disk.Version(t.Context()); err != nil || got != version {
+				t.Errorf("%s: version %s, %v, want %s", when, got, err, version)
+			}
+			if err := c.Disk.Rescan(t.Context()); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
 		}
-		if err := kept.Rescan(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		works("at first", "v1")
 
 		d.stop("disk v1")
 		synctest.Wait()
-		wantKind(t, kept.Rescan(t.Context()), csiproxy.ErrUnavailable)
-		older, err := c.Disk(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if older.Version() != "v1beta3" {
-			t.Errorf("the version is %s after v1 has gone, want v1beta3", older.Version())
-		}
-		if err := older.Rescan(t.Context()); err != nil {
-			t.Error(err)
-		}
+		wantKind(t, c.Disk.Rescan(t.Context()), csiproxy.ErrUnavailable)
+		works("after v1 has gone", "v1beta3")
 
 		d.stop("disk v1beta3")
 		synctest.Wait()
-		wantKind(t, older.Rescan(t.Context()), csiproxy.ErrUnavailable)
+		for range 2 {
+			wantKind(t, c.Disk.Rescan(t.Context()), csiproxy.ErrUnavailable)
+		}
 		d.serve("disk v1")
-		newer, err := c.Disk(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if newer.Version() != "v1" {
-			t.Errorf("the version is %s after v1 has come back, want v1", newer.Version())
-		}
-		if err := newer.Rescan(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := kept.Rescan(t.Context()); err != nil {
-			t.Errorf("what was kept from before: %v", err)
-		}
+		works("after v1 has come back", "v1")
 	})
 }
 
@@ -297,19 +270,15 @@ func TestCallsOutliveTheirEndpoint(t *testing.T) {
 		})
 		d.serve("disk v1")
 		c := d.newClient(t)
-		disks, err := c.Disk(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
 		result := make(chan error)
-		go func() { result <- disks.PartitionDisk(t.Context(), 1) }()
+		go func() { result <- c.Disk.PartitionDisk(t.Context(), 1) }()
 		<-called
 		first := c.groups["disk"].links["v1"]
 
 		ending := d.take("disk v1")
 		go ending.GracefulStop()
 		synctest.Wait()
-		wantKind(t, disks.Rescan(t.Context()), csiproxy.ErrUnavailable)
+		wantKind(t, c.Disk.Rescan(t.Context()), csiproxy.ErrUnavailable)
 		close(done)
 		if err := <-result; err != nil {
 			t.Error(err)
@@ -325,37 +294,40 @@ func TestClose(t *testing.T) {
 	d := newDaemon(t, emptyAnswer)
 	d.serve("disk v1")
 	c := New(WithDialer(d.dial))
-	kept, err := c.Disk(t.Context())
-	if err != nil {
+	if err := c.Disk.Rescan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantKind(t, kept.Rescan(t.Context()), csiproxy.ErrFailedPrecondition)
-	_, err = c.Disk(t.Context())
-	wantKind(t, err, csiproxy.ErrFailedPrecondition)
+	wantKind(t, c.Disk.Rescan(t.Context()), csiproxy.ErrFailedPrecondition)
+	wantKind(t, c.SMB.RemoveSMBGlobalMapping(t.Context(), `\\a\b`), csiproxy.ErrFailedPrecondition)
+	wantKind(t, c.Ready(t.Context()), csiproxy.ErrFailedPrecondition)
 	if err := c.Close(); err != nil {
 		t.Errorf("the second Close: %v", err)
 	}
 }
 
 // Close doesn't wait for an endpoint that takes long to answer.
-func TestCloseInterruptsNegotiation(t *testing.T) {
-	dialling := make(chan struct{})
-	c := New(WithDialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
-		close(dialling)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}))
-	result := make(chan error, 1)
-	go func() {
-		_, err := c.Disk(t.Context())
-		result <- err
-	}()
-	<-dialling
-	if err := c.Close(); err != nil {
-		t.Error(err)
+func TestCloseInterruptsConnecting(t *testing.T) {
+	for name, call := range map[string]func(*Client, context.Context) error{
+		"a call": func(c *Client, ctx context.Context) error { return c.Disk.Rescan(ctx) },
+		"Ready":  (*Client).Ready,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dialling := make(chan struct{})
+			c := New(WithDialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
+				close(dialling)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}))
+			result := make(chan error, 1)
+			go func() { result <- call(c, t.Context()) }()
+			<-dialling
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			wantKind(t, <-result, csiproxy.ErrFailedPrecondition)
+		})
 	}
-	wantKind(t, <-result, csiproxy.ErrFailedPrecondition)
 }

@@ -12,26 +12,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/node/smb"
 )
 
-// SMB calls the smb group in one version. It stays usable while the daemon is
-// restarted, but keeps its version: ask the Client for it again, which costs
-// nothing, rather than keep it for long.
+// SMB calls the smb group. A [Client] has one.
 //
 // A mapping is the node's, not the caller's: all volumes on a share have the same
 // one, and who removes it must know that nobody else needs it.
-type SMB struct{ version *version }
+type SMB struct{ group *group }
 
-// SMB returns a client of the smb group. If no version is in use yet, it looks for
-// the newest one that the daemon serves.
-func (c *Client) SMB(ctx context.Context) (*SMB, error) {
-	v, err := c.negotiate(ctx, groupSMB)
-	if err != nil {
-		return nil, err
-	}
-	return &SMB{v}, nil
-}
-
-// Version returns the version in use, such as "v1".
-func (s *SMB) Version() string { return s.version.name }
+// Version returns the version in use, such as "v1", and looks for the newest one
+// that is served if none is.
+func (s *SMB) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
 // NewSMBGlobalMapping makes the share of remotePath, which is \\server\share or a
 // directory on it, usable by the whole node. A mapping that works is kept, whoever's
@@ -45,7 +34,7 @@ func (s *SMB) Version() string { return s.version.name }
 // csiproxy.ErrUnavailable, and another user's mapping of the same server is
 // csiproxy.ErrFailedPrecondition.
 func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
-	return s.version.call(ctx, "NewSMBGlobalMapping", pathpolicy.Printable(remotePath),
+	return s.group.call(ctx, "NewSMBGlobalMapping", pathpolicy.Printable(remotePath),
 		tell("NewSmbGlobalMapping", &smbv1.NewSmbGlobalMappingRequest{
 			RemotePath: remotePath, LocalPath: localPath, Username: c.Username, Password: c.Password.Reveal(),
 		}, &smbv1.NewSmbGlobalMappingResponse{}),
@@ -58,7 +47,7 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath str
 // RemoveSMBGlobalMapping removes the mapping of the share of remotePath, also while
 // it is used. Links to the share stay. No such mapping is csiproxy.ErrNotFound.
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	return s.version.call(ctx, "RemoveSMBGlobalMapping", pathpolicy.Printable(remotePath),
+	return s.group.call(ctx, "RemoveSMBGlobalMapping", pathpolicy.Printable(remotePath),
 		tell("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1.RemoveSmbGlobalMappingResponse{}),
 		tell("RemoveSmbGlobalMapping", &smbv1beta1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1beta1.RemoveSmbGlobalMappingResponse{}),
 	)

@@ -11,31 +11,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/node/system"
 )
 
-// System calls the system group in one version. It stays usable while the daemon is
-// restarted, but keeps its version: ask the Client for it again, which costs
-// nothing, rather than keep it for long.
+// System calls the system group. A [Client] has one.
 //
 // Services go by their names in the service manager, such as MSiSCSI; an unknown
 // one is csiproxy.ErrNotFound.
-type System struct{ version *version }
+type System struct{ group *group }
 
-// System returns a client of the system group. If no version is in use yet, it
-// looks for the newest one that the daemon serves.
-func (c *Client) System(ctx context.Context) (*System, error) {
-	v, err := c.negotiate(ctx, groupSystem)
-	if err != nil {
-		return nil, err
-	}
-	return &System{v}, nil
-}
-
-// Version returns the version in use, such as "v1alpha1".
-func (s *System) Version() string { return s.version.name }
+// Version returns the version in use, such as "v1alpha1", and looks for the newest one
+// that is served if none is.
+func (s *System) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
 // GetBIOSSerialNumber returns the serial number of the machine as its firmware has
 // it.
 func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err error) {
-	err = s.version.call(ctx, "GetBIOSSerialNumber", "",
+	err = s.group.call(ctx, "GetBIOSSerialNumber", "",
 		ask("GetBIOSSerialNumber", &systemv1alpha1.GetBIOSSerialNumberRequest{}, func(r *systemv1alpha1.GetBIOSSerialNumberResponse) {
 			serial = r.SerialNumber
 		}),
@@ -45,7 +34,7 @@ func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err er
 
 // GetService returns the state of a service.
 func (s *System) GetService(ctx context.Context, name string) (service system.Service, err error) {
-	err = s.version.call(ctx, "GetService", serviceObject(name),
+	err = s.group.call(ctx, "GetService", serviceObject(name),
 		ask("GetService", &systemv1alpha1.GetServiceRequest{Name: name}, func(r *systemv1alpha1.GetServiceResponse) {
 			// On the wire, too, these are the service manager's numbers.
 			service = system.Service{
@@ -61,7 +50,7 @@ func (s *System) GetService(ctx context.Context, name string) (service system.Se
 // StartService starts a service and waits until it runs; success if it does
 // already.
 func (s *System) StartService(ctx context.Context, name string) error {
-	return s.version.call(ctx, "StartService", serviceObject(name),
+	return s.group.call(ctx, "StartService", serviceObject(name),
 		tell("StartService", &systemv1alpha1.StartServiceRequest{Name: name}, &systemv1alpha1.StartServiceResponse{}),
 	)
 }
@@ -70,7 +59,7 @@ func (s *System) StartService(ctx context.Context, name string) error {
 // already. With force, it stops the running services that depend on it first;
 // without, they are csiproxy.ErrFailedPrecondition.
 func (s *System) StopService(ctx context.Context, name string, force bool) error {
-	return s.version.call(ctx, "StopService", serviceObject(name),
+	return s.group.call(ctx, "StopService", serviceObject(name),
 		tell("StopService", &systemv1alpha1.StopServiceRequest{Name: name, Force: force}, &systemv1alpha1.StopServiceResponse{}),
 	)
 }

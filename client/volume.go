@@ -16,23 +16,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/node/volume"
 )
 
-// Volume calls the volume group in one version. It stays usable while the daemon
-// is restarted, but keeps its version: ask the Client for it again, which costs
-// nothing, rather than keep it for long.
-type Volume struct{ version *version }
+// Volume calls the volume group. A [Client] has one.
+type Volume struct{ group *group }
 
-// Volume returns a client of the volume group. If no version is in use yet, it
-// looks for the newest one that the daemon serves.
-func (c *Client) Volume(ctx context.Context) (*Volume, error) {
-	v, err := c.negotiate(ctx, groupVolume)
-	if err != nil {
-		return nil, err
-	}
-	return &Volume{v}, nil
-}
-
-// Version returns the version in use, such as "v2alpha1".
-func (v *Volume) Version() string { return v.version.name }
+// Version returns the version in use, such as "v2alpha1", and looks for the newest one
+// that is served if none is.
+func (v *Volume) Version(ctx context.Context) (string, error) { return v.group.version(ctx) }
 
 // ListVolumesOnDisk returns the volumes of a disk's partition or, for partition 0,
 // of all data partitions. Another partition than 0 needs version v1beta3.
@@ -41,7 +30,7 @@ func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition
 	if partition != 0 {
 		object += fmt.Sprintf(" partition %d", partition)
 	}
-	err = v.version.call(ctx, "ListVolumesOnDisk", object, listVolumesOnDisk(n, partition, func(listed []volume.ID) error {
+	err = v.group.call(ctx, "ListVolumesOnDisk", object, listVolumesOnDisk(n, partition, func(listed []volume.ID) error {
 		ids = listed
 		return nil
 	})...)
@@ -76,7 +65,7 @@ func volumeIDs(texts []string) []volume.ID {
 // DataVolumeOfDisk returns the only data volume of a disk. Several give
 // csiproxy.ErrFailedPrecondition, none gives csiproxy.ErrNotFound.
 func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume.ID, err error) {
-	err = v.version.call(ctx, "DataVolumeOfDisk", diskObject(n), listVolumesOnDisk(n, 0, func(ids []volume.ID) error {
+	err = v.group.call(ctx, "DataVolumeOfDisk", diskObject(n), listVolumesOnDisk(n, 0, func(ids []volume.ID) error {
 		switch len(ids) {
 		case 0:
 			return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "it has no data volume"}
@@ -93,7 +82,7 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume
 // missing. Success if the volume is there already; another volume there is
 // csiproxy.ErrFailedPrecondition.
 func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
-	return v.version.call(ctx, "MountVolume", volumeObject(id),
+	return v.group.call(ctx, "MountVolume", volumeObject(id),
 		tell("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.MountVolumeResponse{}),
 		tell("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.MountVolumeResponse{}),
 	)
@@ -101,7 +90,7 @@ func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath strin
 
 // UnmountVolume flushes a volume and takes it from a directory, which stays.
 func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
-	return v.version.call(ctx, "UnmountVolume", volumeObject(id),
+	return v.group.call(ctx, "UnmountVolume", volumeObject(id),
 		tell("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.UnmountVolumeResponse{}),
 		tell("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.DismountVolumeResponse{}),
 	)
@@ -109,7 +98,7 @@ func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath str
 
 // IsVolumeFormatted reports whether a volume has a file system.
 func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
-	err = v.version.call(ctx, "IsVolumeFormatted", volumeObject(id),
+	err = v.group.call(ctx, "IsVolumeFormatted", volumeObject(id),
 		ask("IsVolumeFormatted", &volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)}, func(r *volumev2alpha1.IsVolumeFormattedResponse) {
 			formatted = r.Formatted
 		}),
@@ -121,7 +110,7 @@ func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted
 // or data of another kind, is refused with csiproxy.ErrFailedPrecondition; the
 // published daemon formats it.
 func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
-	return v.version.call(ctx, "FormatVolume", volumeObject(id),
+	return v.group.call(ctx, "FormatVolume", volumeObject(id),
 		tell("FormatVolume", &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)}, &volumev2alpha1.FormatVolumeResponse{}),
 	)
 }
@@ -135,7 +124,7 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 	if _, err := volume.ParseID(string(id)); err != nil {
 		return &csiproxy.Error{Op: op, Object: volumeObject(id), Err: err}
 	}
-	return v.version.call(ctx, op, volumeObject(id),
+	return v.group.call(ctx, op, volumeObject(id),
 		tell("ResizeVolume", &volumev2alpha1.ResizeVolumeRequest{VolumeId: string(id), SizeBytes: sizeBytes}, &volumev2alpha1.ResizeVolumeResponse{}),
 		tell("ResizeVolume", &volumev1beta2.ResizeVolumeRequest{VolumeId: string(id), Size: sizeBytes}, &volumev1beta2.ResizeVolumeResponse{}),
 	)
@@ -144,7 +133,7 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 // GetVolumeStats returns how large a volume is and how much of it is in use. It
 // needs version v1beta1.
 func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume.Stats, err error) {
-	err = v.version.call(ctx, "GetVolumeStats", volumeObject(id),
+	err = v.group.call(ctx, "GetVolumeStats", volumeObject(id),
 		ask("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)}, func(r *volumev2alpha1.GetVolumeStatsResponse) {
 			stats = volume.Stats{TotalBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
 		}),
@@ -158,7 +147,7 @@ func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume
 // GetDiskNumberFromVolumeID returns the disk that a volume lies on. It needs
 // version v1beta1.
 func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n disk.Number, err error) {
-	err = v.version.call(ctx, "GetDiskNumberFromVolumeID", volumeObject(id),
+	err = v.group.call(ctx, "GetDiskNumberFromVolumeID", volumeObject(id),
 		ask("GetDiskNumberFromVolumeID", &volumev2alpha1.GetDiskNumberFromVolumeIDRequest{VolumeId: string(id)},
 			func(r *volumev2alpha1.GetDiskNumberFromVolumeIDResponse) { n = disk.Number(r.DiskNumber) }),
 		try("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeDiskNumberResponse) error {
@@ -176,7 +165,7 @@ func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n
 // link there leads to. A path without one is csiproxy.ErrNotFound. It needs
 // version v1beta1.
 func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
-	err = v.version.call(ctx, "GetVolumeIDFromTargetPath", pathpolicy.Printable(path),
+	err = v.group.call(ctx, "GetVolumeIDFromTargetPath", pathpolicy.Printable(path),
 		ask("GetVolumeIDFromTargetPath", &volumev2alpha1.GetVolumeIDFromTargetPathRequest{TargetPath: path},
 			func(r *volumev2alpha1.GetVolumeIDFromTargetPathResponse) { id = volume.ID(r.VolumeId) }),
 		ask("GetVolumeIDFromMount", &volumev1beta2.VolumeIDFromMountRequest{Mount: path},
@@ -189,7 +178,7 @@ func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id
 // nearest mount point above it or, at last, the drive's volume. It needs version
 // v2alpha1.
 func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
-	err = v.version.call(ctx, "GetClosestVolumeIDFromTargetPath", pathpolicy.Printable(path),
+	err = v.group.call(ctx, "GetClosestVolumeIDFromTargetPath", pathpolicy.Printable(path),
 		ask("GetClosestVolumeIDFromTargetPath", &volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
 			func(r *volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse) { id = volume.ID(r.VolumeId) }),
 	)
@@ -198,7 +187,7 @@ func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path stri
 
 // WriteVolumeCache flushes a volume. It needs version v1beta2.
 func (v *Volume) WriteVolumeCache(ctx context.Context, id volume.ID) error {
-	return v.version.call(ctx, "WriteVolumeCache", volumeObject(id),
+	return v.group.call(ctx, "WriteVolumeCache", volumeObject(id),
 		tell("WriteVolumeCache", &volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)}, &volumev2alpha1.WriteVolumeCacheResponse{}),
 	)
 }

@@ -60,241 +60,242 @@ func (o operation) on(version string) (exchange, bool) {
 }
 
 var operations = []operation{
-	{"disk", "ListDiskLocations", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.ListDiskLocations(ctx) }), []exchange{
+	{"disk", "ListDiskLocations", func(ctx context.Context, c *Client) (any, error) { return c.Disk.ListDiskLocations(ctx) }, []exchange{
 		{"v1 v1beta3", "ListDiskLocations", `{}`, `{"diskLocations": {"4294967295": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}}}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListDiskLocations", `{}`, `{"diskLocations": {"4294967295": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}}}`},
 	}, map[disk.Number]disk.Location{4294967295: {Adapter: "1", Bus: "2", Target: "3", LUNID: "4"}}},
 
-	{"disk", "ListDiskIDs", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.ListDiskIDs(ctx) }), []exchange{
+	{"disk", "ListDiskIDs", func(ctx context.Context, c *Client) (any, error) { return c.Disk.ListDiskIDs(ctx) }, []exchange{
 		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"page83": "6000c29f", "serialNumber": "vol1"}}}`},
 		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol1"}}}}`},
 	}, map[disk.Number]disk.IDs{2: {Page83: "6000c29f", SerialNumber: "vol1"}}},
 
-	{"disk", "FindDiskByPage83", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.FindDiskByPage83(ctx, "6000c29f") }), []exchange{
+	{"disk", "FindDiskByPage83", func(ctx context.Context, c *Client) (any, error) { return c.Disk.FindDiskByPage83(ctx, "6000c29f") }, []exchange{
 		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"serialNumber": "6000c29f"}, "2": {"page83": "6000c29f"}, "3": {"page83": "6000c29f0"}}}`},
 		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {}, "2": {"identifiers": {"page83": "6000c29f"}}}}`},
 		{"v1alpha1", "GetDiskNumberByName", `{"diskName":"6000c29f"}`, `{"diskNumber": "2"}`},
 	}, disk.Number(2)},
 
-	{"disk", "PartitionDisk", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return nil, d.PartitionDisk(ctx, 3) }), []exchange{
+	{"disk", "PartitionDisk", func(ctx context.Context, c *Client) (any, error) { return nil, c.Disk.PartitionDisk(ctx, 3) }, []exchange{
 		{"v1 v1beta3", "PartitionDisk", `{"diskNumber":3}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID":"3"}`, `{}`},
 	}, nil},
 
-	{"disk", "Rescan", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return nil, d.Rescan(ctx) }), []exchange{
+	{"disk", "Rescan", func(ctx context.Context, c *Client) (any, error) { return nil, c.Disk.Rescan(ctx) }, []exchange{
 		{"v1 v1beta3 v1beta2 v1beta1 v1alpha1", "Rescan", `{}`, `{}`},
 	}, nil},
 
-	{"disk", "GetDiskStats", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.GetDiskStats(ctx, 3) }), []exchange{
+	{"disk", "GetDiskStats", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskStats(ctx, 3) }, []exchange{
 		{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
 		{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
 	}, disk.Stats{TotalBytes: 1 << 40}},
 
-	{"disk", "SetDiskState", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return nil, d.SetDiskState(ctx, 3, true) }), []exchange{
+	{"disk", "SetDiskState", func(ctx context.Context, c *Client) (any, error) { return nil, c.Disk.SetDiskState(ctx, 3, true) }, []exchange{
 		{"v1 v1beta3", "SetDiskState", `{"diskNumber":3,"isOnline":true}`, `{}`},
 		{"v1beta2", "SetAttachState", `{"diskID":"3","isOnline":true}`, `{}`},
 	}, nil},
 
-	{"disk", "GetDiskState", on((*Client).Disk, func(ctx context.Context, d *Disk) (any, error) { return d.GetDiskState(ctx, 3) }), []exchange{
+	{"disk", "GetDiskState", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskState(ctx, 3) }, []exchange{
 		{"v1 v1beta3", "GetDiskState", `{"diskNumber":3}`, `{"isOnline": true}`},
 		{"v1beta2", "GetAttachState", `{"diskID":"3"}`, `{"isOnline": true}`},
 	}, true},
 
-	{"volume", "ListVolumesOnDisk", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.ListVolumesOnDisk(ctx, 3, 0) }), []exchange{
+	{"volume", "ListVolumesOnDisk", func(ctx context.Context, c *Client) (any, error) { return c.Volume.ListVolumesOnDisk(ctx, 3, 0) }, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonA + `", "` + jsonB + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonA + `", "` + jsonB + `"]}`},
 	}, []volume.ID{volumeA, volumeB}},
 
-	{"volume", "ListVolumesOnDisk", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.ListVolumesOnDisk(ctx, 3, 2) }), []exchange{
+	{"volume", "ListVolumesOnDisk", func(ctx context.Context, c *Client) (any, error) { return c.Volume.ListVolumesOnDisk(ctx, 3, 2) }, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3,"partitionNumber":2}`, `{"volumeIds": ["` + jsonA + `"]}`},
 	}, []volume.ID{volumeA}},
 
-	{"volume", "DataVolumeOfDisk", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.DataVolumeOfDisk(ctx, 3) }), []exchange{
+	{"volume", "DataVolumeOfDisk", func(ctx context.Context, c *Client) (any, error) { return c.Volume.DataVolumeOfDisk(ctx, 3) }, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonA + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonA + `"]}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "MountVolume", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.MountVolume(ctx, volumeA, `C:\a`) }), []exchange{
+	{"volume", "MountVolume", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.Volume.MountVolume(ctx, volumeA, `C:\a`)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "MountVolume", `{"volumeId":"` + jsonA + `","targetPath":"C:\\a"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "MountVolume", `{"volumeId":"` + jsonA + `","path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"volume", "UnmountVolume", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.UnmountVolume(ctx, volumeA, `C:\a`) }), []exchange{
+	{"volume", "UnmountVolume", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.Volume.UnmountVolume(ctx, volumeA, `C:\a`)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "UnmountVolume", `{"volumeId":"` + jsonA + `","targetPath":"C:\\a"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "DismountVolume", `{"volumeId":"` + jsonA + `","path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"volume", "IsVolumeFormatted", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.IsVolumeFormatted(ctx, volumeA) }), []exchange{
+	{"volume", "IsVolumeFormatted", func(ctx context.Context, c *Client) (any, error) { return c.Volume.IsVolumeFormatted(ctx, volumeA) }, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "IsVolumeFormatted", `{"volumeId":"` + jsonA + `"}`, `{"formatted": true}`},
 	}, true},
 
-	{"volume", "FormatVolume", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.FormatVolume(ctx, volumeA) }), []exchange{
+	{"volume", "FormatVolume", func(ctx context.Context, c *Client) (any, error) { return nil, c.Volume.FormatVolume(ctx, volumeA) }, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "FormatVolume", `{"volumeId":"` + jsonA + `"}`, `{}`},
 	}, nil},
 
-	{"volume", "ResizeVolume", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.ResizeVolume(ctx, volumeA, 1<<40) }), []exchange{
+	{"volume", "ResizeVolume", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.Volume.ResizeVolume(ctx, volumeA, 1<<40)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "ResizeVolume", `{"volumeId":"` + jsonA + `","sizeBytes":"1099511627776"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "ResizeVolume", `{"volumeId":"` + jsonA + `","size":"1099511627776"}`, `{}`},
 	}, nil},
 
-	{"volume", "GetVolumeStats", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.GetVolumeStats(ctx, volumeA) }), []exchange{
+	{"volume", "GetVolumeStats", func(ctx context.Context, c *Client) (any, error) { return c.Volume.GetVolumeStats(ctx, volumeA) }, []exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"totalBytes": "1099511627776", "usedBytes": "4096"}`},
 		{"v1beta2 v1beta1", "VolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"volumeSize": "1099511627776", "volumeUsedSize": "4096"}`},
 	}, volume.Stats{TotalBytes: 1 << 40, UsedBytes: 4096}},
 
-	{"volume", "GetDiskNumberFromVolumeID", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.GetDiskNumberFromVolumeID(ctx, volumeA) }), []exchange{
+	{"volume", "GetDiskNumberFromVolumeID", func(ctx context.Context, c *Client) (any, error) {
+		return c.Volume.GetDiskNumberFromVolumeID(ctx, volumeA)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "GetDiskNumberFromVolumeID", `{"volumeId":"` + jsonA + `"}`, `{"diskNumber": 4294967295}`},
 		{"v1beta2 v1beta1", "GetVolumeDiskNumber", `{"volumeId":"` + jsonA + `"}`, `{"diskNumber": "4294967295"}`},
 	}, disk.Number(4294967295)},
 
-	{"volume", "GetVolumeIDFromTargetPath", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return v.GetVolumeIDFromTargetPath(ctx, `C:\a`) }), []exchange{
+	{"volume", "GetVolumeIDFromTargetPath", func(ctx context.Context, c *Client) (any, error) {
+		return c.Volume.GetVolumeIDFromTargetPath(ctx, `C:\a`)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 		{"v1beta2 v1beta1", "GetVolumeIDFromMount", `{"mount":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "GetClosestVolumeIDFromTargetPath", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) {
-		return v.GetClosestVolumeIDFromTargetPath(ctx, `C:\a`)
-	}), []exchange{
+	{"volume", "GetClosestVolumeIDFromTargetPath", func(ctx context.Context, c *Client) (any, error) {
+		return c.Volume.GetClosestVolumeIDFromTargetPath(ctx, `C:\a`)
+	}, []exchange{
 		{"v2alpha1", "GetClosestVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "WriteVolumeCache", on((*Client).Volume, func(ctx context.Context, v *Volume) (any, error) { return nil, v.WriteVolumeCache(ctx, volumeA) }), []exchange{
+	{"volume", "WriteVolumeCache", func(ctx context.Context, c *Client) (any, error) { return nil, c.Volume.WriteVolumeCache(ctx, volumeA) }, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2", "WriteVolumeCache", `{"volumeId":"` + jsonA + `"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "PathExists", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return f.PathExists(ctx, `C:\pods\a`) }), []exchange{
+	{"filesystem", "PathExists", func(ctx context.Context, c *Client) (any, error) { return c.Filesystem.PathExists(ctx, `C:\pods\a`) }, []exchange{
 		{"v2alpha1 v1 v1beta2", "PathExists", `{"path":"C:\\pods\\a"}`, `{"exists": true}`},
 		{"v1beta1 v1alpha1", "PathExists", `{"path":"C:\\pods\\a","context":"POD"}`, `{"exists": true}`},
 	}, true},
 
-	{"filesystem", "Mkdir", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.Mkdir(ctx, `C:\pods\a`) }), []exchange{
+	{"filesystem", "Mkdir", func(ctx context.Context, c *Client) (any, error) { return nil, c.Filesystem.Mkdir(ctx, `C:\pods\a`) }, []exchange{
 		{"v2alpha1 v1 v1beta2", "Mkdir", `{"path":"C:\\pods\\a"}`, `{}`},
 		{"v1beta1 v1alpha1", "Mkdir", `{"path":"C:\\pods\\a","context":"POD"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "Rmdir", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.Rmdir(ctx, `C:\pods\a`, true) }), []exchange{
+	{"filesystem", "Rmdir", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.Filesystem.Rmdir(ctx, `C:\pods\a`, true)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta2", "Rmdir", `{"path":"C:\\pods\\a","force":true}`, `{}`},
 		{"v1beta1 v1alpha1", "Rmdir", `{"path":"C:\\pods\\a","context":"POD","force":true}`, `{}`},
 	}, nil},
 
-	{"filesystem", "RmdirContents", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return nil, f.RmdirContents(ctx, `C:\a`) }), []exchange{
+	{"filesystem", "RmdirContents", func(ctx context.Context, c *Client) (any, error) { return nil, c.Filesystem.RmdirContents(ctx, `C:\a`) }, []exchange{
 		{"v2alpha1", "RmdirContents", `{"path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "CreateSymlink", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) {
-		return nil, f.CreateSymlink(ctx, `C:\from`, `C:\to`)
-	}), []exchange{
+	{"filesystem", "CreateSymlink", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.Filesystem.CreateSymlink(ctx, `C:\from`, `C:\to`)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta2", "CreateSymlink", `{"sourcePath":"C:\\from","targetPath":"C:\\to"}`, `{}`},
 		{"v1beta1 v1alpha1", "LinkPath", `{"sourcePath":"C:\\from","targetPath":"C:\\to"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "IsSymlink", on((*Client).Filesystem, func(ctx context.Context, f *Filesystem) (any, error) { return f.IsSymlink(ctx, `C:\a`) }), []exchange{
+	{"filesystem", "IsSymlink", func(ctx context.Context, c *Client) (any, error) { return c.Filesystem.IsSymlink(ctx, `C:\a`) }, []exchange{
 		{"v2alpha1 v1 v1beta2", "IsSymlink", `{"path":"C:\\a"}`, `{"isSymlink": true}`},
 		{"v1beta1 v1alpha1", "IsMountPoint", `{"path":"C:\\a"}`, `{"isMountPoint": true}`},
 	}, true},
 
-	{"smb", "NewSMBGlobalMapping", on((*Client).SMB, func(ctx context.Context, s *SMB) (any, error) {
-		return nil, s.NewSMBGlobalMapping(ctx, `\\server\share`, `C:\a`, smb.Credentials{Username: "u", Password: secret.New("p%")})
-	}), []exchange{
+	{"smb", "NewSMBGlobalMapping", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.SMB.NewSMBGlobalMapping(ctx, `\\server\share`, `C:\a`, smb.Credentials{Username: "u", Password: secret.New("p%")})
+	}, []exchange{
 		{"v1 v1beta2", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{}`},
 		{"v1beta1 v1alpha1", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{"error": ""}`},
 	}, nil},
 
-	{"smb", "RemoveSMBGlobalMapping", on((*Client).SMB, func(ctx context.Context, s *SMB) (any, error) {
-		return nil, s.RemoveSMBGlobalMapping(ctx, `\\server\share`)
-	}), []exchange{
+	{"smb", "RemoveSMBGlobalMapping", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.SMB.RemoveSMBGlobalMapping(ctx, `\\server\share`)
+	}, []exchange{
 		{"v1 v1beta2", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{}`},
 		{"v1beta1 v1alpha1", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{"error": ""}`},
 	}, nil},
 
-	{"iscsi", "AddTargetPortal", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) { return nil, i.AddTargetPortal(ctx, portal1) }), []exchange{
+	{"iscsi", "AddTargetPortal", func(ctx context.Context, c *Client) (any, error) { return nil, c.ISCSI.AddTargetPortal(ctx, portal1) }, []exchange{
 		{"v1alpha2 v1alpha1", "AddTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{}`},
 	}, nil},
 
-	{"iscsi", "DiscoverTargetPortal", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) { return i.DiscoverTargetPortal(ctx, portal1) }), []exchange{
+	{"iscsi", "DiscoverTargetPortal", func(ctx context.Context, c *Client) (any, error) { return c.ISCSI.DiscoverTargetPortal(ctx, portal1) }, []exchange{
 		{"v1alpha2 v1alpha1", "DiscoverTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{"iqns": ["iqn.2026-01.a:b", "iqn.2026-01.a:c"]}`},
 	}, []iscsi.IQN{"iqn.2026-01.a:b", "iqn.2026-01.a:c"}},
 
-	{"iscsi", "ListTargetPortals", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) { return i.ListTargetPortals(ctx) }), []exchange{
+	{"iscsi", "ListTargetPortals", func(ctx context.Context, c *Client) (any, error) { return c.ISCSI.ListTargetPortals(ctx) }, []exchange{
 		{"v1alpha2 v1alpha1", "ListTargetPortals", `{}`, `{"targetPortals": [{"targetAddress": "10.0.0.1", "targetPort": 65535}, {"targetAddress": "a"}]}`},
 	}, []iscsi.Portal{portal1, {Address: "a"}}},
 
-	{"iscsi", "RemoveTargetPortal", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
-		return nil, i.RemoveTargetPortal(ctx, iscsi.Portal{Address: "a"})
-	}), []exchange{
+	{"iscsi", "RemoveTargetPortal", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.ISCSI.RemoveTargetPortal(ctx, iscsi.Portal{Address: "a"})
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "RemoveTargetPortal", `{"targetPortal":{"targetAddress":"a"}}`, `{}`},
 	}, nil},
 
-	{"iscsi", "ConnectTarget", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
-		return nil, i.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", iscsi.Authentication{})
-	}), []exchange{
+	{"iscsi", "ConnectTarget", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.ISCSI.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", iscsi.Authentication{})
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
 	}, nil},
 
-	{"iscsi", "ConnectTarget", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+	{"iscsi", "ConnectTarget", func(ctx context.Context, c *Client) (any, error) {
 		a := iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("s%")}
-		return nil, i.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", a)
-	}), []exchange{
+		return nil, c.ISCSI.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", a)
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
 			`"authType":"ONE_WAY_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
 	}, nil},
 
-	{"iscsi", "ConnectTarget", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
+	{"iscsi", "ConnectTarget", func(ctx context.Context, c *Client) (any, error) {
 		a := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "u", Secret: secret.New("s%")}
-		return nil, i.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", a)
-	}), []exchange{
+		return nil, c.ISCSI.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", a)
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
 			`"authType":"MUTUAL_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
 	}, nil},
 
-	{"iscsi", "DisconnectTarget", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
-		return nil, i.DisconnectTarget(ctx, portal1, "iqn.2026-01.a:b")
-	}), []exchange{
+	{"iscsi", "DisconnectTarget", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.ISCSI.DisconnectTarget(ctx, portal1, "iqn.2026-01.a:b")
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "DisconnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
 	}, nil},
 
-	{"iscsi", "GetTargetDisks", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
-		return i.GetTargetDisks(ctx, portal1, "iqn.2026-01.a:b")
-	}), []exchange{
+	{"iscsi", "GetTargetDisks", func(ctx context.Context, c *Client) (any, error) {
+		return c.ISCSI.GetTargetDisks(ctx, portal1, "iqn.2026-01.a:b")
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "GetTargetDisks", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{"diskIDs": ["4294967295", "0"]}`},
 	}, []disk.Number{4294967295, 0}},
 
-	{"iscsi", "SetMutualCHAPSecret", on((*Client).ISCSI, func(ctx context.Context, i *ISCSI) (any, error) {
-		return nil, i.SetMutualCHAPSecret(ctx, secret.New("s%"))
-	}), []exchange{
+	{"iscsi", "SetMutualCHAPSecret", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.ISCSI.SetMutualCHAPSecret(ctx, secret.New("s%"))
+	}, []exchange{
 		{"v1alpha2", "SetMutualChapSecret", `{"MutualChapSecret":"s%"}`, `{}`},
 	}, nil},
 
-	{"system", "GetBIOSSerialNumber", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return s.GetBIOSSerialNumber(ctx) }), []exchange{
+	{"system", "GetBIOSSerialNumber", func(ctx context.Context, c *Client) (any, error) { return c.System.GetBIOSSerialNumber(ctx) }, []exchange{
 		{"v1alpha1", "GetBIOSSerialNumber", `{}`, `{"serialNumber": "VMware-42 0b"}`},
 	}, "VMware-42 0b"},
 
-	{"system", "GetService", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return s.GetService(ctx, "a") }), []exchange{
+	{"system", "GetService", func(ctx context.Context, c *Client) (any, error) { return c.System.GetService(ctx, "a") }, []exchange{
 		{"v1alpha1", "GetService", `{"name":"a"}`, `{"displayName": "A", "startType": "DISABLED", "status": "PAUSED"}`},
 	}, system.Service{DisplayName: "A", StartType: system.Disabled, Status: system.Paused}},
 
-	{"system", "StartService", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return nil, s.StartService(ctx, "a") }), []exchange{
+	{"system", "StartService", func(ctx context.Context, c *Client) (any, error) { return nil, c.System.StartService(ctx, "a") }, []exchange{
 		{"v1alpha1", "StartService", `{"name":"a"}`, `{}`},
 	}, nil},
 
-	{"system", "StopService", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return nil, s.StopService(ctx, "a", false) }), []exchange{
+	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) { return nil, c.System.StopService(ctx, "a", false) }, []exchange{
 		{"v1alpha1", "StopService", `{"name":"a"}`, `{}`},
 	}, nil},
 
-	{"system", "StopService", on((*Client).System, func(ctx context.Context, s *System) (any, error) { return nil, s.StopService(ctx, "a", true) }), []exchange{
+	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) { return nil, c.System.StopService(ctx, "a", true) }, []exchange{
 		{"v1alpha1", "StopService", `{"name":"a","force":true}`, `{}`},
 	}, nil},
-}
-
-// on is a call of the client of a group, which connect gives.
-func on[Group any](connect func(*Client, context.Context) (Group, error), call func(context.Context, Group) (any, error)) func(context.Context, *Client) (any, error) {
-	return func(ctx context.Context, c *Client) (any, error) {
-		group, err := connect(c, ctx)
-		if err != nil {
-			return nil, err
-		}
-		return call(ctx, group)
-	}
 }
 
 // In each version, each operation sends what the version's descriptors say and
@@ -416,10 +417,7 @@ func TestFindDiskByPage83(t *testing.T) {
 		return `{"diskIDs": {"0": {}, "2": {"page83": "6000c29f0"}}}`, nil
 	})
 	d.serve("disk v1")
-	c, err := d.newClient(t).Disk(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := d.newClient(t).Disk
 	for page83, want := range map[string]error{
 		"":         csiproxy.ErrInvalidArgument, // many disks have an empty one
 		"6000c29f": csiproxy.ErrNotFound,
@@ -448,10 +446,7 @@ func TestConnectTargetChecksAuthentication(t *testing.T) {
 		return `{}`, nil
 	})
 	d.serve("iscsi v1alpha2")
-	c, err := d.newClient(t).ISCSI(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := d.newClient(t).ISCSI
 	for _, unknown := range []iscsi.AuthType{-1, 3, 1 << 32} {
 		err := c.ConnectTarget(t.Context(), portal1, "iqn.2026-01.a:b", iscsi.Authentication{Type: unknown})
 		wantKind(t, err, csiproxy.ErrInvalidArgument)
@@ -465,10 +460,7 @@ func TestResizeVolumeChecksID(t *testing.T) {
 		return `{}`, nil
 	})
 	d.serve("volume v1")
-	c, err := d.newClient(t).Volume(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := d.newClient(t).Volume
 	wantKind(t, c.ResizeVolume(t.Context(), "3", 0), csiproxy.ErrInvalidArgument)
 }
 

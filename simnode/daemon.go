@@ -16,9 +16,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/csi-proxy/csi-proxy/api"
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/simservice"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/node"
 )
@@ -32,6 +34,10 @@ const (
 
 // daemon is CSI Proxy on a node: the parts of cmd/csi-proxy without the process.
 type daemon struct {
+	sys     *winsim.System
+	options node.Options
+	sim     *simservice.Service // the control of the simulated node, served beside it
+
 	mu     sync.Mutex // guards all below
 	node   *node.Node
 	memory map[string]*bufconn.Listener // by endpoint name; nil while it is stopped
@@ -40,14 +46,19 @@ type daemon struct {
 	claim  *pipe.Claimed
 }
 
-func newDaemon() *daemon { return &daemon{} }
+func newDaemon(sys *winsim.System, o node.Options) *daemon {
+	return &daemon{sys: sys, options: o, sim: simservice.New(sys)}
+}
 
 // start serves the node in memory and, if there is a directory for them, on
-// sockets.
-func (d *daemon) start(sys *winsim.System, o node.Options) error {
+// sockets. It does nothing if it has been started.
+func (d *daemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n, err := node.New(sys, o)
+	if d.memory != nil {
+		return nil
+	}
+	n, err := node.New(d.sys, d.options)
 	if err != nil {
 		return err
 	}
@@ -62,7 +73,8 @@ func (d *daemon) start(sys *winsim.System, o node.Options) error {
 	return err
 }
 
-// serve serves all versions at listeners that listen makes.
+// serve serves all versions, and the control of the simulated node, at listeners that
+// listen makes.
 func (d *daemon) serve(listen func(name string) (net.Listener, error)) error {
 	services, err := rpc.Services(rpc.Operations{
 		Disk: d.node.Disk, Volume: d.node.Volume, Filesystem: d.node.Filesystem,
@@ -71,14 +83,17 @@ func (d *daemon) serve(listen func(name string) (net.Listener, error)) error {
 	if err != nil {
 		return err
 	}
-	var endpoints []server.Endpoint
+	served := map[string]server.Service{simv1.EndpointName: d.sim}
 	for _, s := range services {
-		name := api.EndpointName(s.Group, s.Version)
+		served[api.EndpointName(s.Group, s.Version)] = s
+	}
+	var endpoints []server.Endpoint
+	for name, service := range served {
 		l, err := listen(name)
 		if err != nil {
 			return err
 		}
-		endpoints = append(endpoints, server.Endpoint{Name: name, Service: s, Listener: l})
+		endpoints = append(endpoints, server.Endpoint{Name: name, Service: service, Listener: l})
 	}
 	s, err := server.New(server.Config{
 		Endpoints:    endpoints,
@@ -119,13 +134,6 @@ func (d *daemon) stopLocked() error {
 	return errors.Join(errs...)
 }
 
-func (d *daemon) restart(sys *winsim.System, o node.Options) error {
-	if err := d.stop(); err != nil {
-		return err
-	}
-	return d.start(sys, o)
-}
-
 func (d *daemon) operations() *node.Node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,8 +154,9 @@ func (d *daemon) dial(ctx context.Context, group, version string) (net.Conn, err
 	return l.DialContext(ctx)
 }
 
-// endpointDir makes the sockets, if they aren't there. They get a directory of
-// their own: one that a test gets may be too long for a socket's path.
+// endpointDir makes the directory of the sockets, if it isn't there, and the sockets
+// unless the daemon is stopped. The directory is one of their own: one that a test gets
+// may be too long for a socket's path.
 func (d *daemon) endpointDir() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,6 +171,9 @@ func (d *daemon) endpointDir() (string, error) {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	d.dir = dir
+	if d.memory == nil {
+		return dir, nil
+	}
 	return dir, d.serveSockets()
 }
 

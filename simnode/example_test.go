@@ -50,7 +50,7 @@ func Example() {
 	node.Reboot()
 	fmt.Println("after the reboot:", stage(ctx, node.Client(), "vol-0123", path))
 
-	volumes, _ := node.Client().Volume(ctx)
+	volumes := node.Client().Volume
 	id, _ := volumes.GetVolumeIDFromTargetPath(ctx, path)
 	fmt.Println("grow:", volumes.ResizeVolume(ctx, id, 0))
 	stats, _ := volumes.GetVolumeStats(ctx, id)
@@ -69,14 +69,7 @@ func Example() {
 
 // stage is the driver under test.
 func stage(ctx context.Context, c *client.Client, serial, path string) error {
-	disks, err := c.Disk(ctx)
-	if err != nil {
-		return err
-	}
-	volumes, err := c.Volume(ctx)
-	if err != nil {
-		return err
-	}
+	disks, volumes := c.Disk, c.Volume
 	if err := disks.Rescan(ctx); err != nil {
 		return err
 	}

@@ -27,7 +27,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/node/disk"
 )
 
 // Node is a simulated node with a running CSI Proxy. Its methods may be called
@@ -90,7 +89,7 @@ func New(t testing.TB, opts ...Option) *Node {
 // Start is New for a program that is no test. It must Close the node. A mistake
 // panics.
 func Start(opts ...Option) (*Node, error) {
-	n := &Node{helper: func() {}, fail: func(err error) { panic(err) }, daemon: newDaemon()}
+	n := &Node{helper: func() {}, fail: func(err error) { panic(err) }}
 	for _, o := range opts {
 		o(&n.options)
 	}
@@ -98,7 +97,8 @@ func Start(opts ...Option) (*Node, error) {
 	if n.sys, err = winsim.Open(n.options.config); err != nil {
 		return nil, err
 	}
-	if err := n.daemon.start(n.sys, n.options.node); err != nil {
+	n.daemon = newDaemon(n.sys, n.options.node)
+	if err := n.daemon.start(); err != nil {
 		return nil, errors.Join(err, n.sys.Close())
 	}
 	n.client = client.New(client.WithDialer(n.Dial))
@@ -127,8 +127,9 @@ func (n *Node) Operations() *node.Node { return n.daemon.operations() }
 
 // EndpointDir returns a directory with the sockets of all endpoints, named as the
 // daemon names them: csi-proxy-disk-v1.sock. It is made at the first call. For a
-// driver that runs as a process of its own. On Windows, where pipes aren't in a
-// directory, it ends the test.
+// driver that runs as a process of its own, and for csi-proxyctl --endpoint-dir, whose
+// commands below sim work too: the control of the node, csi-proxy-sim-v1.sock, is among
+// them. On Windows, where pipes aren't in a directory, it ends the test.
 func (n *Node) EndpointDir() string {
 	n.helper()
 	dir, err := n.daemon.endpointDir()
@@ -137,16 +138,30 @@ func (n *Node) EndpointDir() string {
 }
 
 // Dial connects to the endpoint of a version of an API group, such as "disk" and
-// "v1", in memory.
+// "v1", in memory. The control of the node, package simv1, is "sim" and "v1".
 func (n *Node) Dial(ctx context.Context, group, version string) (net.Conn, error) {
 	return n.daemon.dial(ctx, group, version)
 }
 
-// RestartDaemon ends CSI Proxy and starts it anew, as an upgrade does. Calls under
-// way are cut off after half a second; the node itself goes on.
+// StopDaemon ends CSI Proxy, as the beginning of an upgrade does: nobody is at its
+// endpoints then. Calls under way are cut off after half a second. The node itself, and
+// Operations, go on.
+func (n *Node) StopDaemon() {
+	n.helper()
+	n.must(n.daemon.stop())
+}
+
+// StartDaemon starts CSI Proxy again after StopDaemon.
+func (n *Node) StartDaemon() {
+	n.helper()
+	n.must(n.daemon.start())
+}
+
+// RestartDaemon is StopDaemon and StartDaemon, an upgrade.
 func (n *Node) RestartDaemon() {
 	n.helper()
-	n.must(n.daemon.restart(n.sys, n.options.node))
+	n.StopDaemon()
+	n.StartDaemon()
 }
 
 // Reboot shuts the node down and starts it again, with CSI Proxy. Disks may have
@@ -155,7 +170,7 @@ func (n *Node) Reboot() {
 	n.helper()
 	n.must(n.daemon.stop())
 	n.must(n.sys.Reboot())
-	n.must(n.daemon.start(n.sys, n.options.node))
+	n.must(n.daemon.start())
 }
 
 // PowerLoss is a Reboot without the shutdown: the contents of files that weren't
@@ -164,72 +179,7 @@ func (n *Node) PowerLoss() {
 	n.helper()
 	n.must(n.daemon.stop())
 	n.must(n.sys.PowerLoss())
-	n.must(n.daemon.start(n.sys, n.options.node))
-}
-
-// Disk is the hardware of a disk. Only SizeBytes must be set.
-type Disk struct {
-	SizeBytes  int64
-	SectorSize int    // in bytes: 512, the default, or 4096
-	Serial     string // default: a running number
-	Page83     string // ASCII identifier of VPD page 0x83; default: a binary one
-	// Adapter, Target and LUN are the SCSI address; default: the next free LUN
-	// of adapter 1.
-	Adapter, Target, LUN int
-	// Offline and ReadOnly are how the disk arrives, as under a SAN policy.
-	Offline, ReadOnly bool
-	// NeedsRescan keeps Windows from seeing the disk before a Rescan.
-	NeedsRescan bool
-}
-
-// AttachDisk attaches a disk and returns its number, if Windows sees it by itself.
-// A disk with the serial number of one that was detached is that disk, with its
-// data.
-func (n *Node) AttachDisk(d Disk) disk.Number {
-	n.helper()
-	number, err := n.sys.AttachDisk(d.spec())
-	n.must(err)
-	return disk.Number(number)
-}
-
-func (d Disk) spec() winsim.DiskSpec {
-	spec := winsim.DiskSpec{
-		SizeBytes: d.SizeBytes, SectorSize: uint32(d.SectorSize), Serial: d.Serial,
-		Offline: d.Offline, ReadOnly: d.ReadOnly, NeedsRescan: d.NeedsRescan,
-	}
-	if d.Page83 != "" {
-		spec.Page83 = []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte(d.Page83)}}
-	}
-	if d.Adapter != 0 || d.Target != 0 || d.LUN != 0 {
-		spec.SCSI = &win.SCSIAddress{PortNumber: byte(d.Adapter), TargetID: byte(d.Target), LUN: byte(d.LUN)}
-	}
-	return spec
-}
-
-// DetachDisk pulls a disk. Its data are kept for an AttachDisk with its serial.
-func (n *Node) DetachDisk(number disk.Number) {
-	n.helper()
-	n.must(n.sys.DetachDisk(uint32(number)))
-}
-
-// GrowDisk makes a disk larger. Windows sees it after a Rescan, or when a volume on
-// it is resized.
-func (n *Node) GrowDisk(number disk.Number, sizeBytes int64) {
-	n.helper()
-	n.must(n.sys.GrowDisk(uint32(number), sizeBytes))
-}
-
-// WriteDisk writes raw bytes to a disk, as another system has left them there.
-func (n *Node) WriteDisk(number disk.Number, data []byte, offset int64) {
-	n.helper()
-	n.must(n.sys.WriteImage(uint32(number), data, offset))
-}
-
-// ExportDisk writes a disk as a sparse raw image to a file, for tools such as
-// sgdisk.
-func (n *Node) ExportDisk(number disk.Number, file string) {
-	n.helper()
-	n.must(n.sys.ExportImage(uint32(number), file))
+	n.must(n.daemon.start())
 }
 
 // The calls below do what a process in a pod does on a path of the node. They

@@ -4,8 +4,10 @@
 package simnode_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,7 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/simnode"
@@ -24,11 +31,7 @@ const dir = `C:\var\lib\kubelet\plugins\x`
 // exists asks the daemon, through a client of any kind.
 func exists(t *testing.T, c *client.Client, path string) bool {
 	t.Helper()
-	files, err := c.Filesystem(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	is, err := files.PathExists(t.Context(), path)
+	is, err := c.Filesystem.PathExists(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +67,69 @@ func TestEndpointDirGoesWithTheTest(t *testing.T) {
 	var endpoints string
 	t.Run("inner", func(t *testing.T) {
 		endpoints = simnode.New(t).EndpointDir()
-		if sockets, err := filepath.Glob(filepath.Join(endpoints, "*.sock")); err != nil || len(sockets) != 23 {
+		if sockets, err := filepath.Glob(filepath.Join(endpoints, "*.sock")); err != nil || len(sockets) != 24 {
 			t.Errorf("%d sockets, %v", len(sockets), err)
 		}
 	})
 	if _, err := os.Stat(endpoints); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is left behind: %v", endpoints, err)
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	skipWithoutSockets(t)
+	n := simnode.New(t)
+	n.StopDaemon()
+	n.StopDaemon()
+	sockets := client.New(client.WithEndpointDir(n.EndpointDir()))
+	defer sockets.Close()
+	for _, c := range []*client.Client{n.Client(), sockets} {
+		if err := c.Ready(t.Context()); !errors.Is(err, csiproxy.ErrUnavailable) {
+			t.Errorf("without the daemon: %v", err)
+		}
+	}
+	if _, err := n.Operations().Disk.ListDiskIDs(t.Context()); err != nil {
+		t.Errorf("in process: %v", err)
+	}
+	n.StartDaemon()
+	n.StartDaemon()
+	for _, c := range []*client.Client{n.Client(), sockets} {
+		if err := c.Ready(t.Context()); err != nil {
+			t.Errorf("with the daemon: %v", err)
+		}
+	}
+}
+
+// What isn't the test's process controls the node as the test does.
+func TestControl(t *testing.T) {
+	skipWithoutSockets(t)
+	n := simnode.New(t)
+	address := "unix:" + filepath.Join(n.EndpointDir(), simv1.EndpointName+".sock")
+	for name, options := range map[string]struct {
+		target string
+		dial   func(context.Context, string) (net.Conn, error)
+	}{
+		"sockets": {target: address},
+		"memory": {"passthrough:///node", func(ctx context.Context, _ string) (net.Conn, error) {
+			return n.Dial(ctx, "sim", "v1")
+		}},
+	} {
+		dial := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+		if options.dial != nil {
+			dial = append(dial, grpc.WithContextDialer(options.dial))
+		}
+		conn, err := grpc.NewClient(options.target, dial...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = simv1.NewSimClient(conn).AttachDisk(t.Context(), &simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: name})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if disks := n.Disks(); disks[len(disks)-1].Serial != name {
+			t.Errorf("%s: disks %+v", name, disks)
+		}
 	}
 }
 
@@ -86,10 +146,7 @@ func TestClientGoesOn(t *testing.T) {
 		event()
 		for _, c := range []*client.Client{n.Client(), sockets} {
 			for {
-				files, err := c.Filesystem(t.Context())
-				if err == nil {
-					_, err = files.PathExists(t.Context(), dir)
-				}
+				_, err := c.Filesystem.PathExists(t.Context(), dir)
 				if err == nil {
 					break
 				}
@@ -142,6 +199,50 @@ func TestDisks(t *testing.T) {
 	}
 }
 
+func TestDiskInfos(t *testing.T) {
+	n := simnode.New(t)
+	system := n.Disks()[0]
+	want := simnode.DiskInfo{State: simnode.DiskPresent, Serial: "s", SizeBytes: 1 << 30, Offline: true}
+	check := func(when string) {
+		t.Helper()
+		disks := n.Disks()
+		if want.State != simnode.DiskPresent {
+			disks[1].Number = 0
+		}
+		if diff := cmp.Diff([]simnode.DiskInfo{system, want}, disks); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	want.Number = n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "s", Offline: true})
+	check("attached")
+	n.SetDiskAttributes(want.Number, false, true)
+	want.Offline, want.ReadOnly = false, true
+	check("read-only")
+	n.Reboot()
+	check("after a reboot")
+	n.SetDiskAttributes(want.Number, true, false)
+	want.Offline, want.ReadOnly = true, false
+	check("offline")
+	n.GrowDisk(want.Number, 2<<30)
+	want.SizeBytes = 2 << 30
+	check("grown")
+
+	n.DetachDisk(want.Number)
+	want.Number, want.State = 0, simnode.DiskDetached
+	check("detached")
+	n.AttachDisk(simnode.Disk{Serial: "s", NeedsRescan: true})
+	want.State = simnode.DiskAttached
+	check("not seen yet")
+	if err := n.Operations().Disk.Rescan(t.Context()); err != nil {
+		t.Error(err)
+	}
+	n.DetachDisk(1)
+	n.DeleteDisk("s")
+	if diff := cmp.Diff([]simnode.DiskInfo{system}, n.Disks()); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+}
+
 func TestFaults(t *testing.T) {
 	n := simnode.New(t)
 	list := func() error { _, err := n.Operations().Disk.ListDiskIDs(t.Context()); return err }
@@ -188,6 +289,8 @@ func TestMistakesEndTheTest(t *testing.T) {
 		"unknown call":  func(n *simnode.Node) { n.Fail("NoSuchCall", 5, 1) },
 		"bad disk":      func(n *simnode.Node) { n.AttachDisk(simnode.Disk{SizeBytes: -1}) },
 		"unknown disk":  func(n *simnode.Node) { n.DetachDisk(77) },
+		"attached disk": func(n *simnode.Node) { n.DeleteDisk("SIMSYSTEM") },
+		"no disk":       func(n *simnode.Node) { n.SetDiskAttributes(77, false, false) },
 		"shrunken disk": func(n *simnode.Node) { n.GrowDisk(0, 1) },
 	} {
 		wantFatal(t, name, mistake)

@@ -29,12 +29,8 @@ func Example_smb() {
 	node.SetSMBUser("files", "user", secret.New("first password"))
 
 	const remote, stage = `\\files\data`, `C:\var\lib\kubelet\plugins\stage`
-	shares, err := node.Client().SMB(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
 	mount := func(password string) error {
-		return shares.NewSMBGlobalMapping(ctx, remote, stage, smb.Credentials{Username: "user", Password: secret.New(password)})
+		return node.Client().SMB.NewSMBGlobalMapping(ctx, remote, stage, smb.Credentials{Username: "user", Password: secret.New(password)})
 	}
 	use := func() string {
 		_, err := node.ReadFile(stage + `\file`)

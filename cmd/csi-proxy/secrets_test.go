@@ -103,10 +103,7 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 	for _, version := range api.Versions("smb") {
 		c := client.New(client.WithEndpointDir(n.dir), client.WithVersions("smb", version))
 		defer c.Close()
-		mappings, err := c.SMB(ctx)
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		mappings := c.SMB
 		for remote, succeeds := range map[string]bool{
 			`\\files\data`: true, `\\files\other`: false, `\\away\data`: false, `\\plain\data`: false, `files`: false, `\\?\C:\`: false,
 		} {
@@ -156,12 +153,9 @@ func (n *secretsNode) logIn(ctx context.Context) {
 	for _, version := range api.Versions("iscsi") {
 		c := client.New(client.WithEndpointDir(n.dir), client.WithVersions("iscsi", version))
 		defer c.Close()
-		initiator, err := c.ISCSI(ctx)
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		initiator := c.ISCSI
 		n.try(version+" add portal", true, initiator.AddTargetPortal(ctx, portal))
-		_, err = initiator.DiscoverTargetPortal(ctx, portal)
+		_, err := initiator.DiscoverTargetPortal(ctx, portal)
 		n.try(version+" discover", true, err)
 		n.try(version+" short mutual secret", false, initiator.SetMutualCHAPSecret(ctx, secret.New(passwordMarker)))
 		n.try(version+" mutual secret", version != "v1alpha1", initiator.SetMutualCHAPSecret(ctx, secret.New(mutual)))

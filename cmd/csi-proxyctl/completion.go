@@ -60,11 +60,7 @@ func (p *program) completeDisks(cmd *cobra.Command, args []string, _ string) ([]
 	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
 		c := client.New(client.WithEndpointDir(p.endpointDir))
 		defer func() { err = errors.Join(err, c.Close()) }()
-		disks, err := c.Disk(ctx)
-		if err != nil {
-			return nil, err
-		}
-		ids, err := disks.ListDiskIDs(ctx)
+		ids, err := c.Disk.ListDiskIDs(ctx)
 		for _, n := range slices.Sorted(maps.Keys(ids)) {
 			found = append(found, cobra.CompletionWithDesc(n.String(), printable(ids[n].SerialNumber)))
 		}
@@ -80,20 +76,12 @@ func (p *program) completeVolumes(cmd *cobra.Command, args []string, _ string) (
 	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
 		c := client.New(client.WithEndpointDir(p.endpointDir))
 		defer func() { err = errors.Join(err, c.Close()) }()
-		disks, err := c.Disk(ctx)
-		if err != nil {
-			return nil, err
-		}
-		volumes, err := c.Volume(ctx)
-		if err != nil {
-			return nil, err
-		}
-		all, err := disks.ListDiskIDs(ctx)
+		all, err := c.Disk.ListDiskIDs(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, n := range slices.Sorted(maps.Keys(all)) {
-			ids, err := volumes.ListVolumesOnDisk(ctx, n, 0)
+			ids, err := c.Volume.ListVolumesOnDisk(ctx, n, 0)
 			if err != nil {
 				continue // the disk has none, or has just gone
 			}

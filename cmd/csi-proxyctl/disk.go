@@ -19,7 +19,7 @@ import (
 func (p *program) disk() *cobra.Command {
 	// leaf and numbered are commands of the disk group; numbered ones have a disk.
 	leaf := func(use, short string, do func(context.Context, *client.Disk, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, (*client.Client).Disk, do))
+		return p.leaf(use, short, on(p, func(c *client.Client) *client.Disk { return c.Disk }, do))
 	}
 	numbered := func(name, short string, do func(context.Context, *client.Disk, disk.Number) (reply, error)) *cobra.Command {
 		cmd := leaf(name+" DISK", short, func(ctx context.Context, disks *client.Disk, args []string) (reply, error) {

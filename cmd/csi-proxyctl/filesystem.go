@@ -13,7 +13,7 @@ import (
 
 func (p *program) filesystem() *cobra.Command {
 	leaf := func(use, short string, do func(context.Context, *client.Filesystem, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, (*client.Client).Filesystem, do))
+		return p.leaf(use, short, on(p, func(c *client.Client) *client.Filesystem { return c.Filesystem }, do))
 	}
 
 	var force bool

@@ -25,7 +25,7 @@ func (p *program) iscsi() *cobra.Command {
 	// leaf, atPortal and atTarget are commands of the iscsi group; the latter two
 	// begin with a portal, or a portal and a target.
 	leaf := func(use, short string, do func(context.Context, *client.ISCSI, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, (*client.Client).ISCSI, do))
+		return p.leaf(use, short, on(p, func(c *client.Client) *client.ISCSI { return c.ISCSI }, do))
 	}
 	atPortal := func(name, short string, do func(context.Context, *client.ISCSI, iscsi.Portal) (reply, error)) *cobra.Command {
 		return leaf(name+" PORTAL", short, func(ctx context.Context, initiator *client.ISCSI, args []string) (reply, error) {

@@ -140,16 +140,12 @@ func (p *program) leaf(use, short string, do func(ctx context.Context, args []st
 	}
 }
 
-// on is a leaf's function that needs the client of a group, which connect gives.
-func on[Group any](p *program, connect func(*client.Client, context.Context) (Group, error),
+// on is a leaf's function that needs the client of a group.
+func on[Group any](p *program, groupOf func(*client.Client) Group,
 	do func(context.Context, Group, []string) (reply, error)) func(context.Context, []string) (reply, error) {
 	return func(ctx context.Context, args []string) (r reply, err error) {
 		c := client.New(client.WithEndpointDir(p.endpointDir))
 		defer func() { err = errors.Join(err, c.Close()) }()
-		group, err := connect(c, ctx)
-		if err != nil {
-			return reply{}, err
-		}
-		return do(ctx, group, args)
+		return do(ctx, groupOf(c), args)
 	}
 }

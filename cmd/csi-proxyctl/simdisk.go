@@ -36,11 +36,15 @@ func (p *program) simDisk() *cobra.Command {
 	grow.Flags().Var(&newSize, "size", "new `size`")
 	require(grow, "size")
 
-	return p.group("disk", "Play the cloud: attach, grow and detach disks",
+	return p.group("disk", "Play the cloud: attach, grow, detach and delete disks",
 		p.simDiskAttach(),
 		grow,
 		numbered("detach DISK", "Pull a disk out; its data are kept for an attach with its serial number", func(ctx context.Context, sim simv1.SimClient, n uint32, _ []string) (reply, error) {
 			_, err := sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: n})
+			return done, err
+		}),
+		p.simLeaf("delete SERIAL", "Throw a detached disk away, with its data", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+			_, err := sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: args[0]})
 			return done, err
 		}),
 		p.simLeaf("list", "List all disks, also detached ones", listSimDisks),

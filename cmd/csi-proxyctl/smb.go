@@ -20,7 +20,7 @@ processes, and shells keep them.`
 
 func (p *program) smb() *cobra.Command {
 	leaf := func(use, short string, do func(context.Context, *client.SMB, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, (*client.Client).SMB, do))
+		return p.leaf(use, short, on(p, func(c *client.Client) *client.SMB { return c.SMB }, do))
 	}
 
 	var username string

@@ -14,7 +14,7 @@ import (
 
 func (p *program) system() *cobra.Command {
 	leaf := func(use, short string, do func(context.Context, *client.System, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, (*client.Client).System, do))
+		return p.leaf(use, short, on(p, func(c *client.Client) *client.System { return c.System }, do))
 	}
 
 	var force bool

@@ -17,7 +17,7 @@ func (p *program) volume() *cobra.Command {
 	// leaf and identified are commands of the volume group; identified ones have a
 	// volume as their first argument.
 	leaf := func(use, short string, do func(context.Context, *client.Volume, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, (*client.Client).Volume, do))
+		return p.leaf(use, short, on(p, func(c *client.Client) *client.Volume { return c.Volume }, do))
 	}
 	identified := func(use, short string, do func(context.Context, *client.Volume, volume.ID, []string) (reply, error)) *cobra.Command {
 		cmd := leaf(use, short, func(ctx context.Context, volumes *client.Volume, args []string) (reply, error) {

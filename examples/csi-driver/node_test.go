@@ -12,39 +12,40 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
-// Only the daemon's control of a simulated node makes a disk read-only.
 func TestReadOnlyVolume(t *testing.T) {
-	address, n := startProcesses(t)
-	conn := dial(t, address)
-	r := &rig{t: t, ControllerClient: csi.NewControllerClient(conn), NodeClient: csi.NewNodeClient(conn), pod: n}
+	eachWay(t, func(t *testing.T, r *rig) {
+		v := r.create("pvc", gib, nil)
+		v.readOnly = true
+		r.must(r.attach(v))
+		r.refused("stage what nobody has written to", r.stage(v), codes.FailedPrecondition)
+		r.must(r.unstage(v))
+		r.must(r.detach(v))
 
-	v := r.create("pvc", gib, nil)
-	v.readOnly = true
-	r.must(r.attach(v))
-	r.refused("stage what nobody has written to", r.stage(v), codes.FailedPrecondition)
-	r.must(r.unstage(v))
-	r.must(r.detach(v))
+		v.readOnly = false
+		r.start(v, "writer")
+		r.write(v, "writer", "for readers")
+		r.end(v, "writer")
 
-	v.readOnly = false
-	r.start(v, "writer")
-	r.write(v, "writer", "for readers")
-	r.end(v, "writer")
+		v.readOnly = true
+		r.start(v, "reader")
+		r.read(v, "reader", "for readers")
+		err := r.WriteFile(v.targetPath("reader")+`\hello.txt`, []byte("changed"))
+		const writeProtect = 19
+		if number, _ := csiproxy.WindowsErrorOf(err); number != writeProtect {
+			t.Errorf("write to a read-only volume: %v", err)
+		}
+		r.read(v, "reader", "for readers")
+		r.end(v, "reader")
 
-	v.readOnly = true
-	r.start(v, "reader")
-	r.read(v, "reader", "for readers")
-	err := r.pod.WriteFile(v.targetPath("reader")+`\hello.txt`, []byte("changed"))
-	r.refused("write to a read-only volume", err, codes.FailedPrecondition)
-	r.read(v, "reader", "for readers")
-	r.end(v, "reader")
-
-	v.readOnly = false
-	r.start(v, "writer")
-	r.write(v, "writer", "changed")
-	r.end(v, "writer")
+		v.readOnly = false
+		r.start(v, "writer")
+		r.write(v, "writer", "changed")
+		r.end(v, "writer")
+	})
 }
 
 func TestWritersOnOneNode(t *testing.T) {

@@ -24,14 +24,14 @@ func open(o options) (*openedNode, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &openedNode{
-			proxy:    driver.InProcess(n.Operations()),
-			hardware: hardware.InProcess{Node: n},
-			closers:  []io.Closer{n},
-		}, nil
+		plugs, err := hardware.InProcess(n)
+		if err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
+		return &openedNode{proxy: driver.InProcess(n.Operations()), hardware: plugs, closers: []io.Closer{plugs, n}}, nil
 	}
 	c := client.New(client.WithEndpointDir(o.endpointDir))
-	plugs, err := hardware.Dial(o.endpointDir)
+	plugs, err := hardware.OfDaemon(o.endpointDir)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -18,38 +18,19 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
 )
 
-// daemonNode is the simulated node of a daemon that is a process. It is a pod too.
-type daemonNode struct {
-	client *client.Client
-	sim    simv1.SimClient
-}
-
-// WriteFile implements pod.
-func (n *daemonNode) WriteFile(path string, data []byte) error {
-	_, err := n.sim.WriteFile(context.Background(), &simv1.WriteFileRequest{Path: path, Data: data})
-	return err
-}
-
-// ReadFile implements pod.
-func (n *daemonNode) ReadFile(path string) ([]byte, error) {
-	response, err := n.sim.ReadFile(context.Background(), &simv1.ReadFileRequest{Path: path})
-	return response.GetData(), err
-}
-
 // startProcesses starts the daemon and the driver as they are built. It returns
-// where the driver serves.
-func startProcesses(t *testing.T) (address string, n *daemonNode) {
+// where the driver serves, and a client of the daemon.
+func startProcesses(t *testing.T) (address string, c *client.Client) {
 	bin, dir := t.TempDir(), shortDir(t)
 	build(t, filepath.Join("..", ".."), bin, "./cmd/csi-proxy")
 	build(t, ".", bin, ".")
 
 	endpoints, socket := filepath.Join(dir, "run"), filepath.Join(dir, "csi.sock")
 	start(t, filepath.Join(bin, "csi-proxy"), "-node=simulated", "-endpoint-dir="+endpoints, "-sim-state="+filepath.Join(dir, "node.db"))
-	c := client.New(client.WithEndpointDir(endpoints))
+	c = client.New(client.WithEndpointDir(endpoints))
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -58,8 +39,7 @@ func startProcesses(t *testing.T) (address string, n *daemonNode) {
 	start(t, filepath.Join(bin, "csi-driver"), "-endpoint=unix://"+socket, "-endpoint-dir="+endpoints,
 		"-node-id="+nodeID, "-state-dir="+filepath.Join(dir, "state"))
 	awaitReady(t, "unix:"+socket)
-	sim := dial(t, "unix:"+filepath.Join(endpoints, simv1.EndpointName+".sock"))
-	return "unix:" + socket, &daemonNode{c, simv1.NewSimClient(sim)}
+	return "unix:" + socket, c
 }
 
 // shortDir returns a directory for sockets, whose paths have to be short.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -30,16 +31,9 @@ type rig struct {
 	csi.ControllerClient
 	csi.NodeClient
 	t    *testing.T
-	pod  pod
 	via  string
 	dir  string // of the driver
 	stop func()
-}
-
-// pod is what a process in a pod does.
-type pod interface {
-	WriteFile(path string, data []byte) error
-	ReadFile(path string) ([]byte, error)
 }
 
 // eachWay runs a test with the driver over the pipe and in process.
@@ -51,7 +45,7 @@ func eachWay(t *testing.T, test func(t *testing.T, r *rig)) {
 
 func newRig(t *testing.T, via string) *rig {
 	n := simnode.New(t)
-	r := &rig{Node: n, pod: n, t: t, via: via, dir: shortDir(t)}
+	r := &rig{Node: n, t: t, via: via, dir: shortDir(t)}
 	r.startDriver()
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -67,22 +61,18 @@ func (r *rig) startDriver() {
 	if r.via == viaInProcess {
 		proxy = driver.InProcess(r.Operations())
 	}
-	volumes, err := cloud.Open(filepath.Join(r.dir, "cloud.json"), nodeID, hardware.InProcess{Node: r.Node})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	plugs, err := hardware.InProcess(r.Node)
+	r.must(err)
+	volumes, err := cloud.Open(filepath.Join(r.dir, "cloud.json"), nodeID, plugs)
+	r.must(err)
 	records := filepath.Join(r.dir, "volumes")
-	if err := os.MkdirAll(records, 0o700); err != nil {
-		r.t.Fatal(err)
-	}
+	r.must(os.MkdirAll(records, 0o700))
 	d := driver.New(driver.Options{
 		Version: "test", NodeID: nodeID, Proxy: proxy, StateDir: records, Cloud: volumes,
 		Logger: slog.New(slog.NewTextHandler(ginkgo.GinkgoWriter, nil)),
 	})
 	l, err := listen(r.socket())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	r.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Serve(ctx, l) }()
@@ -90,7 +80,7 @@ func (r *rig) startDriver() {
 	r.ControllerClient, r.NodeClient = csi.NewControllerClient(conn), csi.NewNodeClient(conn)
 	r.stop = func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := errors.Join(<-ended, plugs.Close()); err != nil {
 			r.t.Error(err)
 		}
 	}
@@ -253,12 +243,12 @@ func (r *rig) refused(what string, err error, want codes.Code) {
 // write and read are what a pod does.
 func (r *rig) write(v *volume, pod, text string) {
 	r.t.Helper()
-	r.must(r.pod.WriteFile(v.targetPath(pod)+`\hello.txt`, []byte(text)))
+	r.must(r.WriteFile(v.targetPath(pod)+`\hello.txt`, []byte(text)))
 }
 
 func (r *rig) read(v *volume, pod, want string) {
 	r.t.Helper()
-	data, err := r.pod.ReadFile(v.targetPath(pod) + `\hello.txt`)
+	data, err := r.ReadFile(v.targetPath(pod) + `\hello.txt`)
 	if err == nil && string(data) != want {
 		err = fmt.Errorf("it reads %q", data)
 	}

@@ -47,9 +47,7 @@ func TestSanity(t *testing.T) {
 	var kubelet kubelet
 	switch *via {
 	case viaPipe:
-		var n *daemonNode
-		address, n = startProcesses(t)
-		kubelet.client = n.client
+		address, kubelet.client = startProcesses(t)
 	case viaInProcess:
 		r := newRig(t, viaInProcess)
 		address, kubelet.client = "unix:"+r.socket(), r.Client()
@@ -78,28 +76,16 @@ func TestSanity(t *testing.T) {
 type kubelet struct{ client *client.Client }
 
 func (k kubelet) make(path string) (string, error) {
-	fs, err := k.client.Filesystem(context.Background())
-	if err != nil {
-		return "", err
-	}
-	return path, fs.Mkdir(context.Background(), path)
+	return path, k.client.Filesystem.Mkdir(context.Background(), path)
 }
 
 func (k kubelet) remove(path string) error {
-	fs, err := k.client.Filesystem(context.Background())
-	if err != nil {
-		return err
-	}
-	return fs.Rmdir(context.Background(), path, false) // it must be empty
+	return k.client.Filesystem.Rmdir(context.Background(), path, false) // it must be empty
 }
 
 // kind is what is at a path, which csi-sanity makes with a slash.
 func (k kubelet) kind(path string) (sanity.PathKind, error) {
-	fs, err := k.client.Filesystem(context.Background())
-	if err != nil {
-		return "", err
-	}
-	exists, err := fs.PathExists(context.Background(), strings.ReplaceAll(path, "/", `\`))
+	exists, err := k.client.Filesystem.PathExists(context.Background(), strings.ReplaceAll(path, "/", `\`))
 	switch {
 	case err != nil:
 		return "", err

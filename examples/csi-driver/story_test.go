@@ -86,6 +86,9 @@ func TestLifeOfAVolume(t *testing.T) {
 			_, err := r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.VolumeId})
 			r.must(err)
 		}
+		if disks := r.Disks(); len(disks) != 1 {
+			t.Errorf("disks %+v, want Windows' own", disks)
+		}
 	})
 }
 

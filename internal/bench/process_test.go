@@ -40,10 +40,7 @@ func start(b *testing.B, binary, dir string) *os.Process {
 	c := client.New(client.WithEndpointDir(dir))
 	defer c.Close()
 	for {
-		volumes, err := c.Volume(b.Context()) // of all groups the last to listen
-		if err == nil {
-			_, err = volumes.ListVolumesOnDisk(b.Context(), 0, 0)
-		}
+		_, err := c.Volume.ListVolumesOnDisk(b.Context(), 0, 0) // of all groups the last to listen
 		if err == nil {
 			return cmd.Process
 		}
@@ -122,11 +119,7 @@ func BenchmarkIdle(b *testing.B) {
 func callOnce(b *testing.B, dir string) {
 	c := client.New(client.WithEndpointDir(dir))
 	defer c.Close()
-	disks, err := c.Disk(b.Context())
-	if err == nil {
-		_, err = disks.ListDiskIDs(b.Context())
-	}
-	if err != nil {
+	if _, err := c.Disk.ListDiskIDs(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -128,13 +128,10 @@ func startDaemon(ctx context.Context, dir, scratch string) (*daemon, error) {
 	}
 }
 
-// answers returns nil if all groups are served.
+// answers returns nil if the daemon is ready.
 func answers(ctx context.Context, dir string) error {
 	c := client.New(client.WithEndpointDir(dir))
-	_, disk := c.Disk(ctx)
-	_, volume := c.Volume(ctx)
-	_, filesystem := c.Filesystem(ctx)
-	return errors.Join(disk, volume, filesystem, c.Close())
+	return errors.Join(c.Ready(ctx), c.Close())
 }
 
 func (d *daemon) log() string {

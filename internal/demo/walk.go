@@ -35,13 +35,10 @@ const (
 
 // walk is the screen and what it is about.
 type walk struct {
-	ctx     context.Context
-	out     io.Writer
-	dir     string
-	client  *client.Client
-	disks   *client.Disk
-	volumes *client.Volume
-	files   *client.Filesystem
+	ctx    context.Context
+	out    io.Writer
+	dir    string
+	client *client.Client
 }
 
 func newWalk(ctx context.Context, out io.Writer, dir string) *walk {
@@ -51,7 +48,7 @@ func newWalk(ctx context.Context, out io.Writer, dir string) *walk {
 // volumesLife is the walk. Each step fails it that doesn't give what it must.
 func (w *walk) volumesLife() (err error) {
 	defer func() { err = errors.Join(err, w.client.Close()) }()
-	if err := w.connect(); err != nil {
+	if err := w.introduce(); err != nil {
 		return err
 	}
 	var number disk.Number
@@ -79,19 +76,22 @@ func (w *walk) inOrder(steps ...func() error) error {
 	return nil
 }
 
-func (w *walk) connect() (err error) {
-	if w.disks, err = w.client.Disk(w.ctx); err != nil {
+func (w *walk) introduce() error {
+	disk, err := w.client.Disk.Version(w.ctx)
+	if err != nil {
 		return err
 	}
-	if w.volumes, err = w.client.Volume(w.ctx); err != nil {
+	volume, err := w.client.Volume.Version(w.ctx)
+	if err != nil {
 		return err
 	}
-	if w.files, err = w.client.Filesystem(w.ctx); err != nil {
+	filesystem, err := w.client.Filesystem.Version(w.ctx)
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(w.out, `CSI Proxy does for CSI drivers on Windows what a container can't: partition, format and mount.
 Here it runs on a simulated Windows node. The client found disk %s, volume %s and filesystem %s.
-`, w.disks.Version(), w.volumes.Version(), w.files.Version())
+`, disk, volume, filesystem)
 	return nil
 }
 
@@ -169,10 +169,10 @@ func (w *walk) plugIn(number *disk.Number, args ...string) error {
 	}
 	w.chapter("The driver looks for it.")
 	return w.inOrder(
-		func() error { return w.quiet("Rescan", w.disks.Rescan) },
+		func() error { return w.quiet("Rescan", w.client.Disk.Rescan) },
 		func() error {
 			return w.call("ListDiskLocations", func() (string, error) {
-				locations, err := w.disks.ListDiskLocations(w.ctx)
+				locations, err := w.client.Disk.ListDiskLocations(w.ctx)
 				l, ok := locations[attached.DiskNumber]
 				return fmt.Sprintf("disk %d is at adapter %s, target %s, LUN %s", attached.DiskNumber, l.Adapter, l.Target, l.LUNID),
 					errors.Join(err, expect(ok, "the new disk", locations))
@@ -180,7 +180,7 @@ func (w *walk) plugIn(number *disk.Number, args ...string) error {
 		},
 		func() error {
 			return w.call("ListDiskIDs", func() (string, error) {
-				ids, err := w.disks.ListDiskIDs(w.ctx)
+				ids, err := w.client.Disk.ListDiskIDs(w.ctx)
 				for n, id := range ids {
 					if id.SerialNumber == serial {
 						*number = n
@@ -197,19 +197,19 @@ func (w *walk) stage(number disk.Number, id *volume.ID) error {
 	w.chapter("NodeStageVolume: the driver makes a volume of it and mounts that for the node.")
 	return w.inOrder(
 		func() error {
-			return w.quiet(fmt.Sprintf("PartitionDisk(%d)", number), func(ctx context.Context) error { return w.disks.PartitionDisk(ctx, number) })
+			return w.quiet(fmt.Sprintf("PartitionDisk(%d)", number), func(ctx context.Context) error { return w.client.Disk.PartitionDisk(ctx, number) })
 		},
 		func() error {
-			return w.quiet(fmt.Sprintf("SetDiskState(%d, online)", number), func(ctx context.Context) error { return w.disks.SetDiskState(ctx, number, true) })
+			return w.quiet(fmt.Sprintf("SetDiskState(%d, online)", number), func(ctx context.Context) error { return w.client.Disk.SetDiskState(ctx, number, true) })
 		},
 		func() error { return w.findVolume(number, id) },
 		func() error { return w.formatted(*id, false) },
 		func() error {
-			return w.quiet("FormatVolume", func(ctx context.Context) error { return w.volumes.FormatVolume(ctx, *id) })
+			return w.quiet("FormatVolume", func(ctx context.Context) error { return w.client.Volume.FormatVolume(ctx, *id) })
 		},
 		func() error {
 			return w.call("FormatVolume, by mistake", func() (string, error) {
-				err := w.volumes.FormatVolume(w.ctx, *id)
+				err := w.client.Volume.FormatVolume(w.ctx, *id)
 				return "refused: there is a file system on it", expect(errors.Is(err, csiproxy.ErrFailedPrecondition), "a refusal", err)
 			})
 		},
@@ -219,7 +219,7 @@ func (w *walk) stage(number disk.Number, id *volume.ID) error {
 
 func (w *walk) findVolume(number disk.Number, id *volume.ID) error {
 	return w.call(fmt.Sprintf("ListVolumesOnDisk(%d)", number), func() (string, error) {
-		ids, err := w.volumes.ListVolumesOnDisk(w.ctx, number, 0)
+		ids, err := w.client.Volume.ListVolumesOnDisk(w.ctx, number, 0)
 		if err := errors.Join(err, expect(len(ids) == 1, "one volume", ids)); err != nil {
 			return "", err
 		}
@@ -230,23 +230,23 @@ func (w *walk) findVolume(number disk.Number, id *volume.ID) error {
 
 func (w *walk) formatted(id volume.ID, want bool) error {
 	return w.call("IsVolumeFormatted", func() (string, error) {
-		got, err := w.volumes.IsVolumeFormatted(w.ctx, id)
+		got, err := w.client.Volume.IsVolumeFormatted(w.ctx, id)
 		return fmt.Sprint(got), errors.Join(err, expect(got == want, fmt.Sprint(want), got))
 	})
 }
 
 func (w *walk) mount(id volume.ID) error {
-	return w.quiet(`MountVolume(…\pvc-1\globalmount)`, func(ctx context.Context) error { return w.volumes.MountVolume(ctx, id, staging) })
+	return w.quiet(`MountVolume(…\pvc-1\globalmount)`, func(ctx context.Context) error { return w.client.Volume.MountVolume(ctx, id, staging) })
 }
 
 func (w *walk) publish() error {
 	w.chapter("NodePublishVolume: a link leads the pod to it, and the pod writes a file.")
 	return w.inOrder(
 		func() error {
-			return w.quiet(`Mkdir(…\kubernetes.io~csi\pvc-1)`, func(ctx context.Context) error { return w.files.Mkdir(ctx, pods) })
+			return w.quiet(`Mkdir(…\kubernetes.io~csi\pvc-1)`, func(ctx context.Context) error { return w.client.Filesystem.Mkdir(ctx, pods) })
 		},
 		func() error {
-			return w.quiet(`CreateSymlink(…\pvc-1\mount)`, func(ctx context.Context) error { return w.files.CreateSymlink(ctx, staging, target) })
+			return w.quiet(`CreateSymlink(…\pvc-1\mount)`, func(ctx context.Context) error { return w.client.Filesystem.CreateSymlink(ctx, staging, target) })
 		},
 		func() error {
 			_, err := w.tool("pod", "sim", "file", "write", file, "--text", words)
@@ -263,11 +263,11 @@ func (w *walk) grow(number disk.Number, id volume.ID) error {
 			return err
 		},
 		func() error {
-			return w.quiet("ResizeVolume(0: as large as possible)", func(ctx context.Context) error { return w.volumes.ResizeVolume(ctx, id, 0) })
+			return w.quiet("ResizeVolume(0: as large as possible)", func(ctx context.Context) error { return w.client.Volume.ResizeVolume(ctx, id, 0) })
 		},
 		func() error {
 			return w.call("GetVolumeStats", func() (string, error) {
-				stats, err := w.volumes.GetVolumeStats(w.ctx, id)
+				stats, err := w.client.Volume.GetVolumeStats(w.ctx, id)
 				return fmt.Sprintf("%.2f GiB, %.2f MiB used", float64(stats.TotalBytes)/(1<<30), float64(stats.UsedBytes)/(1<<20)),
 					errors.Join(err, expect(stats.TotalBytes > 19<<30, "over 19 GiB", stats))
 			})
@@ -279,13 +279,13 @@ func (w *walk) unpublish(number disk.Number, id volume.ID) error {
 	w.chapter("NodeUnpublishVolume and NodeUnstageVolume: the pod has ended. Then the cloud takes the disk.")
 	return w.inOrder(
 		func() error {
-			return w.quiet(`Rmdir(…\pvc-1\mount), which is the link`, func(ctx context.Context) error { return w.files.Rmdir(ctx, target, true) })
+			return w.quiet(`Rmdir(…\pvc-1\mount), which is the link`, func(ctx context.Context) error { return w.client.Filesystem.Rmdir(ctx, target, true) })
 		},
 		func() error {
-			return w.quiet("UnmountVolume, which writes out the cache", func(ctx context.Context) error { return w.volumes.UnmountVolume(ctx, id, staging) })
+			return w.quiet("UnmountVolume, which writes out the cache", func(ctx context.Context) error { return w.client.Volume.UnmountVolume(ctx, id, staging) })
 		},
 		func() error {
-			return w.quiet(fmt.Sprintf("SetDiskState(%d, offline)", number), func(ctx context.Context) error { return w.disks.SetDiskState(ctx, number, false) })
+			return w.quiet(fmt.Sprintf("SetDiskState(%d, offline)", number), func(ctx context.Context) error { return w.client.Disk.SetDiskState(ctx, number, false) })
 		},
 		func() error {
 			_, err := w.tool("cloud", "sim", "disk", "detach", number.String())
@@ -300,17 +300,17 @@ func (w *walk) again(number *disk.Number, id volume.ID) error {
 	return w.inOrder(
 		func() error { return w.plugIn(number) },
 		func() error {
-			return w.quiet(fmt.Sprintf("PartitionDisk(%d), which changes nothing", *number), func(ctx context.Context) error { return w.disks.PartitionDisk(ctx, *number) })
+			return w.quiet(fmt.Sprintf("PartitionDisk(%d), which changes nothing", *number), func(ctx context.Context) error { return w.client.Disk.PartitionDisk(ctx, *number) })
 		},
 		func() error {
-			return w.quiet(fmt.Sprintf("SetDiskState(%d, online)", *number), func(ctx context.Context) error { return w.disks.SetDiskState(ctx, *number, true) })
+			return w.quiet(fmt.Sprintf("SetDiskState(%d, online)", *number), func(ctx context.Context) error { return w.client.Disk.SetDiskState(ctx, *number, true) })
 		},
 		func() error { return w.findVolume(*number, &found) },
 		func() error { return expect(found.Equal(id), "the volume "+string(id), found) },
 		func() error { return w.formatted(id, true) },
 		func() error { return w.mount(id) },
 		func() error {
-			return w.quiet(`CreateSymlink(…\pvc-1\mount)`, func(ctx context.Context) error { return w.files.CreateSymlink(ctx, staging, target) })
+			return w.quiet(`CreateSymlink(…\pvc-1\mount)`, func(ctx context.Context) error { return w.client.Filesystem.CreateSymlink(ctx, staging, target) })
 		},
 		func() error { return w.readBack() },
 	)

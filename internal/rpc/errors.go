@@ -11,10 +11,10 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/grpccode"
 )
 
 // ErrorDomain is the domain of the google.rpc.ErrorInfo detail that each status
@@ -28,25 +28,24 @@ const (
 	metadataWindowsError = "windows_error" // in decimal
 )
 
-// classes is the one place that says what an error is on the wire. Codes and
-// reasons are unique, so that each way has one answer. Reasons never change.
+// classes are the classes of errors with their reasons on the wire. Reasons are
+// unique and never change. The codes are those of package grpccode.
 var classes = []struct {
 	kind   error
-	code   codes.Code
 	reason string
 }{
-	{csiproxy.ErrInvalidArgument, codes.InvalidArgument, "INVALID_ARGUMENT"},
-	{csiproxy.ErrNotFound, codes.NotFound, "NOT_FOUND"},
-	{csiproxy.ErrAlreadyExists, codes.AlreadyExists, "ALREADY_EXISTS"},
-	{csiproxy.ErrFailedPrecondition, codes.FailedPrecondition, "FAILED_PRECONDITION"},
-	{csiproxy.ErrPermissionDenied, codes.PermissionDenied, "PERMISSION_DENIED"},
-	{csiproxy.ErrUnauthenticated, codes.Unauthenticated, "UNAUTHENTICATED"},
-	{csiproxy.ErrResourceExhausted, codes.ResourceExhausted, "RESOURCE_EXHAUSTED"},
-	{csiproxy.ErrUnavailable, codes.Unavailable, "UNAVAILABLE"},
-	{csiproxy.ErrUnimplemented, codes.Unimplemented, "UNIMPLEMENTED"},
-	{context.Canceled, codes.Canceled, "CANCELED"},
-	{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
-	{csiproxy.ErrInternal, codes.Internal, "INTERNAL"},
+	{csiproxy.ErrInvalidArgument, "INVALID_ARGUMENT"},
+	{csiproxy.ErrNotFound, "NOT_FOUND"},
+	{csiproxy.ErrAlreadyExists, "ALREADY_EXISTS"},
+	{csiproxy.ErrFailedPrecondition, "FAILED_PRECONDITION"},
+	{csiproxy.ErrPermissionDenied, "PERMISSION_DENIED"},
+	{csiproxy.ErrUnauthenticated, "UNAUTHENTICATED"},
+	{csiproxy.ErrResourceExhausted, "RESOURCE_EXHAUSTED"},
+	{csiproxy.ErrUnavailable, "UNAVAILABLE"},
+	{csiproxy.ErrUnimplemented, "UNIMPLEMENTED"},
+	{context.Canceled, "CANCELED"},
+	{context.DeadlineExceeded, "DEADLINE_EXCEEDED"},
+	{csiproxy.ErrInternal, "INTERNAL"},
 }
 
 // ErrorInterceptor turns the error of a handler, or of an interceptor between the
@@ -71,14 +70,13 @@ func ToStatus(err error) error {
 		return err
 	}
 
-	code, reason := codes.Internal, "INTERNAL"
+	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: "INTERNAL", Metadata: map[string]string{}}
 	kind := csiproxy.KindOf(err)
 	for _, class := range classes {
 		if class.kind == kind {
-			code, reason = class.code, class.reason
+			info.Reason = class.reason
 		}
 	}
-	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: reason, Metadata: map[string]string{}}
 	if e, ok := errors.AsType[*csiproxy.Error](err); ok {
 		if e.Op != "" {
 			info.Metadata[metadataOperation] = wireText(e.Op)
@@ -91,7 +89,7 @@ func ToStatus(err error) error {
 		info.Metadata[metadataWindowsError] = strconv.FormatUint(uint64(number), 10)
 	}
 
-	plain := status.New(code, wireText(err.Error()))
+	plain := status.New(grpccode.Of(err), wireText(err.Error()))
 	detailed, err := plain.WithDetails(info)
 	if err != nil { // info can't be encoded; not with valid UTF-8 in it
 		return plain.Err()
@@ -116,7 +114,7 @@ func FromStatus(err error) error {
 
 	result := &csiproxy.Error{Kind: csiproxy.ErrInternal, Detail: st.Message()}
 	for _, class := range classes {
-		if class.code == st.Code() {
+		if grpccode.Of(class.kind) == st.Code() {
 			result.Kind = class.kind
 		}
 	}

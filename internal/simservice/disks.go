@@ -92,6 +92,11 @@ func (s *Service) DetachDisk(_ context.Context, r *simv1.DetachDiskRequest) (*si
 	return &simv1.DetachDiskResponse{}, classify(s.sys.DetachDisk(r.DiskNumber))
 }
 
+// DeleteDisk implements simv1.SimServer.
+func (s *Service) DeleteDisk(_ context.Context, r *simv1.DeleteDiskRequest) (*simv1.DeleteDiskResponse, error) {
+	return &simv1.DeleteDiskResponse{}, classify(s.sys.DeleteDisk(r.SerialNumber))
+}
+
 // GrowDisk implements simv1.SimServer.
 func (s *Service) GrowDisk(_ context.Context, r *simv1.GrowDiskRequest) (*simv1.GrowDiskResponse, error) {
 	return &simv1.GrowDiskResponse{}, classify(s.sys.GrowDisk(r.DiskNumber, r.SizeBytes))

@@ -120,6 +120,18 @@ func TestDisks(t *testing.T) {
 	}
 	want.State = simv1.DiskState_DISK_STATE_ATTACHED
 	check("attached again")
+	wantError(t, errorOf(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: "vol1"})), csiproxy.ErrUnavailable)
+}
+
+func TestDeleteDisk(t *testing.T) {
+	_, sim := start(t)
+	ctx := t.Context()
+	must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: "vol1"}))
+	must(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: 1}))
+	must(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: "vol1"}))
+	if disks := must(sim.ListDisks(ctx, &simv1.ListDisksRequest{})).Disks; len(disks) != 1 {
+		t.Errorf("disks %v, want the system's", disks)
+	}
 }
 
 func TestPage83(t *testing.T) {
@@ -215,11 +227,12 @@ func TestRules(t *testing.T) {
 			t.Errorf("call %d: error %v, want %v", i, err, want)
 		}
 	}
-	short, cancel := context.WithTimeout(ctx, time.Millisecond)
-	defer cancel()
-	if err := sys.DeleteVolumeMountPoint(short, `C:\x\`); !errors.Is(err, context.DeadlineExceeded) {
+	impatient, cancel := context.WithCancel(ctx)
+	sys.OnCall(func(winsim.Call) { cancel() }) // before the delay
+	if err := sys.DeleteVolumeMountPoint(impatient, `C:\x\`); !errors.Is(err, context.Canceled) {
 		t.Errorf("delayed call: %v", err)
 	}
+	sys.OnCall(nil)
 
 	rules := must(sim.ListRules(ctx, &simv1.ListRulesRequest{})).Rules
 	if diff := cmp.Diff([]*simv1.Rule{fail, delay}, rules, protocmp.Transform()); diff != "" {
@@ -229,7 +242,7 @@ func TestRules(t *testing.T) {
 	if rules := must(sim.ListRules(ctx, &simv1.ListRulesRequest{})).Rules; len(rules) != 0 {
 		t.Errorf("after clearing there are %v", rules)
 	}
-	if err := sys.DeleteVolumeMountPoint(ctx, `C:\x\`); errors.Is(err, context.DeadlineExceeded) {
+	if err := sys.DeleteVolumeMountPoint(ctx, `C:\x\`); !errors.Is(err, win.ErrorFileNotFound) {
 		t.Errorf("after clearing, the call gives %v", err)
 	}
 
@@ -284,6 +297,9 @@ func TestErrors(t *testing.T) {
 		"no such disk":      {errorOf(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: 9})), csiproxy.ErrNotFound},
 		"no disk number":    {errorOf(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: win.NoNumber})), csiproxy.ErrNotFound},
 		"system disk":       {errorOf(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{})), csiproxy.ErrPermissionDenied},
+		"delete system":     {errorOf(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: "SIMSYSTEM"})), csiproxy.ErrUnavailable},
+		"delete no disk":    {errorOf(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: "none"})), csiproxy.ErrNotFound},
+		"delete no name":    {errorOf(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{})), csiproxy.ErrNotFound},
 		"no size":           {errorOf(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{})), csiproxy.ErrInvalidArgument},
 		"negative size":     {errorOf(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: -1 << 30})), csiproxy.ErrInvalidArgument},
 		"address":           {errorOf(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})), csiproxy.ErrInvalidArgument},

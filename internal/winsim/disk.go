@@ -199,6 +199,7 @@ type disks struct {
 	// dirty are the disks that have changes for the next commit, so that a call
 	// doesn't cost more on a node with more disks.
 	dirty map[*disk]struct{}
+	gone  []uint64 // ids of disks that were removed, since the last commit
 }
 
 // add makes a disk, which has a greater id than all before, one of the node's.
@@ -210,6 +211,14 @@ func (ds *disks) add(d *disk) {
 	if d.changed {
 		d.mark()
 	}
+}
+
+// remove makes a disk, which is on the shelf, no longer one of the node's.
+func (ds *disks) remove(d *disk) {
+	delete(ds.byID, d.id)
+	ds.list = slices.DeleteFunc(ds.list, func(o *disk) bool { return o == d })
+	delete(ds.dirty, d)
+	ds.gone = append(ds.gone, d.id)
 }
 
 // all gives the disks in the order of their ids.

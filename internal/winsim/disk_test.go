@@ -142,6 +142,31 @@ func TestShelf(t *testing.T) {
 	}
 }
 
+// TestDeleteDisk: what has its serial number afterwards is another disk.
+func TestDeleteDisk(t *testing.T) {
+	s := newNode(t, Delays{})
+	n := attach(t, s, DiskSpec{Serial: "a"})
+	must(t, s.WriteImage(n, []byte("data"), 5000))
+	wantErr(t, "delete an attached disk", s.DeleteDisk("a"), win.ErrorDeviceInUse)
+	must(t, s.DetachDisk(n))
+	must(t, s.DeleteDisk("a"))
+	wantErr(t, "delete it again", s.DeleteDisk("a"), win.ErrorNotFound)
+	if disks := s.Disks(); len(disks) != 1 {
+		t.Errorf("disks %+v", disks)
+	}
+	n = attach(t, s, DiskSpec{Serial: "a"})
+	b := make([]byte, 4)
+	must(t, s.ReadImage(n, b, 5000))
+	if string(b) != "\x00\x00\x00\x00" {
+		t.Errorf("the new disk holds %q", b)
+	}
+
+	must(t, s.AddISCSITarget(ISCSITarget{IQN: iqn, Portals: []win.ISCSIPortal{portal1}, LUNs: []DiskSpec{{SizeBytes: gib, Serial: "lun"}}}))
+	wantErr(t, "delete a target's disk", s.DeleteDisk("lun"), win.ErrorNotSupported)
+	must(t, s.RemoveISCSITarget(iqn))
+	must(t, s.DeleteDisk("lun"))
+}
+
 func TestIdentity(t *testing.T) {
 	s := newNode(t, Delays{})
 	ids := []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("Google  PersistentDisk  data-1")}}

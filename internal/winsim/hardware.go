@@ -136,6 +136,25 @@ func (s *System) DetachDisk(number uint32) error {
 	})
 }
 
+// DeleteDisk throws a disk on the shelf away, with its data: a disk with its serial
+// number is a new one then. What Windows remembers of its volumes stays. No such disk
+// gives ErrorNotFound, one that is attached ErrorDeviceInUse.
+func (s *System) DeleteDisk(serial string) error {
+	return s.control(func() error {
+		d, ok := s.disks.find(func(d *disk) bool { return d.Spec.Serial == serial })
+		switch {
+		case !ok:
+			return notFound("disk", strconv.Quote(serial))
+		case d.Target != "":
+			return fmt.Errorf("delete disk %q: it is a LUN of the iSCSI target %s: %w", serial, d.Target, win.ErrorNotSupported)
+		case d.State != DiskShelved:
+			return fmt.Errorf("delete disk %q: it is attached: %w", serial, win.ErrorDeviceInUse)
+		}
+		s.disks.remove(d)
+		return nil
+	})
+}
+
 // withdrawDisk takes a disk off the node: what is open on it dies.
 func (s *System) withdrawDisk(d *disk) {
 	d.State, d.Number, d.Arriving = DiskShelved, win.NoNumber, false

@@ -48,6 +48,13 @@ func (s *System) collect() {
 		s.collectDisk(d)
 	}
 	clear(s.disks.dirty)
+	for _, id := range s.disks.gone {
+		s.store.delete(bucketDisks, key(id))
+		for _, bucket := range []string{bucketBlocks, bucketTrees, bucketFiles} {
+			s.store.deletePrefix(bucket, key(id))
+		}
+	}
+	s.disks.gone = nil
 	for unique := range s.volumes.changed {
 		s.store.putJSON(bucketVolumes, []byte(unique), s.volumes.known[unique])
 	}

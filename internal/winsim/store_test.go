@@ -137,6 +137,7 @@ func TestKill(t *testing.T) {
 			{"restart", func() error { return s.Reboot() }},
 			{"remove target", func() error { return s.RemoveISCSITarget(iqn) }},
 			{"detach", func() error { return s.DetachDisk(n) }},
+			{"delete", func() error { return s.DeleteDisk("a") }},
 		} {
 			if err := step.do(); err != nil {
 				t.Fatalf("%s: %v", step.what, err)

@@ -587,6 +587,86 @@ func (*DetachDiskResponse) Descriptor() ([]byte, []int) {
 	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{7}
 }
 
+type DeleteDiskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SerialNumber  string                 `protobuf:"bytes,1,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteDiskRequest) Reset() {
+	*x = DeleteDiskRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteDiskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteDiskRequest) ProtoMessage() {}
+
+func (x *DeleteDiskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteDiskRequest.ProtoReflect.Descriptor instead.
+func (*DeleteDiskRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DeleteDiskRequest) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+type DeleteDiskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteDiskResponse) Reset() {
+	*x = DeleteDiskResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteDiskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteDiskResponse) ProtoMessage() {}
+
+func (x *DeleteDiskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteDiskResponse.ProtoReflect.Descriptor instead.
+func (*DeleteDiskResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{9}
+}
+
 type GrowDiskRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	DiskNumber uint32                 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
@@ -598,7 +678,7 @@ type GrowDiskRequest struct {
 
 func (x *GrowDiskRequest) Reset() {
 	*x = GrowDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +690,7 @@ func (x *GrowDiskRequest) String() string {
 func (*GrowDiskRequest) ProtoMessage() {}
 
 func (x *GrowDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +703,7 @@ func (x *GrowDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrowDiskRequest.ProtoReflect.Descriptor instead.
 func (*GrowDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{8}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GrowDiskRequest) GetDiskNumber() uint32 {
@@ -648,7 +728,7 @@ type GrowDiskResponse struct {
 
 func (x *GrowDiskResponse) Reset() {
 	*x = GrowDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +740,7 @@ func (x *GrowDiskResponse) String() string {
 func (*GrowDiskResponse) ProtoMessage() {}
 
 func (x *GrowDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +753,7 @@ func (x *GrowDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrowDiskResponse.ProtoReflect.Descriptor instead.
 func (*GrowDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{9}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{11}
 }
 
 type SetDiskAttributesRequest struct {
@@ -690,7 +770,7 @@ type SetDiskAttributesRequest struct {
 
 func (x *SetDiskAttributesRequest) Reset() {
 	*x = SetDiskAttributesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +782,7 @@ func (x *SetDiskAttributesRequest) String() string {
 func (*SetDiskAttributesRequest) ProtoMessage() {}
 
 func (x *SetDiskAttributesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +795,7 @@ func (x *SetDiskAttributesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDiskAttributesRequest.ProtoReflect.Descriptor instead.
 func (*SetDiskAttributesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{10}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetDiskAttributesRequest) GetDiskNumber() uint32 {
@@ -754,7 +834,7 @@ type SetDiskAttributesResponse struct {
 
 func (x *SetDiskAttributesResponse) Reset() {
 	*x = SetDiskAttributesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +846,7 @@ func (x *SetDiskAttributesResponse) String() string {
 func (*SetDiskAttributesResponse) ProtoMessage() {}
 
 func (x *SetDiskAttributesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +859,7 @@ func (x *SetDiskAttributesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDiskAttributesResponse.ProtoReflect.Descriptor instead.
 func (*SetDiskAttributesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{11}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{13}
 }
 
 type ReadDiskRequest struct {
@@ -794,7 +874,7 @@ type ReadDiskRequest struct {
 
 func (x *ReadDiskRequest) Reset() {
 	*x = ReadDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +886,7 @@ func (x *ReadDiskRequest) String() string {
 func (*ReadDiskRequest) ProtoMessage() {}
 
 func (x *ReadDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +899,7 @@ func (x *ReadDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDiskRequest.ProtoReflect.Descriptor instead.
 func (*ReadDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{12}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadDiskRequest) GetDiskNumber() uint32 {
@@ -852,7 +932,7 @@ type ReadDiskResponse struct {
 
 func (x *ReadDiskResponse) Reset() {
 	*x = ReadDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +944,7 @@ func (x *ReadDiskResponse) String() string {
 func (*ReadDiskResponse) ProtoMessage() {}
 
 func (x *ReadDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +957,7 @@ func (x *ReadDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDiskResponse.ProtoReflect.Descriptor instead.
 func (*ReadDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{13}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadDiskResponse) GetData() []byte {
@@ -899,7 +979,7 @@ type WriteDiskRequest struct {
 
 func (x *WriteDiskRequest) Reset() {
 	*x = WriteDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +991,7 @@ func (x *WriteDiskRequest) String() string {
 func (*WriteDiskRequest) ProtoMessage() {}
 
 func (x *WriteDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1004,7 @@ func (x *WriteDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteDiskRequest.ProtoReflect.Descriptor instead.
 func (*WriteDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{14}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WriteDiskRequest) GetDiskNumber() uint32 {
@@ -956,7 +1036,7 @@ type WriteDiskResponse struct {
 
 func (x *WriteDiskResponse) Reset() {
 	*x = WriteDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1048,7 @@ func (x *WriteDiskResponse) String() string {
 func (*WriteDiskResponse) ProtoMessage() {}
 
 func (x *WriteDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1061,7 @@ func (x *WriteDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteDiskResponse.ProtoReflect.Descriptor instead.
 func (*WriteDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{15}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{17}
 }
 
 type ExportDiskRequest struct {
@@ -995,7 +1075,7 @@ type ExportDiskRequest struct {
 
 func (x *ExportDiskRequest) Reset() {
 	*x = ExportDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1087,7 @@ func (x *ExportDiskRequest) String() string {
 func (*ExportDiskRequest) ProtoMessage() {}
 
 func (x *ExportDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1100,7 @@ func (x *ExportDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportDiskRequest.ProtoReflect.Descriptor instead.
 func (*ExportDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{16}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExportDiskRequest) GetDiskNumber() uint32 {
@@ -1045,7 +1125,7 @@ type ExportDiskResponse struct {
 
 func (x *ExportDiskResponse) Reset() {
 	*x = ExportDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1137,7 @@ func (x *ExportDiskResponse) String() string {
 func (*ExportDiskResponse) ProtoMessage() {}
 
 func (x *ExportDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1150,7 @@ func (x *ExportDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportDiskResponse.ProtoReflect.Descriptor instead.
 func (*ExportDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{17}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{19}
 }
 
 type ReadFileRequest struct {
@@ -1082,7 +1162,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1174,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1187,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{18}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -1126,7 +1206,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1218,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1231,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{19}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1171,7 +1251,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1263,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1276,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{20}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -1221,7 +1301,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1313,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1326,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{21}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{23}
 }
 
 type ListDirectoryRequest struct {
@@ -1258,7 +1338,7 @@ type ListDirectoryRequest struct {
 
 func (x *ListDirectoryRequest) Reset() {
 	*x = ListDirectoryRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1350,7 @@ func (x *ListDirectoryRequest) String() string {
 func (*ListDirectoryRequest) ProtoMessage() {}
 
 func (x *ListDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1363,7 @@ func (x *ListDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*ListDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{22}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListDirectoryRequest) GetPath() string {
@@ -1302,7 +1382,7 @@ type ListDirectoryResponse struct {
 
 func (x *ListDirectoryResponse) Reset() {
 	*x = ListDirectoryResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1394,7 @@ func (x *ListDirectoryResponse) String() string {
 func (*ListDirectoryResponse) ProtoMessage() {}
 
 func (x *ListDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1407,7 @@ func (x *ListDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*ListDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{23}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListDirectoryResponse) GetEntries() []*DirectoryEntry {
@@ -1350,7 +1430,7 @@ type DirectoryEntry struct {
 
 func (x *DirectoryEntry) Reset() {
 	*x = DirectoryEntry{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1442,7 @@ func (x *DirectoryEntry) String() string {
 func (*DirectoryEntry) ProtoMessage() {}
 
 func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1455,7 @@ func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryEntry.ProtoReflect.Descriptor instead.
 func (*DirectoryEntry) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{24}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DirectoryEntry) GetName() string {
@@ -1415,7 +1495,7 @@ type MakeDirectoryRequest struct {
 
 func (x *MakeDirectoryRequest) Reset() {
 	*x = MakeDirectoryRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1507,7 @@ func (x *MakeDirectoryRequest) String() string {
 func (*MakeDirectoryRequest) ProtoMessage() {}
 
 func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1520,7 @@ func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{25}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MakeDirectoryRequest) GetPath() string {
@@ -1458,7 +1538,7 @@ type MakeDirectoryResponse struct {
 
 func (x *MakeDirectoryResponse) Reset() {
 	*x = MakeDirectoryResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1550,7 @@ func (x *MakeDirectoryResponse) String() string {
 func (*MakeDirectoryResponse) ProtoMessage() {}
 
 func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1563,7 @@ func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{26}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
 }
 
 type CreateSymlinkRequest struct {
@@ -1500,7 +1580,7 @@ type CreateSymlinkRequest struct {
 
 func (x *CreateSymlinkRequest) Reset() {
 	*x = CreateSymlinkRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1592,7 @@ func (x *CreateSymlinkRequest) String() string {
 func (*CreateSymlinkRequest) ProtoMessage() {}
 
 func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1605,7 @@ func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{27}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateSymlinkRequest) GetSourcePath() string {
@@ -1557,7 +1637,7 @@ type CreateSymlinkResponse struct {
 
 func (x *CreateSymlinkResponse) Reset() {
 	*x = CreateSymlinkResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1649,7 @@ func (x *CreateSymlinkResponse) String() string {
 func (*CreateSymlinkResponse) ProtoMessage() {}
 
 func (x *CreateSymlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1662,7 @@ func (x *CreateSymlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkResponse.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
 }
 
 type ReadLinkRequest struct {
@@ -1594,7 +1674,7 @@ type ReadLinkRequest struct {
 
 func (x *ReadLinkRequest) Reset() {
 	*x = ReadLinkRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1686,7 @@ func (x *ReadLinkRequest) String() string {
 func (*ReadLinkRequest) ProtoMessage() {}
 
 func (x *ReadLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1699,7 @@ func (x *ReadLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLinkRequest.ProtoReflect.Descriptor instead.
 func (*ReadLinkRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadLinkRequest) GetPath() string {
@@ -1640,7 +1720,7 @@ type ReadLinkResponse struct {
 
 func (x *ReadLinkResponse) Reset() {
 	*x = ReadLinkResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1732,7 @@ func (x *ReadLinkResponse) String() string {
 func (*ReadLinkResponse) ProtoMessage() {}
 
 func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1745,7 @@ func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLinkResponse.ProtoReflect.Descriptor instead.
 func (*ReadLinkResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadLinkResponse) GetTarget() string {
@@ -1687,7 +1767,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1779,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1792,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RenameRequest) GetOldPath() string {
@@ -1744,7 +1824,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1836,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1849,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
 }
 
 type RemoveRequest struct {
@@ -1781,7 +1861,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1873,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1886,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -1824,7 +1904,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1916,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1929,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
 }
 
 // SmbShare is a share of an SMB server. Names of servers, shares and users are the same in any
@@ -1866,7 +1946,7 @@ type SmbShare struct {
 
 func (x *SmbShare) Reset() {
 	*x = SmbShare{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1958,7 @@ func (x *SmbShare) String() string {
 func (*SmbShare) ProtoMessage() {}
 
 func (x *SmbShare) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1971,7 @@ func (x *SmbShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbShare.ProtoReflect.Descriptor instead.
 func (*SmbShare) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SmbShare) GetServer() string {
@@ -1924,7 +2004,7 @@ type AddSmbShareRequest struct {
 
 func (x *AddSmbShareRequest) Reset() {
 	*x = AddSmbShareRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2016,7 @@ func (x *AddSmbShareRequest) String() string {
 func (*AddSmbShareRequest) ProtoMessage() {}
 
 func (x *AddSmbShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2029,7 @@ func (x *AddSmbShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSmbShareRequest.ProtoReflect.Descriptor instead.
 func (*AddSmbShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AddSmbShareRequest) GetShare() *SmbShare {
@@ -1967,7 +2047,7 @@ type AddSmbShareResponse struct {
 
 func (x *AddSmbShareResponse) Reset() {
 	*x = AddSmbShareResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2059,7 @@ func (x *AddSmbShareResponse) String() string {
 func (*AddSmbShareResponse) ProtoMessage() {}
 
 func (x *AddSmbShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2072,7 @@ func (x *AddSmbShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSmbShareResponse.ProtoReflect.Descriptor instead.
 func (*AddSmbShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
 }
 
 type RemoveSmbShareRequest struct {
@@ -2005,7 +2085,7 @@ type RemoveSmbShareRequest struct {
 
 func (x *RemoveSmbShareRequest) Reset() {
 	*x = RemoveSmbShareRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2097,7 @@ func (x *RemoveSmbShareRequest) String() string {
 func (*RemoveSmbShareRequest) ProtoMessage() {}
 
 func (x *RemoveSmbShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2110,7 @@ func (x *RemoveSmbShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSmbShareRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSmbShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RemoveSmbShareRequest) GetServer() string {
@@ -2055,7 +2135,7 @@ type RemoveSmbShareResponse struct {
 
 func (x *RemoveSmbShareResponse) Reset() {
 	*x = RemoveSmbShareResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2147,7 @@ func (x *RemoveSmbShareResponse) String() string {
 func (*RemoveSmbShareResponse) ProtoMessage() {}
 
 func (x *RemoveSmbShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2160,7 @@ func (x *RemoveSmbShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSmbShareResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSmbShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
 }
 
 type SetSmbUserRequest struct {
@@ -2096,7 +2176,7 @@ type SetSmbUserRequest struct {
 
 func (x *SetSmbUserRequest) Reset() {
 	*x = SetSmbUserRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2188,7 @@ func (x *SetSmbUserRequest) String() string {
 func (*SetSmbUserRequest) ProtoMessage() {}
 
 func (x *SetSmbUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2201,7 @@ func (x *SetSmbUserRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSmbUserRequest.ProtoReflect.Descriptor instead.
 func (*SetSmbUserRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetSmbUserRequest) GetServer() string {
@@ -2153,7 +2233,7 @@ type SetSmbUserResponse struct {
 
 func (x *SetSmbUserResponse) Reset() {
 	*x = SetSmbUserResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2245,7 @@ func (x *SetSmbUserResponse) String() string {
 func (*SetSmbUserResponse) ProtoMessage() {}
 
 func (x *SetSmbUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2258,7 @@ func (x *SetSmbUserResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSmbUserResponse.ProtoReflect.Descriptor instead.
 func (*SetSmbUserResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{43}
 }
 
 type RemoveSmbUserRequest struct {
@@ -2191,7 +2271,7 @@ type RemoveSmbUserRequest struct {
 
 func (x *RemoveSmbUserRequest) Reset() {
 	*x = RemoveSmbUserRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2283,7 @@ func (x *RemoveSmbUserRequest) String() string {
 func (*RemoveSmbUserRequest) ProtoMessage() {}
 
 func (x *RemoveSmbUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2296,7 @@ func (x *RemoveSmbUserRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSmbUserRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSmbUserRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{42}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RemoveSmbUserRequest) GetServer() string {
@@ -2241,7 +2321,7 @@ type RemoveSmbUserResponse struct {
 
 func (x *RemoveSmbUserResponse) Reset() {
 	*x = RemoveSmbUserResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2333,7 @@ func (x *RemoveSmbUserResponse) String() string {
 func (*RemoveSmbUserResponse) ProtoMessage() {}
 
 func (x *RemoveSmbUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2346,7 @@ func (x *RemoveSmbUserResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSmbUserResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSmbUserResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{43}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{45}
 }
 
 type SetSmbServerRequest struct {
@@ -2282,7 +2362,7 @@ type SetSmbServerRequest struct {
 
 func (x *SetSmbServerRequest) Reset() {
 	*x = SetSmbServerRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2374,7 @@ func (x *SetSmbServerRequest) String() string {
 func (*SetSmbServerRequest) ProtoMessage() {}
 
 func (x *SetSmbServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2387,7 @@ func (x *SetSmbServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSmbServerRequest.ProtoReflect.Descriptor instead.
 func (*SetSmbServerRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{44}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetSmbServerRequest) GetServer() string {
@@ -2339,7 +2419,7 @@ type SetSmbServerResponse struct {
 
 func (x *SetSmbServerResponse) Reset() {
 	*x = SetSmbServerResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2431,7 @@ func (x *SetSmbServerResponse) String() string {
 func (*SetSmbServerResponse) ProtoMessage() {}
 
 func (x *SetSmbServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2444,7 @@ func (x *SetSmbServerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSmbServerResponse.ProtoReflect.Descriptor instead.
 func (*SetSmbServerResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{45}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{47}
 }
 
 type ListSmbServersRequest struct {
@@ -2375,7 +2455,7 @@ type ListSmbServersRequest struct {
 
 func (x *ListSmbServersRequest) Reset() {
 	*x = ListSmbServersRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2467,7 @@ func (x *ListSmbServersRequest) String() string {
 func (*ListSmbServersRequest) ProtoMessage() {}
 
 func (x *ListSmbServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2480,7 @@ func (x *ListSmbServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSmbServersRequest.ProtoReflect.Descriptor instead.
 func (*ListSmbServersRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{46}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{48}
 }
 
 type ListSmbServersResponse struct {
@@ -2412,7 +2492,7 @@ type ListSmbServersResponse struct {
 
 func (x *ListSmbServersResponse) Reset() {
 	*x = ListSmbServersResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2504,7 @@ func (x *ListSmbServersResponse) String() string {
 func (*ListSmbServersResponse) ProtoMessage() {}
 
 func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2517,7 @@ func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSmbServersResponse.ProtoReflect.Descriptor instead.
 func (*ListSmbServersResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{47}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListSmbServersResponse) GetServers() []*SmbServer {
@@ -2460,7 +2540,7 @@ type SmbServer struct {
 
 func (x *SmbServer) Reset() {
 	*x = SmbServer{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2552,7 @@ func (x *SmbServer) String() string {
 func (*SmbServer) ProtoMessage() {}
 
 func (x *SmbServer) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2565,7 @@ func (x *SmbServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbServer.ProtoReflect.Descriptor instead.
 func (*SmbServer) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{48}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SmbServer) GetName() string {
@@ -2536,7 +2616,7 @@ type IscsiPortal struct {
 
 func (x *IscsiPortal) Reset() {
 	*x = IscsiPortal{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2628,7 @@ func (x *IscsiPortal) String() string {
 func (*IscsiPortal) ProtoMessage() {}
 
 func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2641,7 @@ func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiPortal.ProtoReflect.Descriptor instead.
 func (*IscsiPortal) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{49}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *IscsiPortal) GetAddress() string {
@@ -2596,7 +2676,7 @@ type IscsiLun struct {
 
 func (x *IscsiLun) Reset() {
 	*x = IscsiLun{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2688,7 @@ func (x *IscsiLun) String() string {
 func (*IscsiLun) ProtoMessage() {}
 
 func (x *IscsiLun) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2701,7 @@ func (x *IscsiLun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiLun.ProtoReflect.Descriptor instead.
 func (*IscsiLun) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{50}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *IscsiLun) GetSizeBytes() int64 {
@@ -2688,7 +2768,7 @@ type IscsiTarget struct {
 
 func (x *IscsiTarget) Reset() {
 	*x = IscsiTarget{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2780,7 @@ func (x *IscsiTarget) String() string {
 func (*IscsiTarget) ProtoMessage() {}
 
 func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2793,7 @@ func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiTarget.ProtoReflect.Descriptor instead.
 func (*IscsiTarget) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{51}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *IscsiTarget) GetIqn() string {
@@ -2758,7 +2838,7 @@ type AddIscsiTargetRequest struct {
 
 func (x *AddIscsiTargetRequest) Reset() {
 	*x = AddIscsiTargetRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2850,7 @@ func (x *AddIscsiTargetRequest) String() string {
 func (*AddIscsiTargetRequest) ProtoMessage() {}
 
 func (x *AddIscsiTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2863,7 @@ func (x *AddIscsiTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddIscsiTargetRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{52}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AddIscsiTargetRequest) GetTarget() *IscsiTarget {
@@ -2815,7 +2895,7 @@ type AddIscsiTargetResponse struct {
 
 func (x *AddIscsiTargetResponse) Reset() {
 	*x = AddIscsiTargetResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2907,7 @@ func (x *AddIscsiTargetResponse) String() string {
 func (*AddIscsiTargetResponse) ProtoMessage() {}
 
 func (x *AddIscsiTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +2920,7 @@ func (x *AddIscsiTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiTargetResponse.ProtoReflect.Descriptor instead.
 func (*AddIscsiTargetResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{53}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{55}
 }
 
 type RemoveIscsiTargetRequest struct {
@@ -2852,7 +2932,7 @@ type RemoveIscsiTargetRequest struct {
 
 func (x *RemoveIscsiTargetRequest) Reset() {
 	*x = RemoveIscsiTargetRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +2944,7 @@ func (x *RemoveIscsiTargetRequest) String() string {
 func (*RemoveIscsiTargetRequest) ProtoMessage() {}
 
 func (x *RemoveIscsiTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +2957,7 @@ func (x *RemoveIscsiTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveIscsiTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveIscsiTargetRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{54}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveIscsiTargetRequest) GetIqn() string {
@@ -2895,7 +2975,7 @@ type RemoveIscsiTargetResponse struct {
 
 func (x *RemoveIscsiTargetResponse) Reset() {
 	*x = RemoveIscsiTargetResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +2987,7 @@ func (x *RemoveIscsiTargetResponse) String() string {
 func (*RemoveIscsiTargetResponse) ProtoMessage() {}
 
 func (x *RemoveIscsiTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3000,7 @@ func (x *RemoveIscsiTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveIscsiTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveIscsiTargetResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{55}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{57}
 }
 
 type AddIscsiLunRequest struct {
@@ -2933,7 +3013,7 @@ type AddIscsiLunRequest struct {
 
 func (x *AddIscsiLunRequest) Reset() {
 	*x = AddIscsiLunRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3025,7 @@ func (x *AddIscsiLunRequest) String() string {
 func (*AddIscsiLunRequest) ProtoMessage() {}
 
 func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3038,7 @@ func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiLunRequest.ProtoReflect.Descriptor instead.
 func (*AddIscsiLunRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{56}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AddIscsiLunRequest) GetIqn() string {
@@ -2983,7 +3063,7 @@ type AddIscsiLunResponse struct {
 
 func (x *AddIscsiLunResponse) Reset() {
 	*x = AddIscsiLunResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3075,7 @@ func (x *AddIscsiLunResponse) String() string {
 func (*AddIscsiLunResponse) ProtoMessage() {}
 
 func (x *AddIscsiLunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3088,7 @@ func (x *AddIscsiLunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiLunResponse.ProtoReflect.Descriptor instead.
 func (*AddIscsiLunResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{57}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{59}
 }
 
 type SetIscsiPortalRequest struct {
@@ -3021,7 +3101,7 @@ type SetIscsiPortalRequest struct {
 
 func (x *SetIscsiPortalRequest) Reset() {
 	*x = SetIscsiPortalRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3113,7 @@ func (x *SetIscsiPortalRequest) String() string {
 func (*SetIscsiPortalRequest) ProtoMessage() {}
 
 func (x *SetIscsiPortalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3126,7 @@ func (x *SetIscsiPortalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIscsiPortalRequest.ProtoReflect.Descriptor instead.
 func (*SetIscsiPortalRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{58}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SetIscsiPortalRequest) GetPortal() *IscsiPortal {
@@ -3071,7 +3151,7 @@ type SetIscsiPortalResponse struct {
 
 func (x *SetIscsiPortalResponse) Reset() {
 	*x = SetIscsiPortalResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3163,7 @@ func (x *SetIscsiPortalResponse) String() string {
 func (*SetIscsiPortalResponse) ProtoMessage() {}
 
 func (x *SetIscsiPortalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3176,7 @@ func (x *SetIscsiPortalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIscsiPortalResponse.ProtoReflect.Descriptor instead.
 func (*SetIscsiPortalResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{59}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{61}
 }
 
 type ListIscsiTargetsRequest struct {
@@ -3107,7 +3187,7 @@ type ListIscsiTargetsRequest struct {
 
 func (x *ListIscsiTargetsRequest) Reset() {
 	*x = ListIscsiTargetsRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3199,7 @@ func (x *ListIscsiTargetsRequest) String() string {
 func (*ListIscsiTargetsRequest) ProtoMessage() {}
 
 func (x *ListIscsiTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3212,7 @@ func (x *ListIscsiTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIscsiTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListIscsiTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{60}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{62}
 }
 
 type ListIscsiTargetsResponse struct {
@@ -3146,7 +3226,7 @@ type ListIscsiTargetsResponse struct {
 
 func (x *ListIscsiTargetsResponse) Reset() {
 	*x = ListIscsiTargetsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3238,7 @@ func (x *ListIscsiTargetsResponse) String() string {
 func (*ListIscsiTargetsResponse) ProtoMessage() {}
 
 func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3251,7 @@ func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIscsiTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListIscsiTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{61}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListIscsiTargetsResponse) GetTargets() []*IscsiTarget {
@@ -3198,7 +3278,7 @@ type IscsiPortalState struct {
 
 func (x *IscsiPortalState) Reset() {
 	*x = IscsiPortalState{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3290,7 @@ func (x *IscsiPortalState) String() string {
 func (*IscsiPortalState) ProtoMessage() {}
 
 func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3303,7 @@ func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiPortalState.ProtoReflect.Descriptor instead.
 func (*IscsiPortalState) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{62}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *IscsiPortalState) GetPortal() *IscsiPortal {
@@ -3263,7 +3343,7 @@ type WindowsService struct {
 
 func (x *WindowsService) Reset() {
 	*x = WindowsService{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3355,7 @@ func (x *WindowsService) String() string {
 func (*WindowsService) ProtoMessage() {}
 
 func (x *WindowsService) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3368,7 @@ func (x *WindowsService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsService.ProtoReflect.Descriptor instead.
 func (*WindowsService) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{63}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WindowsService) GetName() string {
@@ -3342,7 +3422,7 @@ type AddServiceRequest struct {
 
 func (x *AddServiceRequest) Reset() {
 	*x = AddServiceRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3434,7 @@ func (x *AddServiceRequest) String() string {
 func (*AddServiceRequest) ProtoMessage() {}
 
 func (x *AddServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3447,7 @@ func (x *AddServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddServiceRequest.ProtoReflect.Descriptor instead.
 func (*AddServiceRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{64}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AddServiceRequest) GetService() *WindowsService {
@@ -3385,7 +3465,7 @@ type AddServiceResponse struct {
 
 func (x *AddServiceResponse) Reset() {
 	*x = AddServiceResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3477,7 @@ func (x *AddServiceResponse) String() string {
 func (*AddServiceResponse) ProtoMessage() {}
 
 func (x *AddServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3490,7 @@ func (x *AddServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddServiceResponse.ProtoReflect.Descriptor instead.
 func (*AddServiceResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{65}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{67}
 }
 
 type RemoveServiceRequest struct {
@@ -3422,7 +3502,7 @@ type RemoveServiceRequest struct {
 
 func (x *RemoveServiceRequest) Reset() {
 	*x = RemoveServiceRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3434,7 +3514,7 @@ func (x *RemoveServiceRequest) String() string {
 func (*RemoveServiceRequest) ProtoMessage() {}
 
 func (x *RemoveServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3447,7 +3527,7 @@ func (x *RemoveServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveServiceRequest.ProtoReflect.Descriptor instead.
 func (*RemoveServiceRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{66}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RemoveServiceRequest) GetName() string {
@@ -3465,7 +3545,7 @@ type RemoveServiceResponse struct {
 
 func (x *RemoveServiceResponse) Reset() {
 	*x = RemoveServiceResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3557,7 @@ func (x *RemoveServiceResponse) String() string {
 func (*RemoveServiceResponse) ProtoMessage() {}
 
 func (x *RemoveServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3570,7 @@ func (x *RemoveServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveServiceResponse.ProtoReflect.Descriptor instead.
 func (*RemoveServiceResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{67}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{69}
 }
 
 type ListServicesRequest struct {
@@ -3501,7 +3581,7 @@ type ListServicesRequest struct {
 
 func (x *ListServicesRequest) Reset() {
 	*x = ListServicesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3593,7 @@ func (x *ListServicesRequest) String() string {
 func (*ListServicesRequest) ProtoMessage() {}
 
 func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3606,7 @@ func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesRequest.ProtoReflect.Descriptor instead.
 func (*ListServicesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{68}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{70}
 }
 
 type ListServicesResponse struct {
@@ -3538,7 +3618,7 @@ type ListServicesResponse struct {
 
 func (x *ListServicesResponse) Reset() {
 	*x = ListServicesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3550,7 +3630,7 @@ func (x *ListServicesResponse) String() string {
 func (*ListServicesResponse) ProtoMessage() {}
 
 func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3563,7 +3643,7 @@ func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesResponse.ProtoReflect.Descriptor instead.
 func (*ListServicesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{69}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListServicesResponse) GetServices() []*WindowsService {
@@ -3583,7 +3663,7 @@ type SetBiosSerialRequest struct {
 
 func (x *SetBiosSerialRequest) Reset() {
 	*x = SetBiosSerialRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3675,7 @@ func (x *SetBiosSerialRequest) String() string {
 func (*SetBiosSerialRequest) ProtoMessage() {}
 
 func (x *SetBiosSerialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3688,7 @@ func (x *SetBiosSerialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBiosSerialRequest.ProtoReflect.Descriptor instead.
 func (*SetBiosSerialRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{70}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetBiosSerialRequest) GetSerialNumber() string {
@@ -3626,7 +3706,7 @@ type SetBiosSerialResponse struct {
 
 func (x *SetBiosSerialResponse) Reset() {
 	*x = SetBiosSerialResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3638,7 +3718,7 @@ func (x *SetBiosSerialResponse) String() string {
 func (*SetBiosSerialResponse) ProtoMessage() {}
 
 func (x *SetBiosSerialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3651,7 +3731,7 @@ func (x *SetBiosSerialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBiosSerialResponse.ProtoReflect.Descriptor instead.
 func (*SetBiosSerialResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{71}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{73}
 }
 
 // Rule makes Windows calls fail or take longer.
@@ -3677,7 +3757,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +3769,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +3782,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{72}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Rule) GetCall() string {
@@ -3785,7 +3865,7 @@ type AddRuleRequest struct {
 
 func (x *AddRuleRequest) Reset() {
 	*x = AddRuleRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +3877,7 @@ func (x *AddRuleRequest) String() string {
 func (*AddRuleRequest) ProtoMessage() {}
 
 func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +3890,7 @@ func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
 func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{73}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AddRuleRequest) GetRule() *Rule {
@@ -3828,7 +3908,7 @@ type AddRuleResponse struct {
 
 func (x *AddRuleResponse) Reset() {
 	*x = AddRuleResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +3920,7 @@ func (x *AddRuleResponse) String() string {
 func (*AddRuleResponse) ProtoMessage() {}
 
 func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +3933,7 @@ func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
 func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{74}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{76}
 }
 
 type ListRulesRequest struct {
@@ -3864,7 +3944,7 @@ type ListRulesRequest struct {
 
 func (x *ListRulesRequest) Reset() {
 	*x = ListRulesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +3956,7 @@ func (x *ListRulesRequest) String() string {
 func (*ListRulesRequest) ProtoMessage() {}
 
 func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +3969,7 @@ func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{75}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{77}
 }
 
 type ListRulesResponse struct {
@@ -3901,7 +3981,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +3993,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4006,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{76}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -3944,7 +4024,7 @@ type ClearRulesRequest struct {
 
 func (x *ClearRulesRequest) Reset() {
 	*x = ClearRulesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4036,7 @@ func (x *ClearRulesRequest) String() string {
 func (*ClearRulesRequest) ProtoMessage() {}
 
 func (x *ClearRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4049,7 @@ func (x *ClearRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRulesRequest.ProtoReflect.Descriptor instead.
 func (*ClearRulesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{77}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{79}
 }
 
 type ClearRulesResponse struct {
@@ -3980,7 +4060,7 @@ type ClearRulesResponse struct {
 
 func (x *ClearRulesResponse) Reset() {
 	*x = ClearRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4072,7 @@ func (x *ClearRulesResponse) String() string {
 func (*ClearRulesResponse) ProtoMessage() {}
 
 func (x *ClearRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4085,7 @@ func (x *ClearRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRulesResponse.ProtoReflect.Descriptor instead.
 func (*ClearRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{78}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{80}
 }
 
 type ListCallsRequest struct {
@@ -4016,7 +4096,7 @@ type ListCallsRequest struct {
 
 func (x *ListCallsRequest) Reset() {
 	*x = ListCallsRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4108,7 @@ func (x *ListCallsRequest) String() string {
 func (*ListCallsRequest) ProtoMessage() {}
 
 func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4121,7 @@ func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{79}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{81}
 }
 
 type ListCallsResponse struct {
@@ -4054,7 +4134,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4146,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4159,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{80}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListCallsResponse) GetCounts() map[string]int64 {
@@ -4097,7 +4177,7 @@ type PowerLossRequest struct {
 
 func (x *PowerLossRequest) Reset() {
 	*x = PowerLossRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4109,7 +4189,7 @@ func (x *PowerLossRequest) String() string {
 func (*PowerLossRequest) ProtoMessage() {}
 
 func (x *PowerLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4122,7 +4202,7 @@ func (x *PowerLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerLossRequest.ProtoReflect.Descriptor instead.
 func (*PowerLossRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{81}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{83}
 }
 
 type PowerLossResponse struct {
@@ -4133,7 +4213,7 @@ type PowerLossResponse struct {
 
 func (x *PowerLossResponse) Reset() {
 	*x = PowerLossResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4225,7 @@ func (x *PowerLossResponse) String() string {
 func (*PowerLossResponse) ProtoMessage() {}
 
 func (x *PowerLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4238,7 @@ func (x *PowerLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerLossResponse.ProtoReflect.Descriptor instead.
 func (*PowerLossResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{82}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{84}
 }
 
 type RebootRequest struct {
@@ -4169,7 +4249,7 @@ type RebootRequest struct {
 
 func (x *RebootRequest) Reset() {
 	*x = RebootRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4261,7 @@ func (x *RebootRequest) String() string {
 func (*RebootRequest) ProtoMessage() {}
 
 func (x *RebootRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4274,7 @@ func (x *RebootRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootRequest.ProtoReflect.Descriptor instead.
 func (*RebootRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{83}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{85}
 }
 
 type RebootResponse struct {
@@ -4205,7 +4285,7 @@ type RebootResponse struct {
 
 func (x *RebootResponse) Reset() {
 	*x = RebootResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4297,7 @@ func (x *RebootResponse) String() string {
 func (*RebootResponse) ProtoMessage() {}
 
 func (x *RebootResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4310,7 @@ func (x *RebootResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootResponse.ProtoReflect.Descriptor instead.
 func (*RebootResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{84}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{86}
 }
 
 var File_csiproxy_sim_v1_sim_proto protoreflect.FileDescriptor
@@ -4281,7 +4361,10 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x11DetachDiskRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\"\x14\n" +
-	"\x12DetachDiskResponse\"Q\n" +
+	"\x12DetachDiskResponse\"8\n" +
+	"\x11DeleteDiskRequest\x12#\n" +
+	"\rserial_number\x18\x01 \x01(\tR\fserialNumber\"\x14\n" +
+	"\x12DeleteDiskResponse\"Q\n" +
 	"\x0fGrowDiskRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x1d\n" +
@@ -4485,13 +4568,15 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x16DISK_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DISK_STATE_DETACHED\x10\x01\x12\x17\n" +
 	"\x13DISK_STATE_ATTACHED\x10\x02\x12\x16\n" +
-	"\x12DISK_STATE_PRESENT\x10\x032\xf5\x19\n" +
+	"\x12DISK_STATE_PRESENT\x10\x032\xcc\x1a\n" +
 	"\x03Sim\x12R\n" +
 	"\tListDisks\x12!.csiproxy.sim.v1.ListDisksRequest\x1a\".csiproxy.sim.v1.ListDisksResponse\x12U\n" +
 	"\n" +
 	"AttachDisk\x12\".csiproxy.sim.v1.AttachDiskRequest\x1a#.csiproxy.sim.v1.AttachDiskResponse\x12U\n" +
 	"\n" +
-	"DetachDisk\x12\".csiproxy.sim.v1.DetachDiskRequest\x1a#.csiproxy.sim.v1.DetachDiskResponse\x12O\n" +
+	"DetachDisk\x12\".csiproxy.sim.v1.DetachDiskRequest\x1a#.csiproxy.sim.v1.DetachDiskResponse\x12U\n" +
+	"\n" +
+	"DeleteDisk\x12\".csiproxy.sim.v1.DeleteDiskRequest\x1a#.csiproxy.sim.v1.DeleteDiskResponse\x12O\n" +
 	"\bGrowDisk\x12 .csiproxy.sim.v1.GrowDiskRequest\x1a!.csiproxy.sim.v1.GrowDiskResponse\x12j\n" +
 	"\x11SetDiskAttributes\x12).csiproxy.sim.v1.SetDiskAttributesRequest\x1a*.csiproxy.sim.v1.SetDiskAttributesResponse\x12O\n" +
 	"\bReadDisk\x12 .csiproxy.sim.v1.ReadDiskRequest\x1a!.csiproxy.sim.v1.ReadDiskResponse\x12R\n" +
@@ -4544,7 +4629,7 @@ func file_csiproxy_sim_v1_sim_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_sim_v1_sim_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
+var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_csiproxy_sim_v1_sim_proto_goTypes = []any{
 	(DiskState)(0),                    // 0: csiproxy.sim.v1.DiskState
 	(*ScsiAddress)(nil),               // 1: csiproxy.sim.v1.ScsiAddress
@@ -4555,183 +4640,187 @@ var file_csiproxy_sim_v1_sim_proto_goTypes = []any{
 	(*AttachDiskResponse)(nil),        // 6: csiproxy.sim.v1.AttachDiskResponse
 	(*DetachDiskRequest)(nil),         // 7: csiproxy.sim.v1.DetachDiskRequest
 	(*DetachDiskResponse)(nil),        // 8: csiproxy.sim.v1.DetachDiskResponse
-	(*GrowDiskRequest)(nil),           // 9: csiproxy.sim.v1.GrowDiskRequest
-	(*GrowDiskResponse)(nil),          // 10: csiproxy.sim.v1.GrowDiskResponse
-	(*SetDiskAttributesRequest)(nil),  // 11: csiproxy.sim.v1.SetDiskAttributesRequest
-	(*SetDiskAttributesResponse)(nil), // 12: csiproxy.sim.v1.SetDiskAttributesResponse
-	(*ReadDiskRequest)(nil),           // 13: csiproxy.sim.v1.ReadDiskRequest
-	(*ReadDiskResponse)(nil),          // 14: csiproxy.sim.v1.ReadDiskResponse
-	(*WriteDiskRequest)(nil),          // 15: csiproxy.sim.v1.WriteDiskRequest
-	(*WriteDiskResponse)(nil),         // 16: csiproxy.sim.v1.WriteDiskResponse
-	(*ExportDiskRequest)(nil),         // 17: csiproxy.sim.v1.ExportDiskRequest
-	(*ExportDiskResponse)(nil),        // 18: csiproxy.sim.v1.ExportDiskResponse
-	(*ReadFileRequest)(nil),           // 19: csiproxy.sim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),          // 20: csiproxy.sim.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),          // 21: csiproxy.sim.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),         // 22: csiproxy.sim.v1.WriteFileResponse
-	(*ListDirectoryRequest)(nil),      // 23: csiproxy.sim.v1.ListDirectoryRequest
-	(*ListDirectoryResponse)(nil),     // 24: csiproxy.sim.v1.ListDirectoryResponse
-	(*DirectoryEntry)(nil),            // 25: csiproxy.sim.v1.DirectoryEntry
-	(*MakeDirectoryRequest)(nil),      // 26: csiproxy.sim.v1.MakeDirectoryRequest
-	(*MakeDirectoryResponse)(nil),     // 27: csiproxy.sim.v1.MakeDirectoryResponse
-	(*CreateSymlinkRequest)(nil),      // 28: csiproxy.sim.v1.CreateSymlinkRequest
-	(*CreateSymlinkResponse)(nil),     // 29: csiproxy.sim.v1.CreateSymlinkResponse
-	(*ReadLinkRequest)(nil),           // 30: csiproxy.sim.v1.ReadLinkRequest
-	(*ReadLinkResponse)(nil),          // 31: csiproxy.sim.v1.ReadLinkResponse
-	(*RenameRequest)(nil),             // 32: csiproxy.sim.v1.RenameRequest
-	(*RenameResponse)(nil),            // 33: csiproxy.sim.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 34: csiproxy.sim.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 35: csiproxy.sim.v1.RemoveResponse
-	(*SmbShare)(nil),                  // 36: csiproxy.sim.v1.SmbShare
-	(*AddSmbShareRequest)(nil),        // 37: csiproxy.sim.v1.AddSmbShareRequest
-	(*AddSmbShareResponse)(nil),       // 38: csiproxy.sim.v1.AddSmbShareResponse
-	(*RemoveSmbShareRequest)(nil),     // 39: csiproxy.sim.v1.RemoveSmbShareRequest
-	(*RemoveSmbShareResponse)(nil),    // 40: csiproxy.sim.v1.RemoveSmbShareResponse
-	(*SetSmbUserRequest)(nil),         // 41: csiproxy.sim.v1.SetSmbUserRequest
-	(*SetSmbUserResponse)(nil),        // 42: csiproxy.sim.v1.SetSmbUserResponse
-	(*RemoveSmbUserRequest)(nil),      // 43: csiproxy.sim.v1.RemoveSmbUserRequest
-	(*RemoveSmbUserResponse)(nil),     // 44: csiproxy.sim.v1.RemoveSmbUserResponse
-	(*SetSmbServerRequest)(nil),       // 45: csiproxy.sim.v1.SetSmbServerRequest
-	(*SetSmbServerResponse)(nil),      // 46: csiproxy.sim.v1.SetSmbServerResponse
-	(*ListSmbServersRequest)(nil),     // 47: csiproxy.sim.v1.ListSmbServersRequest
-	(*ListSmbServersResponse)(nil),    // 48: csiproxy.sim.v1.ListSmbServersResponse
-	(*SmbServer)(nil),                 // 49: csiproxy.sim.v1.SmbServer
-	(*IscsiPortal)(nil),               // 50: csiproxy.sim.v1.IscsiPortal
-	(*IscsiLun)(nil),                  // 51: csiproxy.sim.v1.IscsiLun
-	(*IscsiTarget)(nil),               // 52: csiproxy.sim.v1.IscsiTarget
-	(*AddIscsiTargetRequest)(nil),     // 53: csiproxy.sim.v1.AddIscsiTargetRequest
-	(*AddIscsiTargetResponse)(nil),    // 54: csiproxy.sim.v1.AddIscsiTargetResponse
-	(*RemoveIscsiTargetRequest)(nil),  // 55: csiproxy.sim.v1.RemoveIscsiTargetRequest
-	(*RemoveIscsiTargetResponse)(nil), // 56: csiproxy.sim.v1.RemoveIscsiTargetResponse
-	(*AddIscsiLunRequest)(nil),        // 57: csiproxy.sim.v1.AddIscsiLunRequest
-	(*AddIscsiLunResponse)(nil),       // 58: csiproxy.sim.v1.AddIscsiLunResponse
-	(*SetIscsiPortalRequest)(nil),     // 59: csiproxy.sim.v1.SetIscsiPortalRequest
-	(*SetIscsiPortalResponse)(nil),    // 60: csiproxy.sim.v1.SetIscsiPortalResponse
-	(*ListIscsiTargetsRequest)(nil),   // 61: csiproxy.sim.v1.ListIscsiTargetsRequest
-	(*ListIscsiTargetsResponse)(nil),  // 62: csiproxy.sim.v1.ListIscsiTargetsResponse
-	(*IscsiPortalState)(nil),          // 63: csiproxy.sim.v1.IscsiPortalState
-	(*WindowsService)(nil),            // 64: csiproxy.sim.v1.WindowsService
-	(*AddServiceRequest)(nil),         // 65: csiproxy.sim.v1.AddServiceRequest
-	(*AddServiceResponse)(nil),        // 66: csiproxy.sim.v1.AddServiceResponse
-	(*RemoveServiceRequest)(nil),      // 67: csiproxy.sim.v1.RemoveServiceRequest
-	(*RemoveServiceResponse)(nil),     // 68: csiproxy.sim.v1.RemoveServiceResponse
-	(*ListServicesRequest)(nil),       // 69: csiproxy.sim.v1.ListServicesRequest
-	(*ListServicesResponse)(nil),      // 70: csiproxy.sim.v1.ListServicesResponse
-	(*SetBiosSerialRequest)(nil),      // 71: csiproxy.sim.v1.SetBiosSerialRequest
-	(*SetBiosSerialResponse)(nil),     // 72: csiproxy.sim.v1.SetBiosSerialResponse
-	(*Rule)(nil),                      // 73: csiproxy.sim.v1.Rule
-	(*AddRuleRequest)(nil),            // 74: csiproxy.sim.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),           // 75: csiproxy.sim.v1.AddRuleResponse
-	(*ListRulesRequest)(nil),          // 76: csiproxy.sim.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),         // 77: csiproxy.sim.v1.ListRulesResponse
-	(*ClearRulesRequest)(nil),         // 78: csiproxy.sim.v1.ClearRulesRequest
-	(*ClearRulesResponse)(nil),        // 79: csiproxy.sim.v1.ClearRulesResponse
-	(*ListCallsRequest)(nil),          // 80: csiproxy.sim.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),         // 81: csiproxy.sim.v1.ListCallsResponse
-	(*PowerLossRequest)(nil),          // 82: csiproxy.sim.v1.PowerLossRequest
-	(*PowerLossResponse)(nil),         // 83: csiproxy.sim.v1.PowerLossResponse
-	(*RebootRequest)(nil),             // 84: csiproxy.sim.v1.RebootRequest
-	(*RebootResponse)(nil),            // 85: csiproxy.sim.v1.RebootResponse
-	nil,                               // 86: csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	(*DeleteDiskRequest)(nil),         // 9: csiproxy.sim.v1.DeleteDiskRequest
+	(*DeleteDiskResponse)(nil),        // 10: csiproxy.sim.v1.DeleteDiskResponse
+	(*GrowDiskRequest)(nil),           // 11: csiproxy.sim.v1.GrowDiskRequest
+	(*GrowDiskResponse)(nil),          // 12: csiproxy.sim.v1.GrowDiskResponse
+	(*SetDiskAttributesRequest)(nil),  // 13: csiproxy.sim.v1.SetDiskAttributesRequest
+	(*SetDiskAttributesResponse)(nil), // 14: csiproxy.sim.v1.SetDiskAttributesResponse
+	(*ReadDiskRequest)(nil),           // 15: csiproxy.sim.v1.ReadDiskRequest
+	(*ReadDiskResponse)(nil),          // 16: csiproxy.sim.v1.ReadDiskResponse
+	(*WriteDiskRequest)(nil),          // 17: csiproxy.sim.v1.WriteDiskRequest
+	(*WriteDiskResponse)(nil),         // 18: csiproxy.sim.v1.WriteDiskResponse
+	(*ExportDiskRequest)(nil),         // 19: csiproxy.sim.v1.ExportDiskRequest
+	(*ExportDiskResponse)(nil),        // 20: csiproxy.sim.v1.ExportDiskResponse
+	(*ReadFileRequest)(nil),           // 21: csiproxy.sim.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),          // 22: csiproxy.sim.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),          // 23: csiproxy.sim.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),         // 24: csiproxy.sim.v1.WriteFileResponse
+	(*ListDirectoryRequest)(nil),      // 25: csiproxy.sim.v1.ListDirectoryRequest
+	(*ListDirectoryResponse)(nil),     // 26: csiproxy.sim.v1.ListDirectoryResponse
+	(*DirectoryEntry)(nil),            // 27: csiproxy.sim.v1.DirectoryEntry
+	(*MakeDirectoryRequest)(nil),      // 28: csiproxy.sim.v1.MakeDirectoryRequest
+	(*MakeDirectoryResponse)(nil),     // 29: csiproxy.sim.v1.MakeDirectoryResponse
+	(*CreateSymlinkRequest)(nil),      // 30: csiproxy.sim.v1.CreateSymlinkRequest
+	(*CreateSymlinkResponse)(nil),     // 31: csiproxy.sim.v1.CreateSymlinkResponse
+	(*ReadLinkRequest)(nil),           // 32: csiproxy.sim.v1.ReadLinkRequest
+	(*ReadLinkResponse)(nil),          // 33: csiproxy.sim.v1.ReadLinkResponse
+	(*RenameRequest)(nil),             // 34: csiproxy.sim.v1.RenameRequest
+	(*RenameResponse)(nil),            // 35: csiproxy.sim.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 36: csiproxy.sim.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 37: csiproxy.sim.v1.RemoveResponse
+	(*SmbShare)(nil),                  // 38: csiproxy.sim.v1.SmbShare
+	(*AddSmbShareRequest)(nil),        // 39: csiproxy.sim.v1.AddSmbShareRequest
+	(*AddSmbShareResponse)(nil),       // 40: csiproxy.sim.v1.AddSmbShareResponse
+	(*RemoveSmbShareRequest)(nil),     // 41: csiproxy.sim.v1.RemoveSmbShareRequest
+	(*RemoveSmbShareResponse)(nil),    // 42: csiproxy.sim.v1.RemoveSmbShareResponse
+	(*SetSmbUserRequest)(nil),         // 43: csiproxy.sim.v1.SetSmbUserRequest
+	(*SetSmbUserResponse)(nil),        // 44: csiproxy.sim.v1.SetSmbUserResponse
+	(*RemoveSmbUserRequest)(nil),      // 45: csiproxy.sim.v1.RemoveSmbUserRequest
+	(*RemoveSmbUserResponse)(nil),     // 46: csiproxy.sim.v1.RemoveSmbUserResponse
+	(*SetSmbServerRequest)(nil),       // 47: csiproxy.sim.v1.SetSmbServerRequest
+	(*SetSmbServerResponse)(nil),      // 48: csiproxy.sim.v1.SetSmbServerResponse
+	(*ListSmbServersRequest)(nil),     // 49: csiproxy.sim.v1.ListSmbServersRequest
+	(*ListSmbServersResponse)(nil),    // 50: csiproxy.sim.v1.ListSmbServersResponse
+	(*SmbServer)(nil),                 // 51: csiproxy.sim.v1.SmbServer
+	(*IscsiPortal)(nil),               // 52: csiproxy.sim.v1.IscsiPortal
+	(*IscsiLun)(nil),                  // 53: csiproxy.sim.v1.IscsiLun
+	(*IscsiTarget)(nil),               // 54: csiproxy.sim.v1.IscsiTarget
+	(*AddIscsiTargetRequest)(nil),     // 55: csiproxy.sim.v1.AddIscsiTargetRequest
+	(*AddIscsiTargetResponse)(nil),    // 56: csiproxy.sim.v1.AddIscsiTargetResponse
+	(*RemoveIscsiTargetRequest)(nil),  // 57: csiproxy.sim.v1.RemoveIscsiTargetRequest
+	(*RemoveIscsiTargetResponse)(nil), // 58: csiproxy.sim.v1.RemoveIscsiTargetResponse
+	(*AddIscsiLunRequest)(nil),        // 59: csiproxy.sim.v1.AddIscsiLunRequest
+	(*AddIscsiLunResponse)(nil),       // 60: csiproxy.sim.v1.AddIscsiLunResponse
+	(*SetIscsiPortalRequest)(nil),     // 61: csiproxy.sim.v1.SetIscsiPortalRequest
+	(*SetIscsiPortalResponse)(nil),    // 62: csiproxy.sim.v1.SetIscsiPortalResponse
+	(*ListIscsiTargetsRequest)(nil),   // 63: csiproxy.sim.v1.ListIscsiTargetsRequest
+	(*ListIscsiTargetsResponse)(nil),  // 64: csiproxy.sim.v1.ListIscsiTargetsResponse
+	(*IscsiPortalState)(nil),          // 65: csiproxy.sim.v1.IscsiPortalState
+	(*WindowsService)(nil),            // 66: csiproxy.sim.v1.WindowsService
+	(*AddServiceRequest)(nil),         // 67: csiproxy.sim.v1.AddServiceRequest
+	(*AddServiceResponse)(nil),        // 68: csiproxy.sim.v1.AddServiceResponse
+	(*RemoveServiceRequest)(nil),      // 69: csiproxy.sim.v1.RemoveServiceRequest
+	(*RemoveServiceResponse)(nil),     // 70: csiproxy.sim.v1.RemoveServiceResponse
+	(*ListServicesRequest)(nil),       // 71: csiproxy.sim.v1.ListServicesRequest
+	(*ListServicesResponse)(nil),      // 72: csiproxy.sim.v1.ListServicesResponse
+	(*SetBiosSerialRequest)(nil),      // 73: csiproxy.sim.v1.SetBiosSerialRequest
+	(*SetBiosSerialResponse)(nil),     // 74: csiproxy.sim.v1.SetBiosSerialResponse
+	(*Rule)(nil),                      // 75: csiproxy.sim.v1.Rule
+	(*AddRuleRequest)(nil),            // 76: csiproxy.sim.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),           // 77: csiproxy.sim.v1.AddRuleResponse
+	(*ListRulesRequest)(nil),          // 78: csiproxy.sim.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),         // 79: csiproxy.sim.v1.ListRulesResponse
+	(*ClearRulesRequest)(nil),         // 80: csiproxy.sim.v1.ClearRulesRequest
+	(*ClearRulesResponse)(nil),        // 81: csiproxy.sim.v1.ClearRulesResponse
+	(*ListCallsRequest)(nil),          // 82: csiproxy.sim.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),         // 83: csiproxy.sim.v1.ListCallsResponse
+	(*PowerLossRequest)(nil),          // 84: csiproxy.sim.v1.PowerLossRequest
+	(*PowerLossResponse)(nil),         // 85: csiproxy.sim.v1.PowerLossResponse
+	(*RebootRequest)(nil),             // 86: csiproxy.sim.v1.RebootRequest
+	(*RebootResponse)(nil),            // 87: csiproxy.sim.v1.RebootResponse
+	nil,                               // 88: csiproxy.sim.v1.ListCallsResponse.CountsEntry
 }
 var file_csiproxy_sim_v1_sim_proto_depIdxs = []int32{
 	0,  // 0: csiproxy.sim.v1.Disk.state:type_name -> csiproxy.sim.v1.DiskState
 	1,  // 1: csiproxy.sim.v1.Disk.address:type_name -> csiproxy.sim.v1.ScsiAddress
 	2,  // 2: csiproxy.sim.v1.ListDisksResponse.disks:type_name -> csiproxy.sim.v1.Disk
 	1,  // 3: csiproxy.sim.v1.AttachDiskRequest.address:type_name -> csiproxy.sim.v1.ScsiAddress
-	25, // 4: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
-	36, // 5: csiproxy.sim.v1.AddSmbShareRequest.share:type_name -> csiproxy.sim.v1.SmbShare
-	49, // 6: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
-	36, // 7: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
-	50, // 8: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
-	51, // 9: csiproxy.sim.v1.IscsiTarget.luns:type_name -> csiproxy.sim.v1.IscsiLun
-	52, // 10: csiproxy.sim.v1.AddIscsiTargetRequest.target:type_name -> csiproxy.sim.v1.IscsiTarget
-	51, // 11: csiproxy.sim.v1.AddIscsiLunRequest.lun:type_name -> csiproxy.sim.v1.IscsiLun
-	50, // 12: csiproxy.sim.v1.SetIscsiPortalRequest.portal:type_name -> csiproxy.sim.v1.IscsiPortal
-	52, // 13: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
-	63, // 14: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
-	50, // 15: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
-	64, // 16: csiproxy.sim.v1.AddServiceRequest.service:type_name -> csiproxy.sim.v1.WindowsService
-	64, // 17: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
-	73, // 18: csiproxy.sim.v1.AddRuleRequest.rule:type_name -> csiproxy.sim.v1.Rule
-	73, // 19: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
-	86, // 20: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	27, // 4: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
+	38, // 5: csiproxy.sim.v1.AddSmbShareRequest.share:type_name -> csiproxy.sim.v1.SmbShare
+	51, // 6: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
+	38, // 7: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
+	52, // 8: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
+	53, // 9: csiproxy.sim.v1.IscsiTarget.luns:type_name -> csiproxy.sim.v1.IscsiLun
+	54, // 10: csiproxy.sim.v1.AddIscsiTargetRequest.target:type_name -> csiproxy.sim.v1.IscsiTarget
+	53, // 11: csiproxy.sim.v1.AddIscsiLunRequest.lun:type_name -> csiproxy.sim.v1.IscsiLun
+	52, // 12: csiproxy.sim.v1.SetIscsiPortalRequest.portal:type_name -> csiproxy.sim.v1.IscsiPortal
+	54, // 13: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
+	65, // 14: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
+	52, // 15: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
+	66, // 16: csiproxy.sim.v1.AddServiceRequest.service:type_name -> csiproxy.sim.v1.WindowsService
+	66, // 17: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
+	75, // 18: csiproxy.sim.v1.AddRuleRequest.rule:type_name -> csiproxy.sim.v1.Rule
+	75, // 19: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
+	88, // 20: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
 	3,  // 21: csiproxy.sim.v1.Sim.ListDisks:input_type -> csiproxy.sim.v1.ListDisksRequest
 	5,  // 22: csiproxy.sim.v1.Sim.AttachDisk:input_type -> csiproxy.sim.v1.AttachDiskRequest
 	7,  // 23: csiproxy.sim.v1.Sim.DetachDisk:input_type -> csiproxy.sim.v1.DetachDiskRequest
-	9,  // 24: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
-	11, // 25: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
-	13, // 26: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
-	15, // 27: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
-	17, // 28: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
-	19, // 29: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.ReadFileRequest
-	21, // 30: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
-	23, // 31: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.ListDirectoryRequest
-	26, // 32: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.MakeDirectoryRequest
-	28, // 33: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
-	30, // 34: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.ReadLinkRequest
-	32, // 35: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
-	34, // 36: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.RemoveRequest
-	37, // 37: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.AddSmbShareRequest
-	39, // 38: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.RemoveSmbShareRequest
-	41, // 39: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SetSmbUserRequest
-	43, // 40: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.RemoveSmbUserRequest
-	45, // 41: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SetSmbServerRequest
-	47, // 42: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.ListSmbServersRequest
-	53, // 43: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.AddIscsiTargetRequest
-	55, // 44: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.RemoveIscsiTargetRequest
-	57, // 45: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
-	59, // 46: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.SetIscsiPortalRequest
-	61, // 47: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.ListIscsiTargetsRequest
-	65, // 48: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.AddServiceRequest
-	67, // 49: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.RemoveServiceRequest
-	69, // 50: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.ListServicesRequest
-	71, // 51: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SetBiosSerialRequest
-	74, // 52: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.AddRuleRequest
-	76, // 53: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.ListRulesRequest
-	78, // 54: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.ClearRulesRequest
-	80, // 55: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.ListCallsRequest
-	82, // 56: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.PowerLossRequest
-	84, // 57: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.RebootRequest
-	4,  // 58: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
-	6,  // 59: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.AttachDiskResponse
-	8,  // 60: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.DetachDiskResponse
-	10, // 61: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.GrowDiskResponse
-	12, // 62: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.SetDiskAttributesResponse
-	14, // 63: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.ReadDiskResponse
-	16, // 64: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.WriteDiskResponse
-	18, // 65: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.ExportDiskResponse
-	20, // 66: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.ReadFileResponse
-	22, // 67: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.WriteFileResponse
-	24, // 68: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
-	27, // 69: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.MakeDirectoryResponse
-	29, // 70: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.CreateSymlinkResponse
-	31, // 71: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
-	33, // 72: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.RenameResponse
-	35, // 73: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.RemoveResponse
-	38, // 74: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.AddSmbShareResponse
-	40, // 75: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.RemoveSmbShareResponse
-	42, // 76: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.SetSmbUserResponse
-	44, // 77: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.RemoveSmbUserResponse
-	46, // 78: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.SetSmbServerResponse
-	48, // 79: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
-	54, // 80: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.AddIscsiTargetResponse
-	56, // 81: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.RemoveIscsiTargetResponse
-	58, // 82: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.AddIscsiLunResponse
-	60, // 83: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.SetIscsiPortalResponse
-	62, // 84: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
-	66, // 85: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.AddServiceResponse
-	68, // 86: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.RemoveServiceResponse
-	70, // 87: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
-	72, // 88: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.SetBiosSerialResponse
-	75, // 89: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.AddRuleResponse
-	77, // 90: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
-	79, // 91: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.ClearRulesResponse
-	81, // 92: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
-	83, // 93: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.PowerLossResponse
-	85, // 94: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.RebootResponse
-	58, // [58:95] is the sub-list for method output_type
-	21, // [21:58] is the sub-list for method input_type
+	9,  // 24: csiproxy.sim.v1.Sim.DeleteDisk:input_type -> csiproxy.sim.v1.DeleteDiskRequest
+	11, // 25: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
+	13, // 26: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
+	15, // 27: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
+	17, // 28: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
+	19, // 29: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
+	21, // 30: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.ReadFileRequest
+	23, // 31: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
+	25, // 32: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.ListDirectoryRequest
+	28, // 33: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.MakeDirectoryRequest
+	30, // 34: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
+	32, // 35: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.ReadLinkRequest
+	34, // 36: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
+	36, // 37: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.RemoveRequest
+	39, // 38: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.AddSmbShareRequest
+	41, // 39: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.RemoveSmbShareRequest
+	43, // 40: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SetSmbUserRequest
+	45, // 41: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.RemoveSmbUserRequest
+	47, // 42: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SetSmbServerRequest
+	49, // 43: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.ListSmbServersRequest
+	55, // 44: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.AddIscsiTargetRequest
+	57, // 45: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.RemoveIscsiTargetRequest
+	59, // 46: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
+	61, // 47: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.SetIscsiPortalRequest
+	63, // 48: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.ListIscsiTargetsRequest
+	67, // 49: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.AddServiceRequest
+	69, // 50: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.RemoveServiceRequest
+	71, // 51: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.ListServicesRequest
+	73, // 52: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SetBiosSerialRequest
+	76, // 53: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.AddRuleRequest
+	78, // 54: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.ListRulesRequest
+	80, // 55: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.ClearRulesRequest
+	82, // 56: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.ListCallsRequest
+	84, // 57: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.PowerLossRequest
+	86, // 58: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.RebootRequest
+	4,  // 59: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
+	6,  // 60: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.AttachDiskResponse
+	8,  // 61: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.DetachDiskResponse
+	10, // 62: csiproxy.sim.v1.Sim.DeleteDisk:output_type -> csiproxy.sim.v1.DeleteDiskResponse
+	12, // 63: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.GrowDiskResponse
+	14, // 64: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.SetDiskAttributesResponse
+	16, // 65: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.ReadDiskResponse
+	18, // 66: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.WriteDiskResponse
+	20, // 67: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.ExportDiskResponse
+	22, // 68: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.ReadFileResponse
+	24, // 69: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.WriteFileResponse
+	26, // 70: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
+	29, // 71: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.MakeDirectoryResponse
+	31, // 72: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.CreateSymlinkResponse
+	33, // 73: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
+	35, // 74: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.RenameResponse
+	37, // 75: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.RemoveResponse
+	40, // 76: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.AddSmbShareResponse
+	42, // 77: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.RemoveSmbShareResponse
+	44, // 78: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.SetSmbUserResponse
+	46, // 79: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.RemoveSmbUserResponse
+	48, // 80: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.SetSmbServerResponse
+	50, // 81: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
+	56, // 82: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.AddIscsiTargetResponse
+	58, // 83: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.RemoveIscsiTargetResponse
+	60, // 84: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.AddIscsiLunResponse
+	62, // 85: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.SetIscsiPortalResponse
+	64, // 86: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
+	68, // 87: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.AddServiceResponse
+	70, // 88: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.RemoveServiceResponse
+	72, // 89: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
+	74, // 90: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.SetBiosSerialResponse
+	77, // 91: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.AddRuleResponse
+	79, // 92: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
+	81, // 93: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.ClearRulesResponse
+	83, // 94: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
+	85, // 95: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.PowerLossResponse
+	87, // 96: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.RebootResponse
+	59, // [59:97] is the sub-list for method output_type
+	21, // [21:59] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -4744,9 +4833,9 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 	}
 	file_csiproxy_sim_v1_sim_proto_msgTypes[1].OneofWrappers = []any{}
 	file_csiproxy_sim_v1_sim_proto_msgTypes[5].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[10].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[63].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[72].OneofWrappers = []any{
+	file_csiproxy_sim_v1_sim_proto_msgTypes[12].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[65].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[74].OneofWrappers = []any{
 		(*Rule_WindowsError)(nil),
 		(*Rule_DelayNs)(nil),
 	}
@@ -4756,7 +4845,7 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_sim_v1_sim_proto_rawDesc), len(file_csiproxy_sim_v1_sim_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   86,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	Sim_ListDisks_FullMethodName         = "/csiproxy.sim.v1.Sim/ListDisks"
 	Sim_AttachDisk_FullMethodName        = "/csiproxy.sim.v1.Sim/AttachDisk"
 	Sim_DetachDisk_FullMethodName        = "/csiproxy.sim.v1.Sim/DetachDisk"
+	Sim_DeleteDisk_FullMethodName        = "/csiproxy.sim.v1.Sim/DeleteDisk"
 	Sim_GrowDisk_FullMethodName          = "/csiproxy.sim.v1.Sim/GrowDisk"
 	Sim_SetDiskAttributes_FullMethodName = "/csiproxy.sim.v1.Sim/SetDiskAttributes"
 	Sim_ReadDisk_FullMethodName          = "/csiproxy.sim.v1.Sim/ReadDisk"
@@ -80,6 +81,9 @@ type SimClient interface {
 	// DetachDisk pulls a disk out without asking anyone. Its data are kept, for an AttachDisk with
 	// its serial number.
 	DetachDisk(ctx context.Context, in *DetachDiskRequest, opts ...grpc.CallOption) (*DetachDiskResponse, error)
+	// DeleteDisk throws a detached disk away, with its data. NOT_FOUND if there is no disk with the
+	// serial number, UNAVAILABLE if it is attached.
+	DeleteDisk(ctx context.Context, in *DeleteDiskRequest, opts ...grpc.CallOption) (*DeleteDiskResponse, error)
 	// GrowDisk gives a disk more capacity. Windows sees it when it next looks.
 	GrowDisk(ctx context.Context, in *GrowDiskRequest, opts ...grpc.CallOption) (*GrowDiskResponse, error)
 	// SetDiskAttributes takes a disk offline or online, or makes it read-only or writable, as an
@@ -196,6 +200,16 @@ func (c *simClient) DetachDisk(ctx context.Context, in *DetachDiskRequest, opts 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DetachDiskResponse)
 	err := c.cc.Invoke(ctx, Sim_DetachDisk_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) DeleteDisk(ctx context.Context, in *DeleteDiskRequest, opts ...grpc.CallOption) (*DeleteDiskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteDiskResponse)
+	err := c.cc.Invoke(ctx, Sim_DeleteDisk_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -561,6 +575,9 @@ type SimServer interface {
 	// DetachDisk pulls a disk out without asking anyone. Its data are kept, for an AttachDisk with
 	// its serial number.
 	DetachDisk(context.Context, *DetachDiskRequest) (*DetachDiskResponse, error)
+	// DeleteDisk throws a detached disk away, with its data. NOT_FOUND if there is no disk with the
+	// serial number, UNAVAILABLE if it is attached.
+	DeleteDisk(context.Context, *DeleteDiskRequest) (*DeleteDiskResponse, error)
 	// GrowDisk gives a disk more capacity. Windows sees it when it next looks.
 	GrowDisk(context.Context, *GrowDiskRequest) (*GrowDiskResponse, error)
 	// SetDiskAttributes takes a disk offline or online, or makes it read-only or writable, as an
@@ -661,6 +678,9 @@ func (UnimplementedSimServer) AttachDisk(context.Context, *AttachDiskRequest) (*
 }
 func (UnimplementedSimServer) DetachDisk(context.Context, *DetachDiskRequest) (*DetachDiskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DetachDisk not implemented")
+}
+func (UnimplementedSimServer) DeleteDisk(context.Context, *DeleteDiskRequest) (*DeleteDiskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteDisk not implemented")
 }
 func (UnimplementedSimServer) GrowDisk(context.Context, *GrowDiskRequest) (*GrowDiskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GrowDisk not implemented")
@@ -835,6 +855,24 @@ func _Sim_DetachDisk_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SimServer).DetachDisk(ctx, req.(*DetachDiskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_DeleteDisk_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteDiskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).DeleteDisk(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_DeleteDisk_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).DeleteDisk(ctx, req.(*DeleteDiskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1469,6 +1507,10 @@ var Sim_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DetachDisk",
 			Handler:    _Sim_DetachDisk_Handler,
+		},
+		{
+			MethodName: "DeleteDisk",
+			Handler:    _Sim_DeleteDisk_Handler,
 		},
 		{
 			MethodName: "GrowDisk",

@@ -40,6 +40,8 @@ type Hardware interface {
 	Detach(ctx context.Context, serial string) error
 	// Grow makes a disk that is plugged in larger.
 	Grow(ctx context.Context, serial string, sizeBytes int64) error
+	// Delete throws away a disk that isn't plugged in, with its data, if there is one.
+	Delete(ctx context.Context, serial string) error
 }
 
 // Volume is a volume of the cloud.
@@ -161,8 +163,8 @@ func (r Range) choose() (int64, error) {
 	return size, nil
 }
 
-// newID returns a volume id that never was one: a disk is found by it, and an old
-// one's data must not be.
+// newID returns a volume id that never was one: late calls for a volume that was
+// deleted must not mean another.
 func newID() string {
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails
@@ -192,7 +194,7 @@ func (c *Cloud) List() []Volume {
 }
 
 // Delete deletes a volume; success if there is none. One that is attached is refused.
-func (c *Cloud) Delete(id string) error {
+func (c *Cloud) Delete(ctx context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, ok := c.volumes[id]
@@ -201,6 +203,11 @@ func (c *Cloud) Delete(id string) error {
 	}
 	if v.Node != "" {
 		return failure("delete", id, csiproxy.ErrFailedPrecondition, "it is attached to "+v.Node)
+	}
+	if v.Disk {
+		if err := c.hardware.Delete(ctx, id); err != nil {
+			return err
+		}
 	}
 	rest := maps.Clone(c.volumes)
 	delete(rest, id)

@@ -36,6 +36,7 @@ func (p *plugs) Detach(context.Context, string) error { return p.note("detach") 
 func (p *plugs) Grow(_ context.Context, _ string, size int64) error {
 	return p.note("grow to %d MiB", size>>20)
 }
+func (p *plugs) Delete(context.Context, string) error { return p.note("delete") }
 
 func open(t *testing.T, file string, h Hardware) *Cloud {
 	t.Helper()
@@ -108,7 +109,7 @@ func TestCloudOutlastsItsProcess(t *testing.T) {
 	h.err = nil
 
 	c = open(t, file, h)
-	if err := c.Delete(v.ID); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+	if err := c.Delete(t.Context(), v.ID); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
 		t.Errorf("delete a disk that may be plugged in: %v", err)
 	}
 	for _, step := range []func() error{
@@ -123,16 +124,24 @@ func TestCloudOutlastsItsProcess(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := []string{"attach 1024 MiB, read-only true", "attach 1024 MiB, read-only true", "grow to 2048 MiB", "detach"}
-	if diff := cmp.Diff(want, h.done); diff != "" {
-		t.Errorf("done (-want +got):\n%s", diff)
-	}
 	c = open(t, file, h)
 	if v, err = c.Get(v.ID); err != nil || v.SizeBytes != 3<<30 || v.Node != "" {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if err := c.Delete(v.ID); err != nil {
-		t.Error(err)
+	h.err = errors.New("the power has gone")
+	if err := c.Delete(t.Context(), v.ID); !errors.Is(err, h.err) {
+		t.Errorf("delete: %v", err)
+	}
+	h.err = nil
+	c = open(t, file, h)
+	for range 2 {
+		if err := c.Delete(t.Context(), v.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{"attach 1024 MiB, read-only true", "attach 1024 MiB, read-only true", "grow to 2048 MiB", "detach", "delete", "delete"}
+	if diff := cmp.Diff(want, h.done); diff != "" {
+		t.Errorf("done (-want +got):\n%s", diff)
 	}
 	if all := open(t, file, h).List(); len(all) != 0 {
 		t.Errorf("volumes %+v", all)
@@ -149,7 +158,7 @@ func TestListIsInOrder(t *testing.T) {
 		}
 		want = append(want, v.ID)
 	}
-	if err := c.Delete(want[7]); err != nil {
+	if err := c.Delete(t.Context(), want[7]); err != nil {
 		t.Fatal(err)
 	}
 	want = slices.Delete(want, 7, 8)

@@ -83,11 +83,11 @@ func asVolume(v cloud.Volume) *csi.Volume {
 }
 
 // DeleteVolume implements csi.ControllerServer.
-func (d *Driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+func (d *Driver) DeleteVolume(ctx context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
-	return &csi.DeleteVolumeResponse{}, d.options.Cloud.Delete(r.VolumeId)
+	return &csi.DeleteVolumeResponse{}, d.options.Cloud.Delete(ctx, r.VolumeId)
 }
 
 // ControllerPublishVolume implements csi.ControllerServer.

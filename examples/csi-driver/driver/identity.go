@@ -37,10 +37,7 @@ func (d *Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabiliti
 // Probe implements csi.IdentityServer: the driver isn't ready while nobody serves
 // CSI Proxy, as during its upgrade. To restart the driver wouldn't help then.
 func (d *Driver) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	s, err := d.options.Proxy.Storage(ctx)
-	if err == nil {
-		_, err = s.ListDiskIDs(ctx) // some call: to connect is not to be answered
-	}
+	err := d.options.Proxy.Ready(ctx)
 	if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {
 		return nil, err
 	}

@@ -4,36 +4,27 @@
 package driver_test
 
 import (
-	"context"
-	"io/fs"
-	"net"
-	"sync/atomic"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/driver"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
 func TestProbe(t *testing.T) {
 	node := simnode.New(t)
-	var gone atomic.Bool
-	c := client.New(client.WithDialer(func(ctx context.Context, group, version string) (net.Conn, error) {
-		if gone.Load() {
-			return nil, fs.ErrNotExist
-		}
-		return node.Dial(ctx, group, version)
-	}))
-	defer c.Close()
-	d := driver.New(driver.Options{Proxy: driver.OverPipe(c)})
-	for _, isGone := range []bool{true, false, true, false} {
-		gone.Store(isGone)
-		node.RestartDaemon() // ends the connections
+	d := driver.New(driver.Options{Proxy: driver.OverPipe(node.Client())})
+	is := func(when string, ready bool) {
+		t.Helper()
 		probe, err := d.Probe(t.Context(), &csi.ProbeRequest{})
-		if err != nil || probe.Ready.GetValue() == isGone {
-			t.Errorf("with the daemon gone %t: %v, %v", isGone, probe, err)
+		if err != nil || probe.Ready.GetValue() != ready {
+			t.Errorf("%s: %v, %v", when, probe, err)
 		}
 	}
+	is("at first", true)
+	node.StopDaemon()
+	is("without CSI Proxy", false)
+	node.StartDaemon()
+	is("with CSI Proxy again", true)
 }

@@ -23,31 +23,27 @@ const (
 )
 
 // iscsiDisk is the only disk of an iSCSI target.
-type iscsiDisk struct{ proxy Proxy }
+type iscsiDisk struct{ initiator ISCSI }
 
-func (d iscsiDisk) attach(ctx context.Context, _ Storage, rec *record, secrets map[string]string) (disk.Number, error) {
-	initiator, err := d.proxy.ISCSI(ctx)
-	if err != nil {
-		return 0, err
-	}
+func (d iscsiDisk) attach(ctx context.Context, rec *record, secrets map[string]string) (disk.Number, error) {
 	portal, iqn := rec.Source.Portal, rec.Source.IQN
-	if err := initiator.AddTargetPortal(ctx, portal); err != nil {
+	if err := d.initiator.AddTargetPortal(ctx, portal); err != nil {
 		return 0, err
 	}
 	// Windows connects only to targets that it has discovered.
-	if _, err := initiator.DiscoverTargetPortal(ctx, portal); err != nil {
+	if _, err := d.initiator.DiscoverTargetPortal(ctx, portal); err != nil {
 		return 0, err
 	}
 	auth := authentication(secrets)
 	if auth.Type == iscsi.MutualCHAP {
-		if err := initiator.SetMutualCHAPSecret(ctx, secret.New(secrets[secretMutual])); err != nil {
+		if err := d.initiator.SetMutualCHAPSecret(ctx, secret.New(secrets[secretMutual])); err != nil {
 			return 0, err
 		}
 	}
-	if err := initiator.ConnectTarget(ctx, portal, iqn, auth); err != nil {
+	if err := d.initiator.ConnectTarget(ctx, portal, iqn, auth); err != nil {
 		return 0, err
 	}
-	disks, err := initiator.GetTargetDisks(ctx, portal, iqn)
+	disks, err := d.initiator.GetTargetDisks(ctx, portal, iqn)
 	switch {
 	case err != nil:
 		return 0, err
@@ -83,9 +79,5 @@ func authentication(secrets map[string]string) iscsi.Authentication {
 // detach disconnects the target. Its portal stays known: other volumes may be
 // reached through it.
 func (d iscsiDisk) detach(ctx context.Context, rec *record) error {
-	initiator, err := d.proxy.ISCSI(ctx)
-	if err != nil {
-		return err
-	}
-	return initiator.DisconnectTarget(ctx, rec.Source.Portal, rec.Source.IQN)
+	return d.initiator.DisconnectTarget(ctx, rec.Source.Portal, rec.Source.IQN)
 }

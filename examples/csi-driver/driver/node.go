@@ -38,7 +38,7 @@ func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 
 // NodeGetVolumeStats implements csi.NodeServer.
 func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	s, rec, err := d.volumeAt(ctx, r.VolumeId, r.VolumePath)
+	rec, err := d.volumeAt(ctx, r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 		// Nothing in CSI Proxy's API tells how large a share is.
 		return &csi.NodeGetVolumeStatsResponse{}, nil
 	}
-	stats, err := s.GetVolumeStats(ctx, rec.Volume)
+	stats, err := d.options.Proxy.Volume.GetVolumeStats(ctx, rec.Volume)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 // NodeExpandVolume implements csi.NodeServer. The file system grows to what the disk
 // has: a little less than the volume's capacity goes into the partition table.
 func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
-	s, rec, err := d.volumeAt(ctx, r.VolumeId, r.VolumePath)
+	rec, err := d.volumeAt(ctx, r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err
 	}
@@ -77,21 +77,22 @@ func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	}
 	defer unlock()
 
-	if err := s.Rescan(ctx); err != nil {
+	p := d.options.Proxy
+	if err := p.Disk.Rescan(ctx); err != nil {
 		return nil, err
 	}
-	number, err := s.GetDiskNumberFromVolumeID(ctx, rec.Volume)
+	number, err := p.Volume.GetDiskNumberFromVolumeID(ctx, rec.Volume)
 	if err != nil {
 		return nil, err
 	}
-	stats, err := s.GetDiskStats(ctx, number)
+	stats, err := p.Disk.GetDiskStats(ctx, number)
 	if err != nil {
 		return nil, err
 	}
 	if wanted := r.GetCapacityRange().GetRequiredBytes(); stats.TotalBytes < wanted {
 		return nil, status.Errorf(codes.OutOfRange, "the disk of volume %s has %d bytes, not %d", r.VolumeId, stats.TotalBytes, wanted)
 	}
-	if err := s.ResizeVolume(ctx, rec.Volume, 0); err != nil {
+	if err := p.Volume.ResizeVolume(ctx, rec.Volume, 0); err != nil {
 		return nil, err
 	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: stats.TotalBytes}, nil
@@ -99,40 +100,36 @@ func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 
 // volumeAt returns what is remembered of a volume, if it is what is at a path, staged
 // or published.
-func (d *Driver) volumeAt(ctx context.Context, volumeID, path string) (Storage, *record, error) {
+func (d *Driver) volumeAt(ctx context.Context, volumeID, path string) (*record, error) {
 	if err := required("volume_id", volumeID); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := required("volume_path", path); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	isNot := status.Errorf(codes.NotFound, "volume %s isn't at %s", volumeID, path)
 	rec, err := d.records.load(volumeID)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	path, err = windowsPath("volume_path", path)
 	if err != nil || rec == nil {
-		return nil, nil, isNot // a relative path leads to no volume
-	}
-	s, err := d.options.Proxy.Storage(ctx)
-	if err != nil {
-		return nil, nil, err
+		return nil, isNot // a relative path leads to no volume
 	}
 	if rec.Source.Type == typeSMB {
 		if !rec.isAt(path) {
-			return nil, nil, isNot
+			return nil, isNot
 		}
-		return s, rec, nil
+		return rec, nil
 	}
-	id, err := s.GetVolumeIDFromTargetPath(ctx, path)
+	id, err := d.options.Proxy.Volume.GetVolumeIDFromTargetPath(ctx, path)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound) || err == nil && !id.Equal(rec.Volume):
-		return nil, nil, isNot
+		return nil, isNot
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	}
-	return s, rec, nil
+	return rec, nil
 }
 
 // isAt reports whether the driver has staged or published the volume at a path.

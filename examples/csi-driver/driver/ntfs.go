@@ -27,61 +27,53 @@ type ntfs struct {
 type attachment interface {
 	// attach returns the number of the volume's disk. Windows may give the disk
 	// another one whenever it arrives.
-	attach(ctx context.Context, s Storage, rec *record, secrets map[string]string) (disk.Number, error)
+	attach(ctx context.Context, rec *record, secrets map[string]string) (disk.Number, error)
 	// detach lets the disk go.
 	detach(ctx context.Context, rec *record) error
 }
 
 func (v ntfs) stage(ctx context.Context, rec *record, secrets map[string]string) error {
-	s, err := v.proxy.Storage(ctx)
-	if err != nil {
-		return err
-	}
-	number, err := v.disk.attach(ctx, s, rec, secrets)
+	number, err := v.disk.attach(ctx, rec, secrets)
 	if err != nil {
 		return err
 	}
 	if !rec.ReadOnly {
-		if err := prepare(ctx, s, number); err != nil {
+		if err := prepare(ctx, v.proxy.Disk, number); err != nil {
 			return err
 		}
 	}
-	rec.Volume, err = s.DataVolumeOfDisk(ctx, number)
+	rec.Volume, err = v.proxy.Volume.DataVolumeOfDisk(ctx, number)
 	if rec.ReadOnly && errors.Is(err, csiproxy.ErrNotFound) {
 		return status.Errorf(codes.FailedPrecondition, "volume %s was never written to, and is attached read-only", rec.VolumeID)
 	}
 	if err != nil {
 		return err
 	}
-	formatted, err := s.IsVolumeFormatted(ctx, rec.Volume)
+	formatted, err := v.proxy.Volume.IsVolumeFormatted(ctx, rec.Volume)
 	if err != nil {
 		return err
 	}
 	if !formatted {
-		if err := s.FormatVolume(ctx, rec.Volume); err != nil {
+		if err := v.proxy.Volume.FormatVolume(ctx, rec.Volume); err != nil {
 			return err
 		}
 	}
-	return s.MountVolume(ctx, rec.Volume, rec.StagingPath)
+	return v.proxy.Volume.MountVolume(ctx, rec.Volume, rec.StagingPath)
 }
 
 // prepare makes sure that a disk is online, as it often isn't when the cloud
 // attaches it, and has a partition. Going online makes it writable too: Windows'
 // attribute for that goes together with the one for offline. So a disk that is
 // attached read-only has to arrive online.
-func prepare(ctx context.Context, s Storage, number disk.Number) error {
-	if err := s.SetDiskState(ctx, number, true); err != nil {
+func prepare(ctx context.Context, disks Disk, number disk.Number) error {
+	if err := disks.SetDiskState(ctx, number, true); err != nil {
 		return err
 	}
-	return s.PartitionDisk(ctx, number)
+	return disks.PartitionDisk(ctx, number)
 }
 
 func (v ntfs) unstage(ctx context.Context, rec *record) error {
-	s, err := v.proxy.Storage(ctx)
-	if err != nil {
-		return err
-	}
-	if err := unmount(ctx, s, rec.StagingPath, rec.Volume); err != nil {
+	if err := unmount(ctx, v.proxy, rec.StagingPath, rec.Volume); err != nil {
 		return err
 	}
 	return v.disk.detach(ctx, rec)
@@ -91,8 +83,8 @@ func (v ntfs) unstage(ctx context.Context, rec *record) error {
 // its disk offline, so that nothing on the node uses it when it is detached. Without
 // an id, after a crash came before it was remembered, it is whatever is mounted there.
 // Else another volume there is left alone.
-func unmount(ctx context.Context, s Storage, stagingPath string, id volume.ID) error {
-	mounted, err := s.GetVolumeIDFromTargetPath(ctx, stagingPath)
+func unmount(ctx context.Context, p Proxy, stagingPath string, id volume.ID) error {
+	mounted, err := p.Volume.GetVolumeIDFromTargetPath(ctx, stagingPath)
 	if err != nil && !errors.Is(err, csiproxy.ErrNotFound) {
 		return err
 	}
@@ -104,34 +96,30 @@ func unmount(ctx context.Context, s Storage, stagingPath string, id volume.ID) e
 		return nil
 	}
 	if nothing || mounted.Equal(id) {
-		if err := s.UnmountVolume(ctx, id, stagingPath); err != nil {
+		if err := p.Volume.UnmountVolume(ctx, id, stagingPath); err != nil {
 			return err
 		}
 	}
-	number, err := s.GetDiskNumberFromVolumeID(ctx, id)
+	number, err := p.Volume.GetDiskNumberFromVolumeID(ctx, id)
 	if errors.Is(err, csiproxy.ErrNotFound) {
 		return nil // offline already, or gone
 	}
 	if err != nil {
 		return err
 	}
-	return s.SetDiskState(ctx, number, false)
+	return p.Disk.SetDiskState(ctx, number, false)
 }
 
 func (v ntfs) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_VolumeHealthEntry, error) {
-	s, err := v.proxy.Storage(ctx)
-	if err != nil {
-		return nil, err
-	}
 	// Of a disk that has left or is offline, Windows doesn't know the volume.
-	_, err = s.GetDiskNumberFromVolumeID(ctx, rec.Volume)
+	_, err := v.proxy.Volume.GetDiskNumberFromVolumeID(ctx, rec.Volume)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
 		return inaccessible("DiskMissing", "the volume's disk isn't attached, or is offline"), nil
 	case err != nil:
 		return nil, err
 	}
-	mounted, err := s.GetVolumeIDFromTargetPath(ctx, rec.StagingPath)
+	mounted, err := v.proxy.Volume.GetVolumeIDFromTargetPath(ctx, rec.StagingPath)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound) || err == nil && !mounted.Equal(rec.Volume):
 		return inaccessible("NotMounted", "the volume isn't mounted at its staging path"), nil
@@ -140,7 +128,7 @@ func (v ntfs) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_Volu
 	}
 	// What keeps Windows from reading the file system is what we are asked for,
 	// whatever it is.
-	if _, err := s.GetVolumeStats(ctx, rec.Volume); err != nil && ctx.Err() == nil {
+	if _, err := v.proxy.Volume.GetVolumeStats(ctx, rec.Volume); err != nil && ctx.Err() == nil {
 		return inaccessible("FileSystemUnreadable", err.Error()), nil
 	}
 	return nil, ctx.Err()
@@ -148,23 +136,23 @@ func (v ntfs) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_Volu
 
 // cloudDisk is a disk that the Controller has attached. Its serial number is the
 // volume id.
-type cloudDisk struct{}
+type cloudDisk struct{ disks Disk }
 
-func (cloudDisk) attach(ctx context.Context, s Storage, rec *record, _ map[string]string) (disk.Number, error) {
-	number, err := findDisk(ctx, s, rec.VolumeID)
+func (c cloudDisk) attach(ctx context.Context, rec *record, _ map[string]string) (disk.Number, error) {
+	number, err := c.find(ctx, rec.VolumeID)
 	if !errors.Is(err, csiproxy.ErrNotFound) {
 		return number, err
 	}
 	// It is dear, so only when it is needed.
-	if err := s.Rescan(ctx); err != nil {
+	if err := c.disks.Rescan(ctx); err != nil {
 		return 0, err
 	}
-	return findDisk(ctx, s, rec.VolumeID)
+	return c.find(ctx, rec.VolumeID)
 }
 
-// findDisk returns the disk with a serial number.
-func findDisk(ctx context.Context, s Storage, serial string) (disk.Number, error) {
-	disks, err := s.ListDiskIDs(ctx)
+// find returns the disk with a serial number.
+func (c cloudDisk) find(ctx context.Context, serial string) (disk.Number, error) {
+	disks, err := c.disks.ListDiskIDs(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -92,33 +92,30 @@ func (rec *record) publish(at target) error {
 
 // link makes a link at a target path to what is staged.
 func (d *Driver) link(ctx context.Context, staging, targetPath string) error {
-	s, err := d.options.Proxy.Storage(ctx)
-	if err != nil {
-		return err
-	}
+	fs := d.options.Proxy.Filesystem
 	// After the node has started again, a share has to be staged again.
-	usable, err := s.IsSymlink(ctx, staging)
+	usable, err := fs.IsSymlink(ctx, staging)
 	if errors.Is(err, csiproxy.ErrNotFound) || err == nil && !usable {
 		return status.Errorf(codes.FailedPrecondition, "nothing is mounted at %s", staging)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.Mkdir(ctx, parent(targetPath)); err != nil {
+	if err := fs.Mkdir(ctx, parent(targetPath)); err != nil {
 		return err
 	}
-	return insteadOfDirectory(ctx, s, targetPath, func() error { return s.CreateSymlink(ctx, staging, targetPath) })
+	return insteadOfDirectory(ctx, fs, targetPath, func() error { return fs.CreateSymlink(ctx, staging, targetPath) })
 }
 
 // insteadOfDirectory makes a link with create. Kubelet may have made an empty
 // directory at its path; that, or a link to elsewhere, gives way. What was created
 // before is left as it is, since a pod may be using it.
-func insteadOfDirectory(ctx context.Context, s Storage, path string, create func() error) error {
+func insteadOfDirectory(ctx context.Context, fs Filesystem, path string, create func() error) error {
 	err := create()
 	if !errors.Is(err, csiproxy.ErrAlreadyExists) {
 		return err
 	}
-	if err := s.Rmdir(ctx, path, false); err != nil {
+	if err := fs.Rmdir(ctx, path, false); err != nil {
 		return err
 	}
 	return create()
@@ -127,8 +124,8 @@ func insteadOfDirectory(ctx context.Context, s Storage, path string, create func
 // removeLink removes a link, or the empty directory that a call left half-way. It
 // isn't forced: whatever files are at a path that should be a link, somebody has put
 // them there.
-func removeLink(ctx context.Context, s Storage, path string) error {
-	err := s.Rmdir(ctx, path, false)
+func removeLink(ctx context.Context, fs Filesystem, path string) error {
+	err := fs.Rmdir(ctx, path, false)
 	if errors.Is(err, csiproxy.ErrNotFound) {
 		return nil
 	}
@@ -150,11 +147,7 @@ func (d *Driver) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVo
 	}
 	defer unlock()
 
-	s, err := d.options.Proxy.Storage(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := removeLink(ctx, s, targetPath); err != nil {
+	if err := removeLink(ctx, d.options.Proxy.Filesystem, targetPath); err != nil {
 		return nil, err
 	}
 	rec, err := d.records.load(r.VolumeId)

@@ -33,26 +33,18 @@ func (b smbShare) stage(ctx context.Context, rec *record, secrets map[string]str
 		return err
 	}
 	defer unlock()
-	mappings, err := b.proxy.SMB(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := b.proxy.Storage(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.Mkdir(ctx, parent(rec.StagingPath)); err != nil {
+	if err := b.proxy.Filesystem.Mkdir(ctx, parent(rec.StagingPath)); err != nil {
 		return err
 	}
 	credentials := smb.Credentials{Username: secrets[secretUsername], Password: secret.New(secrets[secretPassword])}
-	err = insteadOfDirectory(ctx, s, rec.StagingPath, func() error {
-		return mappings.NewSMBGlobalMapping(ctx, rec.Source.Share, rec.StagingPath, credentials)
+	err = insteadOfDirectory(ctx, b.proxy.Filesystem, rec.StagingPath, func() error {
+		return b.proxy.SMB.NewSMBGlobalMapping(ctx, rec.Source.Share, rec.StagingPath, credentials)
 	})
 	if err != nil {
 		return err
 	}
 	// The mapping is one of the share as a whole.
-	answers, err := s.IsSymlink(ctx, rec.StagingPath)
+	answers, err := b.proxy.Filesystem.IsSymlink(ctx, rec.StagingPath)
 	if err == nil && !answers {
 		return status.Errorf(codes.NotFound, "%s isn't there", rec.Source.Share)
 	}
@@ -65,22 +57,14 @@ func (b smbShare) unstage(ctx context.Context, rec *record) error {
 		return err
 	}
 	defer unlock()
-	s, err := b.proxy.Storage(ctx)
-	if err != nil {
-		return err
-	}
-	if err := removeLink(ctx, s, rec.StagingPath); err != nil {
+	if err := removeLink(ctx, b.proxy.Filesystem, rec.StagingPath); err != nil {
 		return err
 	}
 	inUse, err := b.usedByOthers(rec)
 	if err != nil || inUse {
 		return err
 	}
-	mappings, err := b.proxy.SMB(ctx)
-	if err != nil {
-		return err
-	}
-	err = mappings.RemoveSMBGlobalMapping(ctx, rec.Source.Share)
+	err = b.proxy.SMB.RemoveSMBGlobalMapping(ctx, rec.Source.Share)
 	if errors.Is(err, csiproxy.ErrNotFound) {
 		return nil
 	}
@@ -105,11 +89,7 @@ func (b smbShare) usedByOthers(rec *record) (bool, error) {
 
 // health asks the server: the link leads somewhere only if the share answers.
 func (b smbShare) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_VolumeHealthEntry, error) {
-	s, err := b.proxy.Storage(ctx)
-	if err != nil {
-		return nil, err
-	}
-	answers, err := s.IsSymlink(ctx, rec.StagingPath)
+	answers, err := b.proxy.Filesystem.IsSymlink(ctx, rec.StagingPath)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
 		return inaccessible("NotMounted", "there is no link at the staging path"), nil

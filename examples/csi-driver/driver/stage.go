@@ -34,9 +34,9 @@ func (d *Driver) backend(sourceType string) backend {
 	case typeSMB:
 		return smbShare{proxy: d.options.Proxy, records: d.records, shares: &d.shares}
 	case typeISCSI:
-		return ntfs{proxy: d.options.Proxy, disk: iscsiDisk{d.options.Proxy}}
+		return ntfs{proxy: d.options.Proxy, disk: iscsiDisk{d.options.Proxy.ISCSI}}
 	default:
-		return ntfs{proxy: d.options.Proxy, disk: cloudDisk{}}
+		return ntfs{proxy: d.options.Proxy, disk: cloudDisk{d.options.Proxy.Disk}}
 	}
 }
 
@@ -162,9 +162,5 @@ func (d *Driver) unstageForgotten(ctx context.Context, staging string) error {
 	if err != nil || other != nil {
 		return err // it is another volume's
 	}
-	s, err := d.options.Proxy.Storage(ctx)
-	if err != nil {
-		return err
-	}
-	return unmount(ctx, s, staging, "")
+	return unmount(ctx, d.options.Proxy, staging, "")
 }

@@ -8,6 +8,7 @@ package hardware
 import (
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 
 	"google.golang.org/grpc"
@@ -16,31 +17,43 @@ import (
 	"google.golang.org/grpc/status"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
-// Socket is the hardware of the simulated node of a daemon.
-type Socket struct {
+// Simulated is the hardware of a simulated node.
+type Simulated struct {
 	conn *grpc.ClientConn
 	sim  simv1.SimClient
 }
 
-// Dial returns the hardware that is controlled by a socket beside the daemon's
-// endpoints in a directory. It connects when it is used.
-func Dial(endpointDir string) (*Socket, error) {
-	conn, err := grpc.NewClient("unix:"+filepath.Join(endpointDir, simv1.EndpointName+".sock"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+// OfDaemon returns the hardware of a daemon's node. It is controlled by a socket beside
+// the daemon's endpoints in a directory.
+func OfDaemon(endpointDir string) (*Simulated, error) {
+	return dial("unix:" + filepath.Join(endpointDir, simv1.EndpointName+".sock"))
+}
+
+// InProcess returns the hardware of a node in this process.
+func InProcess(n *simnode.Node) (*Simulated, error) {
+	return dial("passthrough:///"+simv1.EndpointName, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return n.Dial(ctx, "sim", "v1")
+	}))
+}
+
+// dial returns hardware that is connected to when it is used.
+func dial(target string, o ...grpc.DialOption) (*Simulated, error) {
+	conn, err := grpc.NewClient(target, append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		return nil, fmt.Errorf("dial the simulated node: %w", err)
 	}
-	return &Socket{conn, simv1.NewSimClient(conn)}, nil
+	return &Simulated{conn, simv1.NewSimClient(conn)}, nil
 }
 
 // Close ends the connection.
-func (s *Socket) Close() error { return s.conn.Close() }
+func (s *Simulated) Close() error { return s.conn.Close() }
 
 // Attach implements cloud.Hardware. What makes a disk read-only is Windows' attribute:
 // simulated hardware has no write protection.
-func (s *Socket) Attach(ctx context.Context, serial string, sizeBytes int64, readOnly bool) error {
+func (s *Simulated) Attach(ctx context.Context, serial string, sizeBytes int64, readOnly bool) error {
 	_, err := s.sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SerialNumber: serial, SizeBytes: sizeBytes})
 	if err != nil && status.Code(err) != codes.AlreadyExists {
 		return wrap("attach", serial, err)
@@ -59,7 +72,7 @@ func (s *Socket) Attach(ctx context.Context, serial string, sizeBytes int64, rea
 }
 
 // Detach implements cloud.Hardware.
-func (s *Socket) Detach(ctx context.Context, serial string) error {
+func (s *Simulated) Detach(ctx context.Context, serial string) error {
 	number, err := s.find(ctx, serial)
 	if err != nil || number == nil {
 		return err
@@ -69,7 +82,7 @@ func (s *Socket) Detach(ctx context.Context, serial string) error {
 }
 
 // Grow implements cloud.Hardware.
-func (s *Socket) Grow(ctx context.Context, serial string, sizeBytes int64) error {
+func (s *Simulated) Grow(ctx context.Context, serial string, sizeBytes int64) error {
 	number, err := s.find(ctx, serial)
 	if err != nil || number == nil {
 		return err
@@ -78,8 +91,17 @@ func (s *Socket) Grow(ctx context.Context, serial string, sizeBytes int64) error
 	return wrap("grow", serial, err)
 }
 
+// Delete implements cloud.Hardware.
+func (s *Simulated) Delete(ctx context.Context, serial string) error {
+	_, err := s.sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: serial})
+	if status.Code(err) == codes.NotFound {
+		return nil
+	}
+	return wrap("delete", serial, err)
+}
+
 // find returns the number of a disk, nil if it isn't attached.
-func (s *Socket) find(ctx context.Context, serial string) (*uint32, error) {
+func (s *Simulated) find(ctx context.Context, serial string) (*uint32, error) {
 	response, err := s.sim.ListDisks(ctx, &simv1.ListDisksRequest{})
 	if err != nil {
 		return nil, wrap("find", serial, err)

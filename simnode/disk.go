@@ -1,0 +1,136 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode
+
+import (
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/node/disk"
+)
+
+// Disk is the hardware of a disk. Only SizeBytes must be set.
+type Disk struct {
+	SizeBytes  int64
+	SectorSize int    // in bytes: 512, the default, or 4096
+	Serial     string // default: a running number
+	Page83     string // ASCII identifier of VPD page 0x83; default: a binary one
+	// Adapter, Target and LUN are the SCSI address; default: the next free LUN
+	// of adapter 1.
+	Adapter, Target, LUN int
+	// Offline and ReadOnly are how the disk arrives, as under a SAN policy.
+	Offline, ReadOnly bool
+	// NeedsRescan keeps Windows from seeing the disk before a Rescan.
+	NeedsRescan bool
+}
+
+// AttachDisk attaches a disk and returns its number, if Windows sees it by itself.
+// A disk with the serial number of one that was detached is that disk, with its
+// data.
+func (n *Node) AttachDisk(d Disk) disk.Number {
+	n.helper()
+	number, err := n.sys.AttachDisk(d.spec())
+	n.must(err)
+	return disk.Number(number)
+}
+
+func (d Disk) spec() winsim.DiskSpec {
+	spec := winsim.DiskSpec{
+		SizeBytes: d.SizeBytes, SectorSize: uint32(d.SectorSize), Serial: d.Serial,
+		Offline: d.Offline, ReadOnly: d.ReadOnly, NeedsRescan: d.NeedsRescan,
+	}
+	if d.Page83 != "" {
+		spec.Page83 = []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte(d.Page83)}}
+	}
+	if d.Adapter != 0 || d.Target != 0 || d.LUN != 0 {
+		spec.SCSI = &win.SCSIAddress{PortNumber: byte(d.Adapter), TargetID: byte(d.Target), LUN: byte(d.LUN)}
+	}
+	return spec
+}
+
+// DiskState is where a disk is on its way into the node.
+type DiskState string
+
+// States of disks.
+const (
+	DiskDetached DiskState = "detached" // its data are kept
+	DiskAttached DiskState = "attached" // Windows doesn't see it yet
+	DiskPresent  DiskState = "present"  // Windows sees it
+)
+
+var diskStates = map[winsim.DiskState]DiskState{
+	winsim.DiskShelved:  DiskDetached,
+	winsim.DiskAttached: DiskAttached,
+	winsim.DiskPresent:  DiskPresent,
+}
+
+// DiskInfo is how a disk is.
+type DiskInfo struct {
+	Number    disk.Number // while State is DiskPresent
+	State     DiskState
+	Serial    string
+	SizeBytes int64 // of the hardware; Windows may not have seen it grow
+	// Offline and ReadOnly are Windows' attributes.
+	Offline, ReadOnly bool
+}
+
+// Disks returns all disks, in the order in which they came to the node: the first is
+// that of Windows itself.
+func (n *Node) Disks() []DiskInfo {
+	var infos []DiskInfo
+	for _, d := range n.sys.Disks() {
+		infos = append(infos, DiskInfo{
+			Number: disk.Number(d.Number), State: diskStates[d.State], Serial: d.Spec.Serial, SizeBytes: d.SizeBytes,
+			Offline: d.Attributes&win.DiskOffline != 0, ReadOnly: d.Attributes&win.DiskReadOnly != 0,
+		})
+	}
+	return infos
+}
+
+// SetDiskAttributes takes a disk offline or online and makes it read-only or writable,
+// as an administrator does. It stays so when the node starts again or the disk comes
+// back.
+func (n *Node) SetDiskAttributes(number disk.Number, offline, readOnly bool) {
+	n.helper()
+	change := win.SetDiskAttributes{Persist: true, Mask: win.DiskOffline | win.DiskReadOnly}
+	if offline {
+		change.Attributes |= win.DiskOffline
+	}
+	if readOnly {
+		change.Attributes |= win.DiskReadOnly
+	}
+	n.must(n.sys.SetDiskAttributes(uint32(number), change))
+}
+
+// DetachDisk pulls a disk. Its data are kept for an AttachDisk with its serial.
+func (n *Node) DetachDisk(number disk.Number) {
+	n.helper()
+	n.must(n.sys.DetachDisk(uint32(number)))
+}
+
+// DeleteDisk throws a detached disk away, with its data: one with its serial is a new
+// disk then.
+func (n *Node) DeleteDisk(serial string) {
+	n.helper()
+	n.must(n.sys.DeleteDisk(serial))
+}
+
+// GrowDisk makes a disk larger. Windows sees it after a Rescan, or when a volume on
+// it is resized.
+func (n *Node) GrowDisk(number disk.Number, sizeBytes int64) {
+	n.helper()
+	n.must(n.sys.GrowDisk(uint32(number), sizeBytes))
+}
+
+// WriteDisk writes raw bytes to a disk, as another system has left them there.
+func (n *Node) WriteDisk(number disk.Number, data []byte, offset int64) {
+	n.helper()
+	n.must(n.sys.WriteImage(uint32(number), data, offset))
+}
+
+// ExportDisk writes a disk as a sparse raw image to a file, for tools such as
+// sgdisk.
+func (n *Node) ExportDisk(number disk.Number, file string) {
+	n.helper()
+	n.must(n.sys.ExportImage(uint32(number), file))
+}
