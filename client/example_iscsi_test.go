@@ -86,7 +86,7 @@ func ExampleISCSI_AddTargetPortal() {
 	// Output:
 	// add: <nil>
 	// add: <nil>
-	// [{10.0.0.1 3260}] <nil>
+	// [10.0.0.1:3260] <nil>
 }
 
 // A portal that isn't known yet is added, as the error says.

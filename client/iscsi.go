@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net"
 	"strconv"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -137,8 +136,6 @@ func portal(p iscsi.Portal) *iscsiv1alpha2.TargetPortal {
 	return &iscsiv1alpha2.TargetPortal{TargetAddress: p.Address, TargetPort: uint32(p.Port)}
 }
 
-func portalObject(p iscsi.Portal) string {
-	return "portal " + strconv.Quote(net.JoinHostPort(p.Address, strconv.Itoa(int(p.Port))))
-}
+func portalObject(p iscsi.Portal) string { return "portal " + strconv.Quote(p.String()) }
 
 func targetObject(iqn iscsi.IQN) string { return "target " + strconv.Quote(string(iqn)) }

@@ -44,9 +44,10 @@ type Options struct {
 	// every call to Windows. Default: nobody is.
 	OnOperation   operation.Observer
 	OnWindowsCall instrument.Observer
-	// MaxOperations bounds the operations under way at one time; more wait. An
-	// operation that Windows doesn't finish counts also when its caller has given
-	// up. Default: 256.
+	// MaxOperations bounds the operations under way at one time; more wait. Of those
+	// of SMB, ISCSI and System, each may have a quarter. An operation that Windows
+	// doesn't finish counts also when its caller has given up, one that waits for
+	// something else doesn't. Default: 256.
 	MaxOperations int
 }
 
@@ -77,6 +78,9 @@ func New(sys instrument.System, o Options) (*Node, error) {
 	runner := operation.NewRunner(o.MaxOperations, o.OnOperation)
 	locks := new(keylock.Locks[uint32])
 	shares := share.NewProber(instrumented)
+	// Servers, targets and services may keep operations waiting: so many of each that
+	// there is room for those on disks.
+	part := func() *operation.Runner { return runner.Part(max(1, o.MaxOperations/4)) }
 	return &Node{
 		Disk: disk.New(instrumented, disk.Options{
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
@@ -86,9 +90,9 @@ func New(sys instrument.System, o Options) (*Node, error) {
 		}),
 		Filesystem: filesystem.New(instrumented, paths, filesystem.Options{Runner: runner, Shares: shares}),
 		SMB: smb.New(instrumented, paths, smb.Options{
-			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: shares,
+			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: part(), Shares: shares,
 		}),
-		ISCSI:  iscsi.New(instrumented, iscsi.Options{Logger: o.Logger, Runner: runner}),
-		System: system.New(instrumented, system.Options{Runner: runner}),
+		ISCSI:  iscsi.New(instrumented, iscsi.Options{Logger: o.Logger, Runner: part()}),
+		System: system.New(instrumented, system.Options{Runner: part()}),
 	}, nil
 }

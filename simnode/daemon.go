@@ -70,7 +70,10 @@ func (d *daemon) start() error {
 	if err == nil && d.dir != "" {
 		err = d.serveSockets()
 	}
-	return err
+	if err != nil {
+		return errors.Join(err, d.stopLocked())
+	}
+	return nil
 }
 
 // serve serves all versions, and the control of the simulated node, at listeners that

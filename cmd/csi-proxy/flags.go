@@ -83,7 +83,7 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
 	flags.StringVar((*string)(&o.smbEngine), "smb-engine", string(winsys.SMBEngineWMI),
-		"the `way` to SMB global mappings: wmi is the proven one, netuse calls Windows without WMI")
+		"the `way` to SMB global mappings: wmi, as the published daemon has it, or netuse, which calls Windows without WMI and is unproven")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),

@@ -19,11 +19,12 @@ import (
 // completionTimeout is how long somebody may wait who has pressed the tab key.
 const completionTimeout = 3 * time.Second
 
-// require makes a flag mandatory.
+// require makes a flag mandatory, and has its help say so.
 func require(cmd *cobra.Command, flag string) {
 	if err := cmd.MarkFlagRequired(flag); err != nil {
 		panic(err) // there is no such flag: a mistake of this program
 	}
+	cmd.Flag(flag).Usage += " (required)"
 }
 
 // complete sets how a flag's value is completed.

@@ -54,7 +54,7 @@ func (p *program) iscsi() *cobra.Command {
 		}
 		return done, initiator.ConnectTarget(ctx, portal, iqn, authentication)
 	})
-	connect.Long = `Log in to a target, which the portal must have been asked for: iscsi portal discover.
+	connect.Long = `Log in to a target of a known portal: see iscsi portal add.
 
 ` + secretHelp
 	login = newLoginFlags(connect)
@@ -94,7 +94,8 @@ logs in with --mutual-chap. The node has only one.
 		mutual,
 	)
 	group.Long = fmt.Sprintf(`Work on the node's iSCSI initiator. A PORTAL is ADDRESS or ADDRESS:PORT, where %d is the
-usual port; an IPv6 address with a port is in brackets. An IQN is the name of a target.`, iscsi.DefaultPort)
+usual port; an IPv6 address with a port is in brackets. An IQN is the name of a target. The
+initiator's service, MSiSCSI, is started if it doesn't run.`, iscsi.DefaultPort)
 	return group
 }
 

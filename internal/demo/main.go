@@ -29,7 +29,9 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "keep serving after the walk, until interrupted")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Also when the terminal or the reader of the output goes: the daemon must not stay
+	// behind.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	if err := run(ctx, os.Stdout, *keep); err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/keylock"
 )
 
 // Observer is told of every operation that has ended: its name, such as
@@ -24,9 +25,9 @@ type Observer func(name string, took time.Duration, err error)
 // thread while Windows works for it, and Go ends a program with 10,000 threads.
 const DefaultMaximum = 256
 
-// Runner runs operations. The groups of one node share one.
+// Runner runs operations. The groups of one node share one, or parts of one.
 type Runner struct {
-	slots   chan struct{}
+	slots   []chan struct{} // an operation takes one of each, in this order
 	observe Observer
 }
 
@@ -36,7 +37,84 @@ func NewRunner(maximum int, observe Observer) *Runner {
 	if observe == nil {
 		observe = func(string, time.Duration, error) {}
 	}
-	return &Runner{slots: make(chan struct{}, maximum), observe: observe}
+	return &Runner{slots: []chan struct{}{make(chan struct{}, maximum)}, observe: observe}
+}
+
+// Part returns a runner of at most maximum of r's operations at one time: for those
+// in which Windows waits for something outside of the node, so that they leave room
+// for the others.
+func (r *Runner) Part(maximum int) *Runner {
+	return &Runner{slots: append([]chan struct{}{make(chan struct{}, maximum)}, r.slots...), observe: r.observe}
+}
+
+// place is what an operation under way takes of its runner.
+type place struct {
+	runner *Runner
+	taken  bool
+}
+
+type placeKey struct{}
+
+func (p *place) take(ctx context.Context) error {
+	for i, slots := range p.runner.slots {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			p.release(i)
+			return fmt.Errorf("waiting for one of %d operations under way to end: %w", cap(slots), ctx.Err())
+		}
+	}
+	p.taken = true
+	return nil
+}
+
+// release gives the first n slots back.
+func (p *place) release(n int) {
+	p.taken = false
+	for _, slots := range p.runner.slots[:n] {
+		<-slots
+	}
+}
+
+func (p *place) leave() {
+	if p.taken {
+		p.release(len(p.runner.slots))
+	}
+}
+
+// Idle calls wait, which waits for something else than Windows and keeps no thread,
+// such as a lock. Meanwhile the operation that ctx belongs to doesn't count as under
+// way. Idle returns wait's error, else ctx's if that ends before there is room for the
+// operation again. An operation may not call it from two goroutines at one time.
+//
+// Whoever waits for a lock whose holder calls Idle must do so in Idle, too: else all
+// there is room for may wait for one for which there is none.
+func Idle(ctx context.Context, wait func() error) error {
+	p, ok := ctx.Value(placeKey{}).(*place)
+	if !ok || !p.taken {
+		return wait()
+	}
+	p.leave()
+	err := wait()
+	if takeErr := p.take(ctx); err == nil {
+		err = takeErr
+	}
+	return err
+}
+
+// Lock is l's Lock in Idle.
+func Lock[K comparable](ctx context.Context, l *keylock.Locks[K], key K) (unlock func(), err error) {
+	locked := false
+	err = Idle(ctx, func() error {
+		var err error
+		unlock, err = l.Lock(ctx, key)
+		locked = err == nil
+		return err
+	})
+	if err != nil && locked {
+		unlock()
+	}
+	return unlock, err
 }
 
 type inlineKey struct{}
@@ -80,16 +158,16 @@ func run[T any](ctx context.Context, r *Runner, name string, f func(context.Cont
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return none, fmt.Errorf("waiting for one of %d operations under way to end: %w", cap(r.slots), ctx.Err())
+	p := &place{runner: r}
+	if err := p.take(ctx); err != nil {
+		return none, err
 	}
+	inside := context.WithValue(ctx, placeKey{}, p)
 
 	if ctx.Value(inlineKey{}) != nil {
-		defer func() { <-r.slots }()
+		defer p.leave()
 		start := time.Now()
-		v, err := f(ctx)
+		v, err := f(inside)
 		r.observe(name, time.Since(start), err)
 		return v, err
 	}
@@ -98,9 +176,9 @@ func run[T any](ctx context.Context, r *Runner, name string, f func(context.Cont
 	var decided atomic.Bool
 	done := make(chan result[T], 1)
 	go func() {
-		defer func() { <-r.slots }()
+		defer p.leave()
 		start := time.Now()
-		res := caught(ctx, f)
+		res := caught(inside, f)
 		r.observe(name, time.Since(start), res.err)
 		if decided.CompareAndSwap(false, true) {
 			done <- res

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -152,7 +153,7 @@ func poll(ctx context.Context, what string, check func(context.Context) (bool, e
 	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
 		done, err := check(bounded)
 		if err == nil && !done {
-			err = win.Sleep(bounded, wait)
+			err = operation.Idle(bounded, func() error { return win.Sleep(bounded, wait) })
 		}
 		if bounded.Err() != nil && ctx.Err() == nil && !done {
 			return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: fmt.Sprintf("the service took longer than %v to %s", patience, what)}

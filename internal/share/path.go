@@ -59,9 +59,12 @@ func Parse(path string) (Path, error) {
 	if len(names) < 2 {
 		return Path{}, invalid(`the remote path is not of the form \\server\share`)
 	}
-	p := Path{strings.ToLower(names[0]), names[1], names[2:]}
+	p := Path{lower(names[0]), names[1], names[2:]}
 	if err := checkServer(names[0]); err != nil { // as given: to Unicode, the lower case of the Kelvin sign is k
 		return Path{}, err
+	}
+	if slices.Contains(notFiles, lower(p.share)) {
+		return Path{}, invalid("the share %s has no files", p.share)
 	}
 	if units(p.share) > maxShare {
 		return Path{}, invalid("the name of the share is longer than %d characters", maxShare)
@@ -73,6 +76,13 @@ func Parse(path string) (Path, error) {
 	}
 	return p, nil
 }
+
+// notFiles are the names, in lower case, under which Windows takes a UNC path for one
+// of a server's pipes or mailslots.
+//
+// Source: https://learn.microsoft.com/windows/win32/ipc/pipe-names,
+// https://learn.microsoft.com/windows/win32/ipc/mailslot-names
+var notFiles = []string{"ipc$", "pipe", "mailslot"}
 
 // checkServer also keeps out \\?\ and \\.\, and server@port, which is WebDAV.
 func checkServer(server string) error {
@@ -112,7 +122,7 @@ func (p Path) Server() string { return p.server }
 
 // Root returns the share that the path is on as \\server\share, in lower case: the
 // same text for the same share.
-func (p Path) Root() string { return `\\` + p.server + `\` + strings.ToLower(p.share) }
+func (p Path) Root() string { return `\\` + p.server + `\` + lower(p.share) }
 
 // String returns the path with backslashes, without one at its end.
 func (p Path) String() string {
@@ -121,7 +131,18 @@ func (p Path) String() string {
 
 // Equal reports whether two paths are the same but for the case of letters.
 func (p Path) Equal(q Path) bool {
-	return p.Root() == q.Root() && slices.EqualFunc(p.names, q.names, strings.EqualFold)
+	return lower(p.String()) == lower(q.String())
+}
+
+// lower is strings.ToLower without the letters of other scripts that it makes ASCII:
+// a share whose name has the Kelvin sign isn't the one with a k.
+func lower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if l := unicode.ToLower(r); r < utf8.RuneSelf || l >= utf8.RuneSelf {
+			return l
+		}
+		return r
+	}, s)
 }
 
 // MappedBy reports whether one of the mappings is of the path's share.

@@ -24,6 +24,7 @@ func TestParse(t *testing.T) {
 		`\\MY_SERVER\C$\pvc 1`:                 {`\\my_server\C$\pvc 1`, `\\my_server\c$`},
 		`\\server\Überlauf\a..b`:               {`\\server\Überlauf\a..b`, `\\server\überlauf`},
 		`\\server\` + strings.Repeat("s", 80):  {`\\server\` + strings.Repeat("s", 80), `\\server\` + strings.Repeat("s", 80)},
+		"\\\\server\\\u212aS\u0130":            {"\\\\server\\\u212aS\u0130", "\\\\server\\\u212as\u0130"},
 		`\\server\share\x\.hidden\`:            {`\\server\share\x\.hidden`, `\\server\share`},
 		`\\acct.file.core.windows.net\vol-1\d`: {`\\acct.file.core.windows.net\vol-1\d`, `\\acct.file.core.windows.net\vol-1`},
 	} {
@@ -46,6 +47,7 @@ func TestParseRefuses(t *testing.T) {
 		"\\\\server\u212a\\share", `\\sérver\share`,
 		`\\server\share\..\other`, `\\server\..\x`, `\\server\share\.`, `\\server\share\a:b`, `\\server\sh*`, `\\server\sh?re`,
 		`\\server\sh"are`, `\\server\share|x`, `\\server\<share>`, "\\\\server\\sha\x00re", "\\\\server\\share\\\n", "\\\\server\\share\x7f",
+		`\\server\IPC$`, `//server/pipe/lsass`, `\\server\Mailslot\x`,
 		`\\server\share.`, `\\server\share \x`, "\\\\server\\\xff",
 		`\\server\` + strings.Repeat("s", 81), `\\server\share\` + strings.Repeat("d", 256), `\\server\share` + strings.Repeat(`\d`, 130),
 		`\\` + strings.Repeat("s", 256) + `\x`,
@@ -66,11 +68,13 @@ func TestEqual(t *testing.T) {
 	}
 	p := parse(`\\server\share\Sub`)
 	for path, want := range map[string]bool{
-		`\\SERVER\Share\sub\`: true,
-		`\\server\share`:      false,
-		`\\server\share\su`:   false,
-		`\\server2\share\Sub`: false,
-		`\\server\share2\Sub`: false,
+		`\\SERVER\Share\sub\`:         true,
+		`\\server\share`:              false,
+		`\\server\share\su`:           false,
+		`\\server2\share\Sub`:         false,
+		`\\server\share2\Sub`:         false,
+		"\\\\server\\\u017fhare\\Sub": false,
+		"\\\\server\\share\\\u017fub": false,
 	} {
 		if p.Equal(parse(path)) != want {
 			t.Errorf("%s equals %s: %v", p, path, !want)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -71,16 +72,23 @@ func (p *Prober) Probe(ctx context.Context, path Path) error {
 	defer p.leave(path.server, s)
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	pr, err := p.join(bounded, s, path)
-	if err == nil {
+	var pr *probe
+	err := operation.Idle(bounded, func() (err error) {
+		if pr, err = p.join(bounded, s, path); err != nil {
+			return err
+		}
 		select {
 		case <-pr.done:
-			if pr.panicked != nil {
-				panic(pr.panicked)
-			}
-			return pr.err
+			return nil
 		case <-bounded.Done():
+			return bounded.Err()
 		}
+	})
+	if err == nil {
+		if pr.panicked != nil {
+			panic(pr.panicked)
+		}
+		return pr.err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -127,7 +135,7 @@ func (p *Prober) leave(name string, s *server) {
 // join returns the probe of path that is under way, or begins one when there is
 // room.
 func (p *Prober) join(ctx context.Context, s *server, path Path) (*probe, error) {
-	key := strings.ToLower(path.String())
+	key := lower(path.String())
 	p.mu.Lock()
 	pr := s.probes[key]
 	p.mu.Unlock()

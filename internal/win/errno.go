@@ -236,7 +236,7 @@ var errnoText = map[Errno]string{
 	ErrorBadUsername:                   "the user name is invalid",
 	ErrorNotConnected:                  "there is no such network connection",
 	ErrorOpenFiles:                     "there are open files on the network connection",
-	ErrorDeviceInUse:                   "the network connection is in use",
+	ErrorDeviceInUse:                   "the device is in use",
 	ErrorNotAReparsePoint:              "not a reparse point",
 	ErrorInvalidReparseData:            "the reparse point data is invalid",
 	ErrorReparseTagInvalid:             "the reparse tag is invalid",
@@ -281,10 +281,16 @@ var errnoText = map[Errno]string{
 // Error gives a short English text and the number. The text is ours, not the
 // system's: system texts are localized, so nothing may depend on them.
 func (e Errno) Error() string {
-	if text, ok := errnoText[e]; ok {
-		return fmt.Sprintf("%s (Windows error %d)", text, uint32(e))
+	// Both as Microsoft's pages have them, which is how people search for them.
+	format := "Windows error %d"
+	if e > 0xFFFF {
+		format = "Windows error 0x%08X"
 	}
-	return fmt.Sprintf("Windows error %d", uint32(e))
+	number := fmt.Sprintf(format, uint32(e))
+	if text, ok := errnoText[e]; ok {
+		return text + " (" + number + ")"
+	}
+	return number
 }
 
 // Is lets errors.Is match the portable file system errors.

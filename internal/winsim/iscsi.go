@@ -384,12 +384,12 @@ func (l iscsiLogin) reported() win.ISCSIPersistentLogin {
 }
 
 // RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW of a login as it is
-// reported.
+// reported: ErrorNotFound if it isn't.
 func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
 	return s.iscsiCall(ctx, callRemovePersistent, l.Target+" "+portalObject(l.Portal), func(i *initiatorRecord) error {
 		at := slices.IndexFunc(i.Persistent, func(other iscsiLogin) bool { return other.reported() == l })
 		if at < 0 {
-			return win.ISDSCCouldNotRemovePersistentLogin
+			return win.ErrorNotFound
 		}
 		i.Persistent, s.changed = slices.Delete(i.Persistent, at, at+1), true
 		return nil

@@ -4,11 +4,8 @@
 package winsim
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -227,18 +224,6 @@ func TestSMBUse(t *testing.T) {
 	}
 }
 
-// TestSMBServerWithoutEncryption: a mapping never goes on in the clear.
-func TestSMBServerWithoutEncryption(t *testing.T) {
-	s := newNode(t, Delays{})
-	newShare(t, s)
-	private := credentials
-	private.RequirePrivacy = true
-	must(t, s.CreateSMBGlobalMapping(t.Context(), share, private))
-	must(t, s.SetSMBServer("server", SMBServerState{NoEncryption: true}))
-	_, err := s.ReadDir(share)
-	wantErr(t, "list", err, win.ErrorAccessDenied)
-}
-
 // TestSMBHandles: what is open on a share breaks with its session, and only then.
 func TestSMBHandles(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -275,67 +260,6 @@ func TestSMBHandles(t *testing.T) {
 			closeHandle(t, f)
 		})
 	}
-}
-
-func TestSMBFiles(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	newMapping(t, s)
-	link := kubelet + `\plugins\link`
-	must(t, s.Symlink(link, share+`\`, true))
-	must(t, s.Symlink(kubelet+`\plugins\dir`, `\\SERVER\share\Dir`, true))
-	must(t, s.MkdirAll(link+`\dir\sub`))
-	must(t, s.WriteFile(share+`\Dir\file`, []byte("content")))
-	s.smb.servers["server"].Shares["share"].fs.DropUnflushed() // the server has nothing to lose
-	for _, path := range []string{
-		`\\SERVER\SHARE\DIR\FILE`, `//server/share/dir/./sub/../file`, `\\?\UNC\server\share\dir\file`, `\\?\unc\server\share\dir\file`,
-		`\\server\share\..\..\dir\file`, link + `\dir\file`, kubelet + `\plugins\dir\file`,
-	} {
-		if b, err := s.ReadFile(path); err != nil || string(b) != "content" {
-			t.Errorf("%s: %q, %v", path, b, err)
-		}
-	}
-	must(t, s.Rename(link+`\dir\file`, share+`\renamed`, false))
-	entries, err := s.ReadDir(link)
-	must(t, err)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name)
-	}
-	if diff := cmp.Diff([]string{"dir", "renamed"}, names); diff != "" {
-		t.Errorf("entries (-want +got):\n%s", diff)
-	}
-	wantErr(t, "rename to the volume", s.Rename(share+`\renamed`, kubelet+`\renamed`, false), win.ErrorNotSameDevice)
-	wantErr(t, "remove a full directory", s.Remove(share+`\dir`), win.ErrorDirNotEmpty)
-	must(t, s.Remove(link+`\dir\sub`))
-	must(t, s.Remove(share+`\dir`))
-
-	must(t, s.Symlink(share+`\relative`, `renamed`, false))
-	must(t, s.Symlink(share+`\away`, kubelet, true))
-	for path, want := range map[string]win.Errno{
-		share:                        0,
-		share + `\`:                  0,
-		link:                         0,
-		share + `\renamed`:           0,
-		share + `\missing`:           win.ErrorFileNotFound,
-		share + `\missing\dir`:       win.ErrorPathNotFound,
-		share + `\a*`:                win.ErrorInvalidName,
-		share + `\away`:              0, // the link itself
-		share + `\away\pods`:         errorSymlinkClassDisabled,
-		`\\server`:                   win.ErrorInvalidName,
-		`\\server\`:                  win.ErrorInvalidName,
-		`\\?\UNC\server`:             win.ErrorInvalidName,
-		`\\?\UNC\server\share\..\x`:  win.ErrorInvalidName,
-		`\\server\other`:             win.ErrorAccessDenied,
-		`\\other\share`:              win.ErrorBadNetPath,
-		`\\.\UNC\server\share`:       win.ErrorFileNotFound,
-		kubelet + `\plugins\missing`: win.ErrorFileNotFound,
-	} {
-		_, err := s.FileAttributes(ctx, path)
-		wantErr(t, "attributes of "+path, err, want)
-	}
-	_, err = s.ReadFile(share + `\relative`)
-	wantErr(t, "follow a link on the share", err, errorSymlinkClassDisabled)
 }
 
 // TestSMBIsNoVolume: the calls about volumes don't take shares.
@@ -416,90 +340,6 @@ func TestDamagedSMBRecords(t *testing.T) {
 	}
 }
 
-// TestSMBRestart: the servers stand outside of the node.
-func TestSMBRestart(t *testing.T) {
-	for name, restart := range map[string]func(*System) error{"reboot": (*System).Reboot, "loss of power": (*System).PowerLoss} {
-		t.Run(name, func(t *testing.T) {
-			s := newNode(t, Delays{})
-			newMapping(t, s)
-			must(t, s.WriteFile(share+`\file`, []byte("content")))
-			want := s.SMBServers()
-			must(t, restart(s))
-			wantMappings(t, s)
-			_, err := s.ReadFile(share + `\file`)
-			wantErr(t, "read without a mapping", err, win.ErrorAccessDenied)
-			if diff := cmp.Diff(want, s.SMBServers()); diff != "" {
-				t.Errorf("servers (-before +after):\n%s", diff)
-			}
-			must(t, s.CreateSMBGlobalMapping(t.Context(), share, credentials))
-			if b, err := s.ReadFile(share + `\file`); err != nil || string(b) != "content" {
-				t.Errorf("the file holds %q, %v", b, err)
-			}
-		})
-	}
-}
-
-func TestSMBServers(t *testing.T) {
-	s := newNode(t, Delays{})
-	users := []string{"b", "a"}
-	must(t, s.AddSMBShare(SMBShare{Server: "Second", Name: "z"}))
-	must(t, s.AddSMBShare(SMBShare{Server: "first", Name: "B", Users: users}))
-	must(t, s.AddSMBShare(SMBShare{Server: "FIRST", Name: "a$"}))
-	must(t, s.SetSMBUser("first", `DOMAIN\u`, password))
-	must(t, s.SetSMBUser("first", `domain\U`, password))
-	must(t, s.SetSMBUser("first", `u`, password))
-	must(t, s.SetSMBServer("second", SMBServerState{Unreachable: true, NoEncryption: true}))
-	users[0] = "changed"
-	want := []SMBServer{
-		{
-			Name: "first", Users: []string{`domain\U`, `u`},
-			Shares: []SMBShare{{Server: "first", Name: "a$"}, {Server: "first", Name: "B", Users: []string{"b", "a"}}},
-		},
-		{
-			Name: "Second", SMBServerState: SMBServerState{Unreachable: true, NoEncryption: true},
-			Shares: []SMBShare{{Server: "Second", Name: "z"}},
-		},
-	}
-	if diff := cmp.Diff(want, s.SMBServers()); diff != "" {
-		t.Errorf("servers (-want +got):\n%s", diff)
-	}
-}
-
-func TestSMBControlErrors(t *testing.T) {
-	s := newNode(t, Delays{})
-	newShare(t, s)
-	before := s.SMBServers()
-	for name, tc := range map[string]struct {
-		err  error
-		want win.Errno
-	}{
-		"share is there":     {s.AddSMBShare(SMBShare{Server: "SERVER", Name: "SHARE"}), win.ErrorAlreadyExists},
-		"no server name":     {s.AddSMBShare(SMBShare{Name: "x"}), win.ErrorInvalidName},
-		"no share name":      {s.AddSMBShare(SMBShare{Server: "x"}), win.ErrorInvalidName},
-		"server with path":   {s.AddSMBShare(SMBShare{Server: `a\b`, Name: "x"}), win.ErrorInvalidName},
-		"share with path":    {s.AddSMBShare(SMBShare{Server: "x", Name: `a\b`}), win.ErrorInvalidName},
-		"dots":               {s.AddSMBShare(SMBShare{Server: "x", Name: `..`}), win.ErrorInvalidName},
-		"dot":                {s.AddSMBShare(SMBShare{Server: ".", Name: `x`}), win.ErrorInvalidName},
-		"question mark":      {s.AddSMBShare(SMBShare{Server: "?", Name: `x`}), win.ErrorInvalidName},
-		"control character":  {s.AddSMBShare(SMBShare{Server: "x", Name: "a\x00"}), win.ErrorInvalidName},
-		"no text":            {s.AddSMBShare(SMBShare{Server: "x", Name: "a\xff"}), win.ErrorInvalidName},
-		"share for nobody":   {s.AddSMBShare(SMBShare{Server: "x", Name: "a", Users: []string{""}}), win.ErrorInvalidParameter},
-		"no such share":      {s.RemoveSMBShare("server", "other"), win.ErrorNotFound},
-		"share of no server": {s.RemoveSMBShare("other", "share"), win.ErrorNotFound},
-		"no user name":       {s.SetSMBUser("server", "", password), win.ErrorInvalidParameter},
-		"user's name":        {s.SetSMBUser("server", "\xff", password), win.ErrorInvalidParameter},
-		"no password":        {s.SetSMBUser("server", "x", secret.Text{}), win.ErrorInvalidParameter},
-		"user of no server":  {s.SetSMBUser("other", "x", password), win.ErrorNotFound},
-		"no such user":       {s.RemoveSMBUser("server", "x"), win.ErrorNotFound},
-		"no such server":     {s.SetSMBServer("other", SMBServerState{}), win.ErrorNotFound},
-	} {
-		wantErr(t, name, tc.err, tc.want)
-	}
-	if diff := cmp.Diff(before, s.SMBServers()); diff != "" {
-		t.Errorf("something was changed (-before +after):\n%s", diff)
-	}
-}
-
 // TestSMBFaults: rules go by the remote path.
 func TestSMBFaults(t *testing.T) {
 	s := newNode(t, Delays{})
@@ -515,25 +355,6 @@ func TestSMBFaults(t *testing.T) {
 	_, err := s.SMBGlobalMappings(ctx)
 	wantErr(t, "list", err, win.ErrorRetry)
 	wantMappings(t, s, win.SMBMapping{RemotePath: share}, win.SMBMapping{RemotePath: share + "2"})
-}
-
-// TestSMBPasswordIsNotKept: neither the state file nor anything that is printed has
-// a password.
-func TestSMBPasswordIsNotKept(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "state")
-	s := openNode(t, Config{StateFile: file})
-	newMapping(t, s)
-	err := s.SetSMBUser("other", "user", password)
-	printed := fmt.Sprintf("%v %+v %#v %+v", err, s.smb.servers["server"], s.smb.mappings, s.SMBServers())
-	must(t, s.Close())
-	state, err := os.ReadFile(file)
-	must(t, err)
-	if bytes.Contains(state, []byte(password.Reveal())) || strings.Contains(printed, password.Reveal()) {
-		t.Error("the password is kept")
-	}
-	if !bytes.Contains(state, []byte("PasswordHash")) {
-		t.Error("the state file has no user: this test tests nothing")
-	}
 }
 
 // TestSMBConcurrency: calls from many sides at once leave a node that can be told

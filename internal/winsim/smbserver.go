@@ -60,10 +60,8 @@ type smbShare struct {
 	fs *ntfs.FS
 }
 
-// Each share has a file system of its own.
-const (
-	smbShareSize = 1 << 40 // bytes
-)
+// smbShareSize is the size in bytes of a share's file system, of which each has its own.
+const smbShareSize = 1 << 40
 
 func (sh *smbShare) key() string { return smbKey(sh.Server, sh.Name) }
 

@@ -133,13 +133,6 @@ func (s *System) settle() {
 	}
 }
 
-// Settings returns the switches.
-func (s *System) Settings() Settings {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.node.Settings
-}
-
 // SetSettings sets all switches.
 func (s *System) SetSettings(v Settings) error {
 	return s.control(func() error {

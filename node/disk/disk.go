@@ -24,12 +24,7 @@ import (
 // System is the part of Windows that the operations on disks use.
 type System interface {
 	device.VolumeFinder
-	// DeviceInterfaces returns the paths of the devices present in a class
-	// (CM_Get_Device_Interface_ListW).
-	DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error)
-	// ReenumerateDevice makes Windows ask a device for its children again
-	// (CM_Reenumerate_DevNode); "" is the root of the device tree.
-	ReenumerateDevice(ctx context.Context, interfacePath string) error
+	device.Enumerator
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -51,7 +46,7 @@ type Options struct {
 type Disks struct {
 	sys     System
 	options Options
-	rescan  coalescer
+	rescan  operation.Shared
 }
 
 // New returns the operations on the disks of sys.
@@ -110,7 +105,7 @@ func (d *Disks) GetDiskState(ctx context.Context, n Number) (online bool, err er
 // what is cached of the disk's volumes first.
 func (d *Disks) SetDiskState(ctx context.Context, n Number, online bool) error {
 	return operation.Do(ctx, d.options.Runner, "SetDiskState", n.object(), func(ctx context.Context) error {
-		unlock, err := d.options.Locks.Lock(ctx, uint32(n))
+		unlock, err := operation.Lock(ctx, d.options.Locks, uint32(n))
 		if err != nil {
 			return err
 		}
@@ -144,7 +139,7 @@ func (d *Disks) bringOnline(ctx context.Context, h device.Handle) error {
 	}
 	// Right after its arrival a disk may be refused while the partition manager
 	// still works on it.
-	err = retry(ctx, freshDiskPatience, isFreshDiskError, func() error {
+	err = operation.Retry(ctx, freshDiskPatience, retryInterval, isFreshDiskError, func() error {
 		return h.SetAttributes(ctx, 0, blocking)
 	})
 	if err != nil {
@@ -224,19 +219,4 @@ func isFreshDiskError(err error) bool {
 		return true
 	}
 	return false
-}
-
-// retry calls f until it succeeds, gives an error that isn't transient, or
-// patience or ctx ends; then it returns f's last error.
-func retry(ctx context.Context, patience time.Duration, transient func(error) bool, f func() error) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := f()
-		if err == nil || !transient(err) || time.Now().After(deadline) {
-			return err
-		}
-		if win.Sleep(ctx, retryInterval) != nil {
-			return err
-		}
-	}
 }

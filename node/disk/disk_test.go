@@ -249,38 +249,22 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// The process dies at each of its calls to Windows in turn; the one after it
-// finishes the work.
-func TestPartitionDiskIsResumedAfterDeath(t *testing.T) {
-	for death := 1; ; death++ {
-		sim, disks := newNode(t)
+// The process dies at each of its calls to Windows in turn, or the call fails; the one
+// after it finishes the work.
+func TestPartitionDiskIsResumed(t *testing.T) {
+	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
+		sim, _ := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{Offline: true})
-		calls := 0
-		ctx, die := context.WithCancel(t.Context())
-		sim.OnCall(func(winsim.Call) {
-			if calls++; calls == death {
-				die()
-			}
-		})
-		err := disks.PartitionDisk(ctx, n)
-		sim.OnCall(nil)
-		die()
-		if calls < death {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if death < 10 {
-				t.Fatalf("PartitionDisk made only %d calls", death)
-			}
-			return
+		return simtest.Rehearsal{
+			Sys: sim,
+			Run: func(ctx context.Context) error { return disk.New(sim, disk.Options{}).PartitionDisk(ctx, n) },
+			Check: func(t *testing.T) {
+				if got := parts(layoutOf(t, sim, n)); len(got) != 2 || len(sim.VolumesOfDisk(uint32(n))) != 1 {
+					t.Errorf("the partitions are %+v", got)
+				}
+			},
 		}
-		if err := disk.New(sim, disk.Options{}).PartitionDisk(t.Context(), n); err != nil {
-			t.Fatalf("after a death at call %d: %v", death, err)
-		}
-		if got := parts(layoutOf(t, sim, n)); len(got) != 2 || len(sim.VolumesOfDisk(uint32(n))) != 1 {
-			t.Errorf("after a death at call %d: %+v", death, got)
-		}
-	}
+	})
 }
 
 // Each call to Windows fails once: the error reaches the caller with its number,

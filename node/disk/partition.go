@@ -34,7 +34,7 @@ const (
 // a partition table. It returns when the volume of the partition can be used.
 func (d *Disks) PartitionDisk(ctx context.Context, n Number) error {
 	return operation.Do(ctx, d.options.Runner, "PartitionDisk", n.object(), func(ctx context.Context) error {
-		unlock, err := d.options.Locks.Lock(ctx, uint32(n))
+		unlock, err := operation.Lock(ctx, d.options.Locks, uint32(n))
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/node/filesystem"
 	"github.com/google/go-cmp/cmp"
 )
@@ -107,21 +108,12 @@ func observed(t *testing.T, sys *winsim.System) (*filesystem.Filesystem, <-chan 
 	}), ended
 }
 
-// hook has f run before each call that the operation makes, with its index.
-func hook(sys *winsim.System, f func(i int, call winsim.Call)) {
-	i := 0
-	sys.OnCall(func(call winsim.Call) {
-		f(i, call)
-		i++
-	})
-}
-
 // calls lists what the operation asks of Windows, and what the node is like after
 // it.
 func (r rehearsal) calls(t *testing.T) (calls []string, after map[string]string) {
 	t.Helper()
 	sys, f := r.stage(t)
-	hook(sys, func(_ int, call winsim.Call) { calls = append(calls, call.Name) })
+	simtest.BeforeCalls(sys, func(_ int, call winsim.Call) { calls = append(calls, call.Name) })
 	err := r.run(t.Context(), f)
 	sys.OnCall(nil)
 	must(t, err)
@@ -137,7 +129,7 @@ func TestEachCallFails(t *testing.T) {
 			calls, after := r.calls(t)
 			for i, call := range calls {
 				sys, f := r.stage(t)
-				hook(sys, func(j int, c winsim.Call) {
+				simtest.BeforeCalls(sys, func(j int, c winsim.Call) {
 					if i == j {
 						must(t, sys.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorIODevice))
 					}
@@ -173,7 +165,7 @@ func TestEachCallCancelled(t *testing.T) {
 				f, ended := observed(t, sys)
 				ctx, cancel := context.WithCancel(t.Context())
 				made := 0
-				hook(sys, func(j int, _ winsim.Call) {
+				simtest.BeforeCalls(sys, func(j int, _ winsim.Call) {
 					made++
 					if i == j {
 						cancel()

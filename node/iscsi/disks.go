@@ -9,19 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/node/disk"
 )
-
-// adapters are the storage adapters, of which the initiator is one.
-type adapters interface {
-	// DeviceInterfaces returns the paths of the devices present in a class
-	// (CM_Get_Device_Interface_ListW).
-	DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error)
-	// ReenumerateDevice makes Windows ask a device for its children again
-	// (CM_Reenumerate_DevNode).
-	ReenumerateDevice(ctx context.Context, interfacePath string) error
-}
 
 const (
 	// diskPatience is how long a disk that the initiator has may need to arrive.
@@ -51,7 +43,7 @@ func (i *Initiator) awaitDisks(ctx context.Context, iqn IQN) ([]disk.Number, err
 				return nil, err
 			}
 		}
-		if err := win.Sleep(ctx, poll); err != nil {
+		if err := operation.Idle(ctx, func() error { return win.Sleep(ctx, poll) }); err != nil {
 			return nil, err
 		}
 	}
@@ -106,20 +98,13 @@ func (i *Initiator) disks(ctx context.Context, iqn IQN) (devices, error) {
 	return found, nil
 }
 
-// rescan has all storage adapters look for logical units.
+// rescan has all storage adapters look for logical units, as far as they do. Callers
+// at the same time share it.
 func (i *Initiator) rescan(ctx context.Context) error {
-	paths, err := i.sys.DeviceInterfaces(ctx, win.InterfaceClassStoragePort)
-	if err != nil {
-		return err
+	err := i.rescans.Do(ctx, func(ctx context.Context) error { return device.ReenumerateAdapters(ctx, i.sys) })
+	if _, refused := errors.AsType[win.Errno](err); refused {
+		i.options.Logger.Info("an adapter isn't asked for new disks", "err", err)
+		return nil
 	}
-	for _, path := range paths {
-		err := i.sys.ReenumerateDevice(ctx, path)
-		var errno win.Errno
-		if errors.As(err, &errno) {
-			i.options.Logger.Info("an adapter isn't asked for new disks", "device", path, "err", err)
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }

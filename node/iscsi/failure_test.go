@@ -11,9 +11,9 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/node/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -85,59 +85,73 @@ func TestServiceDoesNotAnswer(t *testing.T) {
 
 // Wherever a call is given up or fails, the next one succeeds.
 func TestGivenUpAndRepeated(t *testing.T) {
-	steps := map[string]func(ctx context.Context, i *iscsi.Initiator) error{
-		"ConnectTarget":    func(ctx context.Context, i *iscsi.Initiator) error { return i.ConnectTarget(ctx, portal, name, noAuth) },
-		"DisconnectTarget": func(ctx context.Context, i *iscsi.Initiator) error { return i.DisconnectTarget(ctx, portal, name) },
-	}
-	for step, run := range steps {
-		for how, end := range map[string]func(sys *winsim.System, c winsim.Call, cancel func()) error{
-			"given up": func(_ *winsim.System, _ winsim.Call, cancel func()) error { cancel(); return nil },
-			"fails": func(sys *winsim.System, c winsim.Call, _ func()) error {
-				return sys.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorGenFailure)
+	connect := func(ctx context.Context, i *iscsi.Initiator) error { return i.ConnectTarget(ctx, portal, name, noAuth) }
+	for step, test := range map[string]struct {
+		prepare func(t *testing.T, sys *winsim.System, i *iscsi.Initiator)
+		run     func(ctx context.Context, i *iscsi.Initiator) error
+		disks   int
+	}{
+		"ConnectTarget": {func(*testing.T, *winsim.System, *iscsi.Initiator) {}, connect, 1},
+		"DisconnectTarget": {
+			func(t *testing.T, sys *winsim.System, i *iscsi.Initiator) {
+				must(t, connect(t.Context(), i))
+				must(t, sys.SetISCSIPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
 			},
-		} {
-			t.Run(step+", "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					for at, more := 0, true; more; at++ {
-						sys, i := newNode(t, winsim.Delays{DiskArrival: 50 * time.Millisecond}, target(name, 1))
-						discovered(t, i)
-						if step == "DisconnectTarget" {
-							must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
-							must(t, sys.SetISCSIPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
-						}
-						ctx, cancel := context.WithCancel(operation.Inline(t.Context()))
-						calls := 0
-						sys.OnCall(func(c winsim.Call) {
-							if calls++; calls == at+1 {
-								must(t, end(sys, c, cancel))
-							}
-						})
-						_ = run(ctx, i) // it may succeed all the same
-						sys.OnCall(nil)
-						sys.ResetRules()
-						cancel()
-						more = at < calls
-						if err := run(t.Context(), i); err != nil {
-							t.Fatalf("after call %d: %v", at, err)
-						}
+			func(ctx context.Context, i *iscsi.Initiator) error { return i.DisconnectTarget(ctx, portal, name) },
+			0,
+		},
+	} {
+		t.Run(step, func(t *testing.T) {
+			simtest.EachCallEnds(t, win.ErrorGenFailure, func(t *testing.T) simtest.Rehearsal {
+				sys, i := newNode(t, winsim.Delays{DiskArrival: 50 * time.Millisecond}, target(name, 1))
+				discovered(t, i)
+				test.prepare(t, sys, i)
+				return simtest.Rehearsal{
+					Sys: sys,
+					Run: func(ctx context.Context) error { return test.run(ctx, i) },
+					Check: func(t *testing.T) {
 						disks, err := i.GetTargetDisks(t.Context(), portal, name)
 						must(t, err)
 						logins, err := sys.ISCSIPersistentLogins(t.Context())
 						must(t, err)
-						if (len(disks) == 1) != (step == "ConnectTarget") || len(logins) != 0 {
-							t.Fatalf("after call %d: disks %v, persistent logins %v", at, disks, logins)
+						if len(disks) != test.disks || len(logins) != 0 {
+							t.Errorf("disks %v, persistent logins %v", disks, logins)
 						}
-					}
-				})
+					},
+				}
 			})
-		}
+		})
 	}
 }
 
-// counted returns how often a call was made since the function was called.
-func counted(sys *winsim.System, call string) func() int {
-	before := sys.Calls()[call]
-	return func() int { return sys.Calls()[call] - before }
+// Those who wait for disks at the same time don't have the adapters asked each for
+// himself: it is once for those whose turn it is and once for those who come then.
+func TestRescansAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rescan = "CM_Reenumerate_DevNode"
+		sys, i := newNode(t, winsim.Delays{DiskArrival: time.Hour}, target(name, 1))
+		discovered(t, i)
+		must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+		must(t, sys.Delay(winsim.Match{Call: rescan}, 10*time.Millisecond))
+		rescans := counted(sys, rescan)
+		if _, err := i.GetTargetDisks(t.Context(), portal, name); err != nil {
+			t.Error(err)
+		}
+		ofOne := rescans()[0]
+		rescans = counted(sys, rescan)
+		var callers sync.WaitGroup
+		for range 32 {
+			callers.Go(func() {
+				if _, err := i.GetTargetDisks(t.Context(), portal, name); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if n := rescans()[0]; ofOne == 0 || n > 8*ofOne {
+			t.Errorf("32 callers have the adapters asked %d times, one %d times", n, ofOne)
+		}
+	})
 }
 
 func TestConcurrently(t *testing.T) {
@@ -153,7 +167,7 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if n := logins(); n != 1 {
+	if n := logins()[0]; n != 1 {
 		t.Errorf("there were %d logins", n)
 	}
 	logouts := counted(sys, logout)
@@ -165,7 +179,7 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if n := logouts(); n != 1 {
+	if n := logouts()[0]; n != 1 {
 		t.Errorf("there were %d logouts", n)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/servicecontrol"
@@ -30,7 +31,7 @@ type System interface {
 	portals
 	targets
 	servicecontrol.Manager
-	adapters
+	device.Enumerator
 	// SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret.
 	SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error
 }
@@ -49,7 +50,8 @@ type Initiator struct {
 	sys     System
 	options Options
 	// locks serialises logging in and out, by target in lower case.
-	locks keylock.Locks[string]
+	locks   keylock.Locks[string]
+	rescans operation.Shared
 }
 
 // New returns the operations on the initiator of sys.
@@ -99,7 +101,7 @@ func (i *Initiator) call(ctx context.Context, f func() error) error {
 	if err := servicecontrol.Start(ctx, i.sys, serviceName); err != nil {
 		return &csiproxy.Error{Object: "service " + serviceName, Err: err}
 	}
-	return retry(ctx, servicePatience, serviceDown, f)
+	return operation.Retry(ctx, servicePatience, retryInterval, serviceDown, f)
 }
 
 // ask is call for a call with a result.
@@ -122,19 +124,4 @@ func serviceDown(err error) bool {
 		return true
 	}
 	return false
-}
-
-// retry calls f until it succeeds, gives an error that isn't transient, or patience
-// or ctx ends; then it returns f's last error.
-func retry(ctx context.Context, patience time.Duration, transient func(error) bool, f func() error) error {
-	deadline := time.Now().Add(patience)
-	for {
-		err := f()
-		if err == nil || !transient(err) || time.Now().After(deadline) {
-			return err
-		}
-		if ctxErr := win.Sleep(ctx, retryInterval); ctxErr != nil {
-			return ctxErr
-		}
-	}
 }

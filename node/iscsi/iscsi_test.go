@@ -31,9 +31,11 @@ const (
 )
 
 var (
-	must   = simtest.Must
-	portal = iscsi.Portal{Address: "10.0.0.1"}
-	noAuth iscsi.Authentication
+	must    = simtest.Must
+	want    = simtest.WantKind
+	counted = simtest.Counted
+	portal  = iscsi.Portal{Address: "10.0.0.1"}
+	noAuth  iscsi.Authentication
 )
 
 // newNode returns a node on whose network there are targets with LUNs at the portal.
@@ -58,13 +60,6 @@ func target(iqn iscsi.IQN, luns int) winsim.ISCSITarget {
 func discovered(t *testing.T, i *iscsi.Initiator) {
 	t.Helper()
 	must(t, i.AddTargetPortal(t.Context(), portal))
-}
-
-func want(t *testing.T, err, kind error) {
-	t.Helper()
-	if csiproxy.KindOf(err) != kind {
-		t.Errorf("the error is %v, want %v", err, kind)
-	}
 }
 
 // As a driver does it, from a service that isn't running to a disk and back.
@@ -396,9 +391,17 @@ func TestChangedBySomebodyElse(t *testing.T) {
 	}
 
 	sys.OnCall(nil)
-	must(t, sys.SetISCSIPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal(portal)}))
-	must(t, sys.Fail(winsim.Match{Call: "RemoveIScsiPersistentTargetW", Count: 1}, win.ErrorNotFound))
-	if err := i.DisconnectTarget(t.Context(), portal, name); err != nil {
+	must(t, sys.SetISCSIPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
+	ended = false
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name == "RemoveIScsiPersistentTargetW" && !ended {
+			ended = true
+			logins, err := sys.ISCSIPersistentLogins(t.Context())
+			must(t, err)
+			must(t, sys.RemoveISCSIPersistentLogin(t.Context(), logins[0]))
+		}
+	})
+	if err := i.DisconnectTarget(t.Context(), portal, name); err != nil || !ended {
 		t.Errorf("a persistent login that somebody else removes: %v", err)
 	}
 }

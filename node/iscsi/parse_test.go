@@ -63,6 +63,19 @@ func TestCheckPortal(t *testing.T) {
 	}
 }
 
+func TestPortalString(t *testing.T) {
+	for p, want := range map[Portal]string{
+		{"10.0.0.1", 0}:              "10.0.0.1:3260",
+		{"storage.example.com", 860}: "storage.example.com:860",
+		{"2001:db8::1", 3260}:        "[2001:db8::1]:3260",
+		{"[2001:db8::1]", 0}:         "[2001:db8::1]:3260",
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("%q with port %d is %s, want %s", p.Address, p.Port, got, want)
+		}
+	}
+}
+
 func TestParseMechanism(t *testing.T) {
 	for text, want := range map[string]win.ISCSIPortal{
 		`SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0`: {Address: "10.61.169.28", Port: 3260},

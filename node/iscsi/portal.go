@@ -6,7 +6,6 @@ package iscsi
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -157,13 +156,7 @@ func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCS
 }
 
 // object names the portal in errors.
-func (p Portal) object() string {
-	port := p.Port
-	if port == 0 {
-		port = DefaultPort
-	}
-	return "portal " + strconv.Quote(net.JoinHostPort(strings.Trim(p.Address, "[]"), strconv.Itoa(int(port))))
-}
+func (p Portal) object() string { return "portal " + strconv.Quote(p.String()) }
 
 // check returns the portal as Windows takes it: an IPv6 address without brackets and
 // in its shortest form.

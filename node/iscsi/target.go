@@ -29,7 +29,8 @@ type targets interface {
 	ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error)
 	// ISCSIPersistentLogins is ReportIScsiPersistentLoginsW.
 	ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error)
-	// RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW.
+	// RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW; win.ErrorNotFound if
+	// there is no such login.
 	RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error
 }
 
@@ -129,8 +130,8 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p Portal, iqn IQN) err
 		if err := i.forget(ctx, portal, iqn); err != nil {
 			return err
 		}
-		err = retry(ctx, logoutPatience, busy, func() error { return i.logout(ctx, iqn) })
-		if busy(err) {
+		err = operation.Retry(ctx, logoutPatience, retryInterval, busy, func() error { return i.logout(ctx, iqn) })
+		if busy(err) && ctx.Err() == nil {
 			err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "a disk of the target is in use", Err: err}
 		}
 		return err
@@ -207,7 +208,7 @@ func (i *Initiator) sessions(ctx context.Context, iqn IQN) ([]win.ISCSISession, 
 }
 
 func (i *Initiator) lock(ctx context.Context, iqn IQN) (unlock func(), err error) {
-	return i.locks.Lock(ctx, strings.ToLower(string(iqn)))
+	return operation.Lock(ctx, &i.locks, strings.ToLower(string(iqn)))
 }
 
 // object names the target in errors.

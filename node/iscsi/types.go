@@ -4,7 +4,10 @@
 package iscsi
 
 import (
+	"cmp"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -20,6 +23,11 @@ const DefaultPort = 3260
 type Portal struct {
 	Address string // IP address or host name
 	Port    uint16 // TCP; 0 is DefaultPort
+}
+
+// String returns the address with the port, as in 10.0.0.1:3260 and [2001:db8::1]:3260.
+func (p Portal) String() string {
+	return net.JoinHostPort(strings.Trim(p.Address, "[]"), strconv.Itoa(int(cmp.Or(p.Port, DefaultPort))))
 }
 
 // IQN is the name of a target: iqn.yyyy-mm.reversed.domain:name, eui.… or naa.…, at

@@ -27,46 +27,26 @@ import (
 // Wherever a call is given up or fails, the next one succeeds.
 func TestGivenUpAndRepeated(t *testing.T) {
 	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
-	for name, prepare := range map[string]func(t *testing.T, sys *winsim.System, m *smb.Mappings){
-		"nothing mapped": func(*testing.T, *winsim.System, *smb.Mappings) {},
-		"the password changed": func(t *testing.T, sys *winsim.System, m *smb.Mappings) {
+	for name, prepare := range map[string]func(t *testing.T, m *smb.Mappings){
+		"nothing mapped": func(*testing.T, *smb.Mappings) {},
+		"the password changed": func(t *testing.T, m *smb.Mappings) {
 			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 		},
 	} {
-		for how, end := range map[string]func(sys *winsim.System, c winsim.Call, cancel func()) error{
-			"given up": func(_ *winsim.System, _ winsim.Call, cancel func()) error { cancel(); return nil },
-			"fails": func(sys *winsim.System, c winsim.Call, _ func()) error {
-				return sys.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorBusy)
-			},
-		} {
-			t.Run(name+", "+how, func(t *testing.T) {
-				for at, more := 0, true; more; at++ {
-					sys := newNode(t)
-					m := newMappings(t, sys, smb.Options{})
-					prepare(t, sys, m)
-					must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
-					ctx, cancel := context.WithCancel(operation.Inline(t.Context()))
-					calls := 0
-					sys.OnCall(func(c winsim.Call) {
-						if calls++; calls == at+1 {
-							must(t, end(sys, c, cancel))
-						}
-					})
-					_ = m.NewSMBGlobalMapping(ctx, `\\server\data`, stage, changed) // it may succeed all the same
-					sys.OnCall(nil)
-					sys.ResetRules()
-					cancel()
-					more = at < calls
-					if err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, changed); err != nil {
-						t.Fatalf("after call %d: %v", at, err)
-					}
-					if err := sys.WriteFile(stage+`\file`, nil); err != nil {
-						t.Fatalf("after call %d: %v", at, err)
-					}
+		t.Run(name, func(t *testing.T) {
+			simtest.EachCallEnds(t, win.ErrorBusy, func(t *testing.T) simtest.Rehearsal {
+				sys := newNode(t)
+				m := newMappings(t, sys, smb.Options{})
+				prepare(t, m)
+				must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+				return simtest.Rehearsal{
+					Sys:   sys,
+					Run:   func(ctx context.Context) error { return m.NewSMBGlobalMapping(ctx, `\\server\data`, stage, changed) },
+					Check: func(t *testing.T) { must(t, sys.WriteFile(stage+`\file`, nil)) },
 				}
 			})
-		}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/share"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -72,7 +73,7 @@ func (m *Mappings) look(ctx context.Context, remote share.Path) (state, error) {
 // renew makes the mapping that was seen to be missing or broken. If it turns out to
 // be otherwise now, again is true.
 func (m *Mappings) renew(ctx context.Context, remote share.Path, seen state, c Credentials) (again bool, err error) {
-	unlock, err := m.locks.Lock(ctx, remote.Server())
+	unlock, err := operation.Lock(ctx, &m.locks, remote.Server())
 	if err != nil {
 		return false, err
 	}
@@ -150,25 +151,34 @@ func (m *Mappings) createInstead(ctx context.Context, remote share.Path, c Crede
 	return nil
 }
 
-// The network errors that package win has no constant for.
+// The errors that package win has no constant for.
 //
 // Source: https://learn.microsoft.com/windows/win32/debug/system-error-codes
 const (
+	errorNotEnoughMemory   win.Errno = 8
 	errorRemNotList        win.Errno = 51
 	errorNetworkBusy       win.Errno = 54
+	errorTooManyCommands   win.Errno = 56
+	errorSharingPaused     win.Errno = 70
+	errorReqNotAccepted    win.Errno = 71 // no more connections can be made
 	errorConnectionRefused win.Errno = 1225
 	errorPortUnreachable   win.Errno = 1234
 	errorConnectionAborted win.Errno = 1236
+	errorNoLogonServers    win.Errno = 1311
+	errorNoSystemResources win.Errno = 1450
 	errorTimeout           win.Errno = 1460
 )
 
-// unreachable reports whether Windows didn't get as far as an answer of the server
-// about the share. Windows connects a mapping again by itself.
+// unreachable reports whether Windows didn't get as far as a verdict on the share or
+// the credentials, for want of a network, a domain controller or resources here or
+// there. Windows connects a mapping again by itself; one removed for that couldn't be
+// made again, and all who use it would lose it.
 func unreachable(errno win.Errno) bool {
 	switch errno {
 	case win.ErrorBadNetPath, win.ErrorUnexpNetErr, win.ErrorNetNameDeleted, win.ErrorSemTimeout,
 		win.ErrorNoNetOrBadPath, win.ErrorNoNetwork, win.ErrorNetworkUnreachable, win.ErrorHostUnreachable, win.ErrorRetry,
-		errorRemNotList, errorNetworkBusy, errorConnectionRefused, errorPortUnreachable, errorConnectionAborted, errorTimeout:
+		win.ErrorBusy, errorRemNotList, errorNetworkBusy, errorConnectionRefused, errorPortUnreachable, errorConnectionAborted, errorTimeout,
+		errorNotEnoughMemory, errorTooManyCommands, errorSharingPaused, errorReqNotAccepted, errorNoLogonServers, errorNoSystemResources:
 		return true
 	}
 	return false

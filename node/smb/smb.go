@@ -127,7 +127,7 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 		if err != nil {
 			return err
 		}
-		unlock, err := m.locks.Lock(ctx, remote.Server())
+		unlock, err := operation.Lock(ctx, &m.locks, remote.Server())
 		if err != nil {
 			return err
 		}

@@ -30,9 +30,11 @@ const (
 )
 
 var (
-	must  = simtest.Must
-	alice = smb.Credentials{Username: `CORP\alice`, Password: secret.New("Tr0ub4dor&3")}
-	bob   = smb.Credentials{Username: `bob`, Password: secret.New("hunter2")}
+	must    = simtest.Must
+	want    = simtest.WantKind
+	counted = simtest.Counted
+	alice   = smb.Credentials{Username: `CORP\alice`, Password: secret.New("Tr0ub4dor&3")}
+	bob     = smb.Credentials{Username: `bob`, Password: secret.New("hunter2")}
 )
 
 // newNode returns a node that can reach \\server with the shares data and logs, of
@@ -67,25 +69,6 @@ func mapped(t *testing.T, sys *winsim.System) string {
 		paths = append(paths, m.RemotePath)
 	}
 	return strings.Join(paths, " ")
-}
-
-// counted returns how often some calls were made since the function was called.
-func counted(sys *winsim.System, names ...string) func() []int {
-	before := sys.Calls()
-	return func() []int {
-		var n []int
-		for _, name := range names {
-			n = append(n, sys.Calls()[name]-before[name])
-		}
-		return n
-	}
-}
-
-func want(t *testing.T, err, kind error) {
-	t.Helper()
-	if csiproxy.KindOf(err) != kind {
-		t.Errorf("the error is %v, want %v", err, kind)
-	}
 }
 
 func TestMap(t *testing.T) {
@@ -288,6 +271,9 @@ func TestHealth(t *testing.T) {
 		"the connection breaks":               {fail(win.ErrorNetNameDeleted), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the network is down":                 {fail(win.ErrorNetworkUnreachable), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the server resets the connection":    {fail(1236), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"no domain controller answers":        {fail(1311), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the server has no room":              {fail(71), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the node has no resources":           {fail(1450), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the password was changed":            {func(sys *winsim.System) error { return sys.SetSMBUser("server", bob.Username, secret.New("new")) }, "", smb.Credentials{Username: "bob", Password: secret.New("new")}, nil, []int{1, 1}},
 		"the password was changed, not known": {func(sys *winsim.System) error { return sys.SetSMBUser("server", bob.Username, secret.New("new")) }, "", bob, csiproxy.ErrUnauthenticated, []int{1, 1}},
 		"the share has gone":                  {func(sys *winsim.System) error { return sys.RemoveSMBShare("server", "data") }, "", bob, csiproxy.ErrNotFound, []int{1, 1}},

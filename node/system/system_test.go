@@ -20,7 +20,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var must = simtest.Must
+var (
+	must = simtest.Must
+	want = simtest.WantKind
+)
 
 // newMachine returns a machine with a service base, on which middle depends, on which
 // top does.
@@ -44,13 +47,6 @@ func status(t *testing.T, m *system.Machine, name string) system.Status {
 	s, err := m.GetService(t.Context(), name)
 	must(t, err)
 	return s.Status
-}
-
-func want(t *testing.T, err, kind error) {
-	t.Helper()
-	if csiproxy.KindOf(err) != kind {
-		t.Errorf("the error is %v, want %v", err, kind)
-	}
 }
 
 func TestGetBIOSSerialNumber(t *testing.T) {

@@ -261,29 +261,24 @@ func TestMountUnderAttack(t *testing.T) {
 	}
 }
 
-func TestMountIsResumedAfterDeath(t *testing.T) {
-	for death := 1; ; death++ {
+// The process dies at each of its calls to Windows in turn, or the call fails.
+func TestMountIsResumed(t *testing.T) {
+	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
 		n := newNode(t)
 		_, id := n.formatted(winsim.DiskSpec{})
-		calls := 0
-		ctx, die := context.WithCancel(t.Context())
-		n.sim.OnCall(func(winsim.Call) {
-			if calls++; calls == death {
-				die()
-			}
-		})
-		n.volumes.MountVolume(ctx, id, staging)
-		n.sim.OnCall(nil)
-		die()
-		n.restart()
-		n.do(n.volumes.MountVolume(t.Context(), id, staging))
-		if got := n.mountedAt(staging); !got.Equal(id) {
-			t.Errorf("after a death at call %d: mounted is %q", death, got)
+		return simtest.Rehearsal{
+			Sys: n.sim,
+			Run: func(ctx context.Context) error {
+				n.restart()
+				return n.volumes.MountVolume(ctx, id, staging)
+			},
+			Check: func(t *testing.T) {
+				if got := n.mountedAt(staging); !got.Equal(id) {
+					t.Errorf("mounted is %q", got)
+				}
+			},
 		}
-		if calls < death {
-			return
-		}
-	}
+	})
 }
 
 // An administrator may allow a whole drive.

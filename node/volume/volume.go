@@ -256,7 +256,7 @@ func (v *Volumes) withLayout(ctx context.Context, id ID, f func(win.DiskExtent) 
 	if err != nil {
 		return err
 	}
-	unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
+	unlock, err := operation.Lock(ctx, v.options.Locks, extent.DiskNumber)
 	if err != nil {
 		return err
 	}
@@ -309,17 +309,12 @@ func (v *Volumes) checkRaw(ctx context.Context, id ID, extent win.DiskExtent) er
 // formatWhenFree formats a volume, and waits for those who have it open for a
 // moment: virus scanners and the indexer look at every new volume.
 func (v *Volumes) formatWhenFree(ctx context.Context, id ID) error {
-	deadline := time.Now().Add(formatPatience)
-	for {
-		err := v.sys.FormatVolume(ctx, string(id), win.FormatOptions{FileSystem: "NTFS"})
-		busy := errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorLockViolation)
-		if !busy || time.Now().After(deadline) {
-			return err
-		}
-		if win.Sleep(ctx, formatInterval) != nil {
-			return err
-		}
+	inUse := func(err error) bool {
+		return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorLockViolation)
 	}
+	return operation.Retry(ctx, formatPatience, formatInterval, inUse, func() error {
+		return v.sys.FormatVolume(ctx, string(id), win.FormatOptions{FileSystem: "NTFS"})
+	})
 }
 
 // sectorSize returns the size of the logical sectors of a disk in bytes.

@@ -424,32 +424,26 @@ func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
 	}
 }
 
-// The process dies at each of its calls to Windows in turn; the next ResizeVolume
-// finishes the work, also where only the file system is behind.
-func TestResizeVolumeIsResumedAfterDeath(t *testing.T) {
-	for death := 1; ; death++ {
+// The process dies at each of its calls to Windows in turn, or the call fails; the next
+// ResizeVolume finishes the work, also where only the file system is behind.
+func TestResizeVolumeIsResumed(t *testing.T) {
+	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
 		n := newNode(t)
 		number, id := n.formatted(winsim.DiskSpec{})
 		n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
-		calls := 0
-		ctx, die := context.WithCancel(t.Context())
-		n.sim.OnCall(func(winsim.Call) {
-			if calls++; calls == death {
-				die()
-			}
-		})
-		n.volumes.ResizeVolume(ctx, id, 0)
-		n.sim.OnCall(nil)
-		die()
-		n.restart()
-		n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
-		if got := size(n, id); got < 19*gibibyte {
-			t.Fatalf("after a death at call %d: %d bytes", death, got)
+		return simtest.Rehearsal{
+			Sys: n.sim,
+			Run: func(ctx context.Context) error {
+				n.restart()
+				return n.volumes.ResizeVolume(ctx, id, 0)
+			},
+			Check: func(t *testing.T) {
+				if got := size(n, id); got < 19*gibibyte {
+					t.Errorf("it has %d bytes", got)
+				}
+			},
 		}
-		if calls < death {
-			return
-		}
-	}
+	})
 }
 
 func TestParseID(t *testing.T) {

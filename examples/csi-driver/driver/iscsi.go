@@ -13,11 +13,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// Keys of the node-stage secret of an iSCSI target that asks for CHAP.
+// Keys of the node-stage secret: of an SMB share, and of an iSCSI target that asks for
+// CHAP.
 const (
 	secretUsername = "username"
 	secretPassword = "password"
-	// By this one the target proves itself to the node. Windows has one for all
+	// By this one an iSCSI target proves itself to the node. Windows has one for all
 	// targets.
 	secretMutual = "mutualPassword"
 )

@@ -35,9 +35,6 @@ func New(size int64) *Image {
 	return &Image{size: size, blocks: map[int64]*block{}, changed: map[int64]struct{}{}}
 }
 
-// Size is the length of the image in bytes.
-func (m *Image) Size() int64 { return m.size }
-
 // Grow makes the image longer; the new bytes are zero. A size below the present
 // one changes nothing.
 func (m *Image) Grow(size int64) { m.size = max(m.size, size) }

@@ -1,0 +1,62 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+func TestRetry(t *testing.T) {
+	for name, test := range map[string]struct {
+		errs  []error // of the calls; the last one stays
+		calls int
+		took  time.Duration
+	}{
+		"it succeeds at once":         {[]error{nil}, 1, 0},
+		"it succeeds in the end":      {[]error{win.ErrorBusy, win.ErrorBusy, nil}, 3, 2 * time.Second},
+		"another error":               {[]error{win.ErrorBusy, win.ErrorIODevice}, 2, time.Second},
+		"it is longer than is waited": {[]error{win.ErrorBusy}, 12, 11 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin, calls := time.Now(), 0
+				busy := func(err error) bool { return errors.Is(err, win.ErrorBusy) }
+				err := operation.Retry(t.Context(), 10*time.Second, time.Second, busy, func() error {
+					calls++
+					return test.errs[min(calls, len(test.errs))-1]
+				})
+				if want := test.errs[len(test.errs)-1]; err != want {
+					t.Errorf("the error is %v, want %v", err, want)
+				}
+				if took := time.Since(begin); calls != test.calls || took != test.took {
+					t.Errorf("%d calls in %v, want %d in %v", calls, took, test.calls, test.took)
+				}
+			})
+		})
+	}
+}
+
+// Who gives up learns that, and what was in the way.
+func TestRetryGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		calls := 0
+		err := operation.Retry(ctx, time.Hour, time.Second, func(error) bool { return true }, func() error {
+			calls++
+			return win.ErrorBusy
+		})
+		if csiproxy.KindOf(err) != context.DeadlineExceeded || !errors.Is(err, win.ErrorBusy) || calls != 2 {
+			t.Errorf("after %d calls: %v", calls, err)
+		}
+	})
+}
