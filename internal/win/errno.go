@@ -23,6 +23,7 @@ const (
 	ErrorPathNotFound               Errno = 3
 	ErrorAccessDenied               Errno = 5
 	ErrorInvalidHandle              Errno = 6
+	ErrorNotEnoughMemory            Errno = 8
 	ErrorNotSameDevice              Errno = 17
 	ErrorNoMoreFiles                Errno = 18
 	ErrorWriteProtect               Errno = 19
@@ -34,11 +35,16 @@ const (
 	ErrorLockViolation              Errno = 33
 	ErrorHandleEOF                  Errno = 38
 	ErrorNotSupported               Errno = 50
+	ErrorRemNotList                 Errno = 51
 	ErrorBadNetPath                 Errno = 53
+	ErrorNetworkBusy                Errno = 54
 	ErrorDevNotExist                Errno = 55
+	ErrorTooManyCmds                Errno = 56
 	ErrorUnexpNetErr                Errno = 59
 	ErrorNetNameDeleted             Errno = 64
 	ErrorBadNetName                 Errno = 67
+	ErrorSharingPaused              Errno = 70
+	ErrorReqNotAccep                Errno = 71
 	ErrorFileExists                 Errno = 80
 	ErrorAlreadyAssigned            Errno = 85
 	ErrorInvalidPassword            Errno = 86
@@ -82,10 +88,14 @@ const (
 	ErrorNoNetOrBadPath             Errno = 1203
 	ErrorSessionCredentialConflict  Errno = 1219
 	ErrorNoNetwork                  Errno = 1222
+	ErrorConnectionRefused          Errno = 1225
 	ErrorNetworkUnreachable         Errno = 1231
 	ErrorHostUnreachable            Errno = 1232
+	ErrorPortUnreachable            Errno = 1234
+	ErrorConnectionAborted          Errno = 1236
 	ErrorRetry                      Errno = 1237
 	ErrorDowngradeDetected          Errno = 1265
+	ErrorNoLogonServers             Errno = 1311
 	ErrorNoSuchLogonSession         Errno = 1312
 	ErrorPrivilegeNotHeld           Errno = 1314
 	ErrorLogonFailure               Errno = 1326
@@ -95,6 +105,8 @@ const (
 	ErrorLogonTypeNotGranted        Errno = 1385
 	ErrorFileCorrupt                Errno = 1392
 	ErrorDiskCorrupt                Errno = 1393
+	ErrorNoSystemResources          Errno = 1450
+	ErrorTimeout                    Errno = 1460
 	ErrorTrustedRelationshipFailure Errno = 1789
 	ErrorPasswordMustChange         Errno = 1907
 	ErrorAccountLockedOut           Errno = 1909
@@ -158,6 +170,7 @@ var errnoText = map[Errno]string{
 	ErrorPathNotFound:                  "path not found",
 	ErrorAccessDenied:                  "access is denied",
 	ErrorInvalidHandle:                 "the handle is invalid",
+	ErrorNotEnoughMemory:               "not enough memory resources",
 	ErrorNotSameDevice:                 "not the same disk",
 	ErrorNoMoreFiles:                   "no more files",
 	ErrorWriteProtect:                  "the media is write protected",
@@ -169,11 +182,16 @@ var errnoText = map[Errno]string{
 	ErrorLockViolation:                 "locked by another process",
 	ErrorHandleEOF:                     "end of file",
 	ErrorNotSupported:                  "the request is not supported",
+	ErrorRemNotList:                    "the remote computer is not available",
 	ErrorBadNetPath:                    "the network path was not found",
+	ErrorNetworkBusy:                   "the network is busy",
 	ErrorDevNotExist:                   "the device does not exist",
+	ErrorTooManyCmds:                   "the network command limit is reached",
 	ErrorUnexpNetErr:                   "an unexpected network error occurred",
 	ErrorNetNameDeleted:                "the network name is no longer available",
 	ErrorBadNetName:                    "the network name cannot be found",
+	ErrorSharingPaused:                 "the remote server is paused or starting",
+	ErrorReqNotAccep:                   "no more connections can be made to the remote computer",
 	ErrorFileExists:                    "the file exists",
 	ErrorAlreadyAssigned:               "the local device name is already in use",
 	ErrorInvalidPassword:               "the network password is not correct",
@@ -217,10 +235,14 @@ var errnoText = map[Errno]string{
 	ErrorNoNetOrBadPath:                "no network provider accepted the path",
 	ErrorSessionCredentialConflict:     "other credentials are in use for this server",
 	ErrorNoNetwork:                     "the network is not present or not started",
+	ErrorConnectionRefused:             "the remote computer refused the connection",
 	ErrorNetworkUnreachable:            "the network cannot be reached",
 	ErrorHostUnreachable:               "the host cannot be reached",
+	ErrorPortUnreachable:               "no service answers at the remote port",
+	ErrorConnectionAborted:             "the connection was aborted",
 	ErrorRetry:                         "the operation could not be completed; a retry should be performed",
 	ErrorDowngradeDetected:             "the system cannot contact a domain controller",
+	ErrorNoLogonServers:                "no logon servers are available",
 	ErrorNoSuchLogonSession:            "the logon session does not exist",
 	ErrorPrivilegeNotHeld:              "a required privilege is not held",
 	ErrorLogonFailure:                  "the user name or password is incorrect",
@@ -230,6 +252,8 @@ var errnoText = map[Errno]string{
 	ErrorLogonTypeNotGranted:           "the account may not log on in this way",
 	ErrorFileCorrupt:                   "the file or directory is corrupted",
 	ErrorDiskCorrupt:                   "the disk structure is corrupted",
+	ErrorNoSystemResources:             "insufficient system resources",
+	ErrorTimeout:                       "the operation timed out",
 	ErrorTrustedRelationshipFailure:    "the trust relationship with the domain failed",
 	ErrorPasswordMustChange:            "the password must be changed first",
 	ErrorAccountLockedOut:              "the account is locked out",

@@ -99,23 +99,32 @@ func (m *Mappings) renew(ctx context.Context, remote share.Path, seen state, c C
 func (m *Mappings) create(ctx context.Context, remote share.Path, c Credentials) error {
 	// A probe under way may have seen the mapping that was.
 	defer m.options.Shares.Forget(remote)
-	return m.sys.CreateSMBGlobalMapping(ctx, remote.Root(), win.SMBMappingOptions{
+	err := m.sys.CreateSMBGlobalMapping(ctx, remote.Root(), win.SMBMappingOptions{
 		Username:       c.Username,
 		Password:       c.Password,
 		RequirePrivacy: !m.options.WithoutPrivacy,
 	})
+	if err == nil {
+		m.users.made(remote, c)
+	}
+	if errors.Is(err, win.ErrorAccessDenied) && !m.options.WithoutPrivacy {
+		return &csiproxy.Error{Detail: "the user may not use the share, or its server can't encrypt, which is required", Err: err}
+	}
+	return err
 }
 
 // createInstead makes a mapping where others of the same server have other
 // credentials, which Windows doesn't allow. Those that the server refuses now, since
-// the password was changed, are replaced: the broken mappings are removed, and made
-// again with the new credentials, as far as these are good for them.
+// the password was changed, are replaced: the broken mappings are removed, and those of
+// the same user made again with the new credentials. To another user's, or one of an
+// earlier process, these may open what isn't theirs: it is made again by whoever asks
+// for it next.
 func (m *Mappings) createInstead(ctx context.Context, remote share.Path, c Credentials) error {
 	mappings, err := m.sys.SMBGlobalMappings(ctx)
 	if err != nil {
 		return err
 	}
-	var removed []share.Path
+	var again []share.Path
 	for _, mapping := range mappings {
 		other, err := share.Parse(mapping.RemotePath)
 		if err != nil || other.Server() != remote.Server() || other.Root() == remote.Root() {
@@ -130,7 +139,10 @@ func (m *Mappings) createInstead(ctx context.Context, remote share.Path, c Crede
 		if err := m.sys.RemoveSMBGlobalMapping(ctx, other.Root()); err != nil && !errors.Is(err, win.ErrorNotConnected) {
 			return err
 		}
-		removed = append(removed, other)
+		if m.users.same(other, c) {
+			again = append(again, other)
+		}
+		m.users.removed(other)
 	}
 	err = m.create(ctx, remote, c)
 	if errors.Is(err, win.ErrorSessionCredentialConflict) {
@@ -143,7 +155,7 @@ func (m *Mappings) createInstead(ctx context.Context, remote share.Path, c Crede
 	if err != nil {
 		return err
 	}
-	for _, other := range removed {
+	for _, other := range again {
 		if err := m.create(ctx, other, c); err != nil {
 			m.options.Logger.Warn("a mapping whose credentials its server refuses isn't made again", "remotePath", other.Root(), "err", err)
 		}
@@ -151,34 +163,17 @@ func (m *Mappings) createInstead(ctx context.Context, remote share.Path, c Crede
 	return nil
 }
 
-// The errors that package win has no constant for.
-//
-// Source: https://learn.microsoft.com/windows/win32/debug/system-error-codes
-const (
-	errorNotEnoughMemory   win.Errno = 8
-	errorRemNotList        win.Errno = 51
-	errorNetworkBusy       win.Errno = 54
-	errorTooManyCommands   win.Errno = 56
-	errorSharingPaused     win.Errno = 70
-	errorReqNotAccepted    win.Errno = 71 // no more connections can be made
-	errorConnectionRefused win.Errno = 1225
-	errorPortUnreachable   win.Errno = 1234
-	errorConnectionAborted win.Errno = 1236
-	errorNoLogonServers    win.Errno = 1311
-	errorNoSystemResources win.Errno = 1450
-	errorTimeout           win.Errno = 1460
-)
-
 // unreachable reports whether Windows didn't get as far as a verdict on the share or
 // the credentials, for want of a network, a domain controller or resources here or
 // there. Windows connects a mapping again by itself; one removed for that couldn't be
 // made again, and all who use it would lose it.
 func unreachable(errno win.Errno) bool {
 	switch errno {
-	case win.ErrorBadNetPath, win.ErrorUnexpNetErr, win.ErrorNetNameDeleted, win.ErrorSemTimeout,
-		win.ErrorNoNetOrBadPath, win.ErrorNoNetwork, win.ErrorNetworkUnreachable, win.ErrorHostUnreachable, win.ErrorRetry,
-		win.ErrorBusy, errorRemNotList, errorNetworkBusy, errorConnectionRefused, errorPortUnreachable, errorConnectionAborted, errorTimeout,
-		errorNotEnoughMemory, errorTooManyCommands, errorSharingPaused, errorReqNotAccepted, errorNoLogonServers, errorNoSystemResources:
+	case win.ErrorBadNetPath, win.ErrorUnexpNetErr, win.ErrorNetNameDeleted, win.ErrorSemTimeout, win.ErrorRetry, win.ErrorBusy,
+		win.ErrorNoNetOrBadPath, win.ErrorNoNetwork, win.ErrorNetworkUnreachable, win.ErrorHostUnreachable, win.ErrorPortUnreachable,
+		win.ErrorConnectionRefused, win.ErrorConnectionAborted, win.ErrorTimeout, win.ErrorRemNotList, win.ErrorNetworkBusy,
+		win.ErrorSharingPaused, win.ErrorReqNotAccep, win.ErrorTooManyCmds, win.ErrorNoLogonServers,
+		win.ErrorNotEnoughMemory, win.ErrorNoSystemResources:
 		return true
 	}
 	return false

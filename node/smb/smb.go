@@ -58,6 +58,7 @@ type Mappings struct {
 	// all mappings of a server use the same credentials only. Looking takes no lock,
 	// since a server may keep one waiting.
 	locks keylock.Locks[string]
+	users users
 }
 
 // New returns the operations on the mappings of sys. Local paths are those that
@@ -72,7 +73,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	if o.Shares == nil {
 		o.Shares = share.NewProber(sys)
 	}
-	return &Mappings{sys: sys, paths: paths, options: o}
+	return &Mappings{sys: sys, paths: paths, options: o, users: newUsers()}
 }
 
 // NewSMBGlobalMapping maps the share of remotePath, \\server\share or a directory on
@@ -132,6 +133,10 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 			return err
 		}
 		defer unlock()
-		return m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
+		err = m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
+		if err == nil {
+			m.users.removed(remote)
+		}
+		return err
 	})
 }

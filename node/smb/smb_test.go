@@ -183,7 +183,7 @@ func TestInvalidArguments(t *testing.T) {
 	}{
 		{``, "", alice}, {`\\server`, "", alice}, {`\\?\UNC\server\data`, "", alice}, {`\\server\data\..\x`, "", alice}, {`C:\x`, "", alice},
 		{`\\server\data`, `C:\Windows\x`, alice}, {`\\server\data`, `relative`, alice}, {`\\server\data`, kubelet + `\..\x`, alice}, {`\\server\data`, `\\server\data`, alice},
-		{`\\server\data`, "", with("", "p")},
+		{`\\server\data`, "", smb.Credentials{}}, {`\\server\data`, "", with("", "p")}, {`\\server\data`, "", with("u", "")},
 		{`\\server\data`, "", with("u\x00", "p")}, {`\\server\data`, "", with("u\nv", "p")}, {`\\server\data`, "", with("u\xff", "p")}, {`\\server\data`, "", with(long, "p")},
 		{`\\server\data`, "", with("u", "p\x00")}, {`\\server\data`, "", with("u", "p\xff")}, {`\\server\data`, "", with("u", long)},
 	} {
@@ -375,13 +375,35 @@ func TestCredentialConflict(t *testing.T) {
 			t.Errorf("mapped is %q", got)
 		}
 	})
+	t.Run("the other mapping is another user's", func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, smb.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob))
+		if got := mapped(t, sys); got != `\\server\logs` {
+			t.Errorf("mapped is %q: bob has alice's share", got)
+		}
+	})
+	t.Run("the other mapping is an earlier process's", func(t *testing.T) {
+		sys := newNode(t)
+		must(t, newMappings(t, sys, smb.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		m := newMappings(t, sys, smb.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", changed))
+		if got := mapped(t, sys); got != `\\server\logs` {
+			t.Errorf("mapped is %q", got)
+		}
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed)) // its driver stages it again
+	})
 	t.Run("the new ones aren't good for the others", func(t *testing.T) {
 		sys := newNode(t)
 		must(t, sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: "private", Users: []string{alice.Username}}))
 		m := newMappings(t, sys, smb.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\private`, "", alice))
 		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob))
+		must(t, sys.Fail(winsim.Match{Call: create, Object: `\\server\private`}, win.ErrorAccessDenied))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
 		if got := mapped(t, sys); got != `\\server\data` {
 			t.Errorf("mapped is %q", got)
 		}
@@ -449,17 +471,5 @@ func TestConcurrently(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{0}, calls()); diff != "" {
 		t.Error("a mapping was removed")
-	}
-}
-
-// Without credentials it is the node that logs in, as its account in the domain. The
-// simulated servers are in none.
-func TestWithoutCredentials(t *testing.T) {
-	sys := newNode(t)
-	calls := counted(sys, create)
-	err := newMappings(t, sys, smb.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", smb.Credentials{})
-	want(t, err, csiproxy.ErrUnauthenticated)
-	if diff := cmp.Diff([]int{1}, calls()); diff != "" {
-		t.Errorf("Windows wasn't asked (-want +got):\n%s", diff)
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// Credentials are what a server wants to know. Without any, as the published daemon
-// accepts it too, Windows logs in as the node: with its account in the domain.
+// Credentials are what a server wants to know. Neither may be empty: without them
+// Windows logs in as the node itself, and whoever uses the mapping acts as the node's
+// account, on its own C$ as SYSTEM.
 type Credentials struct {
 	Username string // user, DOMAIN\user or user@domain
 	Password secret.Text
@@ -33,8 +34,10 @@ const (
 func (c Credentials) check() error {
 	password := c.Password.Reveal()
 	switch {
-	case c.Username == "" && password != "":
-		return invalid("there is a password but no user name")
+	case c.Username == "":
+		return invalid("the user name is empty")
+	case password == "":
+		return invalid("the password is empty")
 	case len(c.Username) > maxUsername:
 		return invalid("the user name is longer than %d bytes", maxUsername)
 	case !utf8.ValidString(c.Username) || strings.ContainsFunc(c.Username, unicode.IsControl):

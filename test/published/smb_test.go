@@ -167,9 +167,9 @@ func testMappingRefused(n *node, c *client) {
 	}{
 		{"another password", right.with("password", newSecret(5)), codes.Unauthenticated},
 		{"another user", right.with("username", `CORP\eve`), codes.Unauthenticated},
-		{"no password", right.with("password", ""), codes.Unauthenticated},
+		{"no password", right.with("password", ""), codes.InvalidArgument},
 		{"no user", right.with("username", ""), codes.InvalidArgument},
-		{"neither: the node's own account", right.with("username", "").with("password", ""), codes.Unauthenticated},
+		{"neither: the node's own account", right.with("username", "").with("password", ""), codes.InvalidArgument},
 		{"no such server", right.with("remote_path", `\\nobody\data`), codes.Unavailable},
 		{"no such share", right.with("remote_path", `\\strict\nothing`), codes.NotFound},
 		{"not for this user", right.with("remote_path", `\\strict\private`), codes.PermissionDenied},
