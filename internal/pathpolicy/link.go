@@ -60,6 +60,11 @@ func (h *Held) MakeSymlink(ctx context.Context, target string, file bool, same f
 			return err
 		}
 		link, err := h.Link(ctx)
+		if errors.Is(err, win.ErrorNotAReparsePoint) {
+			if err = h.awaitMaker(ctx); err == nil {
+				link, err = h.Link(ctx)
+			}
+		}
 		switch {
 		case errors.Is(err, win.ErrorFileNotFound): // somebody has removed it meanwhile
 			continue
@@ -73,6 +78,16 @@ func (h *Held) MakeSymlink(ctx context.Context, target string, file bool, same f
 		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + Printable(link.Target())}
 	}
 	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "others make and remove it all the time"}
+}
+
+// awaitMaker waits for another call that is about to make the last element a link:
+// that one keeps it from being opened for deletion.
+func (h *Held) awaitMaker(ctx context.Context) error {
+	f, err := h.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+	if err != nil {
+		return err
+	}
+	return h.Release(f)
 }
 
 func (h *Held) makeSymlink(ctx context.Context, target string, file bool) error {

@@ -6,6 +6,8 @@ package filesystem_test
 import (
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -333,6 +335,38 @@ func TestCreateSymlinkWhereOneVanishes(t *testing.T) {
 			t.Errorf("the link exists: %v, %v", exists, err)
 		}
 		must(t, f.Rmdir(t.Context(), kubelet+`\link`, true))
+	}
+}
+
+// A link that another call is just making isn't taken for a directory.
+func TestCreateSymlinkTwiceAtOneTime(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	create := func() error { return f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`) }
+	// The second call begins when the first has made a directory and not yet a link of
+	// it, and the first goes on when the second has seen that.
+	second, seen := make(chan error, 1), make(chan struct{})
+	var once sync.Once
+	var opens atomic.Int32
+	sys.OnCall(func(c winsim.Call) {
+		switch {
+		case c.Name == "FSCTL_SET_REPARSE_POINT":
+			once.Do(func() {
+				go func() { second <- create() }()
+				<-seen
+			})
+		case c.Name == "NtCreateFile" && strings.HasSuffix(c.Object, `\link`):
+			if opens.Add(1) == 4 { // the first's; to create, to read, and again
+				close(seen)
+			}
+		}
+	})
+	if err := create(); err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("the second: %v", err)
 	}
 }
 
