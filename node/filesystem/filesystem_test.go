@@ -349,16 +349,20 @@ func TestCreateSymlinkTwiceAtOneTime(t *testing.T) {
 	second, seen := make(chan error, 1), make(chan struct{})
 	var once sync.Once
 	var opens atomic.Int32
+	saw := sync.OnceFunc(func() { close(seen) })
 	sys.OnCall(func(c winsim.Call) {
 		switch {
 		case c.Name == "FSCTL_SET_REPARSE_POINT":
 			once.Do(func() {
-				go func() { second <- create() }()
+				go func() {
+					defer saw()
+					second <- create()
+				}()
 				<-seen
 			})
 		case c.Name == "NtCreateFile" && strings.HasSuffix(c.Object, `\link`):
 			if opens.Add(1) == 4 { // the first's; to create, to read, and again
-				close(seen)
+				saw()
 			}
 		}
 	})
