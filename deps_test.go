@@ -21,7 +21,7 @@ var importRules = []struct {
 	reason   string
 }{
 	{
-		module + "/internal/winsim", []string{"internal/winsim/...", "internal/simservice", "simnode", "cmd/csi-proxy"},
+		module + "/internal/winsim", []string{"internal/winsim/...", "internal/simcontrol", "simnode", "cmd/csi-proxy"},
 		"above the seam nothing may know which system is below",
 	},
 	{
@@ -29,7 +29,7 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/service"},
+		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice"},
 		"system calls belong below the seam, where portable code runs the same on the simulated node",
 	},
 	{
@@ -41,7 +41,7 @@ var importRules = []struct {
 		"the product runs no other program: no shell, no PowerShell",
 	},
 	{
-		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/rpc/...", "internal/server/...", "internal/simservice", "simnode"},
+		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/rpc/...", "internal/server/...", "internal/simcontrol", "simnode"},
 		"the operations on the node are a library that drivers use without gRPC",
 	},
 	{

@@ -9,11 +9,11 @@ package node
 import (
 	"log/slog"
 
-	"github.com/csi-proxy/csi-proxy/internal/instrument"
 	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/share"
+	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/wintrace"
 	"github.com/csi-proxy/csi-proxy/node/disk"
 	"github.com/csi-proxy/csi-proxy/node/filesystem"
 	"github.com/csi-proxy/csi-proxy/node/iscsi"
@@ -43,7 +43,7 @@ type Options struct {
 	// OnOperation is told of every operation that has ended, OnWindowsCall of
 	// every call to Windows. Default: nobody is.
 	OnOperation   operation.Observer
-	OnWindowsCall instrument.Observer
+	OnWindowsCall wintrace.Observer
 	// MaxOperations bounds the operations under way at one time; more wait. Of those
 	// of SMB, ISCSI and System, each may have a quarter. An operation that Windows
 	// doesn't finish counts also when its caller has given up, one that waits for
@@ -63,7 +63,7 @@ type Node struct {
 
 // New returns the operations on the node that sys is. It fails only for bad
 // options.
-func New(sys instrument.System, o Options) (*Node, error) {
+func New(sys wintrace.System, o Options) (*Node, error) {
 	if o.KubeletPath == "" {
 		o.KubeletPath = DefaultKubeletPath
 	}
@@ -74,10 +74,10 @@ func New(sys instrument.System, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	instrumented := instrument.New(sys, o.OnWindowsCall)
+	instrumented := wintrace.New(sys, o.OnWindowsCall)
 	runner := operation.NewRunner(o.MaxOperations, o.OnOperation)
 	locks := new(keylock.Locks[uint32])
-	shares := share.NewProber(instrumented)
+	shares := smbprobe.New(instrumented)
 	// Servers, targets and services may keep operations waiting: so many of each that
 	// there is room for those on disks.
 	part := func() *operation.Runner { return runner.Part(max(1, o.MaxOperations/4)) }

@@ -20,7 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
-	"github.com/csi-proxy/csi-proxy/internal/simservice"
+	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/node"
 )
@@ -36,7 +36,7 @@ const (
 type daemon struct {
 	sys     *winsim.System
 	options node.Options
-	sim     *simservice.Service // the control of the simulated node, served beside it
+	sim     *simcontrol.Service // the control of the simulated node, served beside it
 
 	mu     sync.Mutex // guards all below
 	node   *node.Node
@@ -47,7 +47,7 @@ type daemon struct {
 }
 
 func newDaemon(sys *winsim.System, o node.Options) *daemon {
-	return &daemon{sys: sys, options: o, sim: simservice.New(sys)}
+	return &daemon{sys: sys, options: o, sim: simcontrol.New(sys)}
 }
 
 // start serves the node in memory and, if there is a directory for them, on

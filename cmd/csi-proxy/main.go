@@ -22,7 +22,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/csi-proxy/csi-proxy/internal/service"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
 // Exit codes.
@@ -76,9 +76,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 	}
 	defer klog.Flush()
 	if o.windowsService {
-		err = service.Run(func(ctx context.Context, ready func()) error {
+		err = winservice.Run(func(ctx context.Context, ready func()) error {
 			return serve(ctx, o, log, open, ready)
-		}, service.Options{StartTimeout: startTimeout, StopTimeout: o.gracePeriod + stopReserve, Log: log})
+		}, winservice.Options{StartTimeout: startTimeout, StopTimeout: o.gracePeriod + stopReserve, Log: log})
 	} else {
 		err = serve(untilSignal(ctx), o, log, open, func() {})
 	}
@@ -94,8 +94,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 // service has no stderr. A process that the service manager didn't start has one,
 // and nothing else to be told.
 func failService(err error) {
-	_ = service.Run(func(context.Context, func()) error { return err },
-		service.Options{StartTimeout: startTimeout, StopTimeout: stopReserve})
+	_ = winservice.Run(func(context.Context, func()) error { return err },
+		winservice.Options{StartTimeout: startTimeout, StopTimeout: stopReserve})
 }
 
 // untilSignal returns a context that the first signal to stop ends. The second

@@ -13,12 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/instrument"
 	"github.com/csi-proxy/csi-proxy/internal/nodemetrics"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
-	"github.com/csi-proxy/csi-proxy/internal/simservice"
+	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/wintrace"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -55,7 +55,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 
 // system is a node's system that is closed when the daemon ends.
 type system interface {
-	instrument.System
+	wintrace.System
 	io.Closer
 }
 
@@ -67,7 +67,7 @@ func openSystem(o options, log *slog.Logger) (system, map[string]server.Service,
 		if err != nil {
 			return nil, nil, err
 		}
-		return sim, map[string]server.Service{simv1.EndpointName: simservice.New(sim)}, nil
+		return sim, map[string]server.Service{simv1.EndpointName: simcontrol.New(sim)}, nil
 	}
 	sys, err := openWindows(o, log)
 	return sys, nil, err

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/simservice"
+	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
 	"github.com/csi-proxy/csi-proxy/node/smb"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -29,7 +29,7 @@ func TestRequirePrivacy(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer n.close()
-			sim := n.control[simv1.EndpointName].(*simservice.Service)
+			sim := n.control[simv1.EndpointName].(*simcontrol.Service)
 			if _, err := sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: &simv1.SmbShare{Server: "plain", Name: "data"}}); err != nil {
 				t.Fatal(err)
 			}

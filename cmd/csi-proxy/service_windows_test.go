@@ -22,7 +22,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/service"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
 // daemonName makes the test binary, when it is a file of this name, the daemon.
@@ -61,7 +61,7 @@ func installDaemon(t *testing.T, name, program string, args ...string) *installe
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), service.Uninstall(context.Background(), name)); err != nil {
+		if err := errors.Join(s.Close(), winservice.Uninstall(context.Background(), name)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -104,7 +104,7 @@ func (s *installedService) await(want svc.State) svc.Status {
 			return status
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("the service is in state %v, want %v", service.State(status.State), service.State(want))
+			s.t.Fatalf("the service is in state %v, want %v", winservice.State(status.State), winservice.State(want))
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestServiceFails(t *testing.T) {
 			s := installDaemon(t, "csi-proxy-of-a-test", program, args...)
 			// The status of a service that was never started says error 1077.
 			status := s.start(svc.Stopped)
-			if status.Win32ExitCode != uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) || status.ServiceSpecificExitCode != service.ExitFailed {
+			if status.Win32ExitCode != uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) || status.ServiceSpecificExitCode != winservice.ExitFailed {
 				t.Errorf("the service stopped with error %d, %d", status.Win32ExitCode, status.ServiceSpecificExitCode)
 			}
 			wantNoPipes(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
-	"github.com/csi-proxy/csi-proxy/internal/simservice"
+	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/node"
 )
@@ -151,7 +151,7 @@ func (d *daemon) start(names []string) error {
 	if err != nil {
 		return err
 	}
-	all := map[string]server.Service{simv1.EndpointName: simservice.New(d.sys)}
+	all := map[string]server.Service{simv1.EndpointName: simcontrol.New(d.sys)}
 	for _, s := range services {
 		all[api.EndpointName(s.Group, s.Version)] = s
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-proxy/csi-proxy/internal/service"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
 // Defaults of a service.
@@ -43,19 +43,19 @@ func nameFlag(c *cobra.Command) *string {
 }
 
 func (p *program) serviceInstall() *cobra.Command {
-	var config service.Config
+	var config winservice.Config
 	var name *string
 	c := p.leaf("install DAEMON", "Install the daemon, or change the service that it is", func(ctx context.Context, args []string) (reply, error) {
 		daemon, err := filepath.Abs(args[0])
 		if err != nil {
 			return reply{}, err
 		}
-		if config.CommandLine, err = service.CommandLine(daemon, daemonArgs(args[1:])...); err != nil {
+		if config.CommandLine, err = winservice.CommandLine(daemon, daemonArgs(args[1:])...); err != nil {
 			return reply{}, err
 		}
 		config.Name = *name
 		config.Log = slog.New(slog.NewTextHandler(p.stderr, nil))
-		if err := service.Install(ctx, config); err != nil {
+		if err := winservice.Install(ctx, config); err != nil {
 			return reply{}, err
 		}
 		return line(map[string]string{"name": config.Name, "command_line": config.CommandLine}, config.CommandLine), nil
@@ -105,7 +105,7 @@ func daemonArgs(args []string) []string {
 func (p *program) serviceUninstall() *cobra.Command {
 	var name *string
 	c := p.leaf("uninstall", "Stop and remove the service", func(ctx context.Context, _ []string) (reply, error) {
-		return done, service.Uninstall(ctx, *name)
+		return done, winservice.Uninstall(ctx, *name)
 	})
 	c.Long = `Stop the service, wait until its process has ended, and remove it. It is no error if there
 is none. A service of the name that isn't CSI Proxy's is left alone.`
@@ -129,7 +129,7 @@ type serviceJSON struct {
 func (p *program) serviceStatus() *cobra.Command {
 	var name *string
 	c := p.leaf("status", "Tell what Windows knows of the service", func(context.Context, []string) (reply, error) {
-		s, err := service.Query(*name)
+		s, err := winservice.Query(*name)
 		return reply{
 			json: serviceJSON{
 				Name:             *name,
@@ -154,7 +154,7 @@ last time that it has stopped: 1077 if it was never started since the system was
 }
 
 // processID is the process of a service for people, empty for none.
-func processID(s service.Status) string {
+func processID(s winservice.Status) string {
 	if s.ProcessID == 0 {
 		return ""
 	}
@@ -162,7 +162,7 @@ func processID(s service.Status) string {
 }
 
 // exitCodeOf is the exit code of a service for people.
-func exitCodeOf(s service.Status) string {
+func exitCodeOf(s winservice.Status) string {
 	if s.SpecificExitCode != 0 {
 		return fmt.Sprintf("%d (%d)", s.ExitCode, s.SpecificExitCode)
 	}

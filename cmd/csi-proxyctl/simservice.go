@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/service"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
 func (p *program) simService() *cobra.Command {
@@ -28,7 +28,7 @@ func (p *program) simService() *cobra.Command {
 
 func (p *program) simServiceAdd() *cobra.Command {
 	added := &simv1.WindowsService{}
-	start := startFlag(service.Manual)
+	start := startFlag(winservice.Manual)
 	cmd := p.simLeaf("add NAME", "Add a service", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 		startType := uint32(start)
 		added.Name, added.StartType = args[0], &startType
@@ -42,27 +42,27 @@ func (p *program) simServiceAdd() *cobra.Command {
 	flags.BoolVar(&added.Running, "running", false, "it runs already")
 	flags.Uint32Var(&added.StartError, "start-error", 0, "Windows error `number` with which its start fails, such as 1053 or 1066; 0 if it can start")
 	complete(cmd, "start", cobra.FixedCompletions([]cobra.Completion{
-		service.Automatic.String(), service.Manual.String(), service.Disabled.String(),
+		winservice.Automatic.String(), winservice.Manual.String(), winservice.Disabled.String(),
 	}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // startFlag is a start type as a flag.
-type startFlag service.StartType
+type startFlag winservice.StartType
 
 // String, Set and Type are pflag.Value.
-func (f *startFlag) String() string { return service.StartType(*f).String() }
+func (f *startFlag) String() string { return winservice.StartType(*f).String() }
 
 func (f *startFlag) Type() string { return "when" }
 
 func (f *startFlag) Set(s string) error {
-	for _, t := range []service.StartType{service.Automatic, service.Manual, service.Disabled} {
+	for _, t := range []winservice.StartType{winservice.Automatic, winservice.Manual, winservice.Disabled} {
 		if s == t.String() {
 			*f = startFlag(t)
 			return nil
 		}
 	}
-	return fmt.Errorf("it is %s, %s or %s", service.Automatic, service.Manual, service.Disabled)
+	return fmt.Errorf("it is %s, %s or %s", winservice.Automatic, winservice.Manual, winservice.Disabled)
 }
 
 func listSimServices(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
@@ -78,7 +78,7 @@ func listSimServices(ctx context.Context, sim simv1.SimClient, _ []string) (repl
 	r := reply{header: []string{"SERVICE", "START", "RUNNING", "DEPENDS ON", "START ERROR", "DISPLAY NAME"}}
 	list := []serviceJSON{}
 	for _, s := range response.GetServices() {
-		start := service.StartType(s.GetStartType()).String()
+		start := winservice.StartType(s.GetStartType()).String()
 		list = append(list, serviceJSON{s.Name, s.DisplayName, start, append([]string{}, s.DependsOn...), s.Running, s.StartError})
 		startError := ""
 		if s.StartError != 0 {

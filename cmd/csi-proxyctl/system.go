@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/service"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
 func (p *program) system() *cobra.Command {
@@ -52,7 +52,7 @@ func showService(ctx context.Context, machine *client.System, args []string) (re
 	}
 	s, err := machine.GetService(ctx, args[0])
 	// Both packages have the service manager's numbers.
-	state, start := service.State(s.Status).String(), service.StartType(s.StartType).String()
+	state, start := winservice.State(s.Status).String(), winservice.StartType(s.StartType).String()
 	return reply{
 		json:   serviceJSON{args[0], s.DisplayName, state, start},
 		header: []string{"STATE", "START", "DISPLAY NAME"},

@@ -13,14 +13,14 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/internal/instrument"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wintrace"
 )
 
 var (
-	_ instrument.System = (*System)(nil)
-	_ win.Device        = (*device)(nil)
-	_ win.File          = (*file)(nil)
+	_ wintrace.System = (*System)(nil)
+	_ win.Device      = (*device)(nil)
+	_ win.File        = (*file)(nil)
 )
 
 // newSystem returns the system, which must have no open handles when the test ends.

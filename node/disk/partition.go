@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/contents"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/signatures"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -104,7 +104,7 @@ func (d *Disks) initialise(ctx context.Context, h device.Handle) (*win.DriveLayo
 	if err != nil {
 		return nil, err
 	}
-	found, err := contents.Recognise(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	found, err := signatures.Recognise(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/share"
+	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -38,7 +39,7 @@ type Options struct {
 	Runner *operation.Runner
 	// Shares asks servers what is on their shares. The groups of one node share it.
 	// Default: its own.
-	Shares *share.Prober
+	Shares *smbprobe.Prober
 }
 
 // Filesystem is the node's file systems as far as paths lead into them. All
@@ -60,7 +61,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
 		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
 	}
 	if o.Shares == nil {
-		o.Shares = share.NewProber(sys)
+		o.Shares = smbprobe.New(sys)
 	}
 	return &Filesystem{sys: sys, paths: paths, options: o}
 }
@@ -167,7 +168,7 @@ func (f *Filesystem) isSymlink(ctx context.Context, p pathpolicy.Path) (bool, er
 // whoever can make a link in a pod's directory could else have the node log in to a
 // server of his own.
 func (f *Filesystem) shareExists(ctx context.Context, target string) (bool, error) {
-	path, err := share.Parse(target)
+	path, err := unc.Parse(target)
 	if err != nil {
 		return false, nil // no such share can be mapped
 	}

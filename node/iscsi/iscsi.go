@@ -20,7 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
-	"github.com/csi-proxy/csi-proxy/internal/servicecontrol"
+	"github.com/csi-proxy/csi-proxy/internal/scm"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -30,7 +30,7 @@ import (
 type System interface {
 	portals
 	targets
-	servicecontrol.Manager
+	scm.Manager
 	device.Enumerator
 	// SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret.
 	SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error
@@ -98,7 +98,7 @@ func (i *Initiator) call(ctx context.Context, f func() error) error {
 		return err
 	}
 	i.options.Logger.Info("the iSCSI initiator's service is started", "service", serviceName, "err", err)
-	if err := servicecontrol.Start(ctx, i.sys, serviceName); err != nil {
+	if err := scm.Start(ctx, i.sys, serviceName); err != nil {
 		return &csiproxy.Error{Object: "service " + serviceName, Err: err}
 	}
 	return operation.Retry(ctx, servicePatience, retryInterval, serviceDown, f)

@@ -8,18 +8,18 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/share"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 )
 
 // link makes the held path a link to remote. Drivers read the link back to learn which
 // share it was, and Go's os.Stat follows a link to the root of a share only if there
 // is a backslash at its end.
-func link(ctx context.Context, h *pathpolicy.Held, remote share.Path) error {
+func link(ctx context.Context, h *pathpolicy.Held, remote unc.Path) error {
 	return h.MakeSymlink(ctx, remote.String()+`\`, false, func(l pathpolicy.Link) bool {
 		if l.Kind != pathpolicy.LinkToShare {
 			return false
 		}
-		to, err := share.Parse(l.Target())
+		to, err := unc.Parse(l.Target())
 		return err == nil && to.Equal(remote)
 	})
 }

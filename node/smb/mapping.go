@@ -9,7 +9,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
-	"github.com/csi-proxy/csi-proxy/internal/share"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -27,7 +27,7 @@ const (
 const maxAttempts = 4
 
 // ensure has the share of remote mapped.
-func (m *Mappings) ensure(ctx context.Context, remote share.Path, c Credentials) error {
+func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c Credentials) error {
 	for range maxAttempts {
 		seen, err := m.look(ctx, remote)
 		if err != nil || seen == working {
@@ -43,7 +43,7 @@ func (m *Mappings) ensure(ctx context.Context, remote share.Path, c Credentials)
 
 // look sees whether the share of remote is mapped, and whether remote can be used. A
 // mapping that can't but is to be kept is an error.
-func (m *Mappings) look(ctx context.Context, remote share.Path) (state, error) {
+func (m *Mappings) look(ctx context.Context, remote unc.Path) (state, error) {
 	mappings, err := m.sys.SMBGlobalMappings(ctx)
 	if err != nil {
 		return missing, err
@@ -72,7 +72,7 @@ func (m *Mappings) look(ctx context.Context, remote share.Path) (state, error) {
 
 // renew makes the mapping that was seen to be missing or broken. If it turns out to
 // be otherwise now, again is true.
-func (m *Mappings) renew(ctx context.Context, remote share.Path, seen state, c Credentials) (again bool, err error) {
+func (m *Mappings) renew(ctx context.Context, remote unc.Path, seen state, c Credentials) (again bool, err error) {
 	unlock, err := operation.Lock(ctx, &m.locks, remote.Server())
 	if err != nil {
 		return false, err
@@ -96,7 +96,7 @@ func (m *Mappings) renew(ctx context.Context, remote share.Path, seen state, c C
 	return false, err
 }
 
-func (m *Mappings) create(ctx context.Context, remote share.Path, c Credentials) error {
+func (m *Mappings) create(ctx context.Context, remote unc.Path, c Credentials) error {
 	// A probe under way may have seen the mapping that was.
 	defer m.options.Shares.Forget(remote)
 	err := m.sys.CreateSMBGlobalMapping(ctx, remote.Root(), win.SMBMappingOptions{
@@ -119,14 +119,14 @@ func (m *Mappings) create(ctx context.Context, remote share.Path, c Credentials)
 // the same user made again with the new credentials. To another user's, or one of an
 // earlier process, these may open what isn't theirs: it is made again by whoever asks
 // for it next.
-func (m *Mappings) createInstead(ctx context.Context, remote share.Path, c Credentials) error {
+func (m *Mappings) createInstead(ctx context.Context, remote unc.Path, c Credentials) error {
 	mappings, err := m.sys.SMBGlobalMappings(ctx)
 	if err != nil {
 		return err
 	}
-	var again []share.Path
+	var again []unc.Path
 	for _, mapping := range mappings {
-		other, err := share.Parse(mapping.RemotePath)
+		other, err := unc.Parse(mapping.RemotePath)
 		if err != nil || other.Server() != remote.Server() || other.Root() == remote.Root() {
 			continue
 		}

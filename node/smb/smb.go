@@ -18,14 +18,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/share"
+	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // System is the part of Windows that the operations on mappings use.
 type System interface {
 	pathpolicy.System
-	share.System
+	smbprobe.System
 	// SMBGlobalMappings returns the mappings that there are.
 	SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error)
 	// CreateSMBGlobalMapping maps \\server\share, and connects to it.
@@ -45,7 +46,7 @@ type Options struct {
 	Runner *operation.Runner
 	// Shares asks servers what is on their shares. The groups of one node share it.
 	// Default: its own.
-	Shares *share.Prober
+	Shares *smbprobe.Prober
 }
 
 // Mappings are the SMB global mappings of a node. All methods may be called
@@ -71,7 +72,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
 	}
 	if o.Shares == nil {
-		o.Shares = share.NewProber(sys)
+		o.Shares = smbprobe.New(sys)
 	}
 	return &Mappings{sys: sys, paths: paths, options: o, users: newUsers()}
 }
@@ -95,7 +96,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/create-msft-smbglobalmapping
 func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c Credentials) error {
 	return operation.Do(ctx, m.options.Runner, "NewSMBGlobalMapping", pathpolicy.Printable(remotePath), func(ctx context.Context) error {
-		remote, err := share.Parse(remotePath)
+		remote, err := unc.Parse(remotePath)
 		if err != nil {
 			return err
 		}
@@ -124,7 +125,7 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/remove-msft-smbglobalmapping
 func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return operation.Do(ctx, m.options.Runner, "RemoveSMBGlobalMapping", pathpolicy.Printable(remotePath), func(ctx context.Context) error {
-		remote, err := share.Parse(remotePath)
+		remote, err := unc.Parse(remotePath)
 		if err != nil {
 			return err
 		}

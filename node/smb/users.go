@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/csi-proxy/csi-proxy/internal/share"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 )
 
 // users knows which mappings of this process are of the same user, without keeping
@@ -28,14 +28,14 @@ func (u *users) hash(c Credentials) uint64 {
 }
 
 // made notes that the share of remote was mapped with c.
-func (u *users) made(remote share.Path, c Credentials) {
+func (u *users) made(remote unc.Path, c Credentials) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.hashes[remote.Root()] = u.hash(c)
 }
 
 // same reports whether the share of remote was mapped last by the user of c.
-func (u *users) same(remote share.Path, c Credentials) bool {
+func (u *users) same(remote unc.Path, c Credentials) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	hash, ok := u.hashes[remote.Root()]
@@ -43,7 +43,7 @@ func (u *users) same(remote share.Path, c Credentials) bool {
 }
 
 // removed forgets the mapping of the share of remote.
-func (u *users) removed(remote share.Path) {
+func (u *users) removed(remote unc.Path) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.hashes, remote.Root())

@@ -17,14 +17,14 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/servicecontrol"
+	"github.com/csi-proxy/csi-proxy/internal/scm"
 	"github.com/csi-proxy/csi-proxy/internal/smbios"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // Host is the part of Windows that the operations use.
 type Host interface {
-	servicecontrol.Manager
+	scm.Manager
 	// FirmwareTable returns RawSMBIOSData (GetSystemFirmwareTable of 'RSMB').
 	FirmwareTable(ctx context.Context) ([]byte, error)
 }
@@ -108,7 +108,7 @@ func (m *Machine) StartService(ctx context.Context, name string) error {
 		if err := checkName(name); err != nil {
 			return err
 		}
-		return servicecontrol.Start(ctx, m.sys, name)
+		return scm.Start(ctx, m.sys, name)
 	})
 }
 
@@ -125,7 +125,7 @@ func (m *Machine) StopService(ctx context.Context, name string, force bool) erro
 		if err := checkName(name); err != nil {
 			return err
 		}
-		return servicecontrol.Stop(ctx, m.sys, name, force)
+		return scm.Stop(ctx, m.sys, name, force)
 	})
 }
 

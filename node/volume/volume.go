@@ -16,11 +16,11 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/contents"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/signatures"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/node/disk"
 )
@@ -296,7 +296,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id ID, extent win.DiskExtent) er
 		return err
 	}
 	defer h.Close()
-	found, err := contents.Recognise(ctx, h, extent.Length, sectorSize)
+	found, err := signatures.Recognise(ctx, h, extent.Length, sectorSize)
 	if err != nil {
 		return err
 	}

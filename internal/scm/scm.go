@@ -1,0 +1,165 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scm starts and stops Windows services and waits until they have
+// done so: the service manager itself only passes the request on.
+package scm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Manager is the service manager.
+type Manager interface {
+	// QueryService returns the state and the configuration of a service.
+	QueryService(ctx context.Context, name string) (win.Service, error)
+	// StartService asks a service to start.
+	StartService(ctx context.Context, name string) error
+	// StopService asks a service to stop.
+	StopService(ctx context.Context, name string) error
+	// ActiveDependentServices returns the services that depend on one and run, in the
+	// order in which to stop them.
+	ActiveDependentServices(ctx context.Context, name string) ([]string, error)
+}
+
+const (
+	// patience is for callers without a deadline. Windows itself gives a service 30
+	// seconds to begin, and then as long as it says that it needs.
+	patience = 2 * time.Minute
+
+	firstPoll   = 2 * time.Millisecond
+	longestPoll = 250 * time.Millisecond
+)
+
+// Start starts a service, if it isn't running, and waits until it runs. One that
+// stops again on the way gives csiproxy.ErrFailedPrecondition, with the Windows error
+// that it ended with, and so does a paused one. Without a deadline in ctx, a service
+// that takes too long gives csiproxy.ErrUnavailable.
+//
+// Source: https://learn.microsoft.com/windows/win32/services/starting-a-service
+func Start(ctx context.Context, m Manager, name string) error {
+	started := false
+	return poll(ctx, "start", func(ctx context.Context) (bool, error) {
+		s, err := m.QueryService(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case s.State == win.ServiceRunning:
+			return true, nil
+		case s.State == win.ServicePaused:
+			return false, failed("the service is paused", nil)
+		case s.State == win.ServiceStopped && started:
+			return false, endedAgain(s)
+		case s.State != win.ServiceStopped:
+			return false, nil // on its way, in whatever direction
+		}
+		err = m.StartService(ctx, name)
+		if errors.Is(err, win.ErrorServiceAlreadyRunning) { // started by somebody else
+			err = nil
+		}
+		started = err == nil
+		return false, err
+	})
+}
+
+// endedAgain is the error of a service that was started and has stopped.
+func endedAgain(s win.Service) error {
+	switch s.ExitCode {
+	case 0:
+		return failed("the service stopped again at once", nil)
+	case win.ErrorServiceSpecificError:
+		return failed(fmt.Sprintf("the service stopped again at once, with its own error %d", s.SpecificExitCode), s.ExitCode)
+	}
+	return failed("the service stopped again at once", s.ExitCode)
+}
+
+func failed(detail string, err error) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: detail, Err: err}
+}
+
+// Stop stops a service, if it isn't stopped, and waits until it is. Running services
+// that depend on it are stopped first with force, one after the other; without, they
+// give csiproxy.ErrFailedPrecondition, which names them. A service that can't be
+// stopped gives csiproxy.ErrFailedPrecondition. Without a deadline in ctx, one that
+// takes too long gives csiproxy.ErrUnavailable.
+//
+// Source: https://learn.microsoft.com/windows/win32/services/stopping-a-service
+func Stop(ctx context.Context, m Manager, name string, force bool) error {
+	// A dependent may be started while others are being stopped.
+	const rounds = 3
+	for round := 1; ; round++ {
+		err := stop(ctx, m, name)
+		if !errors.Is(err, win.ErrorDependentServicesRunning) {
+			return err
+		}
+		dependents, listErr := m.ActiveDependentServices(ctx, name)
+		if listErr != nil {
+			return listErr
+		}
+		if !force || round == rounds {
+			return failed("these services depend on it and are running: "+strings.Join(dependents, ", "), err)
+		}
+		for _, dependent := range dependents {
+			err := stop(ctx, m, dependent)
+			gone := errors.Is(err, win.ErrorServiceDoesNotExist)
+			again := errors.Is(err, win.ErrorDependentServicesRunning) // the next round sees to it
+			if err != nil && !gone && !again {
+				return &csiproxy.Error{Object: "dependent service " + dependent, Err: err}
+			}
+		}
+	}
+}
+
+// stop stops a service that no running one depends on.
+func stop(ctx context.Context, m Manager, name string) error {
+	asked := false
+	return poll(ctx, "stop", func(ctx context.Context) (bool, error) {
+		s, err := m.QueryService(ctx, name)
+		if err != nil || s.State == win.ServiceStopped {
+			return err == nil, err
+		}
+		if asked || s.State == win.ServiceStopPending {
+			return false, nil
+		}
+		err = m.StopService(ctx, name)
+		switch {
+		case errors.Is(err, win.ErrorServiceNotActive): // it has stopped meanwhile
+			return true, nil
+		case errors.Is(err, win.ErrorServiceCannotAcceptCtrl): // it is about to change its state
+			return false, nil
+		}
+		asked = err == nil
+		return false, err
+	})
+}
+
+// poll calls check until it says that the service has done what it was asked for.
+func poll(ctx context.Context, what string, check func(context.Context) (bool, error)) error {
+	bounded := ctx
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
+		done, err := check(bounded)
+		if err == nil && !done {
+			err = operation.Idle(bounded, func() error { return win.Sleep(bounded, wait) })
+		}
+		if bounded.Err() != nil && ctx.Err() == nil && !done {
+			return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: fmt.Sprintf("the service took longer than %v to %s", patience, what)}
+		}
+		if done || err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,176 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package signatures recognises what a raw disk or volume holds, so that nothing
+// is written over data that somebody put there with another system. It looks
+// only for signatures of formats that exist: random leftovers of a recycled disk
+// are no reason to refuse it.
+//
+// What it can't see: a BitLocker volume whose boot sector is gone, since the
+// other copies of BitLocker's metadata lie at no fixed place.
+package signatures
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// Reader reads aligned runs of bytes, as win.Device does.
+type Reader interface {
+	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
+}
+
+// signature is a run of bytes at a fixed place. A negative offset counts from
+// the end of the medium.
+type signature struct {
+	name   string
+	offset int64
+	magic  []byte
+	// check, if given, looks at more of the bytes around, from the start of
+	// magic on, to rule out chance: short magics need it.
+	check func(b []byte) bool
+}
+
+// Sources of the places and values: the on-disk format of each, as util-linux
+// libblkid also probes them.
+var signatures = slices.Concat(
+	[]signature{
+		// The superblock lies at 1024; s_magic at 0x38 of it. s_rev_level, at
+		// 0x4C, is 0 or 1; s_log_block_size, at 0x18, at most 6.
+		{"an ext2, ext3 or ext4 file system", 1024, nil, isExt},
+		{"an XFS file system", 0, []byte("XFSB"), nil},
+		{"a Btrfs file system", 0x10040, []byte("_BHRfS_M"), nil},
+		{"a LUKS encrypted volume", 0, []byte("LUKS\xba\xbe"), nil},
+		{"a LUKS encrypted volume (second header)", 0x4000, []byte("SKUL\xba\xbe"), nil},
+		{"an NTFS file system", 3, []byte("NTFS    "), nil},
+		{"a ReFS file system", 3, []byte("ReFS\x00\x00\x00\x00"), nil},
+		{"a BitLocker encrypted volume", 3, []byte("-FVE-FS-"), nil},
+		{"an exFAT file system", 3, []byte("EXFAT   "), nil},
+		{"a FAT32 file system", 82, []byte("FAT32   "), nil},
+		{"a FAT file system", 54, []byte("FAT16   "), nil},
+		{"a FAT file system", 54, []byte("FAT12   "), nil},
+		// MD RAID 1.1 lies at 0, 1.2 at 4096, 1.0 and 0.90 near the end.
+		{"a Linux MD RAID member", 0, mdMagic, nil},
+		{"a Linux MD RAID member", 4096, mdMagic, nil},
+		// A ZFS label has its first uberblock at 128 KiB; the uberblocks that a
+		// pool has written are anywhere in the 128 KiB after it.
+		{"a ZFS pool member", 128 << 10, nil, isZFS},
+		{"a ZFS pool member (second label)", 384 << 10, nil, isZFS},
+	},
+	// The LVM label is in one of the first four sectors.
+	at("an LVM physical volume", []byte("LABELONE"), isLVM, 0, 512, 1024, 1536),
+	// The swap signature ends the first page, whatever the page size was.
+	at("Linux swap space", []byte("SWAPSPACE2"), nil, 4096-10, 8192-10, 16384-10, 65536-10),
+	at("Linux swap space", []byte("SWAP-SPACE"), nil, 4096-10, 8192-10, 16384-10, 65536-10),
+	// NTFS keeps a copy of its boot sector in the last sector of the volume.
+	at("an NTFS file system with a damaged boot sector", []byte("\xeb\x52\x90NTFS    "), nil, -512, -4096),
+	at("a ReFS file system with a damaged boot sector", []byte("\x00\x00\x00ReFS\x00\x00\x00\x00"), nil, -512, -4096),
+)
+
+var mdMagic = []byte{0xfc, 0x4e, 0x2b, 0xa9}
+
+func at(name string, magic []byte, check func([]byte) bool, offsets ...int64) []signature {
+	var s []signature
+	for _, offset := range offsets {
+		s = append(s, signature{name, offset, magic, check})
+	}
+	return s
+}
+
+// headSize covers every signature that counts from the start: two ZFS labels,
+// 512 KiB. tailSize covers those that count from the end, MD RAID 0.90 (64 KiB
+// to 128 KiB before it) among them.
+const (
+	headSize = 512 << 10
+	tailSize = 128 << 10
+)
+
+// Recognise says what the size bytes of r hold, in words that complete "it
+// holds …"; "" if it knows none of it. The medium is read in multiples of
+// sectorSize.
+func Recognise(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
+	if sectorSize == 0 || size < 0 {
+		return "", fmt.Errorf("a medium of %d bytes in sectors of %d can't be read", size, sectorSize)
+	}
+	size -= size % int64(sectorSize)
+	head, err := read(ctx, r, 0, min(size, headSize))
+	if err != nil {
+		return "", err
+	}
+	tailStart := max(0, size-tailSize)
+	tailStart -= tailStart % int64(sectorSize)
+	tail, err := read(ctx, r, tailStart, size-tailStart)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range signatures {
+		b := head
+		offset := s.offset
+		if offset < 0 {
+			b, offset = tail, int64(len(tail))+offset
+		}
+		if s.found(b, offset) {
+			return s.name, nil
+		}
+	}
+	if isOldMD(tail, size, tailStart) {
+		return "a Linux MD RAID member", nil
+	}
+	return "", nil
+}
+
+func (s signature) found(b []byte, offset int64) bool {
+	if offset < 0 || offset+int64(len(s.magic)) > int64(len(b)) {
+		return false
+	}
+	b = b[offset:]
+	return bytes.HasPrefix(b, s.magic) && (s.check == nil || s.check(b))
+}
+
+// read reads [offset, offset+length); what the medium can't give is left out.
+func read(ctx context.Context, r Reader, offset, length int64) ([]byte, error) {
+	b := make([]byte, length)
+	n, err := r.ReadAt(ctx, b, offset)
+	if err != nil {
+		return nil, fmt.Errorf("reading %d bytes at %d: %w", length, offset, err)
+	}
+	return b[:n], nil
+}
+
+var le = binary.LittleEndian
+
+func isExt(b []byte) bool {
+	return len(b) >= 0x50 && le.Uint16(b[0x38:]) == 0xEF53 && le.Uint32(b[0x4C:]) <= 1 && le.Uint32(b[0x18:]) <= 6
+}
+
+// isLVM checks the type of the label, at 24 bytes into its sector.
+func isLVM(b []byte) bool { return len(b) >= 32 && bytes.HasPrefix(b[24:], []byte("LVM2 001")) }
+
+// isZFS looks through an array of 128 uberblocks, in either byte order. The
+// magic is 64 bits wide and stands only at starts of uberblocks (at least 1 KiB
+// apart), so two of its kind are enough against chance.
+func isZFS(b []byte) bool {
+	const magic, span, step = 0x00bab10c, 128 << 10, 1 << 10
+	for i := 0; i+8 <= min(len(b), span); i += step {
+		if le.Uint64(b[i:]) == magic || binary.BigEndian.Uint64(b[i:]) == magic {
+			return true
+		}
+	}
+	return false
+}
+
+// isOldMD looks for MD RAID superblocks at the end: version 1.0 lies at least
+// 8 KiB before the end on a 4 KiB boundary, version 0.90 in the last full 64 KiB
+// but one.
+func isOldMD(tail []byte, size, tailStart int64) bool {
+	for _, place := range []int64{(size - 8<<10) &^ (4<<10 - 1), size&^(64<<10-1) - 64<<10} {
+		i := place - tailStart
+		if i >= 0 && i+4 <= int64(len(tail)) && bytes.Equal(tail[i:i+4], mdMagic) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,116 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signatures
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+const (
+	sector     = 512
+	mediumSize = 4 << 20
+)
+
+// medium is a reader that, like a disk, refuses runs that aren't whole sectors.
+type medium struct {
+	b   []byte
+	err error
+}
+
+func (m medium) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
+	if m.err != nil {
+		return 0, m.err
+	}
+	if off%sector != 0 || len(p)%sector != 0 {
+		return 0, win.ErrorInvalidParameter
+	}
+	return copy(p, m.b[min(off, int64(len(m.b))):]), nil
+}
+
+func recognise(t *testing.T, b []byte) string {
+	t.Helper()
+	found, err := Recognise(t.Context(), medium{b: b}, int64(len(b)), sector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// What mkfs and its kind leave behind, reduced to the bytes that tell.
+func TestRecognise(t *testing.T) {
+	end := int64(mediumSize)
+	for _, c := range []struct {
+		want  string
+		parts map[int64]string
+	}{
+		{"an ext2, ext3 or ext4 file system", map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x18: "\x02", 1024 + 0x4c: "\x01"}},
+		{"an XFS file system", map[int64]string{0: "XFSB"}},
+		{"a Btrfs file system", map[int64]string{65536 + 64: "_BHRfS_M"}},
+		{"a LUKS encrypted volume", map[int64]string{0: "LUKS\xba\xbe\x00\x02"}},
+		{"a LUKS encrypted volume (second header)", map[int64]string{0x4000: "SKUL\xba\xbe"}},
+		{"an LVM physical volume", map[int64]string{512: "LABELONE", 512 + 24: "LVM2 001"}},
+		{"a Linux MD RAID member", map[int64]string{4096: "\xfc\x4e\x2b\xa9"}},
+		{"a Linux MD RAID member", map[int64]string{end - 8192: "\xfc\x4e\x2b\xa9"}},
+		{"a Linux MD RAID member", map[int64]string{end - 65536: "\xfc\x4e\x2b\xa9"}},
+		{"a ZFS pool member", map[int64]string{128<<10 + 7<<10: "\x0c\xb1\xba\x00\x00\x00\x00\x00"}},
+		{"a ZFS pool member (second label)", map[int64]string{384 << 10: "\x00\x00\x00\x00\x00\xba\xb1\x0c"}},
+		{"Linux swap space", map[int64]string{4096 - 10: "SWAPSPACE2"}},
+		{"Linux swap space", map[int64]string{65536 - 10: "SWAPSPACE2"}},
+		{"an NTFS file system", map[int64]string{3: "NTFS    "}},
+		{"an NTFS file system with a damaged boot sector", map[int64]string{end - 512: "\xeb\x52\x90NTFS    "}},
+		{"a ReFS file system", map[int64]string{3: "ReFS\x00\x00\x00\x00"}},
+		{"a BitLocker encrypted volume", map[int64]string{0: "\xeb\x58\x90-FVE-FS-"}},
+		{"an exFAT file system", map[int64]string{3: "EXFAT   "}},
+		{"a FAT32 file system", map[int64]string{82: "FAT32   "}},
+		{"", nil},
+		{"", map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x4c: "\x77"}}, // the magic alone is chance
+		{"", map[int64]string{512: "LABELONE"}},
+	} {
+		b := make([]byte, mediumSize)
+		for offset, s := range c.parts {
+			copy(b[offset:], s)
+		}
+		if got := recognise(t, b); got != c.want {
+			t.Errorf("%v recognised as %q, want %q", c.parts, got, c.want)
+		}
+	}
+}
+
+func TestLeftoversAreNotRecognised(t *testing.T) {
+	random := rand.NewChaCha8([32]byte{1})
+	for range 20 {
+		b := make([]byte, 1<<20)
+		random.Read(b)
+		if got := recognise(t, b); got != "" {
+			t.Errorf("random bytes recognised as %q", got)
+		}
+	}
+}
+
+func TestSmallMediumAndErrors(t *testing.T) {
+	for _, size := range []int{0, 1, sector, 3 * sector, 1000} {
+		if got := recognise(t, bytes.Repeat([]byte{0}, size)); got != "" {
+			t.Errorf("%d bytes recognised as %q", size, got)
+		}
+	}
+	if _, err := Recognise(t.Context(), medium{err: win.ErrorIODevice}, mediumSize, sector); !errors.Is(err, win.ErrorIODevice) {
+		t.Errorf("a broken medium gave %v", err)
+	}
+	if _, err := Recognise(t.Context(), medium{}, mediumSize, 0); err == nil {
+		t.Error("a sector size of 0 gave no error")
+	}
+}
+
+func FuzzRecognise(f *testing.F) {
+	f.Add([]byte("XFSB"), 1024)
+	f.Fuzz(func(t *testing.T, b []byte, size int) {
+		Recognise(t.Context(), medium{b: b}, int64(size%(1<<20)), sector)
+	})
+}

@@ -1,0 +1,162 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simcontrol
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+)
+
+// ListDisks implements simv1.SimServer.
+func (s *Service) ListDisks(context.Context, *simv1.ListDisksRequest) (*simv1.ListDisksResponse, error) {
+	response := &simv1.ListDisksResponse{}
+	for _, d := range s.sys.Disks() {
+		response.Disks = append(response.Disks, &simv1.Disk{
+			DiskNumber:   numberOf(d.Number),
+			State:        states[d.State],
+			SizeBytes:    d.SizeBytes,
+			SeenBytes:    d.SeenBytes,
+			SectorSize:   d.Spec.SectorSize,
+			SerialNumber: d.Spec.Serial,
+			Address: &simv1.ScsiAddress{
+				Adapter: uint32(d.Spec.SCSI.PortNumber),
+				Bus:     uint32(d.Spec.SCSI.PathID),
+				Target:  uint32(d.Spec.SCSI.TargetID),
+				Lun:     uint32(d.Spec.SCSI.LUN),
+			},
+			System:   d.System,
+			Offline:  d.Attributes&win.DiskOffline != 0,
+			ReadOnly: d.Attributes&win.DiskReadOnly != 0,
+		})
+	}
+	return response, nil
+}
+
+var states = map[winsim.DiskState]simv1.DiskState{
+	winsim.DiskShelved:  simv1.DiskState_DISK_STATE_DETACHED,
+	winsim.DiskAttached: simv1.DiskState_DISK_STATE_ATTACHED,
+	winsim.DiskPresent:  simv1.DiskState_DISK_STATE_PRESENT,
+}
+
+// numberOf returns the disk number, nil if there is none.
+func numberOf(n uint32) *uint32 {
+	if n == win.NoNumber {
+		return nil
+	}
+	return &n
+}
+
+// AttachDisk implements simv1.SimServer.
+func (s *Service) AttachDisk(_ context.Context, r *simv1.AttachDiskRequest) (*simv1.AttachDiskResponse, error) {
+	spec := winsim.DiskSpec{
+		SizeBytes:   r.SizeBytes,
+		SectorSize:  r.SectorSize,
+		Serial:      r.SerialNumber,
+		Offline:     r.Offline,
+		ReadOnly:    r.ReadOnly,
+		NeedsRescan: r.NeedsRescan,
+		Page83:      page83Of(r.Page83),
+	}
+	if a := r.Address; a != nil {
+		if max(a.Adapter, a.Bus, a.Target, a.Lun) > math.MaxUint8 {
+			return nil, invalid("AttachDisk", fmt.Sprintf("the parts of the address are below %d", math.MaxUint8+1))
+		}
+		spec.SCSI = &win.SCSIAddress{PortNumber: byte(a.Adapter), PathID: byte(a.Bus), TargetID: byte(a.Target), LUN: byte(a.Lun)}
+	}
+	n, err := s.sys.AttachDisk(spec)
+	if err != nil {
+		return nil, classify(err)
+	}
+	return &simv1.AttachDiskResponse{DiskNumber: numberOf(n)}, nil
+}
+
+// page83Of returns the designators of a disk with an ASCII identifier, nil for the
+// default.
+func page83Of(id string) []win.Identifier {
+	if id == "" {
+		return nil
+	}
+	const t10VendorID = 1
+	return []win.Identifier{{CodeSet: win.CodeSetASCII, Type: t10VendorID, ID: []byte(id)}}
+}
+
+// DetachDisk implements simv1.SimServer.
+func (s *Service) DetachDisk(_ context.Context, r *simv1.DetachDiskRequest) (*simv1.DetachDiskResponse, error) {
+	return &simv1.DetachDiskResponse{}, classify(s.sys.DetachDisk(r.DiskNumber))
+}
+
+// DeleteDisk implements simv1.SimServer.
+func (s *Service) DeleteDisk(_ context.Context, r *simv1.DeleteDiskRequest) (*simv1.DeleteDiskResponse, error) {
+	return &simv1.DeleteDiskResponse{}, classify(s.sys.DeleteDisk(r.SerialNumber))
+}
+
+// GrowDisk implements simv1.SimServer.
+func (s *Service) GrowDisk(_ context.Context, r *simv1.GrowDiskRequest) (*simv1.GrowDiskResponse, error) {
+	return &simv1.GrowDiskResponse{}, classify(s.sys.GrowDisk(r.DiskNumber, r.SizeBytes))
+}
+
+// SetDiskAttributes implements simv1.SimServer.
+func (s *Service) SetDiskAttributes(_ context.Context, r *simv1.SetDiskAttributesRequest) (*simv1.SetDiskAttributesResponse, error) {
+	change := win.SetDiskAttributes{Persist: r.Persist}
+	set := func(attribute win.DiskAttributes, value *bool) {
+		if value == nil {
+			return
+		}
+		change.Mask |= attribute
+		if *value {
+			change.Attributes |= attribute
+		}
+	}
+	set(win.DiskOffline, r.Offline)
+	set(win.DiskReadOnly, r.ReadOnly)
+	if change.Mask == 0 {
+		return nil, invalid("SetDiskAttributes", "there is nothing to change")
+	}
+	return &simv1.SetDiskAttributesResponse{}, classify(s.sys.SetDiskAttributes(r.DiskNumber, change))
+}
+
+// ReadDisk implements simv1.SimServer.
+func (s *Service) ReadDisk(_ context.Context, r *simv1.ReadDiskRequest) (*simv1.ReadDiskResponse, error) {
+	if r.Length < 0 {
+		return nil, invalid("ReadDisk", fmt.Sprintf("a length of %d bytes", r.Length))
+	}
+	if err := checkLength("ReadDisk", r.Length); err != nil {
+		return nil, err
+	}
+	data := make([]byte, r.Length)
+	if err := s.sys.ReadImage(r.DiskNumber, data, r.Offset); err != nil {
+		return nil, classify(err)
+	}
+	return &simv1.ReadDiskResponse{Data: data}, nil
+}
+
+// WriteDisk implements simv1.SimServer.
+func (s *Service) WriteDisk(_ context.Context, r *simv1.WriteDiskRequest) (*simv1.WriteDiskResponse, error) {
+	if err := checkLength("WriteDisk", int64(len(r.Data))); err != nil {
+		return nil, err
+	}
+	return &simv1.WriteDiskResponse{}, classify(s.sys.WriteImage(r.DiskNumber, r.Data, r.Offset))
+}
+
+// ExportDisk implements simv1.SimServer.
+func (s *Service) ExportDisk(_ context.Context, r *simv1.ExportDiskRequest) (*simv1.ExportDiskResponse, error) {
+	if !filepath.IsAbs(r.File) {
+		return nil, invalid("ExportDisk", fmt.Sprintf("the file %q has no absolute path", r.File))
+	}
+	return &simv1.ExportDiskResponse{}, classify(s.sys.ExportImage(r.DiskNumber, r.File))
+}
+
+// checkLength checks how many bytes a call is about.
+func checkLength(op string, length int64) error {
+	if length > simv1.MaxData {
+		return invalid(op, fmt.Sprintf("%d bytes are too many: one call takes %d", length, simv1.MaxData))
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simcontrol
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+func TestSMB(t *testing.T) {
+	sys, sim := start(t)
+	ctx := t.Context()
+	want := &simv1.SmbServer{
+		Name: "server", Users: []string{"user"},
+		Shares: []*simv1.SmbShare{{Server: "server", Name: "a"}, {Server: "server", Name: "b", Users: []string{"user", "other"}}},
+	}
+	check := func(when string) {
+		t.Helper()
+		got := must(sim.ListSmbServers(ctx, &simv1.ListSmbServersRequest{})).Servers
+		if diff := cmp.Diff([]*simv1.SmbServer{want}, got, protocmp.Transform()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	for _, share := range want.Shares {
+		must(sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: share}))
+	}
+	must(sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "server", User: "user", Password: "password"}))
+	check("added")
+
+	options := win.SMBMappingOptions{Username: "user", Password: secret.New("password")}
+	if err := sys.CreateSMBGlobalMapping(ctx, `\\server\b`, options); err != nil {
+		t.Fatal(err)
+	}
+	must(sim.WriteFile(ctx, &simv1.WriteFileRequest{Path: `\\server\b\file`, Data: []byte("text")}))
+	if data := must(sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: `\\SERVER\B\FILE`})).Data; string(data) != "text" {
+		t.Errorf("the file holds %q", data)
+	}
+
+	must(sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "server", Unreachable: true}))
+	want.Unreachable = true
+	check("down")
+	_, err := sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: `\\server\b\file`})
+	wantError(t, err, csiproxy.ErrUnavailable)
+	must(sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "server", NoEncryption: true}))
+	want.Unreachable, want.NoEncryption = false, true
+	check("up, without encryption")
+	must(sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "server"}))
+	want.NoEncryption = false
+	check("as before")
+
+	must(sim.RemoveSmbUser(ctx, &simv1.RemoveSmbUserRequest{Server: "server", User: "user"}))
+	want.Users = nil
+	check("without users")
+	_, err = sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: `\\server\b\file`})
+	wantError(t, err, csiproxy.ErrUnauthenticated)
+	must(sim.RemoveSmbShare(ctx, &simv1.RemoveSmbShareRequest{Server: "server", Name: "b"}))
+	want.Shares = want.Shares[:1]
+	check("with one share")
+}
+
+func TestSMBErrors(t *testing.T) {
+	_, sim := start(t)
+	ctx := t.Context()
+	share := &simv1.SmbShare{Server: "server", Name: "share"}
+	must(sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: share}))
+	for name, test := range map[string]struct {
+		err, want error
+	}{
+		"share is there": {errorOf(sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: share})), csiproxy.ErrAlreadyExists},
+		"no share":       {errorOf(sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{})), csiproxy.ErrInvalidArgument},
+		"no such share":  {errorOf(sim.RemoveSmbShare(ctx, &simv1.RemoveSmbShareRequest{Server: "server", Name: "x"})), csiproxy.ErrNotFound},
+		"no such server": {errorOf(sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "x"})), csiproxy.ErrNotFound},
+		"no password":    {errorOf(sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "server", User: "x"})), csiproxy.ErrInvalidArgument},
+		"user's server":  {errorOf(sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "x", User: "x", Password: "tell nobody"})), csiproxy.ErrNotFound},
+		"no such user":   {errorOf(sim.RemoveSmbUser(ctx, &simv1.RemoveSmbUserRequest{Server: "server", User: "x"})), csiproxy.ErrNotFound},
+	} {
+		wantError(t, test.err, test.want)
+		if strings.Contains(fmt.Sprint(test.err), "tell nobody") {
+			t.Errorf("%s: the error has the password", name)
+		}
+	}
+}
+
+// TestSecretsAreMarked: what prints requests must know what to leave out.
+func TestSecretsAreMarked(t *testing.T) {
+	marked := func(field protoreflect.FieldDescriptor) bool {
+		options, ok := field.Options().(*descriptorpb.FieldOptions)
+		return ok && options.GetDebugRedact()
+	}
+	found := 0
+	messages := simv1.File_csiproxy_sim_v1_sim_proto.Messages()
+	for i := range messages.Len() {
+		fields := messages.Get(i).Fields()
+		for j := range fields.Len() {
+			name := string(fields.Get(j).Name())
+			if !strings.Contains(name, "password") && !strings.Contains(name, "secret") {
+				continue
+			}
+			found++
+			if !marked(fields.Get(j)) {
+				t.Errorf("%s isn't marked", fields.Get(j).FullName())
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("there is no secret at all")
+	}
+}

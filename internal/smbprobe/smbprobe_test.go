@@ -1,0 +1,225 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package smbprobe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// network answers after a time, also to those who have given up by then, as Windows does.
+type network struct {
+	mu    sync.Mutex
+	calls map[string]int
+	most  int // calls at one time
+	now   int
+	delay time.Duration
+	err   error
+}
+
+func (n *network) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
+	n.mu.Lock()
+	n.calls[path]++
+	n.now++
+	n.most = max(n.most, n.now)
+	delay, err := n.delay, n.err
+	n.mu.Unlock()
+	time.Sleep(delay)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.now--
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	return win.AttributeDirectory, err
+}
+
+func (n *network) set(delay time.Duration, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay, n.err = delay, err
+}
+
+func path(t *testing.T, s string) unc.Path {
+	t.Helper()
+	p, err := unc.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func bubble(t *testing.T, f func(t *testing.T, n *network, p *smbprobe.Prober)) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{calls: map[string]int{}, delay: time.Minute, err: win.ErrorBadNetPath}
+		f(t, n, smbprobe.New(n))
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestProbeIsShared(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
+		var callers sync.WaitGroup
+		for _, s := range []string{`\\server\share`, `\\SERVER\Share\`, `//server/share`} {
+			callers.Go(func() {
+				if err := p.Probe(t.Context(), path(t, s)); !errors.Is(err, win.ErrorBadNetPath) {
+					t.Errorf("%s: %v", s, err)
+				}
+			})
+			synctest.Wait() // so that it is the first that makes the call
+		}
+		callers.Wait()
+		if len(n.calls) != 1 || n.calls[`\\server\share`] != 1 {
+			t.Errorf("the calls were %v", n.calls)
+		}
+		// A probe that has ended isn't an answer for those who ask later.
+		n.set(0, nil)
+		if err := p.Probe(t.Context(), path(t, `\\server\share`)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestProbeEndsWithItsCaller(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := p.Probe(ctx, path(t, `\\server\share`))
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		// Who comes then joins the call that is still under way.
+		if err := p.Probe(t.Context(), path(t, `\\server\share`)); !errors.Is(err, win.ErrorBadNetPath) || time.Since(begin) != time.Minute {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		if n.calls[`\\server\share`] != 1 {
+			t.Errorf("the calls were %v", n.calls)
+		}
+	})
+}
+
+func TestProbeWithoutDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
+		n.set(24*time.Hour, nil)
+		if err := p.Probe(t.Context(), path(t, `\\server\share`)); !errors.Is(err, csiproxy.ErrUnavailable) {
+			t.Errorf("a server that doesn't answer gives %v", err)
+		}
+		time.Sleep(24 * time.Hour)
+	})
+}
+
+// A dead server holds up few threads, and nobody who asks another server.
+func TestProbesAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
+		probe := func(server, i int) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return p.Probe(ctx, path(t, fmt.Sprintf(`\\server%d\share\%d`, server, i)))
+		}
+		for server := range 3 {
+			for i := range 20 {
+				go probe(server, i)
+			}
+		}
+		synctest.Wait()
+		if n.most != 3*4 {
+			t.Errorf("60 callers for 3 dead servers make %d calls at one time", n.most)
+		}
+		n.set(0, nil)
+		if err := probe(3, 0); err != nil {
+			t.Errorf("the server that is alive: %v", err)
+		}
+		n.set(time.Minute, win.ErrorBadNetPath)
+		for server := range 30 {
+			for i := range 5 {
+				go probe(10+server, i)
+			}
+		}
+		synctest.Wait()
+		if n.most != 32 {
+			t.Errorf("any number of dead servers make %d calls at one time", n.most)
+		}
+		time.Sleep(time.Hour)
+		n.set(0, nil)
+		for server := range 40 {
+			if err := probe(server, 0); err != nil {
+				t.Errorf("server %d, once all have answered: %v", server, err)
+			}
+		}
+	})
+}
+
+// Who wants to know the same joins also where there is no room for another probe, and
+// where all have to wait for it.
+func TestProbeIsSharedWithoutRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
+		for i := range 8 { // twice as many as there is room for
+			for range 3 {
+				go p.Probe(t.Context(), path(t, fmt.Sprintf(`\\server\share\%d`, i)))
+				synctest.Wait()
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for path, calls := range n.calls {
+			if calls != 1 {
+				t.Errorf("%s was asked for %d times", path, calls)
+			}
+		}
+		if len(n.calls) != 8 {
+			t.Errorf("the calls were %v", n.calls)
+		}
+	})
+}
+
+func TestForget(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
+		n.set(time.Minute, win.ErrorLogonFailure)
+		paths := []string{`\\server\share`, `\\server\Share\sub`, `\\server\share2`}
+		for _, s := range paths {
+			go p.Probe(t.Context(), path(t, s))
+		}
+		synctest.Wait()
+		p.Forget(path(t, `\\SERVER\share\other`))
+		n.set(0, nil)
+		for i, s := range paths {
+			err := p.Probe(t.Context(), path(t, s))
+			if i < 2 && err != nil {
+				t.Errorf("%s: the probe from before the change gave %v", s, err)
+			}
+			if i == 2 && !errors.Is(err, win.ErrorLogonFailure) {
+				t.Errorf("%s: the probe under way wasn't joined: %v", s, err)
+			}
+		}
+	})
+}
+
+type panicking struct{}
+
+func (panicking) FileAttributes(context.Context, string) (win.FileAttributes, error) { panic("a bug") }
+
+func TestProbePassesPanicsOn(t *testing.T) {
+	p := smbprobe.New(panicking{})
+	for range 10 { // none keeps a slot
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was lost")
+				}
+			}()
+			p.Probe(t.Context(), path(t, `\\server\share`))
+		}()
+	}
+}

@@ -1,0 +1,418 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winservice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/mgr"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+const (
+	// restartDelay is the wait before a failed service is started again.
+	restartDelay = 10 * time.Second
+	// pollInterval is how often the manager is asked about a change that it
+	// doesn't announce to all Windows versions alike.
+	pollInterval = 100 * time.Millisecond
+)
+
+// installRights are what install needs of the service. To make the manager
+// restart a service takes the right to start it.
+//
+// https://learn.microsoft.com/en-us/windows/win32/services/service-security-and-access-rights
+// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_failure_actionsw
+const installRights = windows.SERVICE_QUERY_CONFIG | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
+
+func install(ctx context.Context, config Config) error {
+	err := checkName(config.Name)
+	if err == nil {
+		err = checkCommandLine(config.CommandLine)
+	}
+	if err == nil && config.StopTimeout <= 0 {
+		err = invalid("stop timeout %v must be longer than 0", config.StopTimeout)
+	}
+	if err == nil {
+		err = installChecked(ctx, config)
+	}
+	return describe("InstallService", config.Name, err)
+}
+
+func installChecked(ctx context.Context, config Config) error {
+	s, err := createOrUpdate(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // what is done is done
+
+	description, err := windows.UTF16PtrFromString(config.Description)
+	if err != nil {
+		return invalid("description: %w", err)
+	}
+	if err := windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DESCRIPTION,
+		(*byte)(unsafe.Pointer(&windows.SERVICE_DESCRIPTION{Description: description}))); err != nil {
+		return fmt.Errorf("set description: %w", err)
+	}
+	// SERVICE_PRESHUTDOWN_INFO
+	milliseconds := uint32(config.StopTimeout.Milliseconds())
+	for _, optional := range []struct {
+		what string
+		err  error
+	}{
+		{"restart after a failure", s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: restartDelay}}, 0)},
+		{"restart also if the failure was reported", s.SetRecoveryActionsOnNonCrashFailures(true)},
+		{"wait at a shutdown", windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&milliseconds)))},
+	} {
+		switch {
+		case errors.Is(optional.err, windows.ERROR_INVALID_LEVEL):
+			config.Log.Warn("this Windows doesn't have it", "setting", optional.what, "err", optional.err)
+		case optional.err != nil:
+			return fmt.Errorf("set %q: %w", optional.what, optional.err)
+		}
+	}
+	if err := installSource(config.Name); err != nil {
+		return fmt.Errorf("register event log source: %w", err)
+	}
+	return nil
+}
+
+// createOrUpdate returns the service, with installRights. While an earlier one is
+// to be deleted it waits, and doesn't hold it open.
+func createOrUpdate(ctx context.Context, config Config) (*mgr.Service, error) {
+	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|windows.SC_MANAGER_CREATE_SERVICE)
+	if err != nil {
+		return nil, fmt.Errorf("open service manager: %w", err)
+	}
+	defer windows.CloseServiceHandle(m) // nothing depends on it
+	for {
+		s, err := update(m, config)
+		if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+			s, err = create(m, config)
+		}
+		if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) && !errors.Is(err, windows.ERROR_SERVICE_EXISTS) {
+			return s, err
+		}
+		if wait(ctx) != nil {
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+func create(m windows.Handle, config Config) (*mgr.Service, error) {
+	name, display, commandLine, err := utf16s(config)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := windows.CreateService(m, name, display, installRights,
+		windows.SERVICE_WIN32_OWN_PROCESS, windows.SERVICE_AUTO_START, windows.SERVICE_ERROR_NORMAL,
+		commandLine, nil, nil, nil, nil /* LocalSystem */, nil)
+	if err != nil {
+		return nil, fmt.Errorf("create service: %w", err)
+	}
+	return &mgr.Service{Name: config.Name, Handle: handle}, nil
+}
+
+func update(m windows.Handle, config Config) (*mgr.Service, error) {
+	name, display, commandLine, err := utf16s(config)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := windows.OpenService(m, name, installRights)
+	if err != nil {
+		return nil, fmt.Errorf("open service: %w", err)
+	}
+	s := &mgr.Service{Name: config.Name, Handle: handle}
+	if err = checkOurs(s); err == nil {
+		err = windows.ChangeServiceConfig(handle,
+			windows.SERVICE_WIN32_OWN_PROCESS, windows.SERVICE_AUTO_START, windows.SERVICE_ERROR_NORMAL,
+			commandLine, nil, nil, nil, nil, nil, display)
+		if err != nil {
+			err = fmt.Errorf("change service: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func utf16s(config Config) (name, display, commandLine *uint16, err error) {
+	name, err1 := windows.UTF16PtrFromString(config.Name)
+	display, err2 := windows.UTF16PtrFromString(cmp.Or(config.DisplayName, config.Name))
+	commandLine, err3 := windows.UTF16PtrFromString(config.CommandLine)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, nil, nil, invalid("text of the service: %w", err)
+	}
+	return name, display, commandLine, nil
+}
+
+func uninstall(ctx context.Context, name string) error {
+	err := checkName(name)
+	if err == nil {
+		err = remove(ctx, name)
+	}
+	if err == nil {
+		if err = uninstallSource(name); err != nil {
+			err = fmt.Errorf("remove event log source: %w", err)
+		}
+	}
+	return describe("UninstallService", name, err)
+}
+
+// remove stops and deletes the service if it is there.
+func remove(ctx context.Context, name string) error {
+	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS|windows.SERVICE_STOP|windows.DELETE)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err = checkOurs(s); err == nil {
+		err = stop(ctx, s)
+	}
+	if err == nil {
+		if err = s.Delete(); errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
+			err = nil
+		}
+	}
+	return errors.Join(err, s.Close())
+}
+
+// stop stops the service and waits until its process, which may outlive what it
+// reports to the manager, has ended: then its program can be replaced.
+func stop(ctx context.Context, s *mgr.Service) error {
+	var process windows.Handle
+	defer func() {
+		if process != 0 {
+			windows.CloseHandle(process) // nothing depends on it
+		}
+	}()
+	for {
+		status, err := s.Query()
+		if err != nil {
+			return fmt.Errorf("query service: %w", err)
+		}
+		if process == 0 && status.ProcessId != 0 {
+			process, err = windows.OpenProcess(windows.SYNCHRONIZE, false, status.ProcessId)
+			if err != nil && !errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // it has just ended
+				return fmt.Errorf("open process %d: %w", status.ProcessId, err)
+			}
+		}
+		ended := status.State == svc.Stopped
+		if process != 0 {
+			event, err := windows.WaitForSingleObject(process, 0)
+			if err != nil {
+				return fmt.Errorf("wait for process %d: %w", status.ProcessId, err)
+			}
+			ended = event == windows.WAIT_OBJECT_0
+		}
+		if ended {
+			return nil
+		}
+		if status.State != svc.StopPending && status.State != svc.Stopped {
+			// A service that is starting takes no controls yet.
+			_, err := s.Control(svc.Stop)
+			if err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL) && !errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
+				return fmt.Errorf("stop service: %w", err)
+			}
+		}
+		if err := wait(ctx); err != nil {
+			return fmt.Errorf("the service, in state %q, has not ended: %w", State(status.State), err)
+		}
+	}
+}
+
+// wait waits for pollInterval; its error is the cause of ctx's end.
+func wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(pollInterval):
+		return nil
+	}
+}
+
+func query(name string) (Status, error) {
+	status, err := queryChecked(name)
+	return status, describe("QueryService", name, err)
+}
+
+func queryChecked(name string) (Status, error) {
+	if err := checkName(name); err != nil {
+		return Status{}, err
+	}
+	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
+	if err != nil {
+		return Status{}, err
+	}
+	defer s.Close() // nothing depends on it
+	status, err := s.Query()
+	if err != nil {
+		return Status{}, fmt.Errorf("query service: %w", err)
+	}
+	config, err := queryConfig(s)
+	if err != nil {
+		return Status{}, err
+	}
+	return Status{
+		State:            State(status.State),
+		ProcessID:        status.ProcessId,
+		ExitCode:         status.Win32ExitCode,
+		SpecificExitCode: status.ServiceSpecificExitCode,
+		Start:            StartType(config.StartType),
+		CommandLine:      config.BinaryPathName,
+		DisplayName:      config.DisplayName,
+		Account:          config.ServiceStartName,
+	}, nil
+}
+
+// open opens the service with the rights given.
+func open(name string, rights uint32) (*mgr.Service, error) {
+	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT)
+	if err != nil {
+		return nil, fmt.Errorf("open service manager: %w", err)
+	}
+	defer windows.CloseServiceHandle(m) // nothing depends on it
+	name16, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := windows.OpenService(m, name16, rights)
+	if err != nil {
+		return nil, fmt.Errorf("open service: %w", err)
+	}
+	return &mgr.Service{Name: name, Handle: handle}, nil
+}
+
+// queryConfig is mgr.Service.Config without what Wine doesn't have.
+func queryConfig(s *mgr.Service) (mgr.Config, error) {
+	// No configuration is longer.
+	// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/nf-winsvc-queryserviceconfigw
+	var buffer [8 << 10 / 8]uint64 // aligned for pointers
+	var needed uint32
+	config := (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&buffer))
+	if err := windows.QueryServiceConfig(s.Handle, config, uint32(unsafe.Sizeof(buffer)), &needed); err != nil {
+		return mgr.Config{}, fmt.Errorf("query service configuration: %w", err)
+	}
+	return mgr.Config{
+		StartType:        config.StartType,
+		BinaryPathName:   windows.UTF16PtrToString(config.BinaryPathName),
+		ServiceStartName: windows.UTF16PtrToString(config.ServiceStartName),
+		DisplayName:      windows.UTF16PtrToString(config.DisplayName),
+	}, nil
+}
+
+// checkName checks the name of a service, which is also that of a registry key.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/nf-winsvc-createservicew
+func checkName(name string) error {
+	const maxLength = 256
+	if name == "" || len(name) > maxLength || strings.ContainsAny(name, "/\\\x00") {
+		return invalid("a service's name has 1 to %d characters, none of them a slash, backslash or NUL", maxLength)
+	}
+	return nil
+}
+
+// checkCommandLine checks that the command line starts a program of ours. With a
+// path that has a space and no quotation marks Windows would try others first.
+func checkCommandLine(commandLine string) error {
+	program, err := programOf(commandLine)
+	if err != nil {
+		return invalid("command line: %w", err)
+	}
+	info, err := os.Stat(program)
+	switch {
+	case !filepath.IsAbs(program):
+		return invalid("command line: the program %q is no full path", program)
+	case err != nil:
+		return invalid("command line: %w", err)
+	case !info.Mode().IsRegular():
+		return invalid("command line: %s is no program", program)
+	case !isOurProgram(program):
+		return invalid("command line: the name of %s does not have csi-proxy in it", program)
+	}
+	return nil
+}
+
+// checkOurs checks that the service is one of this daemon: nobody wants another
+// one replaced or removed.
+func checkOurs(s *mgr.Service) error {
+	config, err := queryConfig(s)
+	if err != nil {
+		return err
+	}
+	program, err := programOf(config.BinaryPathName)
+	if err != nil || !isOurProgram(program) {
+		return &csiproxy.Error{
+			Kind:   csiproxy.ErrFailedPrecondition,
+			Detail: fmt.Sprintf("it is a service of another program, %s", config.BinaryPathName),
+			Err:    err,
+		}
+	}
+	return nil
+}
+
+func programOf(commandLine string) (string, error) {
+	args, err := windows.DecomposeCommandLine(commandLine)
+	if err == nil && len(args) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return "", err
+	}
+	return args[0], nil
+}
+
+func isOurProgram(path string) bool {
+	name := strings.ToLower(filepath.Base(path))
+	return strings.Contains(name, "csi-proxy") || strings.Contains(name, "csiproxy")
+}
+
+func commandLine(program string, args []string) (string, error) {
+	line := windows.ComposeCommandLine(append([]string{program}, args...))
+	switch {
+	case program == "":
+		return "", describe("CommandLine", "", invalid("it has no program"))
+	case strings.ContainsAny(program, "\"\x00") || strings.Contains(line, "\x00"):
+		return "", describe("CommandLine", program, invalid("it has a character that cannot be quoted"))
+	}
+	return line, nil
+}
+
+func invalid(format string, args ...any) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Err: fmt.Errorf(format, args...)}
+}
+
+// describe returns err as an error of op on the service.
+func describe(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	described := &csiproxy.Error{Op: op, Object: strings.TrimSpace("service " + name), Err: err}
+	if errno, ok := errors.AsType[windows.Errno](err); ok {
+		described.WindowsError = uint32(errno)
+		described.Kind = kinds[errno]
+	}
+	return described
+}
+
+// kinds are the classes of the manager's errors that csiproxy.KindOf doesn't know.
+var kinds = map[windows.Errno]error{
+	windows.ERROR_DEPENDENT_SERVICES_RUNNING: csiproxy.ErrFailedPrecondition,
+	windows.ERROR_SERVICE_DOES_NOT_EXIST:     csiproxy.ErrNotFound,
+	windows.ERROR_SERVICE_MARKED_FOR_DELETE:  csiproxy.ErrUnavailable,
+	windows.ERROR_DUPLICATE_SERVICE_NAME:     csiproxy.ErrAlreadyExists,
+}

@@ -1,0 +1,501 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winservice
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/mgr"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// asService as the first argument makes the test binary a service. The second one
+// says what it does, the third one is a directory for what it writes.
+const asService = "-as-service-of-a-test"
+
+// exitNotManaged is the exit code of the service on a console.
+const exitNotManaged = 3
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == asService {
+		os.Exit(serviceMain(os.Args[2], os.Args[3]))
+	}
+	os.Exit(m.Run())
+}
+
+func serviceMain(does, dir string) int {
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return 1
+	}
+	fail := func(ctx context.Context, ready func()) error {
+		ready()
+		for {
+			if _, err := os.Stat(filepath.Join(dir, "fail")); err == nil {
+				return errRun
+			}
+			if err := wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	run := map[string]func(ctx context.Context, ready func()) error{
+		"runs": func(ctx context.Context, ready func()) error {
+			ready()
+			<-ctx.Done()
+			return os.WriteFile(filepath.Join(dir, "cause"), []byte(context.Cause(ctx).Error()), 0o600)
+		},
+		"fails":          fail,
+		"fails silently": fail,
+		"crashes":        func(ctx context.Context, ready func()) error { fail(ctx, ready); os.Exit(1); return nil },
+		"hangs":          func(_ context.Context, ready func()) error { ready(); select {} },
+	}[strings.Replace(does, "lingers", "runs", 1)]
+	crashes := restartsCrashesOnly
+	if does == "fails silently" {
+		crashes = func(string) (bool, error) { return true, nil }
+	}
+	options := Options{StartTimeout: time.Minute, StopTimeout: time.Second, Log: slog.New(slog.NewTextHandler(log, nil))}
+	err = newHandler(run, options, crashes).dispatch()
+	if does == "lingers" {
+		time.Sleep(5 * pollInterval)
+	}
+	switch {
+	case errors.Is(err, ErrNotManaged) && errors.Is(err, windows.ERROR_FAILED_SERVICE_CONTROLLER_CONNECT):
+		return exitNotManaged
+	case err != nil:
+		options.Log.Error("ends", "err", err)
+		return 1
+	}
+	return 0
+}
+
+// testService is a service that is removed at the end of its test.
+type testService struct {
+	Config
+	dir string
+	log bytes.Buffer // of Install
+}
+
+// newService returns a service to install, whose program is this one.
+func newService(t *testing.T, does string) *testService {
+	t.Helper()
+	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
+	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		t.Skip("only an administrator may install services")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows.CloseServiceHandle(m)
+
+	s := &testService{dir: t.TempDir()}
+	program := filepath.Join(s.dir, "csi-proxy of a test.exe")
+	self, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, self, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	commandLine, err := CommandLine(program, asService, does, s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Config = Config{
+		Name:        fmt.Sprintf("csi-proxy-test-%d", os.Getpid()),
+		DisplayName: "A test of CSI Proxy",
+		Description: "It may be removed.",
+		CommandLine: commandLine,
+		StopTimeout: time.Minute,
+		Log:         slog.New(slog.NewTextHandler(&s.log, nil)),
+	}
+	t.Cleanup(func() {
+		if err := Uninstall(context.Background(), s.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *testService) install(t *testing.T) {
+	t.Helper()
+	if err := Install(t.Context(), s.Config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *testService) query(t *testing.T) Status {
+	t.Helper()
+	status, err := Query(s.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func (s *testService) open(t *testing.T, rights uint32) *mgr.Service {
+	t.Helper()
+	opened, err := open(s.Name, rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close() })
+	return opened
+}
+
+func (s *testService) start(t *testing.T) Status {
+	t.Helper()
+	opened, err := open(s.Name, windows.SERVICE_START)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(opened.Start(), opened.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return s.await(t, Running)
+}
+
+func (s *testService) stop(t *testing.T) {
+	t.Helper()
+	opened, err := open(s.Name, windows.SERVICE_STOP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = opened.Control(svc.Stop)
+	if err := errors.Join(err, opened.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endProcess calls end and waits until the service's process has ended.
+func (s *testService) endProcess(t *testing.T, end func()) {
+	t.Helper()
+	process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, s.query(t).ProcessID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer windows.CloseHandle(process)
+	end()
+	if event, err := windows.WaitForSingleObject(process, windows.INFINITE); err != nil || event != windows.WAIT_OBJECT_0 {
+		t.Fatalf("the process: %#x, %v", event, err)
+	}
+}
+
+func (s *testService) await(t *testing.T, want State) Status {
+	t.Helper()
+	for {
+		status := s.query(t)
+		if status.State == want {
+			return status
+		}
+		if err := wait(t.Context()); err != nil {
+			t.Fatalf("state %v, want %v: %v", status.State, want, err)
+		}
+	}
+}
+
+func (s *testService) read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(s.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestServiceLife(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	want := Status{
+		State:       Stopped,
+		ExitCode:    uint32(windows.ERROR_SERVICE_NEVER_STARTED),
+		Start:       Automatic,
+		CommandLine: s.CommandLine,
+		DisplayName: s.DisplayName,
+		Account:     "LocalSystem",
+	}
+	got := s.query(t)
+	if got.ExitCode == 0 { // Wine doesn't tell
+		want.ExitCode = 0
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("installed (-want +got):\n%s", diff)
+	}
+
+	status := s.start(t)
+	if status.ProcessID == 0 || status.ExitCode != 0 {
+		t.Errorf("running: %+v", status)
+	}
+	s.endProcess(t, func() { s.stop(t) })
+	if status := s.await(t, Stopped); status.ExitCode != 0 {
+		t.Errorf("stopped: %+v", status)
+	}
+	if got, want := s.read(t, "cause"), stopCauses[svc.Stop].Error(); got != want {
+		t.Errorf("stopped because %q, want %q", got, want)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], asService, "runs", s.dir)
+	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != exitNotManaged {
+		t.Errorf("on a console it ends with %v: %s", err, s.read(t, "log"))
+	}
+
+	s.start(t)
+}
+
+// A service that was removed leaves neither a process nor a file in use.
+func TestUninstallEndsProcess(t *testing.T) {
+	for _, does := range []string{"runs", "hangs", "lingers"} {
+		t.Run(does, func(t *testing.T) {
+			s := newService(t, does)
+			s.install(t)
+			process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, s.start(t).ProcessID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer windows.CloseHandle(process)
+			for range 2 { // the second one does nothing
+				if err := Uninstall(t.Context(), s.Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if event, err := windows.WaitForSingleObject(process, 0); err != nil || event != windows.WAIT_OBJECT_0 {
+				t.Errorf("the process: %#x, %v", event, err)
+			}
+			if _, err := Query(s.Name); !errors.Is(err, csiproxy.ErrNotFound) {
+				t.Errorf("Query gives %v", err)
+			}
+			if err := os.Remove(filepath.Join(s.dir, "csi-proxy of a test.exe")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFailureIsReported(t *testing.T) {
+	for does, want := range map[string]Status{
+		"fails":          {ExitCode: uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR), SpecificExitCode: ExitFailed},
+		"fails silently": {ExitCode: uint32(windows.ERROR_PROCESS_ABORTED)},
+		"crashes":        {ExitCode: uint32(windows.ERROR_PROCESS_ABORTED)},
+	} {
+		t.Run(does, func(t *testing.T) {
+			s := newService(t, does)
+			s.install(t)
+			s.start(t)
+			s.endProcess(t, func() {
+				if err := os.WriteFile(filepath.Join(s.dir, "fail"), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if log := s.read(t, "log"); does != "crashes" && !strings.Contains(log, errRun.Error()) {
+				t.Errorf("the log is %q", log)
+			}
+			status := s.await(t, Stopped)
+			if got := (Status{ExitCode: status.ExitCode, SpecificExitCode: status.SpecificExitCode}); got != want {
+				t.Errorf("exit code %d, specific %d; want %d, %d", got.ExitCode, got.SpecificExitCode, want.ExitCode, want.SpecificExitCode)
+			}
+		})
+	}
+}
+
+func TestInstallAgain(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	s.install(t)
+	other := s.Config
+	other.DisplayName = ""
+	other.Description = "Another text."
+	other.CommandLine += " --v=2"
+	opened := s.open(t, installRights)
+	if err := windows.ChangeServiceConfig(opened.Handle, windows.SERVICE_NO_CHANGE, windows.SERVICE_DISABLED,
+		windows.SERVICE_NO_CHANGE, nil, nil, nil, nil, nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := Install(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	got := s.query(t)
+	if got.CommandLine != other.CommandLine || got.DisplayName != s.Name || got.Start != Automatic {
+		t.Errorf("installed again: %+v", got)
+	}
+	var description [256]uint64
+	var needed uint32
+	if err := windows.QueryServiceConfig2(opened.Handle, windows.SERVICE_CONFIG_DESCRIPTION,
+		(*byte)(unsafe.Pointer(&description)), uint32(unsafe.Sizeof(description)), &needed); err != nil {
+		t.Fatal(err)
+	}
+	if got := windows.UTF16PtrToString((*windows.SERVICE_DESCRIPTION)(unsafe.Pointer(&description)).Description); got != other.Description {
+		t.Errorf("description %q", got)
+	}
+}
+
+func TestRecovery(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	opened := s.open(t, windows.SERVICE_QUERY_CONFIG)
+	actions, err := opened.RecoveryActions()
+	if errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+		t.Skip("this system keeps no recovery actions, as Wine doesn't")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 10 * time.Second}}, actions); diff != "" {
+		t.Errorf("recovery actions (-want +got):\n%s", diff)
+	}
+	if crashesOnly, err := restartsCrashesOnly(s.Name); crashesOnly || err != nil {
+		t.Errorf("restarts crashes only: %v, %v", crashesOnly, err)
+	}
+	// What sc.exe failure sets.
+	if err := s.open(t, installRights).SetRecoveryActionsOnNonCrashFailures(false); err != nil {
+		t.Fatal(err)
+	}
+	if crashesOnly, err := restartsCrashesOnly(s.Name); !crashesOnly || err != nil {
+		t.Errorf("restarts crashes only: %v, %v", crashesOnly, err)
+	}
+}
+
+func TestInstallWaitsForDeletion(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	held := s.open(t, windows.SERVICE_QUERY_STATUS)
+	if err := Uninstall(t.Context(), s.Name); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
+	defer cancel()
+	err := Install(ctx, s.Config)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, csiproxy.ErrUnavailable) {
+		t.Fatalf("Install while the service is held open: %v", err)
+	}
+
+	installed := make(chan error, 1)
+	go func() { installed <- Install(t.Context(), s.Config) }()
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-installed; err != nil {
+		t.Fatal(err)
+	}
+	s.query(t)
+}
+
+func TestServiceOfAnotherProgram(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	other := filepath.Join(os.Getenv("SystemRoot"), "System32", "svchost.exe")
+	commandLine, err := windows.UTF16PtrFromString(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(line *uint16) {
+		t.Helper()
+		if err := windows.ChangeServiceConfig(s.open(t, installRights).Handle, windows.SERVICE_NO_CHANGE, windows.SERVICE_NO_CHANGE,
+			windows.SERVICE_NO_CHANGE, line, nil, nil, nil, nil, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(commandLine)
+	for call, err := range map[string]error{
+		"Install":   Install(t.Context(), s.Config),
+		"Uninstall": Uninstall(t.Context(), s.Name),
+	} {
+		if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	if got := s.query(t).CommandLine; got != other {
+		t.Errorf("command line is %q", got)
+	}
+	ours, err := windows.UTF16PtrFromString(s.CommandLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(ours) // or it couldn't be removed
+}
+
+func TestInstallRefuses(t *testing.T) {
+	valid := newService(t, "runs").Config
+	program, err := programOf(valid.CommandLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Dir(program))
+	directory := filepath.Join(filepath.Dir(program), "csi-proxy")
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Config){
+		"no name":              func(c *Config) { c.Name = "" },
+		"long name":            func(c *Config) { c.Name = strings.Repeat("x", 257) },
+		"registry path":        func(c *Config) { c.Name = `Application Error\x` },
+		"no command line":      func(c *Config) { c.CommandLine = "" },
+		"relative program":     func(c *Config) { c.CommandLine, _ = CommandLine(filepath.Base(program)) },
+		"missing program":      func(c *Config) { c.CommandLine = `C:\no\csi-proxy.exe -windows-service` },
+		"directory":            func(c *Config) { c.CommandLine, _ = CommandLine(directory) },
+		"spaces not quoted":    func(c *Config) { c.CommandLine = program + " -windows-service" },
+		"another program":      func(c *Config) { c.CommandLine = filepath.Join(os.Getenv("SystemRoot"), "System32", "svchost.exe") },
+		"NUL in command line":  func(c *Config) { c.CommandLine += "\x00" },
+		"NUL in display name":  func(c *Config) { c.DisplayName = "\x00" },
+		"no time for shutdown": func(c *Config) { c.StopTimeout = 0 },
+	} {
+		config := valid
+		change(&config)
+		if err := Install(t.Context(), config); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Query(valid.Name); !errors.Is(err, csiproxy.ErrNotFound) {
+			t.Errorf("%s: Query gives %v", name, err)
+		}
+	}
+	for _, name := range []string{"", `csi\proxy`, "csi/proxy", "csi\x00proxy"} {
+		if err := checkName(name); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+	if err := Uninstall(t.Context(), `csi\proxy`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("Uninstall of a bad name: %v", err)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	// OpenShift compares the line with this one.
+	const openShift = `C:\k\csi-proxy.exe -log_file=C:\var\log\csi-proxy\csi-proxy.log -logtostderr=false -windows-service --v=2`
+	fields := strings.Fields(openShift)
+	if got, err := CommandLine(fields[0], fields[1:]...); got != openShift || err != nil {
+		t.Errorf("got %s, %v", got, err)
+	}
+
+	args := []string{`C:\Program Files\csi-proxy.exe`, `-a=b c\`, `-d="e"`, ``, `\\?\f\`}
+	line, err := CommandLine(args[0], args[1:]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := windows.DecomposeCommandLine(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(args, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", line, diff)
+	}
+
+	for _, args := range [][]string{{""}, {`C:\a"b.exe`}, {"C:\\a\x00.exe"}, {`C:\a.exe`, "\x00"}} {
+		if line, err := CommandLine(args[0], args[1:]...); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("%q: %q, %v", args, line, err)
+		}
+	}
+}

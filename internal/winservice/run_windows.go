@@ -1,0 +1,212 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/mgr"
+)
+
+const (
+	// progressInterval is how often the manager hears that a start or stop goes
+	// on. It must be shorter than the wait hints, which are the timeouts.
+	progressInterval = 2 * time.Second
+	// minTimeout is the shortest wait hint.
+	minTimeout = 2 * progressInterval
+	// dispatcherTimeout is how long the dispatcher may take to return after the
+	// service has ended. A control that comes at that moment can block it, and
+	// after a failure that the manager isn't told it never returns.
+	dispatcherTimeout = time.Second
+)
+
+func runManaged(run func(ctx context.Context, ready func()) error, options Options) error {
+	return newHandler(run, options, restartsCrashesOnly).dispatch()
+}
+
+// handler is the service as the manager sees it.
+type handler struct {
+	run     func(ctx context.Context, ready func()) error
+	options Options
+	crashes func(name string) (bool, error) // restartsCrashesOnly
+
+	ended chan error // gets what Run returns
+}
+
+func newHandler(run func(ctx context.Context, ready func()) error, options Options, crashes func(name string) (bool, error)) *handler {
+	return &handler{run: run, options: options, crashes: crashes, ended: make(chan error, 1)}
+}
+
+// dispatch is Run.
+func (h *handler) dispatch() error {
+	dispatched := make(chan error, 1)
+	// For a service with a process of its own the manager ignores the name.
+	go func() { dispatched <- svc.Run("", h) }()
+
+	select {
+	case err := <-dispatched:
+		select {
+		case ended := <-h.ended:
+			return ended
+		default:
+		}
+		if errors.Is(err, windows.ERROR_FAILED_SERVICE_CONTROLLER_CONNECT) {
+			return fmt.Errorf("run as a service: %w (%w)", ErrNotManaged, err)
+		}
+		if err == nil {
+			err = errors.New("the service manager has ended it")
+		}
+		return fmt.Errorf("run as a service: %w", err)
+	case err := <-h.ended:
+		select {
+		case <-dispatched:
+		case <-time.After(dispatcherTimeout):
+		}
+		return err
+	}
+}
+
+// stopCauses are the causes of the context's end, by the control that ends it.
+var stopCauses = map[svc.Cmd]error{
+	svc.Stop:        errors.New("the service manager stops the service"),
+	svc.PreShutdown: errors.New("the system is about to shut down"),
+	svc.Shutdown:    errors.New("the system shuts down"),
+}
+
+var (
+	errNotReady = errors.New("the service was not ready")
+	errNotEnded = errors.New("the stopped service did not end")
+)
+
+// Execute runs the service from the manager's order to start until it has ended.
+//
+// https://learn.microsoft.com/en-us/windows/win32/services/service-servicemain-function
+// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_status
+func (h *handler) Execute(args []string, controls <-chan svc.ChangeRequest, statuses chan<- svc.Status) (specific bool, exitCode uint32) {
+	name := args[0] // the manager's, which the service was installed under
+	events := openEvents(name, h.options.Log)
+	defer events.close()
+
+	asked, err := h.execute(events, controls, statuses)
+	if err != nil {
+		events.failed(err)
+	} else {
+		events.info(eventStopped, "The service has stopped.")
+	}
+	if err == nil || asked {
+		// To tell an error would make the manager start again what it was asked
+		// to stop.
+		h.ended <- err
+		return false, 0
+	}
+	silent, queryErr := h.crashes(name)
+	if queryErr != nil {
+		h.options.Log.Warn("recovery actions are unknown", "service", name, "err", queryErr)
+	}
+	h.ended <- err
+	if silent {
+		select {} // until Run's caller ends the process
+	}
+	return true, ExitFailed
+}
+
+// execute runs the service and reports whether it ends because the manager asked
+// for it.
+func (h *handler) execute(events *events, controls <-chan svc.ChangeRequest, statuses chan<- svc.Status) (asked bool, err error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	ready := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- h.run(ctx, func() {
+			select {
+			case ready <- struct{}{}:
+			default:
+			}
+		})
+	}()
+
+	progress := time.NewTicker(progressInterval)
+	defer progress.Stop()
+	limit := time.NewTimer(h.options.StartTimeout)
+	defer limit.Stop()
+
+	status := pending(svc.StartPending, h.options.StartTimeout)
+	statuses <- status
+	var failed error
+	stop := func(cause error) {
+		status = pending(svc.StopPending, h.options.StopTimeout)
+		statuses <- status
+		limit.Reset(h.options.StopTimeout)
+		cancel(cause)
+	}
+	for {
+		select {
+		case err := <-ended:
+			return asked, errors.Join(failed, err)
+		case <-ready:
+			if status.State == svc.StartPending {
+				limit.Stop()
+				status = svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown | svc.AcceptPreShutdown}
+				statuses <- status
+				events.info(eventStarted, "The service has started.")
+			}
+		case <-progress.C:
+			if status.State != svc.Running {
+				status.CheckPoint++
+				statuses <- status
+			}
+		case <-limit.C:
+			if status.State == svc.StopPending {
+				return asked, errors.Join(failed, fmt.Errorf("%w within %v", errNotEnded, h.options.StopTimeout))
+			}
+			failed = fmt.Errorf("%w within %v", errNotReady, h.options.StartTimeout)
+			stop(failed)
+		case control := <-controls:
+			cause, stops := stopCauses[control.Cmd]
+			switch {
+			case stops && status.State != svc.StopPending:
+				asked = true
+				stop(cause)
+			case control.Cmd == svc.Interrogate:
+				statuses <- status
+			}
+		}
+	}
+}
+
+func pending(state svc.State, timeout time.Duration) svc.Status {
+	return svc.Status{State: state, CheckPoint: 1, WaitHint: uint32(max(timeout, minTimeout).Milliseconds())}
+}
+
+// restartsCrashesOnly reports whether the manager does something about a failure
+// of the service only if its process ends without having reported that the
+// service has stopped.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_failure_actions_flag
+func restartsCrashesOnly(name string) (bool, error) {
+	s, err := open(name, windows.SERVICE_QUERY_CONFIG)
+	if err != nil {
+		return false, err
+	}
+	defer s.Close() // nothing depends on it
+	actions, err := s.RecoveryActions()
+	if err != nil {
+		return false, fmt.Errorf("query recovery actions: %w", err)
+	}
+	if !slices.ContainsFunc(actions, func(a mgr.RecoveryAction) bool { return a.Type != mgr.NoAction }) {
+		return false, nil
+	}
+	always, err := s.RecoveryActionsOnNonCrashFailures()
+	if err != nil {
+		return false, fmt.Errorf("query when recovery actions are taken: %w", err)
+	}
+	return !always, nil
+}
