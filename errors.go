@@ -12,6 +12,7 @@ package csiproxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -61,6 +62,12 @@ type Error struct {
 	WindowsError uint32
 	// Err is the cause; may be nil.
 	Err error
+}
+
+// Errorf returns an error of a class, which is one of the sentinels of this package,
+// with a formatted text.
+func Errorf(kind error, format string, a ...any) error {
+	return &Error{Kind: kind, Detail: fmt.Sprintf(format, a...)}
 }
 
 // Error returns "op object: detail: cause", leaving out what is empty.

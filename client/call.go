@@ -14,7 +14,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // VersionError says that the version of a group that is in use doesn't have an
@@ -44,21 +44,21 @@ type message[T any] interface {
 	proto.Message
 }
 
-// tell is a way whose response says nothing.
-func tell(method string, request, response proto.Message) way {
+// noResult is a way whose response says nothing.
+func noResult(method string, request, response proto.Message) way {
 	return way{method, request, response, func() error { return nil }}
 }
 
-// ask is a way whose response read takes the result from.
-func ask[T any, Response message[T]](method string, request proto.Message, read func(Response)) way {
-	return try(method, request, func(response Response) error {
+// result is a way whose response read takes the result from.
+func result[T any, Response message[T]](method string, request proto.Message, read func(Response)) way {
+	return checkedResult(method, request, func(response Response) error {
 		read(response)
 		return nil
 	})
 }
 
-// try is a way whose response may turn out not to have a result.
-func try[T any, Response message[T]](method string, request proto.Message, read func(Response) error) way {
+// checkedResult is a way whose response may turn out not to have a result.
+func checkedResult[T any, Response message[T]](method string, request proto.Message, read func(Response) error) way {
 	response := Response(new(T))
 	return way{method, request, response, func() error { return read(response) }}
 }
@@ -95,8 +95,8 @@ func (g *group) call(ctx context.Context, op, object string, ways ...way) error 
 func (w way) isIn(service protoreflect.ServiceDescriptor) bool {
 	method := service.Methods().ByName(protoreflect.Name(w.method))
 	return method != nil &&
-		rpc.WireIdentical(method.Input(), w.request.ProtoReflect().Descriptor()) == nil &&
-		rpc.WireIdentical(method.Output(), w.response.ProtoReflect().Descriptor()) == nil
+		wire.Identical(method.Input(), w.request.ProtoReflect().Descriptor()) == nil &&
+		wire.Identical(method.Output(), w.response.ProtoReflect().Descriptor()) == nil
 }
 
 // failure is the error of a call as the operation's.
@@ -104,9 +104,13 @@ func failure(op, object string, request proto.Message, err error) error {
 	if _, invalid := proto.Marshal(request); invalid != nil { // a string isn't UTF-8
 		return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument, Err: invalid}
 	}
-	err = rpc.FromStatus(err)
+	err = wire.FromStatus(err)
 	e, ok := errors.AsType[*csiproxy.Error](err)
-	if ok && e.Op == "" && !strings.Contains(e.Detail, op) {
+	switch {
+	case !ok:
+	case e.Op != "": // the method's name in the version in use
+		e.Op = op
+	case !strings.Contains(e.Detail, op):
 		// Neither the published daemon nor a broken connection says what was asked for.
 		e.Op, e.Object = op, object
 	}

@@ -13,7 +13,7 @@ import (
 	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
 	diskv1alpha1 "github.com/csi-proxy/csi-proxy/api/disk/v1alpha1"
 	diskv1beta2 "github.com/csi-proxy/csi-proxy/api/disk/v1beta2"
-	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/disk"
 )
 
 // Disk calls the disk group. A [Client] has one.
@@ -27,12 +27,12 @@ func (d *Disk) Version(ctx context.Context) (string, error) { return d.group.ver
 func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error) {
 	locations := make(map[disk.Number]disk.Location)
 	err := d.group.call(ctx, "ListDiskLocations", "",
-		ask("ListDiskLocations", &diskv1.ListDiskLocationsRequest{}, func(r *diskv1.ListDiskLocationsResponse) {
+		result("ListDiskLocations", &diskv1.ListDiskLocationsRequest{}, func(r *diskv1.ListDiskLocationsResponse) {
 			for n, l := range r.DiskLocations {
 				locations[disk.Number(n)] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
 			}
 		}),
-		try("ListDiskLocations", &diskv1beta2.ListDiskLocationsRequest{}, func(r *diskv1beta2.ListDiskLocationsResponse) error {
+		checkedResult("ListDiskLocations", &diskv1beta2.ListDiskLocationsRequest{}, func(r *diskv1beta2.ListDiskLocationsResponse) error {
 			for s, l := range r.DiskLocations {
 				n, err := parseNumber(s)
 				if err != nil {
@@ -63,13 +63,13 @@ func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[disk.Number]disk.IDs,
 func listDiskIDs(read func(map[disk.Number]disk.IDs) error) []way {
 	disks := make(map[disk.Number]disk.IDs)
 	return []way{
-		try("ListDiskIDs", &diskv1.ListDiskIDsRequest{}, func(r *diskv1.ListDiskIDsResponse) error {
+		checkedResult("ListDiskIDs", &diskv1.ListDiskIDsRequest{}, func(r *diskv1.ListDiskIDsResponse) error {
 			for n, ids := range r.DiskIDs {
 				disks[disk.Number(n)] = disk.IDs{Page83: ids.Page83, SerialNumber: ids.SerialNumber}
 			}
 			return read(disks)
 		}),
-		try("ListDiskIDs", &diskv1beta2.ListDiskIDsRequest{}, func(r *diskv1beta2.ListDiskIDsResponse) error {
+		checkedResult("ListDiskIDs", &diskv1beta2.ListDiskIDsRequest{}, func(r *diskv1beta2.ListDiskIDsResponse) error {
 			for s, ids := range r.DiskIDs {
 				n, err := parseNumber(s)
 				if err != nil {
@@ -97,10 +97,10 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 				return nil
 			}
 		}
-		return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "no disk has this page 83 identifier"}
+		return csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has this page 83 identifier")
 	})
 	request := &diskv1alpha1.GetDiskNumberByNameRequest{DiskName: page83}
-	ways = append(ways, try("GetDiskNumberByName", request, func(r *diskv1alpha1.GetDiskNumberByNameResponse) (err error) {
+	ways = append(ways, checkedResult("GetDiskNumberByName", request, func(r *diskv1alpha1.GetDiskNumberByNameResponse) (err error) {
 		n, err = parseNumber(r.DiskNumber)
 		return err
 	}))
@@ -112,23 +112,23 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 // untouched. The partition's volume can be used when it returns.
 func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return d.group.call(ctx, "PartitionDisk", diskObject(n),
-		tell("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}, &diskv1.PartitionDiskResponse{}),
-		tell("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()}, &diskv1beta2.PartitionDiskResponse{}),
+		noResult("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}, &diskv1.PartitionDiskResponse{}),
+		noResult("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()}, &diskv1beta2.PartitionDiskResponse{}),
 	)
 }
 
 // Rescan makes Windows see disks that were added, removed or grown.
 func (d *Disk) Rescan(ctx context.Context) error {
-	return d.group.call(ctx, "Rescan", "", tell("Rescan", &diskv1.RescanRequest{}, &diskv1.RescanResponse{}))
+	return d.group.call(ctx, "Rescan", "", noResult("Rescan", &diskv1.RescanRequest{}, &diskv1.RescanResponse{}))
 }
 
 // GetDiskStats returns the size of a disk. It needs version v1beta1.
 func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stats, err error) {
 	err = d.group.call(ctx, "GetDiskStats", diskObject(n),
-		ask("GetDiskStats", &diskv1.GetDiskStatsRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStatsResponse) {
+		result("GetDiskStats", &diskv1.GetDiskStatsRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStatsResponse) {
 			stats.TotalBytes = r.TotalBytes
 		}),
-		ask("DiskStats", &diskv1beta2.DiskStatsRequest{DiskID: n.String()}, func(r *diskv1beta2.DiskStatsResponse) {
+		result("DiskStats", &diskv1beta2.DiskStatsRequest{DiskID: n.String()}, func(r *diskv1beta2.DiskStatsResponse) {
 			stats.TotalBytes = r.DiskSize
 		}),
 	)
@@ -139,18 +139,18 @@ func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stat
 // needs version v1beta2.
 func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return d.group.call(ctx, "SetDiskState", diskObject(n),
-		tell("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}, &diskv1.SetDiskStateResponse{}),
-		tell("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online}, &diskv1beta2.SetAttachStateResponse{}),
+		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}, &diskv1.SetDiskStateResponse{}),
+		noResult("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online}, &diskv1beta2.SetAttachStateResponse{}),
 	)
 }
 
 // GetDiskState reports whether a disk is online. It needs version v1beta2.
 func (d *Disk) GetDiskState(ctx context.Context, n disk.Number) (online bool, err error) {
 	err = d.group.call(ctx, "GetDiskState", diskObject(n),
-		ask("GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStateResponse) {
+		result("GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStateResponse) {
 			online = r.IsOnline
 		}),
-		ask("GetAttachState", &diskv1beta2.GetAttachStateRequest{DiskID: n.String()}, func(r *diskv1beta2.GetAttachStateResponse) {
+		result("GetAttachState", &diskv1beta2.GetAttachStateRequest{DiskID: n.String()}, func(r *diskv1beta2.GetAttachStateResponse) {
 			online = r.IsOnline
 		}),
 	)

@@ -16,7 +16,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // Endpoint is what Endpoints found out about the endpoint of one version.
@@ -41,17 +41,17 @@ func (c *Client) Endpoints(ctx context.Context) []Endpoint {
 			endpoints = append(endpoints, Endpoint{Group: group, Version: version, Address: c.options.address(group, version)})
 		}
 	}
-	var asking sync.WaitGroup
+	var checks sync.WaitGroup
 	for i := range endpoints {
-		asking.Go(func() { c.ask(ctx, &endpoints[i]) })
+		checks.Go(func() { c.check(ctx, &endpoints[i]) })
 	}
-	asking.Wait()
+	checks.Wait()
 	return endpoints
 }
 
-// ask fills in whether an endpoint is served.
-func (c *Client) ask(ctx context.Context, e *Endpoint) {
-	err := check(ctx, c.options.dial, e.Group, e.Version)
+// check fills in whether an endpoint is served.
+func (c *Client) check(ctx context.Context, e *Endpoint) {
+	err := checkEndpoint(ctx, c.options.dial, e.Group, e.Version)
 	e.Served = err == nil
 	if !errors.Is(err, fs.ErrNotExist) {
 		e.Err = err
@@ -89,14 +89,14 @@ func (g *group) ready(ctx context.Context) error {
 		return err
 	}
 	_, err := g.first(ctx, func(ctx context.Context, version string) error {
-		return check(ctx, g.options.dial, g.name, version)
+		return checkEndpoint(ctx, g.options.dial, g.name, version)
 	})
 	return err
 }
 
-// check returns nil if the endpoint of a version is served, and the error of the
+// checkEndpoint returns nil if the endpoint of a version is served, and the error of the
 // dial as it is.
-func check(ctx context.Context, dial Dialer, group, version string) error {
+func checkEndpoint(ctx context.Context, dial Dialer, group, version string) error {
 	probe, err := dial(ctx, group, version)
 	if err != nil {
 		return err
@@ -114,9 +114,9 @@ func check(ctx context.Context, dial Dialer, group, version string) error {
 	case status.Code(err) == codes.Unimplemented:
 		return closeErr // the published daemon answers, but has no health checks
 	case err != nil:
-		return rpc.FromStatus(err)
+		return wire.FromStatus(err)
 	case response.Status != healthgrpc.HealthCheckResponse_SERVING:
-		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the daemon is about to end"}
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is about to end")
 	}
 	return closeErr
 }

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // An error is to a driver what it was to the daemon.
@@ -23,12 +23,12 @@ func TestErrors(t *testing.T) {
 		want csiproxy.Error
 	}{
 		"ours": {
-			rpc.ToStatus(&csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Err: win.ErrorAccessDenied}),
+			wire.ToStatus(&csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Err: win.ErrorAccessDenied}),
 			csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Kind: csiproxy.ErrPermissionDenied, WindowsError: 5, Detail: win.ErrorAccessDenied.Error()},
 		},
 		"ours under another name": {
-			rpc.ToStatus(&csiproxy.Error{Op: "FindDisk", Object: "x", Kind: csiproxy.ErrNotFound, Detail: "not there"}),
-			csiproxy.Error{Op: "FindDisk", Object: "x", Kind: csiproxy.ErrNotFound, Detail: "not there"},
+			wire.ToStatus(&csiproxy.Error{Op: "DiskStats", Object: "x", Kind: csiproxy.ErrNotFound, Detail: "not there"}),
+			csiproxy.Error{Op: "GetDiskStats", Object: "x", Kind: csiproxy.ErrNotFound, Detail: "not there"},
 		},
 		"published": {
 			status.Error(codes.Unknown, "error getting disk stats"),

@@ -10,9 +10,9 @@ import (
 	"log"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/node/smb"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
+	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // startNodeWithShare starts a simulated node for an example, and a server with a

@@ -12,8 +12,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/node/system"
 	"github.com/csi-proxy/csi-proxy/simnode"
+	"github.com/csi-proxy/csi-proxy/system"
 )
 
 // startNodeWithServices starts a simulated node for an example, with the services

@@ -11,9 +11,9 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/simnode"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const staging = `C:\var\lib\kubelet\plugins\example\vol-1`

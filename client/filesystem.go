@@ -9,7 +9,7 @@ import (
 
 	filesystemv1beta1 "github.com/csi-proxy/csi-proxy/api/filesystem/v1beta1"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 )
 
 // Filesystem calls the filesystem group. A [Client] has one.
@@ -25,11 +25,11 @@ func (f *Filesystem) Version(ctx context.Context) (string, error) { return f.gro
 // PathExists reports whether something is at a path; a link counts, also if its
 // target is gone.
 func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
-	err = f.group.call(ctx, "PathExists", pathpolicy.Printable(path),
-		ask("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path}, func(r *filesystemv2alpha1.PathExistsResponse) {
+	err = f.group.call(ctx, "PathExists", quote.Text(path),
+		result("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path}, func(r *filesystemv2alpha1.PathExistsResponse) {
 			exists = r.Exists
 		}),
-		ask("PathExists", &filesystemv1beta1.PathExistsRequest{Path: path, Context: pathContext(path)}, func(r *filesystemv1beta1.PathExistsResponse) {
+		result("PathExists", &filesystemv1beta1.PathExistsRequest{Path: path, Context: pathContext(path)}, func(r *filesystemv1beta1.PathExistsResponse) {
 			exists = r.Exists
 		}),
 	)
@@ -39,9 +39,9 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, 
 // Mkdir creates a directory and the missing ones above it; success if it is there
 // already.
 func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
-	return f.group.call(ctx, "Mkdir", pathpolicy.Printable(path),
-		tell("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}, &filesystemv2alpha1.MkdirResponse{}),
-		tell("Mkdir", &filesystemv1beta1.MkdirRequest{Path: path, Context: pathContext(path)}, &filesystemv1beta1.MkdirResponse{}),
+	return f.group.call(ctx, "Mkdir", quote.Text(path),
+		noResult("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}, &filesystemv2alpha1.MkdirResponse{}),
+		noResult("Mkdir", &filesystemv1beta1.MkdirRequest{Path: path, Context: pathContext(path)}, &filesystemv1beta1.MkdirResponse{}),
 	)
 }
 
@@ -49,36 +49,36 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 // that isn't empty is csiproxy.ErrFailedPrecondition unless force is set; with it,
 // also a missing path is success.
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
-	return f.group.call(ctx, "Rmdir", pathpolicy.Printable(path),
-		tell("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}, &filesystemv2alpha1.RmdirResponse{}),
-		tell("Rmdir", &filesystemv1beta1.RmdirRequest{Path: path, Context: pathContext(path), Force: force}, &filesystemv1beta1.RmdirResponse{}),
+	return f.group.call(ctx, "Rmdir", quote.Text(path),
+		noResult("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}, &filesystemv2alpha1.RmdirResponse{}),
+		noResult("Rmdir", &filesystemv1beta1.RmdirRequest{Path: path, Context: pathContext(path), Force: force}, &filesystemv1beta1.RmdirResponse{}),
 	)
 }
 
 // RmdirContents removes all that is in a directory, as Rmdir with force does, and
 // leaves the directory. It needs version v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
-	return f.group.call(ctx, "RmdirContents", pathpolicy.Printable(path),
-		tell("RmdirContents", &filesystemv2alpha1.RmdirContentsRequest{Path: path}, &filesystemv2alpha1.RmdirContentsResponse{}),
+	return f.group.call(ctx, "RmdirContents", quote.Text(path),
+		noResult("RmdirContents", &filesystemv2alpha1.RmdirContentsRequest{Path: path}, &filesystemv2alpha1.RmdirContentsResponse{}),
 	)
 }
 
 // CreateSymlink creates the symbolic link targetPath, which leads to sourcePath.
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
-	return f.group.call(ctx, "CreateSymlink", pathpolicy.Printable(targetPath),
-		tell("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv2alpha1.CreateSymlinkResponse{}),
-		tell("LinkPath", &filesystemv1beta1.LinkPathRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv1beta1.LinkPathResponse{}),
+	return f.group.call(ctx, "CreateSymlink", quote.Text(targetPath),
+		noResult("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv2alpha1.CreateSymlinkResponse{}),
+		noResult("LinkPath", &filesystemv1beta1.LinkPathRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv1beta1.LinkPathResponse{}),
 	)
 }
 
 // IsSymlink reports whether a path is a link or mount point whose target is there.
 // A missing path is csiproxy.ErrNotFound.
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool, err error) {
-	err = f.group.call(ctx, "IsSymlink", pathpolicy.Printable(path),
-		ask("IsSymlink", &filesystemv2alpha1.IsSymlinkRequest{Path: path}, func(r *filesystemv2alpha1.IsSymlinkResponse) {
+	err = f.group.call(ctx, "IsSymlink", quote.Text(path),
+		result("IsSymlink", &filesystemv2alpha1.IsSymlinkRequest{Path: path}, func(r *filesystemv2alpha1.IsSymlinkResponse) {
 			isSymlink = r.IsSymlink
 		}),
-		ask("IsMountPoint", &filesystemv1beta1.IsMountPointRequest{Path: path}, func(r *filesystemv1beta1.IsMountPointResponse) {
+		result("IsMountPoint", &filesystemv1beta1.IsMountPointRequest{Path: path}, func(r *filesystemv1beta1.IsMountPointResponse) {
 			isSymlink = r.IsMountPoint
 		}),
 	)

@@ -124,7 +124,7 @@ func (g *group) current() string {
 // caller's context has ended.
 func (g *group) ended(ctx context.Context) error {
 	if g.ctx.Err() != nil {
-		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: "the client is closed"}
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the client is closed")
 	}
 	return ctx.Err()
 }

@@ -11,8 +11,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	iscsiv1alpha2 "github.com/csi-proxy/csi-proxy/api/iscsi/v1alpha2"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -27,14 +27,14 @@ func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.ve
 // already.
 func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.call(ctx, "AddTargetPortal", portalObject(p),
-		tell("AddTargetPortal", &iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{}),
+		noResult("AddTargetPortal", &iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{}),
 	)
 }
 
 // DiscoverTargetPortal asks a portal, which must be known, for its targets.
 func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targets []iscsi.IQN, err error) {
 	err = i.group.call(ctx, "DiscoverTargetPortal", portalObject(p),
-		ask("DiscoverTargetPortal", &iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)}, func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) {
+		result("DiscoverTargetPortal", &iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)}, func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) {
 			for _, iqn := range r.Iqns {
 				targets = append(targets, iscsi.IQN(iqn))
 			}
@@ -46,7 +46,7 @@ func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targe
 // ListTargetPortals returns the portals that the initiator knows.
 func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, err error) {
 	err = i.group.call(ctx, "ListTargetPortals", "",
-		try("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{}, func(r *iscsiv1alpha2.ListTargetPortalsResponse) error {
+		checkedResult("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{}, func(r *iscsiv1alpha2.ListTargetPortalsResponse) error {
 			var listed []iscsi.Portal
 			for _, p := range r.TargetPortals {
 				if p.TargetPort > math.MaxUint16 {
@@ -65,7 +65,7 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 // csiproxy.ErrNotFound.
 func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.call(ctx, "RemoveTargetPortal", portalObject(p),
-		tell("RemoveTargetPortal", &iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.RemoveTargetPortalResponse{}),
+		noResult("RemoveTargetPortal", &iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.RemoveTargetPortalResponse{}),
 	)
 }
 
@@ -90,7 +90,7 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 			Detail: fmt.Sprintf("unknown authentication type %d", a.Type),
 		}
 	}
-	return i.group.call(ctx, op, targetObject(iqn), tell("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
+	return i.group.call(ctx, op, targetObject(iqn), noResult("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
 }
 
 // DisconnectTarget logs out of a target and makes sure that the node doesn't log in
@@ -98,7 +98,7 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 // the error is csiproxy.ErrUnavailable.
 func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
 	return i.group.call(ctx, "DisconnectTarget", targetObject(iqn),
-		tell("DisconnectTarget", &iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)}, &iscsiv1alpha2.DisconnectTargetResponse{}),
+		noResult("DisconnectTarget", &iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)}, &iscsiv1alpha2.DisconnectTargetResponse{}),
 	)
 }
 
@@ -107,7 +107,7 @@ func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.
 func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (disks []disk.Number, err error) {
 	request := &iscsiv1alpha2.GetTargetDisksRequest{TargetPortal: portal(p), Iqn: string(iqn)}
 	err = i.group.call(ctx, "GetTargetDisks", targetObject(iqn),
-		try("GetTargetDisks", request, func(r *iscsiv1alpha2.GetTargetDisksResponse) error {
+		checkedResult("GetTargetDisks", request, func(r *iscsiv1alpha2.GetTargetDisksResponse) error {
 			var numbers []disk.Number
 			for _, id := range r.DiskIDs {
 				n, err := parseNumber(id)
@@ -128,7 +128,7 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQ
 // version v1alpha2.
 func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
 	return i.group.call(ctx, "SetMutualCHAPSecret", "",
-		tell("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}, &iscsiv1alpha2.SetMutualChapSecretResponse{}),
+		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}, &iscsiv1alpha2.SetMutualChapSecretResponse{}),
 	)
 }
 

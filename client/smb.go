@@ -8,8 +8,8 @@ import (
 
 	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
 	smbv1beta1 "github.com/csi-proxy/csi-proxy/api/smb/v1beta1"
-	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // SMB calls the smb group. A [Client] has one.
@@ -34,11 +34,11 @@ func (s *SMB) Version(ctx context.Context) (string, error) { return s.group.vers
 // csiproxy.ErrUnavailable, and another user's mapping of the same server is
 // csiproxy.ErrFailedPrecondition.
 func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
-	return s.group.call(ctx, "NewSMBGlobalMapping", pathpolicy.Printable(remotePath),
-		tell("NewSmbGlobalMapping", &smbv1.NewSmbGlobalMappingRequest{
+	return s.group.call(ctx, "NewSMBGlobalMapping", quote.Text(remotePath),
+		noResult("NewSmbGlobalMapping", &smbv1.NewSmbGlobalMappingRequest{
 			RemotePath: remotePath, LocalPath: localPath, Username: c.Username, Password: c.Password.Reveal(),
 		}, &smbv1.NewSmbGlobalMappingResponse{}),
-		tell("NewSmbGlobalMapping", &smbv1beta1.NewSmbGlobalMappingRequest{
+		noResult("NewSmbGlobalMapping", &smbv1beta1.NewSmbGlobalMappingRequest{
 			RemotePath: remotePath, LocalPath: localPath, Username: c.Username, Password: c.Password.Reveal(),
 		}, &smbv1beta1.NewSmbGlobalMappingResponse{}),
 	)
@@ -47,8 +47,8 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath str
 // RemoveSMBGlobalMapping removes the mapping of the share of remotePath, also while
 // it is used. Links to the share stay. No such mapping is csiproxy.ErrNotFound.
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	return s.group.call(ctx, "RemoveSMBGlobalMapping", pathpolicy.Printable(remotePath),
-		tell("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1.RemoveSmbGlobalMappingResponse{}),
-		tell("RemoveSmbGlobalMapping", &smbv1beta1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1beta1.RemoveSmbGlobalMappingResponse{}),
+	return s.group.call(ctx, "RemoveSMBGlobalMapping", quote.Text(remotePath),
+		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1.RemoveSmbGlobalMappingResponse{}),
+		noResult("RemoveSmbGlobalMapping", &smbv1beta1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1beta1.RemoveSmbGlobalMappingResponse{}),
 	)
 }

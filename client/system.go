@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	systemv1alpha1 "github.com/csi-proxy/csi-proxy/api/system/v1alpha1"
-	"github.com/csi-proxy/csi-proxy/node/system"
+	"github.com/csi-proxy/csi-proxy/system"
 )
 
 // System calls the system group. A [Client] has one.
@@ -25,7 +25,7 @@ func (s *System) Version(ctx context.Context) (string, error) { return s.group.v
 // it.
 func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err error) {
 	err = s.group.call(ctx, "GetBIOSSerialNumber", "",
-		ask("GetBIOSSerialNumber", &systemv1alpha1.GetBIOSSerialNumberRequest{}, func(r *systemv1alpha1.GetBIOSSerialNumberResponse) {
+		result("GetBIOSSerialNumber", &systemv1alpha1.GetBIOSSerialNumberRequest{}, func(r *systemv1alpha1.GetBIOSSerialNumberResponse) {
 			serial = r.SerialNumber
 		}),
 	)
@@ -35,7 +35,7 @@ func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err er
 // GetService returns the state of a service.
 func (s *System) GetService(ctx context.Context, name string) (service system.Service, err error) {
 	err = s.group.call(ctx, "GetService", serviceObject(name),
-		ask("GetService", &systemv1alpha1.GetServiceRequest{Name: name}, func(r *systemv1alpha1.GetServiceResponse) {
+		result("GetService", &systemv1alpha1.GetServiceRequest{Name: name}, func(r *systemv1alpha1.GetServiceResponse) {
 			// On the wire, too, these are the service manager's numbers.
 			service = system.Service{
 				DisplayName: r.DisplayName,
@@ -51,7 +51,7 @@ func (s *System) GetService(ctx context.Context, name string) (service system.Se
 // already.
 func (s *System) StartService(ctx context.Context, name string) error {
 	return s.group.call(ctx, "StartService", serviceObject(name),
-		tell("StartService", &systemv1alpha1.StartServiceRequest{Name: name}, &systemv1alpha1.StartServiceResponse{}),
+		noResult("StartService", &systemv1alpha1.StartServiceRequest{Name: name}, &systemv1alpha1.StartServiceResponse{}),
 	)
 }
 
@@ -60,7 +60,7 @@ func (s *System) StartService(ctx context.Context, name string) error {
 // without, they are csiproxy.ErrFailedPrecondition.
 func (s *System) StopService(ctx context.Context, name string, force bool) error {
 	return s.group.call(ctx, "StopService", serviceObject(name),
-		tell("StopService", &systemv1alpha1.StopServiceRequest{Name: name, Force: force}, &systemv1alpha1.StopServiceResponse{}),
+		noResult("StopService", &systemv1alpha1.StopServiceRequest{Name: name, Force: force}, &systemv1alpha1.StopServiceResponse{}),
 	)
 }
 

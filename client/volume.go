@@ -11,9 +11,9 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	volumev1beta2 "github.com/csi-proxy/csi-proxy/api/volume/v1beta2"
 	volumev2alpha1 "github.com/csi-proxy/csi-proxy/api/volume/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Volume calls the volume group. A [Client] has one.
@@ -41,13 +41,13 @@ func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition
 func listVolumesOnDisk(n disk.Number, partition uint32, read func([]volume.ID) error) []way {
 	request := &volumev2alpha1.ListVolumesOnDiskRequest{DiskNumber: uint32(n), PartitionNumber: partition}
 	ways := []way{
-		try("ListVolumesOnDisk", request, func(r *volumev2alpha1.ListVolumesOnDiskResponse) error {
+		checkedResult("ListVolumesOnDisk", request, func(r *volumev2alpha1.ListVolumesOnDiskResponse) error {
 			return read(volumeIDs(r.VolumeIds))
 		}),
 	}
 	if partition == 0 { // the old method has no partition
 		request := &volumev1beta2.ListVolumesOnDiskRequest{DiskId: n.String()}
-		ways = append(ways, try("ListVolumesOnDisk", request, func(r *volumev1beta2.ListVolumesOnDiskResponse) error {
+		ways = append(ways, checkedResult("ListVolumesOnDisk", request, func(r *volumev1beta2.ListVolumesOnDiskResponse) error {
 			return read(volumeIDs(r.VolumeIds))
 		}))
 	}
@@ -68,12 +68,12 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume
 	err = v.group.call(ctx, "DataVolumeOfDisk", diskObject(n), listVolumesOnDisk(n, 0, func(ids []volume.ID) error {
 		switch len(ids) {
 		case 0:
-			return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "it has no data volume"}
+			return csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
 		case 1:
 			id = ids[0]
 			return nil
 		}
-		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: fmt.Sprintf("it has %d data volumes", len(ids))}
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it has %d data volumes", len(ids))
 	})...)
 	return id, err
 }
@@ -83,23 +83,23 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume
 // csiproxy.ErrFailedPrecondition.
 func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "MountVolume", volumeObject(id),
-		tell("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.MountVolumeResponse{}),
-		tell("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.MountVolumeResponse{}),
+		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.MountVolumeResponse{}),
+		noResult("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.MountVolumeResponse{}),
 	)
 }
 
 // UnmountVolume flushes a volume and takes it from a directory, which stays.
 func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "UnmountVolume", volumeObject(id),
-		tell("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.UnmountVolumeResponse{}),
-		tell("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.DismountVolumeResponse{}),
+		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.UnmountVolumeResponse{}),
+		noResult("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.DismountVolumeResponse{}),
 	)
 }
 
 // IsVolumeFormatted reports whether a volume has a file system.
 func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
 	err = v.group.call(ctx, "IsVolumeFormatted", volumeObject(id),
-		ask("IsVolumeFormatted", &volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)}, func(r *volumev2alpha1.IsVolumeFormattedResponse) {
+		result("IsVolumeFormatted", &volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)}, func(r *volumev2alpha1.IsVolumeFormattedResponse) {
 			formatted = r.Formatted
 		}),
 	)
@@ -111,7 +111,7 @@ func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted
 // published daemon formats it.
 func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
 	return v.group.call(ctx, "FormatVolume", volumeObject(id),
-		tell("FormatVolume", &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)}, &volumev2alpha1.FormatVolumeResponse{}),
+		noResult("FormatVolume", &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)}, &volumev2alpha1.FormatVolumeResponse{}),
 	)
 }
 
@@ -125,8 +125,8 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 		return &csiproxy.Error{Op: op, Object: volumeObject(id), Err: err}
 	}
 	return v.group.call(ctx, op, volumeObject(id),
-		tell("ResizeVolume", &volumev2alpha1.ResizeVolumeRequest{VolumeId: string(id), SizeBytes: sizeBytes}, &volumev2alpha1.ResizeVolumeResponse{}),
-		tell("ResizeVolume", &volumev1beta2.ResizeVolumeRequest{VolumeId: string(id), Size: sizeBytes}, &volumev1beta2.ResizeVolumeResponse{}),
+		noResult("ResizeVolume", &volumev2alpha1.ResizeVolumeRequest{VolumeId: string(id), SizeBytes: sizeBytes}, &volumev2alpha1.ResizeVolumeResponse{}),
+		noResult("ResizeVolume", &volumev1beta2.ResizeVolumeRequest{VolumeId: string(id), Size: sizeBytes}, &volumev1beta2.ResizeVolumeResponse{}),
 	)
 }
 
@@ -134,10 +134,10 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 // needs version v1beta1.
 func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume.Stats, err error) {
 	err = v.group.call(ctx, "GetVolumeStats", volumeObject(id),
-		ask("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)}, func(r *volumev2alpha1.GetVolumeStatsResponse) {
+		result("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)}, func(r *volumev2alpha1.GetVolumeStatsResponse) {
 			stats = volume.Stats{TotalBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
 		}),
-		ask("VolumeStats", &volumev1beta2.VolumeStatsRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeStatsResponse) {
+		result("VolumeStats", &volumev1beta2.VolumeStatsRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeStatsResponse) {
 			stats = volume.Stats{TotalBytes: r.VolumeSize, UsedBytes: r.VolumeUsedSize}
 		}),
 	)
@@ -148,9 +148,9 @@ func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume
 // version v1beta1.
 func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n disk.Number, err error) {
 	err = v.group.call(ctx, "GetDiskNumberFromVolumeID", volumeObject(id),
-		ask("GetDiskNumberFromVolumeID", &volumev2alpha1.GetDiskNumberFromVolumeIDRequest{VolumeId: string(id)},
+		result("GetDiskNumberFromVolumeID", &volumev2alpha1.GetDiskNumberFromVolumeIDRequest{VolumeId: string(id)},
 			func(r *volumev2alpha1.GetDiskNumberFromVolumeIDResponse) { n = disk.Number(r.DiskNumber) }),
-		try("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeDiskNumberResponse) error {
+		checkedResult("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeDiskNumberResponse) error {
 			if r.DiskNumber < 0 || r.DiskNumber > math.MaxUint32 {
 				return malformed("%d for a disk number", r.DiskNumber)
 			}
@@ -165,10 +165,10 @@ func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n
 // link there leads to. A path without one is csiproxy.ErrNotFound. It needs
 // version v1beta1.
 func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
-	err = v.group.call(ctx, "GetVolumeIDFromTargetPath", pathpolicy.Printable(path),
-		ask("GetVolumeIDFromTargetPath", &volumev2alpha1.GetVolumeIDFromTargetPathRequest{TargetPath: path},
+	err = v.group.call(ctx, "GetVolumeIDFromTargetPath", quote.Text(path),
+		result("GetVolumeIDFromTargetPath", &volumev2alpha1.GetVolumeIDFromTargetPathRequest{TargetPath: path},
 			func(r *volumev2alpha1.GetVolumeIDFromTargetPathResponse) { id = volume.ID(r.VolumeId) }),
-		ask("GetVolumeIDFromMount", &volumev1beta2.VolumeIDFromMountRequest{Mount: path},
+		result("GetVolumeIDFromMount", &volumev1beta2.VolumeIDFromMountRequest{Mount: path},
 			func(r *volumev1beta2.VolumeIDFromMountResponse) { id = volume.ID(r.VolumeId) }),
 	)
 	return id, err
@@ -178,8 +178,8 @@ func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id
 // nearest mount point above it or, at last, the drive's volume. It needs version
 // v2alpha1.
 func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
-	err = v.group.call(ctx, "GetClosestVolumeIDFromTargetPath", pathpolicy.Printable(path),
-		ask("GetClosestVolumeIDFromTargetPath", &volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
+	err = v.group.call(ctx, "GetClosestVolumeIDFromTargetPath", quote.Text(path),
+		result("GetClosestVolumeIDFromTargetPath", &volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
 			func(r *volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse) { id = volume.ID(r.VolumeId) }),
 	)
 	return id, err
@@ -188,8 +188,8 @@ func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path stri
 // WriteVolumeCache flushes a volume. It needs version v1beta2.
 func (v *Volume) WriteVolumeCache(ctx context.Context, id volume.ID) error {
 	return v.group.call(ctx, "WriteVolumeCache", volumeObject(id),
-		tell("WriteVolumeCache", &volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)}, &volumev2alpha1.WriteVolumeCacheResponse{}),
+		noResult("WriteVolumeCache", &volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)}, &volumev2alpha1.WriteVolumeCacheResponse{}),
 	)
 }
 
-func volumeObject(id volume.ID) string { return "volume " + pathpolicy.Printable(string(id)) }
+func volumeObject(id volume.ID) string { return "volume " + quote.Text(string(id)) }

@@ -16,12 +16,12 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv1beta1 "github.com/csi-proxy/csi-proxy/api/filesystem/v1beta1"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
-	"github.com/csi-proxy/csi-proxy/node/smb"
-	"github.com/csi-proxy/csi-proxy/node/system"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const (

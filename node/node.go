@@ -8,22 +8,19 @@ package node
 
 import (
 	"log/slog"
+	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/keylock"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
-	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
-	"github.com/csi-proxy/csi-proxy/internal/wintrace"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/filesystem"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
-	"github.com/csi-proxy/csi-proxy/node/smb"
-	"github.com/csi-proxy/csi-proxy/node/system"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/filesystem"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
-const DefaultKubeletPath = `C:\var\lib\kubelet`
+const DefaultKubeletPath = nodeops.DefaultKubeletPath
 
 // Options configure a node. The zero value is the default.
 type Options struct {
@@ -40,10 +37,13 @@ type Options struct {
 	SMBWithoutPrivacy bool
 	// Logger gets what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
-	// OnOperation is told of every operation that has ended, OnWindowsCall of
-	// every call to Windows. Default: nobody is.
-	OnOperation   operation.Observer
-	OnWindowsCall wintrace.Observer
+	// OnOperation is told of every operation that has ended: its name, such as
+	// "PartitionDisk", how long it took and its error. Default: nobody is told.
+	OnOperation func(name string, took time.Duration, err error)
+	// OnWindowsCall is told of every call to Windows that was answered: the name of the
+	// Win32 function or control code, how long it took and its error. Default: nobody
+	// is told.
+	OnWindowsCall func(call string, took time.Duration, err error)
 	// MaxOperations bounds the operations under way at one time; more wait. Of those
 	// of SMB, ISCSI and System, each may have a quarter. An operation that Windows
 	// doesn't finish counts also when its caller has given up, one that waits for
@@ -51,48 +51,13 @@ type Options struct {
 	MaxOperations int
 }
 
-// Node is a Windows node. Its methods may be called concurrently.
+// Node is a Windows node. All its methods may be called concurrently. Package client has
+// the same groups, over the endpoints of a daemon.
 type Node struct {
-	Disk       *disk.Disks
-	Volume     *volume.Volumes
-	Filesystem *filesystem.Filesystem
-	SMB        *smb.Mappings
-	ISCSI      *iscsi.Initiator
-	System     *system.Machine
-}
-
-// New returns the operations on the node that sys is. It fails only for bad
-// options.
-func New(sys wintrace.System, o Options) (*Node, error) {
-	if o.KubeletPath == "" {
-		o.KubeletPath = DefaultKubeletPath
-	}
-	if o.MaxOperations == 0 {
-		o.MaxOperations = operation.DefaultMaximum
-	}
-	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
-	if err != nil {
-		return nil, err
-	}
-	instrumented := wintrace.New(sys, o.OnWindowsCall)
-	runner := operation.NewRunner(o.MaxOperations, o.OnOperation)
-	locks := new(keylock.Locks[uint32])
-	shares := smbprobe.New(instrumented)
-	// Servers, targets and services may keep operations waiting: so many of each that
-	// there is room for those on disks.
-	part := func() *operation.Runner { return runner.Part(max(1, o.MaxOperations/4)) }
-	return &Node{
-		Disk: disk.New(instrumented, disk.Options{
-			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
-		}),
-		Volume: volume.New(instrumented, paths, volume.Options{
-			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
-		}),
-		Filesystem: filesystem.New(instrumented, paths, filesystem.Options{Runner: runner, Shares: shares}),
-		SMB: smb.New(instrumented, paths, smb.Options{
-			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: part(), Shares: shares,
-		}),
-		ISCSI:  iscsi.New(instrumented, iscsi.Options{Logger: o.Logger, Runner: part()}),
-		System: system.New(instrumented, system.Options{Runner: part()}),
-	}, nil
+	Disk       disk.Operations
+	Volume     volume.Operations
+	Filesystem filesystem.Operations
+	SMB        smb.Operations
+	ISCSI      iscsi.Operations
+	System     system.Operations
 }

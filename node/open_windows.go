@@ -5,6 +5,7 @@ package node
 
 import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
 )
 
@@ -14,5 +15,6 @@ func open(o Options) (*Node, error) {
 	if err != nil {
 		return nil, &csiproxy.Error{Op: "open", Object: "the node", Err: err}
 	}
-	return New(sys, o)
+	operations, err := nodeops.New(sys, nodeops.Options(o))
+	return (*Node)(operations), err
 }

@@ -12,11 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/csi-proxy/csi-proxy/api"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
@@ -32,33 +33,33 @@ const (
 	gracePeriod = 500 * time.Millisecond
 )
 
-// daemon is CSI Proxy on a node: the parts of cmd/csi-proxy without the process.
-type daemon struct {
+// runner runs the daemon on a simulated node, in memory and on sockets.
+type runner struct {
 	sys     *winsim.System
 	options node.Options
 	sim     *simcontrol.Service // the control of the simulated node, served beside it
 
 	mu     sync.Mutex // guards all below
-	node   *node.Node
+	node   *nodeops.Operations
 	memory map[string]*bufconn.Listener // by endpoint name; nil while it is stopped
 	stops  []func() error               // of what is served
 	dir    string                       // of the sockets; "" if there are none
 	claim  *pipe.Claimed
 }
 
-func newDaemon(sys *winsim.System, o node.Options) *daemon {
-	return &daemon{sys: sys, options: o, sim: simcontrol.New(sys)}
+func newRunner(sys *winsim.System, o node.Options) *runner {
+	return &runner{sys: sys, options: o, sim: simcontrol.New(sys)}
 }
 
 // start serves the node in memory and, if there is a directory for them, on
 // sockets. It does nothing if it has been started.
-func (d *daemon) start() error {
+func (d *runner) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.memory != nil {
 		return nil
 	}
-	n, err := node.New(d.sys, d.options)
+	n, err := nodeops.New(d.sys, nodeops.Options(d.options))
 	if err != nil {
 		return err
 	}
@@ -78,30 +79,12 @@ func (d *daemon) start() error {
 
 // serve serves all versions, and the control of the simulated node, at listeners that
 // listen makes.
-func (d *daemon) serve(listen func(name string) (net.Listener, error)) error {
-	services, err := rpc.Services(rpc.Operations{
-		Disk: d.node.Disk, Volume: d.node.Volume, Filesystem: d.node.Filesystem,
-		SMB: d.node.SMB, ISCSI: d.node.ISCSI, System: d.node.System,
-	})
-	if err != nil {
-		return err
-	}
-	served := map[string]server.Service{simv1.EndpointName: d.sim}
-	for _, s := range services {
-		served[api.EndpointName(s.Group, s.Version)] = s
-	}
-	var endpoints []server.Endpoint
-	for name, service := range served {
-		l, err := listen(name)
-		if err != nil {
-			return err
-		}
-		endpoints = append(endpoints, server.Endpoint{Name: name, Service: service, Listener: l})
-	}
-	s, err := server.New(server.Config{
-		Endpoints:    endpoints,
-		Interceptors: []grpc.UnaryServerInterceptor{rpc.ErrorInterceptor},
-		GracePeriod:  gracePeriod,
+func (d *runner) serve(listen func(name string) (net.Listener, error)) error {
+	s, err := daemon.New(daemon.Config{
+		Operations:  rpc.Operations(*d.node),
+		Control:     map[string]server.Service{simv1.EndpointName: d.sim},
+		Listen:      listen,
+		GracePeriod: gracePeriod,
 	})
 	if err != nil {
 		return err
@@ -116,19 +99,19 @@ func (d *daemon) serve(listen func(name string) (net.Listener, error)) error {
 	return nil
 }
 
-func (d *daemon) serveSockets() error {
+func (d *runner) serveSockets() error {
 	return d.serve(func(name string) (net.Listener, error) {
 		return d.claim.Listen(context.Background(), name)
 	})
 }
 
-func (d *daemon) stop() error {
+func (d *runner) stop() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.stopLocked()
 }
 
-func (d *daemon) stopLocked() error {
+func (d *runner) stopLocked() error {
 	var errs []error
 	for _, stop := range d.stops {
 		errs = append(errs, stop())
@@ -137,13 +120,13 @@ func (d *daemon) stopLocked() error {
 	return errors.Join(errs...)
 }
 
-func (d *daemon) operations() *node.Node {
+func (d *runner) operations() *node.Node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.node
+	return (*node.Node)(d.node)
 }
 
-func (d *daemon) dial(ctx context.Context, group, version string) (net.Conn, error) {
+func (d *runner) dial(ctx context.Context, group, version string) (net.Conn, error) {
 	name := api.EndpointName(group, version)
 	d.mu.Lock()
 	l, running := d.memory[name], d.memory != nil
@@ -160,7 +143,7 @@ func (d *daemon) dial(ctx context.Context, group, version string) (net.Conn, err
 // endpointDir makes the directory of the sockets, if it isn't there, and the sockets
 // unless the daemon is stopped. The directory is one of their own: one that a test gets
 // may be too long for a socket's path.
-func (d *daemon) endpointDir() (string, error) {
+func (d *runner) endpointDir() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.dir != "" {
@@ -181,7 +164,7 @@ func (d *daemon) endpointDir() (string, error) {
 }
 
 // close ends everything.
-func (d *daemon) close() error {
+func (d *runner) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.stopLocked()

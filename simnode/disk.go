@@ -4,9 +4,9 @@
 package simnode
 
 import (
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
-	"github.com/csi-proxy/csi-proxy/node/disk"
 )
 
 // Disk is the hardware of a disk. Only SizeBytes must be set.

@@ -6,7 +6,7 @@ package simnode
 import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 

@@ -36,7 +36,7 @@ type Node struct {
 	helper  func()
 	sys     *winsim.System
 	options options
-	daemon  *daemon
+	daemon  *runner
 	client  *client.Client
 }
 
@@ -97,7 +97,7 @@ func Start(opts ...Option) (*Node, error) {
 	if n.sys, err = winsim.Open(n.options.config); err != nil {
 		return nil, err
 	}
-	n.daemon = newDaemon(n.sys, n.options.node)
+	n.daemon = newRunner(n.sys, n.options.node)
 	if err := n.daemon.start(); err != nil {
 		return nil, errors.Join(err, n.sys.Close())
 	}

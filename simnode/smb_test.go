@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/node/smb"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
+	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // An SMB driver's day: it maps a share, the server is gone for a while, and somebody

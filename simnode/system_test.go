@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/node/system"
 	"github.com/csi-proxy/csi-proxy/simnode"
+	"github.com/csi-proxy/csi-proxy/system"
 )
 
 func TestSystem(t *testing.T) {

@@ -14,12 +14,12 @@ import (
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/nodemetrics"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/wintrace"
-	"github.com/csi-proxy/csi-proxy/node"
 )
 
 // openNode opens the node that the command line chooses. This is the one place
@@ -30,7 +30,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, fmt.Errorf("open %s node: %w", o.node, err)
 	}
 	metrics := nodemetrics.NewNode()
-	n, err := node.New(sys, node.Options{
+	operations, err := nodeops.New(sys, nodeops.Options{
 		KubeletPath:         o.kubeletPath,
 		WorkingDirs:         o.workingDirs,
 		AllowRecognizedData: o.overwriteRecognizedData,
@@ -43,10 +43,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, errors.Join(err, sys.Close())
 	}
 	return &openedNode{
-		operations: rpc.Operations{
-			Disk: n.Disk, Volume: n.Volume, Filesystem: n.Filesystem,
-			SMB: n.SMB, ISCSI: n.ISCSI, System: n.System,
-		},
+		operations: rpc.Operations(*operations),
 		control:    control,
 		collectors: []prometheus.Collector{metrics},
 		close:      sys.Close,
@@ -55,7 +52,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 
 // system is a node's system that is closed when the daemon ends.
 type system interface {
-	wintrace.System
+	win.System
 	io.Closer
 }
 

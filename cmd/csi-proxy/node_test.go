@@ -10,8 +10,8 @@ import (
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
-	"github.com/csi-proxy/csi-proxy/node/smb"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // Only -require-privacy=false maps a share of a server that can't encrypt.

@@ -22,9 +22,9 @@ import (
 	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
-	"github.com/csi-proxy/csi-proxy/node/smb"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // markers are texts that nothing else has in it.

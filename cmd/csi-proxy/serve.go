@@ -8,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
-	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
@@ -48,7 +45,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}
 	defer func() { err = errors.Join(err, claimed.Close()) }()
 
-	interceptors := []grpc.UnaryServerInterceptor{rpc.ErrorInterceptor}
+	var interceptors []grpc.UnaryServerInterceptor
 	metrics := exporter.New(build, log)
 	if o.metricsAddress != "" {
 		stop, err := serveMetrics(o.metricsAddress, metrics, log)
@@ -56,7 +53,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 			return err
 		}
 		defer stop()
-		interceptors = []grpc.UnaryServerInterceptor{metrics.CountCalls(), rpc.ErrorInterceptor}
+		interceptors = append(interceptors, metrics.CountCalls())
 	}
 
 	node, err := open(ctx, o, log)
@@ -65,23 +62,11 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}
 	defer func() { err = errors.Join(err, node.close()) }()
 
-	services, err := rpc.Services(node.operations)
-	if err != nil {
-		return err
-	}
-	served := maps.Clone(node.control)
-	if served == nil {
-		served = make(map[string]server.Service)
-	}
-	for _, service := range services {
-		served[api.EndpointName(service.Group, service.Version)] = service
-	}
-	endpoints, err := listen(ctx, claimed, served)
-	if err != nil {
-		return err
-	}
-	s, err := server.New(server.Config{
-		Endpoints:    endpoints,
+	s, err := daemon.New(daemon.Config{
+		Operations:   node.operations,
+		Control:      node.control,
+		Listen:       func(name string) (net.Listener, error) { return claimed.Listen(ctx, name) },
+		Address:      func(name string) string { return pipe.Address(o.endpointDir, name) },
 		Interceptors: interceptors,
 		GracePeriod:  o.gracePeriod,
 		Log:          log,
@@ -91,10 +76,6 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}
 	metrics.Register(node.collectors...)
 	metrics.Register(exporter.Connections(s.Connections))
-	announce(log, o.endpointDir, services)
-	for name := range node.control {
-		log.Info("serving the control of the simulated node", "address", pipe.Address(o.endpointDir, name))
-	}
 	defer context.AfterFunc(ctx, func() {
 		log.Info("stopping", "cause", context.Cause(ctx), "gracePeriod", o.gracePeriod)
 	})()
@@ -121,35 +102,4 @@ func serveMetrics(address string, metrics *exporter.Exporter, log *slog.Logger) 
 		cancel()
 		<-ended
 	}, nil
-}
-
-// listen listens on the endpoints of all services, given by the names of the
-// endpoints, or of none.
-func listen(ctx context.Context, claimed *pipe.Claimed, services map[string]server.Service) ([]server.Endpoint, error) {
-	var endpoints []server.Endpoint
-	for _, name := range slices.Sorted(maps.Keys(services)) {
-		l, err := claimed.Listen(ctx, name)
-		if err != nil {
-			for _, e := range endpoints {
-				err = errors.Join(err, e.Listener.Close())
-			}
-			return nil, err
-		}
-		endpoints = append(endpoints, server.Endpoint{Name: name, Service: services[name], Listener: l})
-	}
-	return endpoints, nil
-}
-
-// announce logs what is served and where, a line for each group.
-func announce(log *slog.Logger, endpointDir string, services []*rpc.Service) {
-	versions := make(map[string][]string)
-	for _, service := range services {
-		versions[service.Group] = append(versions[service.Group], service.Version)
-	}
-	for _, group := range api.Groups() {
-		if len(versions[group]) > 0 {
-			log.Info("serving", "group", group, "versions", strings.Join(versions[group], " "),
-				"address", pipe.Address(endpointDir, api.EndpointName(group, "<version>")))
-		}
-	}
 }

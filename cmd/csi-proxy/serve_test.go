@@ -29,13 +29,14 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 )
 
 // fakeFilesystem has one operation, through which a test sees calls arrive.
 type fakeFilesystem struct {
-	rpc.FilesystemOperations
+	filesystem.Operations
 	createSymlink func(ctx context.Context) error
 }
 

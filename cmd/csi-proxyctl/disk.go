@@ -13,7 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/disk"
 )
 
 func (p *program) disk() *cobra.Command {
@@ -23,7 +23,7 @@ func (p *program) disk() *cobra.Command {
 	}
 	numbered := func(name, short string, do func(context.Context, *client.Disk, disk.Number) (reply, error)) *cobra.Command {
 		cmd := leaf(name+" DISK", short, func(ctx context.Context, disks *client.Disk, args []string) (reply, error) {
-			n, err := disk.ParseNumber(args[0])
+			n, err := parseDisk(args[0])
 			if err != nil {
 				return reply{}, err
 			}
@@ -172,4 +172,13 @@ func listDiskLocations(ctx context.Context, disks *client.Disk, _ []string) (rep
 	}
 	r.json = list
 	return r, err
+}
+
+// parseDisk reads the number of a disk on the command line.
+func parseDisk(arg string) (disk.Number, error) {
+	n, err := disk.ParseNumber(arg)
+	if err != nil {
+		return 0, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Err: err}
+	}
+	return n, nil
 }

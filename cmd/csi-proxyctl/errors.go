@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // exitCodes are the exit codes other than 0, with the classes of errors that they
@@ -58,7 +58,7 @@ func exitCode(err error) int {
 
 // statusOf returns the code and the stable reason that an error has on the wire,
 // also one that never was there.
-func statusOf(err error) *status.Status { return status.Convert(rpc.ToStatus(err)) }
+func statusOf(err error) *status.Status { return status.Convert(wire.ToStatus(err)) }
 
 // usageError is an error of the command line.
 type usageError struct{ err error }

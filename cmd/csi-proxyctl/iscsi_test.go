@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
 func TestParsePortal(t *testing.T) {

@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -16,16 +17,16 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/csi-proxy/csi-proxy/api"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
-	"github.com/csi-proxy/csi-proxy/node"
 )
 
 // Each script has a simulated node of its own, with a daemon. In scripts:
@@ -66,7 +67,7 @@ func TestScripts(t *testing.T) {
 
 type daemonKey struct{}
 
-func daemonOf(ts *testscript.TestScript) *daemon { return ts.Value(daemonKey{}).(*daemon) }
+func daemonOf(ts *testscript.TestScript) *testDaemon { return ts.Value(daemonKey{}).(*testDaemon) }
 
 func runProgram(ts *testscript.TestScript, negated bool, args []string) {
 	d := daemonOf(ts)
@@ -111,8 +112,8 @@ func restart(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// daemon is a daemon on a simulated node, in this process.
-type daemon struct {
+// testDaemon is a daemon on a simulated node, in this process.
+type testDaemon struct {
 	sys   *winsim.System
 	claim *pipe.Claimed
 	dir   string
@@ -122,8 +123,8 @@ type daemon struct {
 	input string // of the next
 }
 
-func newDaemon() (*daemon, error) {
-	d := &daemon{stop: func() error { return nil }}
+func newDaemon() (*testDaemon, error) {
+	d := &testDaemon{stop: func() error { return nil }}
 	var err error
 	if d.sys, err = winsim.Open(winsim.Config{}); err != nil {
 		return nil, err
@@ -139,34 +140,21 @@ func newDaemon() (*daemon, error) {
 }
 
 // start serves some endpoints, or all.
-func (d *daemon) start(names []string) error {
-	ops, err := node.New(d.sys, node.Options{})
+func (d *testDaemon) start(names []string) error {
+	ops, err := nodeops.New(d.sys, nodeops.Options{})
 	if err != nil {
 		return err
 	}
-	services, err := rpc.Services(rpc.Operations{
-		Disk: ops.Disk, Volume: ops.Volume, Filesystem: ops.Filesystem,
-		SMB: ops.SMB, ISCSI: ops.ISCSI, System: ops.System,
+	s, err := daemon.New(daemon.Config{
+		Operations: rpc.Operations(*ops),
+		Control:    map[string]server.Service{simv1.EndpointName: simcontrol.New(d.sys)},
+		Listen: func(name string) (net.Listener, error) {
+			if len(names) > 0 && !slices.Contains(names, strings.TrimPrefix(name, "csi-proxy-")) {
+				return bufconn.Listen(1), nil // nobody finds it
+			}
+			return d.claim.Listen(context.Background(), name)
+		},
 	})
-	if err != nil {
-		return err
-	}
-	all := map[string]server.Service{simv1.EndpointName: simcontrol.New(d.sys)}
-	for _, s := range services {
-		all[api.EndpointName(s.Group, s.Version)] = s
-	}
-	var endpoints []server.Endpoint
-	for name, service := range all {
-		if len(names) > 0 && !slices.Contains(names, strings.TrimPrefix(name, "csi-proxy-")) {
-			continue
-		}
-		l, err := d.claim.Listen(context.Background(), name)
-		if err != nil {
-			return err
-		}
-		endpoints = append(endpoints, server.Endpoint{Name: name, Service: service, Listener: l})
-	}
-	s, err := server.New(server.Config{Endpoints: endpoints, Interceptors: []grpc.UnaryServerInterceptor{rpc.ErrorInterceptor}})
 	if err != nil {
 		return err
 	}
@@ -181,6 +169,6 @@ func (d *daemon) start(names []string) error {
 	return nil
 }
 
-func (d *daemon) close() error {
+func (d *testDaemon) close() error {
 	return errors.Join(d.stop(), d.claim.Close(), d.sys.Close(), os.RemoveAll(d.dir))
 }

@@ -15,7 +15,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 func (p *program) sim() *cobra.Command {
@@ -49,7 +49,7 @@ func (p *program) simLeaf(use, short string, do func(context.Context, simv1.SimC
 			return reply{}, err
 		}
 		r, err := do(ctx, simv1.NewSimClient(conn), args)
-		return r, errors.Join(rpc.FromStatus(err), conn.Close())
+		return r, errors.Join(wire.FromStatus(err), conn.Close())
 	})
 }
 

@@ -12,13 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/node/disk"
 )
 
 func (p *program) simDisk() *cobra.Command {
 	numbered := func(use, short string, do func(context.Context, simv1.SimClient, uint32, []string) (reply, error)) *cobra.Command {
 		cmd := p.simLeaf(use, short, func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
-			n, err := disk.ParseNumber(args[0])
+			n, err := parseDisk(args[0])
 			if err != nil {
 				return reply{}, err
 			}

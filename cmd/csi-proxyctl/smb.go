@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/node/smb"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // secretHelp goes into the help of commands that need a secret.

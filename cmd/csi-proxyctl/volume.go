@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 func (p *program) volume() *cobra.Command {
@@ -83,7 +83,7 @@ func listVolumes(ctx context.Context, volumes *client.Volume, diskArg string, pa
 	type volumeJSON struct {
 		ID volume.ID `json:"id"`
 	}
-	n, err := disk.ParseNumber(diskArg)
+	n, err := parseDisk(diskArg)
 	if err != nil {
 		return reply{}, err
 	}

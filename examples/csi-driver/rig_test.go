@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud/hardware"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/driver"
-	"github.com/csi-proxy/csi-proxy/node/disk"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 

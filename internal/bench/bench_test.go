@@ -20,7 +20,7 @@ import (
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	filesystemv1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 

@@ -10,13 +10,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// Notifier tells of devices that arrive or leave.
-type Notifier interface {
-	// NotifyArrivals signals on the channel after devices of a class have arrived
-	// or left, until stop is called (CM_Register_Notification).
-	NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error)
-}
-
 // Polling goes on beside the notices: several changes may give one notice, a
 // device may need a moment after its notice, and some changes give none.
 const (
@@ -27,7 +20,7 @@ const (
 // await calls check until it says that what it waits for is there, at first, when
 // devices of the class arrive, and from time to time. It returns false if that
 // isn't so within patience, and an error if check or ctx has one.
-func await(ctx context.Context, n Notifier, class win.GUID, patience time.Duration, check func() (bool, error)) (bool, error) {
+func await(ctx context.Context, n win.Notices, class win.GUID, patience time.Duration, check func() (bool, error)) (bool, error) {
 	if done, err := check(); done || err != nil {
 		return done, err
 	}

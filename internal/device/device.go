@@ -11,21 +11,16 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
-
-// Opener opens devices.
-type Opener interface {
-	// OpenDevice is CreateFileW(OPEN_EXISTING) that shares reading and writing.
-	OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error)
-}
 
 // Handle is an open disk or volume. Errors of its methods name the control call
 // and wrap the win.Errno.
 type Handle struct{ win.Device }
 
 // Open opens the device path.
-func Open(ctx context.Context, sys Opener, path string, access win.Access) (Handle, error) {
+func Open(ctx context.Context, sys win.DeviceOpener, path string, access win.Access) (Handle, error) {
 	dev, err := sys.OpenDevice(ctx, path, access)
 	if err != nil {
 		return Handle{}, err
@@ -34,7 +29,7 @@ func Open(ctx context.Context, sys Opener, path string, access win.Access) (Hand
 }
 
 // PhysicalDrive is the path of the disk with the given number.
-func PhysicalDrive(number uint32) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, number) }
+func PhysicalDrive(number disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, number) }
 
 func (h Handle) control(ctx context.Context, code win.IoctlCode, in, out []byte) ([]byte, error) {
 	n, err := h.Control(ctx, code, in, out)

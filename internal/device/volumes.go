@@ -11,18 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// VolumeFinder finds volumes.
+// VolumeFinder is what finding the volumes of a disk takes of Windows.
 type VolumeFinder interface {
-	Opener
-	Notifier
-	// FindVolumes returns the names of all volumes, \\?\Volume{guid}\.
-	FindVolumes(ctx context.Context) ([]string, error)
-	// VolumeNameForMountPoint returns the volume at a path that ends in a
-	// backslash: a drive, a mount point, or a device.
-	VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error)
+	win.DeviceOpener
+	win.Notices
+	win.VolumeNames
 }
 
 // VolumePath is the path under which the device of a volume is opened: its name
@@ -31,8 +28,8 @@ func VolumePath(name string) string { return strings.TrimSuffix(name, `\`) }
 
 // PartitionPath is the path of a partition's device. It is there before the
 // partition's volume has a name.
-func PartitionPath(disk, partition uint32) string {
-	return fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d`, disk, partition)
+func PartitionPath(n disk.Number, partition uint32) string {
+	return fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d`, n, partition)
 }
 
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition
@@ -42,16 +39,16 @@ type Volumes map[uint32]string
 // AwaitVolumes returns the volumes of some partitions of a disk. As long as one is
 // missing, it waits, at most for patience: volumes arrive some time after their
 // partitions.
-func AwaitVolumes(ctx context.Context, sys VolumeFinder, disk uint32, partitions []uint32, patience time.Duration) (Volumes, error) {
+func AwaitVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partitions []uint32, patience time.Duration) (Volumes, error) {
 	var found Volumes
 	search := newPace(firstSearch)
 	_, err := await(ctx, sys, win.InterfaceClassVolume, patience, func() (bool, error) {
 		var err error
-		if found, err = volumesOfPartitions(ctx, sys, disk, partitions); err != nil {
+		if found, err = volumesOfPartitions(ctx, sys, n, partitions); err != nil {
 			return false, err
 		}
 		if len(found) < len(partitions) && search.due() {
-			if found, err = searchVolumes(ctx, sys, disk, partitions); err != nil {
+			if found, err = searchVolumes(ctx, sys, n, partitions); err != nil {
 				return false, err
 			}
 		}
@@ -62,10 +59,10 @@ func AwaitVolumes(ctx context.Context, sys VolumeFinder, disk uint32, partitions
 
 // volumesOfPartitions asks for the volume of each partition by its device: one
 // call for each, however many volumes the node has.
-func volumesOfPartitions(ctx context.Context, sys VolumeFinder, disk uint32, partitions []uint32) (Volumes, error) {
+func volumesOfPartitions(ctx context.Context, sys VolumeFinder, n disk.Number, partitions []uint32) (Volumes, error) {
 	found := make(Volumes)
 	for _, p := range partitions {
-		name, err := sys.VolumeNameForMountPoint(ctx, PartitionPath(disk, p)+`\`)
+		name, err := sys.VolumeNameForMountPoint(ctx, PartitionPath(n, p)+`\`)
 		var errno win.Errno
 		switch {
 		case err == nil:
@@ -80,7 +77,7 @@ func volumesOfPartitions(ctx context.Context, sys VolumeFinder, disk uint32, par
 // searchVolumes looks through all volumes of the node. That the volume of a device
 // can be asked for isn't documented; this is for a Windows that doesn't answer, and
 // it is done now and then only.
-func searchVolumes(ctx context.Context, sys VolumeFinder, disk uint32, partitions []uint32) (Volumes, error) {
+func searchVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partitions []uint32) (Volumes, error) {
 	names, err := sys.FindVolumes(ctx)
 	if err != nil {
 		return nil, err
@@ -95,7 +92,7 @@ func searchVolumes(ctx context.Context, sys VolumeFinder, disk uint32, partition
 		if err != nil {
 			return nil, err
 		}
-		if number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == disk && slices.Contains(partitions, number.PartitionNumber) {
+		if number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n && slices.Contains(partitions, number.PartitionNumber) {
 			found[number.PartitionNumber] = name
 		}
 	}
@@ -123,7 +120,7 @@ func (p *pace) due() bool {
 	return true
 }
 
-func volumeNumber(ctx context.Context, sys Opener, name string) (win.DeviceNumber, error) {
+func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.DeviceNumber, error) {
 	h, err := Open(ctx, sys, VolumePath(name), win.AccessNone)
 	if err != nil {
 		return win.DeviceNumber{}, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -69,15 +70,15 @@ func (h *Held) MakeSymlink(ctx context.Context, target string, file bool, same f
 		case errors.Is(err, win.ErrorFileNotFound): // somebody has removed it meanwhile
 			continue
 		case errors.Is(err, win.ErrorNotAReparsePoint):
-			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a file or directory"}
+			return csiproxy.Errorf(csiproxy.ErrAlreadyExists, "there is a file or directory")
 		case err != nil:
 			return err
 		case link.Tag == win.TagSymlink && same(link):
 			return nil
 		}
-		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + Printable(link.Target())}
+		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + quote.Text(link.Target())}
 	}
-	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "others make and remove it all the time"}
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove it all the time")
 }
 
 // awaitMaker waits for another call that is about to make the last element a link:
@@ -219,7 +220,7 @@ func (h *Held) count() error {
 }
 
 func (h *Held) outside(link Link) error {
-	return h.refused(csiproxy.ErrPermissionDenied, "it is a link out of the allowed directories, to "+Printable(link.Target()))
+	return h.refused(csiproxy.ErrPermissionDenied, "it is a link out of the allowed directories, to "+quote.Text(link.Target()))
 }
 
 // checkVolume refuses a mount point of a volume that is the node's own.

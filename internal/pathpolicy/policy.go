@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 )
 
 // Policy is the set of allowed directories. It doesn't change.
@@ -24,7 +25,7 @@ func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
 	for _, dir := range append([]string{kubeletPath}, workingDirs...) {
 		l, err := split(dir, "")
 		if err != nil {
-			return nil, &csiproxy.Error{Op: "allow directory", Object: Printable(dir), Err: err}
+			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(dir), Err: err}
 		}
 		p.allowed = append(p.allowed, l)
 	}
@@ -89,7 +90,7 @@ const (
 // kubelet directory: kubelet gives drivers such paths.
 func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	if units(path) > maxLength {
-		return Path{}, invalid("the path is longer than %d characters", maxLength)
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is longer than %d characters", maxLength)
 	}
 	l, err := split(path, p.drive)
 	if err != nil {
@@ -97,7 +98,7 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	}
 	parsed, ok := p.locate(l)
 	if !ok {
-		return Path{}, invalid("the path is not inside of an allowed directory")
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of an allowed directory")
 	}
 	return parsed, nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -250,8 +251,8 @@ func TestPrintable(t *testing.T) {
 		strings.Repeat("x", 1<<20):     strings.Repeat("x", 520) + "…",
 		"x" + strings.Repeat("ä", 500): "x" + strings.Repeat("ä", 259) + "…",
 	} {
-		if got := Printable(path); got != want {
-			t.Errorf("Printable(%.20q…) = %s, want %s", path, got, want)
+		if got := quote.Text(path); got != want {
+			t.Errorf("quote.Text(%.20q…) = %s, want %s", path, got, want)
 		}
 	}
 }

@@ -10,15 +10,14 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// System is what reaching a path needs of Windows.
+// System is what reaching a path takes of Windows.
 type System interface {
-	// OpenFile opens a file by its whole path, following links.
-	OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error)
-	// VolumeNameForMountPoint is GetVolumeNameForVolumeMountPointW.
-	VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error)
+	win.Files
+	win.VolumeNames
 }
 
 // Held is a path whose directories are held open: see the package comment for what
@@ -317,9 +316,9 @@ func (h *Held) makeAllowed(ctx context.Context, root location) error {
 
 // unreached says at which element an error came up.
 func (h *Held) unreached(err error) error {
-	return &csiproxy.Error{Object: Printable(h.Path()), Err: err}
+	return &csiproxy.Error{Object: quote.Text(h.Path()), Err: err}
 }
 
 func (h *Held) refused(kind error, detail string) error {
-	return &csiproxy.Error{Object: Printable(h.Path()), Kind: kind, Detail: detail}
+	return &csiproxy.Error{Object: quote.Text(h.Path()), Kind: kind, Detail: detail}
 }

@@ -4,8 +4,6 @@
 package pathpolicy
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -40,24 +38,24 @@ func split(path, defaultDrive string) (location, error) {
 	var l location
 	switch {
 	case path == "":
-		return l, invalid("the path is empty")
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is empty")
 	case !utf8.ValidString(path):
-		return l, invalid("the path is not valid UTF-8")
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not valid UTF-8")
 	case strings.HasPrefix(path, `\\?\`), strings.HasPrefix(path, `\\.\`), strings.HasPrefix(path, `\??\`):
-		return l, invalid("device and verbatim paths are not allowed")
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "device and verbatim paths are not allowed")
 	case strings.HasPrefix(path, `\\`), strings.HasPrefix(path, `//`):
-		return l, invalid("UNC paths are not allowed")
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "UNC paths are not allowed")
 	case len(path) >= 2 && path[1] == ':':
 		letter := path[0] &^ 0x20
 		if letter < 'A' || letter > 'Z' {
-			return l, invalid("the path doesn't begin with a drive letter")
+			return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path doesn't begin with a drive letter")
 		}
 		l.drive, path = string(letter)+":", path[2:]
 	default:
 		l.drive = defaultDrive
 	}
 	if l.drive == "" || !strings.HasPrefix(path, `\`) {
-		return l, invalid("the path is relative")
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is relative")
 	}
 	for name := range strings.SplitSeq(path, `\`) {
 		if name == "" {
@@ -80,25 +78,25 @@ const maxName = 255
 // Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file
 func checkName(name string) error {
 	if name == "." || name == ".." {
-		return invalid("the element %q is not allowed", name)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q is not allowed", name)
 	}
 	for _, r := range name {
 		switch {
 		case r == ':':
-			return invalid("a colon is allowed behind the drive letter only")
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a colon is allowed behind the drive letter only")
 		case r == '/':
-			return invalid("a slash is not allowed; the separator is the backslash")
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a slash is not allowed; the separator is the backslash")
 		case unicode.IsControl(r) || strings.ContainsRune(`"<>|?*`, r):
-			return invalid("the character %q is not allowed", r)
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the character %q is not allowed", r)
 		}
 	}
 	switch {
 	case strings.HasSuffix(name, "."), strings.HasSuffix(name, " "):
-		return invalid("the element %q ends in a dot or blank", name)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q ends in a dot or blank", name)
 	case reserved(name):
-		return invalid("the element %q is the name of a device", name)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q is the name of a device", name)
 	case units(name) > maxName:
-		return invalid("an element is longer than %d characters", maxName)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "an element is longer than %d characters", maxName)
 	}
 	return nil
 }
@@ -147,26 +145,4 @@ func units(s string) int {
 		}
 	}
 	return n
-}
-
-// invalid is what is wrong with the text of a path.
-func invalid(format string, a ...any) error {
-	return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: fmt.Sprintf(format, a...)}
-}
-
-// Printable returns a path as it may stand in a message: a wrong one may be long
-// and hold anything.
-func Printable(path string) string {
-	const most = 2 * MaxPath
-	if len(path) > most {
-		end := most
-		for !utf8.RuneStart(path[end]) && end > 0 {
-			end--
-		}
-		path = path[:end] + "…"
-	}
-	if !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(path)
-	}
-	return path
 }

@@ -6,26 +6,15 @@ package rpc
 import (
 	"context"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
 	diskv1alpha1 "github.com/csi-proxy/csi-proxy/api/disk/v1alpha1"
 	diskv1beta2 "github.com/csi-proxy/csi-proxy/api/disk/v1beta2"
-	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
-// DiskOperations are the node's operations behind the disk group, as package
-// node/disk documents them.
-type DiskOperations interface {
-	ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error)
-	ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, error)
-	FindDiskByPage83(ctx context.Context, page83 string) (disk.Number, error)
-	PartitionDisk(ctx context.Context, n disk.Number) error
-	Rescan(ctx context.Context) error
-	GetDiskStats(ctx context.Context, n disk.Number) (disk.Stats, error)
-	SetDiskState(ctx context.Context, n disk.Number, online bool) error
-	GetDiskState(ctx context.Context, n disk.Number) (online bool, err error)
-}
-
-func diskVersions(ops DiskOperations) versions {
+func diskVersions(ops disk.Operations) versions {
 	h := diskHandler{ops}
 	current := methods{
 		"ListDiskLocations": unary(h.ListDiskLocations),
@@ -65,7 +54,7 @@ func diskVersions(ops DiskOperations) versions {
 }
 
 // diskHandler answers the messages of v1.
-type diskHandler struct{ ops DiskOperations }
+type diskHandler struct{ ops disk.Operations }
 
 func (h diskHandler) ListDiskLocations(ctx context.Context, _ *diskv1.ListDiskLocationsRequest) (*diskv1.ListDiskLocationsResponse, error) {
 	locations, err := h.ops.ListDiskLocations(ctx)
@@ -99,7 +88,7 @@ func (h diskHandler) ListDiskIDs(ctx context.Context, _ *diskv1.ListDiskIDsReque
 	}
 	resp := &diskv1.ListDiskIDsResponse{DiskIDs: make(map[uint32]*diskv1.DiskIDs)}
 	for n, ids := range disks {
-		resp.DiskIDs[uint32(n)] = &diskv1.DiskIDs{Page83: validText(ids.Page83), SerialNumber: validText(ids.SerialNumber)}
+		resp.DiskIDs[uint32(n)] = &diskv1.DiskIDs{Page83: wire.ValidText(ids.Page83), SerialNumber: wire.ValidText(ids.SerialNumber)}
 	}
 	return resp, nil
 }
@@ -120,7 +109,7 @@ func (h diskHandler) GetDiskState(ctx context.Context, req *diskv1.GetDiskStateR
 
 // diskByStringHandler answers the messages of v1beta2, where disk numbers are
 // decimal strings, and what only v1alpha1 has.
-type diskByStringHandler struct{ ops DiskOperations }
+type diskByStringHandler struct{ ops disk.Operations }
 
 func (h diskByStringHandler) ListDiskLocations(ctx context.Context, _ *diskv1beta2.ListDiskLocationsRequest) (*diskv1beta2.ListDiskLocationsResponse, error) {
 	locations, err := h.ops.ListDiskLocations(ctx)
@@ -140,7 +129,7 @@ func (h diskByStringHandler) ListDiskLocations(ctx context.Context, _ *diskv1bet
 }
 
 func (h diskByStringHandler) PartitionDisk(ctx context.Context, req *diskv1beta2.PartitionDiskRequest) (*diskv1beta2.PartitionDiskResponse, error) {
-	n, err := disk.ParseNumber(req.DiskID)
+	n, err := parseDiskNumber(req.DiskID)
 	if err != nil {
 		return nil, err
 	}
@@ -155,15 +144,15 @@ func (h diskByStringHandler) ListDiskIDs(ctx context.Context, _ *diskv1beta2.Lis
 	resp := &diskv1beta2.ListDiskIDsResponse{DiskIDs: make(map[string]*diskv1beta2.DiskIDs)}
 	for n, ids := range disks {
 		resp.DiskIDs[n.String()] = &diskv1beta2.DiskIDs{Identifiers: map[string]string{
-			"page83":       validText(ids.Page83),
-			"serialNumber": validText(ids.SerialNumber),
+			"page83":       wire.ValidText(ids.Page83),
+			"serialNumber": wire.ValidText(ids.SerialNumber),
 		}}
 	}
 	return resp, nil
 }
 
 func (h diskByStringHandler) DiskStats(ctx context.Context, req *diskv1beta2.DiskStatsRequest) (*diskv1beta2.DiskStatsResponse, error) {
-	n, err := disk.ParseNumber(req.DiskID)
+	n, err := parseDiskNumber(req.DiskID)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +161,7 @@ func (h diskByStringHandler) DiskStats(ctx context.Context, req *diskv1beta2.Dis
 }
 
 func (h diskByStringHandler) SetAttachState(ctx context.Context, req *diskv1beta2.SetAttachStateRequest) (*diskv1beta2.SetAttachStateResponse, error) {
-	n, err := disk.ParseNumber(req.DiskID)
+	n, err := parseDiskNumber(req.DiskID)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +169,7 @@ func (h diskByStringHandler) SetAttachState(ctx context.Context, req *diskv1beta
 }
 
 func (h diskByStringHandler) GetAttachState(ctx context.Context, req *diskv1beta2.GetAttachStateRequest) (*diskv1beta2.GetAttachStateResponse, error) {
-	n, err := disk.ParseNumber(req.DiskID)
+	n, err := parseDiskNumber(req.DiskID)
 	if err != nil {
 		return nil, err
 	}
@@ -191,4 +180,13 @@ func (h diskByStringHandler) GetAttachState(ctx context.Context, req *diskv1beta
 func (h diskByStringHandler) GetDiskNumberByName(ctx context.Context, req *diskv1alpha1.GetDiskNumberByNameRequest) (*diskv1alpha1.GetDiskNumberByNameResponse, error) {
 	n, err := h.ops.FindDiskByPage83(ctx, req.DiskName)
 	return &diskv1alpha1.GetDiskNumberByNameResponse{DiskNumber: n.String()}, err
+}
+
+// parseDiskNumber reads the decimal disk number of an old version.
+func parseDiskNumber(s string) (disk.Number, error) {
+	n, err := disk.ParseNumber(s)
+	if err != nil {
+		return 0, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Err: err}
+	}
+	return n, nil
 }

@@ -5,148 +5,19 @@ package rpc
 
 import (
 	"context"
-	"errors"
-	"strconv"
-	"strings"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/grpccode"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
-
-// ErrorDomain is the domain of the google.rpc.ErrorInfo detail that each status
-// from this package carries.
-const ErrorDomain = "csi-proxy"
-
-// Keys of the metadata in that detail. What is unknown is left out.
-const (
-	metadataOperation    = "operation"
-	metadataObject       = "object"
-	metadataWindowsError = "windows_error" // in decimal
-)
-
-// classes are the classes of errors with their reasons on the wire. Reasons are
-// unique and never change. The codes are those of package grpccode.
-var classes = []struct {
-	kind   error
-	reason string
-}{
-	{csiproxy.ErrInvalidArgument, "INVALID_ARGUMENT"},
-	{csiproxy.ErrNotFound, "NOT_FOUND"},
-	{csiproxy.ErrAlreadyExists, "ALREADY_EXISTS"},
-	{csiproxy.ErrFailedPrecondition, "FAILED_PRECONDITION"},
-	{csiproxy.ErrPermissionDenied, "PERMISSION_DENIED"},
-	{csiproxy.ErrUnauthenticated, "UNAUTHENTICATED"},
-	{csiproxy.ErrResourceExhausted, "RESOURCE_EXHAUSTED"},
-	{csiproxy.ErrUnavailable, "UNAVAILABLE"},
-	{csiproxy.ErrUnimplemented, "UNIMPLEMENTED"},
-	{context.Canceled, "CANCELED"},
-	{context.DeadlineExceeded, "DEADLINE_EXCEEDED"},
-	{csiproxy.ErrInternal, "INTERNAL"},
-}
 
 // ErrorInterceptor turns the error of a handler, or of an interceptor between the
-// two, into a status as [ToStatus] does. Interceptors outside it, for metrics and
+// two, into a status as [wire.ToStatus] does. Interceptors outside it, for metrics and
 // logs, see the status.
 func ErrorInterceptor(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
 	if err != nil {
-		return nil, ToStatus(err)
+		return nil, wire.ToStatus(err)
 	}
 	return resp, nil
-}
-
-// ToStatus returns err as a gRPC status error: the code and reason of its class,
-// its text as the message, and operation, object and Windows error number in an
-// ErrorInfo detail. Nil and what is a status error already stay as they are.
-func ToStatus(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
-		return err
-	}
-
-	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: "INTERNAL", Metadata: map[string]string{}}
-	kind := csiproxy.KindOf(err)
-	for _, class := range classes {
-		if class.kind == kind {
-			info.Reason = class.reason
-		}
-	}
-	if e, ok := errors.AsType[*csiproxy.Error](err); ok {
-		if e.Op != "" {
-			info.Metadata[metadataOperation] = wireText(e.Op)
-		}
-		if e.Object != "" {
-			info.Metadata[metadataObject] = wireText(e.Object)
-		}
-	}
-	if number, ok := csiproxy.WindowsErrorOf(err); ok {
-		info.Metadata[metadataWindowsError] = strconv.FormatUint(uint64(number), 10)
-	}
-
-	plain := status.New(grpccode.Of(err), wireText(err.Error()))
-	detailed, err := plain.WithDetails(info)
-	if err != nil { // info can't be encoded; not with valid UTF-8 in it
-		return plain.Err()
-	}
-	return detailed.Err()
-}
-
-// FromStatus returns the error of a gRPC call as a *csiproxy.Error of the class
-// that its code stands for, with the message as its text. Operation, object and
-// Windows error number are filled if the daemon sent them: the published one
-// doesn't, and answers all failures with the code Unknown, which is
-// csiproxy.ErrInternal here. Nil stays nil; an error that isn't a status becomes
-// the cause.
-func FromStatus(err error) error {
-	if err == nil {
-		return nil
-	}
-	st, ok := status.FromError(err)
-	if !ok {
-		return &csiproxy.Error{Err: err}
-	}
-
-	result := &csiproxy.Error{Kind: csiproxy.ErrInternal, Detail: st.Message()}
-	for _, class := range classes {
-		if grpccode.Of(class.kind) == st.Code() {
-			result.Kind = class.kind
-		}
-	}
-	for _, detail := range st.Details() {
-		info, ok := detail.(*errdetails.ErrorInfo)
-		if !ok || info.Domain != ErrorDomain {
-			continue
-		}
-		// Another daemon's malformed number is no number.
-		if number, err := strconv.ParseUint(info.Metadata[metadataWindowsError], 10, 32); err == nil {
-			result.WindowsError = uint32(number)
-		}
-		// The message begins with operation and object, unless the daemon put words before them.
-		op, object := info.Metadata[metadataOperation], info.Metadata[metadataObject]
-		head := strings.TrimSpace(op+" "+object) + ": "
-		if rest, ok := strings.CutPrefix(st.Message(), head); ok {
-			result.Op, result.Object, result.Detail = op, object, rest
-		}
-	}
-	return result
-}
-
-// maxWireText bounds a text within a status, in bytes. The whole status goes into
-// HTTP/2 trailers, in two encodings, and some gRPC clients take no more than
-// 16 KiB of those; requests may quote much more than that.
-const maxWireText = 2 << 10
-
-// wireText makes s fit to be sent: what isn't UTF-8 is replaced, and of a text
-// that is too long the middle is left out, since its ends say what failed and why.
-func wireText(s string) string {
-	if len(s) > maxWireText {
-		s = s[:maxWireText/2] + " … " + s[len(s)-maxWireText/2:]
-	}
-	return validText(s)
 }

@@ -10,20 +10,10 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	filesystemv1beta1 "github.com/csi-proxy/csi-proxy/api/filesystem/v1beta1"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/filesystem"
 )
 
-// FilesystemOperations are the node's operations behind the filesystem group, as
-// package node/filesystem documents them.
-type FilesystemOperations interface {
-	PathExists(ctx context.Context, path string) (bool, error)
-	Mkdir(ctx context.Context, path string) error
-	Rmdir(ctx context.Context, path string, force bool) error
-	RmdirContents(ctx context.Context, path string) error
-	CreateSymlink(ctx context.Context, sourcePath, targetPath string) error
-	IsSymlink(ctx context.Context, path string) (bool, error)
-}
-
-func filesystemVersions(ops FilesystemOperations) versions {
+func filesystemVersions(ops filesystem.Operations) versions {
 	h := filesystemHandler{ops}
 	stable := methods{
 		"PathExists":    unary(h.PathExists),
@@ -55,7 +45,7 @@ func filesystemVersions(ops FilesystemOperations) versions {
 }
 
 // filesystemHandler answers the messages of v2alpha1.
-type filesystemHandler struct{ ops FilesystemOperations }
+type filesystemHandler struct{ ops filesystem.Operations }
 
 func (h filesystemHandler) PathExists(ctx context.Context, req *filesystemv2alpha1.PathExistsRequest) (*filesystemv2alpha1.PathExistsResponse, error) {
 	exists, err := h.ops.PathExists(ctx, req.Path)
@@ -85,7 +75,7 @@ func (h filesystemHandler) IsSymlink(ctx context.Context, req *filesystemv2alpha
 
 // oldFilesystemHandler answers the messages of v1beta1. Their error fields stay
 // empty.
-type oldFilesystemHandler struct{ ops FilesystemOperations }
+type oldFilesystemHandler struct{ ops filesystem.Operations }
 
 func (h oldFilesystemHandler) PathExists(ctx context.Context, req *filesystemv1beta1.PathExistsRequest) (*filesystemv1beta1.PathExistsResponse, error) {
 	if err := checkPathContext("PathExists", req.Context); err != nil {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/csi-proxy/csi-proxy/node/disk"
+	"github.com/csi-proxy/csi-proxy/disk"
 )
 
 // Bytes that are no message reach no operation of any version.

@@ -10,25 +10,11 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	iscsiv1alpha2 "github.com/csi-proxy/csi-proxy/api/iscsi/v1alpha2"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// ISCSIOperations are the node's operations behind the iscsi group, as package
-// node/iscsi documents them. They check addresses and names.
-type ISCSIOperations interface {
-	AddTargetPortal(ctx context.Context, p iscsi.Portal) error
-	DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) ([]iscsi.IQN, error)
-	ListTargetPortals(ctx context.Context) ([]iscsi.Portal, error)
-	RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error
-	ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error
-	DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error
-	GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) ([]disk.Number, error)
-	SetMutualCHAPSecret(ctx context.Context, s secret.Text) error
-}
-
-func iscsiVersions(ops ISCSIOperations) versions {
+func iscsiVersions(ops iscsi.Operations) versions {
 	h := iscsiHandler{ops}
 	first := methods{
 		"AddTargetPortal":      unary(h.AddTargetPortal),
@@ -50,7 +36,7 @@ func iscsiVersions(ops ISCSIOperations) versions {
 }
 
 // iscsiHandler answers the messages of v1alpha2.
-type iscsiHandler struct{ ops ISCSIOperations }
+type iscsiHandler struct{ ops iscsi.Operations }
 
 func (h iscsiHandler) AddTargetPortal(ctx context.Context, req *iscsiv1alpha2.AddTargetPortalRequest) (*iscsiv1alpha2.AddTargetPortalResponse, error) {
 	p, err := portal("AddTargetPortal", req.TargetPortal)

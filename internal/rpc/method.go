@@ -7,13 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // Faults of the table of versions, found when the program starts.
@@ -87,27 +88,42 @@ func (m method) answers(declared protoreflect.MethodDescriptor) error {
 		return errStreaming
 	}
 	return errors.Join(
-		WireIdentical(declared.Input(), m.request),
-		WireIdentical(declared.Output(), m.response),
+		wire.Identical(declared.Input(), m.request),
+		wire.Identical(declared.Output(), m.response),
 	)
 }
 
 // desc describes m to a gRPC server as the method name of a service.
 func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
 	fullMethod := "/" + service + "/" + string(name)
+	call := func(ctx context.Context, req any) (any, error) {
+		resp, err := m.call(ctx, req)
+		return resp, named(string(name), err)
+	}
 	handler := func(server any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		req := m.newRequest()
 		if err := decode(req); err != nil {
 			return nil, err
 		}
 		if interceptor == nil {
-			return m.call(ctx, req)
+			return call(ctx, req)
 		}
-		return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: server, FullMethod: fullMethod}, m.call)
+		return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: server, FullMethod: fullMethod}, call)
 	}
 	return grpc.MethodDesc{MethodName: string(name), Handler: handler}
 }
 
-// validText returns a text that comes from hardware as it may be sent. One byte in
-// it that isn't UTF-8 would fail the whole response.
-func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// named returns err as the error of a method under the name that its caller used. An
+// operation has one name; older versions of the API have others.
+func named(method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := err.(*csiproxy.Error)
+	if !ok {
+		return &csiproxy.Error{Op: method, Err: err}
+	}
+	renamed := *e
+	renamed.Op = method
+	return &renamed
+}

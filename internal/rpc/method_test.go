@@ -12,6 +12,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
+	"github.com/csi-proxy/csi-proxy/internal/wire/wiretest"
 )
 
 // A set of methods serves exactly the service that it fits.
@@ -38,7 +40,7 @@ func TestBind(t *testing.T) {
 		name    string
 		methods string
 		sets    []methods
-		want    error // nil, a sentinel, or a *ClashError
+		want    error // nil, a sentinel, or a *wire.ClashError
 	}{
 		{"one set", makes + removes, []methods{{"Mkdir": mkdir, "Rmdir": rmdir}}, nil},
 		{"two sets", makes + removes, []methods{{"Mkdir": mkdir}, {"Rmdir": rmdir}}, nil},
@@ -48,14 +50,14 @@ func TestBind(t *testing.T) {
 		{"method twice", makes, []methods{{"Mkdir": mkdir}, {"Mkdir": mkdir}}, errDuplicateMethod},
 		{"answers streaming", streams, []methods{{"Mkdir": mkdir}}, errStreaming},
 		{"requests streaming", uploads, []methods{{"Mkdir": mkdir}}, errStreaming},
-		{"another request", asksMore, []methods{{"Mkdir": mkdir}}, &ClashError{Field: 2}},
-		{"another response", saysMore, []methods{{"Mkdir": mkdir}}, &ClashError{Field: 1}},
+		{"another request", asksMore, []methods{{"Mkdir": mkdir}}, &wire.ClashError{Field: 2}},
+		{"another response", saysMore, []methods{{"Mkdir": mkdir}}, &wire.ClashError{Field: 1}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			file := madeUp(t, "p", messages+`service { name: "S" `+test.methods+` }`)
+			file := wiretest.File(t, "p", messages+`service { name: "S" `+test.methods+` }`)
 			_, err := bind(file.Services().ByName("S"), test.sets...)
-			if clash, ok := test.want.(*ClashError); ok {
+			if clash, ok := test.want.(*wire.ClashError); ok {
 				wantClash(t, err, clash.Field)
 			} else if !errors.Is(err, test.want) {
 				t.Errorf("error = %v, want %v", err, test.want)
@@ -114,5 +116,17 @@ func TestNewRequest(t *testing.T) {
 	want := protoreflect.FullName("csiproxy.filesystem.v2alpha1.RmdirRequest")
 	if got := first.ProtoReflect().Descriptor().FullName(); got != want {
 		t.Errorf("request is a %s, want %s", got, want)
+	}
+}
+
+// wantClash checks that err is a clash at a field, or nil if the number is 0.
+func wantClash(t *testing.T, err error, field protoreflect.FieldNumber) {
+	t.Helper()
+	clash, ok := errors.AsType[*wire.ClashError](err)
+	switch {
+	case field == 0 && err != nil:
+		t.Errorf("error = %v, want none", err)
+	case field != 0 && (!ok || clash.Field != field):
+		t.Errorf("error = %v, want a clash at field %d", err, field)
 	}
 }

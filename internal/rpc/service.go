@@ -23,17 +23,23 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/filesystem"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Operations are the operations of the node to serve. A group without operations
 // is not served.
 type Operations struct {
-	Disk       DiskOperations
-	Volume     VolumeOperations
-	Filesystem FilesystemOperations
-	SMB        SMBOperations
-	ISCSI      ISCSIOperations
-	System     SystemOperations
+	Disk       disk.Operations
+	Volume     volume.Operations
+	Filesystem filesystem.Operations
+	SMB        smb.Operations
+	ISCSI      iscsi.Operations
+	System     system.Operations
 }
 
 // Service is one version of a group. It is served at an endpoint of its own.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -316,7 +317,7 @@ func TestReflection(t *testing.T) {
 					t.Errorf("%s has the request %s of another file", described.Get(i).FullName(), input.FullName())
 				}
 				want := service.descriptor.Methods().Get(i).Input()
-				if err := WireIdentical(want, input); err != nil {
+				if err := wire.Identical(want, input); err != nil {
 					t.Error(err)
 				}
 			}

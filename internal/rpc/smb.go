@@ -8,18 +8,11 @@ import (
 
 	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
 	smbv1beta1 "github.com/csi-proxy/csi-proxy/api/smb/v1beta1"
-	"github.com/csi-proxy/csi-proxy/node/smb"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
 )
 
-// SMBOperations are the node's operations behind the smb group, as package
-// node/smb documents them.
-type SMBOperations interface {
-	NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error
-	RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
-}
-
-func smbVersions(ops SMBOperations) versions {
+func smbVersions(ops smb.Operations) versions {
 	h := smbHandler{ops}
 	current := methods{
 		"NewSmbGlobalMapping":    unary(h.NewSmbGlobalMapping),
@@ -41,7 +34,7 @@ func smbVersions(ops SMBOperations) versions {
 }
 
 // smbHandler answers the messages of v1.
-type smbHandler struct{ ops SMBOperations }
+type smbHandler struct{ ops smb.Operations }
 
 func (h smbHandler) NewSmbGlobalMapping(ctx context.Context, req *smbv1.NewSmbGlobalMappingRequest) (*smbv1.NewSmbGlobalMappingResponse, error) {
 	c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}
@@ -53,7 +46,7 @@ func (h smbHandler) RemoveSmbGlobalMapping(ctx context.Context, req *smbv1.Remov
 }
 
 // oldSMBHandler answers the messages of v1beta1. Their error fields stay empty.
-type oldSMBHandler struct{ ops SMBOperations }
+type oldSMBHandler struct{ ops smb.Operations }
 
 func (h oldSMBHandler) NewSmbGlobalMapping(ctx context.Context, req *smbv1beta1.NewSmbGlobalMappingRequest) (*smbv1beta1.NewSmbGlobalMappingResponse, error) {
 	c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}

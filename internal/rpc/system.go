@@ -7,19 +7,11 @@ import (
 	"context"
 
 	systemv1alpha1 "github.com/csi-proxy/csi-proxy/api/system/v1alpha1"
-	"github.com/csi-proxy/csi-proxy/node/system"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
+	"github.com/csi-proxy/csi-proxy/system"
 )
 
-// SystemOperations are the node's operations behind the system group, as package
-// node/system documents them.
-type SystemOperations interface {
-	GetBIOSSerialNumber(ctx context.Context) (string, error)
-	GetService(ctx context.Context, name string) (system.Service, error)
-	StartService(ctx context.Context, name string) error
-	StopService(ctx context.Context, name string, force bool) error
-}
-
-func systemVersions(ops SystemOperations) versions {
+func systemVersions(ops system.Operations) versions {
 	h := systemHandler{ops}
 	return versions{
 		"v1alpha1": {{
@@ -32,11 +24,11 @@ func systemVersions(ops SystemOperations) versions {
 }
 
 // systemHandler answers the messages of v1alpha1.
-type systemHandler struct{ ops SystemOperations }
+type systemHandler struct{ ops system.Operations }
 
 func (h systemHandler) GetBIOSSerialNumber(ctx context.Context, _ *systemv1alpha1.GetBIOSSerialNumberRequest) (*systemv1alpha1.GetBIOSSerialNumberResponse, error) {
 	serial, err := h.ops.GetBIOSSerialNumber(ctx)
-	return &systemv1alpha1.GetBIOSSerialNumberResponse{SerialNumber: validText(serial)}, err
+	return &systemv1alpha1.GetBIOSSerialNumberResponse{SerialNumber: wire.ValidText(serial)}, err
 }
 
 // GetService converts neither enum: on the wire both have the service manager's

@@ -8,28 +8,11 @@ import (
 
 	volumev1beta2 "github.com/csi-proxy/csi-proxy/api/volume/v1beta2"
 	volumev2alpha1 "github.com/csi-proxy/csi-proxy/api/volume/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// VolumeOperations are the node's operations behind the volume group, as package
-// node/volume documents them. They check the volume ids that they get.
-type VolumeOperations interface {
-	ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]volume.ID, error)
-	DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error)
-	MountVolume(ctx context.Context, id volume.ID, targetPath string) error
-	UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error
-	IsVolumeFormatted(ctx context.Context, id volume.ID) (bool, error)
-	FormatVolume(ctx context.Context, id volume.ID) error
-	ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) error
-	GetVolumeStats(ctx context.Context, id volume.ID) (volume.Stats, error)
-	GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (disk.Number, error)
-	GetVolumeIDFromTargetPath(ctx context.Context, path string) (volume.ID, error)
-	GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (volume.ID, error)
-	WriteVolumeCache(ctx context.Context, id volume.ID) error
-}
-
-func volumeVersions(ops VolumeOperations) versions {
+func volumeVersions(ops volume.Operations) versions {
 	h := volumeHandler{ops}
 	stable := methods{
 		"ListVolumesOnDisk":         unary(h.ListVolumesOnDisk),
@@ -76,7 +59,7 @@ func volumeVersions(ops VolumeOperations) versions {
 }
 
 // volumeHandler answers the messages of v2alpha1.
-type volumeHandler struct{ ops VolumeOperations }
+type volumeHandler struct{ ops volume.Operations }
 
 func (h volumeHandler) ListVolumesOnDisk(ctx context.Context, req *volumev2alpha1.ListVolumesOnDiskRequest) (*volumev2alpha1.ListVolumesOnDiskResponse, error) {
 	ids, err := h.ops.ListVolumesOnDisk(ctx, disk.Number(req.DiskNumber), req.PartitionNumber)
@@ -129,10 +112,10 @@ func (h volumeHandler) WriteVolumeCache(ctx context.Context, req *volumev2alpha1
 }
 
 // oldVolumeHandler answers those messages of v1beta2 that later versions changed.
-type oldVolumeHandler struct{ ops VolumeOperations }
+type oldVolumeHandler struct{ ops volume.Operations }
 
 func (h oldVolumeHandler) ListVolumesOnDisk(ctx context.Context, req *volumev1beta2.ListVolumesOnDiskRequest) (*volumev1beta2.ListVolumesOnDiskResponse, error) {
-	n, err := disk.ParseNumber(req.DiskId)
+	n, err := parseDiskNumber(req.DiskId)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +152,7 @@ func (h oldVolumeHandler) GetVolumeIDFromMount(ctx context.Context, req *volumev
 
 // resizeVolume resizes the volume that a request names: Azure Disk's driver sends
 // a disk number where the volume id belongs and means that disk's data volume.
-func resizeVolume(ctx context.Context, ops VolumeOperations, target string, sizeBytes int64) error {
+func resizeVolume(ctx context.Context, ops volume.Operations, target string, sizeBytes int64) error {
 	id := volume.ID(target)
 	if n, err := disk.ParseNumber(target); err == nil {
 		if id, err = ops.DataVolumeOfDisk(ctx, n); err != nil {

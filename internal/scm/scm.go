@@ -17,19 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// Manager is the service manager.
-type Manager interface {
-	// QueryService returns the state and the configuration of a service.
-	QueryService(ctx context.Context, name string) (win.Service, error)
-	// StartService asks a service to start.
-	StartService(ctx context.Context, name string) error
-	// StopService asks a service to stop.
-	StopService(ctx context.Context, name string) error
-	// ActiveDependentServices returns the services that depend on one and run, in the
-	// order in which to stop them.
-	ActiveDependentServices(ctx context.Context, name string) ([]string, error)
-}
-
 const (
 	// patience is for callers without a deadline. Windows itself gives a service 30
 	// seconds to begin, and then as long as it says that it needs.
@@ -45,7 +32,7 @@ const (
 // that takes too long gives csiproxy.ErrUnavailable.
 //
 // Source: https://learn.microsoft.com/windows/win32/services/starting-a-service
-func Start(ctx context.Context, m Manager, name string) error {
+func Start(ctx context.Context, m win.Services, name string) error {
 	started := false
 	return poll(ctx, "start", func(ctx context.Context) (bool, error) {
 		s, err := m.QueryService(ctx, name)
@@ -93,7 +80,7 @@ func failed(detail string, err error) error {
 // takes too long gives csiproxy.ErrUnavailable.
 //
 // Source: https://learn.microsoft.com/windows/win32/services/stopping-a-service
-func Stop(ctx context.Context, m Manager, name string, force bool) error {
+func Stop(ctx context.Context, m win.Services, name string, force bool) error {
 	// A dependent may be started while others are being stopped.
 	const rounds = 3
 	for round := 1; ; round++ {
@@ -120,7 +107,7 @@ func Stop(ctx context.Context, m Manager, name string, force bool) error {
 }
 
 // stop stops a service that no running one depends on.
-func stop(ctx context.Context, m Manager, name string) error {
+func stop(ctx context.Context, m win.Services, name string) error {
 	asked := false
 	return poll(ctx, "stop", func(ctx context.Context) (bool, error) {
 		s, err := m.QueryService(ctx, name)
@@ -156,7 +143,7 @@ func poll(ctx context.Context, what string, check func(context.Context) (bool, e
 			err = operation.Idle(bounded, func() error { return win.Sleep(bounded, wait) })
 		}
 		if bounded.Err() != nil && ctx.Err() == nil && !done {
-			return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: fmt.Sprintf("the service took longer than %v to %s", patience, what)}
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "the service took longer than %v to %s", patience, what)
 		}
 		if done || err != nil {
 			return err

@@ -59,7 +59,7 @@ func (s *Service) ClearRules(context.Context, *simv1.ClearRulesRequest) (*simv1.
 func (s *Service) ListCalls(context.Context, *simv1.ListCallsRequest) (*simv1.ListCallsResponse, error) {
 	made := s.sys.Calls()
 	counts := make(map[string]int64)
-	for _, name := range winsim.CallNames() {
+	for _, name := range win.CallNames() {
 		counts[name] = int64(made[name])
 	}
 	return &simv1.ListCallsResponse{Counts: counts}, nil

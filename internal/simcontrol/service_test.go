@@ -25,6 +25,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // start returns a new node and a client of its service.
@@ -68,7 +69,7 @@ func errorOf[Response any](_ Response, err error) error { return err }
 // wantError checks the class of a call's error.
 func wantError(t *testing.T, err, want error) {
 	t.Helper()
-	if err := rpc.FromStatus(err); !errors.Is(err, want) {
+	if err := wire.FromStatus(err); !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
 	}
 }

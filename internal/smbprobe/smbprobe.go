@@ -19,12 +19,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// System is the part of Windows that a Prober uses.
-type System interface {
-	// FileAttributes is GetFileAttributesW: of the last element itself.
-	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
-}
-
 const (
 	// A dead server keeps those who ask it for 20 to 60 seconds, and a thread each.
 	maxProbes          = 32 // at one time
@@ -37,7 +31,7 @@ const (
 // call to a server, so the calls are made apart from their callers, who leave when
 // their context ends.
 type Prober struct {
-	sys   System
+	sys   win.Files
 	slots chan struct{}
 
 	mu      sync.Mutex // guards what is below, also in the servers; held for moments
@@ -60,7 +54,7 @@ type probe struct {
 
 // New returns a prober of the servers that sys knows. The groups of one node
 // share it.
-func New(sys System) *Prober {
+func New(sys win.Files) *Prober {
 	return &Prober{sys: sys, slots: make(chan struct{}, maxProbes), servers: make(map[string]*server)}
 }
 
@@ -96,7 +90,7 @@ func (p *Prober) Probe(ctx context.Context, path unc.Path) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the server doesn't answer"}
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the server doesn't answer")
 }
 
 // Forget makes the next caller for a path on the share of root begin a new probe,

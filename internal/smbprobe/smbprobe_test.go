@@ -20,6 +20,8 @@ import (
 
 // network answers after a time, also to those who have given up by then, as Windows does.
 type network struct {
+	win.Files // no other call is made
+
 	mu    sync.Mutex
 	calls map[string]int
 	most  int // calls at one time
@@ -206,7 +208,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-type panicking struct{}
+type panicking struct{ win.Files }
 
 func (panicking) FileAttributes(context.Context, string) (win.FileAttributes, error) { panic("a bug") }
 

@@ -6,7 +6,6 @@
 package unc
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -45,29 +44,29 @@ const (
 func Parse(path string) (Path, error) {
 	switch {
 	case path == "":
-		return Path{}, invalid("the remote path is empty")
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the remote path is empty")
 	case !utf8.ValidString(path):
-		return Path{}, invalid("the remote path is not valid UTF-8")
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the remote path is not valid UTF-8")
 	case units(path) > maxPath:
-		return Path{}, invalid("the remote path is longer than %d characters", maxPath)
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the remote path is longer than %d characters", maxPath)
 	}
 	rest, ok := strings.CutPrefix(strings.ReplaceAll(path, `/`, `\`), `\\`)
 	if !ok || strings.HasPrefix(rest, `\`) {
-		return Path{}, invalid(`the remote path is not of the form \\server\share`)
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `the remote path is not of the form \\server\share`)
 	}
 	names := strings.FieldsFunc(rest, func(r rune) bool { return r == '\\' })
 	if len(names) < 2 {
-		return Path{}, invalid(`the remote path is not of the form \\server\share`)
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `the remote path is not of the form \\server\share`)
 	}
 	p := Path{lower(names[0]), names[1], names[2:]}
 	if err := checkServer(names[0]); err != nil { // as given: to Unicode, the lower case of the Kelvin sign is k
 		return Path{}, err
 	}
 	if slices.Contains(notFiles, lower(p.share)) {
-		return Path{}, invalid("the share %s has no files", p.share)
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the share %s has no files", p.share)
 	}
 	if units(p.share) > maxShare {
-		return Path{}, invalid("the name of the share is longer than %d characters", maxShare)
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the share is longer than %d characters", maxShare)
 	}
 	for _, name := range names[1:] {
 		if err := checkName(name); err != nil {
@@ -87,15 +86,15 @@ var notFiles = []string{"ipc$", "pipe", "mailslot"}
 // checkServer also keeps out \\?\ and \\.\, and server@port, which is WebDAV.
 func checkServer(server string) error {
 	if len(server) > maxServer {
-		return invalid("the name of the server is longer than %d characters", maxServer)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the server is longer than %d characters", maxServer)
 	}
 	for _, r := range server {
 		if !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.') {
-			return invalid("the name of the server has the character %q", r)
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the server has the character %q", r)
 		}
 	}
 	if strings.HasPrefix(server, ".") || strings.HasSuffix(server, ".") || strings.Contains(server, "..") {
-		return invalid("the name of the server has a dot too many")
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the server has a dot too many")
 	}
 	return nil
 }
@@ -103,15 +102,15 @@ func checkServer(server string) error {
 func checkName(name string) error {
 	switch {
 	case name == "." || name == "..":
-		return invalid("the element %q is not allowed", name)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q is not allowed", name)
 	case strings.HasSuffix(name, "."), strings.HasSuffix(name, " "):
-		return invalid("the element %q ends in a dot or blank", name)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q ends in a dot or blank", name)
 	case units(name) > maxName:
-		return invalid("an element is longer than %d characters", maxName)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "an element is longer than %d characters", maxName)
 	}
 	for _, r := range name {
 		if unicode.IsControl(r) || strings.ContainsRune(`":<>|?*`, r) {
-			return invalid("the character %q is not allowed", r)
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the character %q is not allowed", r)
 		}
 	}
 	return nil
@@ -156,7 +155,3 @@ func (p Path) MappedBy(mappings []win.SMBMapping) bool {
 }
 
 func units(s string) int { return len(utf16.Encode([]rune(s))) }
-
-func invalid(format string, a ...any) error {
-	return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Detail: fmt.Sprintf(format, a...)}
-}

@@ -6,6 +6,8 @@ package win
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Access is the desired access of a handle (ACCESS_MASK).
@@ -88,9 +90,18 @@ var ioctlNames = map[IoctlCode]string{
 	FsctlDeleteReparsePoint:         "FSCTL_DELETE_REPARSE_POINT",
 }
 
-// String returns the code's name in the Windows headers.
+// IoctlCodes returns the control codes above, in no particular order.
+func IoctlCodes() []IoctlCode { return slices.Collect(maps.Keys(ioctlNames)) }
+
+// Name returns the code's name in the Windows headers, if it is one of those above.
+func (c IoctlCode) Name() (name string, ok bool) {
+	name, ok = ioctlNames[c]
+	return name, ok
+}
+
+// String returns the code's name, or its number if it has none.
 func (c IoctlCode) String() string {
-	if name, ok := ioctlNames[c]; ok {
+	if name, ok := c.Name(); ok {
 		return name
 	}
 	return fmt.Sprintf("control code %#08x", uint32(c))

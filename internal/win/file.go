@@ -102,6 +102,12 @@ type File interface {
 	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
 	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo).
 	Info(ctx context.Context) (FileInfo, error)
+	// Volume is GetFinalPathNameByHandleW with VOLUME_NAME_GUID, up to the volume: the
+	// name of the volume that the file is on, \\?\Volume{guid}\. A file on an SMB share
+	// gives ErrorPathNotFound.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfinalpathnamebyhandlew
+	Volume(ctx context.Context) (string, error)
 	// ReadDir gives the next entries of this directory, without "." and "..",
 	// some at a time; after the last it returns ErrorNoMoreFiles. With restart
 	// it begins anew (FileFullDirectoryRestartInfo).
@@ -112,8 +118,7 @@ type File interface {
 	// Delete marks the file for deletion, also a read-only one: its name is gone
 	// when this handle is closed, where the file system can do that
 	// (FileDispositionInfoEx with POSIX semantics), else when the last one is. The
-	// handle
-	// needs Delete access. A directory with entries gives ErrorDirNotEmpty.
+	// handle needs Delete access. A directory with entries gives ErrorDirNotEmpty.
 	Delete(ctx context.Context) error
 	// Close ends the handle.
 	Close() error

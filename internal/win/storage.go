@@ -6,6 +6,8 @@ package win
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/csi-proxy/csi-proxy/disk"
 )
 
 // FileDeviceDisk is the DeviceType of a disk or of a volume on one.
@@ -21,7 +23,7 @@ const NoNumber = 0xFFFFFFFF
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-storage_device_number
 type DeviceNumber struct {
 	DeviceType      uint32
-	DeviceNumber    uint32
+	DeviceNumber    disk.Number
 	PartitionNumber uint32
 }
 
@@ -29,7 +31,7 @@ type DeviceNumber struct {
 func (n DeviceNumber) Encode() []byte {
 	b := make([]byte, 12)
 	le.PutUint32(b[0:], n.DeviceType)
-	le.PutUint32(b[4:], n.DeviceNumber)
+	le.PutUint32(b[4:], uint32(n.DeviceNumber))
 	le.PutUint32(b[8:], n.PartitionNumber)
 	return b
 }
@@ -39,7 +41,7 @@ func DecodeDeviceNumber(b []byte) (DeviceNumber, error) {
 	if err := need("STORAGE_DEVICE_NUMBER", b, 12); err != nil {
 		return DeviceNumber{}, err
 	}
-	return DeviceNumber{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:])}, nil
+	return DeviceNumber{le.Uint32(b), disk.Number(le.Uint32(b[4:])), le.Uint32(b[8:])}, nil
 }
 
 // PropertyID is STORAGE_PROPERTY_ID. The numbering has gaps.

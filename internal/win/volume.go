@@ -3,7 +3,11 @@
 
 package win
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+)
 
 // VolumeInformation is what GetVolumeInformationW says of a mounted file system.
 type VolumeInformation struct {
@@ -30,7 +34,7 @@ type FormatOptions struct {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-disk_extent
 type DiskExtent struct {
-	DiskNumber     uint32
+	DiskNumber     disk.Number
 	StartingOffset int64 // bytes
 	Length         int64 // bytes
 }
@@ -46,7 +50,7 @@ func EncodeDiskExtents(extents []DiskExtent) []byte {
 	le.PutUint32(b, uint32(len(extents)))
 	for i, e := range extents {
 		eb := b[extentsHeader+extentSize*i:]
-		le.PutUint32(eb[0:], e.DiskNumber)
+		le.PutUint32(eb[0:], uint32(e.DiskNumber))
 		le.PutUint64(eb[8:], uint64(e.StartingOffset))
 		le.PutUint64(eb[16:], uint64(e.Length))
 	}
@@ -65,7 +69,7 @@ func DecodeDiskExtents(b []byte) ([]DiskExtent, error) {
 	extents := make([]DiskExtent, count)
 	for i := range extents {
 		eb := b[extentsHeader+extentSize*i:]
-		extents[i] = DiskExtent{le.Uint32(eb), int64(le.Uint64(eb[8:])), int64(le.Uint64(eb[16:]))}
+		extents[i] = DiskExtent{disk.Number(le.Uint32(eb)), int64(le.Uint64(eb[8:])), int64(le.Uint64(eb[16:]))}
 	}
 	return extents, nil
 }

@@ -15,103 +15,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// The names of the calls, which are Windows' own. A control code has the name of
-// its constant: see ioctlNames.
-const (
-	callListInterfaces    = "CM_Get_Device_Interface_ListW"
-	callReenumerate       = "CM_Reenumerate_DevNode"
-	callNotifyArrivals    = "CM_Register_Notification"
-	callCreateFile        = "CreateFileW" // OpenDevice and OpenFile
-	callOpenAt            = "NtCreateFile"
-	callReadFile          = "ReadFile"
-	callFlush             = "FlushFileBuffers"
-	callFileInfo          = "GetFileInformationByHandleEx"
-	callReadDir           = "NtQueryDirectoryFile"
-	callDeleteFile        = "SetFileInformationByHandle"
-	callFileAttributes    = "GetFileAttributesW"
-	callFindVolumes       = "FindFirstVolumeW"
-	callVolumeInformation = "GetVolumeInformationW"
-	callDiskFreeSpace     = "GetDiskFreeSpaceExW"
-	callVolumeName        = "GetVolumeNameForVolumeMountPointW"
-	callSetMountPoint     = "SetVolumeMountPointW"
-	callDeleteMountPoint  = "DeleteVolumeMountPointW"
-	callFormat            = "MSFT_Volume.Format"
-	callSMBMappings       = "MSFT_SmbGlobalMapping" // their instances
-	callCreateSMBMapping  = "MSFT_SmbGlobalMapping.Create"
-	callRemoveSMBMapping  = "MSFT_SmbGlobalMapping.Remove"
-	callOtherControl      = "DeviceIoControl" // a control code without a name
-
-	callAddPortal         = "AddIScsiSendTargetPortalW"
-	callRemovePortal      = "RemoveIScsiSendTargetPortalW"
-	callRefreshPortal     = "RefreshIScsiSendTargetPortalW"
-	callListPortals       = "ReportIScsiSendTargetPortalsExW"
-	callListTargets       = "ReportIScsiTargetsW"
-	callTargetInformation = "GetIScsiTargetInformationW"
-	callLogin             = "LoginIScsiTargetW"
-	callLogout            = "LogoutIScsiTarget"
-	callListSessions      = "GetIScsiSessionListW"
-	callSessionDevices    = "GetDevicesForIScsiSessionW"
-	callListPersistent    = "ReportIScsiPersistentLoginsW"
-	callRemovePersistent  = "RemoveIScsiPersistentTargetW"
-	callSetCHAPSecret     = "SetIScsiInitiatorCHAPSharedSecret"
-
-	callQueryService      = "QueryServiceStatusEx"
-	callStartService      = "StartServiceW"
-	callStopService       = "ControlService"
-	callDependentServices = "EnumDependentServicesW"
-	callFirmwareTable     = "GetSystemFirmwareTable"
-)
-
-var ioctlNames = map[win.IoctlCode]string{
-	win.IoctlStorageGetDeviceNumber:     "IOCTL_STORAGE_GET_DEVICE_NUMBER",
-	win.IoctlStorageQueryProperty:       "IOCTL_STORAGE_QUERY_PROPERTY",
-	win.IoctlScsiGetAddress:             "IOCTL_SCSI_GET_ADDRESS",
-	win.IoctlDiskGetDriveGeometryEx:     "IOCTL_DISK_GET_DRIVE_GEOMETRY_EX",
-	win.IoctlDiskGetLengthInfo:          "IOCTL_DISK_GET_LENGTH_INFO",
-	win.IoctlDiskGetDriveLayoutEx:       "IOCTL_DISK_GET_DRIVE_LAYOUT_EX",
-	win.IoctlDiskSetDriveLayoutEx:       "IOCTL_DISK_SET_DRIVE_LAYOUT_EX",
-	win.IoctlDiskCreateDisk:             "IOCTL_DISK_CREATE_DISK",
-	win.IoctlDiskUpdateProperties:       "IOCTL_DISK_UPDATE_PROPERTIES",
-	win.IoctlDiskUpdateDriveSize:        "IOCTL_DISK_UPDATE_DRIVE_SIZE",
-	win.IoctlDiskGrowPartition:          "IOCTL_DISK_GROW_PARTITION",
-	win.IoctlDiskGetDiskAttributes:      "IOCTL_DISK_GET_DISK_ATTRIBUTES",
-	win.IoctlDiskSetDiskAttributes:      "IOCTL_DISK_SET_DISK_ATTRIBUTES",
-	win.IoctlVolumeGetVolumeDiskExtents: "IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS",
-	win.IoctlVolumeOnline:               "IOCTL_VOLUME_ONLINE",
-	win.FsctlExtendVolume:               "FSCTL_EXTEND_VOLUME",
-	win.FsctlGetNtfsVolumeData:          "FSCTL_GET_NTFS_VOLUME_DATA",
-	win.FsctlGetRefsVolumeData:          "FSCTL_GET_REFS_VOLUME_DATA",
-	win.FsctlGetReparsePoint:            "FSCTL_GET_REPARSE_POINT",
-	win.FsctlSetReparsePoint:            "FSCTL_SET_REPARSE_POINT",
-	win.FsctlDeleteReparsePoint:         "FSCTL_DELETE_REPARSE_POINT",
-}
-
-// CallNames lists the names that rules and counters know, sorted.
-func CallNames() []string {
-	names := []string{
-		callListInterfaces, callReenumerate, callNotifyArrivals, callCreateFile, callOpenAt, callReadFile, callFlush,
-		callFileInfo, callReadDir, callDeleteFile, callFileAttributes, callFindVolumes, callVolumeInformation,
-		callDiskFreeSpace, callVolumeName, callSetMountPoint, callDeleteMountPoint, callFormat,
-		callSMBMappings, callCreateSMBMapping, callRemoveSMBMapping, callOtherControl,
-		callAddPortal, callRemovePortal, callRefreshPortal, callListPortals, callListTargets, callTargetInformation,
-		callLogin, callLogout, callListSessions, callSessionDevices, callListPersistent, callRemovePersistent,
-		callSetCHAPSecret, callQueryService, callStartService, callStopService, callDependentServices, callFirmwareTable,
-	}
-	names = slices.AppendSeq(names, maps.Values(ioctlNames))
-	slices.Sort(names)
-	return names
-}
-
-func ioctlName(code win.IoctlCode) string {
-	if name, ok := ioctlNames[code]; ok {
+// controlName is the name under which rules and counters know a control code.
+func controlName(code win.IoctlCode) string {
+	if name, ok := code.Name(); ok {
 		return name
 	}
-	return callOtherControl
+	return win.CallUnknownControl
 }
 
 // Call is one call of the seam as hooks and rules see it.
 type Call struct {
-	Name string // one of CallNames
+	Name string // one of win.CallNames
 	// Object is what the call is about: the path that was opened, for a disk
 	// `\\.\PhysicalDriveN` and its interface path with a blank between, for a
 	// mount point also the volume, for a mapping its remote path, for an iSCSI login
@@ -121,13 +35,13 @@ type Call struct {
 
 // Match says which calls a rule is for.
 type Match struct {
-	Call   string // one of CallNames, in any case
+	Call   string // one of win.CallNames, in any case
 	Object string // a part of Call.Object, in any case; "" is in every object
 	Skip   int    // so many matching calls are left alone first
 	Count  int    // the rule ends after so many calls; 0: at ResetRules
 }
 
-// matches reports whether the rule is for c; m.Call is spelled as in CallNames. A
+// matches reports whether the rule is for c; m.Call is spelled as in win.CallNames. A
 // number at the end of m.Object is a whole one: PhysicalDrive1 isn't in
 // PhysicalDrive10.
 func (m Match) matches(c Call) bool {
@@ -151,7 +65,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // Delays says how long calls and arrivals take. The zero value is no delay.
 type Delays struct {
-	// Calls are by one of CallNames, in any case. StartServiceW and ControlService
+	// Calls are by one of win.CallNames, in any case. StartServiceW and ControlService
 	// return at once; theirs is how long the service is starting or stopping, also
 	// when it is started for another one or by a restart.
 	Calls map[string]time.Duration
@@ -169,7 +83,7 @@ func RealisticDelays() Delays {
 	const ms = time.Millisecond
 	return Delays{
 		Calls: map[string]time.Duration{
-			callReenumerate:                  50 * ms,
+			win.CallReenumerateDevice:        50 * ms,
 			"IOCTL_DISK_CREATE_DISK":         30 * ms,
 			"IOCTL_DISK_SET_DRIVE_LAYOUT_EX": 30 * ms,
 			"IOCTL_DISK_SET_DISK_ATTRIBUTES": 20 * ms,
@@ -177,20 +91,20 @@ func RealisticDelays() Delays {
 			"IOCTL_DISK_UPDATE_DRIVE_SIZE":   10 * ms,
 			"IOCTL_DISK_UPDATE_PROPERTIES":   5 * ms,
 			"FSCTL_EXTEND_VOLUME":            60 * ms,
-			callFormat:                       800 * ms,
-			callSetMountPoint:                15 * ms,
-			callDeleteMountPoint:             10 * ms,
-			callFlush:                        10 * ms,
-			callFindVolumes:                  1 * ms,
-			callAddPortal:                    50 * ms,
-			callRefreshPortal:                50 * ms,
-			callLogin:                        150 * ms,
-			callLogout:                       100 * ms,
-			callStartService:                 300 * ms,
-			callStopService:                  200 * ms,
-			callSMBMappings:                  15 * ms,
-			callCreateSMBMapping:             60 * ms,
-			callRemoveSMBMapping:             30 * ms,
+			win.CallFormatVolume:             800 * ms,
+			win.CallSetVolumeMountPoint:      15 * ms,
+			win.CallDeleteVolumeMountPoint:   10 * ms,
+			win.CallFlush:                    10 * ms,
+			win.CallFindVolumes:              1 * ms,
+			win.CallAddISCSIPortal:           50 * ms,
+			win.CallRefreshISCSIPortal:       50 * ms,
+			win.CallLoginISCSITarget:         150 * ms,
+			win.CallLogoutISCSITarget:        100 * ms,
+			win.CallStartService:             300 * ms,
+			win.CallStopService:              200 * ms,
+			win.CallSMBGlobalMappings:        15 * ms,
+			win.CallCreateSMBGlobalMapping:   60 * ms,
+			win.CallRemoveSMBGlobalMapping:   30 * ms,
 		},
 		DiskArrival:   300 * ms,
 		VolumeArrival: 200 * ms,
@@ -267,7 +181,7 @@ func (g *gate) consult(c Call) (time.Duration, win.Errno) {
 
 // callName returns the name of a call that is given in any case.
 func callName(name string) (string, error) {
-	names := CallNames()
+	names := win.CallNames()
 	i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 	if i < 0 {
 		return "", fmt.Errorf("no call %q; there are %s: %w", name, strings.Join(names, ", "), win.ErrorNotFound)

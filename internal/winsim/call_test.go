@@ -76,13 +76,13 @@ func TestFailedCallDoesNothing(t *testing.T) {
 	ctx := t.Context()
 	n, name := newVolume(t, s, true)
 	must(t, s.WriteFile(name+"file", nil))
-	must(t, s.Fail(Match{Call: callFormat, Object: name, Count: 1}, win.ErrorGenFailure))
+	must(t, s.Fail(Match{Call: win.CallFormatVolume, Object: name, Count: 1}, win.ErrorGenFailure))
 	wantErr(t, "format", s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorGenFailure)
 	if _, err := s.ReadFile(name + "file"); err != nil {
 		t.Errorf("the failed format did harm: %v", err)
 	}
 	other := attach(t, s, DiskSpec{})
-	must(t, s.Fail(Match{Call: callCreateFile, Object: drive(n)}, win.ErrorFileNotFound))
+	must(t, s.Fail(Match{Call: win.CallOpen, Object: drive(n)}, win.ErrorFileNotFound))
 	paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	must(t, err)
 	for _, path := range []string{drive(n), paths[1]} {
@@ -133,7 +133,7 @@ func TestCallNames(t *testing.T) {
 	do(f.Info(ctx))
 	do(dir.ReadDir(ctx, true))
 	// Whether these succeed is no matter here.
-	for code := range ioctlNames {
+	for _, code := range win.IoctlCodes() {
 		_, _ = d.Control(ctx, code, nil, nil)
 		_, _ = v.Control(ctx, code, nil, nil)
 		_, _ = f.Control(ctx, code, nil, nil)
@@ -144,6 +144,9 @@ func TestCallNames(t *testing.T) {
 	do(s.QueryService(ctx, initiatorService))
 	do(s.ActiveDependentServices(ctx, initiatorService))
 	do(s.FirmwareTable(ctx))
+	do(s.RegistryStrings(ctx, win.RegistrySetup, win.RegistrySystemPartition))
+	do(s.SystemWindowsDirectory(ctx))
+	do(dir.Volume(ctx))
 	do(nil, f.Delete(ctx))
 	for _, c := range []interface{ Close() error }{d, v, f, dir} {
 		closeHandle(t, c)
@@ -154,7 +157,7 @@ func TestCallNames(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if diff := cmp.Diff(CallNames(), names); diff != "" {
+	if diff := cmp.Diff(win.CallNames(), names); diff != "" {
 		t.Errorf("call names (-known +used):\n%s", diff)
 	}
 }
@@ -170,7 +173,7 @@ func TestHook(t *testing.T) {
 	ctx := t.Context()
 	must(t, s.MkdirAll(kubelet+`\pods\a`))
 	s.OnCall(func(c Call) {
-		if c == (Call{callFileAttributes, kubelet + `\pods\a`}) {
+		if c == (Call{win.CallFileAttributes, kubelet + `\pods\a`}) {
 			must(t, s.Remove(kubelet+`\pods\a`))
 			must(t, s.Junction(kubelet+`\pods\a`, `C:\Windows`))
 		}
@@ -197,11 +200,11 @@ func TestDelays(t *testing.T) {
 			_, err := s.FindVolumes(t.Context())
 			must(t, err)
 		}
-		must(t, s.Delay(Match{Call: callFindVolumes, Count: 1}, time.Minute))
+		must(t, s.Delay(Match{Call: win.CallFindVolumes, Count: 1}, time.Minute))
 		took(time.Minute+time.Millisecond, find)
 		took(time.Millisecond, find)
 
-		must(t, s.Delay(Match{Call: callReenumerate}, time.Hour))
+		must(t, s.Delay(Match{Call: win.CallReenumerateDevice}, time.Hour))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		took(time.Second, func() {
@@ -209,8 +212,8 @@ func TestDelays(t *testing.T) {
 				t.Errorf("a call beyond its deadline: %v", err)
 			}
 		})
-		calls := s.Calls()[callReenumerate]
-		if err := s.ReenumerateDevice(ctx, ""); !errors.Is(err, context.DeadlineExceeded) || s.Calls()[callReenumerate] != calls {
+		calls := s.Calls()[win.CallReenumerateDevice]
+		if err := s.ReenumerateDevice(ctx, ""); !errors.Is(err, context.DeadlineExceeded) || s.Calls()[win.CallReenumerateDevice] != calls {
 			t.Errorf("a call after its deadline: %v", err)
 		}
 
@@ -242,7 +245,7 @@ func TestConcurrentCalls(t *testing.T) {
 				case 2:
 					errs = append(errs, s.SetVolumeMountPoint(t.Context(), stage+`\`, name), s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
 				case 3:
-					errs = append(errs, s.Fail(Match{Call: callFlush}, win.ErrorIODevice))
+					errs = append(errs, s.Fail(Match{Call: win.CallFlush}, win.ErrorIODevice))
 					s.OnCall(func(Call) {})
 					s.ResetRules()
 				}

@@ -16,7 +16,7 @@ import (
 // volumes or storage adapters.
 func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
 	var paths []string
-	err := s.call(ctx, Call{callListInterfaces, class.String()}, func() error {
+	err := s.call(ctx, Call{win.CallDeviceInterfaces, class.String()}, func() error {
 		switch class {
 		case win.InterfaceClassDisk:
 			for d := range s.disks.all() {
@@ -47,7 +47,7 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 	}
 	s.mu.Unlock()
 	var dev *device
-	err := s.call(ctx, Call{callCreateFile, object}, func() error {
+	err := s.call(ctx, Call{win.CallOpen, object}, func() error {
 		if d, ok := s.findDisk(path); ok {
 			dev = &device{s.open(handle{object: d.object(), disk: d, access: access})}
 			return nil
@@ -126,7 +126,7 @@ var _ win.Device = (*device)(nil)
 
 // Control implements [win.Device].
 func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (n int, err error) {
-	err = d.call(ctx, ioctlName(code), func() error {
+	err = d.call(ctx, controlName(code), func() error {
 		if err := d.need(code.RequiredAccess()); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 
 // ReadAt implements [win.Device].
 func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (n int, err error) {
-	err = d.call(ctx, callReadFile, func() error {
+	err = d.call(ctx, win.CallRead, func() error {
 		if err := d.need(win.GenericRead); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 
 // Flush implements [win.Device].
 func (d *device) Flush(ctx context.Context) error {
-	return d.call(ctx, callFlush, func() error {
+	return d.call(ctx, win.CallFlush, func() error {
 		if err := d.need(win.GenericWrite); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (d *device) Flush(ctx context.Context) error {
 // interface, or of the root with "": adapters find disks that need it, and disks
 // read their capacity again.
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
-	return s.call(ctx, Call{callReenumerate, interfacePath}, func() error {
+	return s.call(ctx, Call{win.CallReenumerateDevice, interfacePath}, func() error {
 		below := func(d *disk) bool {
 			return interfacePath == "" || strings.EqualFold(interfacePath, d.interfacePath()) ||
 				strings.EqualFold(interfacePath, portInterface(d.Spec.SCSI.PortNumber))

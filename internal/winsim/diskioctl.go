@@ -6,6 +6,7 @@ package winsim
 import (
 	"encoding/binary"
 
+	diskapi "github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -13,7 +14,7 @@ import (
 func (s *System) diskControl(d *disk, code win.IoctlCode, in, out []byte) (int, error) {
 	switch code {
 	case win.IoctlStorageGetDeviceNumber:
-		n := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: d.Number, PartitionNumber: 0}
+		n := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: diskapi.Number(d.Number), PartitionNumber: 0}
 		return reply(out, n.Encode())
 	case win.IoctlStorageQueryProperty:
 		return d.queryProperty(in, out)

@@ -16,7 +16,7 @@ import (
 // is the last element unless o asks for the link itself.
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
 	var f *file
-	err := s.call(ctx, Call{callCreateFile, path}, func() error {
+	err := s.call(ctx, Call{win.CallOpen, path}, func() error {
 		op, err := s.openPath(path, o)
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func (s *System) openFile(op opened, path string, access win.Access) *file {
 // FileAttributes is GetFileAttributesW: the attributes of the last element itself,
 // also of a link.
 func (s *System) FileAttributes(ctx context.Context, path string) (a win.FileAttributes, err error) {
-	err = s.call(ctx, Call{callFileAttributes, path}, func() error {
+	err = s.call(ctx, Call{win.CallFileAttributes, path}, func() error {
 		op, err := s.openPath(path, win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ var _ win.File = (*file)(nil)
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
 	object := f.object + `\` + name
 	var child *file
-	err := f.sys.call(ctx, Call{callOpenAt, object}, func() error {
+	err := f.sys.call(ctx, Call{win.CallOpenAt, object}, func() error {
 		if err := f.alive(); err != nil {
 			return err
 		}
@@ -89,16 +89,29 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 
 // Info implements [win.File].
 func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
-	err = f.call(ctx, callFileInfo, func() error {
+	err = f.call(ctx, win.CallFileInfo, func() error {
 		info = f.file.Info()
 		return nil
 	})
 	return info, err
 }
 
+// Volume implements [win.File].
+func (f *file) Volume(ctx context.Context) (name string, err error) {
+	err = f.call(ctx, win.CallFinalPath, func() error {
+		v, ok := f.root.(*volume)
+		if !ok {
+			return win.ErrorPathNotFound
+		}
+		name = v.name()
+		return nil
+	})
+	return name, err
+}
+
 // ReadDir implements [win.File].
 func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntry, err error) {
-	err = f.call(ctx, callReadDir, func() error {
+	err = f.call(ctx, win.CallReadDir, func() error {
 		entries, err = f.file.ReadDir(restart)
 		return err
 	})
@@ -107,7 +120,7 @@ func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntr
 
 // Control implements [win.File].
 func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (n int, err error) {
-	err = f.call(ctx, ioctlName(code), func() error {
+	err = f.call(ctx, controlName(code), func() error {
 		if err := f.need(code.RequiredAccess()); err != nil {
 			return err
 		}
@@ -133,7 +146,7 @@ func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) 
 
 // Delete implements [win.File].
 func (f *file) Delete(ctx context.Context) error {
-	return f.call(ctx, callDeleteFile, func() error { return f.change(f.file.Delete) })
+	return f.call(ctx, win.CallDeleteFile, func() error { return f.change(f.file.Delete) })
 }
 
 // change does what needs a disk that can be written: it may have become read-only

@@ -35,7 +35,7 @@ func (s *System) SetBIOSSerial(serial string) error {
 // FirmwareTable is GetSystemFirmwareTable('RSMB'): RawSMBIOSData.
 func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
 	var table []byte
-	err := s.call(ctx, Call{callFirmwareTable, "RSMB"}, func() error {
+	err := s.call(ctx, Call{win.CallFirmwareTable, "RSMB"}, func() error {
 		table = rawSMBIOS(s.node.BIOSSerial)
 		return nil
 	})

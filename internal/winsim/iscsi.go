@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	diskapi "github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -97,7 +98,7 @@ func containsPortal(portals []win.ISCSIPortal, p win.ISCSIPortal) bool {
 // AddISCSISendTargetPortal is AddIScsiSendTargetPortalW. A portal that is known
 // already is asked again.
 func (s *System) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return s.iscsiCall(ctx, callAddPortal, portalObject(p), func(i *initiatorRecord) error {
+	return s.iscsiCall(ctx, win.CallAddISCSIPortal, portalObject(p), func(i *initiatorRecord) error {
 		if err := s.discover(p); err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (s *System) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal
 // RemoveISCSISendTargetPortal is RemoveIScsiSendTargetPortalW. The targets of which
 // only this portal has told are forgotten; sessions go on.
 func (s *System) RemoveISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return s.iscsiCall(ctx, callRemovePortal, portalObject(p), func(i *initiatorRecord) error {
+	return s.iscsiCall(ctx, win.CallRemoveISCSIPortal, portalObject(p), func(i *initiatorRecord) error {
 		if !containsPortal(i.Portals, p) {
 			return win.ISDSCPortalNotFound
 		}
@@ -124,7 +125,7 @@ func (s *System) RemoveISCSISendTargetPortal(ctx context.Context, p win.ISCSIPor
 
 // RefreshISCSISendTargetPortal is RefreshIScsiSendTargetPortalW.
 func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return s.iscsiCall(ctx, callRefreshPortal, portalObject(p), func(i *initiatorRecord) error {
+	return s.iscsiCall(ctx, win.CallRefreshISCSIPortal, portalObject(p), func(i *initiatorRecord) error {
 		if !containsPortal(i.Portals, p) {
 			return win.ISDSCPortalNotFound
 		}
@@ -135,7 +136,7 @@ func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPo
 // ISCSISendTargetPortals is ReportIScsiSendTargetPortalsExW.
 func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error) {
 	var portals []win.ISCSIPortal
-	err := s.iscsiCall(ctx, callListPortals, "", func(i *initiatorRecord) error {
+	err := s.iscsiCall(ctx, win.CallISCSIPortals, "", func(i *initiatorRecord) error {
 		portals = slices.Clone(i.Portals)
 		return nil
 	})
@@ -145,7 +146,7 @@ func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal,
 // ISCSITargets is ReportIScsiTargetsW: what was discovered, and what has a session.
 func (s *System) ISCSITargets(ctx context.Context) ([]string, error) {
 	var names []string
-	err := s.iscsiCall(ctx, callListTargets, "", func(i *initiatorRecord) error {
+	err := s.iscsiCall(ctx, win.CallISCSITargets, "", func(i *initiatorRecord) error {
 		for _, d := range i.Discovered {
 			names = append(names, d.Target)
 		}
@@ -162,7 +163,7 @@ func (s *System) ISCSITargets(ctx context.Context) ([]string, error) {
 // ISCSIDiscoveryMechanisms is GetIScsiTargetInformationW(DiscoveryMechanisms).
 func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error) {
 	var mechanisms []string
-	err := s.iscsiCall(ctx, callTargetInformation, target, func(i *initiatorRecord) error {
+	err := s.iscsiCall(ctx, win.CallISCSITargetInformation, target, func(i *initiatorRecord) error {
 		if !i.knows(target) {
 			return win.ISDSCTargetNotFound
 		}
@@ -214,7 +215,7 @@ func (s *System) discover(p win.ISCSIPortal) error {
 // LoginISCSITarget is LoginIScsiTargetW for a session that isn't persistent.
 func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.ISCSISessionID, error) {
 	var id win.ISCSISessionID
-	err := s.iscsiCall(ctx, callLogin, l.Target+" "+portalObject(l.Portal), func(i *initiatorRecord) error {
+	err := s.iscsiCall(ctx, win.CallLoginISCSITarget, l.Target+" "+portalObject(l.Portal), func(i *initiatorRecord) error {
 		login, err := s.iscsiLogin(l)
 		if err != nil {
 			return err
@@ -285,7 +286,7 @@ func (s *System) login(l iscsiLogin) (win.ISCSISessionID, error) {
 // LogoutISCSITarget is LogoutIScsiTarget. It is refused while anything of the
 // session's disks is open.
 func (s *System) LogoutISCSITarget(ctx context.Context, id win.ISCSISessionID) error {
-	return s.sessionCall(ctx, callLogout, id, func(session initiatorSession) error {
+	return s.sessionCall(ctx, win.CallLogoutISCSITarget, id, func(session initiatorSession) error {
 		for _, d := range s.disks.luns(session.Target) {
 			if s.diskInUse(d) {
 				return win.ISDSCDeviceBusyOnSession
@@ -337,7 +338,7 @@ func (s *System) endSession(session initiatorSession) {
 // ISCSISessions is GetIScsiSessionListW.
 func (s *System) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
 	var sessions []win.ISCSISession
-	err := s.iscsiCall(ctx, callListSessions, "", func(i *initiatorRecord) error {
+	err := s.iscsiCall(ctx, win.CallISCSISessions, "", func(i *initiatorRecord) error {
 		for _, session := range i.Sessions {
 			sessions = append(sessions, win.ISCSISession{ID: session.ID, Target: session.Target})
 		}
@@ -350,14 +351,14 @@ func (s *System) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) 
 // among them.
 func (s *System) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error) {
 	var devices []win.ISCSIDevice
-	err := s.sessionCall(ctx, callSessionDevices, id, func(session initiatorSession) error {
+	err := s.sessionCall(ctx, win.CallISCSISessionDevices, id, func(session initiatorSession) error {
 		for _, d := range s.disks.luns(session.Target) {
 			if d.State == DiskShelved || d.Spec.MultipathMember {
 				continue
 			}
 			number := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: win.NoNumber}
 			if d.present() {
-				number.DeviceNumber = d.Number
+				number.DeviceNumber = diskapi.Number(d.Number)
 			}
 			devices = append(devices, win.ISCSIDevice{SCSIAddress: *d.Spec.SCSI, Device: number})
 		}
@@ -369,7 +370,7 @@ func (s *System) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID)
 // ISCSIPersistentLogins is ReportIScsiPersistentLoginsW.
 func (s *System) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error) {
 	var logins []win.ISCSIPersistentLogin
-	err := s.iscsiCall(ctx, callListPersistent, "", func(i *initiatorRecord) error {
+	err := s.iscsiCall(ctx, win.CallISCSIPersistentLogins, "", func(i *initiatorRecord) error {
 		for _, l := range i.Persistent {
 			logins = append(logins, l.reported())
 		}
@@ -386,7 +387,7 @@ func (l iscsiLogin) reported() win.ISCSIPersistentLogin {
 // RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW of a login as it is
 // reported: ErrorNotFound if it isn't.
 func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
-	return s.iscsiCall(ctx, callRemovePersistent, l.Target+" "+portalObject(l.Portal), func(i *initiatorRecord) error {
+	return s.iscsiCall(ctx, win.CallRemoveISCSIPersistent, l.Target+" "+portalObject(l.Portal), func(i *initiatorRecord) error {
 		at := slices.IndexFunc(i.Persistent, func(other iscsiLogin) bool { return other.reported() == l })
 		if at < 0 {
 			return win.ErrorNotFound
@@ -398,7 +399,7 @@ func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPers
 
 // SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret.
 func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {
-	return s.iscsiCall(ctx, callSetCHAPSecret, "", func(i *initiatorRecord) error {
+	return s.iscsiCall(ctx, win.CallSetISCSICHAPSecret, "", func(i *initiatorRecord) error {
 		if err := checkCHAPSecret(chap); err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func devices(t *testing.T, s *System, id win.ISCSISessionID) []uint32 {
 	must(t, err)
 	var numbers []uint32
 	for _, d := range list {
-		numbers = append(numbers, d.Device.DeviceNumber)
+		numbers = append(numbers, uint32(d.Device.DeviceNumber))
 	}
 	return numbers
 }
@@ -82,19 +82,19 @@ func TestISCSIServiceNotRunning(t *testing.T) {
 	ctx := t.Context()
 	second := func(_ any, err error) error { return err }
 	for name, call := range map[string]func() error{
-		callAddPortal:         func() error { return s.AddISCSISendTargetPortal(ctx, portal1) },
-		callRemovePortal:      func() error { return s.RemoveISCSISendTargetPortal(ctx, portal1) },
-		callRefreshPortal:     func() error { return s.RefreshISCSISendTargetPortal(ctx, portal1) },
-		callListPortals:       func() error { return second(s.ISCSISendTargetPortals(ctx)) },
-		callListTargets:       func() error { return second(s.ISCSITargets(ctx)) },
-		callTargetInformation: func() error { return second(s.ISCSIDiscoveryMechanisms(ctx, iqn)) },
-		callLogin:             func() error { return second(s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})) },
-		callLogout:            func() error { return s.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
-		callListSessions:      func() error { return second(s.ISCSISessions(ctx)) },
-		callSessionDevices:    func() error { return second(s.ISCSISessionDevices(ctx, win.ISCSISessionID{})) },
-		callListPersistent:    func() error { return second(s.ISCSIPersistentLogins(ctx)) },
-		callRemovePersistent:  func() error { return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{}) },
-		callSetCHAPSecret:     func() error { return s.SetISCSIInitiatorCHAPSecret(ctx, chapSecret) },
+		win.CallAddISCSIPortal:         func() error { return s.AddISCSISendTargetPortal(ctx, portal1) },
+		win.CallRemoveISCSIPortal:      func() error { return s.RemoveISCSISendTargetPortal(ctx, portal1) },
+		win.CallRefreshISCSIPortal:     func() error { return s.RefreshISCSISendTargetPortal(ctx, portal1) },
+		win.CallISCSIPortals:           func() error { return second(s.ISCSISendTargetPortals(ctx)) },
+		win.CallISCSITargets:           func() error { return second(s.ISCSITargets(ctx)) },
+		win.CallISCSITargetInformation: func() error { return second(s.ISCSIDiscoveryMechanisms(ctx, iqn)) },
+		win.CallLoginISCSITarget:       func() error { return second(s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})) },
+		win.CallLogoutISCSITarget:      func() error { return s.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
+		win.CallISCSISessions:          func() error { return second(s.ISCSISessions(ctx)) },
+		win.CallISCSISessionDevices:    func() error { return second(s.ISCSISessionDevices(ctx, win.ISCSISessionID{})) },
+		win.CallISCSIPersistentLogins:  func() error { return second(s.ISCSIPersistentLogins(ctx)) },
+		win.CallRemoveISCSIPersistent:  func() error { return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{}) },
+		win.CallSetISCSICHAPSecret:     func() error { return s.SetISCSIInitiatorCHAPSecret(ctx, chapSecret) },
 	} {
 		wantErr(t, name, call(), win.ISDSCServiceNotRunning)
 	}

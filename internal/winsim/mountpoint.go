@@ -90,7 +90,7 @@ func driveLetter(path string) (letter string, ok bool) {
 // of a mount point, of a volume itself, or of the device of a partition,
 // \\?\GLOBALROOT\Device\HarddiskN\PartitionP\.
 func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string) (name string, err error) {
-	err = s.call(ctx, Call{callVolumeName, mountPoint}, func() error {
+	err = s.call(ctx, Call{win.CallVolumeNameForMountPoint, mountPoint}, func() error {
 		name, err = s.volumeNameAt(mountPoint)
 		return err
 	})
@@ -155,7 +155,7 @@ func mountedVolume(op opened) (string, error) {
 // SetVolumeMountPoint is SetVolumeMountPointW: it mounts a volume at an empty
 // directory, or gives it a drive letter.
 func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error {
-	return s.call(ctx, Call{callSetMountPoint, mountPoint + " " + volume}, func() error {
+	return s.call(ctx, Call{win.CallSetVolumeMountPoint, mountPoint + " " + volume}, func() error {
 		id, rest, ok := parseVolumeName(volume)
 		if !ok || rest != `\` {
 			return win.ErrorInvalidParameter
@@ -204,7 +204,7 @@ func (s *System) mount(mountPoint string, v *volume) error {
 
 // DeleteVolumeMountPoint is DeleteVolumeMountPointW: the directory stays, empty.
 func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error {
-	return s.call(ctx, Call{callDeleteMountPoint, mountPoint}, func() error {
+	return s.call(ctx, Call{win.CallDeleteVolumeMountPoint, mountPoint}, func() error {
 		if !strings.HasSuffix(mountPoint, `\`) {
 			return win.ErrorInvalidName
 		}

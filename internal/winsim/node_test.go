@@ -158,7 +158,7 @@ func mustControl(t *testing.T, s *System, path string, code win.IoctlCode, in []
 	t.Helper()
 	out, err := control(t, s, path, code, in)
 	if err != nil {
-		t.Fatalf("%s on %s: %v", ioctlName(code), path, err)
+		t.Fatalf("%s on %s: %v", controlName(code), path, err)
 	}
 	return out
 }

@@ -34,7 +34,7 @@ func (ws watchers) notify(class win.GUID) {
 // arrival and removal are merged: one is kept until it is taken.
 func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
 	w := &watcher{class, make(chan struct{}, 1)}
-	err = s.call(ctx, Call{callNotifyArrivals, class.String()}, func() error {
+	err = s.call(ctx, Call{win.CallNotifyArrivals, class.String()}, func() error {
 		s.watchers[w] = struct{}{}
 		return nil
 	})

@@ -27,6 +27,7 @@ type nodeRecord struct {
 	BIOSSerial string
 	Initiator  initiatorRecord
 	Network    iscsiNetwork
+	Registry   registry
 }
 
 const stateFormat = 1

@@ -118,7 +118,7 @@ func (ss *services) activeDependents(name string) []*service {
 // QueryService is QueryServiceConfigW and QueryServiceStatusEx.
 func (s *System) QueryService(ctx context.Context, name string) (win.Service, error) {
 	var answer win.Service
-	err := s.call(ctx, Call{callQueryService, name}, func() error {
+	err := s.call(ctx, Call{win.CallQueryService, name}, func() error {
 		v, ok := s.services.find(name)
 		if !ok {
 			return win.ErrorServiceDoesNotExist
@@ -137,7 +137,7 @@ func (s *System) QueryService(ctx context.Context, name string) (win.Service, er
 // StartService is StartServiceW. It returns when the service is starting; a delay
 // of the call is how long that takes.
 func (s *System) StartService(ctx context.Context, name string) error {
-	return s.serviceRequest(ctx, callStartService, name, func(v *service, delay time.Duration) error {
+	return s.serviceRequest(ctx, win.CallStartService, name, func(v *service, delay time.Duration) error {
 		if v.State != win.ServiceStopped {
 			return win.ErrorServiceAlreadyRunning
 		}
@@ -148,7 +148,7 @@ func (s *System) StartService(ctx context.Context, name string) error {
 // StopService is ControlService(SERVICE_CONTROL_STOP). It returns when the service
 // is stopping; a delay of the call is how long that takes.
 func (s *System) StopService(ctx context.Context, name string) error {
-	return s.serviceRequest(ctx, callStopService, name, func(v *service, delay time.Duration) error {
+	return s.serviceRequest(ctx, win.CallStopService, name, func(v *service, delay time.Duration) error {
 		switch {
 		case v.State == win.ServiceStopped:
 			return win.ErrorServiceNotActive
@@ -185,7 +185,7 @@ func (s *System) serviceRequest(ctx context.Context, call, name string, f func(v
 // ActiveDependentServices is EnumDependentServicesW(SERVICE_ACTIVE).
 func (s *System) ActiveDependentServices(ctx context.Context, name string) ([]string, error) {
 	var names []string
-	err := s.call(ctx, Call{callDependentServices, name}, func() error {
+	err := s.call(ctx, Call{win.CallActiveDependentServices, name}, func() error {
 		if _, ok := s.services.find(name); !ok {
 			return win.ErrorServiceDoesNotExist
 		}
@@ -222,7 +222,7 @@ func (s *System) startRefusal(v *service) win.Errno {
 			return errorServiceDependencyDeleted
 		}
 		if d.State == win.ServiceStopped {
-			_ = s.startService(d, s.gate.delays.Calls[callStartService]) // its state tells
+			_ = s.startService(d, s.gate.delays.Calls[win.CallStartService]) // its state tells
 		}
 		if d.State != win.ServiceRunning && d.State != win.ServiceStartPending {
 			return win.ErrorServiceDependencyFail
@@ -313,7 +313,7 @@ func (s *System) bootServices() {
 	}
 	for _, v := range s.services.sorted() {
 		if v.State == win.ServiceStopped && v.Spec.StartType < win.ServiceDemandStart {
-			_ = s.startService(v, s.gate.delays.Calls[callStartService]) // its exit code tells
+			_ = s.startService(v, s.gate.delays.Calls[win.CallStartService]) // its exit code tells
 		}
 	}
 }
@@ -323,10 +323,10 @@ func (s *System) resumeServices() {
 	for _, v := range s.services.sorted() {
 		switch v.State {
 		case win.ServiceStartPending:
-			v.delay = s.gate.delays.Calls[callStartService]
+			v.delay = s.gate.delays.Calls[win.CallStartService]
 			s.advanceService(v)
 		case win.ServiceStopPending:
-			s.finishService(v, s.gate.delays.Calls[callStopService])
+			s.finishService(v, s.gate.delays.Calls[win.CallStopService])
 		}
 	}
 }
@@ -448,6 +448,7 @@ func (s *System) restoreServices(tx *bbolt.Tx) error {
 func (s *System) installServices() error {
 	s.node.BIOSSerial, s.node.Network.Salt, s.changed = defaultBIOSSerial, newSalt(), true
 	s.services.byName = map[string]*service{}
+	s.installRegistry()
 	for _, spec := range []ServiceSpec{
 		{Name: "Winmgmt", DisplayName: "Windows Management Instrumentation", StartType: win.ServiceAutoStart, Running: true},
 		{Name: "LanmanWorkstation", DisplayName: "Workstation", StartType: win.ServiceAutoStart, Running: true},

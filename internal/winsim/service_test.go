@@ -37,14 +37,14 @@ func wantService(t *testing.T, s *System, name string, state win.ServiceState, e
 // TestServiceStates goes through all states that take time.
 func TestServiceStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newNode(t, Delays{Calls: map[string]time.Duration{callStartService: time.Second, callStopService: 2 * time.Second}})
+		s := newNode(t, Delays{Calls: map[string]time.Duration{win.CallStartService: time.Second, win.CallStopService: 2 * time.Second}})
 		ctx := t.Context()
 		addService(t, s, ServiceSpec{Name: "Base", DisplayName: "The base"})
 		addService(t, s, ServiceSpec{Name: "Top", DependsOn: []string{"base"}})
 		wantService(t, s, "TOP", win.ServiceStopped, errorServiceNeverStarted)
 		wantErr(t, "stop a stopped one", s.StopService(ctx, "Base"), win.ErrorServiceNotActive)
 
-		must(t, s.Delay(Match{Call: callStartService, Object: "top", Count: 1}, time.Minute))
+		must(t, s.Delay(Match{Call: win.CallStartService, Object: "top", Count: 1}, time.Minute))
 		must(t, s.StartService(ctx, "top"))
 		wantService(t, s, "Base", win.ServiceStartPending, 0)
 		wantService(t, s, "Top", win.ServiceStartPending, 0)
@@ -75,7 +75,7 @@ func TestServiceRestartOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Config{
 			StateFile: filepath.Join(t.TempDir(), "state"),
-			Delays:    Delays{Calls: map[string]time.Duration{callStartService: time.Second, callStopService: time.Second}},
+			Delays:    Delays{Calls: map[string]time.Duration{win.CallStartService: time.Second, win.CallStopService: time.Second}},
 		}
 		s := openNode(t, c)
 		addService(t, s, ServiceSpec{Name: "Base"})
@@ -93,7 +93,7 @@ func TestServiceRestartOnTheWay(t *testing.T) {
 		must(t, s.StopService(t.Context(), "Top"))
 		must(t, s.PowerLoss())
 		wantService(t, s, "Top", win.ServiceStopped, errorServiceNeverStarted)
-		must(t, s.Delay(Match{Call: callStartService, Object: "Top"}, time.Minute))
+		must(t, s.Delay(Match{Call: win.CallStartService, Object: "Top"}, time.Minute))
 		must(t, s.StartService(t.Context(), "Top"))
 		time.Sleep(time.Minute) // also over the end of what began before the restart
 		wantService(t, s, "Top", win.ServiceStartPending, 0)
@@ -163,7 +163,7 @@ func TestServiceStartErrors(t *testing.T) {
 // TestServiceFailsOnTheWay: who waits for a service that fails later fails with it.
 func TestServiceFailsOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newNode(t, Delays{Calls: map[string]time.Duration{callStartService: time.Second}})
+		s := newNode(t, Delays{Calls: map[string]time.Duration{win.CallStartService: time.Second}})
 		addService(t, s, ServiceSpec{Name: "Base", StartError: win.ErrorServiceSpecificError})
 		addService(t, s, ServiceSpec{Name: "Middle", DependsOn: []string{"Base"}})
 		addService(t, s, ServiceSpec{Name: "Top", DependsOn: []string{"Middle"}})
@@ -243,7 +243,7 @@ func TestServiceErrors(t *testing.T) {
 	if diff := cmp.Diff(before, s.Services()); diff != "" {
 		t.Errorf("what failed did something (-before +after):\n%s", diff)
 	}
-	must(t, s.Fail(Match{Call: callStopService, Object: "kubelet", Count: 1}, win.ErrorInvalidServiceControl))
+	must(t, s.Fail(Match{Call: win.CallStopService, Object: "kubelet", Count: 1}, win.ErrorInvalidServiceControl))
 	wantErr(t, "a call that a rule is for", s.StopService(ctx, "kubelet"), win.ErrorInvalidServiceControl)
 	must(t, s.StopService(ctx, "kubelet"))
 }

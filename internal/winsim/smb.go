@@ -62,7 +62,7 @@ func (m *smbMapping) hasUser(server, user string) bool {
 // their paths.
 func (s *System) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
 	var mappings []win.SMBMapping
-	err := s.call(ctx, Call{callSMBMappings, ""}, func() error {
+	err := s.call(ctx, Call{win.CallSMBGlobalMappings, ""}, func() error {
 		for _, m := range s.smb.mappings {
 			mappings = append(mappings, win.SMBMapping{RemotePath: m.RemotePath, Status: m.Status})
 		}
@@ -82,7 +82,7 @@ func (s *System) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error
 // Source: https://learn.microsoft.com/windows/win32/api/winnetwk/nf-winnetwk-wnetaddconnection2w
 // and https://github.com/kubernetes-csi/csi-driver-smb/issues/219
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
-	return s.call(ctx, Call{callCreateSMBMapping, remotePath}, func() error {
+	return s.call(ctx, Call{win.CallCreateSMBGlobalMapping, remotePath}, func() error {
 		server, share, ok := parseShare(remotePath)
 		if !ok {
 			return win.ErrorBadNetName
@@ -116,7 +116,7 @@ func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, 
 // RemoveSMBGlobalMapping is the method Remove of MSFT_SmbGlobalMapping, forced: what
 // is open through the mapping breaks.
 func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	return s.call(ctx, Call{callRemoveSMBMapping, remotePath}, func() error {
+	return s.call(ctx, Call{win.CallRemoveSMBGlobalMapping, remotePath}, func() error {
 		server, share, _ := parseShare(remotePath)
 		m, ok := s.smb.mappings[smbKey(server, share)]
 		if !ok {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	diskapi "github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -158,12 +159,12 @@ func TestVolumeControls(t *testing.T) {
 	n, name := newVolume(t, s, true)
 	number, err := win.DecodeDeviceNumber(mustControl(t, s, device1(name), win.IoctlStorageGetDeviceNumber, nil))
 	must(t, err)
-	if want := (win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: n, PartitionNumber: 1}); number != want {
+	if want := (win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: diskapi.Number(n), PartitionNumber: 1}); number != want {
 		t.Errorf("device number %+v, want %+v", number, want)
 	}
 	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
 	must(t, err)
-	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}}, extents); diff != "" {
+	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: diskapi.Number(n), StartingOffset: 16 * mib, Length: 4 * gib}}, extents); diff != "" {
 		t.Errorf("extents (-want +got):\n%s", diff)
 	}
 	if size, err := win.DecodeInt64(mustControl(t, s, device1(name), win.IoctlDiskGetLengthInfo, nil)); err != nil || size != 4*gib {
@@ -209,7 +210,7 @@ func TestSpannedVolume(t *testing.T) {
 	}
 	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
 	must(t, err)
-	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}, extra}, extents); diff != "" {
+	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: diskapi.Number(n), StartingOffset: 16 * mib, Length: 4 * gib}, extra}, extents); diff != "" {
 		t.Errorf("extents (-want +got):\n%s", diff)
 	}
 	must(t, s.SpanVolume(name))

@@ -13,7 +13,7 @@ import (
 // FindVolumes is FindFirstVolumeW and its continuation.
 func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
 	var names []string
-	err := s.call(ctx, Call{callFindVolumes, ""}, func() error {
+	err := s.call(ctx, Call{win.CallFindVolumes, ""}, func() error {
 		for _, v := range s.volumes.present {
 			names = append(names, v.name())
 		}
@@ -25,7 +25,7 @@ func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
 // VolumeInformation is GetVolumeInformationW of the root of a volume: \\?\Volume{guid}\,
 // C:\, or a mount point with a backslash at its end.
 func (s *System) VolumeInformation(ctx context.Context, root string) (info win.VolumeInformation, err error) {
-	err = s.call(ctx, Call{callVolumeInformation, root}, func() error {
+	err = s.call(ctx, Call{win.CallVolumeInformation, root}, func() error {
 		if !strings.HasSuffix(root, `\`) {
 			return win.ErrorInvalidName
 		}
@@ -45,7 +45,7 @@ func (s *System) VolumeInformation(ctx context.Context, root string) (info win.V
 
 // DiskFreeSpace is GetDiskFreeSpaceExW of the volume that holds a directory.
 func (s *System) DiskFreeSpace(ctx context.Context, directory string) (space win.DiskSpace, err error) {
-	err = s.call(ctx, Call{callDiskFreeSpace, directory}, func() error {
+	err = s.call(ctx, Call{win.CallDiskFreeSpace, directory}, func() error {
 		v, err := s.volumeOf(directory, false)
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func (s *System) volumeOf(directory string, root bool) (*volume, error) {
 // FormatVolume is a quick format of \\?\Volume{guid}\ as NTFS or ReFS. A volume of
 // which anything is open gives ErrorSharingViolation.
 func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
-	return s.call(ctx, Call{callFormat, volume}, func() error {
+	return s.call(ctx, Call{win.CallFormatVolume, volume}, func() error {
 		id, rest, ok := parseVolumeName(volume)
 		if !ok || rest != `\` {
 			return win.ErrorInvalidParameter

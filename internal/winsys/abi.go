@@ -7,6 +7,8 @@ import "github.com/csi-proxy/csi-proxy/internal/win"
 
 // Source: cfgmgr32.h and devpropdef.h of the Windows SDK.
 const (
+	volumeNameGUID = 1 // VOLUME_NAME_GUID of GetFinalPathNameByHandleW
+
 	cmLocateDevNodeNormal    = 0
 	cmReenumerateSynchronous = 1
 	cmNotifyDeviceInterface  = 0 // CM_NOTIFY_FILTER_TYPE_DEVICEINTERFACE

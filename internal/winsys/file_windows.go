@@ -113,6 +113,25 @@ func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
 	return info, err
 }
 
+// Volume implements [win.File].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfinalpathnamebyhandlew
+func (f *file) Volume(ctx context.Context) (string, error) {
+	path := make([]uint16, windows.MAX_LONG_PATH+1)
+	var n uint32
+	err := interruptible(ctx, func() (err error) {
+		n, err = windows.GetFinalPathNameByHandle(f.h, &path[0], uint32(len(path)), volumeNameGUID)
+		return errno(err)
+	})
+	if err != nil {
+		return "", err
+	}
+	if int(n) >= len(path) { // the length that it needs
+		return "", win.ErrorFilenameExcedRange
+	}
+	return volumeOfPath(windows.UTF16ToString(path[:n]))
+}
+
 // directoryBuffer is how many bytes of a directory are read at a time: some hundred
 // entries.
 const directoryBuffer = 64 << 10

@@ -92,3 +92,13 @@ func sameInterfaces(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.EqualFunc(a, b, strings.EqualFold)
 }
+
+// volumeOfPath returns the volume's name at the beginning of \\?\Volume{guid}\directory.
+func volumeOfPath(path string) (string, error) {
+	const prefix = `\\?\Volume{`
+	end := strings.Index(path, `}\`)
+	if !strings.HasPrefix(path, prefix) || end < 0 {
+		return "", win.ErrorPathNotFound
+	}
+	return path[:end+len(`}\`)], nil
+}

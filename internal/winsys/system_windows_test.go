@@ -14,13 +14,12 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/wintrace"
 )
 
 var (
-	_ wintrace.System = (*System)(nil)
-	_ win.Device      = (*device)(nil)
-	_ win.File        = (*file)(nil)
+	_ win.System = (*System)(nil)
+	_ win.Device = (*device)(nil)
+	_ win.File   = (*file)(nil)
 )
 
 // newSystem returns the system, which must have no open handles when the test ends.

@@ -3,8 +3,7 @@
 
 // Command protogen turns the .proto files of the API into the files that are
 // checked in beside them: api/descriptors.binpb, which describes every version of
-// the contract, and the Go code of those versions whose messages the program
-// handles.
+// the contract, and the Go code of the messages that the program handles.
 //
 // It compiles the files itself, so protoc isn't needed, and runs the two Go
 // plugins at the versions that go.mod of this module pins. From the repository's
@@ -62,10 +61,15 @@ var goVersions = []string{
 // embedded descriptors don't have them.
 var controlAPIs = []string{"sim/v1"}
 
-// plugins are the tools of go.mod that generate Go code, with their parameters.
-var plugins = []struct{ tool, parameter string }{
-	{"protoc-gen-go", "module=" + module},
-	{"protoc-gen-go-grpc", "module=" + module},
+// plugins are the tools of go.mod that generate Go code, with what they generate it
+// for. The contract's services have no stubs: the daemon and the client call their
+// methods by name.
+var plugins = []struct {
+	tool     string
+	versions []string
+}{
+	{"protoc-gen-go", slices.Concat(goVersions, controlAPIs)},
+	{"protoc-gen-go-grpc", controlAPIs},
 }
 
 func main() {
@@ -108,7 +112,7 @@ func generate(ctx context.Context, root string) (map[string][]byte, error) {
 	}
 	files := make(map[string][]byte)
 	for _, plugin := range plugins {
-		if err := runPlugin(ctx, plugin.tool, plugin.parameter, described, files); err != nil {
+		if err := runPlugin(ctx, plugin.tool, plugin.versions, described, files); err != nil {
 			return nil, fmt.Errorf("%s: %w", plugin.tool, err)
 		}
 	}
@@ -158,9 +162,9 @@ func compile(ctx context.Context, dir string) ([]*descriptorpb.FileDescriptorPro
 }
 
 // runPlugin runs one plugin as protoc would and adds what it generates to files.
-func runPlugin(ctx context.Context, tool, parameter string, described []*descriptorpb.FileDescriptorProto, files map[string][]byte) error {
-	request := &pluginpb.CodeGeneratorRequest{Parameter: proto.String(parameter), ProtoFile: described}
-	for _, version := range slices.Concat(goVersions, controlAPIs) {
+func runPlugin(ctx context.Context, tool string, versions []string, described []*descriptorpb.FileDescriptorProto, files map[string][]byte) error {
+	request := &pluginpb.CodeGeneratorRequest{Parameter: proto.String("module=" + module), ProtoFile: described}
+	for _, version := range versions {
 		name := namePrefix + version + "/" + path.Dir(version) + ".proto"
 		request.FileToGenerate = append(request.FileToGenerate, name)
 	}

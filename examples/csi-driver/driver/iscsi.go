@@ -8,8 +8,8 @@ import (
 	"fmt"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 

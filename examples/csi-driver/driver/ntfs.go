@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // ntfs stages volumes that are an NTFS file system on a disk of their own: it is

@@ -7,12 +7,12 @@ import (
 	"context"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
-	"github.com/csi-proxy/csi-proxy/node/smb"
-	"github.com/csi-proxy/csi-proxy/node/volume"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Proxy is CSI Proxy on the driver's node: of each API group what the driver uses.

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/internal/atomicfile"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // record is what the driver remembers of a volume from its staging to its

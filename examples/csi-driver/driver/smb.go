@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/node/smb"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // smbShare stages SMB shares, or directories of them: the staging path is a link to

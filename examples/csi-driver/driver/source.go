@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
 // Parameters of a StorageClass, or volume attributes of a PersistentVolume, that

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc/mgr"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
-	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/volume"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // What the driver plays.
@@ -92,7 +92,7 @@ func TestDisk(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	n, err := node.New(&system{win32}, node.Options{})
+	n, err := nodeops.New(&system{win32}, nodeops.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

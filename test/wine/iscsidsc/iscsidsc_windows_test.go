@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -140,7 +141,7 @@ func TestSession(t *testing.T) {
 func device(session, lun byte, number uint32) win.ISCSIDevice {
 	d := win.ISCSIDevice{
 		SCSIAddress: win.SCSIAddress{PortNumber: 4, TargetID: session, LUN: lun},
-		Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: number},
+		Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: disk.Number(number)},
 	}
 	if number == win.NoNumber {
 		d.Device.PartitionNumber = win.NoNumber

@@ -11,10 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
-	"github.com/csi-proxy/csi-proxy/node/disk"
-	"github.com/csi-proxy/csi-proxy/node/iscsi"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -31,7 +32,7 @@ func (system) DeviceInterfaces(context.Context, win.GUID) ([]string, error) { re
 func TestOperations(t *testing.T) {
 	sys, d := load(t)
 	ctx := t.Context()
-	i := iscsi.New(system{sys}, iscsi.Options{})
+	i := initiator.New(system{sys}, initiator.Options{})
 	d.addTarget(target{name: iqn, portal: other, luns: 3, user: "user", secret: "target12target", mutual: "node12node12"})
 	d.addPersistentLogin(win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", InitiatorPort: 1, Portal: other}, "symbolic")
 	d.call("DoubleSetLate", 2)

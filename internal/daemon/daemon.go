@@ -1,0 +1,109 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package daemon puts the daemon together: the operations of a node, served in every
+// published version, each at an endpoint of its own. The command csi-proxy and package
+// simnode are made of it.
+package daemon
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/server"
+)
+
+// Config says what to serve, where and how.
+type Config struct {
+	// Operations are the operations of the node. A group without them isn't served.
+	Operations rpc.Operations
+	// Control are services beside the API, by the names of their endpoints: those that
+	// control a simulated node.
+	Control map[string]server.Service
+	// Listen makes the listener of the endpoint with a name.
+	Listen func(name string) (net.Listener, error)
+	// Address is where clients find the endpoint with a name, for the log. Default: the
+	// name.
+	Address func(name string) string
+	// Interceptors run around each call. They see the gRPC statuses of errors.
+	Interceptors []grpc.UnaryServerInterceptor
+	// GracePeriod is how long a stop waits for running calls before it cancels them.
+	GracePeriod time.Duration
+	// Log is told what is served, and of the calls. Default: none.
+	Log *slog.Logger
+}
+
+// New makes the listeners of all endpoints, or of none if it fails, and returns the
+// server that serves them.
+func New(c Config) (*server.Server, error) {
+	versions, err := rpc.Services(c.Operations)
+	if err != nil {
+		return nil, err
+	}
+	services := maps.Clone(c.Control)
+	if services == nil {
+		services = make(map[string]server.Service)
+	}
+	for _, v := range versions {
+		services[api.EndpointName(v.Group, v.Version)] = v
+	}
+	endpoints, err := listen(services, c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s, err := server.New(server.Config{
+		Endpoints:    endpoints,
+		Interceptors: append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor),
+		GracePeriod:  c.GracePeriod,
+		Log:          c.Log,
+	})
+	if err == nil && c.Log != nil {
+		c.announce(versions)
+	}
+	return s, err
+}
+
+func listen(services map[string]server.Service, listener func(name string) (net.Listener, error)) ([]server.Endpoint, error) {
+	var endpoints []server.Endpoint
+	for _, name := range slices.Sorted(maps.Keys(services)) {
+		l, err := listener(name)
+		if err != nil {
+			for _, e := range endpoints {
+				err = errors.Join(err, e.Listener.Close())
+			}
+			return nil, err
+		}
+		endpoints = append(endpoints, server.Endpoint{Name: name, Service: services[name], Listener: l})
+	}
+	return endpoints, nil
+}
+
+// announce logs what is served and where, with a line for each group.
+func (c Config) announce(services []*rpc.Service) {
+	address := c.Address
+	if address == nil {
+		address = func(name string) string { return name }
+	}
+	versions := make(map[string][]string)
+	for _, service := range services {
+		versions[service.Group] = append(versions[service.Group], service.Version)
+	}
+	for _, group := range api.Groups() {
+		if len(versions[group]) > 0 {
+			c.Log.Info("serving", "group", group, "versions", strings.Join(versions[group], " "),
+				"address", address(api.EndpointName(group, "<version>")))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Control)) {
+		c.Log.Info("serving the control of the simulated node", "address", address(name))
+	}
+}

@@ -1,0 +1,542 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+)
+
+const gibibyte = 1 << 30
+
+func newNode(t *testing.T) (*winsim.System, *disks.Disks) {
+	sim := simtest.Open(t, winsim.Delays{})
+	return sim, disks.New(sim, disks.Options{})
+}
+
+func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number {
+	t.Helper()
+	return disk.Number(simtest.Attach(t, sim, spec))
+}
+
+func layoutOf(t *testing.T, sim *winsim.System, n disk.Number) *win.DriveLayout {
+	t.Helper()
+	h, err := device.Open(t.Context(), sim, device.PhysicalDrive(n), win.AccessNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	layout, err := h.Layout(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layout
+}
+
+func writes(sim *winsim.System) int {
+	calls := sim.Calls()
+	return calls["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"] + calls["IOCTL_DISK_CREATE_DISK"] + calls["IOCTL_DISK_SET_DISK_ATTRIBUTES"]
+}
+
+type part struct {
+	Type        win.GUID
+	Start, End  int64
+	Attributes  uint64
+	Name        string
+	HasUniqueID bool
+}
+
+func parts(l *win.DriveLayout) (p []part) {
+	for _, e := range l.Partitions {
+		p = append(p, part{e.Type, e.StartingOffset, e.End(), e.Attributes, e.Name, !e.ID.IsZero()})
+	}
+	return p
+}
+
+// The places are those that Windows' own tools choose.
+func TestPartitionDisk(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		sectorSize uint32
+		automatic  bool // CREATE_DISK makes the reserved partition
+		usable     int64
+	}{
+		{"512-byte sectors", 512, false, 34 * 512},
+		{"4096-byte sectors", 4096, false, 6 * 4096},
+		{"automatic reserved partition", 512, true, 34 * 512},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sim, ops := newNode(t)
+			if err := sim.SetSettings(winsim.Settings{AutomaticMSR: c.automatic}); err != nil {
+				t.Fatal(err)
+			}
+			n := attach(t, sim, winsim.DiskSpec{SectorSize: c.sectorSize})
+			if err := ops.PartitionDisk(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			layout := layoutOf(t, sim, n)
+			want := []part{
+				{win.PartitionTypeMicrosoftReserved, c.usable, 16 << 20, 0, "Microsoft reserved partition", true},
+				{win.PartitionTypeBasicData, 16 << 20, 10*gibibyte - 1<<20, win.GPTAttributeNoDriveLetter, "Basic data partition", true},
+			}
+			if diff := cmp.Diff(want, parts(layout)); diff != "" {
+				t.Errorf("partitions -want +got:\n%s", diff)
+			}
+			if volumes := sim.VolumesOfDisk(uint32(n)); len(volumes) != 1 {
+				t.Errorf("the volumes are %q right after the call", volumes)
+			}
+
+			before := writes(sim)
+			if err := ops.PartitionDisk(t.Context(), n); err != nil {
+				t.Fatalf("the second time: %v", err)
+			}
+			if diff := cmp.Diff(layout, layoutOf(t, sim, n)); diff != "" || writes(sim) != before {
+				t.Errorf("the second time wrote to the disk:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPartitionDiskOffline(t *testing.T) {
+	t.Run("a raw disk is brought online", func(t *testing.T) {
+		sim, ops := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
+		if err := ops.PartitionDisk(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		if online, err := ops.GetDiskState(t.Context(), n); err != nil || !online {
+			t.Errorf("online is %v, %v", online, err)
+		}
+		if len(sim.VolumesOfDisk(uint32(n))) != 1 {
+			t.Error("it has no volume")
+		}
+	})
+	t.Run("a partitioned disk stays as it is", func(t *testing.T) {
+		sim, ops := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{})
+		if err := errors.Join(ops.PartitionDisk(t.Context(), n), ops.SetDiskState(t.Context(), n, false)); err != nil {
+			t.Fatal(err)
+		}
+		before := writes(sim)
+		if err := ops.PartitionDisk(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		if online, err := ops.GetDiskState(t.Context(), n); err != nil || online || writes(sim) != before {
+			t.Errorf("online is %v, %v; %d writes", online, err, writes(sim)-before)
+		}
+	})
+}
+
+func TestPartitionDiskRefusesForeignData(t *testing.T) {
+	sim, ops := newNode(t)
+	n := attach(t, sim, winsim.DiskSpec{})
+	plant(t, sim, n, 0, "XFSB")
+	err := ops.PartitionDisk(t.Context(), n)
+	if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), "XFS") {
+		t.Errorf("a disk with XFS gave %v", err)
+	}
+	if style := layoutOf(t, sim, n).Style; style != win.StyleRAW {
+		t.Errorf("the disk has style %d now", style)
+	}
+	if err := disks.New(sim, disks.Options{AllowRecognizedData: true}).PartitionDisk(t.Context(), n); err != nil {
+		t.Errorf("with AllowRecognizedData: %v", err)
+	}
+}
+
+func TestPartitionDiskTakesLeftovers(t *testing.T) {
+	sim, ops := newNode(t)
+	n := attach(t, sim, winsim.DiskSpec{})
+	plant(t, sim, n, 0, strings.Repeat("leftovers of a recycled disk ", 1000))
+	if err := ops.PartitionDisk(t.Context(), n); err != nil {
+		t.Error(err)
+	}
+}
+
+func plant(t *testing.T, sim *winsim.System, n disk.Number, offset int64, s string) {
+	t.Helper()
+	if err := sim.WriteImage(uint32(n), []byte(s), offset); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mbr is a boot sector with one partition, or none if kind is 0.
+func mbr(kind byte) string {
+	b := make([]byte, 512)
+	b[510], b[511] = 0x55, 0xAA
+	if kind != 0 {
+		copy(b[446:], []byte{0, 0, 0, 0, kind, 0, 0, 0, 0, 8, 0, 0, 0, 0, 16, 0}) // from 1 MiB, 512 MiB
+	}
+	copy(b[440:], "\x11\x22\x33\x44")
+	return string(b)
+}
+
+func TestPartitionDiskOnMBR(t *testing.T) {
+	sim, ops := newNode(t)
+	with, without := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	plant(t, sim, with, 0, mbr(7))
+	plant(t, sim, without, 0, mbr(0))
+	if err := ops.Rescan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.PartitionDisk(t.Context(), with); err != nil {
+		t.Errorf("with a partition: %v", err)
+	}
+	if err := ops.PartitionDisk(t.Context(), without); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("without partitions: %v", err)
+	}
+}
+
+func TestPartitionDiskTooSmall(t *testing.T) {
+	sim, ops := newNode(t)
+	n := attach(t, sim, winsim.DiskSpec{SizeBytes: 17 << 20})
+	if err := ops.PartitionDisk(t.Context(), n); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("17 MiB gave %v", err)
+	}
+}
+
+func TestPartitionDiskWithoutAutomount(t *testing.T) {
+	sim, ops := newNode(t)
+	if err := sim.SetSettings(winsim.Settings{NoAutomount: true}); err != nil {
+		t.Fatal(err)
+	}
+	n := attach(t, sim, winsim.DiskSpec{})
+	if err := ops.PartitionDisk(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	volumes := sim.VolumesOfDisk(uint32(n))
+	if len(volumes) != 1 {
+		t.Fatal("it has no volume")
+	}
+	if err := sim.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
+		t.Errorf("its volume can't be used: %v", err)
+	}
+}
+
+func TestPartitionDiskWaitsForTheVolume(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{VolumeArrival: 150 * time.Millisecond})
+	ops := disks.New(sim, disks.Options{})
+	n := attach(t, sim, winsim.DiskSpec{})
+	if err := ops.PartitionDisk(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	if len(sim.VolumesOfDisk(uint32(n))) != 1 {
+		t.Error("it has no volume")
+	}
+}
+
+func TestWaitingEndsWithTheContext(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Hour})
+	ops := disks.New(sim, disks.Options{})
+	n := attach(t, sim, winsim.DiskSpec{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := ops.PartitionDisk(ctx, n); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The process dies at each of its calls to Windows in turn, or the call fails; the one
+// after it finishes the work.
+func TestPartitionDiskIsResumed(t *testing.T) {
+	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
+		sim, _ := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{Offline: true})
+		return simtest.Rehearsal{
+			Sys: sim,
+			Run: func(ctx context.Context) error { return disks.New(sim, disks.Options{}).PartitionDisk(ctx, n) },
+			Check: func(t *testing.T) {
+				if got := parts(layoutOf(t, sim, n)); len(got) != 2 || len(sim.VolumesOfDisk(uint32(n))) != 1 {
+					t.Errorf("the partitions are %+v", got)
+				}
+			},
+		}
+	})
+}
+
+// Each call to Windows fails once: the error reaches the caller with its number,
+// or the operation copes, and a repetition succeeds in any case.
+func TestPartitionDiskSurvivesErrors(t *testing.T) {
+	for _, call := range []string{
+		"CreateFileW", "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", "IOCTL_DISK_GET_DISK_ATTRIBUTES", "IOCTL_DISK_SET_DISK_ATTRIBUTES",
+		"IOCTL_DISK_GET_DRIVE_GEOMETRY_EX", "ReadFile", "IOCTL_DISK_CREATE_DISK", "IOCTL_DISK_UPDATE_PROPERTIES",
+		"IOCTL_DISK_SET_DRIVE_LAYOUT_EX", "FindFirstVolumeW", "IOCTL_STORAGE_GET_DEVICE_NUMBER",
+	} {
+		sim, ops := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{Offline: true})
+		if err := sim.Fail(winsim.Match{Call: call, Count: 1}, win.ErrorIODevice); err != nil {
+			t.Fatal(err)
+		}
+		if err := ops.PartitionDisk(t.Context(), n); err != nil && !errors.Is(err, win.ErrorIODevice) {
+			t.Errorf("%s: %v", call, err)
+		}
+		if err := ops.PartitionDisk(t.Context(), n); err != nil {
+			t.Errorf("after %s has failed: %v", call, err)
+		}
+		if got := parts(layoutOf(t, sim, n)); len(got) != 2 {
+			t.Errorf("after %s has failed: %+v", call, got)
+		}
+	}
+}
+
+func TestUnknownDisk(t *testing.T) {
+	_, ops := newNode(t)
+	ctx := t.Context()
+	const n = 77
+	_, statsErr := ops.GetDiskStats(ctx, n)
+	_, stateErr := ops.GetDiskState(ctx, n)
+	for name, err := range map[string]error{
+		"PartitionDisk": ops.PartitionDisk(ctx, n), "SetDiskState": ops.SetDiskState(ctx, n, true),
+		"GetDiskStats": statsErr, "GetDiskState": stateErr,
+	} {
+		if !errors.Is(err, csiproxy.ErrNotFound) || !strings.HasPrefix(err.Error(), name+" disk 77: ") {
+			t.Errorf("%s gave %v", name, err)
+		}
+	}
+}
+
+func TestSetDiskState(t *testing.T) {
+	sim, ops := newNode(t)
+	n := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
+	for _, online := range []bool{true, true, false, false, true} {
+		if err := ops.SetDiskState(t.Context(), n, online); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ops.GetDiskState(t.Context(), n); err != nil || got != online {
+			t.Fatalf("the state is %v, %v after it was set to %v", got, err, online)
+		}
+	}
+	// A disk that went online is writable.
+	if err := ops.PartitionDisk(t.Context(), n); err != nil {
+		t.Error(err)
+	}
+	if err := ops.SetDiskState(t.Context(), 0, false); err == nil {
+		t.Error("the disk of Windows itself went offline")
+	}
+}
+
+func TestSetDiskStateReturnsWhenVolumesAreThere(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{VolumeArrival: 100 * time.Millisecond})
+	ops := disks.New(sim, disks.Options{})
+	n := attach(t, sim, winsim.DiskSpec{})
+	if err := ops.PartitionDisk(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	for _, online := range []bool{false, true} {
+		if err := ops.SetDiskState(t.Context(), n, online); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(sim.VolumesOfDisk(uint32(n))) == 1; got != online {
+			t.Errorf("online %v: the volume is there: %v", online, got)
+		}
+	}
+}
+
+func TestGoingOfflineFlushesVolumes(t *testing.T) {
+	sim, ops := newNode(t)
+	n := attach(t, sim, winsim.DiskSpec{})
+	if err := ops.PartitionDisk(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	before := sim.Calls()["FlushFileBuffers"]
+	if err := ops.SetDiskState(t.Context(), n, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := sim.Calls()["FlushFileBuffers"] - before; got != 1 {
+		t.Errorf("%d volumes were flushed, want 1", got)
+	}
+}
+
+// A disk that has just arrived may refuse for a moment.
+func TestSetDiskStateRetriesOnAFreshDisk(t *testing.T) {
+	sim, ops := newNode(t)
+	n := attach(t, sim, winsim.DiskSpec{Offline: true})
+	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_SET_DISK_ATTRIBUTES", Count: 2}, win.ErrorWriteProtect); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.SetDiskState(t.Context(), n, true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListDiskIDs(t *testing.T) {
+	sim, ops := newNode(t)
+	ascii := func(s string) win.Identifier {
+		return win.Identifier{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte(s)}
+	}
+	binary := win.Identifier{CodeSet: win.CodeSetBinary, Type: 3, ID: []byte{0x60, 0xAB, 0x01}}
+	port := win.Identifier{CodeSet: win.CodeSetASCII, Association: win.AssociationPort, ID: []byte("port")}
+	utf8 := win.Identifier{CodeSet: win.CodeSetUTF8, ID: []byte("utf8")}
+	want := map[disk.Number]disk.IDs{}
+	for _, c := range []struct {
+		spec winsim.DiskSpec
+		want disk.IDs
+	}{
+		{winsim.DiskSpec{Serial: "  vol 1  ", Page83: []win.Identifier{ascii("Google  pvc-1 ")}}, disk.IDs{Page83: "Google  pvc-1 ", SerialNumber: "vol 1"}},
+		{winsim.DiskSpec{Serial: "s2", Page83: []win.Identifier{port, utf8, binary, ascii("later")}, Offline: true}, disk.IDs{Page83: "60ab01", SerialNumber: "s2"}},
+		{winsim.DiskSpec{Serial: "s3", Page83: []win.Identifier{port}}, disk.IDs{SerialNumber: "s3"}},
+		{winsim.DiskSpec{Serial: "s4", Page83Error: win.ErrorInvalidFunction}, disk.IDs{SerialNumber: "s4"}},
+		{winsim.DiskSpec{Serial: "s5", Page83Error: win.ErrorIODevice}, disk.IDs{SerialNumber: "s5"}},
+		{winsim.DiskSpec{Serial: "s6", Page83: slices.Repeat([]win.Identifier{port}, 300)}, disk.IDs{SerialNumber: "s6"}}, // over 4096 bytes
+	} {
+		want[attach(t, sim, c.spec)] = c.want
+	}
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "path", MultipathMember: true}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ops.ListDiskIDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := got[0]; !ok {
+		t.Error("the system disk is missing")
+	}
+	delete(got, 0)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	if n, err := ops.FindDiskByPage83(t.Context(), "60ab01"); err != nil || want[n].SerialNumber != "s2" {
+		t.Errorf("FindDiskByPage83 gave %d, %v", n, err)
+	}
+	if _, err := ops.FindDiskByPage83(t.Context(), "60AB01"); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("FindDiskByPage83 of an unknown one gave %v", err)
+	}
+	if _, err := ops.FindDiskByPage83(t.Context(), ""); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("FindDiskByPage83 of nothing gave %v", err)
+	}
+}
+
+func TestListDiskLocations(t *testing.T) {
+	sim, ops := newNode(t)
+	want := map[disk.Number]disk.Location{}
+	for _, c := range []struct {
+		spec winsim.DiskSpec
+		want disk.Location
+	}{
+		{winsim.DiskSpec{Location: "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : LUN 12"}, disk.Location{Adapter: "1", Bus: "0", Target: "0", LUNID: "12"}},
+		{winsim.DiskSpec{Location: "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0"}, disk.Location{Adapter: "0", Target: "1", LUNID: "0"}},
+		{winsim.DiskSpec{Location: "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0"}, disk.Location{Adapter: "0", Bus: "12606208"}},
+		{winsim.DiskSpec{Location: `C:\vm\disk.vhdx`, SCSI: &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 6}}, disk.Location{Adapter: "4", Target: "5", LUNID: "6"}},
+		{winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 1, TargetID: 2, LUN: 255}}, disk.Location{Adapter: "1", Target: "2", LUNID: "255"}},
+	} {
+		want[attach(t, sim, c.spec)] = c.want
+	}
+	none := attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorInvalidFunction, SCSIAddressError: win.ErrorInvalidFunction})
+	got, err := ops.ListDiskLocations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := got[none]; ok {
+		t.Error("a disk on a bus without locations is listed")
+	}
+	delete(got, 0)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A disk may be pulled between any two calls: the others are listed all the same.
+func TestListsSurviveARemoval(t *testing.T) {
+	for pull := 1; ; pull++ {
+		sim, ops := newNode(t)
+		stays, leaves := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+		calls := 0
+		sim.OnCall(func(winsim.Call) {
+			if calls++; calls == pull {
+				if err := sim.DetachDisk(uint32(leaves)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		ids, err := ops.ListDiskIDs(t.Context())
+		if err != nil {
+			t.Fatalf("pulled at call %d: %v", pull, err)
+		}
+		if _, ok := ids[stays]; !ok {
+			t.Errorf("pulled at call %d: the other disk is missing", pull)
+		}
+		if id, ok := ids[leaves]; ok && (id.Page83 == "" || id.SerialNumber == "") {
+			t.Errorf("pulled at call %d: it is listed half: %+v", pull, id)
+		}
+		if calls < pull {
+			return
+		}
+	}
+}
+
+func TestRescan(t *testing.T) {
+	sim, ops := newNode(t)
+	grown, removed := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "new", NeedsRescan: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sim.GrowDisk(uint32(grown), 20*gibibyte), sim.DetachDisk(uint32(removed))); err != nil {
+		t.Fatal(err)
+	}
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 10*gibibyte {
+		t.Errorf("before: %+v, %v", stats, err)
+	}
+	if err := ops.Rescan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := ops.ListDiskIDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, id := range ids {
+		found = found || id.SerialNumber == "new"
+	}
+	if !found {
+		t.Error("the new disk isn't seen")
+	}
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 20*gibibyte {
+		t.Errorf("after: %+v, %v", stats, err)
+	}
+}
+
+func TestRescanWaitsForArrivals(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{DiskArrival: 20 * time.Millisecond})
+	ops := disks.New(sim, disks.Options{})
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.Rescan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
+		t.Errorf("after the rescan: %v, %v", ids, err)
+	}
+}
+
+func TestRescanPassesOverASickDisk(t *testing.T) {
+	sim, ops := newNode(t)
+	sick, grown := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	if err := sim.GrowDisk(uint32(grown), 20*gibibyte); err != nil {
+		t.Fatal(err)
+	}
+	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: device.PhysicalDrive(sick)}, win.ErrorIODevice); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.Rescan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 20*gibibyte {
+		t.Errorf("the healthy disk: %+v, %v", stats, err)
+	}
+}

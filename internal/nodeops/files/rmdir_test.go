@@ -1,0 +1,338 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package files_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/google/go-cmp/cmp"
+)
+
+func failOnce(call string) winsim.Match { return winsim.Match{Call: call, Count: 1} }
+
+// garden grows one of everything that can be removed below dir, and what must stay
+// beside it.
+func garden(t *testing.T, sys *winsim.System, volume, dir string) {
+	t.Helper()
+	must(t, sys.MkdirAll(`C:\outside\sub`))
+	must(t, sys.WriteFile(`C:\outside\sub\file`, []byte("outside")))
+	must(t, sys.MkdirAll(kubelet+`\neighbour\sub`))
+	must(t, sys.WriteFile(kubelet+`\neighbour\file`, []byte("neighbour")))
+
+	must(t, sys.MkdirAll(dir+`\deep\deeper\deepest`))
+	for i := range 50 { // more than one listing gives
+		must(t, sys.WriteFile(fmt.Sprintf(`%s\deep\file%d`, dir, i), []byte("x")))
+	}
+	must(t, sys.WriteFile(dir+`\readonly`, []byte("x")))
+	must(t, sys.SetFileAttributes(dir+`\readonly`, win.AttributeReadOnly))
+	must(t, sys.MkdirAll(dir+`\readonlydir`))
+	must(t, sys.SetFileAttributes(dir+`\readonlydir`, win.AttributeReadOnly))
+	must(t, sys.Symlink(dir+`\symlink`, kubelet+`\neighbour`, true))
+	must(t, sys.Symlink(dir+`\filelink`, kubelet+`\neighbour\file`, false))
+	must(t, sys.Junction(dir+`\deep\junction`, kubelet+`\neighbour`))
+	must(t, sys.Symlink(dir+`\evil`, `C:\outside`, true))
+	must(t, sys.Junction(dir+`\deep\evil`, `C:\outside`))
+	must(t, sys.Symlink(dir+`\share`, `\\server\share`, true))
+	must(t, sys.Symlink(dir+`\dangling`, `none`, true))
+	must(t, sys.Symlink(dir+`\volumelink`, volume, true))
+	mount(t, sys, dir+`\mnt`, volume)
+	mount(t, sys, dir+`\deep\mnt`, volume)
+}
+
+// surroundings is what removal must leave alone.
+func surroundings(t *testing.T, sys *winsim.System) []map[string]string {
+	return []map[string]string{
+		tree(t, sys, `C:\outside`), tree(t, sys, `C:\Windows`), tree(t, sys, kubelet+`\neighbour`), tree(t, sys, `C:\mnt`),
+	}
+}
+
+func TestRmdirForce(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	volume, _ := newVolume(t, sys)
+	mount(t, sys, `C:\mnt`, volume)
+	must(t, sys.MkdirAll(`C:\mnt\sub`))
+	must(t, sys.WriteFile(`C:\mnt\sub\data`, []byte("data")))
+
+	for name, remove := range map[string]func(dir string) error{
+		"Rmdir":         func(dir string) error { return f.Rmdir(t.Context(), dir, true) },
+		"RmdirContents": func(dir string) error { return f.RmdirContents(t.Context(), dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := kubelet + `\` + name
+			garden(t, sys, volume, dir)
+			before := surroundings(t, sys)
+			must(t, remove(dir))
+			want := map[string]string{}
+			if name == "RmdirContents" {
+				want[dir] = "directory"
+			}
+			if diff := cmp.Diff(want, tree(t, sys, dir)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(before, surroundings(t, sys)); diff != "" {
+				t.Errorf("the surroundings changed:\n%s", diff)
+			}
+			// Through the mount manager, or it would remember them.
+			if got := sys.MountPoints(); len(got) != 1 || got[0].Path != `C:\mnt` {
+				t.Errorf("mount points %v", got)
+			}
+		})
+	}
+}
+
+func TestRmdir(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	volume, disk := newVolume(t, sys)
+	mount(t, sys, `C:\mnt`, volume)
+	must(t, sys.WriteFile(`C:\mnt\data`, []byte("data")))
+	const dir = kubelet + `\x`
+	garden(t, sys, volume, dir)
+	before := surroundings(t, sys)
+
+	for _, name := range []string{
+		`readonlydir`, `deep\deeper\deepest`, `deep\file7`, `readonly`, `symlink`, `filelink`, `deep\junction`, `evil`,
+		`deep\evil`, `share`, `dangling`, `volumelink`, `mnt`, `deep\mnt`,
+	} {
+		path := dir + `\` + name
+		if err := f.Rmdir(t.Context(), path, false); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if exists, err := f.PathExists(t.Context(), path); exists || err != nil {
+			t.Errorf("%s afterwards: %v, %v", name, exists, err)
+		}
+		if err := f.Rmdir(t.Context(), path, false); !errors.Is(err, csiproxy.ErrNotFound) {
+			t.Errorf("%s again: %v", name, err)
+		}
+		if err := f.Rmdir(t.Context(), path, true); err != nil {
+			t.Errorf("%s again with force: %v", name, err)
+		}
+	}
+	if diff := cmp.Diff(before, surroundings(t, sys)); diff != "" {
+		t.Errorf("the surroundings changed:\n%s", diff)
+	}
+	if got := sys.MountPoints(); len(got) != 1 || got[0].Path != `C:\mnt` {
+		t.Errorf("mount points %v", got)
+	}
+
+	must(t, sys.Junction(dir+`\evil`, `C:\outside`))
+	mount(t, sys, dir+`\mnt`, volume)
+	for _, c := range []struct {
+		path        string
+		force, only error
+		contents    error
+	}{
+		{dir + `\deep`, nil, csiproxy.ErrFailedPrecondition, nil},
+		{dir + `\none`, nil, csiproxy.ErrNotFound, csiproxy.ErrNotFound},
+		{dir + `\none\none`, nil, csiproxy.ErrNotFound, csiproxy.ErrNotFound},
+		{kubelet + `\neighbour\file\x`, nil, csiproxy.ErrFailedPrecondition, csiproxy.ErrFailedPrecondition},
+		{dir + `\evil\sub`, csiproxy.ErrPermissionDenied, csiproxy.ErrPermissionDenied, csiproxy.ErrPermissionDenied},
+		{kubelet, csiproxy.ErrInvalidArgument, csiproxy.ErrInvalidArgument, csiproxy.ErrInvalidArgument},
+	} {
+		if err := f.Rmdir(t.Context(), c.path, false); !errors.Is(err, c.only) {
+			t.Errorf("%s without force: %v, want %v", c.path, err, c.only)
+		}
+		if err := f.RmdirContents(t.Context(), c.path); !errors.Is(err, c.contents) {
+			t.Errorf("contents of %s: %v, want %v", c.path, err, c.contents)
+		}
+		if err := f.Rmdir(t.Context(), c.path, true); !errors.Is(err, c.force) {
+			t.Errorf("%s with force: %v, want %v", c.path, err, c.force)
+		}
+	}
+	for _, name := range []string{`evil`, `mnt`} {
+		if err := f.RmdirContents(t.Context(), dir+`\`+name); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+			t.Errorf("contents of %s: %v", name, err)
+		}
+	}
+	if diff := cmp.Diff(before, surroundings(t, sys)); diff != "" {
+		t.Errorf("the surroundings changed:\n%s", diff)
+	}
+
+	// The mount point of a volume that has left the node.
+	must(t, sys.DetachDisk(disk))
+	must(t, f.Rmdir(t.Context(), dir, true))
+	if diff := cmp.Diff(map[string]string{}, tree(t, sys, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The mount manager of Windows may not know a volume that has left: then the
+// reparse point alone is removed. Other errors of it keep the mount point.
+func TestRmdirWithoutMountManager(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	volume, _ := newVolume(t, sys)
+	for errno, want := range map[win.Errno]error{
+		win.ErrorFileNotFound:     nil,
+		win.ErrorInvalidParameter: nil,
+		win.ErrorNotAReparsePoint: csiproxy.ErrUnavailable, // and yet it is one
+		win.ErrorAccessDenied:     csiproxy.ErrPermissionDenied,
+	} {
+		mount(t, sys, kubelet+`\mnt`, volume)
+		must(t, sys.Fail(winsim.Match{Call: "DeleteVolumeMountPointW"}, errno))
+		if err := f.Rmdir(t.Context(), kubelet+`\mnt`, false); !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", errno, err, want)
+		}
+		exists, err := f.PathExists(t.Context(), kubelet+`\mnt`)
+		if exists != (want != nil) || err != nil {
+			t.Errorf("%v: afterwards %v, %v", errno, exists, err)
+		}
+		sys.ResetRules()
+		must(t, f.Rmdir(t.Context(), kubelet+`\mnt`, true))
+	}
+}
+
+// What is in use stays, what is not goes, and a repeated call does the rest.
+func TestRmdirBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		f := newFilesystem(t, sys)
+		const dir = kubelet + `\x`
+		for _, path := range []string{`\a\1`, `\busy\2`, `\c\3`} {
+			must(t, sys.MkdirAll(dir+path))
+		}
+		must(t, sys.WriteFile(dir+`\busy\data`, []byte("data")))
+		must(t, sys.WriteFile(dir+`\busy\other`, []byte("data")))
+		used, err := sys.OpenFile(t.Context(), dir+`\busy\data`, win.OpenOptions{Access: win.GenericRead, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen})
+		must(t, err)
+
+		sys.OnCall(func(call winsim.Call) {
+			if call.Name == "SetFileInformationByHandle" && (call.Object == dir || call.Object == dir+`\busy`) {
+				t.Error("a directory above a busy file was to be deleted")
+			}
+		})
+		for range 2 {
+			if err := f.Rmdir(t.Context(), dir, true); !errors.Is(err, csiproxy.ErrUnavailable) {
+				t.Errorf("error %v", err)
+			}
+			want := map[string]string{dir: "directory", dir + `\busy`: "directory", dir + `\busy\data`: "file data"}
+			if diff := cmp.Diff(want, tree(t, sys, dir)); diff != "" {
+				t.Error(diff)
+			}
+		}
+		sys.OnCall(nil)
+		must(t, used.Close())
+		must(t, f.Rmdir(t.Context(), dir, true))
+		if diff := cmp.Diff(map[string]string{}, tree(t, sys, dir)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A directory that somebody fills as fast as it is emptied isn't emptied for ever.
+func TestRmdirRace(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	const dir = kubelet + `\x`
+	for name, c := range map[string]struct {
+		files int
+		want  error
+	}{
+		"two more files": {2, nil},
+		"no end":         {1000, csiproxy.ErrUnavailable},
+	} {
+		must(t, sys.MkdirAll(dir))
+		must(t, sys.WriteFile(dir+`\file`, nil))
+		files := 0
+		sys.OnCall(func(call winsim.Call) {
+			if call.Name == "SetFileInformationByHandle" && call.Object == dir && files < c.files {
+				files++
+				must(t, sys.WriteFile(fmt.Sprintf(`%s\%d`, dir, files), nil))
+			}
+		})
+		err := f.Rmdir(t.Context(), dir, true)
+		sys.OnCall(nil)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if files == 0 {
+			t.Errorf("%s: none was made", name)
+		}
+	}
+}
+
+// An entry that is removed between being listed and being opened is no error.
+func TestRmdirVanished(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	const dir = kubelet + `\x`
+	must(t, sys.MkdirAll(dir+`\a`))
+	must(t, sys.WriteFile(dir+`\b`, nil))
+	sys.OnCall(func(call winsim.Call) {
+		if call.Name == "NtCreateFile" && strings.HasPrefix(call.Object, dir+`\`) {
+			must(t, sys.Remove(call.Object))
+		}
+	})
+	err := f.Rmdir(t.Context(), dir, true)
+	sys.OnCall(nil)
+	if err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(map[string]string{}, tree(t, sys, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An entry may be another thing when it is opened than when it was listed.
+func TestRmdirChanged(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	volume, _ := newVolume(t, sys)
+	const dir, entry = kubelet + `\x`, kubelet + `\x\entry`
+	things := map[string]func(){
+		"a file":        func() { must(t, sys.WriteFile(entry, nil)) },
+		"a directory":   func() { must(t, sys.MkdirAll(entry+`\sub`)) },
+		"a link":        func() { must(t, sys.Junction(entry, `C:\Windows`)) },
+		"a mount point": func() { must(t, sys.MkdirAll(entry)); must(t, sys.SetReparsePoint(entry, win.NewMountPoint(volume))) },
+	}
+	before := tree(t, sys, `C:\Windows`)
+	for was, makeFirst := range things {
+		for is, makeThen := range things {
+			must(t, sys.MkdirAll(dir))
+			makeFirst()
+			changed := false
+			sys.OnCall(func(call winsim.Call) {
+				if call.Name == "NtCreateFile" && call.Object == entry && !changed {
+					changed = true
+					if was == "a directory" {
+						must(t, sys.Remove(entry+`\sub`))
+					}
+					must(t, sys.Remove(entry))
+					makeThen()
+				}
+			})
+			err := f.Rmdir(t.Context(), dir, true)
+			sys.OnCall(nil)
+			if err != nil || !changed {
+				t.Errorf("%s that was %s: %v, changed %v", is, was, err, changed)
+			}
+			if diff := cmp.Diff(map[string]string{}, tree(t, sys, dir)); diff != "" {
+				t.Errorf("%s that was %s:\n%s", is, was, diff)
+			}
+		}
+	}
+	if diff := cmp.Diff(before, tree(t, sys, `C:\Windows`)); diff != "" {
+		t.Errorf("C:\\Windows changed:\n%s", diff)
+	}
+}
+
+func TestRmdirDeep(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	deep := kubelet + `\x` + strings.Repeat(`\d`, 3000)
+	must(t, sys.MkdirAll(deep))
+	must(t, sys.WriteFile(deep+`\file`, nil))
+	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
+	if exists, err := f.PathExists(t.Context(), kubelet+`\x`); exists || err != nil {
+		t.Errorf("afterwards: %v, %v", exists, err)
+	}
+}

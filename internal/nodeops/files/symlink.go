@@ -1,0 +1,39 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"context"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+)
+
+// CreateSymlink implements [filesystem.Operations].
+func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
+	return f.do(ctx, "CreateSymlink", targetPath, func(ctx context.Context, target pathpolicy.Path) error {
+		source, file, err := f.linkSource(ctx, sourcePath)
+		if err != nil {
+			return &csiproxy.Error{Object: "source path " + quote.Text(sourcePath), Err: err}
+		}
+		if source.Equal(target) {
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a link to itself")
+		}
+		return f.paths.Reach(ctx, f.sys, target, func(h *pathpolicy.Held) error {
+			return h.MakeSymlink(ctx, source.String(), file, func(l pathpolicy.Link) bool {
+				return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source)
+			})
+		})
+	})
+}
+
+// linkSource checks what a link is to lead to, and whether it is a file.
+func (f *Filesystem) linkSource(ctx context.Context, path string) (p pathpolicy.Path, file bool, err error) {
+	if p, err = f.paths.Parse(path, pathpolicy.MaxPath); err != nil {
+		return p, false, err
+	}
+	place, err := f.paths.Resolve(ctx, f.sys, p)
+	return p, place.Kind == pathpolicy.File, err
+}

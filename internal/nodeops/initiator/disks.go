@@ -1,0 +1,112 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initiator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/iscsi"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+const (
+	// diskPatience is how long a disk that the initiator has may need to arrive.
+	diskPatience = 15 * time.Second
+	// lunPatience is how long the initiator may need to tell what a target has; some
+	// have nothing.
+	lunPatience = 3 * time.Second
+
+	firstPoll   = 5 * time.Millisecond
+	longestPoll = 250 * time.Millisecond
+	firstRescan = 100 * time.Millisecond
+)
+
+// awaitDisks returns the disks of a target, sorted. As long as one hasn't arrived, it
+// waits, and has the adapters look from time to time.
+func (i *Initiator) awaitDisks(ctx context.Context, iqn iscsi.IQN) ([]disk.Number, error) {
+	begin := time.Now()
+	rescan, interval := begin.Add(firstRescan), 2*firstRescan
+	for poll := firstPoll; ; poll = min(2*poll, longestPoll) {
+		found, err := i.disks(ctx, iqn)
+		if err != nil || found.complete() || time.Since(begin) > found.patience() {
+			return found.numbers, err
+		}
+		if now := time.Now(); now.After(rescan) {
+			rescan, interval = now.Add(interval), 2*interval
+			if err := i.rescan(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := operation.Idle(ctx, func() error { return win.Sleep(ctx, poll) }); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// devices is what a target has.
+type devices struct {
+	sessions int
+	total    int           // of all kinds
+	pending  int           // disks that haven't arrived
+	numbers  []disk.Number // of those that have, sorted
+}
+
+func (d devices) complete() bool { return d.sessions == 0 || d.total > 0 && d.pending == 0 }
+
+func (d devices) patience() time.Duration {
+	if d.total == 0 {
+		return lunPatience
+	}
+	return diskPatience
+}
+
+// disks returns what a target has now.
+func (i *Initiator) disks(ctx context.Context, iqn iscsi.IQN) (devices, error) {
+	sessions, err := i.sessions(ctx, iqn)
+	if err != nil {
+		return devices{}, err
+	}
+	found := devices{sessions: len(sessions)}
+	for _, s := range sessions {
+		list, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) { return i.sys.ISCSISessionDevices(ctx, s.ID) })
+		if errors.Is(err, win.ISDSCInvalidSessionID) { // it has ended meanwhile
+			found.sessions--
+			continue
+		}
+		if err != nil {
+			return devices{}, err
+		}
+		found.total += len(list)
+		for _, d := range list {
+			switch {
+			case d.Device.DeviceType != win.FileDeviceDisk && d.Device.DeviceType != 0: // a tape, say
+			case d.Device.DeviceNumber == win.NoNumber:
+				found.pending++
+			default:
+				found.numbers = append(found.numbers, disk.Number(d.Device.DeviceNumber))
+			}
+		}
+	}
+	slices.Sort(found.numbers)
+	found.numbers = slices.Compact(found.numbers) // two sessions may lead to one disk
+	return found, nil
+}
+
+// rescan has all storage adapters look for logical units, as far as they do. Callers
+// at the same time share it.
+func (i *Initiator) rescan(ctx context.Context) error {
+	err := i.rescans.Do(ctx, func(ctx context.Context) error { return device.ReenumerateAdapters(ctx, i.sys) })
+	if _, refused := errors.AsType[win.Errno](err); refused {
+		i.options.Logger.Info("an adapter isn't asked for new disks", "err", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package iscsi does the operations on the node's iSCSI initiator: portals, targets
+// and their disks.
+//
+// Each operation first looks at what Windows has and then does what is missing, so it
+// may be repeated, also after a process that died half-way through it. The initiator
+// is a service of Windows that nobody starts by default: the first call that needs it
+// does.
+package initiator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/keylock"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/scm"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// System is what the operations on targets use of Windows.
+type System interface {
+	win.ISCSIInitiator
+	win.Services
+	win.Devices
+}
+
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// Logger gets what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner bounds and observes the operations. The groups of one node share it.
+	// Default: its own.
+	Runner *operation.Runner
+}
+
+// Initiator is the node's iSCSI initiator. All methods may be called concurrently.
+type Initiator struct {
+	sys     System
+	options Options
+	// locks serialises logging in and out, by target in lower case.
+	locks   keylock.Locks[string]
+	rescans operation.Shared
+}
+
+// New returns the operations on the initiator of sys.
+func New(sys System, o Options) *Initiator {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Runner == nil {
+		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+	}
+	return &Initiator{sys: sys, options: o}
+}
+
+// SetMutualCHAPSecret implements [iscsi.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-setiscsiinitiatorchapsharedsecret
+func (i *Initiator) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
+	return i.do(ctx, "SetMutualCHAPSecret", "", func(ctx context.Context) error {
+		if err := checkSecret(s); err != nil {
+			return err
+		}
+		return i.call(ctx, func() error { return i.sys.SetISCSIInitiatorCHAPSecret(ctx, s) })
+	})
+}
+
+func (i *Initiator) do(ctx context.Context, name, object string, f func(context.Context) error) error {
+	return operation.Do(ctx, i.options.Runner, name, object, f)
+}
+
+const (
+	// serviceName is the initiator's service.
+	serviceName = "MSiSCSI"
+	// servicePatience is how long a service that runs may need until it answers.
+	servicePatience = 10 * time.Second
+	retryInterval   = 100 * time.Millisecond
+)
+
+// call makes a call to the initiator. If its service isn't running, it starts it and
+// makes the call again.
+func (i *Initiator) call(ctx context.Context, f func() error) error {
+	err := f()
+	if !serviceDown(err) {
+		return err
+	}
+	i.options.Logger.Info("the iSCSI initiator's service is started", "service", serviceName, "err", err)
+	if err := scm.Start(ctx, i.sys, serviceName); err != nil {
+		return &csiproxy.Error{Object: "service " + serviceName, Err: err}
+	}
+	return operation.Retry(ctx, servicePatience, retryInterval, serviceDown, f)
+}
+
+// query is call for a call with a result.
+func query[T any](ctx context.Context, i *Initiator, f func(context.Context) (T, error)) (result T, err error) {
+	err = i.call(ctx, func() error {
+		result, err = f(ctx)
+		return err
+	})
+	return result, err
+}
+
+// serviceDown reports whether err may come from a service that isn't running.
+func serviceDown(err error) bool {
+	var errno win.Errno
+	if !errors.As(err, &errno) {
+		return false
+	}
+	switch errno {
+	case win.ISDSCServiceNotRunning, win.ISDSCServiceUnavailable, win.ISDSCDidNotRespond, win.ErrorServiceNotActive:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,138 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package system does the operations on the node as a machine: its serial number and
+// its services.
+//
+// Each operation may be repeated, also after a process that died half-way through it.
+package machine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/csi-proxy/csi-proxy/system"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/scm"
+	"github.com/csi-proxy/csi-proxy/internal/smbios"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// System is what the operations on the machine use of Windows.
+type System interface {
+	win.Services
+	win.Firmware
+}
+
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// Runner bounds and observes the operations. The groups of one node share it.
+	// Default: its own.
+	Runner *operation.Runner
+}
+
+// Machine is the node as a machine. All methods may be called concurrently.
+type Machine struct {
+	sys     System
+	options Options
+}
+
+// New returns the operations on the machine that sys is.
+func New(sys System, o Options) *Machine {
+	if o.Runner == nil {
+		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+	}
+	return &Machine{sys: sys, options: o}
+}
+
+// GetBIOSSerialNumber implements [system.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/cimwin32prov/win32-bios (SerialNumber)
+func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (string, error) {
+	return operation.Get(ctx, m.options.Runner, "GetBIOSSerialNumber", "", func(ctx context.Context) (string, error) {
+		table, err := m.sys.FirmwareTable(ctx)
+		if err != nil {
+			return "", err
+		}
+		serial, err := smbios.SystemSerial(table)
+		if errors.Is(err, smbios.ErrNoSystem) {
+			err = &csiproxy.Error{Kind: csiproxy.ErrNotFound, Err: err}
+		}
+		return serial, err
+	})
+}
+
+// GetService implements [system.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatusex
+func (m *Machine) GetService(ctx context.Context, name string) (system.Service, error) {
+	return operation.Get(ctx, m.options.Runner, "GetService", object(name), func(ctx context.Context) (system.Service, error) {
+		if err := checkName(name); err != nil {
+			return system.Service{}, err
+		}
+		s, err := m.sys.QueryService(ctx, name)
+		if err != nil {
+			return system.Service{}, err
+		}
+		return system.Service{DisplayName: s.DisplayName, StartType: system.StartType(s.StartType), Status: status(s.State)}, nil
+	})
+}
+
+// status takes a state that Windows may get one day as Unknown.
+func status(s win.ServiceState) system.Status {
+	if s > win.ServicePaused {
+		return system.Unknown
+	}
+	return system.Status(s)
+}
+
+// StartService implements [system.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
+func (m *Machine) StartService(ctx context.Context, name string) error {
+	return operation.Do(ctx, m.options.Runner, "StartService", object(name), func(ctx context.Context) error {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		return scm.Start(ctx, m.sys, name)
+	})
+}
+
+// StopService implements [system.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-controlservice
+func (m *Machine) StopService(ctx context.Context, name string, force bool) error {
+	return operation.Do(ctx, m.options.Runner, "StopService", object(name), func(ctx context.Context) error {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		return scm.Stop(ctx, m.sys, name, force)
+	})
+}
+
+// object names the service in errors.
+func object(name string) string { return "service " + quote.Text(name) }
+
+// checkName refuses what can't be the name of a service.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-createservicew
+func checkName(name string) error {
+	const longest = 256
+	switch {
+	case name == "":
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name is empty")
+	case !utf8.ValidString(name):
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name is not valid UTF-8")
+	case len(utf16.Encode([]rune(name))) > longest:
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name is longer than 256 characters")
+	case strings.ContainsAny(name, "/\\\x00"):
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name has a slash, backslash or null character")
+	}
+	return nil
+}

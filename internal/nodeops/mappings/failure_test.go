@@ -1,0 +1,170 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mappings_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+)
+
+// Wherever a call is given up or fails, the next one succeeds.
+func TestGivenUpAndRepeated(t *testing.T) {
+	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
+	for name, prepare := range map[string]func(t *testing.T, m *mappings.Mappings){
+		"nothing mapped": func(*testing.T, *mappings.Mappings) {},
+		"the password changed": func(t *testing.T, m *mappings.Mappings) {
+			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simtest.EachCallEnds(t, win.ErrorBusy, func(t *testing.T) simtest.Rehearsal {
+				sys := newNode(t)
+				m := newMappings(t, sys, mappings.Options{})
+				prepare(t, m)
+				must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+				return simtest.Rehearsal{
+					Sys:   sys,
+					Run:   func(ctx context.Context) error { return m.NewSMBGlobalMapping(ctx, `\\server\data`, stage, changed) },
+					Check: func(t *testing.T) { must(t, sys.WriteFile(stage+`\file`, nil)) },
+				}
+			})
+		})
+	}
+}
+
+// deaf is a system whose calls about files on shares go on when their callers have
+// given up, as those of Windows do.
+type deaf struct{ *winsim.System }
+
+func (d deaf) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
+	return d.System.FileAttributes(context.WithoutCancel(ctx), path)
+}
+
+// A server that doesn't answer keeps nobody longer than he likes, and nothing locked.
+func TestServerDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := simtest.Open(t, winsim.Delays{})
+		for _, server := range []string{"dead", "alive"} {
+			must(t, sys.AddSMBShare(winsim.SMBShare{Server: server, Name: "data"}))
+			must(t, sys.SetSMBUser(server, alice.Username, alice.Password))
+		}
+		m := newMappings(t, deaf{sys}, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\dead\data`, "", alice))
+		must(t, sys.Delay(winsim.Match{Call: probe, Object: `\\dead\data`}, time.Minute))
+		must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\dead\data`}, win.ErrorBadNetPath))
+
+		calls := counted(sys, probe)
+		begin := time.Now()
+		var callers sync.WaitGroup
+		for range 100 {
+			callers.Go(func() {
+				// As the daemon calls: nothing else takes the wait off it.
+				ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Second)
+				defer cancel()
+				if err := m.NewSMBGlobalMapping(ctx, `\\dead\data`, "", alice); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("the error is %v", err)
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("the callers were kept for %v", took)
+		}
+		if n := calls()[0]; n != 1 {
+			t.Errorf("the server was asked %d times", n)
+		}
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\alive\data`, "", alice))
+		must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\dead\data`)) // nothing is locked
+		// What the server says at last is about the mapping that was.
+		sys.ResetRules()
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\dead\data`, "", alice))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\dead\data`, "", alice))
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("others were kept for %v", took-time.Second)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// However many see that a mapping is broken, one makes it again.
+func TestBrokenForMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, sys.SetSMBUser("server", alice.Username, bob.Password))
+		must(t, sys.Delay(winsim.Match{Call: probe}, time.Second)) // so that all have seen it
+		calls := counted(sys, remove, create)
+		var callers sync.WaitGroup
+		for range 16 {
+			callers.Go(func() {
+				c := smb.Credentials{Username: alice.Username, Password: bob.Password}
+				if err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", c); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if n := calls(); n[0] != 1 || n[1] != 1 {
+			t.Errorf("it was removed %d times and made %d times", n[0], n[1])
+		}
+	})
+}
+
+// Nothing that is logged or returned shows a password.
+func TestNothingShowsThePassword(t *testing.T) {
+	var shown bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&shown, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{Logger: log})
+	for _, c := range []smb.Credentials{alice, bob, {Username: alice.Username, Password: secret.New("wrong " + alice.Password.Reveal())}} {
+		for _, remote := range []string{`\\server\data`, `\\server\logs`, `\\server\nothing`, `\\nobody\data`, `bad`} {
+			fmt.Fprintln(&shown, m.NewSMBGlobalMapping(t.Context(), remote, stage, c), c)
+		}
+		must(t, sys.SetSMBUser("server", alice.Username, secret.New("changed")))
+	}
+	if !strings.Contains(shown.String(), "made again") {
+		t.Error("nothing was logged")
+	}
+	for _, c := range []smb.Credentials{alice, bob} {
+		if strings.Contains(shown.String(), c.Password.Reveal()) {
+			t.Errorf("the password of %s shows:\n%s", c.Username, shown.String())
+		}
+	}
+}
+
+// A pod that can write to the directory of the local path can't have the link made
+// elsewhere.
+func TestLocalPathIsNotLedOutside(t *testing.T) {
+	sys := newNode(t)
+	must(t, sys.MkdirAll(`C:\outside`))
+	must(t, sys.Symlink(kubelet+`\plugins\out`, `C:\outside`, true))
+	must(t, sys.Symlink(kubelet+`\plugins\share`, `\\server\logs\`, true))
+	m := newMappings(t, sys, mappings.Options{})
+	for _, local := range []string{kubelet + `\plugins\out\x`, kubelet + `\plugins\share\x`} {
+		want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice), csiproxy.ErrPermissionDenied)
+	}
+	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, kubelet+`\missing\x`, alice), csiproxy.ErrNotFound)
+	if entries, err := sys.ReadDir(`C:\outside`); err != nil || len(entries) != 0 {
+		t.Errorf("outside there is %v, %v", entries, err)
+	}
+}

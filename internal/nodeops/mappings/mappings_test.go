@@ -1,0 +1,476 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mappings_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	kubelet = simtest.Kubelet
+	stage   = kubelet + `\plugins\globalmount`
+
+	create = "MSFT_SmbGlobalMapping.Create"
+	remove = "MSFT_SmbGlobalMapping.Remove"
+	list   = "MSFT_SmbGlobalMapping"
+	probe  = "GetFileAttributesW"
+)
+
+var (
+	must    = simtest.Must
+	want    = simtest.WantKind
+	counted = simtest.Counted
+	alice   = smb.Credentials{Username: `CORP\alice`, Password: secret.New("Tr0ub4dor&3")}
+	bob     = smb.Credentials{Username: `bob`, Password: secret.New("hunter2")}
+)
+
+// newNode returns a node that can reach \\server with the shares data and logs, of
+// alice and bob.
+func newNode(t *testing.T) *winsim.System {
+	t.Helper()
+	sys := simtest.Open(t, winsim.Delays{})
+	for _, name := range []string{"data", "logs"} {
+		must(t, sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: name}))
+	}
+	for _, c := range []smb.Credentials{alice, bob} {
+		must(t, sys.SetSMBUser("server", c.Username, c.Password))
+	}
+	must(t, sys.MkdirAll(kubelet+`\plugins`))
+	return sys
+}
+
+func newMappings(t *testing.T, sys mappings.System, o mappings.Options) *mappings.Mappings {
+	t.Helper()
+	paths, err := pathpolicy.New(kubelet)
+	must(t, err)
+	return mappings.New(sys, paths, o)
+}
+
+// mapped lists the shares that are mapped.
+func mapped(t *testing.T, sys *winsim.System) string {
+	t.Helper()
+	mappings, err := sys.SMBGlobalMappings(t.Context())
+	must(t, err)
+	var paths []string
+	for _, m := range mappings {
+		paths = append(paths, m.RemotePath)
+	}
+	return strings.Join(paths, " ")
+}
+
+func TestMap(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	must(t, m.NewSMBGlobalMapping(t.Context(), `//SERVER/Data/`, stage, alice))
+	if got := mapped(t, sys); got != `\\server\data` {
+		t.Errorf("mapped is %q", got)
+	}
+	must(t, sys.WriteFile(stage+`\file`, []byte("data")))
+	data, err := sys.ReadFile(`\\server\data\file`)
+	if err != nil || string(data) != "data" {
+		t.Errorf("on the share there is %q, %v", data, err)
+	}
+
+	// Again, as kubelet calls, and as one of its pods' drivers that spells otherwise.
+	calls := counted(sys, create, remove)
+	must(t, m.NewSMBGlobalMapping(t.Context(), `//SERVER/Data/`, stage, alice))
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, strings.ToUpper(stage), alice))
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data\missing\dir`, "", alice))
+	if diff := cmp.Diff([]int{0, 0}, calls()); diff != "" {
+		t.Errorf("the mapping that works was touched (-want +got):\n%s", diff)
+	}
+
+	// A mapping of another share of the same server has the same session.
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
+	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\Server\DATA\sub\`))
+	if got := mapped(t, sys); got != `\\server\logs` {
+		t.Errorf("mapped is %q", got)
+	}
+	if _, err := sys.ReadDir(kubelet + `\plugins`); err != nil {
+		t.Error(err)
+	}
+	want(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`), csiproxy.ErrNotFound)
+	// The link is still there, and the next mapping finds it.
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+}
+
+// The link is what drivers read back, to remove the mapping by it.
+func TestLink(t *testing.T) {
+	for remote, target := range map[string]string{
+		`\\server\data`:         `\??\UNC\server\data\`,
+		`//Server/Data/`:        `\??\UNC\server\Data\`,
+		`\\server\data\Sub\dir`: `\??\UNC\server\data\Sub\dir\`,
+	} {
+		t.Run(remote, func(t *testing.T) {
+			sys := newNode(t)
+			m := newMappings(t, sys, mappings.Options{})
+			must(t, m.NewSMBGlobalMapping(t.Context(), remote, stage, alice))
+			r := readLink(t, sys, stage)
+			if r.Tag != win.TagSymlink || r.SubstituteName != target || r.Relative {
+				t.Errorf("the link is %+v", r)
+			}
+			must(t, m.RemoveSMBGlobalMapping(t.Context(), r.Target()))
+		})
+	}
+}
+
+func readLink(t *testing.T, sys *winsim.System, path string) win.ReparsePoint {
+	t.Helper()
+	f, err := sys.OpenFile(t.Context(), path, win.OpenOptions{Disposition: win.FileOpen, Options: win.FileOpenReparsePoint})
+	must(t, err)
+	defer f.Close()
+	b := make([]byte, win.MaximumReparseDataSize)
+	n, err := f.Control(t.Context(), win.FsctlGetReparsePoint, nil, b)
+	must(t, err)
+	r, err := win.DecodeReparsePoint(b[:n])
+	must(t, err)
+	return r
+}
+
+// What is in the link's place stays as it is.
+func TestLinkInTheWay(t *testing.T) {
+	for name, prepare := range map[string]func(sys *winsim.System) error{
+		"a directory":        func(sys *winsim.System) error { return sys.MkdirAll(stage) },
+		"a file":             func(sys *winsim.System) error { return sys.WriteFile(stage, []byte("x")) },
+		"a link inside":      func(sys *winsim.System) error { return sys.Symlink(stage, kubelet+`\plugins`, true) },
+		"a link outside":     func(sys *winsim.System) error { return sys.Symlink(stage, `C:\Windows`, true) },
+		"another share":      func(sys *winsim.System) error { return sys.Symlink(stage, `\\server\logs\`, true) },
+		"another directory":  func(sys *winsim.System) error { return sys.Symlink(stage, `\\server\data\sub\`, true) },
+		"another server":     func(sys *winsim.System) error { return sys.Symlink(stage, `\\evil\data\`, true) },
+		"a junction":         func(sys *winsim.System) error { return sys.Junction(stage, kubelet+`\plugins`) },
+		"what can't be read": func(sys *winsim.System) error { return sys.Symlink(stage, `\\server\..\data`, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			must(t, prepare(sys))
+			before, err := sys.ReadDir(kubelet + `\plugins`)
+			must(t, err)
+			m := newMappings(t, sys, mappings.Options{})
+			want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrAlreadyExists)
+			after, err := sys.ReadDir(kubelet + `\plugins`)
+			must(t, err)
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("the place changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestInvalidArguments(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	with := func(username, password string) smb.Credentials {
+		return smb.Credentials{Username: username, Password: secret.New(password)}
+	}
+	long := strings.Repeat("x", 2000)
+	calls := counted(sys, create, list, probe)
+	for _, test := range []struct {
+		remote, local string
+		c             smb.Credentials
+	}{
+		{``, "", alice}, {`\\server`, "", alice}, {`\\?\UNC\server\data`, "", alice}, {`\\server\data\..\x`, "", alice}, {`C:\x`, "", alice},
+		{`\\server\data`, `C:\Windows\x`, alice}, {`\\server\data`, `relative`, alice}, {`\\server\data`, kubelet + `\..\x`, alice}, {`\\server\data`, `\\server\data`, alice},
+		{`\\server\data`, "", smb.Credentials{}}, {`\\server\data`, "", with("", "p")}, {`\\server\data`, "", with("u", "")},
+		{`\\server\data`, "", with("u\x00", "p")}, {`\\server\data`, "", with("u\nv", "p")}, {`\\server\data`, "", with("u\xff", "p")}, {`\\server\data`, "", with(long, "p")},
+		{`\\server\data`, "", with("u", "p\x00")}, {`\\server\data`, "", with("u", "p\xff")}, {`\\server\data`, "", with("u", long)},
+	} {
+		if err := m.NewSMBGlobalMapping(t.Context(), test.remote, test.local, test.c); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("%q at %q for %q: %v", test.remote, test.local, test.c.Username, err)
+		}
+	}
+	for _, remote := range []string{``, `\\server`, `\\server\data\..`} {
+		want(t, m.RemoveSMBGlobalMapping(t.Context(), remote), csiproxy.ErrInvalidArgument)
+	}
+	if diff := cmp.Diff([]int{0, 0, 0}, calls()); diff != "" {
+		t.Errorf("Windows was asked (-want +got):\n%s", diff)
+	}
+	// An allowed directory can't become a link.
+	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, kubelet, alice), csiproxy.ErrInvalidArgument)
+}
+
+func TestErrorsOfTheServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(sys *winsim.System) error
+		remote  string
+		kind    error
+		number  win.Errno
+	}{
+		"no such server":   {nil, `\\nobody\data`, csiproxy.ErrUnavailable, win.ErrorBadNetPath},
+		"no such share":    {nil, `\\server\nothing`, csiproxy.ErrNotFound, win.ErrorBadNetName},
+		"another password": {func(sys *winsim.System) error { return sys.SetSMBUser("server", alice.Username, secret.New("new")) }, `\\server\data`, csiproxy.ErrUnauthenticated, win.ErrorLogonFailure},
+		"no such user":     {func(sys *winsim.System) error { return sys.RemoveSMBUser("server", alice.Username) }, `\\server\data`, csiproxy.ErrUnauthenticated, win.ErrorLogonFailure},
+		"not for this user": {func(sys *winsim.System) error {
+			return sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: "private", Users: []string{"bob"}})
+		}, `\\server\private`, csiproxy.ErrPermissionDenied, win.ErrorAccessDenied},
+		"no encryption": {func(sys *winsim.System) error {
+			return sys.SetSMBServer("server", winsim.SMBServerState{NoEncryption: true})
+		}, `\\server\data`, csiproxy.ErrPermissionDenied, win.ErrorAccessDenied},
+		"unreachable": {func(sys *winsim.System) error {
+			return sys.SetSMBServer("server", winsim.SMBServerState{Unreachable: true})
+		}, `\\server\data`, csiproxy.ErrUnavailable, win.ErrorBadNetPath},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			if test.prepare != nil {
+				must(t, test.prepare(sys))
+			}
+			m := newMappings(t, sys, mappings.Options{})
+			err := m.NewSMBGlobalMapping(t.Context(), test.remote, stage, alice)
+			want(t, err, test.kind)
+			if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != test.number {
+				t.Errorf("the Windows error is %d, want %d", number, test.number)
+			}
+			if strings.Contains(err.Error(), alice.Password.Reveal()) || strings.Contains(err.Error(), "alice") {
+				t.Errorf("the error shows the credentials: %v", err)
+			}
+			if got := mapped(t, sys); got != "" {
+				t.Errorf("mapped is %q", got)
+			}
+			if entries, err := sys.ReadDir(kubelet + `\plugins`); err != nil || len(entries) != 0 {
+				t.Errorf("the local path is there: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestWithoutPrivacy(t *testing.T) {
+	sys := newNode(t)
+	must(t, sys.SetSMBServer("server", winsim.SMBServerState{NoEncryption: true}))
+	must(t, newMappings(t, sys, mappings.Options{WithoutPrivacy: true}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+}
+
+// Which mappings are kept, and which are made again.
+func TestHealth(t *testing.T) {
+	for name, test := range map[string]struct {
+		damage func(sys *winsim.System) error
+		remote string // another one than was mapped
+		c      smb.Credentials
+		kind   error
+		calls  []int // create, remove
+	}{
+		"it works":                   {nil, "", bob, nil, []int{0, 0}},
+		"a directory is missing":     {nil, `\\server\data\missing`, alice, nil, []int{0, 0}},
+		"a directory of a directory": {nil, `\\server\data\missing\dir`, alice, nil, []int{0, 0}},
+		"the server is away": {func(sys *winsim.System) error {
+			return sys.SetSMBServer("server", winsim.SMBServerState{Unreachable: true})
+		}, "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the access is denied":                {fail(win.ErrorAccessDenied), "", alice, csiproxy.ErrPermissionDenied, []int{0, 0}},
+		"the connection breaks":               {fail(win.ErrorNetNameDeleted), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the network is down":                 {fail(win.ErrorNetworkUnreachable), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the server resets the connection":    {fail(1236), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"no domain controller answers":        {fail(1311), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the server has no room":              {fail(71), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the node has no resources":           {fail(1450), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the password was changed":            {func(sys *winsim.System) error { return sys.SetSMBUser("server", bob.Username, secret.New("new")) }, "", smb.Credentials{Username: "bob", Password: secret.New("new")}, nil, []int{1, 1}},
+		"the password was changed, not known": {func(sys *winsim.System) error { return sys.SetSMBUser("server", bob.Username, secret.New("new")) }, "", bob, csiproxy.ErrUnauthenticated, []int{1, 1}},
+		"the share has gone":                  {func(sys *winsim.System) error { return sys.RemoveSMBShare("server", "data") }, "", bob, csiproxy.ErrNotFound, []int{1, 1}},
+		"the logon session has gone":          {fail(win.ErrorNoSuchLogonSession), "", bob, nil, []int{1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			m := newMappings(t, sys, mappings.Options{})
+			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob))
+			if test.damage != nil {
+				must(t, test.damage(sys))
+			}
+			calls := counted(sys, create, remove)
+			remote := test.remote
+			if remote == "" {
+				remote = `\\server\data`
+			}
+			want(t, m.NewSMBGlobalMapping(t.Context(), remote, "", test.c), test.kind)
+			if diff := cmp.Diff(test.calls, calls()); diff != "" {
+				t.Errorf("calls to create and remove (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// fail has the probes of a share fail.
+func fail(e win.Errno) func(*winsim.System) error {
+	return func(sys *winsim.System) error { return sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, e) }
+}
+
+// A mapping works again when its server is back, without anybody's help.
+func TestServerComesBack(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+	must(t, sys.WriteFile(stage+`\file`, []byte("data")))
+	must(t, sys.SetSMBServer("server", winsim.SMBServerState{Unreachable: true}))
+	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrUnavailable)
+	must(t, sys.SetSMBServer("server", winsim.SMBServerState{}))
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+	if data, err := sys.ReadFile(stage + `\file`); err != nil || string(data) != "data" {
+		t.Errorf("there is %q, %v", data, err)
+	}
+	must(t, sys.Reboot())
+	if got := mapped(t, sys); got != "" {
+		t.Errorf("after a restart %q is mapped", got)
+	}
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+}
+
+// Windows allows one user for each server. When a password was changed, all mappings
+// of the server have to go before one can be made; those that work are never touched.
+func TestCredentialConflict(t *testing.T) {
+	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
+
+	t.Run("the password was changed", func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
+		must(t, sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: "new"}))
+		must(t, sys.WriteFile(stage+`\file`, []byte("data")))
+		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\new`, "", changed))
+		if got := mapped(t, sys); got != `\\server\data \\server\logs \\server\new` {
+			t.Errorf("mapped is %q", got)
+		}
+		if data, err := sys.ReadFile(stage + `\file`); err != nil || string(data) != "data" {
+			t.Errorf("through the other mapping there is %q, %v", data, err)
+		}
+	})
+	t.Run("of a broken mapping itself", func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
+		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
+		must(t, sys.WriteFile(`\\server\logs\file`, nil))
+	})
+	t.Run("the other mapping works", func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		calls := counted(sys, remove)
+		err := m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob)
+		want(t, err, csiproxy.ErrFailedPrecondition)
+		if diff := cmp.Diff([]int{0}, calls()); diff != "" {
+			t.Error("a mapping that works was removed")
+		}
+	})
+	t.Run("the other server is away", func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, win.ErrorNetNameDeleted))
+		want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob), csiproxy.ErrFailedPrecondition)
+		if got := mapped(t, sys); got != `\\server\data` {
+			t.Errorf("mapped is %q", got)
+		}
+	})
+	t.Run("the other mapping is another user's", func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob))
+		if got := mapped(t, sys); got != `\\server\logs` {
+			t.Errorf("mapped is %q: bob has alice's share", got)
+		}
+	})
+	t.Run("the other mapping is an earlier process's", func(t *testing.T) {
+		sys := newNode(t)
+		must(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", changed))
+		if got := mapped(t, sys); got != `\\server\logs` {
+			t.Errorf("mapped is %q", got)
+		}
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed)) // its driver stages it again
+	})
+	t.Run("the new ones aren't good for the others", func(t *testing.T) {
+		sys := newNode(t)
+		must(t, sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: "private", Users: []string{alice.Username}}))
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\private`, "", alice))
+		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, sys.Fail(winsim.Match{Call: create, Object: `\\server\private`}, win.ErrorAccessDenied))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
+		if got := mapped(t, sys); got != `\\server\data` {
+			t.Errorf("mapped is %q", got)
+		}
+	})
+}
+
+// Somebody else makes and removes mappings at the same time.
+func TestMadeBySomebodyElse(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	o := win.SMBMappingOptions{Username: alice.Username, Password: alice.Password, RequirePrivacy: true}
+	made := false
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name == create && !made {
+			made = true // before the call, which comes by here too
+			must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\server\data`, o))
+		}
+	})
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob))
+	if got := mapped(t, sys); got != `\\server\data` {
+		t.Errorf("mapped is %q", got)
+	}
+
+	sys.OnCall(nil)
+	must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+	must(t, sys.Fail(winsim.Match{Call: create}, win.ErrorAlreadyAssigned))
+	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob), csiproxy.ErrUnavailable)
+}
+
+func TestRemovedBySomebodyElse(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+	must(t, sys.SetSMBUser("server", alice.Username, bob.Password))
+	removed := false
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name == remove && !removed {
+			removed = true // before the call, which comes by here too
+			must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+		}
+	})
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", smb.Credentials{Username: alice.Username, Password: bob.Password}))
+	if got := mapped(t, sys); got != `\\server\data` || !removed {
+		t.Errorf("mapped is %q", got)
+	}
+}
+
+// Many pods start at once.
+func TestConcurrently(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	calls := counted(sys, remove)
+	var callers sync.WaitGroup
+	for i := range 32 {
+		callers.Go(func() {
+			remote := []string{`\\server\data`, `//SERVER/logs/`}[i%2]
+			if err := m.NewSMBGlobalMapping(t.Context(), remote, stage+[]string{"0", "1"}[i%2], alice); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	if got := mapped(t, sys); got != `\\server\data \\server\logs` {
+		t.Errorf("mapped is %q", got)
+	}
+	if diff := cmp.Diff([]int{0}, calls()); diff != "" {
+		t.Error("a mapping was removed")
+	}
+}

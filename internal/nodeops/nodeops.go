@@ -1,0 +1,90 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeops puts the operations of all groups together on one system, which is
+// Windows or the simulated node.
+package nodeops
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/filesystem"
+	"github.com/csi-proxy/csi-proxy/internal/keylock"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/machine"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wintrace"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// DefaultKubeletPath is the directory that kubelet uses on Windows.
+const DefaultKubeletPath = `C:\var\lib\kubelet`
+
+// Options are node.Options, which documents them.
+type Options struct {
+	KubeletPath         string
+	WorkingDirs         []string
+	AllowRecognizedData bool
+	SMBWithoutPrivacy   bool
+	Logger              *slog.Logger
+	OnOperation         func(name string, took time.Duration, err error)
+	OnWindowsCall       func(call string, took time.Duration, err error)
+	MaxOperations       int
+}
+
+// Operations are the operations of a node, by group: the fields of node.Node.
+type Operations struct {
+	Disk       disk.Operations
+	Volume     volume.Operations
+	Filesystem filesystem.Operations
+	SMB        smb.Operations
+	ISCSI      iscsi.Operations
+	System     system.Operations
+}
+
+// New returns the operations on the node that sys is. It fails only for bad options.
+func New(sys win.System, o Options) (*Operations, error) {
+	if o.KubeletPath == "" {
+		o.KubeletPath = DefaultKubeletPath
+	}
+	if o.MaxOperations == 0 {
+		o.MaxOperations = operation.DefaultMaximum
+	}
+	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
+	if err != nil {
+		return nil, err
+	}
+	traced := wintrace.New(sys, o.OnWindowsCall)
+	runner := operation.NewRunner(o.MaxOperations, o.OnOperation)
+	locks := new(keylock.Locks[disk.Number])
+	probes := smbprobe.New(traced)
+	// Servers, targets and services can keep operations waiting. Each of these groups
+	// may use a part of the slots only, so that there is room for the others.
+	part := func() *operation.Runner { return runner.Part(max(1, o.MaxOperations/4)) }
+	return &Operations{
+		Disk: disks.New(traced, disks.Options{
+			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
+		}),
+		Volume: volumes.New(traced, paths, volumes.Options{
+			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
+		}),
+		Filesystem: files.New(traced, paths, files.Options{Runner: runner, Shares: probes}),
+		SMB: mappings.New(traced, paths, mappings.Options{
+			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: part(), Shares: probes,
+		}),
+		ISCSI:  initiator.New(traced, initiator.Options{Logger: o.Logger, Runner: part()}),
+		System: machine.New(traced, machine.Options{Runner: part()}),
+	}, nil
+}

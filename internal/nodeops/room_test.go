@@ -1,0 +1,154 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+)
+
+// Any number of calls that servers, targets and services keep waiting don't keep
+// others from disks, files, and servers that answer.
+func TestRoomBesideThoseThatWait(t *testing.T) {
+	const operations = 8
+	user := smb.Credentials{Username: "user", Password: secret.New("password")}
+	link := simtest.Kubelet + `\link`
+	alive := func(ctx context.Context, n *nodeops.Operations) error {
+		return n.SMB.NewSMBGlobalMapping(ctx, `\\alive\data`, "", user)
+	}
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, sys *winsim.System, n *nodeops.Operations)
+		call    func(ctx context.Context, n *nodeops.Operations, i int) error
+		other   func(ctx context.Context, n *nodeops.Operations) error // must not wait either
+	}{
+		"mappings of one dead server": {
+			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+				return n.SMB.NewSMBGlobalMapping(ctx, fmt.Sprintf(`\\dead\%d`, i), "", user)
+			},
+			other: alive,
+		},
+		"mappings of many dead servers": {
+			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+				return n.SMB.NewSMBGlobalMapping(ctx, fmt.Sprintf(`\\dead%d\data`, i), "", user)
+			},
+		},
+		"a mapping whose server has died": {
+			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Operations) {
+				simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", user))
+			},
+			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+				return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, "", user)
+			},
+			other: alive,
+		},
+		"a link to a share whose server has died": {
+			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Operations) {
+				simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\server\data`, link, user))
+			},
+			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+				_, err := n.Filesystem.IsSymlink(ctx, link)
+				return err
+			},
+			other: alive,
+		},
+		"a service that doesn't come up": {
+			prepare: func(t *testing.T, sys *winsim.System, _ *nodeops.Operations) {
+				simtest.Must(t, sys.AddService(winsim.ServiceSpec{Name: "slow"}))
+				simtest.Must(t, sys.Delay(winsim.Match{Call: "StartServiceW"}, time.Hour))
+			},
+			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+				return n.System.StartService(ctx, "slow")
+			},
+			other: func(ctx context.Context, n *nodeops.Operations) error {
+				_, err := n.System.GetService(ctx, "slow")
+				return err
+			},
+		},
+		"a target that doesn't answer": {
+			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Operations) {
+				portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
+				simtest.Must(t, sys.AddISCSITarget(winsim.ISCSITarget{IQN: "iqn.x", Portals: []win.ISCSIPortal{portal}}))
+				simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), iscsi.Portal(portal)))
+				simtest.Must(t, sys.Delay(winsim.Match{Call: "LoginIScsiTargetW"}, time.Hour))
+			},
+			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+				return n.ISCSI.ConnectTarget(ctx, iscsi.Portal{Address: "10.0.0.1"}, "iqn.x", iscsi.Authentication{})
+			},
+			other: func(ctx context.Context, n *nodeops.Operations) error {
+				_, err := n.ISCSI.ListTargetPortals(ctx)
+				return err
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := simtest.Open(t, winsim.Delays{})
+				for _, server := range []string{"server", "alive"} {
+					simtest.Must(t, sys.AddSMBShare(winsim.SMBShare{Server: server, Name: "data"}))
+					simtest.Must(t, sys.SetSMBUser(server, user.Username, user.Password))
+				}
+				simtest.Must(t, sys.MkdirAll(simtest.Kubelet))
+				number := simtest.Attach(t, sys, winsim.DiskSpec{})
+				n, err := nodeops.New(sys, nodeops.Options{MaxOperations: operations})
+				simtest.Must(t, err)
+				if test.prepare != nil {
+					test.prepare(t, sys, n)
+				}
+				simtest.Must(t, sys.Delay(winsim.Match{Call: "GetFileAttributesW", Object: `\\server\data`}, time.Hour))
+				for i := range 10 * operations {
+					simtest.Must(t, sys.Delay(winsim.Match{Call: "MSFT_SmbGlobalMapping.Create", Object: fmt.Sprintf(`\\dead\%d`, i)}, time.Hour))
+					simtest.Must(t, sys.Delay(winsim.Match{Call: "MSFT_SmbGlobalMapping.Create", Object: fmt.Sprintf(`\\dead%d\data`, i)}, time.Hour))
+				}
+
+				// As the daemon calls: nothing takes the wait off an operation.
+				ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Minute)
+				defer cancel()
+				ended := make(chan error, 10*operations)
+				for i := range cap(ended) {
+					go func() { ended <- test.call(ctx, n, i) }()
+				}
+				synctest.Wait()
+				if len(ended) > 0 {
+					t.Fatalf("nothing keeps the calls waiting: %v", <-ended)
+				}
+				begin := time.Now()
+				others, cancelOthers := context.WithTimeout(t.Context(), time.Second)
+				defer cancelOthers()
+				if _, err := n.Disk.GetDiskStats(others, disk.Number(number)); err != nil {
+					t.Errorf("a disk: %v", err)
+				}
+				if err := n.Filesystem.Mkdir(others, simtest.Kubelet+`\dir`); err != nil {
+					t.Errorf("a directory: %v", err)
+				}
+				if test.other != nil {
+					if err := test.other(others, n); err != nil {
+						t.Errorf("beside those: %v", err)
+					}
+				}
+				if took := time.Since(begin); took != 0 {
+					t.Errorf("the others were kept for %v", took)
+				}
+				for range cap(ended) {
+					if err := <-ended; err == nil {
+						t.Error("a call that was kept waiting succeeded")
+					}
+				}
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}

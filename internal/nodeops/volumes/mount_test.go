@@ -1,0 +1,298 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+const (
+	kubelet = simtest.Kubelet
+	target  = kubelet + `\pods\1\volumes\kubernetes.io~csi\pvc-1\mount`
+)
+
+// mountedAt is what Windows says, without the product.
+func (n *node) mountedAt(path string) volume.ID {
+	name, err := n.sim.VolumeNameForMountPoint(n.t.Context(), path+`\`)
+	if err != nil {
+		return ""
+	}
+	return volume.ID(name)
+}
+
+func TestMountAndUnmount(t *testing.T) {
+	n := newNode(t)
+	ctx := t.Context()
+	_, id := n.formatted(winsim.DiskSpec{})
+	for range 2 {
+		n.do(n.volumes.MountVolume(ctx, id, staging))
+		if got := n.mountedAt(staging); !got.Equal(id) {
+			t.Fatalf("mounted is %q, want %q", got, id)
+		}
+	}
+	n.do(n.sim.WriteFile(staging+`\file`, []byte("data")))
+	for range 2 {
+		n.do(n.volumes.UnmountVolume(ctx, id, staging))
+		if got := n.mountedAt(staging); got != "" {
+			t.Fatalf("%q is still mounted", got)
+		}
+	}
+	if entries, err := n.sim.ReadDir(staging); err != nil || len(entries) != 0 {
+		t.Errorf("the directory holds %v, %v", entries, err)
+	}
+	if _, err := n.sim.ReadFile(staging + `\file`); err == nil {
+		t.Error("the file went to the directory and not to the volume")
+	}
+	n.do(n.volumes.MountVolume(ctx, id, `\var\lib\kubelet\plugins\elsewhere`)) // as kubelet writes it
+	if data, err := n.sim.ReadFile(kubelet + `\plugins\elsewhere\file`); err != nil || string(data) != "data" {
+		t.Errorf("mounted elsewhere the file has %q, %v", data, err)
+	}
+}
+
+// Unmounting writes out the cache first: nothing is lost if the power goes next.
+func TestUnmountFlushes(t *testing.T) {
+	n := newNode(t)
+	_, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	n.do(n.sim.WriteFile(staging+`\file`, []byte("data")))
+	n.do(n.volumes.UnmountVolume(t.Context(), id, staging))
+	n.do(n.sim.PowerLoss())
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	if data, err := n.sim.ReadFile(staging + `\file`); err != nil || string(data) != "data" {
+		t.Errorf("the file has %q, %v", data, err)
+	}
+}
+
+func TestMountRefusals(t *testing.T) {
+	n := newNode(t)
+	ctx := t.Context()
+	_, one := n.formatted(winsim.DiskSpec{})
+	_, other := n.formatted(winsim.DiskSpec{})
+	n.do(n.volumes.MountVolume(ctx, one, staging))
+	n.do(n.sim.MkdirAll(kubelet + `\full\x`))
+	n.do(n.sim.MkdirAll(kubelet + `\empty`))
+	n.do(n.sim.WriteFile(kubelet+`\file`, nil))
+	n.do(n.sim.Symlink(kubelet+`\link`, staging, true))
+	n.do(n.sim.Symlink(kubelet+`\out`, `C:\Windows`, true))
+	n.do(n.sim.Junction(kubelet+`\junction`, `C:\Windows\System32`))
+	for path, kind := range map[string]error{
+		staging:                    csiproxy.ErrFailedPrecondition,
+		kubelet + `\full`:          csiproxy.ErrFailedPrecondition,
+		kubelet + `\file`:          csiproxy.ErrFailedPrecondition,
+		kubelet + `\link`:          csiproxy.ErrFailedPrecondition,
+		kubelet + `\junction`:      csiproxy.ErrFailedPrecondition,
+		kubelet + `\out\x`:         csiproxy.ErrPermissionDenied,
+		kubelet + `\junction\x`:    csiproxy.ErrPermissionDenied,
+		kubelet:                    csiproxy.ErrInvalidArgument,
+		`C:\Windows`:               csiproxy.ErrInvalidArgument,
+		kubelet + `-evil\x`:        csiproxy.ErrInvalidArgument,
+		kubelet + `\..\x`:          csiproxy.ErrInvalidArgument,
+		`\\server\share\x`:         csiproxy.ErrInvalidArgument,
+		`\\?\` + kubelet + `\x`:    csiproxy.ErrInvalidArgument,
+		kubelet + `\x:stream`:      csiproxy.ErrInvalidArgument,
+		strings.ToLower(`C:/var/`): csiproxy.ErrInvalidArgument,
+		"":                         csiproxy.ErrInvalidArgument,
+	} {
+		for name, err := range map[string]error{
+			"MountVolume":   n.volumes.MountVolume(ctx, other, path),
+			"UnmountVolume": n.volumes.UnmountVolume(ctx, other, path),
+		} {
+			if name == "UnmountVolume" && (path == kubelet || path == kubelet+`\full`) {
+				continue // nothing is mounted there, which is what is asked for
+			}
+			if got := csiproxy.KindOf(err); got != kind {
+				t.Errorf("%s at %q: %v, want %v", name, path, err, kind)
+			}
+		}
+	}
+	if got := n.mountedAt(staging); !got.Equal(one) {
+		t.Errorf("mounted is %q now", got)
+	}
+	if entries, err := n.sim.ReadDir(`C:\Windows`); err != nil || len(entries) != 1 {
+		t.Errorf(`C:\Windows has %v, %v`, entries, err)
+	}
+}
+
+// A bad path is the caller's fault, whatever there is of the volume.
+func TestMountChecksThePathFirst(t *testing.T) {
+	n := newNode(t)
+	if err := n.volumes.MountVolume(t.Context(), unknown, `C:\Windows`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUnmountWhereNothingIs(t *testing.T) {
+	n := newNode(t)
+	n.do(n.sim.MkdirAll(staging))
+	for _, path := range []string{staging, staging + `\a\b`} {
+		if err := n.volumes.UnmountVolume(t.Context(), unknown, path); err != nil {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
+// A volume whose disk has been pulled must not keep its pods from ending.
+func TestUnmountOfAVolumeThatHasLeft(t *testing.T) {
+	n := newNode(t)
+	number, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	n.do(n.sim.DetachDisk(uint32(number)))
+	if got, err := n.volumes.GetVolumeIDFromTargetPath(t.Context(), staging); err != nil || !got.Equal(id) {
+		t.Errorf("the mount point says %q, %v", got, err)
+	}
+	n.do(n.volumes.UnmountVolume(t.Context(), id, staging))
+	if entries, err := n.sim.ReadDir(staging); err != nil || len(entries) != 0 {
+		t.Errorf("the directory holds %v, %v", entries, err)
+	}
+}
+
+// If the cache can't be written, the volume stays where it is.
+func TestUnmountKeepsWhatCannotBeFlushed(t *testing.T) {
+	n := newNode(t)
+	_, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	n.do(n.sim.Fail(winsim.Match{Call: "FlushFileBuffers", Count: 1}, win.ErrorIODevice))
+	if err := n.volumes.UnmountVolume(t.Context(), id, staging); !errors.Is(err, win.ErrorIODevice) {
+		t.Errorf("got %v", err)
+	}
+	if got := n.mountedAt(staging); !got.Equal(id) {
+		t.Errorf("mounted is %q", got)
+	}
+}
+
+func TestVolumeIDFromTargetPath(t *testing.T) {
+	n := newNode(t)
+	ctx := t.Context()
+	_, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.volumes.MountVolume(ctx, id, staging))
+	n.do(n.sim.MkdirAll(target[:strings.LastIndex(target, `\`)]))
+	n.do(n.sim.Symlink(target, staging, true))
+	n.do(n.sim.Symlink(kubelet+`\second`, target, true))
+	n.do(n.sim.MkdirAll(staging + `\inside`))
+	n.do(n.sim.MkdirAll(kubelet + `\plain`))
+	n.do(n.sim.Symlink(kubelet+`\dangling`, kubelet+`\nowhere`, true))
+	n.do(n.sim.Symlink(kubelet+`\loop`, kubelet+`\loop`, true))
+	n.do(n.sim.Symlink(kubelet+`\out`, `C:\Windows`, true))
+	system, err := n.sim.VolumeNameForMountPoint(ctx, `C:\`)
+	n.do(err)
+	none := csiproxy.ErrNotFound
+	for _, c := range []struct {
+		path          string
+		mounted       volume.ID
+		kind          error
+		closest       volume.ID
+		closestKind   error
+		doesNotExist  bool // the words that drivers look for
+		closestAbsent bool
+	}{
+		{path: staging, mounted: id, closest: id},
+		{path: `\var` + staging[len(`C:\var`):], mounted: id, closest: id},
+		{path: target, mounted: id, closest: id},
+		{path: kubelet + `\second`, mounted: id, closest: id},
+		{path: staging + `\inside`, kind: none, closest: id, doesNotExist: true},
+		{path: kubelet + `\plain`, kind: none, closest: volume.ID(system), doesNotExist: true},
+		{path: kubelet, kind: none, closest: volume.ID(system), doesNotExist: true},
+		{path: kubelet + `\missing\x`, kind: none, closestKind: none, doesNotExist: true},
+		{path: kubelet + `\dangling`, kind: none, closest: volume.ID(system), doesNotExist: true},
+		{path: kubelet + `\loop`, kind: csiproxy.ErrFailedPrecondition, closestKind: csiproxy.ErrFailedPrecondition},
+		{path: kubelet + `\out`, kind: csiproxy.ErrPermissionDenied, closestKind: csiproxy.ErrPermissionDenied},
+		{path: `C:\Windows`, kind: csiproxy.ErrInvalidArgument, closestKind: csiproxy.ErrInvalidArgument},
+	} {
+		got, err := n.volumes.GetVolumeIDFromTargetPath(ctx, c.path)
+		if csiproxy.KindOf(err) != c.kind || !got.Equal(c.mounted) {
+			t.Errorf("mounted at %q: %q, %v", c.path, got, err)
+		}
+		if c.doesNotExist && !strings.Contains(err.Error(), "because it does not exist") {
+			t.Errorf("mounted at %q: %q lacks the words that drivers look for", c.path, err)
+		}
+		got, err = n.volumes.GetClosestVolumeIDFromTargetPath(ctx, c.path)
+		if csiproxy.KindOf(err) != c.closestKind || !got.Equal(c.closest) {
+			t.Errorf("closest to %q: %q, %v", c.path, got, err)
+		}
+	}
+}
+
+// Somebody swaps directories for links at each call to Windows in turn. The mount
+// lands inside of the kubelet directory, or nowhere.
+func TestMountUnderAttack(t *testing.T) {
+	const dir = kubelet + `\pods\1`
+	for swap := 1; ; swap++ {
+		n := newNode(t)
+		_, id := n.formatted(winsim.DiskSpec{})
+		n.do(n.sim.MkdirAll(dir + `\mount`))
+		n.do(n.sim.MkdirAll(`C:\Windows\victim\mount`))
+		calls := 0
+		n.sim.OnCall(func(winsim.Call) {
+			if calls++; calls != swap {
+				return
+			}
+			// As a pod could, if the handles let it: each of these may fail.
+			if n.sim.Rename(dir, dir+`-away`, false) == nil {
+				n.sim.Symlink(dir, `C:\Windows\victim`, true)
+			} else if n.sim.Remove(dir+`\mount`) == nil {
+				n.sim.Junction(dir+`\mount`, `C:\Windows\victim\mount`)
+			} else {
+				n.sim.SetReparsePoint(dir+`\mount`, win.NewJunction(`C:\Windows\victim\mount`))
+			}
+		})
+		err := n.volumes.MountVolume(t.Context(), id, dir+`\mount`)
+		n.sim.OnCall(nil)
+		if got := n.mountedAt(`C:\Windows\victim\mount`); got != "" {
+			t.Errorf("swapped at call %d: mounted outside, %v", swap, err)
+		}
+		if info, statErr := n.sim.FileAttributes(t.Context(), `C:\Windows\victim\mount`); statErr != nil || info&win.AttributeReparsePoint != 0 {
+			t.Errorf("swapped at call %d: the victim is %#x, %v", swap, info, statErr)
+		}
+		if calls < swap {
+			n.do(err)
+			return
+		}
+	}
+}
+
+// The process dies at each of its calls to Windows in turn, or the call fails.
+func TestMountIsResumed(t *testing.T) {
+	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
+		n := newNode(t)
+		_, id := n.formatted(winsim.DiskSpec{})
+		return simtest.Rehearsal{
+			Sys: n.sim,
+			Run: func(ctx context.Context) error {
+				n.restart()
+				return n.volumes.MountVolume(ctx, id, staging)
+			},
+			Check: func(t *testing.T) {
+				if got := n.mountedAt(staging); !got.Equal(id) {
+					t.Errorf("mounted is %q", got)
+				}
+			},
+		}
+	})
+}
+
+// An administrator may allow a whole drive.
+func TestClosestVolumeOfADrive(t *testing.T) {
+	n := newNode(t)
+	paths, err := pathpolicy.New(`C:\`)
+	n.do(err)
+	system, err := n.sim.VolumeNameForMountPoint(t.Context(), `C:\`)
+	n.do(err)
+	for _, path := range []string{`C:\`, `C:\Windows`} {
+		got, err := volumes.New(n.sim, paths, volumes.Options{}).GetClosestVolumeIDFromTargetPath(t.Context(), path)
+		if err != nil || string(got) != system {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+}

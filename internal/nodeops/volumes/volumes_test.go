@@ -1,0 +1,466 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/keylock"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+const (
+	gibibyte = 1 << 30
+	mebibyte = 1 << 20
+	staging  = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1\globalmount`
+	unknown  = volume.ID(`\\?\Volume{00000000-1111-2222-3333-444444444444}\`)
+)
+
+// node is a simulated node with the operations on it.
+type node struct {
+	t       *testing.T
+	sim     *winsim.System
+	disks   *disks.Disks
+	volumes *volumes.Volumes
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{t: t, sim: simtest.Open(t, winsim.Delays{})}
+	n.restart()
+	return n
+}
+
+// restart gives the node the operations of a new process.
+func (n *node) restart() { n.with(volumes.Options{}) }
+
+func (n *node) with(o volumes.Options) {
+	n.t.Helper()
+	paths, err := pathpolicy.New(kubelet)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	o.Locks = new(keylock.Locks[disk.Number])
+	n.disks = disks.New(n.sim, disks.Options{Locks: o.Locks})
+	n.volumes = volumes.New(n.sim, paths, o)
+}
+
+// attach gives the node a disk with a raw volume.
+func (n *node) attach(spec winsim.DiskSpec) (disk.Number, volume.ID) {
+	n.t.Helper()
+	number := simtest.Attach(n.t, n.sim, spec)
+	if err := n.disks.PartitionDisk(n.t.Context(), disk.Number(number)); err != nil {
+		n.t.Fatal(err)
+	}
+	ids, err := n.volumes.ListVolumesOnDisk(n.t.Context(), disk.Number(number), 0)
+	if err != nil || len(ids) != 1 {
+		n.t.Fatalf("volumes %q, %v", ids, err)
+	}
+	return disk.Number(number), ids[0]
+}
+
+// formatted gives the node a disk with an NTFS volume.
+func (n *node) formatted(spec winsim.DiskSpec) (disk.Number, volume.ID) {
+	n.t.Helper()
+	number, id := n.attach(spec)
+	if err := n.volumes.FormatVolume(n.t.Context(), id); err != nil {
+		n.t.Fatal(err)
+	}
+	return number, id
+}
+
+func (n *node) do(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// dataOffset is where the data partition of a disk begins.
+const dataOffset = 16 * mebibyte
+
+func (n *node) plant(number disk.Number, offset int64, s string) {
+	n.t.Helper()
+	n.do(n.sim.WriteImage(uint32(number), []byte(s), offset))
+}
+
+func TestListVolumesOnDisk(t *testing.T) {
+	n := newNode(t)
+	number, id := n.attach(winsim.DiskSpec{})
+	raw, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte})
+	n.do(err)
+	for _, c := range []struct {
+		number    disk.Number
+		partition uint32
+		want      []volume.ID
+		kind      error
+	}{
+		{number, 0, []volume.ID{id}, nil},
+		{number, 2, []volume.ID{id}, nil},
+		{number, 1, nil, nil}, // the reserved one
+		{number, 3, nil, csiproxy.ErrNotFound},
+		{disk.Number(raw), 0, nil, nil},
+		{77, 0, nil, csiproxy.ErrNotFound},
+	} {
+		ids, err := n.volumes.ListVolumesOnDisk(t.Context(), c.number, c.partition)
+		if csiproxy.KindOf(err) != c.kind || fmt.Sprint(ids) != fmt.Sprint(c.want) {
+			t.Errorf("disk %d partition %d: %q, %v", c.number, c.partition, ids, err)
+		}
+	}
+	n.do(n.disks.SetDiskState(t.Context(), number, false))
+	if ids, err := n.volumes.ListVolumesOnDisk(t.Context(), number, 0); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("an offline disk: %q, %v", ids, err)
+	}
+}
+
+func TestDataVolumeOfDisk(t *testing.T) {
+	n := newNode(t)
+	number, id := n.attach(winsim.DiskSpec{})
+	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), number); err != nil || got != id {
+		t.Errorf("one volume: %q, %v", got, err)
+	}
+	raw, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte})
+	n.do(err)
+	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), disk.Number(raw)); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("no volume: %q, %v", got, err)
+	}
+	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), n.twoPartitions()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("two volumes: %q, %v", got, err)
+	}
+}
+
+// twoPartitions attaches a disk with two data partitions of 1 GiB.
+func (n *node) twoPartitions() disk.Number {
+	n.t.Helper()
+	number := simtest.Attach(n.t, n.sim, winsim.DiskSpec{})
+	simtest.Partition(n.t, n.sim, number, 2)
+	return disk.Number(number)
+}
+
+func TestFormatVolume(t *testing.T) {
+	n := newNode(t)
+	_, id := n.attach(winsim.DiskSpec{})
+	if formatted, err := n.volumes.IsVolumeFormatted(t.Context(), id); err != nil || formatted {
+		t.Errorf("before: %v, %v", formatted, err)
+	}
+	n.do(n.volumes.FormatVolume(t.Context(), id))
+	if formatted, err := n.volumes.IsVolumeFormatted(t.Context(), id); err != nil || !formatted {
+		t.Errorf("after: %v, %v", formatted, err)
+	}
+	info, err := n.sim.VolumeInformation(t.Context(), string(id))
+	if err != nil || info.FileSystem != "NTFS" || info.Label != "" {
+		t.Errorf("it is %+v, %v", info, err)
+	}
+}
+
+// Of callers at the same time one formats, and the others hear that it is done.
+func TestFormatVolumeByManyAtOnce(t *testing.T) {
+	n := newNode(t)
+	_, id := n.attach(winsim.DiskSpec{})
+	errs := make([]error, 32)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = n.volumes.FormatVolume(t.Context(), id) })
+	}
+	wg.Wait()
+	formatted := 0
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			formatted++
+		case !errors.Is(err, csiproxy.ErrFailedPrecondition):
+			t.Error(err)
+		}
+	}
+	if formatted != 1 {
+		t.Errorf("it was formatted %d times", formatted)
+	}
+}
+
+// Virus scanners open each new volume for a moment.
+func TestFormatVolumeWaitsForOthers(t *testing.T) {
+	n := newNode(t)
+	_, id := n.attach(winsim.DiskSpec{})
+	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format", Count: 2}, win.ErrorSharingViolation))
+	n.do(n.volumes.FormatVolume(t.Context(), id))
+
+	_, other := n.attach(winsim.DiskSpec{})
+	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format"}, win.ErrorIODevice))
+	if err := n.volumes.FormatVolume(t.Context(), other); !errors.Is(err, win.ErrorIODevice) {
+		t.Errorf("a broken volume: %v", err)
+	}
+}
+
+// No call loses data, however often or wrongly it comes.
+func TestFormatVolumeRefusesData(t *testing.T) {
+	n := newNode(t)
+	_, ntfs := n.formatted(winsim.DiskSpec{})
+	ext, extID := n.attach(winsim.DiskSpec{})
+	n.plant(ext, dataOffset+1024+0x38, "\x53\xef")
+	n.plant(ext, dataOffset+1024+0x4c, "\x01")
+	damaged, damagedID := n.formatted(winsim.DiskSpec{})
+	n.plant(damaged, dataOffset, strings.Repeat("\x00", 512))
+	for name, id := range map[string]volume.ID{"NTFS": ntfs, "ext4": extID, "damaged NTFS": damagedID} {
+		before := n.sim.Calls()["MSFT_Volume.Format"]
+		for _, allow := range []bool{false, name == "NTFS"} {
+			n.with(volumes.Options{AllowRecognizedData: allow})
+			if err := n.volumes.FormatVolume(t.Context(), id); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if n.sim.Calls()["MSFT_Volume.Format"] != before {
+			t.Errorf("%s: it was formatted", name)
+		}
+	}
+	n.with(volumes.Options{AllowRecognizedData: true})
+	if err := n.volumes.FormatVolume(t.Context(), extID); err != nil {
+		t.Errorf("with AllowRecognizedData: %v", err)
+	}
+}
+
+func TestIsVolumeFormattedNeverGuesses(t *testing.T) {
+	n := newNode(t)
+	_, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.SetVolumeLocked(string(id), true))
+	if formatted, err := n.volumes.IsVolumeFormatted(t.Context(), id); !errors.Is(err, win.FVELockedVolume) {
+		t.Errorf("a locked volume: %v, %v", formatted, err)
+	}
+	n.do(n.sim.SetVolumeLocked(string(id), false))
+	for _, errno := range []win.Errno{win.ErrorNotReady, win.ErrorIODevice, win.ErrorFileCorrupt, win.ErrorDiskCorrupt, win.ErrorAccessDenied} {
+		n.do(n.sim.Fail(winsim.Match{Call: "GetVolumeInformationW", Count: 1}, errno))
+		if formatted, err := n.volumes.IsVolumeFormatted(t.Context(), id); !errors.Is(err, errno) {
+			t.Errorf("error %d: %v, %v", errno, formatted, err)
+		}
+	}
+}
+
+// every returns the error of each operation that takes a volume id.
+func (n *node) every(id volume.ID) map[string]error {
+	ctx := n.t.Context()
+	_, formatted := n.volumes.IsVolumeFormatted(ctx, id)
+	_, stats := n.volumes.GetVolumeStats(ctx, id)
+	_, number := n.volumes.GetDiskNumberFromVolumeID(ctx, id)
+	return map[string]error{
+		"IsVolumeFormatted": formatted, "GetVolumeStats": stats, "GetDiskNumberFromVolumeID": number,
+		"FormatVolume": n.volumes.FormatVolume(ctx, id), "ResizeVolume": n.volumes.ResizeVolume(ctx, id, 0),
+		"WriteVolumeCache": n.volumes.WriteVolumeCache(ctx, id), "MountVolume": n.volumes.MountVolume(ctx, id, staging),
+	}
+}
+
+func TestBadVolumeIDs(t *testing.T) {
+	n := newNode(t)
+	for _, id := range []volume.ID{
+		"", "-1", "1", `C:\`, `\\?\Volume{}\`, unknown[:len(unknown)-1], unknown + `x`, `\\?\C:\`,
+		`\\.\PhysicalDrive0`, `\\?\Volume{00000000-1111-2222-3333-44444444444g}\`, unknown + `..\`,
+	} {
+		errs := n.every(id)
+		errs["UnmountVolume"] = n.volumes.UnmountVolume(t.Context(), id, staging)
+		for op, err := range errs {
+			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
+				t.Errorf("%s of %q: %v", op, id, err)
+			}
+		}
+	}
+	for op, err := range n.every(unknown) {
+		if !errors.Is(err, csiproxy.ErrNotFound) {
+			t.Errorf("%s of an unknown volume: %v", op, err)
+		}
+	}
+}
+
+func TestGetDiskNumberFromVolumeID(t *testing.T) {
+	n := newNode(t)
+	n.attach(winsim.DiskSpec{})
+	number, id := n.attach(winsim.DiskSpec{})
+	for _, spelling := range []volume.ID{id, volume.ID(strings.ToUpper(string(id)))} {
+		if got, err := n.volumes.GetDiskNumberFromVolumeID(t.Context(), spelling); err != nil || got != number {
+			t.Errorf("%q: %d, %v, want %d", spelling, got, err, number)
+		}
+	}
+}
+
+func TestGetVolumeStats(t *testing.T) {
+	n := newNode(t)
+	_, id := n.attach(winsim.DiskSpec{})
+	if stats, err := n.volumes.GetVolumeStats(t.Context(), id); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("a raw volume: %+v, %v", stats, err)
+	}
+	n.do(n.volumes.FormatVolume(t.Context(), id))
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	before, err := n.volumes.GetVolumeStats(t.Context(), id)
+	n.do(err)
+	if before.TotalBytes <= 9*gibibyte || before.TotalBytes > 10*gibibyte || before.UsedBytes <= 0 || before.UsedBytes > gibibyte {
+		t.Errorf("an empty volume on 10 GiB: %+v", before)
+	}
+	n.do(n.sim.WriteFile(staging+`\file`, make([]byte, 3*mebibyte)))
+	after, err := n.volumes.GetVolumeStats(t.Context(), id)
+	n.do(err)
+	if grown := after.UsedBytes - before.UsedBytes; after.TotalBytes != before.TotalBytes || grown < 3*mebibyte || grown > 4*mebibyte {
+		t.Errorf("with a file of 3 MiB: %+v, before %+v", after, before)
+	}
+}
+
+func TestWriteVolumeCache(t *testing.T) {
+	n := newNode(t)
+	number, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	for _, name := range []string{"flushed", "not"} {
+		n.do(n.sim.WriteFile(staging+`\`+name, []byte("data")))
+		if name == "flushed" {
+			n.do(n.volumes.WriteVolumeCache(t.Context(), id))
+		}
+	}
+	n.do(n.sim.PowerLoss())
+	if data, err := n.sim.ReadFile(staging + `\flushed`); err != nil || string(data) != "data" {
+		t.Errorf("the flushed file has %q, %v after a power loss", data, err)
+	}
+	if data, _ := n.sim.ReadFile(staging + `\not`); string(data) == "data" {
+		t.Error("the other file survived too, so this test shows nothing")
+	}
+
+	n.do(n.sim.SetDiskAttributes(uint32(number), win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	if err := n.volumes.WriteVolumeCache(t.Context(), id); err != nil {
+		t.Errorf("a read-only volume: %v", err)
+	}
+}
+
+func size(n *node, id volume.ID) (fileSystem int64) {
+	n.t.Helper()
+	stats, err := n.volumes.GetVolumeStats(n.t.Context(), id)
+	n.do(err)
+	return stats.TotalBytes
+}
+
+func TestResizeVolume(t *testing.T) {
+	n := newNode(t)
+	number, id := n.formatted(winsim.DiskSpec{})
+	original := size(n, id)
+	grows := func() int { return n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"] }
+
+	for _, bytes := range []int64{0, 1, gibibyte, original, original + mebibyte/2} {
+		n.do(n.volumes.ResizeVolume(t.Context(), id, bytes))
+		if got := size(n, id); got != original || grows() != 0 {
+			t.Fatalf("resize to %d where there is no room: %d, was %d", bytes, got, original)
+		}
+	}
+	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	if err := n.volumes.ResizeVolume(t.Context(), id, -1); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("a negative size: %v", err)
+	}
+	if err := n.volumes.ResizeVolume(t.Context(), id, 20*gibibyte); !errors.Is(err, csiproxy.ErrResourceExhausted) || size(n, id) != original {
+		t.Errorf("more than the disk has: %v, size %d", err, size(n, id))
+	}
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte))
+	if got := size(n, id); got <= 15*gibibyte-mebibyte || got > 15*gibibyte {
+		t.Errorf("resized to 15 GiB: %d", got)
+	}
+	// The published daemon skips a growth below 100 MiB.
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte+2*mebibyte))
+	if got := size(n, id); got <= 15*gibibyte+mebibyte || got > 15*gibibyte+2*mebibyte {
+		t.Errorf("resized by 2 MiB: %d", got)
+	}
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	if got, most := size(n, id), int64(20*gibibyte-dataOffset-mebibyte); got <= most-mebibyte || got > most {
+		t.Errorf("resized to the maximum: %d, want %d", got, most)
+	}
+	before := grows()
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte))
+	if grows() != before {
+		t.Error("a repetition, or a smaller size, changed the partition")
+	}
+}
+
+func TestResizeVolumeKeepsFiles(t *testing.T) {
+	n := newNode(t)
+	number, id := n.formatted(winsim.DiskSpec{SectorSize: 4096})
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	n.do(n.sim.WriteFile(staging+`\file`, []byte("data")))
+	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	if data, err := n.sim.ReadFile(staging + `\file`); err != nil || string(data) != "data" {
+		t.Errorf("the file has %q, %v", data, err)
+	}
+}
+
+// Windows may leave the end of the partition table where it was.
+func TestResizeVolumeWhereTheTableDoesNotFollow(t *testing.T) {
+	n := newNode(t)
+	n.do(n.sim.SetSettings(winsim.Settings{FixedUsableLength: true}))
+	number, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	if got := size(n, id); got < 19*gibibyte {
+		t.Errorf("size %d", got)
+	}
+}
+
+func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
+	n := newNode(t)
+	number := n.twoPartitions()
+	ids, err := n.volumes.ListVolumesOnDisk(t.Context(), number, 0)
+	n.do(err)
+	n.do(n.volumes.FormatVolume(t.Context(), ids[0]))
+	before := size(n, ids[0])
+	n.do(n.volumes.ResizeVolume(t.Context(), ids[0], 0))
+	if got := size(n, ids[0]); got != before {
+		t.Errorf("the first of two adjacent partitions grew from %d to %d", before, got)
+	}
+	if err := n.volumes.ResizeVolume(t.Context(), ids[0], 2*gibibyte); !errors.Is(err, csiproxy.ErrResourceExhausted) {
+		t.Errorf("into the next partition: %v", err)
+	}
+}
+
+// The process dies at each of its calls to Windows in turn, or the call fails; the next
+// ResizeVolume finishes the work, also where only the file system is behind.
+func TestResizeVolumeIsResumed(t *testing.T) {
+	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
+		n := newNode(t)
+		number, id := n.formatted(winsim.DiskSpec{})
+		n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+		return simtest.Rehearsal{
+			Sys: n.sim,
+			Run: func(ctx context.Context) error {
+				n.restart()
+				return n.volumes.ResizeVolume(ctx, id, 0)
+			},
+			Check: func(t *testing.T) {
+				if got := size(n, id); got < 19*gibibyte {
+					t.Errorf("it has %d bytes", got)
+				}
+			},
+		}
+	})
+}
+
+func TestParseID(t *testing.T) {
+	for _, s := range []string{string(unknown), `\\?\volume{EBD0A0A2-B9E5-4433-87C0-68B6B72699C7}\`} {
+		if id, err := volume.ParseID(s); err != nil || string(id) != s {
+			t.Errorf("%q: %q, %v", s, id, err)
+		}
+	}
+}
+
+func TestListVolumesWaitsForArrival(t *testing.T) {
+	n := &node{t: t, sim: simtest.Open(t, winsim.Delays{VolumeArrival: 50 * time.Millisecond})}
+	n.restart()
+	number := n.twoPartitions() // doesn't wait by itself
+	if ids, err := n.volumes.ListVolumesOnDisk(t.Context(), number, 0); err != nil || len(ids) != 2 {
+		t.Errorf("%q, %v", ids, err)
+	}
+}
