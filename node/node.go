@@ -44,11 +44,6 @@ type Options struct {
 	// Win32 function or control code, how long it took and its error. Default: nobody
 	// is told.
 	OnWindowsCall func(call string, took time.Duration, err error)
-	// MaxOperations bounds the operations under way at one time; more wait. Of those
-	// of SMB, ISCSI and System, each may have a quarter. An operation that Windows
-	// doesn't finish counts also when its caller has given up, one that waits for
-	// something else doesn't. Default: 256.
-	MaxOperations int
 }
 
 // Node is a Windows node. All its methods may be called concurrently. Package client has

@@ -11,7 +11,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/filesystem"
-	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
@@ -22,7 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/wintrace"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/system"
@@ -41,7 +40,6 @@ type Options struct {
 	Logger              *slog.Logger
 	OnOperation         func(name string, took time.Duration, err error)
 	OnWindowsCall       func(call string, took time.Duration, err error)
-	MaxOperations       int
 }
 
 // Operations are the operations of a node, by group: the fields of node.Node.
@@ -59,32 +57,26 @@ func New(sys win.System, o Options) (*Operations, error) {
 	if o.KubeletPath == "" {
 		o.KubeletPath = DefaultKubeletPath
 	}
-	if o.MaxOperations == 0 {
-		o.MaxOperations = operation.DefaultMaximum
-	}
 	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
 	if err != nil {
 		return nil, err
 	}
-	traced := wintrace.New(sys, o.OnWindowsCall)
-	runner := operation.NewRunner(o.MaxOperations, o.OnOperation)
-	locks := new(keylock.Locks[disk.Number])
-	probes := smbprobe.New(traced)
-	// Servers, targets and services can keep operations waiting. Each of these groups
-	// may use a part of the slots only, so that there is room for the others.
-	part := func() *operation.Runner { return runner.Part(max(1, o.MaxOperations/4)) }
+	calls := wincalls.New(sys, wincalls.Options{Observe: o.OnWindowsCall, Logger: o.Logger})
+	runner := operation.NewRunner(o.OnOperation)
+	locks := new(operation.Locks[disk.Number])
+	probes := smbprobe.New(calls)
 	return &Operations{
-		Disk: disks.New(traced, disks.Options{
+		Disk: disks.New(calls, disks.Options{
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
 		}),
-		Volume: volumes.New(traced, paths, volumes.Options{
+		Volume: volumes.New(calls, paths, volumes.Options{
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
 		}),
-		Filesystem: files.New(traced, paths, files.Options{Runner: runner, Shares: probes}),
-		SMB: mappings.New(traced, paths, mappings.Options{
-			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: part(), Shares: probes,
+		Filesystem: files.New(calls, paths, files.Options{Runner: runner, Shares: probes}),
+		SMB: mappings.New(calls, paths, mappings.Options{
+			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: probes,
 		}),
-		ISCSI:  initiator.New(traced, initiator.Options{Logger: o.Logger, Runner: part()}),
-		System: machine.New(traced, machine.Options{Runner: part()}),
+		ISCSI:  initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner}),
+		System: machine.New(calls, machine.Options{Runner: runner}),
 	}, nil
 }

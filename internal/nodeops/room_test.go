@@ -103,13 +103,13 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 				}
 				simtest.Must(t, sys.MkdirAll(simtest.Kubelet))
 				number := simtest.Attach(t, sys, winsim.DiskSpec{})
-				n, err := nodeops.New(sys, nodeops.Options{MaxOperations: operations})
+				n, err := nodeops.New(sys, nodeops.Options{})
 				simtest.Must(t, err)
 				if test.prepare != nil {
 					test.prepare(t, sys, n)
 				}
 				simtest.Must(t, sys.Delay(winsim.Match{Call: "GetFileAttributesW", Object: `\\server\data`}, time.Hour))
-				for i := range 10 * operations {
+				for i := range 6 * operations {
 					simtest.Must(t, sys.Delay(winsim.Match{Call: "MSFT_SmbGlobalMapping.Create", Object: fmt.Sprintf(`\\dead\%d`, i)}, time.Hour))
 					simtest.Must(t, sys.Delay(winsim.Match{Call: "MSFT_SmbGlobalMapping.Create", Object: fmt.Sprintf(`\\dead%d\data`, i)}, time.Hour))
 				}
@@ -117,7 +117,7 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 				// As the daemon calls: nothing takes the wait off an operation.
 				ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Minute)
 				defer cancel()
-				ended := make(chan error, 10*operations)
+				ended := make(chan error, 6*operations)
 				for i := range cap(ended) {
 					go func() { ended <- test.call(ctx, n, i) }()
 				}

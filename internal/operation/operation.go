@@ -1,9 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operation runs the operations on the node. None outlives the patience of
-// its caller, the number under way is bounded, errors say what was done to what,
-// and an observer hears how each went.
+// Package operation runs the operations on the node. An operation ends for its caller
+// when the caller's context ends, its errors say what was done to what, and an observer
+// hears how it went. The package also has the ways in which operations wait: for a lock
+// ([Locks]), for a state of Windows ([Poll], [Retry]) and for work that they share
+// ([Shared], [Flights]). Nobody waits behind work that Windows doesn't answer: see
+// [wincalls.Tracker].
 package operation
 
 import (
@@ -14,107 +17,24 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/keylock"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
 // Observer is told of every operation that has ended: its name, such as
 // "PartitionDisk", how long it took and its error.
 type Observer func(name string, took time.Duration, err error)
 
-// DefaultMaximum bounds the operations under way. Each holds one operating system
-// thread while Windows works for it, and Go ends a program with 10,000 threads.
-const DefaultMaximum = 256
-
-// Runner runs operations. The groups of one node share one, or parts of one.
+// Runner runs operations. The groups of one node share one.
 type Runner struct {
-	slots   []chan struct{} // an operation takes one of each, in this order
 	observe Observer
 }
 
-// NewRunner returns a runner of at most maximum operations at one time. observe
-// may be nil.
-func NewRunner(maximum int, observe Observer) *Runner {
+// NewRunner returns a runner that tells observe, which may be nil.
+func NewRunner(observe Observer) *Runner {
 	if observe == nil {
 		observe = func(string, time.Duration, error) {}
 	}
-	return &Runner{slots: []chan struct{}{make(chan struct{}, maximum)}, observe: observe}
-}
-
-// Part returns a runner of at most maximum of r's operations at one time: for those
-// in which Windows waits for something outside of the node, so that they leave room
-// for the others.
-func (r *Runner) Part(maximum int) *Runner {
-	return &Runner{slots: append([]chan struct{}{make(chan struct{}, maximum)}, r.slots...), observe: r.observe}
-}
-
-// place is what an operation under way takes of its runner.
-type place struct {
-	runner *Runner
-	taken  bool
-}
-
-type placeKey struct{}
-
-func (p *place) take(ctx context.Context) error {
-	for i, slots := range p.runner.slots {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			p.release(i)
-			return fmt.Errorf("waiting for one of %d operations under way to end: %w", cap(slots), ctx.Err())
-		}
-	}
-	p.taken = true
-	return nil
-}
-
-// release gives the first n slots back.
-func (p *place) release(n int) {
-	p.taken = false
-	for _, slots := range p.runner.slots[:n] {
-		<-slots
-	}
-}
-
-func (p *place) leave() {
-	if p.taken {
-		p.release(len(p.runner.slots))
-	}
-}
-
-// Idle calls wait, which waits for something else than Windows and keeps no thread,
-// such as a lock. Meanwhile the operation that ctx belongs to doesn't count as under
-// way. Idle returns wait's error, else ctx's if that ends before there is room for the
-// operation again. An operation may not call it from two goroutines at one time.
-//
-// Whoever waits for a lock whose holder calls Idle must do so in Idle, too: else all
-// there is room for may wait for one for which there is none.
-func Idle(ctx context.Context, wait func() error) error {
-	p, ok := ctx.Value(placeKey{}).(*place)
-	if !ok || !p.taken {
-		return wait()
-	}
-	p.leave()
-	err := wait()
-	if takeErr := p.take(ctx); err == nil {
-		err = takeErr
-	}
-	return err
-}
-
-// Lock is l's Lock in Idle.
-func Lock[K comparable](ctx context.Context, l *keylock.Locks[K], key K) (unlock func(), err error) {
-	locked := false
-	err = Idle(ctx, func() error {
-		var err error
-		unlock, err = l.Lock(ctx, key)
-		locked = err == nil
-		return err
-	})
-	if err != nil && locked {
-		unlock()
-	}
-	return unlock, err
+	return &Runner{observe}
 }
 
 type inlineKey struct{}
@@ -155,43 +75,39 @@ type result[T any] struct {
 
 func run[T any](ctx context.Context, r *Runner, name string, f func(context.Context) (T, error)) (T, error) {
 	var none T
+	start := time.Now()
 	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	p := &place{runner: r}
-	if err := p.take(ctx); err != nil {
-		return none, err
-	}
-	inside := context.WithValue(ctx, placeKey{}, p)
-
-	if ctx.Value(inlineKey{}) != nil {
-		defer p.leave()
-		start := time.Now()
-		v, err := f(inside)
 		r.observe(name, time.Since(start), err)
-		return v, err
+		return none, err
 	}
-
-	// Whoever sets decided first settles whether the result is taken.
-	var decided atomic.Bool
-	done := make(chan result[T], 1)
-	go func() {
-		defer p.leave()
-		start := time.Now()
+	inside, _ := wincalls.WithTracker(ctx)
+	call := func() result[T] {
 		res := caught(inside, f)
 		r.observe(name, time.Since(start), res.err)
-		if decided.CompareAndSwap(false, true) {
-			done <- res
-		}
-	}()
+		return res
+	}
+
 	var res result[T]
-	select {
-	case res = <-done:
-	case <-ctx.Done():
-		if decided.CompareAndSwap(false, true) {
-			return none, ctx.Err()
+	if ctx.Value(inlineKey{}) != nil {
+		res = call()
+	} else {
+		// Whoever sets decided first settles whether the result is taken.
+		var decided atomic.Bool
+		done := make(chan result[T], 1)
+		go func() {
+			res := call()
+			if decided.CompareAndSwap(false, true) {
+				done <- res
+			}
+		}()
+		select {
+		case res = <-done:
+		case <-ctx.Done():
+			if decided.CompareAndSwap(false, true) {
+				return none, ctx.Err()
+			}
+			res = <-done
 		}
-		res = <-done
 	}
 	if res.panicked != nil {
 		panic(res.panicked)

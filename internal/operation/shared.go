@@ -9,89 +9,180 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
-// sharedTimeout bounds a run that several callers may wait for.
+// sharedTimeout bounds work that several callers may wait for.
 const sharedTimeout = 2 * time.Minute
+
+// work is done for several callers. It belongs to none of them: it ignores their
+// cancellation, and its own context ends after two minutes.
+type work[T any] struct {
+	f     func(context.Context) (T, error)
+	begun time.Time
+	done  chan struct{}
+
+	mu      sync.Mutex
+	tracker *wincalls.Tracker // nil before it begins
+
+	// Set before done is closed.
+	value    T
+	err      error
+	panicked any
+}
+
+// start does the work. A panic is passed on to those who wait: they know what to do with
+// it, while here it would end the process.
+func (w *work[T]) start(ctx context.Context) {
+	defer close(w.done)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedTimeout)
+	defer cancel()
+	ctx, tracker := wincalls.WithTracker(ctx)
+	w.mu.Lock()
+	w.tracker = tracker
+	w.mu.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			w.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+		}
+	}()
+	w.value, w.err = w.f(ctx)
+}
+
+func (w *work[T]) currentTracker() *wincalls.Tracker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tracker
+}
+
+// result is what the work gave, once it is done.
+func (w *work[T]) result() (T, error) {
+	if w.panicked != nil {
+		panic(w.panicked)
+	}
+	return w.value, w.err
+}
 
 // Shared lets callers share runs of one function: at most one run is under way, and
 // at most one more is awaited by all who came since it began. The zero value is
 // ready.
 type Shared struct {
 	mu      sync.Mutex
-	running bool
-	waiting *sharedRun // the next run; nil if nobody waits for one
-}
-
-type sharedRun struct {
-	f    func() error
-	done chan struct{}
-	// Set before done is closed.
-	err      error
-	panicked any
+	current *work[struct{}] // under way; nil if none is
+	next    *work[struct{}] // nil if nobody waits for one
 }
 
 // Do returns the result of a run of f, or of a like function of another caller, that
-// begins after Do was called. A run is no caller's, since others may wait for it too:
-// its context doesn't end with a caller's, but after two minutes, and to Idle it isn't
-// part of an operation. Callers wait in Idle.
+// begins after Do was called. It returns csiproxy.ErrUnavailable while Windows doesn't
+// answer the run.
 func (s *Shared) Do(ctx context.Context, f func(context.Context) error) error {
 	s.mu.Lock()
-	r := s.waiting
-	if r == nil {
-		r = &sharedRun{done: make(chan struct{}), f: func() error {
-			ctx := context.WithValue(context.WithoutCancel(ctx), placeKey{}, nil)
-			ctx, cancel := context.WithTimeout(ctx, sharedTimeout)
-			defer cancel()
-			return f(ctx)
-		}}
-		s.waiting = r
-		if !s.running {
-			s.running = true
-			go s.work()
+	w := s.next
+	if w == nil {
+		w = &work[struct{}]{done: make(chan struct{}), f: func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) }}
+		s.next = w
+		if s.current == nil {
+			s.begin(ctx)
 		}
 	}
 	s.mu.Unlock()
-	err := Idle(ctx, func() error {
-		select {
-		case <-r.done:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+	// While the run before this one is under way, that one is what is waited for.
+	err := awaitWork(ctx, w.done, func() *wincalls.Tracker {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.current != nil {
+			return s.current.currentTracker()
 		}
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if r.panicked != nil {
-		panic(r.panicked)
-	}
-	return r.err
+	_, err = w.result()
+	return err
 }
 
-// work makes the runs that somebody waits for, one after the other.
-func (s *Shared) work() {
-	for {
-		s.mu.Lock()
-		r := s.waiting
-		s.waiting = nil
-		s.running = r != nil
-		s.mu.Unlock()
-		if r == nil {
-			return
-		}
-		r.call()
-	}
-}
-
-// call runs r.f. A panic is passed on to those who wait: they know what to do with
-// it, while here it would end the process.
-func (r *sharedRun) call() {
-	defer close(r.done)
-	defer func() {
-		if p := recover(); p != nil {
-			r.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+// begin makes the runs that somebody waits for, one after the other. The caller holds
+// the lock.
+func (s *Shared) begin(ctx context.Context) {
+	s.current, s.next = s.next, nil
+	go func() {
+		for {
+			s.mu.Lock()
+			w := s.current
+			s.mu.Unlock()
+			w.start(ctx)
+			s.mu.Lock()
+			s.current, s.next = s.next, nil
+			ended := s.current == nil
+			s.mu.Unlock()
+			if ended {
+				return
+			}
 		}
 	}()
-	r.err = r.f()
+}
+
+// Flights lets callers that want the same thing of the same object at the same time share
+// one answer. Whatever becomes of the callers, there is at most one flight for a key. The
+// zero value is ready.
+type Flights[K comparable, T any] struct {
+	mu      sync.Mutex
+	flights map[K]*work[T]
+}
+
+// ErrSilent is what Do returns when a flight takes longer than its caller has patience.
+var ErrSilent = fmt.Errorf("it does not answer: %w", context.DeadlineExceeded)
+
+// Do returns the result of f for key, or of a like function that another caller has under
+// way. It returns ErrSilent once that has been under way for longer than patience, also if
+// the caller has just come; and ctx's error if ctx ends first.
+func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
+	s.mu.Lock()
+	w := s.flights[key]
+	if w == nil {
+		w = &work[T]{f: f, begun: time.Now(), done: make(chan struct{})}
+		if s.flights == nil {
+			s.flights = make(map[K]*work[T])
+		}
+		s.flights[key] = w
+		go func() {
+			w.start(ctx)
+			s.forget(key, w)
+		}()
+	}
+	s.mu.Unlock()
+
+	var none T
+	timer := time.NewTimer(patience - time.Since(w.begun))
+	defer timer.Stop()
+	select {
+	case <-w.done:
+		return w.result()
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-timer.C:
+		return none, ErrSilent
+	}
+}
+
+// Forget makes the next caller for a key that which accepts begin anew, since the flights
+// under way may have seen what was before.
+func (s *Flights[K, T]) Forget(which func(K) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.flights {
+		if which(key) {
+			delete(s.flights, key)
+		}
+	}
+}
+
+func (s *Flights[K, T]) forget(key K, w *work[T]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flights[key] == w { // it may have been forgotten before
+		delete(s.flights, key)
+	}
 }

@@ -11,7 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
 func TestSharedRuns(t *testing.T) {
@@ -80,22 +83,55 @@ func TestSharedPassesPanicsOn(t *testing.T) {
 	}
 }
 
-// Those who wait for a run leave room for other operations.
-func TestSharedLeavesRoom(t *testing.T) {
+// Nobody waits behind a run that Windows doesn't answer.
+func TestSharedRunThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s operation.Shared
-		r := operation.NewRunner(1, nil)
-		for range 3 {
-			go operation.Do(t.Context(), r, "shared", "", func(ctx context.Context) error {
-				return s.Do(ctx, func(context.Context) error { time.Sleep(time.Minute); return nil })
-			})
-		}
+		sys := wincalls.New(hanging{}, wincalls.Options{})
+		scan := func(ctx context.Context) error { return sys.ReenumerateDevice(ctx, "") }
+		go s.Do(t.Context(), scan)
 		synctest.Wait()
 		begin := time.Now()
-		err := operation.Do(t.Context(), r, "other", "", func(context.Context) error { return nil })
-		if took := time.Since(begin); err != nil || took != 0 {
-			t.Errorf("another operation took %v: %v", took, err)
+		for range 3 {
+			err := s.Do(t.Context(), scan)
+			if !errors.Is(err, csiproxy.ErrUnavailable) || time.Since(begin) > wincalls.Patience(win.CallReenumerateDevice)+time.Second {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(3 * time.Hour)
+	})
+}
+
+type hanging struct{ win.System }
+
+func (hanging) ReenumerateDevice(context.Context, string) error { time.Sleep(time.Hour); return nil }
+
+func TestFlights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var flights operation.Flights[string, int]
+		var made atomic.Int32
+		f := func(context.Context) (int, error) {
+			time.Sleep(10 * time.Second)
+			return int(made.Add(1)), nil
+		}
+		for range 5 {
+			go func() {
+				if n, err := flights.Do(t.Context(), "disk 1", time.Minute, f); n != 1 || err != nil {
+					t.Errorf("got %d, %v", n, err)
+				}
+			}()
+		}
+		time.Sleep(3 * time.Second)
+		begin := time.Now()
+		if _, err := flights.Do(t.Context(), "disk 1", 5*time.Second, f); !errors.Is(err, operation.ErrSilent) || time.Since(begin) != 2*time.Second {
+			t.Errorf("who has less patience got %v after %v", err, time.Since(begin))
+		}
+		if _, err := flights.Do(t.Context(), "disk 1", time.Second, f); !errors.Is(err, operation.ErrSilent) || time.Since(begin) != 2*time.Second {
+			t.Errorf("who comes when it has been silent for longer got %v after %v", err, time.Since(begin))
+		}
+		time.Sleep(time.Minute)
+		if n, err := flights.Do(t.Context(), "disk 1", time.Minute, f); n != 2 || err != nil {
+			t.Errorf("the next flight gave %d, %v", n, err)
+		}
 	})
 }

@@ -17,14 +17,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-const (
-	// patience is for callers without a deadline. Windows itself gives a service 30
-	// seconds to begin, and then as long as it says that it needs.
-	patience = 2 * time.Minute
-
-	firstPoll   = 2 * time.Millisecond
-	longestPoll = 250 * time.Millisecond
-)
+// patience is for callers without a deadline. Windows itself gives a service 30
+// seconds to begin, and then as long as it says that it needs.
+const patience = 2 * time.Minute
 
 // Start starts a service, if it isn't running, and waits until it runs. One that
 // stops again on the way gives csiproxy.ErrFailedPrecondition, with the Windows error
@@ -131,22 +126,13 @@ func stop(ctx context.Context, m win.Services, name string) error {
 
 // poll calls check until it says that the service has done what it was asked for.
 func poll(ctx context.Context, what string, check func(context.Context) (bool, error)) error {
-	bounded := ctx
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
+	limit := patience
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = time.Until(deadline) + time.Second // ctx ends first
 	}
-	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
-		done, err := check(bounded)
-		if err == nil && !done {
-			err = operation.Idle(bounded, func() error { return win.Sleep(bounded, wait) })
-		}
-		if bounded.Err() != nil && ctx.Err() == nil && !done {
-			return csiproxy.Errorf(csiproxy.ErrUnavailable, "the service took longer than %v to %s", patience, what)
-		}
-		if done || err != nil {
-			return err
-		}
+	done, err := operation.Poll(ctx, operation.Polling{Patience: limit}, func() (bool, error) { return check(ctx) })
+	if err == nil && !done {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "the service took longer than %v to %s", patience, what)
 	}
+	return err
 }

@@ -6,7 +6,6 @@ package smbprobe_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -119,70 +118,6 @@ func TestProbeWithoutDeadline(t *testing.T) {
 			t.Errorf("a server that doesn't answer gives %v", err)
 		}
 		time.Sleep(24 * time.Hour)
-	})
-}
-
-// A dead server holds up few threads, and nobody who asks another server.
-func TestProbesAreBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
-		probe := func(server, i int) error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			return p.Probe(ctx, path(t, fmt.Sprintf(`\\server%d\share\%d`, server, i)))
-		}
-		for server := range 3 {
-			for i := range 20 {
-				go probe(server, i)
-			}
-		}
-		synctest.Wait()
-		if n.most != 3*4 {
-			t.Errorf("60 callers for 3 dead servers make %d calls at one time", n.most)
-		}
-		n.set(0, nil)
-		if err := probe(3, 0); err != nil {
-			t.Errorf("the server that is alive: %v", err)
-		}
-		n.set(time.Minute, win.ErrorBadNetPath)
-		for server := range 30 {
-			for i := range 5 {
-				go probe(10+server, i)
-			}
-		}
-		synctest.Wait()
-		if n.most != 32 {
-			t.Errorf("any number of dead servers make %d calls at one time", n.most)
-		}
-		time.Sleep(time.Hour)
-		n.set(0, nil)
-		for server := range 40 {
-			if err := probe(server, 0); err != nil {
-				t.Errorf("server %d, once all have answered: %v", server, err)
-			}
-		}
-	})
-}
-
-// Who wants to know the same joins also where there is no room for another probe, and
-// where all have to wait for it.
-func TestProbeIsSharedWithoutRoom(t *testing.T) {
-	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
-		for i := range 8 { // twice as many as there is room for
-			for range 3 {
-				go p.Probe(t.Context(), path(t, fmt.Sprintf(`\\server\share\%d`, i)))
-				synctest.Wait()
-			}
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		for path, calls := range n.calls {
-			if calls != 1 {
-				t.Errorf("%s was asked for %d times", path, calls)
-			}
-		}
-		if len(n.calls) != 8 {
-			t.Errorf("the calls were %v", n.calls)
-		}
 	})
 }
 

@@ -18,7 +18,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
-	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -39,8 +38,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Locks serialises changes of the layout of a disk, by disk number. The
 	// volume operations of the same node must share it. Default: its own.
-	Locks *keylock.Locks[disk.Number]
-	// Runner bounds and observes the operations. The groups of one node share it.
+	Locks *operation.Locks[disk.Number]
+	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
 }
@@ -58,10 +57,10 @@ func New(sys System, o Options) *Disks {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Locks == nil {
-		o.Locks = new(keylock.Locks[disk.Number])
+		o.Locks = new(operation.Locks[disk.Number])
 	}
 	if o.Runner == nil {
-		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+		o.Runner = operation.NewRunner(nil)
 	}
 	return &Disks{sys: sys, options: o}
 }
@@ -103,7 +102,7 @@ func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, e
 // SetDiskState implements [disk.Operations].
 func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return operation.Do(ctx, d.options.Runner, "SetDiskState", object(n), func(ctx context.Context) error {
-		unlock, err := operation.Lock(ctx, d.options.Locks, n)
+		unlock, err := d.options.Locks.Lock(ctx, n)
 		if err != nil {
 			return err
 		}

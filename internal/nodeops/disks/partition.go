@@ -27,7 +27,7 @@ const (
 // PartitionDisk implements [disk.Operations].
 func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return operation.Do(ctx, d.options.Runner, "PartitionDisk", object(n), func(ctx context.Context) error {
-		unlock, err := operation.Lock(ctx, d.options.Locks, n)
+		unlock, err := d.options.Locks.Lock(ctx, n)
 		if err != nil {
 			return err
 		}

@@ -61,21 +61,18 @@ func (d *Disks) scan(ctx context.Context) error {
 // re-enumeration returns before the disks that it found have started.
 func (d *Disks) settle(ctx context.Context) ([]string, error) {
 	var last []string
-	deadline := time.Now().Add(settlePatience)
-	for first := true; ; first = false {
+	first := true
+	_, err := operation.Poll(ctx, operation.Polling{Patience: settlePatience, First: settleInterval, Longest: settleInterval}, func() (bool, error) {
 		now, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		slices.Sort(now)
-		if !first && slices.Equal(now, last) || time.Now().After(deadline) {
-			return now, nil
-		}
-		last = now
-		if err := win.Sleep(ctx, settleInterval); err != nil {
-			return nil, err
-		}
-	}
+		same := !first && slices.Equal(now, last)
+		last, first = now, false
+		return same, nil
+	})
+	return last, err
 }
 
 // refresh makes Windows read the size and the partitions of a disk anew.

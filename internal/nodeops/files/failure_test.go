@@ -104,7 +104,7 @@ func observed(t *testing.T, sys *winsim.System) (*files.Filesystem, <-chan struc
 	must(t, err)
 	ended := make(chan struct{}, 1)
 	return files.New(sys, p, files.Options{
-		Runner: operation.NewRunner(1, func(string, time.Duration, error) { ended <- struct{}{} }),
+		Runner: operation.NewRunner(func(string, time.Duration, error) { ended <- struct{}{} }),
 	}), ended
 }
 

@@ -31,7 +31,7 @@ type System interface {
 
 // Options change how the operations behave. The zero value is the default.
 type Options struct {
-	// Runner bounds and observes the operations. The groups of one node share it.
+	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
 	// Shares asks servers what is on their shares. The groups of one node share it.
@@ -55,7 +55,7 @@ type Filesystem struct {
 // New returns the operations on the files of sys that paths allows.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
 	if o.Runner == nil {
-		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+		o.Runner = operation.NewRunner(nil)
 	}
 	if o.Shares == nil {
 		o.Shares = smbprobe.New(sys)

@@ -379,7 +379,7 @@ func TestErrorsAndObserver(t *testing.T) {
 	p, err := pathpolicy.New(kubelet)
 	must(t, err)
 	var heard []string
-	f := files.New(sys, p, files.Options{Runner: operation.NewRunner(1, func(name string, _ time.Duration, _ error) {
+	f := files.New(sys, p, files.Options{Runner: operation.NewRunner(func(name string, _ time.Duration, _ error) {
 		heard = append(heard, name)
 	})})
 	path := kubelet + `\none\x`

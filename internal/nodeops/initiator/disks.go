@@ -24,8 +24,6 @@ const (
 	// have nothing.
 	lunPatience = 3 * time.Second
 
-	firstPoll   = 5 * time.Millisecond
-	longestPoll = 250 * time.Millisecond
 	firstRescan = 100 * time.Millisecond
 )
 
@@ -34,21 +32,19 @@ const (
 func (i *Initiator) awaitDisks(ctx context.Context, iqn iscsi.IQN) ([]disk.Number, error) {
 	begin := time.Now()
 	rescan, interval := begin.Add(firstRescan), 2*firstRescan
-	for poll := firstPoll; ; poll = min(2*poll, longestPoll) {
-		found, err := i.disks(ctx, iqn)
-		if err != nil || found.complete() || time.Since(begin) > found.patience() {
-			return found.numbers, err
+	var found devices
+	_, err := operation.Poll(ctx, operation.Polling{Patience: diskPatience}, func() (bool, error) {
+		var err error
+		if found, err = i.disks(ctx, iqn); err != nil || found.complete() || time.Since(begin) > found.patience() {
+			return true, err
 		}
 		if now := time.Now(); now.After(rescan) {
 			rescan, interval = now.Add(interval), 2*interval
-			if err := i.rescan(ctx); err != nil {
-				return nil, err
-			}
+			return false, i.rescan(ctx)
 		}
-		if err := operation.Idle(ctx, func() error { return win.Sleep(ctx, poll) }); err != nil {
-			return nil, err
-		}
-	}
+		return false, nil
+	})
+	return found.numbers, err
 }
 
 // devices is what a target has.

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/scm"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -35,7 +34,7 @@ type System interface {
 type Options struct {
 	// Logger gets what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
-	// Runner bounds and observes the operations. The groups of one node share it.
+	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
 }
@@ -45,7 +44,7 @@ type Initiator struct {
 	sys     System
 	options Options
 	// locks serialises logging in and out, by target in lower case.
-	locks   keylock.Locks[string]
+	locks   operation.Locks[string]
 	rescans operation.Shared
 }
 
@@ -55,7 +54,7 @@ func New(sys System, o Options) *Initiator {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Runner == nil {
-		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+		o.Runner = operation.NewRunner(nil)
 	}
 	return &Initiator{sys: sys, options: o}
 }

@@ -181,7 +181,7 @@ func (i *Initiator) sessions(ctx context.Context, iqn iscsi.IQN) ([]win.ISCSISes
 }
 
 func (i *Initiator) lock(ctx context.Context, iqn iscsi.IQN) (unlock func(), err error) {
-	return operation.Lock(ctx, &i.locks, strings.ToLower(string(iqn)))
+	return i.locks.Lock(ctx, strings.ToLower(string(iqn)))
 }
 
 // object names the target in errors.

@@ -32,7 +32,7 @@ type System interface {
 
 // Options change how the operations behave. The zero value is the default.
 type Options struct {
-	// Runner bounds and observes the operations. The groups of one node share it.
+	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
 }
@@ -46,7 +46,7 @@ type Machine struct {
 // New returns the operations on the machine that sys is.
 func New(sys System, o Options) *Machine {
 	if o.Runner == nil {
-		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+		o.Runner = operation.NewRunner(nil)
 	}
 	return &Machine{sys: sys, options: o}
 }

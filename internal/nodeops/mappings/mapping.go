@@ -10,7 +10,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/smb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -75,7 +74,7 @@ func (m *Mappings) look(ctx context.Context, remote unc.Path) (state, error) {
 // renew makes the mapping that was seen to be missing or broken. If it turns out to
 // be otherwise now, again is true.
 func (m *Mappings) renew(ctx context.Context, remote unc.Path, seen state, c smb.Credentials) (again bool, err error) {
-	unlock, err := operation.Lock(ctx, &m.locks, remote.Server())
+	unlock, err := m.locks.Lock(ctx, remote.Server())
 	if err != nil {
 		return false, err
 	}

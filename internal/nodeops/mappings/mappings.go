@@ -17,7 +17,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/smb"
 
-	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
@@ -38,7 +37,7 @@ type Options struct {
 	WithoutPrivacy bool
 	// Logger gets what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
-	// Runner bounds and observes the operations. The groups of one node share it.
+	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
 	// Shares asks servers what is on their shares. The groups of one node share it.
@@ -55,7 +54,7 @@ type Mappings struct {
 	// locks serialises changes of mappings by server, in lower case: Windows lets
 	// all mappings of a server use the same credentials only. Looking takes no lock,
 	// since a server may keep one waiting.
-	locks keylock.Locks[string]
+	locks operation.Locks[string]
 	users users
 }
 
@@ -66,7 +65,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Runner == nil {
-		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+		o.Runner = operation.NewRunner(nil)
 	}
 	if o.Shares == nil {
 		o.Shares = smbprobe.New(sys)
@@ -110,7 +109,7 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 		if err != nil {
 			return err
 		}
-		unlock, err := operation.Lock(ctx, &m.locks, remote.Server())
+		unlock, err := m.locks.Lock(ctx, remote.Server())
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
-	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/signatures"
@@ -46,8 +45,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Locks serialises changes of the layout of a disk, by disk number. The
 	// disk operations of the same node must share it. Default: its own.
-	Locks *keylock.Locks[disk.Number]
-	// Runner bounds and observes the operations. The groups of one node share it.
+	Locks *operation.Locks[disk.Number]
+	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
 }
@@ -66,10 +65,10 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Locks == nil {
-		o.Locks = new(keylock.Locks[disk.Number])
+		o.Locks = new(operation.Locks[disk.Number])
 	}
 	if o.Runner == nil {
-		o.Runner = operation.NewRunner(operation.DefaultMaximum, nil)
+		o.Runner = operation.NewRunner(nil)
 	}
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
@@ -239,7 +238,7 @@ func (v *Volumes) withLayout(ctx context.Context, id volume.ID, f func(win.DiskE
 	if err != nil {
 		return err
 	}
-	unlock, err := operation.Lock(ctx, v.options.Locks, extent.DiskNumber)
+	unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
 	if err != nil {
 		return err
 	}

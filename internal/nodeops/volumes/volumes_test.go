@@ -14,9 +14,9 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/keylock"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
@@ -55,7 +55,7 @@ func (n *node) with(o volumes.Options) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	o.Locks = new(keylock.Locks[disk.Number])
+	o.Locks = new(operation.Locks[disk.Number])
 	n.disks = disks.New(n.sim, disks.Options{Locks: o.Locks})
 	n.volumes = volumes.New(n.sim, paths, o)
 }

@@ -24,13 +24,13 @@ func TestRetry(t *testing.T) {
 		"it succeeds at once":         {[]error{nil}, 1, 0},
 		"it succeeds in the end":      {[]error{win.ErrorBusy, win.ErrorBusy, nil}, 3, 2 * time.Second},
 		"another error":               {[]error{win.ErrorBusy, win.ErrorIODevice}, 2, time.Second},
-		"it is longer than is waited": {[]error{win.ErrorBusy}, 12, 11 * time.Second},
+		"it is longer than is waited": {[]error{win.ErrorBusy}, 12, 10500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin, calls := time.Now(), 0
 				busy := func(err error) bool { return errors.Is(err, win.ErrorBusy) }
-				err := operation.Retry(t.Context(), 10*time.Second, time.Second, busy, func() error {
+				err := operation.Retry(t.Context(), 10500*time.Millisecond, time.Second, busy, func() error {
 					calls++
 					return test.errs[min(calls, len(test.errs))-1]
 				})

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package wintrace
+package wincalls
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func TestEveryCallIsReported(t *testing.T) {
 	}
 	defer sim.Close()
 	observed := make(map[string]int)
-	sys := New(sim, func(call string, _ time.Duration, _ error) { observed[call]++ })
+	sys := New(sim, Options{Observe: func(call string, _ time.Duration, _ error) { observed[call]++ }})
 	ctx := t.Context()
 
 	const volume = `\\?\Volume{00000000-0000-0000-0000-000000000000}\`
@@ -64,6 +64,8 @@ func TestEveryCallIsReported(t *testing.T) {
 	sys.StopService(ctx, "MSiSCSI")
 	sys.ActiveDependentServices(ctx, "MSiSCSI")
 	sys.FirmwareTable(ctx)
+	sys.RegistryStrings(ctx, win.RegistrySetup, win.RegistrySystemPartition)
+	sys.SystemWindowsDirectory(ctx)
 	device, err := sys.OpenDevice(ctx, `\\.\PhysicalDrive0`, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +86,7 @@ func TestEveryCallIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	child.Info(ctx)
+	child.Volume(ctx)
 	child.Control(ctx, win.FsctlGetReparsePoint, nil, make([]byte, 100))
 	child.Delete(ctx)
 	child.Close()
@@ -97,7 +100,7 @@ func TestEveryCallIsReported(t *testing.T) {
 func TestNoCallWithAnEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	sys := New(nil, func(call string, _ time.Duration, _ error) { t.Errorf("%s was made", call) })
+	sys := New(nil, Options{Observe: func(call string, _ time.Duration, _ error) { t.Errorf("%s was made", call) }})
 	if _, err := sys.FindVolumes(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

@@ -1,0 +1,134 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
+)
+
+func TestLocksExclude(t *testing.T) {
+	var locks Locks[int]
+	counts := make([]int, 3)
+	var wg sync.WaitGroup
+	for i := range 120 {
+		wg.Go(func() {
+			unlock, err := locks.Lock(t.Context(), i%3)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer unlock()
+			counts[i%3]++
+		})
+	}
+	wg.Wait()
+	for key, n := range counts {
+		if n != 40 {
+			t.Errorf("key %d was counted %d times, want 40", key, n)
+		}
+	}
+	if len(locks.held) != 0 {
+		t.Errorf("%d locks are left behind", len(locks.held))
+	}
+}
+
+func TestLockEndsWithContext(t *testing.T) {
+	var locks Locks[string]
+	unlock, err := locks.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := locks.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting for a taken lock with an ended context gave %v", err)
+	}
+	other, err := locks.Lock(t.Context(), "b")
+	if err != nil {
+		t.Fatalf("another key: %v", err)
+	}
+	other()
+	unlock()
+	again, err := locks.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+// hanging is Windows with a device tree that never answers.
+type hanging struct{ win.System }
+
+func (hanging) ReenumerateDevice(context.Context, string) error { time.Sleep(time.Hour); return nil }
+
+// Nobody waits for a lock whose holder Windows doesn't answer.
+func TestLockOfWorkThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var locks Locks[string]
+		sys := wincalls.New(hanging{}, wincalls.Options{})
+		go func() {
+			ctx, _ := wincalls.WithTracker(t.Context())
+			unlock, err := locks.Lock(ctx, "disk 1")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer unlock()
+			sys.ReenumerateDevice(ctx, "")
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		patience := wincalls.Patience(win.CallReenumerateDevice)
+		for range 3 { // the first waits until the call is overdue, the others learn that at once
+			_, err := locks.Lock(t.Context(), "disk 1")
+			if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "CM_Reenumerate_DevNode on the device tree") {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(begin); took < patience || took > patience+time.Second {
+				t.Errorf("refused after %v", took)
+			}
+		}
+		time.Sleep(time.Hour)
+		unlock, err := locks.Lock(t.Context(), "disk 1")
+		if err != nil {
+			t.Fatalf("once Windows has answered: %v", err)
+		}
+		unlock()
+	})
+}
+
+// Those who wait for a lock are bounded.
+func TestLockWaitersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var locks Locks[string]
+		unlock, err := locks.Lock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for range maxLockWaiters {
+			go locks.Lock(ctx, "a")
+		}
+		synctest.Wait()
+		if _, err := locks.Lock(t.Context(), "a"); !errors.Is(err, csiproxy.ErrUnavailable) {
+			t.Errorf("one more gave %v", err)
+		}
+		cancel()
+		synctest.Wait()
+		unlock()
+		if len(locks.held) != 0 {
+			t.Errorf("%d locks are left behind", len(locks.held))
+		}
+	})
+}

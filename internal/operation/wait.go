@@ -1,0 +1,98 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
+)
+
+// Polling says how to wait for a state that nobody reports.
+type Polling struct {
+	// Patience is how long to wait at most.
+	Patience time.Duration
+	// First is the time between the first two looks. It doubles with each further one, up
+	// to Longest. Default: 2 ms and 250 ms.
+	First, Longest time.Duration
+	// Wake brings the next look forward, such as when a device has arrived. May be nil.
+	Wake <-chan struct{}
+}
+
+// Poll calls check until it reports that what it waits for is so, and returns true; or
+// false if that isn't so within p.Patience. It returns the error that check has, or ctx's
+// if that ends first. No thread and no call to Windows is under way between two looks.
+func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, error) {
+	if p.First <= 0 {
+		p.First = 2 * time.Millisecond
+	}
+	if p.Longest < p.First {
+		p.Longest = max(p.First, 250*time.Millisecond)
+	}
+	deadline := time.NewTimer(p.Patience)
+	defer deadline.Stop()
+	for interval := p.First; ; interval = min(2*interval, p.Longest) {
+		if done, err := check(); done || err != nil {
+			return done, err
+		}
+		next := time.NewTimer(interval)
+		select {
+		case <-p.Wake:
+		case <-next.C:
+		case <-deadline.C:
+			next.Stop()
+			return check()
+		case <-ctx.Done():
+			next.Stop()
+			return false, ctx.Err()
+		}
+		next.Stop()
+	}
+}
+
+// Retry calls f, every interval, until it succeeds, gives an error that isn't
+// transient, or patience ends, and returns f's last error. If ctx ends first, ctx's
+// error comes before f's.
+func Retry(ctx context.Context, patience, interval time.Duration, transient func(error) bool, f func() error) error {
+	var last error
+	_, err := Poll(ctx, Polling{Patience: patience, First: interval, Longest: interval}, func() (bool, error) {
+		last = f()
+		return last == nil || !transient(last), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return last
+}
+
+// lookAtWork is how often those who wait for somebody's work look whether Windows still
+// answers it.
+const lookAtWork = 250 * time.Millisecond
+
+// awaitWork returns nil when done is closed or has a value. It returns a refusal when a
+// call to Windows of the work that it waits for is overdue, and ctx's error if ctx ends
+// first. work returns the tracker of the work, nil while there is none.
+func awaitWork[T any](ctx context.Context, done <-chan T, work func() *wincalls.Tracker) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	ticker := time.NewTicker(lookAtWork)
+	defer ticker.Stop()
+	for {
+		if err := work().Overdue(); err != nil {
+			return err
+		}
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,194 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wincalls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// silent is Windows with paths and disks of which some never answer.
+type silent struct {
+	win.System
+	hangs func(object string) bool
+
+	mu    sync.Mutex
+	under int // calls that hang
+	most  int
+}
+
+func (s *silent) answer(object string) error {
+	if !s.hangs(object) {
+		return nil
+	}
+	s.mu.Lock()
+	s.under++
+	s.most = max(s.most, s.under)
+	s.mu.Unlock()
+	time.Sleep(10 * time.Minute)
+	s.mu.Lock()
+	s.under--
+	s.mu.Unlock()
+	return win.ErrorIODevice
+}
+
+func (s *silent) FileAttributes(_ context.Context, path string) (win.FileAttributes, error) {
+	return 0, s.answer(path)
+}
+
+func (s *silent) OpenDevice(_ context.Context, path string, _ win.Access) (win.Device, error) {
+	return nil, s.answer(path)
+}
+
+func inBubble(t *testing.T, hangs func(string) bool, f func(t *testing.T, s *silent, sys *System)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &silent{hangs: hangs}
+		f(t, s, New(s, Options{}))
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+	})
+}
+
+func hang(object string) bool { return strings.Contains(object, "hang") }
+
+// A path that never answers takes a few threads, however often it is asked for. The
+// others are refused in time, and learn why.
+func TestRepeatsDontPileUp(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		var refused []error
+		var mu sync.Mutex
+		for range 1000 {
+			go func() {
+				_, err := sys.FileAttributes(t.Context(), `C:\hangs`)
+				mu.Lock()
+				defer mu.Unlock()
+				refused = append(refused, err)
+			}()
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s.most != maxOfObject {
+			t.Errorf("%d calls hang at one time, want %d", s.most, maxOfObject)
+		}
+		if len(refused) != 1000-maxOfObject {
+			t.Errorf("%d calls were refused, want %d", len(refused), 1000-maxOfObject)
+		}
+		begin := time.Now()
+		_, err := sys.FileAttributes(t.Context(), `C:\hangs`)
+		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), `GetFileAttributesW on C:\hangs since 2`) || time.Since(begin) != 0 {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		if _, err := sys.FileAttributes(t.Context(), `C:\answers`); err != nil || time.Since(begin) != 0 {
+			t.Errorf("another path, after %v: %v", time.Since(begin), err)
+		}
+		load := sys.Load()[files]
+		if load.Running != maxOfObject || load.Overdue != maxOfObject || load.Waiting != 0 || load.Refused < 900 || load.Oldest.Object != `C:\hangs` {
+			t.Errorf("the load is %+v", load)
+		}
+	})
+}
+
+// Many objects that hang take the pool of their kind for a moment only, and other pools
+// not at all.
+func TestManyHangingObjects(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		for i := range 150 {
+			go sys.FileAttributes(t.Context(), fmt.Sprintf(`C:\hangs%d`, i))
+		}
+		synctest.Wait()
+		begin := time.Now()
+		if _, err := sys.OpenDevice(t.Context(), `\\.\PhysicalDrive1`, win.AccessNone); err != nil || time.Since(begin) != 0 {
+			t.Errorf("a disk, after %v: %v", time.Since(begin), err)
+		}
+		if s.most != poolSizes[files] {
+			t.Errorf("%d calls at one time, want %d", s.most, poolSizes[files])
+		}
+		if _, err := sys.FileAttributes(t.Context(), `C:\answers`); err != nil || time.Since(begin) > 4*time.Second {
+			t.Errorf("a path that answers, after %v: %v", time.Since(begin), err)
+		}
+		// From now on these are suspect: they have a part of the pool only.
+		begin = time.Now()
+		for i := range 500 {
+			go sys.OpenDevice(t.Context(), fmt.Sprintf(`hangs%d`, i%100), win.AccessNone)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if limit := maxOverdue * poolSizes[disks]; s.most > limit+150 {
+			t.Errorf("%d calls hang at one time, want %d at most", s.most, limit+150)
+		}
+	})
+}
+
+// Waiting ends with the caller's context, and takes no room with it.
+func TestWaitingEndsWithTheContext(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		for range maxOfObject {
+			go sys.FileAttributes(t.Context(), `C:\hangs`)
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond+time.Nanosecond)
+		defer cancel()
+		if _, err := sys.FileAttributes(ctx, `C:\hangs`); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if load := sys.Load()[files]; load.Waiting != 0 {
+			t.Errorf("the load is %+v", load)
+		}
+	})
+}
+
+// slow answers after a time that is no hang.
+type slow struct {
+	win.System
+	mu         sync.Mutex
+	now, most  int
+	completed  int
+	concurrent map[string]int
+}
+
+func (s *slow) FileAttributes(_ context.Context, path string) (win.FileAttributes, error) {
+	s.mu.Lock()
+	s.now++
+	s.most = max(s.most, s.now)
+	s.mu.Unlock()
+	time.Sleep(10 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now--
+	s.completed++
+	return 0, nil
+}
+
+// Calls that are answered are only delayed: none is refused.
+func TestBusyIsNotHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{}
+		sys := New(s, Options{})
+		var wg sync.WaitGroup
+		for i := range 600 {
+			wg.Go(func() {
+				if _, err := sys.FileAttributes(t.Context(), fmt.Sprintf(`C:\%d`, i%3)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if s.completed != 600 || s.most != 3*maxOfObject {
+			t.Errorf("%d calls, %d at one time", s.completed, s.most)
+		}
+		if len(sys.gate.objects) != 0 {
+			t.Errorf("%d objects are remembered", len(sys.gate.objects))
+		}
+		time.Sleep(time.Minute) // the watch ends
+	})
+}

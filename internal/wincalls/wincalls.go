@@ -1,0 +1,123 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wincalls stands between the operations and the seam. It bounds the calls to
+// Windows that are under way, so that a call which Windows never answers holds up only
+// calls on the same object, and it reports each call.
+//
+// Windows can't be made to give a call up. Until it answers, the call keeps an operating
+// system thread, and a driver that isn't answered calls again. Therefore:
+//
+//   - One object (a disk, a volume, a path, an SMB server, an iSCSI target, a service) has
+//     at most a few calls under way. The next ones wait for these. When the oldest has not
+//     been answered for longer than such a call takes (see [Patience]), those that wait, and
+//     those that come, are refused with csiproxy.ErrUnavailable and a text that says which
+//     call has been under way since when.
+//   - Each kind of object has a pool of threads of its own, in which a call that is overdue
+//     no longer counts. So neither many calls on one object nor some objects that hang keep
+//     the others waiting.
+//   - An object that was overdue lately may use a small part of its pool only, until it
+//     answers in time again.
+package wincalls
+
+import (
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Options configure the calls. The zero value is the default.
+type Options struct {
+	// Observe is told of every call that was answered: its name, how long it took, and
+	// its error. Default: nobody is told.
+	Observe func(call string, took time.Duration, err error)
+	// Logger is told of calls that Windows doesn't answer in time. Default: none.
+	Logger *slog.Logger
+}
+
+// Bounds of the calls under way.
+const (
+	maxOfObject    = 8    // on one object
+	maxBelowObject = 32   // on what is directly below one directory
+	maxSuspect     = 16   // of a pool, on objects that were overdue lately
+	maxWaiting     = 1024 // of a pool
+	// maxOverdue times its size is what a pool has of threads in all.
+	maxOverdue = 4
+	// suspicion is how long an object that was overdue stays suspect.
+	suspicion = 5 * time.Minute
+	// maxSuspects bounds how many such objects are remembered.
+	maxSuspects = 4096
+)
+
+// pool is the kind of an object. Calls of one kind wait only for each other.
+type pool int
+
+const (
+	files pool = iota
+	disks
+	volumes
+	servers // of SMB shares
+	mappings
+	targets // and portals
+	services
+	machine // the device tree, firmware, registry
+	pools
+)
+
+var poolNames = [pools]string{"files", "disks", "volumes", "smb-servers", "smb-mappings", "iscsi", "services", "machine"}
+
+var poolSizes = [pools]int{64, 64, 64, 128, 16, 32, 32, 32}
+
+// Patience returns how long a call may take before it counts as overdue. Most calls are
+// answered in milliseconds. Those that write out caches, wait for hardware or ask another
+// machine may take longer on a healthy node.
+func Patience(call string) time.Duration {
+	switch call {
+	case win.CallFlush, win.CallFormatVolume, win.CallSetVolumeMountPoint, win.CallDeleteVolumeMountPoint,
+		win.CallReenumerateDevice,
+		win.IoctlDiskSetDiskAttributes.String(), win.IoctlDiskCreateDisk.String(), win.IoctlDiskSetDriveLayoutEx.String(),
+		win.IoctlDiskUpdateProperties.String(), win.IoctlDiskUpdateDriveSize.String(), win.IoctlDiskGrowPartition.String(),
+		win.FsctlExtendVolume.String(), win.IoctlVolumeOnline.String(),
+		win.CallSMBGlobalMappings, win.CallCreateSMBGlobalMapping, win.CallRemoveSMBGlobalMapping,
+		win.CallAddISCSIPortal, win.CallRefreshISCSIPortal, win.CallRemoveISCSIPortal,
+		win.CallLoginISCSITarget, win.CallLogoutISCSITarget,
+		win.CallStartService, win.CallStopService:
+		return 10 * time.Second
+	}
+	return time.Second
+}
+
+// object is what a call is about.
+type object struct {
+	pool  pool
+	name  string
+	above string // the directory that a file is in; "" for anything else
+}
+
+// deviceObject is the object of a call on an open disk or volume.
+func deviceObject(path string) object {
+	if len(path) > 11 && strings.EqualFold(path[4:11], "Volume{") {
+		return object{pool: volumes, name: path}
+	}
+	return object{pool: disks, name: path}
+}
+
+// pathObject is the object of a call on a path: a server for what is on a share.
+func pathObject(path string) object {
+	if rest, ok := strings.CutPrefix(path, `\\`); ok && !strings.HasPrefix(rest, `?\`) && !strings.HasPrefix(rest, `.\`) {
+		server, _, _ := strings.Cut(rest, `\`)
+		return object{pool: servers, name: server}
+	}
+	return object{pool: files, name: path}
+}
+
+// mountPointObject is the object of a call on a drive, a mount point, a volume or the
+// device of a partition.
+func mountPointObject(path string) object {
+	if strings.HasPrefix(path, `\\?\`) && !strings.Contains(path, `:\`) {
+		return object{pool: volumes, name: path}
+	}
+	return object{pool: files, name: path}
+}
