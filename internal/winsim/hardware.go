@@ -122,8 +122,8 @@ func (s *System) diskArrives(d *disk) {
 	s.scanVolumes(d)
 }
 
-// DetachDisk pulls a disk out, without asking anyone. It is a detached disk then,
-// with its data.
+// DetachDisk pulls a disk out, even while it is in use. It is a detached disk then, with
+// its data.
 func (s *System) DetachDisk(number uint32) error {
 	return s.controlDisk("detach", number, func(d *disk) error {
 		switch {

@@ -222,7 +222,7 @@ func (i ISCSI) AddLUN(iqn string, spec DiskSpec) error {
 }
 
 // RemoveTarget takes a target off the network. Its session ends and its disks vanish,
-// without asking anyone; with their data they are detached disks then.
+// even while they are in use. They are detached disks then, with their data.
 func (i ISCSI) RemoveTarget(iqn string) error {
 	return i.sys.control(func() error {
 		if err := i.sys.iscsi.Remove(iqn); err != nil {

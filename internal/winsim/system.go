@@ -75,7 +75,7 @@ type System struct {
 var errClosed = errors.New("the simulated node is closed")
 
 // Open starts the node that c.StateFile holds or, if there is none yet, a new one
-// with a system disk. Whoever opens it closes it.
+// with a system disk. The caller must close it.
 func Open(c Config) (*System, error) {
 	s := &System{
 		disks: disks{byID: map[uint64]*disk{}, dirty: map[*disk]struct{}{}},
@@ -159,7 +159,8 @@ func (s *System) SetSettings(v Settings) error {
 	})
 }
 
-// call runs a call of the seam: first what gate has for it, then f in the node.
+// call runs a call of the seam: first its hook, delays and rules, then f under the
+// lock.
 func (s *System) call(ctx context.Context, c Call, f func() error) error {
 	if err := s.gate.enter(ctx, c); err != nil {
 		return err
@@ -167,7 +168,7 @@ func (s *System) call(ctx context.Context, c Call, f func() error) error {
 	return s.control(f)
 }
 
-// control runs f in the node and makes durable what it changed, also if it fails
+// control runs f under the lock and makes durable what it changed, also if it fails
 // half-way.
 func (s *System) control(f func() error) error {
 	s.mu.Lock()
@@ -182,8 +183,8 @@ func (s *System) control(f func() error) error {
 	return err
 }
 
-// later runs f in the node after d, never before the present call has left it. The
-// caller holds the kernel lock.
+// later runs f under the lock after d, and never before the present call is over. The
+// caller holds the lock.
 func (s *System) later(d time.Duration, f func()) {
 	s.pending++
 	go func() {

@@ -343,7 +343,7 @@ func (n *Network) Start() {
 }
 
 // Restart is what a restart of the node does before it starts services: it ends all
-// sessions. That their disks are gone is the owner's affair.
+// sessions. The owner takes their disks away.
 func (n *Network) Restart() {
 	i := &n.state.Initiator
 	i.Sessions, i.Discovered, n.changed = nil, nil, true

@@ -5,8 +5,7 @@
 // and the node's initiator: what it has discovered, its sessions and its logins.
 //
 // It does no locking: the owner holds one lock around every call. It doesn't know
-// disks: that the LUNs of a target are disks of the node is the owner's affair, who
-// implements LUNs.
+// disks: the owner implements LUNs, which makes the LUNs of a target disks of the node.
 package iscsitarget
 
 import (
@@ -25,10 +24,10 @@ import (
 type LUNs interface {
 	// Attach lets the disks of a target arrive, never before the present call is over.
 	Attach(iqn string)
-	// Detach takes the disks of a target away, without asking anyone.
+	// Detach takes the disks of a target away, even while they are in use.
 	Detach(iqn string)
-	// Dismount prepares the disks of a target for being taken away in order. While
-	// anything on them is open it refuses with ISDSCDeviceBusyOnSession.
+	// Dismount flushes the volumes on the disks of a target, which Detach will take
+	// away. While anything on them is open it gives ISDSCDeviceBusyOnSession.
 	Dismount(iqn string) error
 	// Devices lists the disks of a target as GetDevicesForIScsiSessionW does.
 	Devices(iqn string) []win.ISCSIDevice

@@ -19,12 +19,13 @@ import (
 type Target struct {
 	IQN     string // iqn.…, eui.… or naa.…
 	Portals []win.ISCSIPortal
-	// CHAPUser is whom the target lets in, with CHAPSecret; "": anybody, without
-	// CHAP.
+	// CHAPUser is the user that the target accepts, with CHAPSecret. If it is "", the
+	// target accepts anybody, without CHAP.
 	CHAPUser   string
 	CHAPSecret secret.Text // 12 to 16 bytes
-	// MutualSecret is what the target proves itself with; empty: it can't. The
-	// initiator's own secret must be the same text.
+	// MutualSecret is the secret with which the target proves its identity; the
+	// initiator's own secret must be the same text. If it is empty, the target can't
+	// prove its identity.
 	MutualSecret secret.Text
 }
 
@@ -46,8 +47,8 @@ type target struct {
 
 const defaultPort = 3260
 
-// authenticate lets a login in or not; own is the hash of the initiator's secret.
-// With CHAP asked of a target that has none, nothing is agreed on.
+// authenticate checks a login; own is the hash of the initiator's secret. A login with
+// CHAP at a target without it fails: the two can't agree on a method.
 func (t *target) authenticate(l login, own []byte) error {
 	if l.AuthType == win.ISCSINoAuth {
 		if t.CHAPUser != "" {
@@ -153,8 +154,8 @@ func checkPortal(p win.ISCSIPortal) error {
 	return nil
 }
 
-// Remove takes a target off the network. Its session ends and its disks vanish,
-// without asking anyone. No such target gives ErrorNotFound.
+// Remove takes a target off the network. Its session ends and its disks vanish, even
+// while they are in use. No such target gives ErrorNotFound.
 func (n *Network) Remove(iqn string) error {
 	if _, ok := n.target(iqn); !ok {
 		return notFound(iqn)
@@ -188,7 +189,7 @@ func (n *Network) Connected(iqn string) bool {
 
 // SetPortal lets a portal be reached or not; port 0 is 3260. A portal that no target
 // has is added. While it can't be reached, sessions over it stay, but their disks are
-// gone, without asking anyone: the initiator connects again when it can.
+// gone, even while they are in use. The initiator connects again when it can.
 func (n *Network) SetPortal(p win.ISCSIPortal, reachable bool) error {
 	p.Port = cmp.Or(p.Port, defaultPort)
 	if err := checkPortal(p); err != nil {

@@ -20,8 +20,8 @@ import (
 // Share is a share of a server.
 type Share struct {
 	Server, Name string
-	// Users are those who may connect, by the names that SetUser gave them; none:
-	// all users of the server.
+	// Users are the users who may connect, by the names that SetUser gave them. If there
+	// are none, all users of the server may.
 	Users []string
 }
 
