@@ -59,7 +59,7 @@ const (
 )
 
 var diskStates = map[winsim.DiskState]DiskState{
-	winsim.DiskShelved:  DiskDetached,
+	winsim.DiskDetached: DiskDetached,
 	winsim.DiskAttached: DiskAttached,
 	winsim.DiskPresent:  DiskPresent,
 }

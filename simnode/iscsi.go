@@ -6,6 +6,7 @@ package simnode
 import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -33,29 +34,30 @@ type ISCSITarget struct {
 // AddISCSITarget puts a target on the network, and its portals if they aren't there.
 func (n *Node) AddISCSITarget(t ISCSITarget) {
 	n.helper()
-	target := winsim.ISCSITarget{
+	target := iscsitarget.Target{
 		IQN: string(t.IQN), CHAPUser: t.CHAPUser, CHAPSecret: t.CHAPSecret, MutualSecret: t.MutualSecret,
 	}
 	for _, p := range t.Portals {
 		target.Portals = append(target.Portals, win.ISCSIPortal(p))
 	}
+	var luns []winsim.DiskSpec
 	for _, lun := range t.LUNs {
-		target.LUNs = append(target.LUNs, lun.spec())
+		luns = append(luns, lun.spec())
 	}
-	n.must(n.sys.AddISCSITarget(target))
+	n.must(n.sys.ISCSI().AddTarget(target, luns...))
 }
 
 // RemoveISCSITarget takes a target off the network: the node loses its session and
 // the disks. They are detached disks then, with their data.
 func (n *Node) RemoveISCSITarget(iqn iscsi.IQN) {
 	n.helper()
-	n.must(n.sys.RemoveISCSITarget(string(iqn)))
+	n.must(n.sys.ISCSI().RemoveTarget(string(iqn)))
 }
 
 // AddISCSILUN gives a target another disk. If the node is connected it arrives there.
 func (n *Node) AddISCSILUN(iqn iscsi.IQN, d Disk) {
 	n.helper()
-	n.must(n.sys.AddISCSILUN(string(iqn), d.spec()))
+	n.must(n.sys.ISCSI().AddLUN(string(iqn), d.spec()))
 }
 
 // SetISCSIPortal lets a portal be reached or not. While it can't be, the node's
@@ -63,5 +65,5 @@ func (n *Node) AddISCSILUN(iqn iscsi.IQN, d Disk) {
 // disks come back.
 func (n *Node) SetISCSIPortal(p iscsi.Portal, reachable bool) {
 	n.helper()
-	n.must(n.sys.SetISCSIPortal(win.ISCSIPortal(p), reachable))
+	n.must(n.sys.ISCSI().SetPortal(win.ISCSIPortal(p), reachable))
 }

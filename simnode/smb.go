@@ -4,7 +4,7 @@
 package simnode
 
 import (
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -26,14 +26,14 @@ type SMBShare struct {
 // AddSMBShare adds an empty share, and its server if there is none.
 func (n *Node) AddSMBShare(s SMBShare) {
 	n.helper()
-	n.must(n.sys.AddSMBShare(winsim.SMBShare{Server: s.Server, Name: s.Name, Users: s.Users}))
+	n.must(n.sys.SMB().AddShare(smbserver.Share{Server: s.Server, Name: s.Name, Users: s.Users}))
 }
 
 // RemoveSMBShare removes a share with its files. A mapping of it stays and fails
 // with the Windows error 67 when it is used.
 func (n *Node) RemoveSMBShare(server, name string) {
 	n.helper()
-	n.must(n.sys.RemoveSMBShare(server, name))
+	n.must(n.sys.SMB().RemoveShare(server, name))
 }
 
 // SetSMBUser adds a user to a server, or changes his password, as one does that has
@@ -42,13 +42,13 @@ func (n *Node) RemoveSMBShare(server, name string) {
 // without.
 func (n *Node) SetSMBUser(server, user string, password secret.Text) {
 	n.helper()
-	n.must(n.sys.SetSMBUser(server, user, password))
+	n.must(n.sys.SMB().SetUser(server, user, password))
 }
 
 // RemoveSMBUser removes a user from a server.
 func (n *Node) RemoveSMBUser(server, user string) {
 	n.helper()
-	n.must(n.sys.RemoveSMBUser(server, user))
+	n.must(n.sys.SMB().RemoveUser(server, user))
 }
 
 // SMBServer is how a server is. The zero value is one that works.
@@ -64,5 +64,5 @@ type SMBServer struct {
 // SetSMBServer sets how a server is.
 func (n *Node) SetSMBServer(server string, s SMBServer) {
 	n.helper()
-	n.must(n.sys.SetSMBServer(server, winsim.SMBServerState{Unreachable: s.Unreachable, NoEncryption: s.NoEncryption}))
+	n.must(n.sys.SMB().SetState(server, smbserver.State{Unreachable: s.Unreachable, NoEncryption: s.NoEncryption}))
 }

@@ -5,7 +5,7 @@ package simnode
 
 import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 )
 
 // Service is a Windows service. A new node has some, such as MSiSCSI, which is
@@ -27,7 +27,7 @@ type Service struct {
 // AddService adds a service.
 func (n *Node) AddService(s Service) {
 	n.helper()
-	spec := winsim.ServiceSpec{
+	spec := services.Spec{
 		Name: s.Name, DisplayName: s.DisplayName, StartType: win.ServiceDemandStart,
 		DependsOn: s.DependsOn, Running: s.Running, StartError: win.Errno(s.StartError),
 	}
@@ -37,13 +37,13 @@ func (n *Node) AddService(s Service) {
 	case s.Automatic:
 		spec.StartType = win.ServiceAutoStart
 	}
-	n.must(n.sys.AddService(spec))
+	n.must(n.sys.Services().Add(spec))
 }
 
 // RemoveService removes a service, whatever its state.
 func (n *Node) RemoveService(name string) {
 	n.helper()
-	n.must(n.sys.RemoveService(name))
+	n.must(n.sys.Services().Remove(name))
 }
 
 // SetBIOSSerial changes the serial number in the node's firmware: up to 64 printable

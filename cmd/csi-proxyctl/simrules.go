@@ -28,10 +28,13 @@ func (p *program) simFail() *cobra.Command {
 
 func (p *program) simDelay() *cobra.Command {
 	var delay time.Duration
+	var uncancellable bool
 	cmd := p.addRule("delay", "Make calls of Windows take longer", func(r *simv1.Rule) {
-		r.Effect = &simv1.Rule_DelayNs{DelayNs: int64(delay)}
+		r.Effect, r.Uncancellable = &simv1.Rule_DelayNs{DelayNs: int64(delay)}, uncancellable
 	})
 	cmd.Flags().DurationVar(&delay, "duration", 0, "how much longer the calls take")
+	cmd.Flags().BoolVar(&uncancellable, "uncancellable", false,
+		"the calls go on after their caller's deadline, as most of Windows' calls do")
 	require(cmd, "duration")
 	return cmd
 }
@@ -65,21 +68,25 @@ func (p *program) simRules() *cobra.Command {
 
 func listRules(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
 	type ruleJSON struct {
-		Call         string `json:"call"`
-		Object       string `json:"object"`
-		Skip         int32  `json:"skip"`
-		Count        int32  `json:"count"`
-		WindowsError uint32 `json:"windows_error,omitempty"`
-		DelayNs      int64  `json:"delay_ns,omitempty"`
+		Call          string `json:"call"`
+		Object        string `json:"object"`
+		Skip          int32  `json:"skip"`
+		Count         int32  `json:"count"`
+		WindowsError  uint32 `json:"windows_error,omitempty"`
+		DelayNs       int64  `json:"delay_ns,omitempty"`
+		Uncancellable bool   `json:"uncancellable,omitempty"`
 	}
 	response, err := sim.ListRules(ctx, &simv1.ListRulesRequest{})
 	r := reply{header: []string{"CALL", "OBJECT", "SKIP", "COUNT", "EFFECT"}}
 	list := []ruleJSON{}
 	for _, rule := range response.GetRules() {
-		list = append(list, ruleJSON{rule.Call, rule.Object, rule.Skip, rule.Count, rule.GetWindowsError(), rule.GetDelayNs()})
+		list = append(list, ruleJSON{rule.Call, rule.Object, rule.Skip, rule.Count, rule.GetWindowsError(), rule.GetDelayNs(), rule.Uncancellable})
 		effect := fmt.Sprintf("fails with %d", rule.GetWindowsError())
 		if rule.GetDelayNs() > 0 {
 			effect = fmt.Sprintf("takes %v longer", time.Duration(rule.GetDelayNs()))
+			if rule.Uncancellable {
+				effect += ", whatever its caller does"
+			}
 		}
 		count := "all"
 		if rule.Count > 0 {

@@ -15,7 +15,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
@@ -67,7 +70,7 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 		},
 		"a service that doesn't come up": {
 			prepare: func(t *testing.T, sys *winsim.System, _ *nodeops.Operations) {
-				simtest.Must(t, sys.AddService(winsim.ServiceSpec{Name: "slow"}))
+				simtest.Must(t, sys.Services().Add(services.Spec{Name: "slow"}))
 				simtest.Must(t, sys.Delay(winsim.Match{Call: "StartServiceW"}, time.Hour))
 			},
 			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
@@ -81,7 +84,7 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 		"a target that doesn't answer": {
 			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Operations) {
 				portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
-				simtest.Must(t, sys.AddISCSITarget(winsim.ISCSITarget{IQN: "iqn.x", Portals: []win.ISCSIPortal{portal}}))
+				simtest.Must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: "iqn.x", Portals: []win.ISCSIPortal{portal}}))
 				simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), iscsi.Portal(portal)))
 				simtest.Must(t, sys.Delay(winsim.Match{Call: "LoginIScsiTargetW"}, time.Hour))
 			},
@@ -98,8 +101,8 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sys := simtest.Open(t, winsim.Delays{})
 				for _, server := range []string{"server", "alive"} {
-					simtest.Must(t, sys.AddSMBShare(winsim.SMBShare{Server: server, Name: "data"}))
-					simtest.Must(t, sys.SetSMBUser(server, user.Username, user.Password))
+					simtest.Must(t, sys.SMB().AddShare(smbserver.Share{Server: server, Name: "data"}))
+					simtest.Must(t, sys.SMB().SetUser(server, user.Username, user.Password))
 				}
 				simtest.Must(t, sys.MkdirAll(simtest.Kubelet))
 				number := simtest.Attach(t, sys, winsim.DiskSpec{})

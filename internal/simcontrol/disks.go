@@ -40,7 +40,7 @@ func (s *Service) ListDisks(context.Context, *simv1.ListDisksRequest) (*simv1.Li
 }
 
 var states = map[winsim.DiskState]simv1.DiskState{
-	winsim.DiskShelved:  simv1.DiskState_DISK_STATE_DETACHED,
+	winsim.DiskDetached: simv1.DiskState_DISK_STATE_DETACHED,
 	winsim.DiskAttached: simv1.DiskState_DISK_STATE_ATTACHED,
 	winsim.DiskPresent:  simv1.DiskState_DISK_STATE_PRESENT,
 }

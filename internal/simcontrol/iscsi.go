@@ -11,12 +11,13 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // AddIscsiTarget implements simv1.SimServer.
 func (s *Service) AddIscsiTarget(_ context.Context, r *simv1.AddIscsiTargetRequest) (*simv1.AddIscsiTargetResponse, error) {
-	target := winsim.ISCSITarget{
+	target := iscsitarget.Target{
 		IQN:          r.GetTarget().GetIqn(),
 		CHAPUser:     r.GetTarget().GetChapUser(),
 		CHAPSecret:   secret.New(r.ChapSecret),
@@ -29,10 +30,11 @@ func (s *Service) AddIscsiTarget(_ context.Context, r *simv1.AddIscsiTargetReque
 		}
 		target.Portals = append(target.Portals, portal)
 	}
+	var luns []winsim.DiskSpec
 	for _, lun := range r.GetTarget().GetLuns() {
-		target.LUNs = append(target.LUNs, lunOf(lun))
+		luns = append(luns, lunOf(lun))
 	}
-	return &simv1.AddIscsiTargetResponse{}, classify(s.sys.AddISCSITarget(target))
+	return &simv1.AddIscsiTargetResponse{}, classify(s.sys.ISCSI().AddTarget(target, luns...))
 }
 
 // portalOf reads the portal of a request to op.
@@ -57,12 +59,12 @@ func lunOf(lun *simv1.IscsiLun) winsim.DiskSpec {
 
 // RemoveIscsiTarget implements simv1.SimServer.
 func (s *Service) RemoveIscsiTarget(_ context.Context, r *simv1.RemoveIscsiTargetRequest) (*simv1.RemoveIscsiTargetResponse, error) {
-	return &simv1.RemoveIscsiTargetResponse{}, classify(s.sys.RemoveISCSITarget(r.Iqn))
+	return &simv1.RemoveIscsiTargetResponse{}, classify(s.sys.ISCSI().RemoveTarget(r.Iqn))
 }
 
 // AddIscsiLun implements simv1.SimServer.
 func (s *Service) AddIscsiLun(_ context.Context, r *simv1.AddIscsiLunRequest) (*simv1.AddIscsiLunResponse, error) {
-	return &simv1.AddIscsiLunResponse{}, classify(s.sys.AddISCSILUN(r.Iqn, lunOf(r.Lun)))
+	return &simv1.AddIscsiLunResponse{}, classify(s.sys.ISCSI().AddLUN(r.Iqn, lunOf(r.Lun)))
 }
 
 // SetIscsiPortal implements simv1.SimServer.
@@ -71,18 +73,18 @@ func (s *Service) SetIscsiPortal(_ context.Context, r *simv1.SetIscsiPortalReque
 	if err != nil {
 		return nil, err
 	}
-	return &simv1.SetIscsiPortalResponse{}, classify(s.sys.SetISCSIPortal(portal, r.Reachable))
+	return &simv1.SetIscsiPortalResponse{}, classify(s.sys.ISCSI().SetPortal(portal, r.Reachable))
 }
 
 // ListIscsiTargets implements simv1.SimServer.
 func (s *Service) ListIscsiTargets(context.Context, *simv1.ListIscsiTargetsRequest) (*simv1.ListIscsiTargetsResponse, error) {
 	response := &simv1.ListIscsiTargetsResponse{}
-	for _, t := range s.sys.ISCSITargetList() {
+	for _, t := range s.sys.ISCSI().Targets() {
 		target := &simv1.IscsiTarget{Iqn: t.IQN, ChapUser: t.CHAPUser}
 		for _, p := range t.Portals {
 			target.Portals = append(target.Portals, toPortal(p))
 		}
-		for _, lun := range t.LUNs {
+		for _, lun := range s.sys.ISCSI().LUNs(t.IQN) {
 			target.Luns = append(target.Luns, &simv1.IscsiLun{
 				SizeBytes:    lun.SizeBytes,
 				SectorSize:   lun.SectorSize,
@@ -94,7 +96,7 @@ func (s *Service) ListIscsiTargets(context.Context, *simv1.ListIscsiTargetsReque
 		}
 		response.Targets = append(response.Targets, target)
 	}
-	for _, p := range s.sys.ISCSIPortals() {
+	for _, p := range s.sys.ISCSI().Portals() {
 		response.Portals = append(response.Portals, &simv1.IscsiPortalState{Portal: toPortal(p.ISCSIPortal), Reachable: p.Reachable})
 	}
 	return response, nil

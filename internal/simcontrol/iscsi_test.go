@@ -12,7 +12,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -86,14 +86,14 @@ func TestServices(t *testing.T) {
 	start := uint32(win.ServiceAutoStart)
 	added := &simv1.WindowsService{Name: "aaa", DisplayName: "A", StartType: &start, DependsOn: []string{"kubelet"}, Running: true, StartError: 1053}
 	must(sim.AddService(ctx, &simv1.AddServiceRequest{Service: added}))
-	services := must(sim.ListServices(ctx, &simv1.ListServicesRequest{})).Services
-	if diff := cmp.Diff(added, services[0], protocmp.Transform()); diff != "" {
+	listed := must(sim.ListServices(ctx, &simv1.ListServicesRequest{})).Services
+	if diff := cmp.Diff(added, listed[0], protocmp.Transform()); diff != "" {
 		t.Errorf("service (-want +got):\n%s", diff)
 	}
 	must(sim.RemoveService(ctx, &simv1.RemoveServiceRequest{Name: "AAA"}))
 	must(sim.AddService(ctx, &simv1.AddServiceRequest{Service: &simv1.WindowsService{Name: "aaa"}}))
-	want := winsim.ServiceSpec{Name: "aaa", DisplayName: "aaa", StartType: win.ServiceDemandStart}
-	if diff := cmp.Diff(want, sys.Services()[0]); diff != "" {
+	want := services.Spec{Name: "aaa", DisplayName: "aaa", StartType: win.ServiceDemandStart}
+	if diff := cmp.Diff(want, sys.Services().List()[0]); diff != "" {
 		t.Errorf("service with defaults (-want +got):\n%s", diff)
 	}
 }

@@ -28,7 +28,11 @@ func (s *Service) AddRule(_ context.Context, r *simv1.AddRuleRequest) (*simv1.Ad
 	case *simv1.Rule_WindowsError:
 		err = s.sys.Fail(match, win.Errno(effect.WindowsError))
 	case *simv1.Rule_DelayNs:
-		err = s.sys.Delay(match, time.Duration(effect.DelayNs))
+		delay := s.sys.Delay
+		if r.Rule.Uncancellable {
+			delay = s.sys.DelayUncancellable
+		}
+		err = delay(match, time.Duration(effect.DelayNs))
 	default:
 		return nil, invalid("AddRule", "neither an error nor a delay")
 	}

@@ -247,8 +247,20 @@ func TestRules(t *testing.T) {
 		t.Errorf("after clearing, the call gives %v", err)
 	}
 
+	must(sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: &simv1.Rule{
+		Call: "DeleteVolumeMountPointW", Uncancellable: true,
+		Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Millisecond)},
+	}}))
+	impatient, cancel = context.WithCancel(ctx)
+	sys.OnCall(func(winsim.Call) { cancel() }) // before the delay
+	if err := sys.DeleteVolumeMountPoint(impatient, `C:\x\`); !errors.Is(err, win.ErrorFileNotFound) {
+		t.Errorf("a call that nothing interrupts: %v", err)
+	}
+	sys.OnCall(nil)
+	must(sim.ClearRules(ctx, &simv1.ClearRulesRequest{}))
+
 	counts := must(sim.ListCalls(ctx, &simv1.ListCallsRequest{})).Counts
-	if counts["FindFirstVolumeW"] != 3 || counts["DeleteVolumeMountPointW"] != 2 {
+	if counts["FindFirstVolumeW"] != 3 || counts["DeleteVolumeMountPointW"] != 3 {
 		t.Errorf("counts %v", counts)
 	}
 	if n, ok := counts["MSFT_Volume.Format"]; !ok || n != 0 {

@@ -10,12 +10,12 @@ import (
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 )
 
 // AddService implements simv1.SimServer.
 func (s *Service) AddService(_ context.Context, r *simv1.AddServiceRequest) (*simv1.AddServiceResponse, error) {
-	spec := winsim.ServiceSpec{
+	spec := services.Spec{
 		Name:        r.GetService().GetName(),
 		DisplayName: r.GetService().GetDisplayName(),
 		StartType:   win.ServiceDemandStart,
@@ -26,18 +26,18 @@ func (s *Service) AddService(_ context.Context, r *simv1.AddServiceRequest) (*si
 	if r.GetService() != nil && r.Service.StartType != nil {
 		spec.StartType = win.ServiceStartType(*r.Service.StartType)
 	}
-	return &simv1.AddServiceResponse{}, classify(s.sys.AddService(spec))
+	return &simv1.AddServiceResponse{}, classify(s.sys.Services().Add(spec))
 }
 
 // RemoveService implements simv1.SimServer.
 func (s *Service) RemoveService(_ context.Context, r *simv1.RemoveServiceRequest) (*simv1.RemoveServiceResponse, error) {
-	return &simv1.RemoveServiceResponse{}, classify(s.sys.RemoveService(r.Name))
+	return &simv1.RemoveServiceResponse{}, classify(s.sys.Services().Remove(r.Name))
 }
 
 // ListServices implements simv1.SimServer.
 func (s *Service) ListServices(context.Context, *simv1.ListServicesRequest) (*simv1.ListServicesResponse, error) {
 	response := &simv1.ListServicesResponse{}
-	for _, spec := range s.sys.Services() {
+	for _, spec := range s.sys.Services().List() {
 		response.Services = append(response.Services, &simv1.WindowsService{
 			Name:        spec.Name,
 			DisplayName: spec.DisplayName,

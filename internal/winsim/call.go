@@ -114,41 +114,63 @@ func RealisticDelays() Delays {
 // gate is what every call of the seam passes before it reaches the node: hook,
 // delay, fault and count.
 type gate struct {
-	delays Delays // they don't change
+	delays Delays          // they don't change
+	closed <-chan struct{} // when the node is
 
 	mu     sync.Mutex // guards the fields below; held for moments only
 	hook   func(Call)
 	rules  []*rule
+	reset  chan struct{} // closed when the rules end
 	counts map[string]int
 }
 
 type rule struct {
 	Match
-	fail  win.Errno     // or
-	delay time.Duration // one of both is set
-	seen  int           // matching calls so far
+	fail          win.Errno     // or
+	delay         time.Duration // one of both is set
+	uncancellable bool          // the delay goes on after the caller's context has ended
+	seen          int           // matching calls so far
+}
+
+// answer is what delays and rules have for a call.
+type answer struct {
+	delay time.Duration // ends early with the caller's context
+	stuck time.Duration // after that: doesn't
+	fault win.Errno
+	reset <-chan struct{} // closed when the rules end, and with them stuck
 }
 
 // enter lets c pass after its delay, or returns the error that a rule has for it or
 // ctx's.
 func (g *gate) enter(ctx context.Context, c Call) error {
-	delay, fault, err := g.admit(ctx, c)
+	a, err := g.admit(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := win.Sleep(ctx, delay); err != nil {
-		return err
+	if a.delay > 0 || a.stuck == 0 {
+		if err := win.Sleep(ctx, a.delay); err != nil {
+			return err
+		}
 	}
-	if fault != 0 {
-		return fault
+	if a.stuck > 0 { // also if the context has ended since Windows was called
+		timer := time.NewTimer(a.stuck)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-a.reset:
+		case <-g.closed:
+		}
+	}
+	if a.fault != 0 {
+		return a.fault
 	}
 	return nil
 }
 
 // admit counts c, runs the hook, and returns what delays and rules have for c.
-func (g *gate) admit(ctx context.Context, c Call) (delay time.Duration, fault win.Errno, err error) {
+func (g *gate) admit(ctx context.Context, c Call) (answer, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, 0, err
+		return answer{}, err
 	}
 	g.mu.Lock()
 	hook := g.hook
@@ -157,26 +179,30 @@ func (g *gate) admit(ctx context.Context, c Call) (delay time.Duration, fault wi
 	if hook != nil {
 		hook(c)
 	}
-	delay, fault = g.consult(c)
-	return delay, fault, nil
+	return g.consult(c), nil
 }
 
-// consult finds the delay and the first fault for c and uses up the rules.
-func (g *gate) consult(c Call) (time.Duration, win.Errno) {
+// consult finds the delays and the first fault for c and uses up the rules.
+func (g *gate) consult(c Call) answer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delay, fault := g.delays.Calls[c.Name], win.Errno(0)
+	a := answer{delay: g.delays.Calls[c.Name], reset: g.reset}
 	for _, r := range g.rules {
-		if !r.matches(c) || r.fail != 0 && fault != 0 {
+		if !r.matches(c) || r.fail != 0 && a.fault != 0 {
 			continue
 		}
-		if r.seen++; r.seen > r.Skip {
-			delay += r.delay
-			fault = max(fault, r.fail)
+		if r.seen++; r.seen <= r.Skip {
+			continue
 		}
+		if r.uncancellable {
+			a.stuck += r.delay
+		} else {
+			a.delay += r.delay
+		}
+		a.fault = max(a.fault, r.fail)
 	}
 	g.rules = slices.DeleteFunc(g.rules, func(r *rule) bool { return r.Count > 0 && r.seen >= r.Skip+r.Count })
-	return delay, fault
+	return a
 }
 
 // callName returns the name of a call that is given in any case.
@@ -189,9 +215,9 @@ func callName(name string) (string, error) {
 	return names[i], nil
 }
 
-// setDelays is called once, before any call.
-func (g *gate) setDelays(d Delays) error {
-	g.delays = d
+// init is called once, before any call. The end of ctx is the end of the node.
+func (g *gate) init(ctx context.Context, d Delays) error {
+	g.delays, g.closed, g.reset = d, ctx.Done(), make(chan struct{})
 	g.delays.Calls = map[string]time.Duration{}
 	for name, delay := range d.Calls {
 		name, err := callName(name)
@@ -227,19 +253,31 @@ func (s *System) Fail(m Match, e win.Errno) error {
 }
 
 // Delay makes the calls that m describes take d longer; of StartServiceW and
-// ControlService, what they begin.
-func (s *System) Delay(m Match, d time.Duration) error {
+// ControlService, what they begin. A caller whose context ends meanwhile gets its
+// error at once, and the call does nothing: this is a Windows call that is interrupted
+// in time (CancelSynchronousIo).
+func (s *System) Delay(m Match, d time.Duration) error { return s.addDelay(m, d, false) }
+
+// DelayUncancellable is Delay for calls that nothing interrupts, as it is with most of
+// Windows' calls and with drivers that don't answer. Such a call returns when d is
+// over, whatever has become of its caller's context, and has done its work then. One
+// that is under way when ResetRules is called goes on at once.
+func (s *System) DelayUncancellable(m Match, d time.Duration) error { return s.addDelay(m, d, true) }
+
+func (s *System) addDelay(m Match, d time.Duration, uncancellable bool) error {
 	if d <= 0 {
 		return fmt.Errorf("rule for %s: the delay is %v: %w", m.Call, d, win.ErrorInvalidParameter)
 	}
-	return s.gate.add(rule{Match: m, delay: d})
+	return s.gate.add(rule{Match: m, delay: d, uncancellable: uncancellable})
 }
 
-// ResetRules ends all rules of Fail and Delay.
+// ResetRules ends all rules of Fail, Delay and DelayUncancellable.
 func (s *System) ResetRules() {
 	s.gate.mu.Lock()
 	defer s.gate.mu.Unlock()
 	s.gate.rules = nil
+	close(s.gate.reset)
+	s.gate.reset = make(chan struct{})
 }
 
 // OnCall has f run before each call of the seam, in the caller's goroutine and

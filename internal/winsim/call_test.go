@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 )
 
 func TestMatch(t *testing.T) {
@@ -140,9 +141,9 @@ func TestCallNames(t *testing.T) {
 	}
 	_, _ = d.Control(ctx, 0x1234, nil, nil)
 	useISCSI(t, s)
-	do(nil, s.StopService(ctx, initiatorService))
-	do(s.QueryService(ctx, initiatorService))
-	do(s.ActiveDependentServices(ctx, initiatorService))
+	do(nil, s.StopService(ctx, services.ISCSIInitiator))
+	do(s.QueryService(ctx, services.ISCSIInitiator))
+	do(s.ActiveDependentServices(ctx, services.ISCSIInitiator))
 	do(s.FirmwareTable(ctx))
 	do(s.RegistryStrings(ctx, win.RegistrySetup, win.RegistrySystemPartition))
 	do(s.SystemWindowsDirectory(ctx))
@@ -223,6 +224,60 @@ func TestDelays(t *testing.T) {
 		took(time.Millisecond, find)
 		time.Sleep(time.Hour)
 		must(t, s.Close())
+	})
+}
+
+// TestDelayUncancellable: a call that nothing interrupts keeps its caller until it is
+// over, and does its work, whatever has become of the caller's context.
+func TestDelayUncancellable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openNode(t, Config{})
+		_, name := newVolume(t, s, true)
+		must(t, s.MkdirAll(stage))
+		must(t, s.DelayUncancellable(Match{Call: win.CallSetVolumeMountPoint, Count: 1}, time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
+		if took := time.Since(start); took != time.Minute || ctx.Err() == nil {
+			t.Errorf("it took %v, and the context's error is %v", took, ctx.Err())
+		}
+		if points := s.MountPoints(); len(points) != 1 {
+			t.Errorf("mount points %v", points)
+		}
+
+		// A delay that can be cancelled comes first. Then nothing has happened.
+		must(t, s.Delay(Match{Call: win.CallDeleteVolumeMountPoint, Count: 1}, time.Minute))
+		must(t, s.DelayUncancellable(Match{Call: win.CallDeleteVolumeMountPoint, Count: 1}, time.Minute))
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.DeleteVolumeMountPoint(ctx, stage+`\`); !errors.Is(err, context.DeadlineExceeded) || len(s.MountPoints()) != 1 {
+			t.Errorf("an interrupted call: %v, mount points %v", err, s.MountPoints())
+		}
+
+		// The end of the rules, or of the node, ends it.
+		hang := func() <-chan error {
+			must(t, s.DelayUncancellable(Match{Call: win.CallFindVolumes}, time.Hour))
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.FindVolumes(t.Context())
+				done <- err
+			}()
+			synctest.Wait()
+			start = time.Now()
+			return done
+		}
+		done := hang()
+		s.ResetRules()
+		wantErr(t, "a call that was under way when the rules ended", <-done, 0)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v after the end of the rules", took)
+		}
+		done = hang()
+		must(t, s.Close())
+		if err := <-done; !errors.Is(err, errClosed) || time.Since(start) != 0 {
+			t.Errorf("a call that was under way when the node was closed: %v after %v", err, time.Since(start))
+		}
 	})
 }
 

@@ -93,7 +93,7 @@ type DiskState string
 
 // Disk states.
 const (
-	DiskShelved  DiskState = "shelved"  // detached; its data are kept
+	DiskDetached DiskState = "detached" // not in the node; its data are kept
 	DiskAttached DiskState = "attached" // but not seen by Windows yet
 	DiskPresent  DiskState = "present"
 )
@@ -191,7 +191,7 @@ func (d *disk) compareAddress(o *disk) int {
 	)
 }
 
-// disks are all disks of the node, also those on the shelf.
+// disks are all disks of the node, also the detached ones.
 type disks struct {
 	byID map[uint64]*disk
 	list []*disk // in the order of their ids
@@ -213,7 +213,7 @@ func (ds *disks) add(d *disk) {
 	}
 }
 
-// remove makes a disk, which is on the shelf, no longer one of the node's.
+// remove makes a disk, which is detached, no longer one of the node's.
 func (ds *disks) remove(d *disk) {
 	delete(ds.byID, d.id)
 	ds.list = slices.DeleteFunc(ds.list, func(o *disk) bool { return o == d })
@@ -253,7 +253,7 @@ func (ds *disks) freeNumber() uint32 {
 
 // taken reports whether an attached disk has a SCSI address.
 func (ds *disks) taken(a win.SCSIAddress) bool {
-	_, taken := ds.find(func(d *disk) bool { return d.State != DiskShelved && *d.Spec.SCSI == a })
+	_, taken := ds.find(func(d *disk) bool { return d.State != DiskDetached && *d.Spec.SCSI == a })
 	return taken
 }
 
@@ -262,7 +262,7 @@ func (ds *disks) taken(a win.SCSIAddress) bool {
 func (ds *disks) ports() []byte {
 	ports := []byte{0, 1}
 	for d := range ds.all() {
-		if d.State != DiskShelved {
+		if d.State != DiskDetached {
 			ports = append(ports, d.Spec.SCSI.PortNumber)
 		}
 	}
@@ -274,7 +274,7 @@ func newDisk(id uint64, spec DiskSpec) *disk {
 	d := &disk{
 		id: id,
 		diskRecord: diskRecord{
-			Spec: spec, State: DiskShelved, Number: win.NoNumber, Size: spec.SizeBytes,
+			Spec: spec, State: DiskDetached, Number: win.NoNumber, Size: spec.SizeBytes,
 		},
 		changed: true,
 		image:   sparse.New(spec.SizeBytes),

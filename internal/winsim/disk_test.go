@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 )
 
 func TestSystemDisk(t *testing.T) {
@@ -116,16 +117,16 @@ func TestAttachErrors(t *testing.T) {
 	wantErr(t, "read behind the end", s.ReadImage(1, make([]byte, 2), 10*gib-1), win.ErrorInvalidParameter)
 }
 
-// TestShelf: a detached disk comes back with its data.
-func TestShelf(t *testing.T) {
+// TestDetached: a detached disk comes back with its data.
+func TestDetached(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{Serial: "a", SectorSize: 4096})
 	must(t, s.WriteImage(n, []byte("data"), 5000))
 	must(t, s.DetachDisk(n))
-	if d := s.Disks()[1]; d.State != DiskShelved || d.Number != win.NoNumber {
-		t.Errorf("on the shelf: %+v", d)
+	if d := s.Disks()[1]; d.State != DiskDetached || d.Number != win.NoNumber {
+		t.Errorf("detached: %+v", d)
 	}
-	wantErr(t, "read a disk on the shelf", s.ReadImage(n, make([]byte, 4), 5000), win.ErrorNotFound)
+	wantErr(t, "read a detached disk", s.ReadImage(n, make([]byte, 4), 5000), win.ErrorNotFound)
 
 	address := &win.SCSIAddress{PortNumber: 3, LUN: 4}
 	n, err := s.AttachDisk(DiskSpec{Serial: "a", SizeBytes: 20 * gib, SCSI: address})
@@ -161,9 +162,9 @@ func TestDeleteDisk(t *testing.T) {
 		t.Errorf("the new disk holds %q", b)
 	}
 
-	must(t, s.AddISCSITarget(ISCSITarget{IQN: iqn, Portals: []win.ISCSIPortal{portal1}, LUNs: []DiskSpec{{SizeBytes: gib, Serial: "lun"}}}))
+	must(t, s.ISCSI().AddTarget(iscsitarget.Target{IQN: iqn, Portals: []win.ISCSIPortal{portal1}}, DiskSpec{SizeBytes: gib, Serial: "lun"}))
 	wantErr(t, "delete a target's disk", s.DeleteDisk("lun"), win.ErrorNotSupported)
-	must(t, s.RemoveISCSITarget(iqn))
+	must(t, s.ISCSI().RemoveTarget(iqn))
 	must(t, s.DeleteDisk("lun"))
 }
 

@@ -8,16 +8,22 @@
 // identifiers and a sparse image of their bytes), a partition manager that reads
 // and writes real partition tables on those images, a volume manager with
 // asynchronous arrival, NTFS volumes with their namespaces, a mount manager, and
-// the resolution of whole paths over drive letters, links and mount points. Beside
-// that stack there are the service manager, the firmware, the iSCSI initiator
-// with the targets on its network, whose LUNs are disks of the node, and the SMB
-// redirector with the servers and shares that paths lead to.
+// the resolution of whole paths over drive letters, links and mount points.
+//
+// Beside that stack there are parts in packages of their own, which know nothing of
+// each other or of System: the SMB servers and mappings (smbserver), the iSCSI
+// initiator and the targets on its network (iscsitarget), and the service manager
+// (services). System wires them: it opens \\server\share as the file system that
+// smbserver gives, makes the LUNs of targets disks of the node, and lets the initiator
+// work while its service runs.
 //
 // Each call answers with the Windows error number that the documentation or a
-// public observation gives for it. System has three faces: the seam, which the
-// node operations use; control calls, which play the cloud, the administrator,
-// the pods and the power supply; and rules and hooks, which make calls fail, take
-// time, or meet a change in their middle.
+// public observation gives for it. System has three groups of methods:
+//   - the seam, which the node operations use
+//   - control calls, for what the cloud, the administrator, the pods and the power
+//     supply do; those of the parts are behind SMB, ISCSI and Services
+//   - rules and hooks, which make calls fail, take time, or meet a change while they
+//     are under way
 //
 // With a state file the node outlives the process: what a call changed is in the
 // file when the call returns.

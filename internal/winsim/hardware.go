@@ -23,8 +23,8 @@ type DiskInfo struct {
 	Attributes win.DiskAttributes
 }
 
-// Disks lists all disks in the order in which they came to the node, also those on
-// the shelf. The caller must not change what a Spec points to.
+// Disks lists all disks in the order in which they came to the node, also the detached
+// ones. The caller must not change what a Spec points to.
 func (s *System) Disks() []DiskInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,9 +35,9 @@ func (s *System) Disks() []DiskInfo {
 	return infos
 }
 
-// AttachDisk attaches a new disk or, if one with the serial number lies on the
-// shelf, that one with its data. Of the spec for a shelved disk only SCSI,
-// Location and NeedsRescan count, and a SizeBytes that is greater than before.
+// AttachDisk attaches a new disk or, if there is a detached one with the serial number,
+// that one with its data. Of the spec for a detached disk only SCSI, Location and
+// NeedsRescan count, and a SizeBytes that is greater than before.
 //
 // It returns the disk number, win.NoNumber for a disk that doesn't have one yet.
 // A serial number that is attached already gives ErrorAlreadyExists.
@@ -62,7 +62,7 @@ func (s *System) AttachDisk(spec DiskSpec) (number uint32, err error) {
 	return number, err
 }
 
-// diskFor finds the disk of a spec on the shelf or makes it.
+// diskFor finds the detached disk of a spec, or makes a new one.
 func (s *System) diskFor(spec DiskSpec) (*disk, error) {
 	d, ok := s.disks.find(func(d *disk) bool { return spec.Serial != "" && d.Spec.Serial == spec.Serial })
 	switch {
@@ -76,7 +76,7 @@ func (s *System) diskFor(spec DiskSpec) (*disk, error) {
 		s.disks.next++
 		s.changed = true
 		return d, nil
-	case d.State != DiskShelved || d.Target != "":
+	case d.State != DiskDetached || d.Target != "":
 		return nil, win.ErrorAlreadyExists
 	}
 	again := d.Spec
@@ -122,7 +122,8 @@ func (s *System) diskArrives(d *disk) {
 	s.scanVolumes(d)
 }
 
-// DetachDisk pulls a disk out, without asking anyone. Its data go to the shelf.
+// DetachDisk pulls a disk out, even while it is in use. It is a detached disk then, with
+// its data.
 func (s *System) DetachDisk(number uint32) error {
 	return s.controlDisk("detach", number, func(d *disk) error {
 		switch {
@@ -136,8 +137,8 @@ func (s *System) DetachDisk(number uint32) error {
 	})
 }
 
-// DeleteDisk throws a disk on the shelf away, with its data: a disk with its serial
-// number is a new one then. What Windows remembers of its volumes stays. No such disk
+// DeleteDisk deletes a detached disk with its data: a disk with its serial number is a
+// new one then. What Windows remembers of its volumes stays. No such disk
 // gives ErrorNotFound, one that is attached ErrorDeviceInUse.
 func (s *System) DeleteDisk(serial string) error {
 	return s.control(func() error {
@@ -147,7 +148,7 @@ func (s *System) DeleteDisk(serial string) error {
 			return notFound("disk", strconv.Quote(serial))
 		case d.Target != "":
 			return fmt.Errorf("delete disk %q: it is a LUN of the iSCSI target %s: %w", serial, d.Target, win.ErrorNotSupported)
-		case d.State != DiskShelved:
+		case d.State != DiskDetached:
 			return fmt.Errorf("delete disk %q: it is attached: %w", serial, win.ErrorDeviceInUse)
 		}
 		s.disks.remove(d)
@@ -157,7 +158,7 @@ func (s *System) DeleteDisk(serial string) error {
 
 // withdrawDisk takes a disk off the node: what is open on it dies.
 func (s *System) withdrawDisk(d *disk) {
-	d.State, d.Number, d.Arriving = DiskShelved, win.NoNumber, false
+	d.State, d.Number, d.Arriving = DiskDetached, win.NoNumber, false
 	d.touch()
 	s.scanVolumes(d)
 	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.disk == d })
@@ -228,8 +229,7 @@ func (s *System) ExportImage(number uint32, file string) error {
 	})
 }
 
-// controlDisk runs a control call on the disk with a number. Disks on the shelf
-// have none.
+// controlDisk runs a control call on the disk with a number. Detached disks have none.
 func (s *System) controlDisk(what string, number uint32, f func(*disk) error) error {
 	return s.control(func() error {
 		d, ok := s.disks.find(func(d *disk) bool { return d.Number == number && number != win.NoNumber })

@@ -5,7 +5,6 @@ package winsim
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -27,7 +28,7 @@ var (
 )
 
 // newTarget puts a target with LUNs of 1 GiB on the network of a node.
-func newTarget(t *testing.T, s *System, target ISCSITarget) {
+func newTarget(t *testing.T, s *System, target iscsitarget.Target, luns ...DiskSpec) {
 	t.Helper()
 	if target.IQN == "" {
 		target.IQN = iqn
@@ -35,18 +36,18 @@ func newTarget(t *testing.T, s *System, target ISCSITarget) {
 	if target.Portals == nil {
 		target.Portals = []win.ISCSIPortal{portal1, portal2}
 	}
-	for i := range target.LUNs {
-		if target.LUNs[i].SizeBytes == 0 {
-			target.LUNs[i].SizeBytes = gib
+	for i := range luns {
+		if luns[i].SizeBytes == 0 {
+			luns[i].SizeBytes = gib
 		}
 	}
-	must(t, s.AddISCSITarget(target))
+	must(t, s.ISCSI().AddTarget(target, luns...))
 }
 
 // startInitiator starts the service and lets it know portal1.
 func startInitiator(t *testing.T, s *System) {
 	t.Helper()
-	must(t, s.StartService(t.Context(), initiatorService))
+	must(t, s.StartService(t.Context(), services.ISCSIInitiator))
 	must(t, s.AddISCSISendTargetPortal(t.Context(), portal1))
 }
 
@@ -100,159 +101,12 @@ func TestISCSIServiceNotRunning(t *testing.T) {
 	}
 }
 
-func TestISCSIDiscovery(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	newTarget(t, s, ISCSITarget{})
-	newTarget(t, s, ISCSITarget{IQN: "iqn.2026-01.com.example:vol2", Portals: []win.ISCSIPortal{{Address: "FD00:0:0::28", Port: 3261}}})
-	must(t, s.SetISCSIPortal(win.ISCSIPortal{Address: "empty.example.com"}, true))
-	must(t, s.StartService(ctx, initiatorService))
-	wantTargets := func(want ...string) {
-		t.Helper()
-		if got, err := s.ISCSITargets(ctx); err != nil || !cmp.Equal(got, want) {
-			t.Errorf("targets %q, %v, want %q", got, err, want)
-		}
-	}
-	wantTargets()
-	wantErr(t, "refresh an unknown portal", s.RefreshISCSISendTargetPortal(ctx, portal1), win.ISDSCPortalNotFound)
-	wantErr(t, "remove an unknown portal", s.RemoveISCSISendTargetPortal(ctx, portal1), win.ISDSCPortalNotFound)
-	for _, unreachable := range []struct {
-		portal win.ISCSIPortal
-		want   win.Errno
-	}{
-		{win.ISCSIPortal{Address: "10.61.169.29", Port: 3260}, win.ISDSCConnectionFailed},
-		{win.ISCSIPortal{Address: "10.61.169.28", Port: 3261}, win.ISDSCConnectionFailed},
-		{win.ISCSIPortal{Address: "EMPTY.example.com", Port: 1}, win.ISDSCConnectionFailed},
-		{win.ISCSIPortal{Address: "other.example.com", Port: 3260}, win.ISDSCDNSNameUnresolved},
-	} {
-		wantErr(t, "add "+portalObject(unreachable.portal), s.AddISCSISendTargetPortal(ctx, unreachable.portal), unreachable.want)
-	}
-	must(t, s.AddISCSISendTargetPortal(ctx, win.ISCSIPortal{Address: "EMPTY.example.com", Port: 3260}))
-	wantTargets()
-	must(t, s.AddISCSISendTargetPortal(ctx, portal1))
-	must(t, s.AddISCSISendTargetPortal(ctx, portal1)) // again
-	wantTargets(iqn)
-	must(t, s.AddISCSISendTargetPortal(ctx, portal2))
-	wantTargets(iqn, "iqn.2026-01.com.example:vol2")
-
-	mechanisms, err := s.ISCSIDiscoveryMechanisms(ctx, strings.ToUpper(iqn))
-	must(t, err)
-	want := []string{
-		`SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0`,
-		`SendTargets:*fd00::28 0003261 Root\ISCSIPRT\0000_0`,
-	}
-	if diff := cmp.Diff(want, mechanisms); diff != "" {
-		t.Errorf("mechanisms (-want +got):\n%s", diff)
-	}
-	_, err = s.ISCSIDiscoveryMechanisms(ctx, "iqn.unknown")
-	wantErr(t, "mechanisms of an unknown target", err, win.ISDSCTargetNotFound)
-
-	// A portal that is away keeps what it has told; one that is back tells anew.
-	must(t, s.SetISCSIPortal(portal2, false))
-	wantErr(t, "refresh", s.RefreshISCSISendTargetPortal(ctx, portal2), win.ISDSCConnectionFailed)
-	must(t, s.RemoveISCSITarget("iqn.2026-01.com.example:vol2"))
-	wantTargets(iqn, "iqn.2026-01.com.example:vol2")
-	must(t, s.SetISCSIPortal(portal2, true))
-	must(t, s.RefreshISCSISendTargetPortal(ctx, portal2))
-	wantTargets(iqn)
-
-	must(t, s.RemoveISCSISendTargetPortal(ctx, portal1))
-	wantTargets(iqn)
-	must(t, s.RemoveISCSISendTargetPortal(ctx, portal2))
-	wantTargets()
-	portals, err := s.ISCSISendTargetPortals(ctx)
-	if err != nil || len(portals) != 1 {
-		t.Errorf("portals %v, %v", portals, err)
-	}
-}
-
-func TestISCSIAuthentication(t *testing.T) {
-	short, long, other := secret.New("short"), secret.New("longer than sixteen"), secret.New("another secret")
-	open := ISCSITarget{}
-	oneWay := ISCSITarget{CHAPUser: "user", CHAPSecret: chapSecret}
-	mutual := ISCSITarget{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret}
-	chap := func(user string, s secret.Text) win.ISCSILogin {
-		return win.ISCSILogin{AuthType: win.ISCSICHAP, Username: user, Secret: s}
-	}
-	both := win.ISCSILogin{AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: chapSecret}
-	for name, test := range map[string]struct {
-		target ISCSITarget
-		login  win.ISCSILogin
-		own    secret.Text // of the initiator
-		want   win.Errno
-	}{
-		"none":                  {target: open},
-		"none of CHAP":          {target: oneWay, want: win.ISDSCAuthenticationFailed},
-		"CHAP of none":          {target: open, login: chap("user", chapSecret), want: win.ISDSCAuthenticationFailed},
-		"CHAP":                  {target: oneWay, login: chap("user", chapSecret)},
-		"CHAP of mutual":        {target: mutual, login: chap("user", chapSecret)},
-		"wrong secret":          {target: oneWay, login: chap("user", other), want: win.ISDSCAuthenticationFailed},
-		"wrong user":            {target: oneWay, login: chap("User", chapSecret), want: win.ISDSCAuthenticationFailed},
-		"short secret":          {target: oneWay, login: chap("user", short), want: win.ISDSCShortCHAPSecret},
-		"no secret":             {target: oneWay, login: chap("user", secret.Text{}), want: win.ISDSCShortCHAPSecret},
-		"long secret":           {target: oneWay, login: chap("user", long), want: win.ISDSCInvalidCHAPSecret},
-		"unknown type":          {target: open, login: win.ISCSILogin{AuthType: 3}, want: win.ErrorInvalidParameter},
-		"mutual":                {target: mutual, login: both, own: mutualSecret},
-		"mutual without secret": {target: mutual, login: both, want: win.ISDSCAuthInfoUnavailable},
-		"mutual, wrong secret":  {target: mutual, login: both, own: other, want: win.ISDSCAuthenticationFailed},
-		"mutual of CHAP":        {target: oneWay, login: both, own: mutualSecret, want: win.ISDSCAuthenticationFailed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newNode(t, Delays{})
-			newTarget(t, s, test.target)
-			startInitiator(t, s)
-			if test.own != (secret.Text{}) {
-				must(t, s.SetISCSIInitiatorCHAPSecret(t.Context(), test.own))
-			}
-			test.login.Target, test.login.Portal = iqn, portal1
-			_, err := s.LoginISCSITarget(t.Context(), test.login)
-			wantErr(t, "login", err, test.want)
-			sessions, err := s.ISCSISessions(t.Context())
-			if err != nil || (len(sessions) == 1) != (test.want == 0) {
-				t.Errorf("sessions %v, %v", sessions, err)
-			}
-		})
-	}
-	s := newNode(t, Delays{})
-	startService := func() { must(t, s.StartService(t.Context(), initiatorService)) }
-	startService()
-	wantErr(t, "set a short secret", s.SetISCSIInitiatorCHAPSecret(t.Context(), short), win.ISDSCShortCHAPSecret)
-	wantErr(t, "set a long secret", s.SetISCSIInitiatorCHAPSecret(t.Context(), long), win.ISDSCInvalidCHAPSecret)
-}
-
-func TestISCSILoginErrors(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	newTarget(t, s, ISCSITarget{Portals: []win.ISCSIPortal{portal1}})
-	newTarget(t, s, ISCSITarget{IQN: "iqn.other", Portals: []win.ISCSIPortal{portal2}})
-	must(t, s.StartService(ctx, initiatorService))
-	login := func(what string, p win.ISCSIPortal, want win.Errno) {
-		t.Helper()
-		_, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: p})
-		wantErr(t, what, err, want)
-	}
-	login("before discovery", portal1, win.ISDSCTargetNotFound)
-	must(t, s.AddISCSISendTargetPortal(ctx, portal1))
-	login("at a portal of others", portal2, win.ISDSCNotFound)
-	must(t, s.SetISCSIPortal(portal1, false))
-	login("at a portal that is away", portal1, win.ISDSCConnectionFailed)
-	must(t, s.SetISCSIPortal(portal1, true))
-	login("at last", portal1, 0)
-	login("again", portal1, win.ISDSCTargetAlreadyLoggedIn)
-	must(t, s.RemoveISCSITarget(iqn))
-	login("after removal", portal1, win.ISDSCNotFound)
-
-	wantErr(t, "log out of nothing", s.LogoutISCSITarget(ctx, win.ISCSISessionID{AdapterUnique: 1}), win.ISDSCInvalidSessionID)
-	_, err := s.ISCSISessionDevices(ctx, win.ISCSISessionID{AdapterUnique: 1})
-	wantErr(t, "devices of nothing", err, win.ISDSCInvalidSessionID)
-}
-
 // TestISCSIArrival: the disks of a session come after the login, or after a rescan.
 func TestISCSIArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newNode(t, Delays{DiskArrival: time.Second})
 		ctx := t.Context()
-		newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{Serial: "lun0"}, {NeedsRescan: true}, {MultipathMember: true}}})
+		newTarget(t, s, iscsitarget.Target{}, DiskSpec{Serial: "lun0"}, DiskSpec{NeedsRescan: true}, DiskSpec{MultipathMember: true})
 		startInitiator(t, s)
 		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
 		must(t, err)
@@ -276,12 +130,12 @@ func TestISCSIArrival(t *testing.T) {
 			t.Errorf("LUN 0 is the disk %+v", d.Spec)
 		}
 
-		must(t, s.AddISCSILUN(iqn, DiskSpec{SizeBytes: gib}))
+		must(t, s.ISCSI().AddLUN(iqn, DiskSpec{SizeBytes: gib}))
 		s.Settle()
 		wantNumbers(t, "after another LUN", devices(t, s, id), 1, 2, 3)
 	})
 	s := newNode(t, Delays{})
-	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{}}})
+	newTarget(t, s, iscsitarget.Target{}, DiskSpec{})
 	startInitiator(t, s)
 	arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassDisk)
 	must(t, err)
@@ -296,7 +150,7 @@ func TestISCSIArrival(t *testing.T) {
 func TestISCSILogout(t *testing.T) {
 	s := newNode(t, Delays{})
 	ctx := t.Context()
-	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{Offline: true}, {}}})
+	newTarget(t, s, iscsitarget.Target{}, DiskSpec{Offline: true}, DiskSpec{})
 	startInitiator(t, s)
 	id := connect(t, s, iqn)
 	must(t, s.SetDiskAttributes(1, win.SetDiskAttributes{Mask: win.DiskOffline, Persist: true}))
@@ -334,7 +188,7 @@ func TestISCSILogout(t *testing.T) {
 		t.Error("two sessions have one id")
 	}
 	must(t, s.PowerLoss()) // what was written was flushed at the logout
-	must(t, s.StartService(ctx, initiatorService))
+	must(t, s.StartService(ctx, services.ISCSIInitiator))
 	connect(t, s, iqn)
 	if b, err := s.ReadFile(stage + `\file`); err != nil || string(b) != "content" {
 		t.Errorf("the file holds %q, %v", b, err)
@@ -347,32 +201,32 @@ func TestISCSIRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newNode(t, Delays{})
 			ctx := t.Context()
-			newTarget(t, s, ISCSITarget{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret, LUNs: []DiskSpec{{}}})
-			newTarget(t, s, ISCSITarget{IQN: "iqn.other", LUNs: []DiskSpec{{}}})
+			newTarget(t, s, iscsitarget.Target{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret}, DiskSpec{})
+			newTarget(t, s, iscsitarget.Target{IQN: "iqn.other"}, DiskSpec{})
 			startInitiator(t, s)
 			must(t, s.SetISCSIInitiatorCHAPSecret(ctx, mutualSecret))
 			connect(t, s, "iqn.other")
 			must(t, restart(s))
-			wantService(t, s, initiatorService, win.ServiceStopped, errorServiceNeverStarted)
+			wantService(t, s, services.ISCSIInitiator, win.ServiceStopped)
 			if paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk); err != nil || len(paths) != 1 {
 				t.Errorf("disks: %q, %v", paths, err)
 			}
 
-			must(t, s.SetISCSIPortal(portal1, false))
-			must(t, s.StartService(ctx, initiatorService))
+			must(t, s.ISCSI().SetPortal(portal1, false))
+			must(t, s.StartService(ctx, services.ISCSIInitiator))
 			if targets, err := s.ISCSITargets(ctx); err != nil || len(targets) != 0 {
 				t.Errorf("targets before a discovery: %q, %v", targets, err)
 			}
-			must(t, s.SetISCSIPortal(portal1, true))
+			must(t, s.ISCSI().SetPortal(portal1, true))
 			login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: chapSecret}
-			must(t, s.SetISCSIPersistentLogin(login))
-			must(t, s.SetISCSIPersistentLogin(login)) // it is one
+			must(t, s.ISCSI().SetPersistentLogin(login))
+			must(t, s.ISCSI().SetPersistentLogin(login)) // it is one
 			refused := login
 			refused.Portal, refused.Secret = portal2, mutualSecret
-			must(t, s.SetISCSIPersistentLogin(refused))
+			must(t, s.ISCSI().SetPersistentLogin(refused))
 			must(t, restart(s))
 			s.Settle()
-			wantService(t, s, initiatorService, win.ServiceRunning, 0)
+			wantService(t, s, services.ISCSIInitiator, win.ServiceRunning)
 			targets, err := s.ISCSITargets(ctx)
 			if err != nil || !cmp.Equal(targets, []string{iqn, "iqn.other"}) {
 				t.Errorf("targets that portal1 has told of: %q, %v", targets, err)
@@ -384,7 +238,7 @@ func TestISCSIRestart(t *testing.T) {
 			wantNumbers(t, "after the restart", devices(t, s, sessions[0].ID), 1)
 
 			logins, err := s.ISCSIPersistentLogins(ctx)
-			want := win.ISCSIPersistentLogin{Target: iqn, Initiator: initiatorInstance, InitiatorPort: 0xFFFFFFFF, Portal: portal1}
+			want := win.ISCSIPersistentLogin{Target: iqn, Initiator: `Root\ISCSIPRT\0000_0`, InitiatorPort: 0xFFFFFFFF, Portal: portal1}
 			if err != nil || len(logins) != 2 || logins[0] != want {
 				t.Fatalf("persistent logins %v, %v", logins, err)
 			}
@@ -402,7 +256,7 @@ func TestISCSIRestart(t *testing.T) {
 func TestISCSIConcurrent(t *testing.T) {
 	s := newNode(t, Delays{})
 	ctx := t.Context()
-	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{}, {}}})
+	newTarget(t, s, iscsitarget.Target{}, DiskSpec{}, DiskSpec{})
 	startInitiator(t, s)
 	done := make(chan error)
 	for i := range 4 {
@@ -418,11 +272,11 @@ func TestISCSIConcurrent(t *testing.T) {
 					errs = append(errs, err, s.ReenumerateDevice(ctx, ""), s.RefreshISCSISendTargetPortal(ctx, portal1))
 				case 2:
 					_, err := s.FirmwareTable(ctx)
-					errs = append(errs, err, s.SetISCSIPortal(portal2, false), s.SetISCSIPortal(portal2, true))
-					s.ISCSITargetList()
+					errs = append(errs, err, s.ISCSI().SetPortal(portal2, false), s.ISCSI().SetPortal(portal2, true))
+					s.ISCSI().Targets()
 				case 3:
 					errs = append(errs, s.StopService(ctx, "kubelet"), s.StartService(ctx, "kubelet"))
-					s.Services()
+					s.Services().List()
 				}
 			}
 			done <- errors.Join(errs...)
@@ -437,9 +291,9 @@ func TestISCSIConcurrent(t *testing.T) {
 func useISCSI(t *testing.T, s *System) {
 	t.Helper()
 	ctx := t.Context()
-	newTarget(t, s, ISCSITarget{IQN: "iqn.used", LUNs: []DiskSpec{{}}})
+	newTarget(t, s, iscsitarget.Target{IQN: "iqn.used"}, DiskSpec{})
 	login := win.ISCSILogin{Target: "iqn.used", Portal: portal1}
-	must(t, s.SetISCSIPersistentLogin(login))
+	must(t, s.ISCSI().SetPersistentLogin(login))
 	startInitiator(t, s) // logs in
 	must(t, s.RefreshISCSISendTargetPortal(ctx, portal1))
 	must(t, s.SetISCSIInitiatorCHAPSecret(ctx, mutualSecret))

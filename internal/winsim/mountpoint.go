@@ -15,9 +15,9 @@ import (
 )
 
 // mounts are the mount manager's memory of mount points
-// (\System Volume Information\MountPointManagerRemoteDatabase). It only follows
-// what goes through the mount manager: who deletes a reparse point behind its back
-// leaves a record.
+// (\System Volume Information\MountPointManagerRemoteDatabase). It only knows
+// of changes that were made through the mount manager: if a reparse point is deleted
+// in another way, its record stays.
 type mounts struct {
 	records map[string]mountRecord
 	changed []string // keys, since the last commit

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,17 +76,22 @@ func dump(s *System) map[string]any {
 			all[fmt.Sprintf("tree %d %x", d.id, serial)] = []any{t.treeRecord, t.fs.Capacity(), t.fs.Used(), dumpTree(t.fs.Root())}
 		}
 	}
-	for key, v := range s.services.byName {
-		all["service "+key] = v.serviceRecord
+	for _, spec := range s.services.List() {
+		state, err := s.services.Query(spec.Name)
+		all["service "+spec.Name] = []any{spec, state, err}
 	}
-	for name, sv := range s.smb.servers {
-		all["SMB server "+name] = []any{sv.SMBServerState, sv.Salt, sv.Users}
-		for _, sh := range sv.Shares {
-			all["SMB share "+sh.key()] = []any{sh.SMBShare, sh.fs.Capacity(), sh.fs.Used(), dumpTree(sh.fs.Root())}
+	all["iSCSI network"] = []any{s.iscsi.Targets(), s.iscsi.Portals()}
+	all["iSCSI initiator"] = []any{s.iscsi.SendTargetPortals(), s.iscsi.KnownTargets(), s.iscsi.Sessions(), s.iscsi.PersistentLogins()}
+	all["SMB servers"] = s.smb.Servers()
+	all["SMB mappings"] = s.smb.Mappings()
+	for _, m := range s.smb.Mappings() {
+		if m.Status != win.SMBMappingOK {
+			continue
 		}
-	}
-	for key, m := range s.smb.mappings {
-		all["SMB mapping "+key] = *m
+		server, share, _ := strings.Cut(m.RemotePath[2:], `\`)
+		if fs, err := s.smb.Connect(server, share); err == nil {
+			all["SMB share "+m.RemotePath] = []any{fs.Capacity(), fs.Used(), dumpTree(fs.Root())}
+		}
 	}
 	for unique, r := range s.volumes.known {
 		all["volume "+unique] = *r

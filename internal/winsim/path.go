@@ -149,11 +149,11 @@ func (s *System) locate(path string) (location, error) {
 		return location{}, err
 	}
 	if p.server != "" {
-		share, err := s.smb.use(p.server, p.share)
+		fs, err := s.smb.Connect(p.server, p.share)
 		if err != nil {
 			return location{}, err
 		}
-		return location{share, p.names}, nil
+		return location{shareRoot{fs}, p.names}, nil
 	}
 	v, ok := s.volumes.withID(p.volume)
 	if p.drive != "" {

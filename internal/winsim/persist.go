@@ -11,97 +11,118 @@ import (
 	"maps"
 	"slices"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/sparse"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/statefile"
+)
+
+// The buckets of the state file that are the node's own. The parts in packages of
+// their own have others.
+const (
+	bucketSystem  = "system"  // systemKey -> nodeRecord
+	bucketDisks   = "disks"   // disk id -> diskRecord
+	bucketBlocks  = "blocks"  // disk id, block number -> contents
+	bucketVolumes = "volumes" // unique id of a partition -> volumeRecord
+	bucketMounts  = "mounts"  // host volume, directory -> mountRecord
+	bucketTrees   = "trees"   // disk id, serial -> treeRecord
+	bucketFiles   = "files"   // disk id, serial, record id -> record
+
+	systemKey = "node"
 )
 
 // nodeRecord is what the state file has of the node itself.
 type nodeRecord struct {
-	Format   int // of the state file
-	NextDisk uint64
-	Settings Settings
-
+	NextDisk   uint64
+	Settings   Settings
 	BIOSSerial string
-	Initiator  initiatorRecord
-	Network    iscsiNetwork
 	Registry   registry
 }
 
-const stateFormat = 1
+// parts are all that keep state in the file.
+func (s *System) parts() []statefile.Part {
+	return []statefile.Part{hardware{s}, s.services, s.iscsi, s.smb}
+}
 
 // commit makes durable all that changed since the last time.
 func (s *System) commit() error {
-	s.collect()
-	return s.store.commit()
+	s.save()
+	return s.file.Commit()
 }
 
-// collect hands what changed to the store.
-func (s *System) collect() {
+// save hands what changed to the file.
+func (s *System) save() {
+	for _, p := range s.parts() {
+		p.Save(s.file)
+	}
+}
+
+// hardware is the part of the node that isn't in a package of its own: the node's
+// settings and firmware, disks, volumes and mount points.
+type hardware struct{ *System }
+
+// Save implements [statefile.Part].
+func (s hardware) Save(f *statefile.File) {
 	if s.changed {
 		s.node.NextDisk = s.disks.next
-		s.store.putJSON(bucketNode, []byte(nodeKey), s.node)
+		f.PutJSON(bucketSystem, []byte(systemKey), s.node)
 		s.changed = false
 	}
 	for d := range s.disks.dirty {
-		s.collectDisk(d)
+		d.save(f)
 	}
 	clear(s.disks.dirty)
 	for _, id := range s.disks.gone {
-		s.store.delete(bucketDisks, key(id))
+		f.Delete(bucketDisks, statefile.Key(id))
 		for _, bucket := range []string{bucketBlocks, bucketTrees, bucketFiles} {
-			s.store.deletePrefix(bucket, key(id))
+			f.DeletePrefix(bucket, statefile.Key(id))
 		}
 	}
 	s.disks.gone = nil
 	for unique := range s.volumes.changed {
-		s.store.putJSON(bucketVolumes, []byte(unique), s.volumes.known[unique])
+		f.PutJSON(bucketVolumes, []byte(unique), s.volumes.known[unique])
 	}
 	clear(s.volumes.changed)
 	for _, k := range s.mounts.changed {
 		if r, ok := s.mounts.records[k]; ok {
-			s.store.putJSON(bucketMounts, []byte(k), r)
+			f.PutJSON(bucketMounts, []byte(k), r)
 		} else {
-			s.store.delete(bucketMounts, []byte(k))
+			f.Delete(bucketMounts, []byte(k))
 		}
 	}
 	s.mounts.changed = nil
-	s.collectServices()
-	s.collectSMB()
 }
 
-func (s *System) collectDisk(d *disk) {
+func (d *disk) save(f *statefile.File) {
 	if d.changed {
-		s.store.putJSON(bucketDisks, key(d.id), d.diskRecord)
+		f.PutJSON(bucketDisks, statefile.Key(d.id), d.diskRecord)
 		d.changed = false
 	}
 	for index, contents := range d.image.TakeChanges() {
-		k := key(d.id, uint64(index))
+		k := statefile.Key(d.id, uint64(index))
 		if contents == nil {
-			s.store.delete(bucketBlocks, k)
+			f.Delete(bucketBlocks, k)
 		} else {
-			s.store.put(bucketBlocks, k, bytes.Clone(contents))
+			f.Put(bucketBlocks, k, bytes.Clone(contents))
 		}
 	}
 	for _, serial := range d.dropped {
-		s.store.deletePrefix(bucketTrees, key(d.id, serial))
-		s.store.deletePrefix(bucketFiles, key(d.id, serial))
+		f.DeletePrefix(bucketTrees, statefile.Key(d.id, serial))
+		f.DeletePrefix(bucketFiles, statefile.Key(d.id, serial))
 	}
 	d.dropped = nil
 	for _, serial := range slices.Sorted(maps.Keys(d.trees)) {
 		t := d.trees[serial]
 		if t.changed {
-			s.store.putJSON(bucketTrees, key(d.id, serial), t.treeRecord)
+			f.PutJSON(bucketTrees, statefile.Key(d.id, serial), t.treeRecord)
 			t.changed = false
 		}
 		for _, r := range t.fs.TakeChanges() {
-			k := key(d.id, serial, r.ID)
+			k := statefile.Key(d.id, serial, r.ID)
 			if r.Data == nil {
-				s.store.delete(bucketFiles, k)
+				f.Delete(bucketFiles, k)
 			} else {
-				s.store.put(bucketFiles, k, r.Data)
+				f.Put(bucketFiles, k, r.Data)
 			}
 		}
 	}
@@ -109,7 +130,7 @@ func (s *System) collectDisk(d *disk) {
 
 // install makes a new node: a system disk with the volume C:.
 func (s *System) install() error {
-	s.node, s.changed = nodeRecord{Format: stateFormat}, true
+	s.node, s.changed = nodeRecord{BIOSSerial: defaultBIOSSerial}, true
 	spec := DiskSpec{
 		SizeBytes: 64 << 30, Serial: "SIMSYSTEM", VendorID: "Msft", ProductID: "Virtual Disk",
 		SCSI: &win.SCSIAddress{}, Location: "PCI Slot 0 : Adapter 0 : Port 0 : Target 0 : LUN 0",
@@ -121,7 +142,8 @@ func (s *System) install() error {
 	if err := s.installDisk(d); err != nil {
 		return fmt.Errorf("system disk: %w", err)
 	}
-	return s.installServices()
+	s.installRegistry()
+	return s.services.Install()
 }
 
 func (s *System) installDisk(d *disk) error {
@@ -167,10 +189,14 @@ func (s *System) installDisk(d *disk) error {
 	return nil
 }
 
-// restore reads the node from the state file.
-func (s *System) restore(tx *bbolt.Tx) error {
-	for _, restore := range []func(*bbolt.Tx) error{s.restoreNode, s.restoreDisks, s.restoreTrees, s.restoreVolumes, s.restoreServices, s.restoreSMB} {
-		if err := restore(tx); err != nil {
+// Restore implements [statefile.Part].
+func (s hardware) Restore(r *statefile.Reader) error {
+	if err := r.GetJSON(bucketSystem, systemKey, &s.node); err != nil {
+		return err
+	}
+	s.disks.next = s.node.NextDisk
+	for _, restore := range []func(*statefile.Reader) error{s.restoreDisks, s.restoreTrees, s.restoreVolumes} {
+		if err := restore(r); err != nil {
 			return err
 		}
 	}
@@ -179,7 +205,7 @@ func (s *System) restore(tx *bbolt.Tx) error {
 
 // resume brings in what was present when the state file was written, and lets what
 // was on its way arrive.
-func (s *System) resume() error {
+func (s *System) resume() {
 	for d := range s.disks.all() {
 		for _, p := range d.dataPartitions() {
 			if r, ok := s.volumes.known[p.unique]; ok && r.Present {
@@ -191,28 +217,12 @@ func (s *System) resume() error {
 			s.diskArrivesLater(d)
 		}
 	}
-	if s.services.byName == nil { // the file is from before there were any
-		return s.installServices()
-	}
-	s.resumeServices()
-	return nil
+	s.services.Resume()
 }
 
-func (s *System) restoreNode(tx *bbolt.Tx) error {
-	err := load(tx, bucketNode, func(_, value []byte) error { return json.Unmarshal(value, &s.node) })
-	if err != nil {
-		return err
-	}
-	if s.node.Format != stateFormat {
-		return fmt.Errorf("it has the format %d, not %d", s.node.Format, stateFormat)
-	}
-	s.disks.next = s.node.NextDisk
-	return nil
-}
-
-func (s *System) restoreDisks(tx *bbolt.Tx) error {
-	err := load(tx, bucketDisks, func(k, value []byte) error {
-		id, err := numbers(k, 1)
+func (s *System) restoreDisks(r *statefile.Reader) error {
+	err := r.Each(bucketDisks, func(k, value []byte) error {
+		id, err := statefile.Numbers(k, 1)
 		if err != nil {
 			return err
 		}
@@ -230,8 +240,8 @@ func (s *System) restoreDisks(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	return load(tx, bucketBlocks, func(k, value []byte) error {
-		n, err := numbers(k, 2)
+	return r.Each(bucketBlocks, func(k, value []byte) error {
+		n, err := statefile.Numbers(k, 2)
 		if err != nil {
 			return err
 		}
@@ -243,11 +253,11 @@ func (s *System) restoreDisks(tx *bbolt.Tx) error {
 	})
 }
 
-func (s *System) restoreTrees(tx *bbolt.Tx) error {
+func (s *System) restoreTrees(r *statefile.Reader) error {
 	type treeKey struct{ disk, serial uint64 }
 	records := map[treeKey][]ntfs.Record{}
-	err := load(tx, bucketFiles, func(k, value []byte) error {
-		n, err := numbers(k, 3)
+	err := r.Each(bucketFiles, func(k, value []byte) error {
+		n, err := statefile.Numbers(k, 3)
 		if err != nil {
 			return err
 		}
@@ -258,8 +268,8 @@ func (s *System) restoreTrees(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	err = load(tx, bucketTrees, func(k, value []byte) error {
-		n, err := numbers(k, 2)
+	err = r.Each(bucketTrees, func(k, value []byte) error {
+		n, err := statefile.Numbers(k, 2)
 		if err != nil {
 			return err
 		}
@@ -285,21 +295,21 @@ func (s *System) restoreTrees(tx *bbolt.Tx) error {
 	return err
 }
 
-func (s *System) restoreVolumes(tx *bbolt.Tx) error {
-	err := load(tx, bucketVolumes, func(k, value []byte) error {
-		r := &volumeRecord{}
-		s.volumes.known[string(k)] = r
-		return json.Unmarshal(value, r)
+func (s *System) restoreVolumes(r *statefile.Reader) error {
+	err := r.Each(bucketVolumes, func(k, value []byte) error {
+		v := &volumeRecord{}
+		s.volumes.known[string(k)] = v
+		return json.Unmarshal(value, v)
 	})
 	if err != nil {
 		return err
 	}
-	return load(tx, bucketMounts, func(k, value []byte) error {
-		var r mountRecord
-		if err := json.Unmarshal(value, &r); err != nil {
+	return r.Each(bucketMounts, func(k, value []byte) error {
+		var m mountRecord
+		if err := json.Unmarshal(value, &m); err != nil {
 			return err
 		}
-		s.mounts.records[string(k)] = r
+		s.mounts.records[string(k)] = m
 		return nil
 	})
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // The calls of this file are what other processes of the node do, such as those of
-// a pod, on paths of the node and on \\server\share. They follow links, and obey
-// share modes like anyone. No rule or hook is about them.
+// a pod, on paths of the node and on \\server\share. They follow links, and share
+// modes apply to them. Rules and hooks don't.
 
 // podOpen opens a path as another process does and closes it after f.
 func (s *System) podOpen(what, path string, o win.OpenOptions, f func(opened) error) error {

@@ -26,7 +26,7 @@ func (s *System) restart(powerLoss bool) error {
 		for h := range s.handles { // their processes are gone
 			h.close()
 		}
-		s.smb.restart()
+		s.smb.Restart()
 		for _, v := range slices.Clone(s.volumes.present) {
 			s.removeVolume(v)
 		}
@@ -39,9 +39,9 @@ func (s *System) restart(powerLoss bool) error {
 				}
 			}
 		}
-		s.restartInitiator()
+		s.restartISCSI()
 		s.boot()
-		s.bootServices()
+		s.services.Restart()
 		return nil
 	})
 }
@@ -49,7 +49,7 @@ func (s *System) restart(powerLoss bool) error {
 // boot finds all attached disks and numbers them in the order of their addresses,
 // of which the system disk has the first.
 func (s *System) boot() {
-	attached := slices.DeleteFunc(slices.Collect(s.disks.all()), func(d *disk) bool { return d.State == DiskShelved })
+	attached := slices.DeleteFunc(slices.Collect(s.disks.all()), func(d *disk) bool { return d.State == DiskDetached })
 	slices.SortFunc(attached, (*disk).compareAddress)
 	number := uint32(0)
 	for _, d := range attached {

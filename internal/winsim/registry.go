@@ -6,16 +6,16 @@ package winsim
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
 )
 
 // registry holds values below HKEY_LOCAL_MACHINE: their strings by key and name, with a
-// backslash between the two, in lower case.
+// backslash between the two, in the form in which names are compared.
 type registry map[string][]string
 
-func registryKey(key, value string) string { return strings.ToLower(key + `\` + value) }
+func registryKey(key, value string) string { return casefold.Upper(key + `\` + value) }
 
 // installRegistry sets the values that tell which disks Windows runs from.
 func (s *System) installRegistry() {

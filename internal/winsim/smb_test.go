@@ -10,9 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.etcd.io/bbolt"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -26,8 +27,8 @@ var (
 // newShare makes the share for the user of credentials.
 func newShare(t *testing.T, s *System) {
 	t.Helper()
-	must(t, s.AddSMBShare(SMBShare{Server: "Server", Name: "Share"}))
-	must(t, s.SetSMBUser("server", "User", password))
+	must(t, s.SMB().AddShare(smbserver.Share{Server: "Server", Name: "Share"}))
+	must(t, s.SMB().SetUser("server", "User", password))
 }
 
 // newMapping makes the share and maps it.
@@ -35,6 +36,16 @@ func newMapping(t *testing.T, s *System) {
 	t.Helper()
 	newShare(t, s)
 	must(t, s.CreateSMBGlobalMapping(t.Context(), share, credentials))
+}
+
+// shareFiles is the file system of the mapped share.
+func shareFiles(t *testing.T, s *System) *ntfs.FS {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fs, err := s.smb.Connect("server", "share")
+	must(t, err)
+	return fs
 }
 
 // wantMappings compares the mappings of the node.
@@ -45,121 +56,6 @@ func wantMappings(t *testing.T, s *System, want ...win.SMBMapping) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mappings (-want +got):\n%s", diff)
 	}
-}
-
-func TestCreateSMBGlobalMapping(t *testing.T) {
-	with := func(change func(*win.SMBMappingOptions)) win.SMBMappingOptions {
-		o := credentials
-		change(&o)
-		return o
-	}
-	otherPassword := with(func(o *win.SMBMappingOptions) { o.Password = secret.New("other") })
-	otherUser := with(func(o *win.SMBMappingOptions) { o.Username = "other" })
-	private := with(func(o *win.SMBMappingOptions) { o.RequirePrivacy = true })
-	for name, tc := range map[string]struct {
-		prepare func(*testing.T, *System)
-		path    string // default: share
-		options win.SMBMappingOptions
-		want    win.Errno
-	}{
-		"healthy":            {options: credentials},
-		"in another case":    {path: `\\SERVER\SHARE`, options: with(func(o *win.SMBMappingOptions) { o.Username = "USER" })},
-		"encrypted":          {options: private},
-		"no server":          {path: `\\other\share`, options: credentials, want: win.ErrorBadNetPath},
-		"no share":           {path: `\\server\other`, options: credentials, want: win.ErrorBadNetName},
-		"server only":        {path: `\\server`, options: credentials, want: win.ErrorBadNetName},
-		"directory":          {path: share + `\dir`, options: credentials, want: win.ErrorBadNetName},
-		"backslash":          {path: share + `\`, options: credentials, want: win.ErrorBadNetName},
-		"slashes":            {path: `//server/share`, options: credentials, want: win.ErrorBadNetName},
-		"no server's name":   {path: `\\\share`, options: credentials, want: win.ErrorBadNetName},
-		"no path":            {path: `x`, options: credentials, want: win.ErrorBadNetName},
-		"wrong password":     {options: otherPassword, want: win.ErrorLogonFailure},
-		"no password":        {options: with(func(o *win.SMBMappingOptions) { o.Password = secret.Text{} }), want: win.ErrorLogonFailure},
-		"password's case":    {options: with(func(o *win.SMBMappingOptions) { o.Password = secret.New("PASSW0RD-OF-THE-TEST") }), want: win.ErrorLogonFailure},
-		"no user":            {options: otherUser, want: win.ErrorLogonFailure},
-		"no user, no share":  {path: `\\server\other`, options: otherUser, want: win.ErrorLogonFailure},
-		"user with a domain": {options: with(func(o *win.SMBMappingOptions) { o.Username = `DOMAIN\user` }), want: win.ErrorLogonFailure},
-		"down": {
-			prepare: func(t *testing.T, s *System) {
-				must(t, s.SetSMBServer("server", SMBServerState{Unreachable: true}))
-			},
-			options: otherPassword, want: win.ErrorBadNetPath,
-		},
-		"can't encrypt": {
-			prepare: func(t *testing.T, s *System) {
-				must(t, s.SetSMBServer("server", SMBServerState{NoEncryption: true}))
-			},
-			options: private, want: win.ErrorAccessDenied,
-		},
-		"needn't encrypt": {
-			prepare: func(t *testing.T, s *System) {
-				must(t, s.SetSMBServer("server", SMBServerState{NoEncryption: true}))
-			},
-			options: credentials,
-		},
-		"not for the user": {
-			prepare: func(t *testing.T, s *System) {
-				must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "theirs", Users: []string{"a", "b"}}))
-			},
-			path: `\\server\theirs`, options: credentials, want: win.ErrorAccessDenied,
-		},
-		"for the user": {
-			prepare: func(t *testing.T, s *System) {
-				must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "his", Users: []string{"a", "uSER"}}))
-			},
-			path: `\\server\his`, options: credentials,
-		},
-		"mapped already": {
-			prepare: func(t *testing.T, s *System) {
-				must(t, s.CreateSMBGlobalMapping(t.Context(), `\\SERVER\share`, credentials))
-			},
-			options: otherPassword, want: win.ErrorAlreadyAssigned,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newNode(t, Delays{})
-			newShare(t, s)
-			if tc.prepare != nil {
-				tc.prepare(t, s)
-			}
-			if tc.path == "" {
-				tc.path = share
-			}
-			before, err := s.SMBGlobalMappings(t.Context())
-			must(t, err)
-			wantErr(t, "create", s.CreateSMBGlobalMapping(t.Context(), tc.path, tc.options), tc.want)
-			if tc.want == 0 {
-				before = append(before, win.SMBMapping{RemotePath: tc.path})
-			}
-			wantMappings(t, s, before...)
-		})
-	}
-}
-
-// TestSMBCredentialConflict: a server has one session, whatever became of it.
-func TestSMBCredentialConflict(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	newMapping(t, s)
-	const second = `\\SERVER\second`
-	must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "second"}))
-	must(t, s.AddSMBShare(SMBShare{Server: "elsewhere", Name: "share"}))
-	newPassword := secret.New("new")
-	must(t, s.SetSMBUser("server", "other", newPassword))
-	must(t, s.SetSMBUser("elsewhere", "other", newPassword))
-	other := win.SMBMappingOptions{Username: "other", Password: newPassword}
-	wantErr(t, "another user", s.CreateSMBGlobalMapping(ctx, second, other), win.ErrorSessionCredentialConflict)
-	wantErr(t, "another server", s.CreateSMBGlobalMapping(ctx, `\\elsewhere\share`, other), 0)
-	wantErr(t, "the same user", s.CreateSMBGlobalMapping(ctx, second, credentials), 0)
-	must(t, s.RemoveSMBGlobalMapping(ctx, second))
-
-	must(t, s.SetSMBUser("server", "user", newPassword))
-	_, err := s.ReadDir(share)
-	wantErr(t, "use the old password", err, win.ErrorLogonFailure)
-	renewed := win.SMBMappingOptions{Username: "user", Password: newPassword}
-	wantErr(t, "a new password next to the old one", s.CreateSMBGlobalMapping(ctx, second, renewed), win.ErrorSessionCredentialConflict)
-	must(t, s.RemoveSMBGlobalMapping(ctx, share))
-	wantErr(t, "a new password alone", s.CreateSMBGlobalMapping(ctx, second, renewed), 0)
 }
 
 func TestRemoveSMBGlobalMapping(t *testing.T) {
@@ -197,17 +93,17 @@ func TestSMBUse(t *testing.T) {
 		want win.Errno // of the next use
 	}{
 		{"nothing", func() error { return nil }, 0},
-		{"down", func() error { return s.SetSMBServer("SERVER", SMBServerState{Unreachable: true}) }, win.ErrorBadNetPath},
-		{"up", func() error { return s.SetSMBServer("server", SMBServerState{}) }, 0},
-		{"no encryption", func() error { return s.SetSMBServer("server", SMBServerState{NoEncryption: true}) }, 0},
-		{"the same password", func() error { return s.SetSMBUser("server", "user", password) }, 0},
-		{"another password", func() error { return s.SetSMBUser("server", "user", secret.New("other")) }, win.ErrorLogonFailure},
-		{"the old password", func() error { return s.SetSMBUser("server", "user", password) }, 0},
-		{"no user", func() error { return s.RemoveSMBUser("server", "USER") }, win.ErrorLogonFailure},
-		{"the user again", func() error { return s.SetSMBUser("server", "user", password) }, 0},
-		{"no share", func() error { return s.RemoveSMBShare("server", "SHARE") }, win.ErrorBadNetName},
+		{"down", func() error { return s.SMB().SetState("SERVER", smbserver.State{Unreachable: true}) }, win.ErrorBadNetPath},
+		{"up", func() error { return s.SMB().SetState("server", smbserver.State{}) }, 0},
+		{"no encryption", func() error { return s.SMB().SetState("server", smbserver.State{NoEncryption: true}) }, 0},
+		{"the same password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
+		{"another password", func() error { return s.SMB().SetUser("server", "user", secret.New("other")) }, win.ErrorLogonFailure},
+		{"the old password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
+		{"no user", func() error { return s.SMB().RemoveUser("server", "USER") }, win.ErrorLogonFailure},
+		{"the user again", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
+		{"no share", func() error { return s.SMB().RemoveShare("server", "SHARE") }, win.ErrorBadNetName},
 		{"a share for others", func() error {
-			return s.AddSMBShare(SMBShare{Server: "server", Name: "share", Users: []string{"other"}})
+			return s.SMB().AddShare(smbserver.Share{Server: "server", Name: "share", Users: []string{"other"}})
 		}, win.ErrorAccessDenied},
 	} {
 		before, err := s.SMBGlobalMappings(ctx)
@@ -230,23 +126,23 @@ func TestSMBHandles(t *testing.T) {
 		do     func(*System) error
 		breaks bool
 	}{
-		"server down":       {func(s *System) error { return s.SetSMBServer("server", SMBServerState{Unreachable: true}) }, true},
-		"server up":         {func(s *System) error { return s.SetSMBServer("server", SMBServerState{}) }, false},
-		"share removed":     {func(s *System) error { return s.RemoveSMBShare("server", "share") }, true},
-		"password changed":  {func(s *System) error { return s.SetSMBUser("server", "user", secret.New("other")) }, true},
-		"password set":      {func(s *System) error { return s.SetSMBUser("server", "user", password) }, false},
-		"other user":        {func(s *System) error { return s.SetSMBUser("server", "other", secret.New("other")) }, false},
-		"user removed":      {func(s *System) error { return s.RemoveSMBUser("server", "user") }, true},
-		"other server down": {func(s *System) error { return s.SetSMBServer("elsewhere", SMBServerState{Unreachable: true}) }, false},
-		"other share gone":  {func(s *System) error { return s.RemoveSMBShare("server", "second") }, false},
+		"server down":       {func(s *System) error { return s.SMB().SetState("server", smbserver.State{Unreachable: true}) }, true},
+		"server up":         {func(s *System) error { return s.SMB().SetState("server", smbserver.State{}) }, false},
+		"share removed":     {func(s *System) error { return s.SMB().RemoveShare("server", "share") }, true},
+		"password changed":  {func(s *System) error { return s.SMB().SetUser("server", "user", secret.New("other")) }, true},
+		"password set":      {func(s *System) error { return s.SMB().SetUser("server", "user", password) }, false},
+		"other user":        {func(s *System) error { return s.SMB().SetUser("server", "other", secret.New("other")) }, false},
+		"user removed":      {func(s *System) error { return s.SMB().RemoveUser("server", "user") }, true},
+		"other server down": {func(s *System) error { return s.SMB().SetState("elsewhere", smbserver.State{Unreachable: true}) }, false},
+		"other share gone":  {func(s *System) error { return s.SMB().RemoveShare("server", "second") }, false},
 		"disk detached":     {func(s *System) error { return s.DetachDisk(1) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newNode(t, Delays{})
 			attach(t, s, DiskSpec{})
 			newMapping(t, s)
-			must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "second"}))
-			must(t, s.AddSMBShare(SMBShare{Server: "elsewhere", Name: "share"}))
+			must(t, s.SMB().AddShare(smbserver.Share{Server: "server", Name: "second"}))
+			must(t, s.SMB().AddShare(smbserver.Share{Server: "elsewhere", Name: "share"}))
 			must(t, s.WriteFile(share+`\file`, nil))
 			f, err := s.OpenFile(t.Context(), share+`\file`, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
 			must(t, err)
@@ -284,7 +180,7 @@ func TestSMBIsNoVolume(t *testing.T) {
 		_, err = s.DiskFreeSpace(ctx, path)
 		wantErr(t, "free space of "+path, err, win.ErrorNotSupported)
 	}
-	if n := s.smb.servers["server"].Shares["share"].fs.Handles(); n != 0 {
+	if n := shareFiles(t, s).Handles(); n != 0 {
 		t.Errorf("%d handles are left open", n)
 	}
 }
@@ -310,42 +206,12 @@ func TestSMBOutlivesTheProcess(t *testing.T) {
 	wantErr(t, "map with the password", s.CreateSMBGlobalMapping(t.Context(), share, credentials), 0)
 }
 
-// TestDamagedSMBRecords: what belongs together must be there together.
-func TestDamagedSMBRecords(t *testing.T) {
-	for name, damage := range map[string]func(*bbolt.Tx) error{
-		"files without a server": func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketSMBServers)) },
-		"share without files":    func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketSMBFiles)) },
-		"server by another name": func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(bucketSMBServers)).Put([]byte("other"), []byte(`{"Name":"x","Salt":"MDEyMzQ1Njc4OWFiY2RlZg==","Users":{},"Shares":{}}`))
-		},
-		"server without salt": func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(bucketSMBServers)).Put([]byte("x"), []byte(`{"Name":"x","Users":{},"Shares":{}}`))
-		},
-		"no share": func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(bucketSMBServers)).Put([]byte("x"), []byte(`{"Name":"x","Salt":"MDEyMzQ1Njc4OWFiY2RlZg==","Users":{},"Shares":{"s":null}}`))
-		},
-	} {
-		file := filepath.Join(t.TempDir(), "state")
-		s := openNode(t, Config{StateFile: file})
-		newMapping(t, s)
-		must(t, s.Close())
-		db, err := bbolt.Open(file, 0o600, nil)
-		must(t, err)
-		must(t, db.Update(damage))
-		must(t, db.Close())
-		if s, err := Open(Config{StateFile: file}); err == nil {
-			closeHandle(t, s)
-			t.Errorf("%s: it was believed", name)
-		}
-	}
-}
-
 // TestSMBFaults: rules go by the remote path.
 func TestSMBFaults(t *testing.T) {
 	s := newNode(t, Delays{})
 	ctx := t.Context()
 	newMapping(t, s)
-	must(t, s.AddSMBShare(SMBShare{Server: "server", Name: "share2"}))
+	must(t, s.SMB().AddShare(smbserver.Share{Server: "server", Name: "share2"}))
 	must(t, s.Fail(Match{Call: "msft_smbglobalmapping.create", Object: `\\SERVER\share2`, Count: 1}, win.ErrorNoSuchLogonSession))
 	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping.Remove", Object: share}, win.ErrorDeviceInUse))
 	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping", Count: 1}, win.ErrorRetry))
@@ -372,15 +238,15 @@ func TestSMBConcurrency(t *testing.T) {
 				_ = s.CreateSMBGlobalMapping(ctx, share, credentials)
 				_ = s.WriteFile(path, []byte("content"))
 				_, _ = s.FileAttributes(ctx, path)
-				_ = s.SetSMBServer("server", SMBServerState{Unreachable: i == 0})
+				_ = s.SMB().SetState("server", smbserver.State{Unreachable: i == 0})
 				_, _ = s.SMBGlobalMappings(ctx)
-				_ = s.SetSMBUser("server", "user", password)
-				_ = s.SMBServers()
+				_ = s.SMB().SetUser("server", "user", password)
+				_ = s.SMB().Servers()
 				_ = s.RemoveSMBGlobalMapping(ctx, share)
 			}
 		})
 	}
 	group.Wait()
-	must(t, s.SetSMBServer("server", SMBServerState{}))
+	must(t, s.SMB().SetState("server", smbserver.State{}))
 	wantErr(t, "map the share at last", s.CreateSMBGlobalMapping(ctx, share, credentials), 0)
 }

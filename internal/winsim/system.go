@@ -10,12 +10,17 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/statefile"
 )
 
 // Config says what node to open.
 type Config struct {
-	// StateFile is the file that holds the node. It is created if it doesn't
-	// exist, and locked while the node is open. "" keeps the node in memory.
+	// StateFile is the file that holds the node. It is created if nothing has that
+	// path, and locked while the node is open. A file that isn't the state of a node
+	// is refused, also an empty one. "" keeps the node in memory.
 	StateFile string
 	Delays    Delays
 }
@@ -39,7 +44,14 @@ type System struct {
 	gate gate
 
 	// mu is the kernel lock: one call at a time is inside the node. It guards all
-	// below, and is never held while something waits or a hook runs.
+	// fields below it with everything that they lead to, among that the parts in
+	// packages of their own (ntfs, smbserver, iscsitarget, services, statefile), which
+	// do no locking.
+	//
+	// It is never held while something waits or a hook runs, nor together with
+	// gate.mu: a call first passes the gate, and then takes the lock. Each change is
+	// made within control, or within a function that was given to later: these make
+	// durable what has changed before they release the lock.
 	mu       sync.Mutex
 	closed   bool
 	node     nodeRecord
@@ -49,9 +61,10 @@ type System struct {
 	mounts   mounts
 	handles  handles
 	watchers watchers
-	services services
-	smb      smb
-	store    *store
+	services *services.Manager
+	smb      *smbserver.Network
+	iscsi    *iscsitarget.Network
+	file     *statefile.File
 	pending  int       // arrivals on their way
 	arrived  sync.Cond // on mu: pending went down
 
@@ -62,7 +75,7 @@ type System struct {
 var errClosed = errors.New("the simulated node is closed")
 
 // Open starts the node that c.StateFile holds or, if there is none yet, a new one
-// with a system disk. Whoever opens it closes it.
+// with a system disk. The caller must close it.
 func Open(c Config) (*System, error) {
 	s := &System{
 		disks: disks{byID: map[uint64]*disk{}, dirty: map[*disk]struct{}{}},
@@ -72,26 +85,31 @@ func Open(c Config) (*System, error) {
 		mounts:   mounts{records: map[string]mountRecord{}},
 		handles:  handles{},
 		watchers: watchers{},
-		services: services{changed: map[string]struct{}{}},
-		smb:      newSMB(),
-	}
-	if err := s.gate.setDelays(c.Delays); err != nil {
-		return nil, err
 	}
 	s.arrived.L = &s.mu
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	if err := s.gate.init(s.ctx, c.Delays); err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.services = services.New(services.Node{
+		Later: s.later, Running: s.serviceRuns,
+		StartTime: s.gate.delays.Calls[win.CallStartService], StopTime: s.gate.delays.Calls[win.CallStopService],
+	})
+	s.smb = smbserver.New(s.breakShare)
+	s.iscsi = iscsitarget.New(luns{s})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st, isNew, err := openStore(c.StateFile, s.restore)
+	file, isNew, err := statefile.Open(c.StateFile, s.parts()...)
 	if err != nil {
 		s.stop()
 		return nil, err
 	}
-	s.store = st
+	s.file = file
 	if isNew {
 		err = s.install()
 	} else {
-		err = s.resume()
+		s.resume()
 	}
 	if err == nil {
 		err = s.commit()
@@ -100,7 +118,7 @@ func Open(c Config) (*System, error) {
 		s.closed = true
 		s.stop()
 		s.settle()
-		return nil, errors.Join(err, st.close())
+		return nil, errors.Join(err, file.Close())
 	}
 	return s, nil
 }
@@ -116,7 +134,7 @@ func (s *System) Close() error {
 	s.closed = true
 	s.stop()
 	s.settle()
-	return s.store.close()
+	return s.file.Close()
 }
 
 // Settle waits until the disks and volumes that are on their way have arrived, and
@@ -141,7 +159,8 @@ func (s *System) SetSettings(v Settings) error {
 	})
 }
 
-// call runs a call of the seam: first what gate has for it, then f in the node.
+// call runs a call of the seam: first its hook, delays and rules, then f under the
+// lock.
 func (s *System) call(ctx context.Context, c Call, f func() error) error {
 	if err := s.gate.enter(ctx, c); err != nil {
 		return err
@@ -149,7 +168,7 @@ func (s *System) call(ctx context.Context, c Call, f func() error) error {
 	return s.control(f)
 }
 
-// control runs f in the node and makes durable what it changed, also if it fails
+// control runs f under the lock and makes durable what it changed, also if it fails
 // half-way.
 func (s *System) control(f func() error) error {
 	s.mu.Lock()
@@ -164,8 +183,8 @@ func (s *System) control(f func() error) error {
 	return err
 }
 
-// later runs f in the node after d, never before the present call has left it. The
-// caller holds the kernel lock.
+// later runs f under the lock after d, and never before the present call is over. The
+// caller holds the lock.
 func (s *System) later(d time.Duration, f func()) {
 	s.pending++
 	go func() {

@@ -90,7 +90,7 @@ func TestDiskArrival(t *testing.T) {
 		}
 		closeHandle(t, openDevice(t, s, drive(a), win.AccessNone))
 		s.Settle()
-		if state := s.Disks()[2].State; state != DiskShelved {
+		if state := s.Disks()[2].State; state != DiskDetached {
 			t.Errorf("the disk that was pulled on its way is %s", state)
 		}
 		stop()

@@ -3750,7 +3750,11 @@ type Rule struct {
 	//
 	//	*Rule_WindowsError
 	//	*Rule_DelayNs
-	Effect        isRule_Effect `protobuf_oneof:"effect"`
+	Effect isRule_Effect `protobuf_oneof:"effect"`
+	// For a delay: nothing interrupts the calls, as it is with most calls of Windows. They go on
+	// after their caller's deadline, and do their work. ClearRules lets those go on that are under
+	// way. Otherwise a call whose caller's context ends returns at once and does nothing.
+	Uncancellable bool `protobuf:"varint,7,opt,name=uncancellable,proto3" json:"uncancellable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3836,6 +3840,13 @@ func (x *Rule) GetDelayNs() int64 {
 		}
 	}
 	return 0
+}
+
+func (x *Rule) GetUncancellable() bool {
+	if x != nil {
+		return x.Uncancellable
+	}
+	return false
 }
 
 type isRule_Effect interface {
@@ -4537,14 +4548,15 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\bservices\x18\x01 \x03(\v2\x1f.csiproxy.sim.v1.WindowsServiceR\bservices\";\n" +
 	"\x14SetBiosSerialRequest\x12#\n" +
 	"\rserial_number\x18\x01 \x01(\tR\fserialNumber\"\x17\n" +
-	"\x15SetBiosSerialResponse\"\xaa\x01\n" +
+	"\x15SetBiosSerialResponse\"\xd0\x01\n" +
 	"\x04Rule\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\tR\x04call\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12\x12\n" +
 	"\x04skip\x18\x03 \x01(\x05R\x04skip\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\x05R\x05count\x12%\n" +
 	"\rwindows_error\x18\x05 \x01(\rH\x00R\fwindowsError\x12\x1b\n" +
-	"\bdelay_ns\x18\x06 \x01(\x03H\x00R\adelayNsB\b\n" +
+	"\bdelay_ns\x18\x06 \x01(\x03H\x00R\adelayNs\x12$\n" +
+	"\runcancellable\x18\a \x01(\bR\runcancellableB\b\n" +
 	"\x06effect\";\n" +
 	"\x0eAddRuleRequest\x12)\n" +
 	"\x04rule\x18\x01 \x01(\v2\x15.csiproxy.sim.v1.RuleR\x04rule\"\x11\n" +

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -24,9 +25,9 @@ func newShares(t *testing.T, sys *winsim.System, servers ...string) {
 	t.Helper()
 	password := secret.New("Tr0ub4dor&3")
 	for _, server := range servers {
-		must(t, sys.AddSMBShare(winsim.SMBShare{Server: server, Name: "data"}))
-		must(t, sys.AddSMBShare(winsim.SMBShare{Server: server, Name: "other"}))
-		must(t, sys.SetSMBUser(server, "user", password))
+		must(t, sys.SMB().AddShare(smbserver.Share{Server: server, Name: "data"}))
+		must(t, sys.SMB().AddShare(smbserver.Share{Server: server, Name: "other"}))
+		must(t, sys.SMB().SetUser(server, "user", password))
 	}
 	must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\`+servers[0]+`\data`, win.SMBMappingOptions{Username: "user", Password: password}))
 }

@@ -102,7 +102,7 @@ func TestGivenUpAndRepeated(t *testing.T) {
 		"DisconnectTarget": {
 			func(t *testing.T, sys *winsim.System, i *initiator.Initiator) {
 				must(t, connect(t.Context(), i))
-				must(t, sys.SetISCSIPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
+				must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
 			},
 			func(ctx context.Context, i *initiator.Initiator) error { return i.DisconnectTarget(ctx, portal, name) },
 			0,

@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -41,18 +42,24 @@ var (
 )
 
 // newNode returns a node on whose network there are targets with LUNs at the portal.
-func newNode(t *testing.T, delays winsim.Delays, targets ...winsim.ISCSITarget) (*winsim.System, *initiator.Initiator) {
+func newNode(t *testing.T, delays winsim.Delays, targets ...testTarget) (*winsim.System, *initiator.Initiator) {
 	t.Helper()
 	sys := simtest.Open(t, delays)
 	for _, target := range targets {
 		target.Portals = append(target.Portals, win.ISCSIPortal{Address: portal.Address, Port: 3260})
-		must(t, sys.AddISCSITarget(target))
+		must(t, sys.ISCSI().AddTarget(target.Target, target.LUNs...))
 	}
 	return sys, initiator.New(sys, initiator.Options{})
 }
 
-func target(iqn iscsi.IQN, luns int) winsim.ISCSITarget {
-	spec := winsim.ISCSITarget{IQN: string(iqn)}
+// testTarget is a target with its LUNs.
+type testTarget struct {
+	iscsitarget.Target
+	LUNs []winsim.DiskSpec
+}
+
+func target(iqn iscsi.IQN, luns int) testTarget {
+	spec := testTarget{Target: iscsitarget.Target{IQN: string(iqn)}}
 	for lun := range luns {
 		spec.LUNs = append(spec.LUNs, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: fmt.Sprintf("%s-%d", iqn, lun)})
 	}
@@ -114,7 +121,7 @@ func TestConnect(t *testing.T) {
 }
 
 func TestPortals(t *testing.T) {
-	v6 := winsim.ISCSITarget{IQN: string(name), Portals: []win.ISCSIPortal{{Address: "2001:db8::1", Port: 860}, {Address: "storage.example.com", Port: 3260}}}
+	v6 := testTarget{Target: iscsitarget.Target{IQN: string(name), Portals: []win.ISCSIPortal{{Address: "2001:db8::1", Port: 860}, {Address: "storage.example.com", Port: 3260}}}}
 	sys, i := newNode(t, winsim.Delays{}, v6, target(other, 0))
 	for _, at := range []struct {
 		portal iscsi.Portal
@@ -142,7 +149,7 @@ func TestPortals(t *testing.T) {
 	}
 	must(t, i.RemoveTargetPortal(t.Context(), iscsi.Portal{Address: "STORAGE.example.com"}))
 
-	must(t, sys.SetISCSIPortal(win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}, false))
+	must(t, sys.ISCSI().SetPortal(win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}, false))
 	must(t, i.AddTargetPortal(t.Context(), portal)) // it is known
 	_, err = i.DiscoverTargetPortal(t.Context(), portal)
 	want(t, err, csiproxy.ErrUnavailable)
@@ -237,10 +244,10 @@ func TestConnectErrors(t *testing.T) {
 	want(t, i.ConnectTarget(t.Context(), portal, name, noAuth), csiproxy.ErrNotFound) // not discovered
 	discovered(t, i)
 	want(t, i.ConnectTarget(t.Context(), portal, other, noAuth), csiproxy.ErrNotFound)
-	must(t, sys.SetISCSIPortal(win.ISCSIPortal{Address: portal.Address, Port: 3260}, false))
+	must(t, sys.ISCSI().SetPortal(win.ISCSIPortal{Address: portal.Address, Port: 3260}, false))
 	want(t, i.ConnectTarget(t.Context(), portal, name, noAuth), csiproxy.ErrUnavailable)
 	must(t, i.DisconnectTarget(t.Context(), portal, other)) // nobody knows it: there is no session
-	must(t, sys.SetISCSIPortal(win.ISCSIPortal{Address: portal.Address, Port: 3260}, true))
+	must(t, sys.ISCSI().SetPortal(win.ISCSIPortal{Address: portal.Address, Port: 3260}, true))
 	for _, there := range []win.Errno{win.ISDSCTargetAlreadyLoggedIn, win.ISDSCSessionAlreadyExists} {
 		must(t, sys.Fail(winsim.Match{Call: login, Count: 1}, there)) // somebody else is quicker
 		if err := i.ConnectTarget(t.Context(), portal, name, noAuth); err != nil {
@@ -255,7 +262,7 @@ func TestConnectToNewTarget(t *testing.T) {
 	discovered(t, i)
 	later := target(other, 1)
 	later.Portals = []win.ISCSIPortal{{Address: portal.Address, Port: 3260}}
-	must(t, sys.AddISCSITarget(later))
+	must(t, sys.ISCSI().AddTarget(later.Target, later.LUNs...))
 	must(t, i.ConnectTarget(t.Context(), portal, other, noAuth))
 	if disks, err := i.GetTargetDisks(t.Context(), portal, other); err != nil || len(disks) != 1 {
 		t.Errorf("the disks are %v, %v", disks, err)
@@ -265,13 +272,13 @@ func TestConnectToNewTarget(t *testing.T) {
 // Disks that come late are waited for, and looked for; a target may have none.
 func TestLateDisks(t *testing.T) {
 	for what, test := range map[string]struct {
-		spec    winsim.ISCSITarget
+		spec    testTarget
 		arrival time.Duration
 		disks   int
 		most    time.Duration
 	}{
 		"they come by themselves": {target(name, 3), 5 * time.Second, 3, 6 * time.Second},
-		"only after a rescan":     {winsim.ISCSITarget{IQN: string(name), LUNs: []winsim.DiskSpec{{SizeBytes: 1 << 30, NeedsRescan: true}}}, 0, 1, 2 * time.Second},
+		"only after a rescan":     {testTarget{iscsitarget.Target{IQN: string(name)}, []winsim.DiskSpec{{SizeBytes: 1 << 30, NeedsRescan: true}}}, 0, 1, 2 * time.Second},
 		"there are none":          {target(name, 0), 0, 0, 4 * time.Second},
 		"they don't come":         {target(name, 1), time.Hour, 0, 16 * time.Second},
 	} {
@@ -331,7 +338,7 @@ func TestPersistentLogin(t *testing.T) {
 	discovered(t, i)
 	for _, iqn := range []iscsi.IQN{name, other} {
 		must(t, i.ConnectTarget(t.Context(), portal, iqn, noAuth))
-		must(t, sys.SetISCSIPersistentLogin(win.ISCSILogin{Target: string(iqn), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
+		must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(iqn), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
 	}
 	persistent := func() (targets []string) {
 		logins, err := sys.ISCSIPersistentLogins(t.Context())
@@ -393,7 +400,7 @@ func TestChangedBySomebodyElse(t *testing.T) {
 	}
 
 	sys.OnCall(nil)
-	must(t, sys.SetISCSIPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
+	must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
 	ended = false
 	sys.OnCall(func(c winsim.Call) {
 		if c.Name == "RemoveIScsiPersistentTargetW" && !ended {

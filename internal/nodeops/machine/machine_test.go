@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/system"
 	"github.com/google/go-cmp/cmp"
@@ -31,14 +32,14 @@ var (
 func newMachine(t *testing.T, delays winsim.Delays) (*winsim.System, *machine.Machine) {
 	t.Helper()
 	sys := simtest.Open(t, delays)
-	for _, s := range []winsim.ServiceSpec{
+	for _, s := range []services.Spec{
 		{Name: "base", DisplayName: "The Base", StartType: win.ServiceDemandStart},
 		{Name: "middle", StartType: win.ServiceAutoStart, DependsOn: []string{"base"}},
 		{Name: "top", StartType: win.ServiceDemandStart, DependsOn: []string{"middle"}},
 		{Name: "broken", StartType: win.ServiceDemandStart, StartError: win.ErrorServiceSpecificError},
 		{Name: "disabled", StartType: win.ServiceDisabled},
 	} {
-		must(t, sys.AddService(s))
+		must(t, sys.Services().Add(s))
 	}
 	return sys, machine.New(sys, machine.Options{})
 }

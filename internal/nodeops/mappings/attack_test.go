@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -114,7 +115,7 @@ func TestKilledAndRepeated(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 		must(t, sys.WriteFile(stage+`\kept`, []byte("data")))
-		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		calls := 0
 		sys.OnCall(func(winsim.Call) {
 			if calls++; calls == at+1 {
@@ -145,8 +146,8 @@ func TestKilledAndRepeated(t *testing.T) {
 // calls but those of whoever uses it.
 func TestLinkToShareIsNotFollowed(t *testing.T) {
 	sys := newNode(t)
-	must(t, sys.AddSMBShare(winsim.SMBShare{Server: "localhost", Name: "C$"}))
-	must(t, sys.SetSMBUser("localhost", alice.Username, alice.Password))
+	must(t, sys.SMB().AddShare(smbserver.Share{Server: "localhost", Name: "C$"}))
+	must(t, sys.SMB().SetUser("localhost", alice.Username, alice.Password))
 	m := newMappings(t, sys, mappings.Options{})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\localhost\C$`, stage, alice))
 	must(t, sys.WriteFile(stage+`\kept`, nil))

@@ -21,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -40,7 +41,7 @@ func TestGivenUpAndRepeated(t *testing.T) {
 				sys := newNode(t)
 				m := newMappings(t, sys, mappings.Options{})
 				prepare(t, m)
-				must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+				must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 				return simtest.Rehearsal{
 					Sys:   sys,
 					Run:   func(ctx context.Context) error { return m.NewSMBGlobalMapping(ctx, `\\server\data`, stage, changed) },
@@ -64,8 +65,8 @@ func TestServerDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := simtest.Open(t, winsim.Delays{})
 		for _, server := range []string{"dead", "alive"} {
-			must(t, sys.AddSMBShare(winsim.SMBShare{Server: server, Name: "data"}))
-			must(t, sys.SetSMBUser(server, alice.Username, alice.Password))
+			must(t, sys.SMB().AddShare(smbserver.Share{Server: server, Name: "data"}))
+			must(t, sys.SMB().SetUser(server, alice.Username, alice.Password))
 		}
 		m := newMappings(t, deaf{sys}, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\dead\data`, "", alice))
@@ -111,7 +112,7 @@ func TestBrokenForMany(t *testing.T) {
 		sys := newNode(t)
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-		must(t, sys.SetSMBUser("server", alice.Username, bob.Password))
+		must(t, sys.SMB().SetUser("server", alice.Username, bob.Password))
 		must(t, sys.Delay(winsim.Match{Call: probe}, time.Second)) // so that all have seen it
 		calls := counted(sys, remove, create)
 		var callers sync.WaitGroup
@@ -140,7 +141,7 @@ func TestNothingShowsThePassword(t *testing.T) {
 		for _, remote := range []string{`\\server\data`, `\\server\logs`, `\\server\nothing`, `\\nobody\data`, `bad`} {
 			fmt.Fprintln(&shown, m.NewSMBGlobalMapping(t.Context(), remote, stage, c), c)
 		}
-		must(t, sys.SetSMBUser("server", alice.Username, secret.New("changed")))
+		must(t, sys.SMB().SetUser("server", alice.Username, secret.New("changed")))
 	}
 	if !strings.Contains(shown.String(), "made again") {
 		t.Error("nothing was logged")

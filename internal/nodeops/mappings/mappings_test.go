@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/google/go-cmp/cmp"
@@ -44,10 +45,10 @@ func newNode(t *testing.T) *winsim.System {
 	t.Helper()
 	sys := simtest.Open(t, winsim.Delays{})
 	for _, name := range []string{"data", "logs"} {
-		must(t, sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: name}))
+		must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: name}))
 	}
 	for _, c := range []smb.Credentials{alice, bob} {
-		must(t, sys.SetSMBUser("server", c.Username, c.Password))
+		must(t, sys.SMB().SetUser("server", c.Username, c.Password))
 	}
 	must(t, sys.MkdirAll(kubelet+`\plugins`))
 	return sys
@@ -211,16 +212,16 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}{
 		"no such server":   {nil, `\\nobody\data`, csiproxy.ErrUnavailable, win.ErrorBadNetPath},
 		"no such share":    {nil, `\\server\nothing`, csiproxy.ErrNotFound, win.ErrorBadNetName},
-		"another password": {func(sys *winsim.System) error { return sys.SetSMBUser("server", alice.Username, secret.New("new")) }, `\\server\data`, csiproxy.ErrUnauthenticated, win.ErrorLogonFailure},
-		"no such user":     {func(sys *winsim.System) error { return sys.RemoveSMBUser("server", alice.Username) }, `\\server\data`, csiproxy.ErrUnauthenticated, win.ErrorLogonFailure},
+		"another password": {func(sys *winsim.System) error { return sys.SMB().SetUser("server", alice.Username, secret.New("new")) }, `\\server\data`, csiproxy.ErrUnauthenticated, win.ErrorLogonFailure},
+		"no such user":     {func(sys *winsim.System) error { return sys.SMB().RemoveUser("server", alice.Username) }, `\\server\data`, csiproxy.ErrUnauthenticated, win.ErrorLogonFailure},
 		"not for this user": {func(sys *winsim.System) error {
-			return sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: "private", Users: []string{"bob"}})
+			return sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "private", Users: []string{"bob"}})
 		}, `\\server\private`, csiproxy.ErrPermissionDenied, win.ErrorAccessDenied},
 		"no encryption": {func(sys *winsim.System) error {
-			return sys.SetSMBServer("server", winsim.SMBServerState{NoEncryption: true})
+			return sys.SMB().SetState("server", smbserver.State{NoEncryption: true})
 		}, `\\server\data`, csiproxy.ErrPermissionDenied, win.ErrorAccessDenied},
 		"unreachable": {func(sys *winsim.System) error {
-			return sys.SetSMBServer("server", winsim.SMBServerState{Unreachable: true})
+			return sys.SMB().SetState("server", smbserver.State{Unreachable: true})
 		}, `\\server\data`, csiproxy.ErrUnavailable, win.ErrorBadNetPath},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +250,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 
 func TestWithoutPrivacy(t *testing.T) {
 	sys := newNode(t)
-	must(t, sys.SetSMBServer("server", winsim.SMBServerState{NoEncryption: true}))
+	must(t, sys.SMB().SetState("server", smbserver.State{NoEncryption: true}))
 	must(t, newMappings(t, sys, mappings.Options{WithoutPrivacy: true}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 }
 
@@ -266,7 +267,7 @@ func TestHealth(t *testing.T) {
 		"a directory is missing":     {nil, `\\server\data\missing`, alice, nil, []int{0, 0}},
 		"a directory of a directory": {nil, `\\server\data\missing\dir`, alice, nil, []int{0, 0}},
 		"the server is away": {func(sys *winsim.System) error {
-			return sys.SetSMBServer("server", winsim.SMBServerState{Unreachable: true})
+			return sys.SMB().SetState("server", smbserver.State{Unreachable: true})
 		}, "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the access is denied":                {fail(win.ErrorAccessDenied), "", alice, csiproxy.ErrPermissionDenied, []int{0, 0}},
 		"the connection breaks":               {fail(win.ErrorNetNameDeleted), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
@@ -275,9 +276,9 @@ func TestHealth(t *testing.T) {
 		"no domain controller answers":        {fail(1311), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the server has no room":              {fail(71), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the node has no resources":           {fail(1450), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the password was changed":            {func(sys *winsim.System) error { return sys.SetSMBUser("server", bob.Username, secret.New("new")) }, "", smb.Credentials{Username: "bob", Password: secret.New("new")}, nil, []int{1, 1}},
-		"the password was changed, not known": {func(sys *winsim.System) error { return sys.SetSMBUser("server", bob.Username, secret.New("new")) }, "", bob, csiproxy.ErrUnauthenticated, []int{1, 1}},
-		"the share has gone":                  {func(sys *winsim.System) error { return sys.RemoveSMBShare("server", "data") }, "", bob, csiproxy.ErrNotFound, []int{1, 1}},
+		"the password was changed":            {func(sys *winsim.System) error { return sys.SMB().SetUser("server", bob.Username, secret.New("new")) }, "", smb.Credentials{Username: "bob", Password: secret.New("new")}, nil, []int{1, 1}},
+		"the password was changed, not known": {func(sys *winsim.System) error { return sys.SMB().SetUser("server", bob.Username, secret.New("new")) }, "", bob, csiproxy.ErrUnauthenticated, []int{1, 1}},
+		"the share has gone":                  {func(sys *winsim.System) error { return sys.SMB().RemoveShare("server", "data") }, "", bob, csiproxy.ErrNotFound, []int{1, 1}},
 		"the logon session has gone":          {fail(win.ErrorNoSuchLogonSession), "", bob, nil, []int{1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -311,9 +312,9 @@ func TestServerComesBack(t *testing.T) {
 	m := newMappings(t, sys, mappings.Options{})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 	must(t, sys.WriteFile(stage+`\file`, []byte("data")))
-	must(t, sys.SetSMBServer("server", winsim.SMBServerState{Unreachable: true}))
+	must(t, sys.SMB().SetState("server", smbserver.State{Unreachable: true}))
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrUnavailable)
-	must(t, sys.SetSMBServer("server", winsim.SMBServerState{}))
+	must(t, sys.SMB().SetState("server", smbserver.State{}))
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 	if data, err := sys.ReadFile(stage + `\file`); err != nil || string(data) != "data" {
 		t.Errorf("there is %q, %v", data, err)
@@ -335,9 +336,9 @@ func TestCredentialConflict(t *testing.T) {
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
-		must(t, sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: "new"}))
+		must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "new"}))
 		must(t, sys.WriteFile(stage+`\file`, []byte("data")))
-		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\new`, "", changed))
 		if got := mapped(t, sys); got != `\\server\data \\server\logs \\server\new` {
 			t.Errorf("mapped is %q", got)
@@ -351,7 +352,7 @@ func TestCredentialConflict(t *testing.T) {
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
-		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
 		must(t, sys.WriteFile(`\\server\logs\file`, nil))
 	})
@@ -380,7 +381,7 @@ func TestCredentialConflict(t *testing.T) {
 		sys := newNode(t)
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob))
 		if got := mapped(t, sys); got != `\\server\logs` {
 			t.Errorf("mapped is %q: bob has alice's share", got)
@@ -389,7 +390,7 @@ func TestCredentialConflict(t *testing.T) {
 	t.Run("the other mapping is an earlier process's", func(t *testing.T) {
 		sys := newNode(t)
 		must(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", changed))
 		if got := mapped(t, sys); got != `\\server\logs` {
@@ -399,10 +400,10 @@ func TestCredentialConflict(t *testing.T) {
 	})
 	t.Run("the new ones aren't good for the others", func(t *testing.T) {
 		sys := newNode(t)
-		must(t, sys.AddSMBShare(winsim.SMBShare{Server: "server", Name: "private", Users: []string{alice.Username}}))
+		must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "private", Users: []string{alice.Username}}))
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\private`, "", alice))
-		must(t, sys.SetSMBUser("server", alice.Username, changed.Password))
+		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, sys.Fail(winsim.Match{Call: create, Object: `\\server\private`}, win.ErrorAccessDenied))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
 		if got := mapped(t, sys); got != `\\server\data` {
@@ -438,7 +439,7 @@ func TestRemovedBySomebodyElse(t *testing.T) {
 	sys := newNode(t)
 	m := newMappings(t, sys, mappings.Options{})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-	must(t, sys.SetSMBUser("server", alice.Username, bob.Password))
+	must(t, sys.SMB().SetUser("server", alice.Username, bob.Password))
 	removed := false
 	sys.OnCall(func(c winsim.Call) {
 		if c.Name == remove && !removed {

@@ -5,7 +5,6 @@ package ntfs
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -27,18 +26,4 @@ func checkName(name string) error {
 		return win.ErrorFilenameExcedRange
 	}
 	return nil
-}
-
-// fold returns the form in which names are compared and ordered: each UTF-16 unit
-// through the volume's $UpCase table. The table is Unicode's simple upper case
-// without those outside of the basic plane, where a unit is half a character, and
-// without the few letters whose upper case lies in another script's block.
-func fold(name string) string {
-	return strings.Map(func(r rune) rune {
-		upper := unicode.ToUpper(r)
-		if r > 0xFFFF || upper > 0xFFFF || r >= 0x80 && upper < 0x80 || r == 'µ' {
-			return r
-		}
-		return upper
-	}, name)
 }

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
 )
 
 // checkInvariants looks at everything that must hold between two calls.
@@ -41,7 +43,7 @@ func checkInvariants(t *testing.T, f *FS) {
 			if c.parent != n {
 				t.Fatalf("%s: the entry %s has another parent", n.Path(), c.name)
 			}
-			if i > 0 && fold(n.children[i-1].name) >= fold(c.name) {
+			if i > 0 && casefold.Upper(n.children[i-1].name) >= casefold.Upper(c.name) {
 				t.Fatalf("%s: %s stands before %s", n.Path(), n.children[i-1].name, c.name)
 			}
 			visit(c)
@@ -255,6 +257,33 @@ func TestRestoreRefusesDamage(t *testing.T) {
 				t.Errorf("restored to %v", dump(f))
 			}
 		})
+	}
+}
+
+// TestRestoreDeep restores directories that are nested so deeply that the test would
+// not end in time if the work grew with the square of the depth.
+func TestRestoreDeep(t *testing.T) {
+	const levels = 200_000
+	fs := New(1<<40, 0)
+	dir := fs.Root()
+	for range levels {
+		h, _, err := fs.Open(dir, "d", win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = h.Node()
+		h.Close()
+	}
+	restored, err := Restore(fs.TakeChanges())
+	if err != nil {
+		t.Fatal(err)
+	}
+	depth := -1 // without the root
+	for n, ok := restored.Root(), true; ok; n, ok = n.Lookup("d") {
+		depth++
+	}
+	if depth != levels {
+		t.Errorf("it has %d levels, want %d", depth, levels)
 	}
 }
 

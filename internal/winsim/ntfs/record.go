@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
 )
 
 // Record is a part of the persistent state of a file system, for a store of keys
@@ -133,9 +134,12 @@ func Restore(records []Record) (*FS, error) {
 		}
 	}
 	for _, n := range f.nodes {
-		if err := n.checkRooted(); err != nil {
+		if err := n.sortRestored(); err != nil {
 			return nil, fmt.Errorf("file record %d: %w", n.id, err)
 		}
+	}
+	if n := f.unrooted(); n != nil {
+		return nil, fmt.Errorf("file record %d: its directories form a ring", n.id)
 	}
 	clear(f.changed)
 	return f, nil
@@ -176,19 +180,37 @@ func (f *FS) restoreName(n *Node, r nodeRecord) error {
 	if dir == nil || !dir.isDir() || dir.reparse != nil {
 		return fmt.Errorf("%d is no directory to hold it", r.Parent)
 	}
-	if _, exists := dir.Lookup(r.Name); exists {
-		return fmt.Errorf("directory %d has its name twice", r.Parent)
-	}
-	n.link(dir, r.Name)
+	n.parent, n.name, n.folded = dir, r.Name, casefold.Upper(r.Name)
+	dir.children = append(dir.children, n)
 	return nil
 }
 
-// checkRooted refuses directories that hold each other.
-func (n *Node) checkRooted() error {
-	steps := 0
-	for at := n; at != n.fs.root; at = at.parent {
-		if steps++; steps > len(n.fs.nodes) {
-			return errors.New("its directories form a ring")
+// sortRestored puts the children that restoreName has appended in order. Sorting
+// them once keeps a directory of many entries from taking quadratic time.
+func (n *Node) sortRestored() error {
+	slices.SortFunc(n.children, func(a, b *Node) int { return cmp.Compare(a.folded, b.folded) })
+	for i := 1; i < len(n.children); i++ {
+		if n.children[i-1].folded == n.children[i].folded {
+			return fmt.Errorf("it has the name %q twice", n.children[i].name)
+		}
+	}
+	return nil
+}
+
+// unrooted returns a node that can't be reached from the root, because directories
+// hold each other; nil if there is none. It looks at each node once.
+func (f *FS) unrooted() *Node {
+	reached := map[*Node]bool{f.root: true}
+	for queue := []*Node{f.root}; len(queue) > 0; {
+		n := queue[len(queue)-1]
+		queue = append(queue[:len(queue)-1], n.children...)
+		for _, c := range n.children {
+			reached[c] = true
+		}
+	}
+	for _, n := range f.nodes {
+		if !reached[n] {
+			return n
 		}
 	}
 	return nil

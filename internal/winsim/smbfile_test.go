@@ -14,20 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
-
-// TestSMBServerWithoutEncryption: a mapping never goes on in the clear.
-func TestSMBServerWithoutEncryption(t *testing.T) {
-	s := newNode(t, Delays{})
-	newShare(t, s)
-	private := credentials
-	private.RequirePrivacy = true
-	must(t, s.CreateSMBGlobalMapping(t.Context(), share, private))
-	must(t, s.SetSMBServer("server", SMBServerState{NoEncryption: true}))
-	_, err := s.ReadDir(share)
-	wantErr(t, "list", err, win.ErrorAccessDenied)
-}
 
 func TestSMBFiles(t *testing.T) {
 	s := newNode(t, Delays{})
@@ -38,7 +25,7 @@ func TestSMBFiles(t *testing.T) {
 	must(t, s.Symlink(kubelet+`\plugins\dir`, `\\SERVER\share\Dir`, true))
 	must(t, s.MkdirAll(link+`\dir\sub`))
 	must(t, s.WriteFile(share+`\Dir\file`, []byte("content")))
-	s.smb.servers["server"].Shares["share"].fs.DropUnflushed() // the server has nothing to lose
+	shareFiles(t, s).DropUnflushed() // the server has nothing to lose
 	for _, path := range []string{
 		`\\SERVER\SHARE\DIR\FILE`, `//server/share/dir/./sub/../file`, `\\?\UNC\server\share\dir\file`, `\\?\unc\server\share\dir\file`,
 		`\\server\share\..\..\dir\file`, link + `\dir\file`, kubelet + `\plugins\dir\file`,
@@ -97,12 +84,12 @@ func TestSMBRestart(t *testing.T) {
 			s := newNode(t, Delays{})
 			newMapping(t, s)
 			must(t, s.WriteFile(share+`\file`, []byte("content")))
-			want := s.SMBServers()
+			want := s.SMB().Servers()
 			must(t, restart(s))
 			wantMappings(t, s)
 			_, err := s.ReadFile(share + `\file`)
 			wantErr(t, "read without a mapping", err, win.ErrorAccessDenied)
-			if diff := cmp.Diff(want, s.SMBServers()); diff != "" {
+			if diff := cmp.Diff(want, s.SMB().Servers()); diff != "" {
 				t.Errorf("servers (-before +after):\n%s", diff)
 			}
 			must(t, s.CreateSMBGlobalMapping(t.Context(), share, credentials))
@@ -113,75 +100,14 @@ func TestSMBRestart(t *testing.T) {
 	}
 }
 
-func TestSMBServers(t *testing.T) {
-	s := newNode(t, Delays{})
-	users := []string{"b", "a"}
-	must(t, s.AddSMBShare(SMBShare{Server: "Second", Name: "z"}))
-	must(t, s.AddSMBShare(SMBShare{Server: "first", Name: "B", Users: users}))
-	must(t, s.AddSMBShare(SMBShare{Server: "FIRST", Name: "a$"}))
-	must(t, s.SetSMBUser("first", `DOMAIN\u`, password))
-	must(t, s.SetSMBUser("first", `domain\U`, password))
-	must(t, s.SetSMBUser("first", `u`, password))
-	must(t, s.SetSMBServer("second", SMBServerState{Unreachable: true, NoEncryption: true}))
-	users[0] = "changed"
-	want := []SMBServer{
-		{
-			Name: "first", Users: []string{`domain\U`, `u`},
-			Shares: []SMBShare{{Server: "first", Name: "a$"}, {Server: "first", Name: "B", Users: []string{"b", "a"}}},
-		},
-		{
-			Name: "Second", SMBServerState: SMBServerState{Unreachable: true, NoEncryption: true},
-			Shares: []SMBShare{{Server: "Second", Name: "z"}},
-		},
-	}
-	if diff := cmp.Diff(want, s.SMBServers()); diff != "" {
-		t.Errorf("servers (-want +got):\n%s", diff)
-	}
-}
-
-func TestSMBControlErrors(t *testing.T) {
-	s := newNode(t, Delays{})
-	newShare(t, s)
-	before := s.SMBServers()
-	for name, tc := range map[string]struct {
-		err  error
-		want win.Errno
-	}{
-		"share is there":     {s.AddSMBShare(SMBShare{Server: "SERVER", Name: "SHARE"}), win.ErrorAlreadyExists},
-		"no server name":     {s.AddSMBShare(SMBShare{Name: "x"}), win.ErrorInvalidName},
-		"no share name":      {s.AddSMBShare(SMBShare{Server: "x"}), win.ErrorInvalidName},
-		"server with path":   {s.AddSMBShare(SMBShare{Server: `a\b`, Name: "x"}), win.ErrorInvalidName},
-		"share with path":    {s.AddSMBShare(SMBShare{Server: "x", Name: `a\b`}), win.ErrorInvalidName},
-		"dots":               {s.AddSMBShare(SMBShare{Server: "x", Name: `..`}), win.ErrorInvalidName},
-		"dot":                {s.AddSMBShare(SMBShare{Server: ".", Name: `x`}), win.ErrorInvalidName},
-		"question mark":      {s.AddSMBShare(SMBShare{Server: "?", Name: `x`}), win.ErrorInvalidName},
-		"control character":  {s.AddSMBShare(SMBShare{Server: "x", Name: "a\x00"}), win.ErrorInvalidName},
-		"no text":            {s.AddSMBShare(SMBShare{Server: "x", Name: "a\xff"}), win.ErrorInvalidName},
-		"share for nobody":   {s.AddSMBShare(SMBShare{Server: "x", Name: "a", Users: []string{""}}), win.ErrorInvalidParameter},
-		"no such share":      {s.RemoveSMBShare("server", "other"), win.ErrorNotFound},
-		"share of no server": {s.RemoveSMBShare("other", "share"), win.ErrorNotFound},
-		"no user name":       {s.SetSMBUser("server", "", password), win.ErrorInvalidParameter},
-		"user's name":        {s.SetSMBUser("server", "\xff", password), win.ErrorInvalidParameter},
-		"no password":        {s.SetSMBUser("server", "x", secret.Text{}), win.ErrorInvalidParameter},
-		"user of no server":  {s.SetSMBUser("other", "x", password), win.ErrorNotFound},
-		"no such user":       {s.RemoveSMBUser("server", "x"), win.ErrorNotFound},
-		"no such server":     {s.SetSMBServer("other", SMBServerState{}), win.ErrorNotFound},
-	} {
-		wantErr(t, name, tc.err, tc.want)
-	}
-	if diff := cmp.Diff(before, s.SMBServers()); diff != "" {
-		t.Errorf("something was changed (-before +after):\n%s", diff)
-	}
-}
-
 // TestSMBPasswordIsNotKept: neither the state file nor anything that is printed has
 // a password.
 func TestSMBPasswordIsNotKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s := openNode(t, Config{StateFile: file})
 	newMapping(t, s)
-	err := s.SetSMBUser("other", "user", password)
-	printed := fmt.Sprintf("%v %+v %#v %+v", err, s.smb.servers["server"], s.smb.mappings, s.SMBServers())
+	err := s.SMB().SetUser("other", "user", password)
+	printed := fmt.Sprintf("%v %+v %#v %+v", err, shareFiles(t, s), s.smb, s.SMB().Servers())
 	must(t, s.Close())
 	state, err := os.ReadFile(file)
 	must(t, err)

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -23,8 +25,8 @@ import (
 func TestISCSIConnectionLost(t *testing.T) {
 	s := newNode(t, Delays{})
 	ctx := t.Context()
-	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{}}})
-	newTarget(t, s, ISCSITarget{IQN: "iqn.other", Portals: []win.ISCSIPortal{portal1}, LUNs: []DiskSpec{{}}})
+	newTarget(t, s, iscsitarget.Target{}, DiskSpec{})
+	newTarget(t, s, iscsitarget.Target{IQN: "iqn.other", Portals: []win.ISCSIPortal{portal1}}, DiskSpec{})
 	startInitiator(t, s)
 	must(t, s.AddISCSISendTargetPortal(ctx, portal2))
 	id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal2})
@@ -34,41 +36,41 @@ func TestISCSIConnectionLost(t *testing.T) {
 		t.Errorf("two LUNs have the address %+v", *all[1].Spec.SCSI)
 	}
 	d := openDevice(t, s, drive(1), win.GenericRead)
-	must(t, s.SetISCSIPortal(portal2, false))
+	must(t, s.ISCSI().SetPortal(portal2, false))
 	wantNumbers(t, "without the portal", devices(t, s, id))
 	wantNumbers(t, "over another portal", devices(t, s, other), 2)
 	_, err = d.ReadAt(ctx, make([]byte, 512), 0)
 	wantErr(t, "read", err, win.ErrorDeviceNotConnected)
 	closeHandle(t, d)
-	must(t, s.AddISCSILUN(iqn, DiskSpec{SizeBytes: gib}))
+	must(t, s.ISCSI().AddLUN(iqn, DiskSpec{SizeBytes: gib}))
 	wantNumbers(t, "a new LUN without the portal", devices(t, s, id))
-	must(t, s.SetISCSIPortal(portal2, true))
+	must(t, s.ISCSI().SetPortal(portal2, true))
 	s.Settle()
-	must(t, s.SetISCSIPortal(portal2, true)) // again
+	must(t, s.ISCSI().SetPortal(portal2, true)) // again
 	wantNumbers(t, "with the portal", devices(t, s, id), 1, 3)
 
-	must(t, s.StopService(ctx, initiatorService)) // the driver below it goes on
+	must(t, s.StopService(ctx, services.ISCSIInitiator)) // the driver below it goes on
 	closeHandle(t, openDevice(t, s, drive(1), win.AccessNone))
-	must(t, s.StartService(ctx, initiatorService))
+	must(t, s.StartService(ctx, services.ISCSIInitiator))
 	wantNumbers(t, "after a restart of the service", devices(t, s, id), 1, 3)
 }
 
 func TestISCSIRemoveTarget(t *testing.T) {
 	s := newNode(t, Delays{})
 	ctx := t.Context()
-	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{Serial: "kept"}}})
+	newTarget(t, s, iscsitarget.Target{}, DiskSpec{Serial: "kept"})
 	startInitiator(t, s)
 	connect(t, s, iqn)
 	must(t, s.WriteImage(1, []byte("data"), mib))
 	wantErr(t, "detach a LUN", s.DetachDisk(1), win.ErrorNotSupported)
-	must(t, s.RemoveISCSITarget(iqn))
+	must(t, s.ISCSI().RemoveTarget(iqn))
 	if sessions, err := s.ISCSISessions(ctx); err != nil || len(sessions) != 0 {
 		t.Errorf("sessions %v, %v", sessions, err)
 	}
-	if list := s.ISCSITargetList(); len(list) != 0 {
+	if list := s.ISCSI().Targets(); len(list) != 0 {
 		t.Errorf("targets %v", list)
 	}
-	newTarget(t, s, ISCSITarget{IQN: "iqn.new", LUNs: []DiskSpec{{Serial: "kept"}}})
+	newTarget(t, s, iscsitarget.Target{IQN: "iqn.new"}, DiskSpec{Serial: "kept"})
 	_, err := s.AttachDisk(DiskSpec{Serial: "kept"})
 	wantErr(t, "attach a LUN", err, win.ErrorAlreadyExists)
 	must(t, s.RefreshISCSISendTargetPortal(ctx, portal1))
@@ -83,54 +85,49 @@ func TestISCSIRemoveTarget(t *testing.T) {
 func TestISCSITargetErrors(t *testing.T) {
 	s := newNode(t, Delays{})
 	attach(t, s, DiskSpec{Serial: "attached"})
-	newTarget(t, s, ISCSITarget{LUNs: []DiskSpec{{Serial: "taken"}}})
+	newTarget(t, s, iscsitarget.Target{}, DiskSpec{Serial: "taken"})
 	before := dump(s)
-	add := func(change func(*ISCSITarget)) error {
-		target := ISCSITarget{
+	add := func(change func(*iscsitarget.Target), luns ...DiskSpec) error {
+		target := iscsitarget.Target{
 			IQN: "iqn.new", Portals: []win.ISCSIPortal{portal1}, CHAPUser: "user", CHAPSecret: chapSecret,
-			LUNs: []DiskSpec{{SizeBytes: gib}},
 		}
 		change(&target)
-		err := s.AddISCSITarget(target)
+		err := s.ISCSI().AddTarget(target, luns...)
 		if err != nil && strings.Contains(err.Error(), chapSecret.Reveal()) {
 			t.Errorf("the error tells the secret: %v", err)
 		}
 		return err
 	}
+	nothing := func(*iscsitarget.Target) {}
 	lun := func(spec DiskSpec) error {
-		return errors.Join(
-			add(func(target *ISCSITarget) { target.LUNs = append(target.LUNs, spec) }),
-			s.AddISCSILUN(iqn, spec),
-		)
+		return errors.Join(add(nothing, DiskSpec{SizeBytes: gib}, spec), s.ISCSI().AddLUN(iqn, spec))
 	}
 	_, atAddress := s.AttachDisk(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{PortNumber: initiatorPort}})
 	for what, test := range map[string]struct {
 		err  error
 		want win.Errno
 	}{
-		"exists":          {add(func(target *ISCSITarget) { target.IQN = strings.ToUpper(iqn) }), win.ErrorAlreadyExists},
-		"no name":         {add(func(target *ISCSITarget) { target.IQN = "" }), win.ErrorInvalidParameter},
-		"no IQN":          {add(func(target *ISCSITarget) { target.IQN = "example" }), win.ErrorInvalidParameter},
-		"blank":           {add(func(target *ISCSITarget) { target.IQN = "iqn.a b" }), win.ErrorInvalidParameter},
-		"long name":       {add(func(target *ISCSITarget) { target.IQN = "iqn." + strings.Repeat("x", 220) }), win.ErrorInvalidParameter},
-		"no portal":       {add(func(target *ISCSITarget) { target.Portals = nil }), win.ErrorInvalidParameter},
-		"no address":      {add(func(target *ISCSITarget) { target.Portals[0].Address = "" }), win.ErrorInvalidParameter},
-		"secret, no user": {add(func(target *ISCSITarget) { target.CHAPUser = "" }), win.ErrorInvalidParameter},
-		"user, no secret": {add(func(target *ISCSITarget) { target.CHAPSecret = secret.Text{} }), win.ErrorInvalidParameter},
-		"mutual secret":   {add(func(target *ISCSITarget) { target.MutualSecret = secret.New("short") }), win.ErrorInvalidParameter},
-		"no size":         {lun(DiskSpec{}), win.ErrorInvalidParameter},
-		"address":         {lun(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{}}), win.ErrorInvalidParameter},
-		"attached":        {lun(DiskSpec{SizeBytes: gib, Serial: "attached"}), win.ErrorAlreadyExists},
-		"LUN of another":  {lun(DiskSpec{SizeBytes: gib, Serial: "taken"}), win.ErrorAlreadyExists},
-		"twice": {add(func(target *ISCSITarget) {
-			target.LUNs = []DiskSpec{{SizeBytes: gib, Serial: "x"}, {SizeBytes: gib, Serial: "x"}}
-		}), win.ErrorAlreadyExists},
-		"too many":          {add(func(target *ISCSITarget) { target.LUNs = slices.Repeat(target.LUNs, 257) }), win.ErrorNotSupported},
-		"LUN of no target":  {s.AddISCSILUN("iqn.unknown", DiskSpec{SizeBytes: gib}), win.ErrorNotFound},
-		"remove no target":  {s.RemoveISCSITarget("iqn.unknown"), win.ErrorNotFound},
-		"portal":            {s.SetISCSIPortal(win.ISCSIPortal{Address: "a b"}, true), win.ErrorInvalidParameter},
+		"exists":            {add(func(target *iscsitarget.Target) { target.IQN = strings.ToUpper(iqn) }), win.ErrorAlreadyExists},
+		"no name":           {add(func(target *iscsitarget.Target) { target.IQN = "" }), win.ErrorInvalidParameter},
+		"no IQN":            {add(func(target *iscsitarget.Target) { target.IQN = "example" }), win.ErrorInvalidParameter},
+		"blank":             {add(func(target *iscsitarget.Target) { target.IQN = "iqn.a b" }), win.ErrorInvalidParameter},
+		"long name":         {add(func(target *iscsitarget.Target) { target.IQN = "iqn." + strings.Repeat("x", 220) }), win.ErrorInvalidParameter},
+		"no portal":         {add(func(target *iscsitarget.Target) { target.Portals = nil }), win.ErrorInvalidParameter},
+		"no address":        {add(func(target *iscsitarget.Target) { target.Portals[0].Address = "" }), win.ErrorInvalidParameter},
+		"secret, no user":   {add(func(target *iscsitarget.Target) { target.CHAPUser = "" }), win.ErrorInvalidParameter},
+		"user, no secret":   {add(func(target *iscsitarget.Target) { target.CHAPSecret = secret.Text{} }), win.ErrorInvalidParameter},
+		"mutual secret":     {add(func(target *iscsitarget.Target) { target.MutualSecret = secret.New("short") }), win.ErrorInvalidParameter},
+		"no size":           {lun(DiskSpec{}), win.ErrorInvalidParameter},
+		"address":           {lun(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{}}), win.ErrorInvalidParameter},
+		"attached":          {lun(DiskSpec{SizeBytes: gib, Serial: "attached"}), win.ErrorAlreadyExists},
+		"LUN of another":    {lun(DiskSpec{SizeBytes: gib, Serial: "taken"}), win.ErrorAlreadyExists},
+		"twice":             {add(nothing, DiskSpec{SizeBytes: gib, Serial: "x"}, DiskSpec{SizeBytes: gib, Serial: "x"}), win.ErrorAlreadyExists},
+		"too many":          {add(nothing, slices.Repeat([]DiskSpec{{SizeBytes: gib}}, 257)...), win.ErrorNotSupported},
+		"LUN of no target":  {s.ISCSI().AddLUN("iqn.unknown", DiskSpec{SizeBytes: gib}), win.ErrorNotFound},
+		"remove no target":  {s.ISCSI().RemoveTarget("iqn.unknown"), win.ErrorNotFound},
+		"portal":            {s.ISCSI().SetPortal(win.ISCSIPortal{Address: "a b"}, true), win.ErrorInvalidParameter},
 		"adapter of others": {atAddress, win.ErrorBusy},
-		"persistent login":  {s.SetISCSIPersistentLogin(win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSICHAP}), win.ISDSCShortCHAPSecret},
+		"persistent login":  {s.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSICHAP}), win.ISDSCShortCHAPSecret},
 	} {
 		wantErr(t, what, test.err, test.want)
 	}
@@ -143,14 +140,14 @@ func TestISCSITargetErrors(t *testing.T) {
 func TestISCSISecretsStayOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s := openNode(t, Config{StateFile: file})
-	newTarget(t, s, ISCSITarget{CHAPUser: "the-user", CHAPSecret: chapSecret, MutualSecret: mutualSecret, LUNs: []DiskSpec{{}}})
+	newTarget(t, s, iscsitarget.Target{CHAPUser: "the-user", CHAPSecret: chapSecret, MutualSecret: mutualSecret}, DiskSpec{})
 	startInitiator(t, s)
 	must(t, s.SetISCSIInitiatorCHAPSecret(t.Context(), mutualSecret))
 	login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "the-user", Secret: chapSecret}
-	must(t, s.SetISCSIPersistentLogin(login))
+	must(t, s.ISCSI().SetPersistentLogin(login))
 	_, err := s.LoginISCSITarget(t.Context(), login)
 	must(t, err)
-	list := s.ISCSITargetList()
+	list := s.ISCSI().Targets()
 	if len(list) != 1 || list[0].CHAPUser != "the-user" || list[0].CHAPSecret.Reveal()+list[0].MutualSecret.Reveal() != "" {
 		t.Errorf("list %+v", list)
 	}

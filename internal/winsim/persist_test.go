@@ -19,6 +19,9 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -100,42 +103,44 @@ func TestKill(t *testing.T) {
 			{"unmount", func() error { return s.DeleteVolumeMountPoint(ctx, stage+`\`) }},
 			{"remove", func() error { return s.Remove(stage) }},
 			{"BIOS serial number", func() error { return s.SetBIOSSerial("x") }},
-			{"service", func() error { return s.AddService(ServiceSpec{Name: "x", StartType: win.ServiceAutoStart}) }},
+			{"service", func() error { return s.Services().Add(services.Spec{Name: "x", StartType: win.ServiceAutoStart}) }},
 			{"iSCSI target", func() error {
-				return s.AddISCSITarget(ISCSITarget{IQN: iqn, Portals: []win.ISCSIPortal{portal1}, LUNs: []DiskSpec{{SizeBytes: gib}}})
+				return s.ISCSI().AddTarget(iscsitarget.Target{IQN: iqn, Portals: []win.ISCSIPortal{portal1}}, DiskSpec{SizeBytes: gib})
 			}},
-			{"start the initiator", func() error { return s.StartService(ctx, initiatorService) }},
+			{"start the initiator", func() error { return s.StartService(ctx, services.ISCSIInitiator) }},
 			{"discover", func() error { return s.AddISCSISendTargetPortal(ctx, portal1) }},
 			{"initiator's secret", func() error { return s.SetISCSIInitiatorCHAPSecret(ctx, mutualSecret) }},
-			{"persistent login", func() error { return s.SetISCSIPersistentLogin(win.ISCSILogin{Target: iqn, Portal: portal1}) }},
+			{"persistent login", func() error { return s.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: iqn, Portal: portal1}) }},
 			{"log in", func() (err error) {
 				session, err = s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
 				return err
 			}},
 			{"arrival of the LUN", func() error { s.Settle(); return nil }},
-			{"another LUN", func() error { return s.AddISCSILUN(iqn, DiskSpec{SizeBytes: gib}) }},
+			{"another LUN", func() error { return s.ISCSI().AddLUN(iqn, DiskSpec{SizeBytes: gib}) }},
 			{"its arrival", func() error { s.Settle(); return nil }},
-			{"lose the portal", func() error { return s.SetISCSIPortal(portal1, false) }},
-			{"find it again", func() error { return s.SetISCSIPortal(portal1, true) }},
+			{"lose the portal", func() error { return s.ISCSI().SetPortal(portal1, false) }},
+			{"find it again", func() error { return s.ISCSI().SetPortal(portal1, true) }},
 			{"return of the LUNs", func() error { s.Settle(); return nil }},
 			{"log out", func() error { return s.LogoutISCSITarget(ctx, session) }},
-			{"remove service", func() error { return s.RemoveService("x") }},
-			{"share", func() error { return s.AddSMBShare(SMBShare{Server: "server", Name: "share", Users: []string{"user"}}) }},
-			{"user", func() error { return s.SetSMBUser("server", "user", password) }},
+			{"remove service", func() error { return s.Services().Remove("x") }},
+			{"share", func() error {
+				return s.SMB().AddShare(smbserver.Share{Server: "server", Name: "share", Users: []string{"user"}})
+			}},
+			{"user", func() error { return s.SMB().SetUser("server", "user", password) }},
 			{"mapping", func() error { return s.CreateSMBGlobalMapping(ctx, share, credentials) }},
 			{"file on the share", func() error { return s.WriteFile(share+`\file`, []byte("x")) }},
-			{"server down", func() error { return s.SetSMBServer("server", SMBServerState{Unreachable: true}) }},
+			{"server down", func() error { return s.SMB().SetState("server", smbserver.State{Unreachable: true}) }},
 			{"mapping is down", func() error { _, _ = s.ReadFile(share + `\file`); return nil }},
-			{"server up", func() error { return s.SetSMBServer("server", SMBServerState{NoEncryption: true}) }},
+			{"server up", func() error { return s.SMB().SetState("server", smbserver.State{NoEncryption: true}) }},
 			{"mapping is up", func() error { return s.Remove(share + `\file`) }},
-			{"second share", func() error { return s.AddSMBShare(SMBShare{Server: "server", Name: "second"}) }},
-			{"no second share", func() error { return s.RemoveSMBShare("server", "second") }},
-			{"other password", func() error { return s.SetSMBUser("server", "user", secret.New("other")) }},
-			{"no user", func() error { return s.RemoveSMBUser("server", "user") }},
+			{"second share", func() error { return s.SMB().AddShare(smbserver.Share{Server: "server", Name: "second"}) }},
+			{"no second share", func() error { return s.SMB().RemoveShare("server", "second") }},
+			{"other password", func() error { return s.SMB().SetUser("server", "user", secret.New("other")) }},
+			{"no user", func() error { return s.SMB().RemoveUser("server", "user") }},
 			{"no mapping", func() error { return s.RemoveSMBGlobalMapping(ctx, share) }},
 			{"loss of power", func() error { return s.PowerLoss() }},
 			{"restart", func() error { return s.Reboot() }},
-			{"remove target", func() error { return s.RemoveISCSITarget(iqn) }},
+			{"remove target", func() error { return s.ISCSI().RemoveTarget(iqn) }},
 			{"detach", func() error { return s.DetachDisk(n) }},
 			{"delete", func() error { return s.DeleteDisk("a") }},
 		} {
@@ -190,9 +195,9 @@ func TestCommitSize(t *testing.T) {
 	must(t, err)
 	must(t, op.file.Write([]byte("x"), 0))
 	op.file.Close()
-	s.collect()
-	if len(s.store.changes) != 1 {
-		t.Errorf("one changed file makes %d changes", len(s.store.changes))
+	s.save()
+	if n := s.file.Pending(); n != 1 {
+		t.Errorf("one changed file makes %d changes", n)
 	}
 }
 
@@ -230,11 +235,22 @@ func TestForeignStateFile(t *testing.T) {
 		return b
 	}
 	says := map[string]string{
+		"empty": "it is empty", "empty database": "not the state of a simulated node",
 		"another database": "not the state of a simulated node", "another format": "format 99", "cut off": "cut off",
 		"wrong page number": "damaged", "damaged list of free pages": "damaged",
 	}
 	for name, contents := range map[string]func(*testing.T) []byte{
+		"empty": func(*testing.T) []byte { return nil },
 		"text":  func(*testing.T) []byte { return []byte("a text") },
+		"empty database": func(t *testing.T) []byte {
+			file := filepath.Join(t.TempDir(), "other")
+			db, err := bbolt.Open(file, 0o600, nil)
+			must(t, err)
+			must(t, db.Close())
+			b, err := os.ReadFile(file)
+			must(t, err)
+			return b
+		},
 		"zeros": func(*testing.T) []byte { return make([]byte, 64<<10) },
 		"another database": func(t *testing.T) []byte {
 			file := filepath.Join(t.TempDir(), "other")
@@ -251,12 +267,13 @@ func TestForeignStateFile(t *testing.T) {
 		},
 		"another format": func(t *testing.T) []byte {
 			file := filepath.Join(t.TempDir(), "newer")
-			s := openNode(t, Config{StateFile: file})
-			must(t, s.control(func() error {
-				s.node.Format, s.changed = 99, true
-				return nil
+			closeHandle(t, openNode(t, Config{StateFile: file}))
+			db, err := bbolt.Open(file, 0o600, nil)
+			must(t, err)
+			must(t, db.Update(func(tx *bbolt.Tx) error {
+				return tx.Bucket([]byte("node")).Put([]byte("csi-proxy simulated node"), []byte("99"))
 			}))
-			must(t, s.Close())
+			must(t, db.Close())
 			b, err := os.ReadFile(file)
 			must(t, err)
 			return b
@@ -323,14 +340,6 @@ func TestForeignStateFile(t *testing.T) {
 	}
 }
 
-// TestEmptyStateFile: a process that was killed while it made the file leaves it
-// empty.
-func TestEmptyStateFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "state")
-	must(t, os.WriteFile(file, nil, 0o600))
-	closeHandle(t, openNode(t, Config{StateFile: file}))
-}
-
 // TestDamagedRecords: no record is believed just because the database is sound.
 func TestDamagedRecords(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
@@ -343,8 +352,8 @@ func TestDamagedRecords(t *testing.T) {
 	whole, err := os.ReadFile(file)
 	must(t, err)
 	for _, bucket := range []string{
-		bucketNode, bucketDisks, bucketBlocks, bucketVolumes, bucketMounts, bucketTrees, bucketFiles,
-		bucketSMBServers, bucketSMBMappings, bucketSMBFiles, bucketServices,
+		"node", bucketSystem, bucketDisks, bucketBlocks, bucketVolumes, bucketMounts, bucketTrees, bucketFiles,
+		"smb servers", "smb mappings", "smb files", "services", "iscsi",
 	} {
 		for what, damage := range map[string]func(b *bbolt.Bucket, k, v []byte) error{
 			"value": func(b *bbolt.Bucket, k, v []byte) error { return b.Put(k, []byte("{")) },
@@ -352,8 +361,7 @@ func TestDamagedRecords(t *testing.T) {
 			"disk":  func(b *bbolt.Bucket, k, v []byte) error { return b.Put(bytes.Repeat([]byte{0xFF}, len(k)), v) },
 		} {
 			byKey := slices.Contains([]string{
-				bucketDisks, bucketBlocks, bucketTrees, bucketFiles, bucketSMBServers, bucketSMBMappings, bucketSMBFiles,
-				bucketServices,
+				bucketDisks, bucketBlocks, bucketTrees, bucketFiles, "smb servers", "smb mappings", "smb files", "services",
 			}, bucket)
 			if what != "value" && (!byKey || bucket == bucketDisks && what == "disk") {
 				continue // these keys are no more than names
@@ -377,25 +385,13 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// TestFailedCommit: what couldn't be written is an error of the call, and is
-// written with the next one.
+// TestFailedCommit: what couldn't be written is an error of the call.
 func TestFailedCommit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s := openNode(t, Config{StateFile: file})
-	db := s.store.db
-	broken, err := bbolt.Open(filepath.Join(t.TempDir(), "other"), 0o600, nil)
-	must(t, err)
-	must(t, broken.Close())
-	s.store.db = broken
-	if err := s.MkdirAll(stage); err == nil {
-		t.Error("a call that wasn't made durable gave no error")
+	must(t, s.file.Close())
+	if err := s.MkdirAll(stage); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("a call that wasn't made durable gave the error %v", err)
 	}
-	s.store.db = db
-	must(t, s.MkdirAll(kubelet+`\other`))
 	must(t, s.Close())
-	s = openNode(t, Config{StateFile: file})
-	defer closeHandle(t, s)
-	if _, err := s.ReadDir(stage); err != nil {
-		t.Errorf("what failed at first is lost: %v", err)
-	}
 }

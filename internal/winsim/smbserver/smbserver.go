@@ -1,0 +1,74 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package smbserver is the SMB servers that a simulated node can reach, with their
+// shares and users, and the node's global mappings of these shares.
+//
+// It does no locking: the owner holds one lock around every call. It doesn't know
+// how paths are resolved: whoever resolves \\server\share\… asks Connect for the
+// share's file system.
+package smbserver
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
+)
+
+// Network is the servers and the node's mappings. The names of servers, shares and
+// users are the same in any case.
+type Network struct {
+	servers  map[string]*host    // by folded name
+	mappings map[string]*mapping // by shareKey
+
+	// disconnect breaks what the node has open on the file system of a share.
+	disconnect func(*ntfs.FS)
+
+	// What the state file doesn't have yet.
+	changedServers  map[string]struct{}
+	changedMappings map[string]struct{}
+	changedShares   map[*share]struct{} // their files
+	droppedShares   []string            // by shareKey
+}
+
+// New returns a network without servers. It calls disconnect when a share's server
+// ends the node's session: what is open on that file system breaks, and its next use
+// has to connect again.
+func New(disconnect func(*ntfs.FS)) *Network {
+	return &Network{
+		servers: map[string]*host{}, mappings: map[string]*mapping{}, disconnect: disconnect,
+		changedServers: map[string]struct{}{}, changedMappings: map[string]struct{}{}, changedShares: map[*share]struct{}{},
+	}
+}
+
+// shareKey is a share's path in the form in which paths are compared.
+func shareKey(server, share string) string { return casefold.Upper(`\\` + server + `\` + share) }
+
+// parseShare reads \\server\share.
+func parseShare(path string) (server, share string, ok bool) {
+	rest, ok := strings.CutPrefix(path, `\\`)
+	if !ok {
+		return "", "", false
+	}
+	server, share, _ = strings.Cut(rest, `\`)
+	return server, share, checkName(server) == nil && checkName(share) == nil
+}
+
+// checkName refuses what can't be the name of a server or share.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:;<>?[\]|+=,`, r) }) {
+		return win.ErrorInvalidName
+	}
+	return nil
+}
+
+func checkUser(name string) error {
+	if name == "" || !utf8.ValidString(name) {
+		return win.ErrorInvalidParameter
+	}
+	return nil
+}
