@@ -20,14 +20,11 @@ type Options struct {
 	// Logger is told what the system has to do without: privileges, notices of
 	// arrivals. Default: nobody is.
 	Logger *slog.Logger
-	// SMBEngine is the way to SMB global mappings. Default: SMBEngineWMI.
-	SMBEngine SMBEngine
 }
 
 // System is Windows. Its methods may be called concurrently.
 type System struct {
 	log       *slog.Logger
-	smb       smbMapper
 	handles   atomic.Int64 // that are open
 	noNotices sync.Once    // logs that Windows gives none
 }
@@ -35,11 +32,7 @@ type System struct {
 // Open enables the privileges that the calls need, for the whole process. One that
 // the process doesn't hold is logged.
 func Open(o Options) (*System, error) {
-	smb, err := newSMBMapper(o.SMBEngine)
-	if err != nil {
-		return nil, err
-	}
-	s := &System{log: o.Logger, smb: smb}
+	s := &System{log: o.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
