@@ -266,6 +266,73 @@ func TestDeleteKeepsReadOnly(t *testing.T) {
 	}
 }
 
+// What a pod leaves behind can be listed and removed, also if its access list lets
+// nobody in.
+func TestDeniedDirectory(t *testing.T) {
+	skipUnderWine(t, "access lists that it enforces")
+	s := newSystem(t)
+	root := t.TempDir()
+	denied := filepath.Join(root, "denied")
+	if err := os.MkdirAll(filepath.Join(denied, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	setDACL(t, filepath.Join(denied, "x"), "D:P(D;;GA;;;WD)")
+	setDACL(t, denied, "D:P(D;;GA;;;WD)")
+	t.Cleanup(func() { // so that the directory can be removed in any case
+		if _, err := os.Stat(root + `\denied`); err == nil {
+			setDACL(t, denied, "D:P(A;OICI;GA;;;WD)")
+			setDACL(t, filepath.Join(denied, "x"), "D:P(A;;GA;;;WD)")
+		}
+	})
+	dir := openDir(t, s, root)
+	o := win.OpenOptions{
+		Access: win.Delete | win.FileListDirectory | win.FileTraverse | win.FileReadAttributes, Share: shareAll,
+		Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+	}
+	wantErrno(t, "without backup intent", at(t, dir, "denied", o), win.ErrorAccessDenied)
+	o.Options |= win.FileOpenForBackup
+	f, err := dir.OpenAt(t.Context(), "denied", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(t.Context(), true)
+	if err != nil || len(entries) != 1 || entries[0].Name != "x" {
+		t.Errorf("entries %v, %v; want x", entries, err)
+	}
+	x, err := f.OpenAt(t.Context(), "x", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Delete(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := f.Delete(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// setDACL gives a file the access list of a descriptor in SDDL.
+func setDACL(t *testing.T, path, sddl string) {
+	t.Helper()
+	descriptor, err := windows.SecurityDescriptorFromString(sddl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dacl, _, err := descriptor.DACL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT,
+		windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, nil, nil, dacl, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestDeletePending(t *testing.T) {
 	skipUnderWine(t, "files that are being deleted")
 	s := newSystem(t)

@@ -29,6 +29,15 @@ type System struct {
 	noNotices sync.Once    // logs that Windows gives none
 }
 
+// privileges are those that Open enables; the package's doc comment says what for.
+var privileges = [...]string{
+	"SeBackupPrivilege",
+	"SeRestorePrivilege",
+	"SeLoadDriverPrivilege",
+	"SeManageVolumePrivilege",
+	"SeCreateSymbolicLinkPrivilege",
+}
+
 // Open enables the privileges that the calls need, for the whole process. One that
 // the process doesn't hold is logged.
 func Open(o Options) (*System, error) {
@@ -36,7 +45,7 @@ func Open(o Options) (*System, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	missing, err := enablePrivileges("SeLoadDriverPrivilege", "SeManageVolumePrivilege", "SeCreateSymbolicLinkPrivilege")
+	missing, err := enablePrivileges(privileges[:]...)
 	if err != nil {
 		return nil, fmt.Errorf("enabling privileges: %w", err)
 	}

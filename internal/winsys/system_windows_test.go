@@ -64,7 +64,7 @@ func TestPrivileges(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for _, name := range []string{"SeLoadDriverPrivilege", "SeManageVolumePrivilege", "SeCreateSymbolicLinkPrivilege"} {
+	for _, name := range privileges {
 		if enabled, logged := privilegeEnabled(t, name), strings.Contains(log.String(), name); enabled == logged {
 			t.Errorf("%s: enabled %t, reported missing %t", name, enabled, logged)
 		}
@@ -76,6 +76,16 @@ func TestPrivileges(t *testing.T) {
 	missing, err = enablePrivileges("SeNoSuchPrivilege")
 	if err != nil || len(missing) != 1 {
 		t.Errorf("an unknown privilege: missing %q, error %v", missing, err)
+	}
+}
+
+// Administrators and LocalSystem hold both, switched off.
+func TestBackupPrivilegesAreEnabled(t *testing.T) {
+	newSystem(t)
+	for _, name := range []string{"SeBackupPrivilege", "SeRestorePrivilege"} {
+		if !privilegeEnabled(t, name) {
+			t.Errorf("%s isn't enabled", name)
+		}
 	}
 }
 
