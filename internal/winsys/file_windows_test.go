@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -263,6 +264,68 @@ func TestDeleteKeepsReadOnly(t *testing.T) {
 	wantErrno(t, "deleteOnClose", f.(*file).deleteOnClose(), win.ErrorDirNotEmpty)
 	if a, err := s.FileAttributes(t.Context(), full); err != nil || a&win.AttributeReadOnly == 0 {
 		t.Errorf("attributes %#x, %v; want it read-only", a, err)
+	}
+}
+
+// Names with half a surrogate pair, which Windows takes, are listed so that they can
+// be opened and deleted.
+func TestHalfPairInName(t *testing.T) {
+	skipUnderWine(t, "half surrogate pairs in names, which the files below it can't have")
+	s := newSystem(t)
+	root := t.TempDir()
+	dir := openDir(t, s, root)
+	want := []string{"first half \xed\xa0\xbd", "second half \xed\xb2\xbe", "\U0001f4be"}
+	o := win.OpenOptions{Access: win.Delete | win.FileReadAttributes, Share: shareAll, Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
+	for _, name := range want {
+		if err := at(t, dir, name, o); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+	}
+	var names []string
+	for restart := true; ; restart = false {
+		entries, err := dir.ReadDir(t.Context(), restart)
+		if err == win.ErrorNoMoreFiles {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names = append(names, e.Name)
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Fatalf("names %q; want %q", names, want)
+	}
+	o.Disposition = win.FileOpen
+	for _, name := range names {
+		f, err := dir.OpenAt(t.Context(), name, o)
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		if err := f.Delete(t.Context()); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		f.Close()
+	}
+	_, err := dir.ReadDir(t.Context(), true)
+	wantErrno(t, "the directory afterwards", err, win.ErrorNoMoreFiles)
+}
+
+// The portable WTF-8 is that of package syscall, which makes the names for x/sys.
+func TestUTF16IsThatOfSyscall(t *testing.T) {
+	for _, units := range [][]uint16{{'a'}, {0xD83D, 0xDCBE}, {0xD83D}, {0xDCBE, 0xD83D}, {0xD83D, 0xD83D, 0xDCBE, 'b'}, {0xFFFD}} {
+		text := windows.UTF16ToString(units)
+		if got := win.StringFromUTF16(units); got != text {
+			t.Errorf("%#x became %q; want %q", units, got, text)
+		}
+		want, err := windows.UTF16FromString(text)
+		if got := append(win.AppendUTF16(nil, text), 0); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q became %#x; want %#x, %v", text, got, want, err)
+		}
 	}
 }
 
