@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 )
 
 var (
@@ -25,7 +26,7 @@ var (
 // newSystem returns the system, which must have no open handles when the test ends.
 func newSystem(t *testing.T) *System {
 	t.Helper()
-	s, err := Open(Options{})
+	s, err := Open(Options{Handles: handletrack.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,13 @@ func privilegeEnabled(t *testing.T, name string) bool {
 }
 
 func TestLeakedHandleIsReported(t *testing.T) {
-	s, err := Open(Options{})
+	for name, tracker := range map[string]*handletrack.Tracker{"counted": nil, "tracked": handletrack.New()} {
+		t.Run(name, func(t *testing.T) { leak(t, tracker) })
+	}
+}
+
+func leak(t *testing.T, tracker *handletrack.Tracker) {
+	s, err := Open(Options{Handles: tracker})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +125,8 @@ func TestLeakedHandleIsReported(t *testing.T) {
 	}
 	if err := s.Close(); err == nil {
 		t.Error("an open handle isn't reported")
+	} else if tracker != nil && !strings.Contains(err.Error(), "winsys.leak") {
+		t.Errorf("the report doesn't say who opened it: %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
