@@ -68,7 +68,7 @@ func parts(l *win.DriveLayout) (p []part) {
 	return p
 }
 
-// The places are those that Windows' own tools choose.
+// The places are those that Windows' own tools choose on disks of 16 GiB or more.
 func TestPartitionDisk(t *testing.T) {
 	for _, c := range []struct {
 		name       string
