@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/winsys"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -43,7 +42,6 @@ type options struct {
 	workingDirs             []string
 	overwriteRecognizedData bool
 	requirePrivacy          bool
-	smbEngine               winsys.SMBEngine
 
 	endpointDir    string
 	pipeSecurity   string // an SDDL; empty but on Windows
@@ -82,8 +80,6 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			"recognised; a volume with a file system that Windows knows is refused in any case")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
-	flags.StringVar((*string)(&o.smbEngine), "smb-engine", string(winsys.SMBEngineWMI),
-		"the `way` to SMB global mappings: wmi, as the published daemon has it, or netuse, which calls Windows without WMI and is unproven")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),
@@ -139,10 +135,6 @@ func (o *options) check() error {
 		return fmt.Errorf("-node=%s: this system is %s; use -node=%s", nodeWindows, runtime.GOOS, nodeSimulated)
 	case o.node != nodeSimulated && o.simState != "":
 		return fmt.Errorf("-sim-state: it goes with -node=%s only", nodeSimulated)
-	case !slices.Contains([]winsys.SMBEngine{winsys.SMBEngineWMI, winsys.SMBEngineNetUse}, o.smbEngine):
-		return fmt.Errorf("-smb-engine=%s: it is %s or %s", o.smbEngine, winsys.SMBEngineWMI, winsys.SMBEngineNetUse)
-	case o.node == nodeSimulated && o.smbEngine != winsys.SMBEngineWMI:
-		return fmt.Errorf("-smb-engine: it goes with -node=%s only", nodeWindows)
 	case o.windowsService && runtime.GOOS != "windows":
 		return fmt.Errorf("-windows-service: this system is %s; start csi-proxy without it", runtime.GOOS)
 	case o.kubeletPath == "":

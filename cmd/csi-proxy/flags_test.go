@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/winsys"
 )
 
 // The command lines are those of installers in the field, which must go on
@@ -25,7 +24,6 @@ func TestParseFlags(t *testing.T) {
 		node:           defaultNode(),
 		kubeletPath:    `C:\var\lib\kubelet`,
 		requirePrivacy: true,
-		smbEngine:      winsys.SMBEngineWMI,
 		endpointDir:    pipe.DefaultDir(),
 		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
 		gracePeriod:    25 * time.Second,
@@ -39,7 +37,6 @@ func TestParseFlags(t *testing.T) {
 		kubeletPath:             `D:\kubelet`,
 		workingDirs:             []string{`C:\a`, `C:\b`},
 		overwriteRecognizedData: true,
-		smbEngine:               winsys.SMBEngineNetUse,
 		endpointDir:             "e",
 		pipeSecurity:            "D:P(A;;GA;;;SY)",
 		metricsAddress:          ":9090",
@@ -63,7 +60,7 @@ func TestParseFlags(t *testing.T) {
 		},
 		{
 			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b ` +
-				`--overwrite-recognized-data --require-privacy=false -smb-engine netuse -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m ` +
+				`--overwrite-recognized-data --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m ` +
 				`-log_dir d -log_file_max_size 100 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
 			map[string]string{"log_dir": "d", "log_file_max_size": "100", "alsologtostderr": "true", "stderrthreshold": "1", "vmodule": "serve=4"},
@@ -100,9 +97,6 @@ func TestUsageErrors(t *testing.T) {
 		"-grace-period=-1s",
 		"-grace-period=soon",
 		"-pipe-security=SYSTEM",
-		"-smb-engine=net",
-		"-smb-engine=",
-		"-node=simulated -smb-engine=netuse",
 	} {
 		wantUsageError(t, args)
 	}

@@ -11,7 +11,7 @@ import (
 
 // openWindows opens this machine.
 func openWindows(o options, log *slog.Logger) (system, error) {
-	sys, err := winsys.Open(winsys.Options{Logger: log, SMBEngine: o.smbEngine})
+	sys, err := winsys.Open(winsys.Options{Logger: log})
 	if err != nil {
 		return nil, err // and no system, which a nil *winsys.System would be
 	}

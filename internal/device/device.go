@@ -197,9 +197,28 @@ func (h Handle) Extents(ctx context.Context) ([]win.DiskExtent, error) {
 	return win.DecodeDiskExtents(out)
 }
 
-// OnlineVolume brings a volume online that automatic mounting has left offline.
+// OnlineVolume brings a volume online that automatic mounting has left offline. To
+// a volume that is online it does nothing. The handle needs GenericRead and
+// GenericWrite.
+//
+// IOCTL_VOLUME_ONLINE is what the documentation gives. Public code of this purpose
+// takes the volume offline first (rafawo/virtdisk-rs, force_online_volume), which
+// suggests that a volume may be taken for online that isn't. But to take a volume
+// offline is safe only while no file system is mounted on it. So that is done only
+// where the volume, told to go online, still answers a read with ErrorNotReady: every
+// read and write of an offline volume gets this, so nobody can be using it.
 func (h Handle) OnlineVolume(ctx context.Context) error {
-	_, err := h.control(ctx, win.IoctlVolumeOnline, nil, nil)
+	if _, err := h.control(ctx, win.IoctlVolumeOnline, nil, nil); err != nil {
+		return err
+	}
+	// As long as the largest sectors are.
+	if _, err := h.ReadAt(ctx, make([]byte, 4096), 0); !errors.Is(err, win.ErrorNotReady) {
+		return nil // online; what else is wrong with it shows when it is used
+	}
+	if _, err := h.control(ctx, win.IoctlVolumeOffline, nil, nil); err != nil {
+		return err
+	}
+	_, err := h.control(context.WithoutCancel(ctx), win.IoctlVolumeOnline, nil, nil) // what was begun
 	return err
 }
 

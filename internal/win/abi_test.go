@@ -85,6 +85,13 @@ func TestABIConstants(t *testing.T) {
 		"FILE_ATTRIBUTE_DIRECTORY":     uint64(AttributeDirectory),
 		"FILE_ATTRIBUTE_REPARSE_POINT": uint64(AttributeReparsePoint),
 
+		"USE_OK":      uint64(SMBMappingOK),
+		"USE_PAUSED":  uint64(SMBMappingPaused),
+		"USE_DISCONN": uint64(SMBMappingDisconnected),
+		"USE_NETERR":  uint64(SMBMappingNetworkError),
+		"USE_CONN":    uint64(SMBMappingConnecting),
+		"USE_RECONN":  uint64(SMBMappingReconnecting),
+
 		"IO_REPARSE_TAG_MOUNT_POINT":       uint64(TagMountPoint),
 		"IO_REPARSE_TAG_SYMLINK":           uint64(TagSymlink),
 		"MAXIMUM_REPARSE_DATA_BUFFER_SIZE": MaximumReparseDataSize,

@@ -57,6 +57,12 @@ const (
 
 	IoctlVolumeGetVolumeDiskExtents IoctlCode = 0x00560000
 	IoctlVolumeOnline               IoctlCode = 0x0056C008
+	// IoctlVolumeOffline lets a volume's reads and writes fail with ErrorNotReady,
+	// until IoctlVolumeOnline; it can still be opened. A mounted file system must be
+	// dismounted before.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-ioctl_volume_offline
+	IoctlVolumeOffline IoctlCode = 0x0056C00C
 
 	FsctlExtendVolume       IoctlCode = 0x000900F0
 	FsctlGetNtfsVolumeData  IoctlCode = 0x00090064
@@ -82,6 +88,7 @@ var ioctlNames = map[IoctlCode]string{
 	IoctlDiskSetDiskAttributes:      "IOCTL_DISK_SET_DISK_ATTRIBUTES",
 	IoctlVolumeGetVolumeDiskExtents: "IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS",
 	IoctlVolumeOnline:               "IOCTL_VOLUME_ONLINE",
+	IoctlVolumeOffline:              "IOCTL_VOLUME_OFFLINE",
 	FsctlExtendVolume:               "FSCTL_EXTEND_VOLUME",
 	FsctlGetNtfsVolumeData:          "FSCTL_GET_NTFS_VOLUME_DATA",
 	FsctlGetRefsVolumeData:          "FSCTL_GET_REFS_VOLUME_DATA",

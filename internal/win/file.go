@@ -84,7 +84,8 @@ func (i FileInfo) IsDir() bool { return i.Attributes&AttributeDirectory != 0 }
 // IsReparsePoint reports whether opening the file by name would lead elsewhere.
 func (i FileInfo) IsReparsePoint() bool { return i.Attributes&AttributeReparsePoint != 0 }
 
-// DirEntry is one entry of a directory.
+// DirEntry is one entry of a directory. Its name is WTF-8, as AppendUTF16 has it:
+// half a surrogate pair in it isn't valid UTF-8, and File.OpenAt takes it so.
 type DirEntry struct {
 	Name string
 	FileInfo

@@ -6,7 +6,6 @@ package win
 import (
 	"encoding/binary"
 	"fmt"
-	"unicode/utf16"
 )
 
 var le = binary.LittleEndian
@@ -111,7 +110,7 @@ func (p Partition) encode(b []byte) {
 		copy(b[32:], p.Type[:])
 		copy(b[48:], p.ID[:])
 		le.PutUint64(b[64:], p.Attributes)
-		name := utf16.Encode([]rune(p.Name))
+		name := AppendUTF16(nil, p.Name)
 		for i, u := range name[:min(len(name), partitionNameLen)] {
 			le.PutUint16(b[72+2*i:], u)
 		}
@@ -247,11 +246,11 @@ func utf16String(b []byte) string {
 		}
 		u = append(u, c)
 	}
-	return string(utf16.Decode(u))
+	return StringFromUTF16(u)
 }
 
 func appendUTF16(b []byte, s string) []byte {
-	for _, u := range utf16.Encode([]rune(s)) {
+	for _, u := range AppendUTF16(nil, s) {
 		b = le.AppendUint16(b, u)
 	}
 	return b

@@ -396,6 +396,10 @@ func DecodeGetDiskAttributes(b []byte) (DiskAttributes, error) {
 
 // SetDiskAttributes is SET_DISK_ATTRIBUTES: 40 bytes.
 //
+// Its Version is the size of the structure. The documentation says
+// sizeof(GET_DISK_ATTRIBUTES), which is 16; public code that has run on Windows sets
+// the size of this one, 40 (rafawo/virtdisk-rs, Disk::force_online).
+//
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-set_disk_attributes
 type SetDiskAttributes struct {
 	Persist    bool // keep it over restarts of the node

@@ -65,15 +65,13 @@ func installChecked(ctx context.Context, config Config) error {
 		(*byte)(unsafe.Pointer(&windows.SERVICE_DESCRIPTION{Description: description}))); err != nil {
 		return fmt.Errorf("set description: %w", err)
 	}
-	// SERVICE_PRESHUTDOWN_INFO
-	milliseconds := uint32(config.StopTimeout.Milliseconds())
 	for _, optional := range []struct {
 		what string
 		err  error
 	}{
 		{"restart after a failure", s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: restartDelay}}, 0)},
 		{"restart also if the failure was reported", s.SetRecoveryActionsOnNonCrashFailures(true)},
-		{"wait at a shutdown", windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&milliseconds)))},
+		{"wait at a shutdown", setPreshutdown(s, config.StopTimeout)},
 	} {
 		switch {
 		case errors.Is(optional.err, windows.ERROR_INVALID_LEVEL):

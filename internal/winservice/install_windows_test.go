@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,7 +72,7 @@ func serviceMain(does, dir string) int {
 		crashes = func(string) (bool, error) { return true, nil }
 	}
 	options := Options{StartTimeout: time.Minute, StopTimeout: time.Second, Log: slog.New(slog.NewTextHandler(log, nil))}
-	err = newHandler(run, options, crashes).dispatch()
+	err = newHandler(run, options, crashes, extendPreshutdown).dispatch()
 	if does == "lingers" {
 		time.Sleep(5 * pollInterval)
 	}
@@ -340,6 +341,38 @@ func TestInstallAgain(t *testing.T) {
 	}
 	if got := windows.UTF16PtrToString((*windows.SERVICE_DESCRIPTION)(unsafe.Pointer(&description)).Description); got != other.Description {
 		t.Errorf("description %q", got)
+	}
+}
+
+// A service that was made without a time to wait at a shutdown, or with a short one,
+// gets the time that it needs when it has started. A longer one stays.
+func TestPreshutdown(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	opened := s.open(t, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_CHANGE_CONFIG)
+	want := func(want time.Duration) {
+		t.Helper()
+		if got, err := preshutdown(opened); got != want || err != nil {
+			t.Errorf("the system waits %v, %v; want %v", got, err, want)
+		}
+	}
+	want(s.StopTimeout)
+	for _, tt := range []struct{ set, needed, want time.Duration }{
+		{10 * time.Second, 30 * time.Second, 30 * time.Second},
+		{30 * time.Second, 30 * time.Second, 30 * time.Second},
+		{3 * time.Minute, 30 * time.Second, 3 * time.Minute},
+		{10 * time.Second, 100 * 24 * time.Hour, math.MaxUint32 * time.Millisecond},
+	} {
+		if err := setPreshutdown(opened, tt.set); err != nil {
+			t.Fatal(err)
+		}
+		if err := extendPreshutdown(s.Name, tt.needed); err != nil {
+			t.Errorf("%v, then %v: %v", tt.set, tt.needed, err)
+		}
+		want(tt.want)
+	}
+	if err := extendPreshutdown(s.Name+"-missing", time.Second); !errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		t.Errorf("a missing service: %v", err)
 	}
 }
 

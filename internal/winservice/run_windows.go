@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
@@ -28,20 +30,22 @@ const (
 )
 
 func runManaged(run func(ctx context.Context, ready func()) error, options Options) error {
-	return newHandler(run, options, restartsCrashesOnly).dispatch()
+	return newHandler(run, options, restartsCrashesOnly, extendPreshutdown).dispatch()
 }
 
 // handler is the service as the manager sees it.
 type handler struct {
 	run     func(ctx context.Context, ready func()) error
 	options Options
-	crashes func(name string) (bool, error) // restartsCrashesOnly
+	crashes func(name string) (bool, error)                // restartsCrashesOnly
+	extend  func(name string, atLeast time.Duration) error // extendPreshutdown
 
 	ended chan error // gets what Run returns
 }
 
-func newHandler(run func(ctx context.Context, ready func()) error, options Options, crashes func(name string) (bool, error)) *handler {
-	return &handler{run: run, options: options, crashes: crashes, ended: make(chan error, 1)}
+func newHandler(run func(ctx context.Context, ready func()) error, options Options, crashes func(name string) (bool, error),
+	extend func(name string, atLeast time.Duration) error) *handler {
+	return &handler{run: run, options: options, crashes: crashes, extend: extend, ended: make(chan error, 1)}
 }
 
 // dispatch is Run.
@@ -94,7 +98,7 @@ func (h *handler) Execute(args []string, controls <-chan svc.ChangeRequest, stat
 	events := openEvents(name, h.options.Log)
 	defer events.close()
 
-	asked, err := h.execute(events, controls, statuses)
+	asked, err := h.execute(name, events, controls, statuses)
 	if err != nil {
 		events.failed(err)
 	} else {
@@ -119,7 +123,7 @@ func (h *handler) Execute(args []string, controls <-chan svc.ChangeRequest, stat
 
 // execute runs the service and reports whether it ends because the manager asked
 // for it.
-func (h *handler) execute(events *events, controls <-chan svc.ChangeRequest, statuses chan<- svc.Status) (asked bool, err error) {
+func (h *handler) execute(name string, events *events, controls <-chan svc.ChangeRequest, statuses chan<- svc.Status) (asked bool, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	ready := make(chan struct{}, 1)
@@ -157,6 +161,8 @@ func (h *handler) execute(events *events, controls <-chan svc.ChangeRequest, sta
 				status = svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown | svc.AcceptPreShutdown}
 				statuses <- status
 				events.info(eventStarted, "The service has started.")
+				// Apart, since the manager may be waiting for an answer of this one.
+				go h.extendPreshutdown(name)
 			}
 		case <-progress.C:
 			if status.State != svc.Running {
@@ -182,8 +188,58 @@ func (h *handler) execute(events *events, controls <-chan svc.ChangeRequest, sta
 	}
 }
 
+// extendPreshutdown has the manager wait long enough for this service at a shutdown.
+func (h *handler) extendPreshutdown(name string) {
+	if err := h.extend(name, h.options.StopTimeout); err != nil {
+		h.options.Log.Warn("a system that shuts down may not wait until the service has ended; csi-proxyctl service install makes it wait",
+			"service", name, "needed", h.options.StopTimeout, "err", err)
+	}
+}
+
 func pending(state svc.State, timeout time.Duration) svc.Status {
 	return svc.Status{State: state, CheckPoint: 1, WaitHint: uint32(max(timeout, minTimeout).Milliseconds())}
+}
+
+// extendPreshutdown makes the time for which a system that shuts down waits for the
+// service at least as long as the service may take to stop. The manager gives a
+// service that was made without such a time, as by sc.exe, ten seconds since build
+// 15063 of Windows, and sc.exe has no command to change it. Wait hints don't extend
+// it. Someone who wants a shorter one gives the daemon a shorter time to stop, so
+// the time is raised and never lowered. The right to change the service, which
+// LocalSystem has as a member of the Administrators, is asked for only if needed.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_preshutdown_info
+func extendPreshutdown(name string, atLeast time.Duration) error {
+	s, err := open(name, windows.SERVICE_QUERY_CONFIG)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // nothing depends on it
+	current, err := preshutdown(s)
+	if err != nil || current >= atLeast {
+		return err
+	}
+	change, err := open(name, windows.SERVICE_CHANGE_CONFIG)
+	if err != nil {
+		return err
+	}
+	defer change.Close() // what is done is done
+	return setPreshutdown(change, atLeast)
+}
+
+// preshutdown returns for how long a system that shuts down waits for the service.
+func preshutdown(s *mgr.Service) (time.Duration, error) {
+	var milliseconds, needed uint32 // SERVICE_PRESHUTDOWN_INFO
+	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO,
+		(*byte)(unsafe.Pointer(&milliseconds)), uint32(unsafe.Sizeof(milliseconds)), &needed); err != nil {
+		return 0, fmt.Errorf("query the wait at a shutdown: %w", err)
+	}
+	return time.Duration(milliseconds) * time.Millisecond, nil
+}
+
+func setPreshutdown(s *mgr.Service, wait time.Duration) error {
+	milliseconds := uint32(min(wait.Milliseconds(), math.MaxUint32)) // SERVICE_PRESHUTDOWN_INFO
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&milliseconds)))
 }
 
 // restartsCrashesOnly reports whether the manager does something about a failure

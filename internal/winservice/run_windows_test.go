@@ -6,6 +6,7 @@ package winservice
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,7 @@ type manager struct {
 	*handler
 	controls chan svc.ChangeRequest
 	told     []svc.Status // by the service; to be read after synctest.Wait
+	extended []string     // waits at a shutdown; to be read after synctest.Wait
 	exited   bool
 	specific bool
 	code     uint32
@@ -31,10 +33,12 @@ type manager struct {
 func startService(t *testing.T, run func(ctx context.Context, ready func()) error) *manager {
 	t.Helper()
 	options := Options{StartTimeout: time.Minute + time.Second, StopTimeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler)}
-	m := &manager{
-		handler:  newHandler(run, options, func(string) (bool, error) { return false, errRun }),
-		controls: make(chan svc.ChangeRequest),
-	}
+	m := &manager{controls: make(chan svc.ChangeRequest)}
+	m.handler = newHandler(run, options, func(string) (bool, error) { return false, errRun },
+		func(name string, atLeast time.Duration) error {
+			m.extended = append(m.extended, fmt.Sprint(name, " ", atLeast))
+			return errRun // which is passed over
+		})
 	statuses := make(chan svc.Status)
 	go func() {
 		for s := range statuses {
@@ -111,8 +115,14 @@ func TestProgress(t *testing.T) {
 		m.wantTold(t, starting(1))
 		time.Sleep(2 * progressInterval)
 		m.wantTold(t, starting(2), starting(3))
+		if m.extended != nil {
+			t.Errorf("while it starts: %q", m.extended)
+		}
 		time.Sleep(2 * time.Minute)
 		m.wantTold(t, running)
+		if diff := cmp.Diff([]string{"csi-proxy-of-a-test 30s"}, m.extended); diff != "" {
+			t.Errorf("waits at a shutdown (-want +got):\n%s", diff)
+		}
 		m.control(svc.Stop)
 		m.wantTold(t, stopping(1))
 		time.Sleep(2 * progressInterval)
@@ -227,7 +237,8 @@ func TestShortTimeoutIsNoShortHint(t *testing.T) {
 func TestSilentFailure(t *testing.T) {
 	h := newHandler(func(context.Context, func()) error { return errRun },
 		Options{StartTimeout: time.Minute, StopTimeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
-		func(name string) (bool, error) { return name == "csi-proxy-of-a-test", nil })
+		func(name string) (bool, error) { return name == "csi-proxy-of-a-test", nil },
+		func(string, time.Duration) error { return nil })
 	statuses := make(chan svc.Status, 1)
 	executed := make(chan struct{})
 	go func() { // never ends, as the process would

@@ -46,6 +46,10 @@ type Options struct {
 // the manager wants it to stop, or the system shuts down, the context is done; its
 // cause says which.
 //
+// Once the service is ready, a system that shuts down waits for it as long as
+// StopTimeout, also if whoever made the service, such as sc.exe, has set no such time
+// or a shorter one: Run changes that setting of the service.
+//
 // The manager is told ExitFailed if the service fails without having been asked to
 // stop. It isn't told anything, as by a crash, if the service has recovery actions
 // that are for crashes only: those that sc.exe failure sets up, unless sc.exe

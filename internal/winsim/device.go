@@ -147,9 +147,12 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 			return err
 		}
 		on, start, size := d.disk, int64(0), int64(0)
-		if on != nil {
+		switch {
+		case on != nil:
 			size = on.Seen
-		} else {
+		case d.volume.Offline:
+			return win.ErrorNotReady
+		default:
 			on, start, size = d.volume.disk, d.volume.offset, d.volume.length
 		}
 		if off < 0 || off%on.sector() != 0 || int64(len(p))%on.sector() != 0 {

@@ -184,6 +184,7 @@ func TestVolumeControls(t *testing.T) {
 		{"NTFS data, short", win.AccessNone, win.FsctlGetNtfsVolumeData, 95, win.ErrorInsufficientBuffer},
 		{"ReFS data of NTFS", win.AccessNone, win.FsctlGetRefsVolumeData, 152, win.ErrorInvalidFunction},
 		{"online, no access", win.AccessNone, win.IoctlVolumeOnline, 0, win.ErrorAccessDenied},
+		{"offline, no access", win.AccessNone, win.IoctlVolumeOffline, 0, win.ErrorAccessDenied},
 		{"control of a disk", readWrite, win.IoctlDiskGetDriveLayoutEx, 4096, win.ErrorInvalidFunction},
 	} {
 		d := openDevice(t, s, device1(name), tc.access)
@@ -489,6 +490,21 @@ func TestAutomount(t *testing.T) {
 	must(t, s.Reboot())
 	_, err = s.VolumeInformation(t.Context(), name)
 	wantErr(t, "online, after a restart", err, win.ErrorUnrecognizedVolume)
+
+	mustControl(t, s, device1(name), win.IoctlVolumeOffline, nil)
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "offline", err, win.ErrorNotReady)
+	d := openDevice(t, s, device1(name), readWrite)
+	_, err = d.ReadAt(t.Context(), make([]byte, 4096), 0)
+	wantErr(t, "reading it offline", err, win.ErrorNotReady)
+	closeHandle(t, d)
+	mustControl(t, s, device1(name), win.IoctlVolumeOnline, nil)
+	_, err = s.VolumeInformation(t.Context(), name)
+	wantErr(t, "online again", err, win.ErrorUnrecognizedVolume)
+	d = openDevice(t, s, `\\.\C:`, readWrite)
+	_, err = d.Control(t.Context(), win.IoctlVolumeOffline, nil, nil)
+	wantErr(t, "the system volume", err, win.ErrorAccessDenied)
+	closeHandle(t, d)
 
 	must(t, s.SetSettings(Settings{}))
 	must(t, setLayout(s, t, n, lettered, layoutOf(t, s, n).Partitions[0]))

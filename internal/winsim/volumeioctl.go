@@ -24,6 +24,18 @@ func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (i
 		return reply(out, win.EncodeInt64(v.length))
 	case win.IoctlDiskGetDriveGeometryEx:
 		return reply(out, v.disk.geometry().Encode())
+	case win.IoctlVolumeOffline:
+		// "You cannot take the system or boot volume offline": the error number is a
+		// guess. So is what happens to a file system that is mounted; here its files
+		// can't be used until the volume is online again.
+		if v.disk.System {
+			return 0, win.ErrorAccessDenied
+		}
+		if !v.Offline {
+			v.Offline = true
+			s.volumes.touch(v.unique)
+		}
+		return 0, nil
 	case win.IoctlVolumeOnline:
 		if v.Offline {
 			v.Offline = false

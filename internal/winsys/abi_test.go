@@ -6,7 +6,6 @@ package winsys
 import (
 	"slices"
 	"testing"
-	"unicode/utf16"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,7 +65,7 @@ func directoryEntry(abi *abitest.ABI, name string, attributes, eaSize uint32) []
 	b := make([]byte, abi.Offset("FILE_FULL_DIR_INFO.FileName"))
 	le.PutUint32(b[abi.Offset("FILE_FULL_DIR_INFO.FileAttributes"):], attributes)
 	le.PutUint32(b[abi.Offset("FILE_FULL_DIR_INFO.EaSize"):], eaSize)
-	for _, u := range utf16.Encode([]rune(name)) {
+	for _, u := range win.AppendUTF16(nil, name) {
 		b = le.AppendUint16(b, u)
 	}
 	length := len(b) - abi.Offset("FILE_FULL_DIR_INFO.FileName")
@@ -97,12 +96,14 @@ func TestDecodeDirectory(t *testing.T) {
 		directoryEntry(abi, "mount", reparse, uint32(win.TagMountPoint)),
 		directoryEntry(abi, "...", dir, 0),
 		directoryEntry(abi, "名 \U0001f4be", dir, 0),
+		directoryEntry(abi, "half a pair \xed\xa0\xbd", dir, 0),
 	)
 	want := []win.DirEntry{
 		{Name: "file with EAs"},
 		{Name: "mount", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint}},
 		{Name: "...", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory}},
 		{Name: "名 \U0001f4be", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory}},
+		{Name: "half a pair \xed\xa0\xbd", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory}},
 	}
 	got, err := decodeDirectory(append(b, make([]byte, 100)...)) // Windows doesn't say how much it wrote
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

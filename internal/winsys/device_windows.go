@@ -29,7 +29,7 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 	if err != nil {
 		return nil, err
 	}
-	return &device{s.own(h)}, nil
+	return &device{s.own(h, path)}, nil
 }
 
 // device is an open disk or volume.

@@ -6,7 +6,6 @@ package winsys
 import (
 	"encoding/binary"
 	"fmt"
-	"unicode/utf16"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -37,7 +36,7 @@ func decodeDirectory(b []byte) ([]win.DirEntry, error) {
 			return nil, fmt.Errorf("FILE_FULL_DIR_INFO: a name of %d bytes doesn't fit into %d", length, len(b)-entryName)
 		}
 		e := win.DirEntry{
-			Name:     decodeUTF16(b[entryName : entryName+length]),
+			Name:     win.StringFromUTF16(decodeUnits(b[entryName : entryName+length])),
 			FileInfo: fileInfo(le.Uint32(b[entryAttributes:]), le.Uint32(b[entryReparseTag:])),
 		}
 		if e.Name != "." && e.Name != ".." {
@@ -54,14 +53,13 @@ func decodeDirectory(b []byte) ([]win.DirEntry, error) {
 	}
 }
 
-// decodeUTF16 reads a name. NTFS doesn't insist on pairs of surrogates; half a pair
-// becomes U+FFFD, under which nothing can be opened.
-func decodeUTF16(b []byte) string {
+// decodeUnits reads UTF-16 units from bytes.
+func decodeUnits(b []byte) []uint16 {
 	u := make([]uint16, len(b)/2)
 	for i := range u {
 		u[i] = le.Uint16(b[2*i:])
 	}
-	return string(utf16.Decode(u))
+	return u
 }
 
 // fileInfo is FILE_ATTRIBUTE_TAG_INFO, of which Windows doesn't define the tag

@@ -61,7 +61,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// utf16Ptr returns s with a NUL at its end.
+// utf16Ptr returns s with a NUL at its end. Like all functions of x/sys that take or
+// give UTF-16, and like [win.AppendUTF16], it takes WTF-8.
 func utf16Ptr(s string) (*uint16, error) {
 	p, err := windows.UTF16PtrFromString(s)
 	if err != nil {

@@ -72,7 +72,7 @@ func (s *System) openFile(ctx context.Context, root windows.Handle, name string,
 	if err != nil {
 		return nil, err
 	}
-	return &file{s.own(h)}, nil
+	return &file{s.own(h, name)}, nil
 }
 
 // ntCreateFile opens a file for calls that wait for their answer.

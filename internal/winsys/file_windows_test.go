@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -263,6 +264,135 @@ func TestDeleteKeepsReadOnly(t *testing.T) {
 	wantErrno(t, "deleteOnClose", f.(*file).deleteOnClose(), win.ErrorDirNotEmpty)
 	if a, err := s.FileAttributes(t.Context(), full); err != nil || a&win.AttributeReadOnly == 0 {
 		t.Errorf("attributes %#x, %v; want it read-only", a, err)
+	}
+}
+
+// Names with half a surrogate pair, which Windows takes, are listed so that they can
+// be opened and deleted.
+func TestHalfPairInName(t *testing.T) {
+	skipUnderWine(t, "half surrogate pairs in names, which the files below it can't have")
+	s := newSystem(t)
+	root := t.TempDir()
+	dir := openDir(t, s, root)
+	want := []string{"first half \xed\xa0\xbd", "second half \xed\xb2\xbe", "\U0001f4be"}
+	o := win.OpenOptions{Access: win.Delete | win.FileReadAttributes, Share: shareAll, Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
+	for _, name := range want {
+		if err := at(t, dir, name, o); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+	}
+	var names []string
+	for restart := true; ; restart = false {
+		entries, err := dir.ReadDir(t.Context(), restart)
+		if err == win.ErrorNoMoreFiles {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names = append(names, e.Name)
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Fatalf("names %q; want %q", names, want)
+	}
+	o.Disposition = win.FileOpen
+	for _, name := range names {
+		f, err := dir.OpenAt(t.Context(), name, o)
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		if err := f.Delete(t.Context()); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		f.Close()
+	}
+	_, err := dir.ReadDir(t.Context(), true)
+	wantErrno(t, "the directory afterwards", err, win.ErrorNoMoreFiles)
+}
+
+// The portable WTF-8 is that of package syscall, which makes the names for x/sys.
+func TestUTF16IsThatOfSyscall(t *testing.T) {
+	for _, units := range [][]uint16{{'a'}, {0xD83D, 0xDCBE}, {0xD83D}, {0xDCBE, 0xD83D}, {0xD83D, 0xD83D, 0xDCBE, 'b'}, {0xFFFD}} {
+		text := windows.UTF16ToString(units)
+		if got := win.StringFromUTF16(units); got != text {
+			t.Errorf("%#x became %q; want %q", units, got, text)
+		}
+		want, err := windows.UTF16FromString(text)
+		if got := append(win.AppendUTF16(nil, text), 0); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q became %#x; want %#x, %v", text, got, want, err)
+		}
+	}
+}
+
+// What a pod leaves behind can be listed and removed, also if its access list lets
+// nobody in.
+func TestDeniedDirectory(t *testing.T) {
+	skipUnderWine(t, "access lists that it enforces")
+	s := newSystem(t)
+	root := t.TempDir()
+	denied := filepath.Join(root, "denied")
+	if err := os.MkdirAll(filepath.Join(denied, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	setDACL(t, filepath.Join(denied, "x"), "D:P(D;;GA;;;WD)")
+	setDACL(t, denied, "D:P(D;;GA;;;WD)")
+	t.Cleanup(func() { // so that the directory can be removed in any case
+		if _, err := os.Stat(root + `\denied`); err == nil {
+			setDACL(t, denied, "D:P(A;OICI;GA;;;WD)")
+			setDACL(t, filepath.Join(denied, "x"), "D:P(A;;GA;;;WD)")
+		}
+	})
+	dir := openDir(t, s, root)
+	o := win.OpenOptions{
+		Access: win.Delete | win.FileListDirectory | win.FileTraverse | win.FileReadAttributes, Share: shareAll,
+		Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+	}
+	wantErrno(t, "without backup intent", at(t, dir, "denied", o), win.ErrorAccessDenied)
+	o.Options |= win.FileOpenForBackup
+	f, err := dir.OpenAt(t.Context(), "denied", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(t.Context(), true)
+	if err != nil || len(entries) != 1 || entries[0].Name != "x" {
+		t.Errorf("entries %v, %v; want x", entries, err)
+	}
+	x, err := f.OpenAt(t.Context(), "x", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Delete(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := f.Delete(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// setDACL gives a file the access list of a descriptor in SDDL.
+func setDACL(t *testing.T, path, sddl string) {
+	t.Helper()
+	descriptor, err := windows.SecurityDescriptorFromString(sddl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dacl, _, err := descriptor.DACL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT,
+		windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, nil, nil, dacl, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

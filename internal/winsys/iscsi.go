@@ -255,7 +255,7 @@ func decodeMultiSZ(b []byte) ([]string, error) {
 		if end == 0 {
 			break
 		}
-		list = append(list, decodeUTF16(b[:end]))
+		list = append(list, decodeWide(decodeUnits(b[:end])))
 		b = b[end+2:]
 	}
 	return list, nil
@@ -275,7 +275,7 @@ func wideAt(b []byte, base, address uint64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return decodeUTF16(b[:end]), nil
+	return decodeWide(decodeUnits(b[:end])), nil
 }
 
 // wideLen returns how many bytes of b come before a NUL.
@@ -288,7 +288,9 @@ func wideLen(b []byte) (int, error) {
 	return 0, fmt.Errorf("no NUL in %d bytes", len(b))
 }
 
-// decodeWide reads a string from an array that it may fill.
+// decodeWide reads a string from an array that it may fill. Half a surrogate pair
+// becomes U+FFFD: no iSCSI name has one, and these texts are sent to clients, which
+// take UTF-8 only.
 func decodeWide(u []uint16) string {
 	if end := slices.Index(u, 0); end >= 0 {
 		u = u[:end]

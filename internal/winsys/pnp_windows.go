@@ -112,7 +112,8 @@ func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-
 		go poll(func() ([]string, error) { return deviceInterfaces(class) }, w.arrived, stopped)
 		stop = func() { close(stopped) }
 	}
-	return w.arrived, sync.OnceFunc(stop), nil
+	unregister, closed := stop, s.tracker.Track("notifications of arrivals")
+	return w.arrived, sync.OnceFunc(func() { unregister(); closed() }), nil
 }
 
 // watcher is the context of a registration. Windows keeps its address.

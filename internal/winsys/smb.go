@@ -14,27 +14,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winsys/wmi"
 )
 
-// SMBEngine is the way to SMB global mappings.
-type SMBEngine string
-
-// Engines.
-const (
-	// SMBEngineWMI is MSFT_SmbGlobalMapping, which the published daemon uses. It is
-	// the default.
-	SMBEngineWMI SMBEngine = "wmi"
-	// SMBEngineNetUse are the functions NetUseAdd, NetUseEnum and NetUseDel, which
-	// need no WMI. That they do the same for global mappings is deduced from the
-	// headers of Windows, and not proven: see useFlagGlobalMapping.
-	SMBEngineNetUse SMBEngine = "netuse"
-)
-
-// smbMapper is an engine. Its methods are those of System.
-type smbMapper interface {
-	mappings(ctx context.Context) ([]win.SMBMapping, error)
-	create(ctx context.Context, remotePath string, o win.SMBMappingOptions) error
-	remove(ctx context.Context, remotePath string) error
-}
-
 const (
 	smbNamespace = `root\Microsoft\Windows\SMB`
 	smbClass     = "MSFT_SmbGlobalMapping"

@@ -5,49 +5,19 @@ package winsys
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsys/wmi"
 )
 
-// newSMBMapper returns an engine; no name is that of the default.
-func newSMBMapper(engine SMBEngine) (smbMapper, error) {
-	switch engine {
-	case "", SMBEngineWMI:
-		return smbProvider{}, nil
-	case SMBEngineNetUse:
-		return netUse{}, nil
-	}
-	return nil, fmt.Errorf("no SMB engine %q: %w", engine, win.ErrorInvalidParameter)
-}
-
-// SMBGlobalMappings lists the global mappings, as the engine does.
-func (s *System) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
-	return s.smb.mappings(ctx)
-}
-
-// CreateSMBGlobalMapping makes a global mapping without drive letter, which doesn't
-// outlast a restart, and connects to the server. Once begun, it goes on when ctx
-// ends.
-func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
-	return s.smb.create(ctx, remotePath, o)
-}
-
-// RemoveSMBGlobalMapping removes the global mappings of a share, also if files are
-// open. If there is none, the error is [win.ErrorNotConnected].
-func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	return s.smb.remove(ctx, remotePath)
-}
-
-// smbProvider is MSFT_SmbGlobalMapping. Microsoft documents its sibling
-// MSFT_SmbMapping and the commands of PowerShell that call it.
+// The global mappings are objects of MSFT_SmbGlobalMapping. Microsoft documents its
+// sibling MSFT_SmbMapping, and the commands of PowerShell that call it.
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/msft-smbmapping
 // and https://learn.microsoft.com/powershell/module/smbshare/new-smbglobalmapping
-type smbProvider struct{}
 
-func (smbProvider) mappings(ctx context.Context) (mappings []win.SMBMapping, err error) {
+// SMBGlobalMappings lists the global mappings.
+func (s *System) SMBGlobalMappings(ctx context.Context) (mappings []win.SMBMapping, err error) {
 	err = wmi.Connect(ctx, smbNamespace, func(services *wmi.Services) (err error) {
 		mappings, err = listSMBMappings(ctx, smbServices{services})
 		return err
@@ -55,13 +25,18 @@ func (smbProvider) mappings(ctx context.Context) (mappings []win.SMBMapping, err
 	return mappings, err
 }
 
-func (smbProvider) create(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
+// CreateSMBGlobalMapping makes a global mapping without drive letter, which doesn't
+// outlast a restart, and connects to the server. Once begun, it goes on when ctx
+// ends.
+func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
 	return wmi.Connect(ctx, smbNamespace, func(services *wmi.Services) error {
 		return createSMBMapping(smbServices{services}, remotePath, o)
 	})
 }
 
-func (smbProvider) remove(ctx context.Context, remotePath string) error {
+// RemoveSMBGlobalMapping removes the global mappings of a share, also if files are
+// open. If there is none, the error is [win.ErrorNotConnected].
+func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return wmi.Connect(ctx, smbNamespace, func(services *wmi.Services) error {
 		return removeSMBMapping(ctx, smbServices{services}, remotePath)
 	})

@@ -16,10 +16,6 @@ import "golang.org/x/sys/windows"
 //sys	cmRegisterNotification(filter *notifyFilter, context *watcher, callback uintptr, notification *windows.Handle) (ret windows.CONFIGRET) = cfgmgr32.CM_Register_Notification
 //sys	cmUnregisterNotification(notification windows.Handle) (ret windows.CONFIGRET) = cfgmgr32.CM_Unregister_Notification
 
-//sys	netUseAdd(server *uint16, levelFlags uint32, info *useInfo3, invalid *uint32) (neterr error) = netapi32.NetUseAdd
-//sys	netUseEnum(server *uint16, levelFlags uint32, infos **useInfo2, preferred uint32, read *uint32, total *uint32, resume *uint32) (neterr error) = netapi32.NetUseEnum
-//sys	netUseDel(server *uint16, use *uint16, forceLevelFlags uint32) (neterr error) = netapi32.NetUseDel
-
 // devpkeyDeviceInstanceID is DEVPKEY_Device_InstanceId, which device interfaces
 // have too.
 //

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 )
 
 // Options configure a System.
@@ -20,30 +21,36 @@ type Options struct {
 	// Logger is told what the system has to do without: privileges, notices of
 	// arrivals. Default: nobody is.
 	Logger *slog.Logger
-	// SMBEngine is the way to SMB global mappings. Default: SMBEngineWMI.
-	SMBEngine SMBEngine
+	// Handles, in tests, keeps the stack of each open handle, for Close to report.
+	// Default: none is kept.
+	Handles *handletrack.Tracker
 }
 
 // System is Windows. Its methods may be called concurrently.
 type System struct {
 	log       *slog.Logger
-	smb       smbMapper
+	tracker   *handletrack.Tracker
 	handles   atomic.Int64 // that are open
 	noNotices sync.Once    // logs that Windows gives none
+}
+
+// privileges are those that Open enables; the package's doc comment says what for.
+var privileges = [...]string{
+	"SeBackupPrivilege",
+	"SeRestorePrivilege",
+	"SeLoadDriverPrivilege",
+	"SeManageVolumePrivilege",
+	"SeCreateSymbolicLinkPrivilege",
 }
 
 // Open enables the privileges that the calls need, for the whole process. One that
 // the process doesn't hold is logged.
 func Open(o Options) (*System, error) {
-	smb, err := newSMBMapper(o.SMBEngine)
-	if err != nil {
-		return nil, err
-	}
-	s := &System{log: o.Logger, smb: smb}
+	s := &System{log: o.Logger, tracker: o.Handles}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	missing, err := enablePrivileges("SeLoadDriverPrivilege", "SeManageVolumePrivilege", "SeCreateSymbolicLinkPrivilege")
+	missing, err := enablePrivileges(privileges[:]...)
 	if err != nil {
 		return nil, fmt.Errorf("enabling privileges: %w", err)
 	}
@@ -53,8 +60,12 @@ func Open(o Options) (*System, error) {
 	return s, nil
 }
 
-// Close reports, as an error, how many devices and files were left open.
+// Close reports, as an error, how many devices and files were left open. With
+// Options.Handles it says where they were opened, and lists notifications too.
 func (s *System) Close() error {
+	if err := s.tracker.Err(); err != nil {
+		return err
+	}
 	if n := s.handles.Load(); n != 0 {
 		return fmt.Errorf("%d handles were left open", n)
 	}
@@ -63,13 +74,14 @@ func (s *System) Close() error {
 
 // handle is an open device or file.
 type handle struct {
-	sys *System
-	h   windows.Handle
+	sys    *System
+	h      windows.Handle
+	closed func() // tells the tracker
 }
 
-func (s *System) own(h windows.Handle) handle {
+func (s *System) own(h windows.Handle, name string) handle {
 	s.handles.Add(1)
-	return handle{s, h}
+	return handle{s, h, s.tracker.Track(name)}
 }
 
 // Close implements [win.Device] and [win.File].
@@ -80,6 +92,7 @@ func (h *handle) Close() error {
 	err := windows.CloseHandle(h.h)
 	h.h = windows.InvalidHandle
 	h.sys.handles.Add(-1)
+	h.closed()
 	return errno(err)
 }
 

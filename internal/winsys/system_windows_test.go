@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 )
 
 var (
@@ -25,7 +26,7 @@ var (
 // newSystem returns the system, which must have no open handles when the test ends.
 func newSystem(t *testing.T) *System {
 	t.Helper()
-	s, err := Open(Options{})
+	s, err := Open(Options{Handles: handletrack.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestPrivileges(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for _, name := range []string{"SeLoadDriverPrivilege", "SeManageVolumePrivilege", "SeCreateSymbolicLinkPrivilege"} {
+	for _, name := range privileges {
 		if enabled, logged := privilegeEnabled(t, name), strings.Contains(log.String(), name); enabled == logged {
 			t.Errorf("%s: enabled %t, reported missing %t", name, enabled, logged)
 		}
@@ -76,6 +77,16 @@ func TestPrivileges(t *testing.T) {
 	missing, err = enablePrivileges("SeNoSuchPrivilege")
 	if err != nil || len(missing) != 1 {
 		t.Errorf("an unknown privilege: missing %q, error %v", missing, err)
+	}
+}
+
+// Administrators and LocalSystem hold both, switched off.
+func TestBackupPrivilegesAreEnabled(t *testing.T) {
+	newSystem(t)
+	for _, name := range []string{"SeBackupPrivilege", "SeRestorePrivilege"} {
+		if !privilegeEnabled(t, name) {
+			t.Errorf("%s isn't enabled", name)
+		}
 	}
 }
 
@@ -98,7 +109,13 @@ func privilegeEnabled(t *testing.T, name string) bool {
 }
 
 func TestLeakedHandleIsReported(t *testing.T) {
-	s, err := Open(Options{})
+	for name, tracker := range map[string]*handletrack.Tracker{"counted": nil, "tracked": handletrack.New()} {
+		t.Run(name, func(t *testing.T) { leak(t, tracker) })
+	}
+}
+
+func leak(t *testing.T, tracker *handletrack.Tracker) {
+	s, err := Open(Options{Handles: tracker})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +125,8 @@ func TestLeakedHandleIsReported(t *testing.T) {
 	}
 	if err := s.Close(); err == nil {
 		t.Error("an open handle isn't reported")
+	} else if tracker != nil && !strings.Contains(err.Error(), "winsys.leak") {
+		t.Errorf("the report doesn't say who opened it: %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)

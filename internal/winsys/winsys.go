@@ -11,11 +11,23 @@
 // the privileges that LocalSystem holds but that are off in its token; they belong
 // to the process, not to a handle:
 //
+//   - SeBackupPrivilege and SeRestorePrivilege, for files that are opened with
+//     [win.FileOpenForBackup]: whatever a file's access list says, the first grants
+//     all rights to read and the second all rights to write and to delete. Without
+//     them a pod could deny SYSTEM the files that it leaves behind, and they
+//     couldn't be removed. Of this module only internal/pathpolicy opens files so,
+//     and only below the directories that it allows.
 //   - SeLoadDriverPrivilege, for CM_Reenumerate_DevNode
 //   - SeManageVolumePrivilege, for FSCTL_EXTEND_VOLUME
 //   - SeCreateSymbolicLinkPrivilege, for FSCTL_SET_REPARSE_POINT with a symlink
 //
 // What the process doesn't hold is reported and leaves the other calls as they are.
+// A service holds all privileges of its account, unless it was given a list of those
+// that it requires, as with "sc.exe privs": then these five must be in that list.
+//
+// Source: https://learn.microsoft.com/windows/win32/secauthz/privilege-constants and
+// https://learn.microsoft.com/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
+//
 // Each handle is opened with the access that its caller asks for and no more.
 //
 // # Handles

@@ -41,7 +41,6 @@ var (
 	modcfgmgr32 = windows.NewLazySystemDLL("cfgmgr32.dll")
 	modiscsidsc = windows.NewLazySystemDLL("iscsidsc.dll")
 	modkernel32 = windows.NewLazySystemDLL("kernel32.dll")
-	modnetapi32 = windows.NewLazySystemDLL("netapi32.dll")
 
 	procCM_Get_Device_Interface_PropertyW = modcfgmgr32.NewProc("CM_Get_Device_Interface_PropertyW")
 	procCM_Locate_DevNodeW                = modcfgmgr32.NewProc("CM_Locate_DevNodeW")
@@ -63,9 +62,6 @@ var (
 	procSetIScsiInitiatorCHAPSharedSecret = modiscsidsc.NewProc("SetIScsiInitiatorCHAPSharedSecret")
 	procCancelSynchronousIo               = modkernel32.NewProc("CancelSynchronousIo")
 	procGetSystemFirmwareTable            = modkernel32.NewProc("GetSystemFirmwareTable")
-	procNetUseAdd                         = modnetapi32.NewProc("NetUseAdd")
-	procNetUseDel                         = modnetapi32.NewProc("NetUseDel")
-	procNetUseEnum                        = modnetapi32.NewProc("NetUseEnum")
 )
 
 func cmGetDeviceInterfaceProperty(deviceInterface *uint16, key *windows.DEVPROPKEY, propertyType *uint32, buffer *uint16, size *uint32, flags uint32) (ret windows.CONFIGRET) {
@@ -279,30 +275,6 @@ func getSystemFirmwareTable(provider uint32, id uint32, buffer *byte, size uint3
 	length = uint32(r0)
 	if length == 0 {
 		err = errnoErr(e1)
-	}
-	return
-}
-
-func netUseAdd(server *uint16, levelFlags uint32, info *useInfo3, invalid *uint32) (neterr error) {
-	r0, _, _ := syscall.SyscallN(procNetUseAdd.Addr(), uintptr(unsafe.Pointer(server)), uintptr(levelFlags), uintptr(unsafe.Pointer(info)), uintptr(unsafe.Pointer(invalid)))
-	if r0 != 0 {
-		neterr = syscall.Errno(r0)
-	}
-	return
-}
-
-func netUseDel(server *uint16, use *uint16, forceLevelFlags uint32) (neterr error) {
-	r0, _, _ := syscall.SyscallN(procNetUseDel.Addr(), uintptr(unsafe.Pointer(server)), uintptr(unsafe.Pointer(use)), uintptr(forceLevelFlags))
-	if r0 != 0 {
-		neterr = syscall.Errno(r0)
-	}
-	return
-}
-
-func netUseEnum(server *uint16, levelFlags uint32, infos **useInfo2, preferred uint32, read *uint32, total *uint32, resume *uint32) (neterr error) {
-	r0, _, _ := syscall.SyscallN(procNetUseEnum.Addr(), uintptr(unsafe.Pointer(server)), uintptr(levelFlags), uintptr(unsafe.Pointer(infos)), uintptr(preferred), uintptr(unsafe.Pointer(read)), uintptr(unsafe.Pointer(total)), uintptr(unsafe.Pointer(resume)))
-	if r0 != 0 {
-		neterr = syscall.Errno(r0)
 	}
 	return
 }

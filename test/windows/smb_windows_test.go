@@ -18,21 +18,17 @@ import (
 // service, maps, and which this process, another session, uses.
 func TestNativeSMB(t *testing.T) {
 	notOnWine(t, "it has no SMB")
-	for _, engine := range []string{"wmi", "netuse"} {
-		t.Run(engine, func(t *testing.T) {
-			kubelet := filepath.Join(t.TempDir(), "kubelet")
-			if err := os.Mkdir(kubelet, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			s := install(t, "-node=windows", "-kubelet-path="+kubelet, "-smb-engine="+engine)
-			s.start()
-			nativeMapping(t, kubelet)
-			nativePasswordChange(t, kubelet)
-			nativeMappingErrors(t)
-			if written := s.written(); strings.Contains(written, passwordMark) {
-				t.Error("the daemon's log has a password")
-			}
-		})
+	kubelet := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.Mkdir(kubelet, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := install(t, "-node=windows", "-kubelet-path="+kubelet)
+	s.start()
+	nativeMapping(t, kubelet)
+	nativePasswordChange(t, kubelet)
+	nativeMappingErrors(t)
+	if written := s.written(); strings.Contains(written, passwordMark) {
+		t.Error("the daemon's log has a password")
 	}
 }
 

@@ -68,7 +68,7 @@ func parts(l *win.DriveLayout) (p []part) {
 	return p
 }
 
-// The places are those that Windows' own tools choose.
+// The places are those that Windows' own tools choose on disks of 16 GiB or more.
 func TestPartitionDisk(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -225,6 +225,64 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 	if err := sim.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
 		t.Errorf("its volume can't be used: %v", err)
 	}
+}
+
+// stubborn is a node whose volumes, if automatic mounting has left them offline, go
+// online only after they were told to go offline.
+type stubborn struct {
+	*winsim.System
+	told *[]string // the control calls about it
+}
+
+func (s stubborn) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	dev, err := s.System.OpenDevice(ctx, path, access)
+	if err != nil {
+		return nil, err
+	}
+	return stubbornDevice{dev, s.told}, nil
+}
+
+type stubbornDevice struct {
+	win.Device
+	told *[]string
+}
+
+func (d stubbornDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	if code == win.IoctlVolumeOnline || code == win.IoctlVolumeOffline {
+		*d.told = append(*d.told, code.String())
+		if !slices.Contains(*d.told, win.IoctlVolumeOffline.String()) {
+			return 0, nil
+		}
+	}
+	return d.Device.Control(ctx, code, in, out)
+}
+
+// A volume is taken offline only if it doesn't go online otherwise: one that is in
+// use never is.
+func TestPartitionDiskTakesVolumesOffline(t *testing.T) {
+	sim, _ := newNode(t)
+	if err := sim.SetSettings(winsim.Settings{NoAutomount: true}); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	ops := disks.New(stubborn{sim, &told}, disks.Options{})
+	n := attach(t, sim, winsim.DiskSpec{})
+	partition := func(want ...string) {
+		t.Helper()
+		told = nil
+		if err := ops.PartitionDisk(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	}
+	online, offline := win.IoctlVolumeOnline.String(), win.IoctlVolumeOffline.String()
+	partition(online, offline, online)
+	if err := sim.FormatVolume(t.Context(), sim.VolumesOfDisk(uint32(n))[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
+		t.Errorf("its volume can't be used: %v", err)
+	}
+	partition(online)
 }
 
 func TestPartitionDiskWaitsForTheVolume(t *testing.T) {

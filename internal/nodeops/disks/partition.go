@@ -16,8 +16,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// The layout that Windows' own tools make: a reserved partition that ends at
-// 16 MiB, then one of basic data; partitions end on whole MiB.
+// The layout that Windows' own tools make on disks of 16 GiB or more: a reserved
+// partition that ends at 16 MiB, then one of basic data; partitions end on whole MiB.
+// On small disks those tools go on to the last usable sector: the published tests
+// record a partition of 1056947712 bytes on a disk of 1 GiB, which ends 33 sectors
+// before the end of the disk. Ours ends on a whole MiB there, too.
 const (
 	mebibyte          = 1 << 20
 	reservedEnd       = 16 * mebibyte

@@ -22,6 +22,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -83,7 +84,7 @@ func (s *system) VolumeInformation(context.Context, string) (win.VolumeInformati
 // arrives at the driver of each.
 func TestDisk(t *testing.T) {
 	load(t)
-	win32, err := winsys.Open(winsys.Options{})
+	win32, err := winsys.Open(winsys.Options{Handles: handletrack.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

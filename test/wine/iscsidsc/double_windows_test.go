@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
 )
 
@@ -38,7 +39,7 @@ func load(t *testing.T) (*winsys.System, *double) {
 	if dll.Load() != nil {
 		install(t, built)
 	}
-	sys, err := winsys.Open(winsys.Options{})
+	sys, err := winsys.Open(winsys.Options{Handles: handletrack.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

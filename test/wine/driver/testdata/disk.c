@@ -316,6 +316,9 @@ static NTSTATUS control_volume(ULONG code, struct call *c)
 		VOLUME_DISK_EXTENTS extents = { 1, { { NUMBER, p->StartingOffset, p->PartitionLength } } };
 		return ANSWER(c, extents);
 	}
+	case IOCTL_VOLUME_OFFLINE:
+		write_down("volume offline\n");
+		return STATUS_SUCCESS;
 	case IOCTL_VOLUME_ONLINE:
 		write_down("volume online\n");
 		return STATUS_SUCCESS;
