@@ -15,6 +15,9 @@ func open(o Options) (*Node, error) {
 	if err != nil {
 		return nil, &csiproxy.Error{Op: "open", Object: "the node", Err: err}
 	}
-	operations, err := nodeops.New(sys, nodeops.Options(o))
-	return (*Node)(operations), err
+	n, err := nodeops.New(sys, nodeops.Options(o))
+	if err != nil {
+		return nil, err
+	}
+	return (*Node)(&n.Operations), nil
 }

@@ -40,7 +40,7 @@ type runner struct {
 	sim     *simcontrol.Service // the control of the simulated node, served beside it
 
 	mu     sync.Mutex // guards all below
-	node   *nodeops.Operations
+	node   *nodeops.Node
 	memory map[string]*bufconn.Listener // by endpoint name; nil while it is stopped
 	stops  []func() error               // of what is served
 	dir    string                       // of the sockets; "" if there are none
@@ -81,7 +81,7 @@ func (d *runner) start() error {
 // listen makes.
 func (d *runner) serve(listen func(name string) (net.Listener, error)) error {
 	s, err := daemon.New(daemon.Config{
-		Operations:  rpc.Operations(*d.node),
+		Operations:  rpc.Operations(d.node.Operations),
 		Control:     map[string]server.Service{simv1.EndpointName: d.sim},
 		Listen:      listen,
 		GracePeriod: gracePeriod,
@@ -123,7 +123,7 @@ func (d *runner) stopLocked() error {
 func (d *runner) operations() *node.Node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return (*node.Node)(d.node)
+	return (*node.Node)(&d.node.Operations)
 }
 
 func (d *runner) dial(ctx context.Context, group, version string) (net.Conn, error) {

@@ -30,7 +30,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, fmt.Errorf("open %s node: %w", o.node, err)
 	}
 	metrics := nodemetrics.NewNode()
-	operations, err := nodeops.New(sys, nodeops.Options{
+	n, err := nodeops.New(sys, nodeops.Options{
 		KubeletPath:         o.kubeletPath,
 		WorkingDirs:         o.workingDirs,
 		AllowRecognizedData: o.overwriteRecognizedData,
@@ -42,8 +42,9 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())
 	}
+	metrics.Watch(n.Load)
 	return &openedNode{
-		operations: rpc.Operations(*operations),
+		operations: rpc.Operations(n.Operations),
 		control:    control,
 		collectors: []prometheus.Collector{metrics},
 		close:      sys.Close,

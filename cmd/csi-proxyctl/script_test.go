@@ -146,7 +146,7 @@ func (d *testDaemon) start(names []string) error {
 		return err
 	}
 	s, err := daemon.New(daemon.Config{
-		Operations: rpc.Operations(*ops),
+		Operations: rpc.Operations(ops.Operations),
 		Control:    map[string]server.Service{simv1.EndpointName: simcontrol.New(d.sys)},
 		Listen: func(name string) (net.Listener, error) {
 			if len(names) > 0 && !slices.Contains(names, strings.TrimPrefix(name, "csi-proxy-")) {

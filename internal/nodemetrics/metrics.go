@@ -9,9 +9,11 @@ package nodemetrics
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -24,6 +26,42 @@ type Node struct {
 	operations *prometheus.HistogramVec
 	calls      *prometheus.HistogramVec
 	callErrors *prometheus.CounterVec
+	load       atomic.Pointer[func() []wincalls.Load]
+}
+
+// Descriptions of what is asked for when the metrics are read.
+var (
+	underWay = prometheus.NewDesc("csi_proxy_windows_calls",
+		"Calls to Windows now, by the kind of their objects: running, of these overdue, and waiting for room.", []string{"kind", "state"}, nil)
+	refused = prometheus.NewDesc("csi_proxy_windows_calls_refused_total",
+		"Calls to Windows that were refused, since Windows doesn't answer earlier ones, by the kind of their objects.", []string{"kind"}, nil)
+	oldest = prometheus.NewDesc("csi_proxy_windows_oldest_call_seconds",
+		"For how long the oldest call to Windows has been under way, by the kind of its object.", []string{"kind"}, nil)
+)
+
+// Watch takes the load of the calls to Windows from load whenever the metrics are read.
+func (n *Node) Watch(load func() []wincalls.Load) { n.load.Store(&load) }
+
+// collectLoad collects what the calls to Windows have to do now.
+func (n *Node) collectLoad(ch chan<- prometheus.Metric) {
+	load := n.load.Load()
+	if load == nil {
+		return
+	}
+	for _, l := range (*load)() {
+		age := 0.0
+		if l.Running > 0 {
+			age = time.Since(l.Oldest.Since).Seconds()
+		}
+		gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+		}
+		gauge(underWay, float64(l.Running), l.Pool, "running")
+		gauge(underWay, float64(l.Overdue), l.Pool, "overdue")
+		gauge(underWay, float64(l.Waiting), l.Pool, "waiting")
+		gauge(oldest, age, l.Pool)
+		ch <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(l.Refused), l.Pool)
+	}
 }
 
 // NewNode returns metrics that have seen nothing yet.
@@ -51,6 +89,9 @@ func (n *Node) Describe(ch chan<- *prometheus.Desc) {
 	n.operations.Describe(ch)
 	n.calls.Describe(ch)
 	n.callErrors.Describe(ch)
+	for _, desc := range []*prometheus.Desc{underWay, refused, oldest} {
+		ch <- desc
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -58,6 +99,7 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 	n.operations.Collect(ch)
 	n.calls.Collect(ch)
 	n.callErrors.Collect(ch)
+	n.collectLoad(ch)
 }
 
 // Operation is an observer of operations.

@@ -52,8 +52,17 @@ type Operations struct {
 	System     system.Operations
 }
 
+// Node is the operations with what bears them.
+type Node struct {
+	Operations
+	calls *wincalls.System
+}
+
+// Load returns what the calls to Windows have to do, by the kind of their objects.
+func (n *Node) Load() []wincalls.Load { return n.calls.Load() }
+
 // New returns the operations on the node that sys is. It fails only for bad options.
-func New(sys win.System, o Options) (*Operations, error) {
+func New(sys win.System, o Options) (*Node, error) {
 	if o.KubeletPath == "" {
 		o.KubeletPath = DefaultKubeletPath
 	}
@@ -65,7 +74,7 @@ func New(sys win.System, o Options) (*Operations, error) {
 	runner := operation.NewRunner(o.OnOperation)
 	locks := new(operation.Locks[disk.Number])
 	probes := smbprobe.New(calls)
-	return &Operations{
+	return &Node{calls: calls, Operations: Operations{
 		Disk: disks.New(calls, disks.Options{
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
 		}),
@@ -78,5 +87,5 @@ func New(sys win.System, o Options) (*Operations, error) {
 		}),
 		ISCSI:  initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner}),
 		System: machine.New(calls, machine.Options{Runner: runner}),
-	}, nil
+	}}, nil
 }

@@ -30,68 +30,68 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 	const operations = 8
 	user := smb.Credentials{Username: "user", Password: secret.New("password")}
 	link := simtest.Kubelet + `\link`
-	alive := func(ctx context.Context, n *nodeops.Operations) error {
+	alive := func(ctx context.Context, n *nodeops.Node) error {
 		return n.SMB.NewSMBGlobalMapping(ctx, `\\alive\data`, "", user)
 	}
 	for name, test := range map[string]struct {
-		prepare func(t *testing.T, sys *winsim.System, n *nodeops.Operations)
-		call    func(ctx context.Context, n *nodeops.Operations, i int) error
-		other   func(ctx context.Context, n *nodeops.Operations) error // must not wait either
+		prepare func(t *testing.T, sys *winsim.System, n *nodeops.Node)
+		call    func(ctx context.Context, n *nodeops.Node, i int) error
+		other   func(ctx context.Context, n *nodeops.Node) error // must not wait either
 	}{
 		"mappings of one dead server": {
-			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+			call: func(ctx context.Context, n *nodeops.Node, i int) error {
 				return n.SMB.NewSMBGlobalMapping(ctx, fmt.Sprintf(`\\dead\%d`, i), "", user)
 			},
 			other: alive,
 		},
 		"mappings of many dead servers": {
-			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+			call: func(ctx context.Context, n *nodeops.Node, i int) error {
 				return n.SMB.NewSMBGlobalMapping(ctx, fmt.Sprintf(`\\dead%d\data`, i), "", user)
 			},
 		},
 		"a mapping whose server has died": {
-			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Operations) {
+			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Node) {
 				simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", user))
 			},
-			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+			call: func(ctx context.Context, n *nodeops.Node, i int) error {
 				return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, "", user)
 			},
 			other: alive,
 		},
 		"a link to a share whose server has died": {
-			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Operations) {
+			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Node) {
 				simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\server\data`, link, user))
 			},
-			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+			call: func(ctx context.Context, n *nodeops.Node, i int) error {
 				_, err := n.Filesystem.IsSymlink(ctx, link)
 				return err
 			},
 			other: alive,
 		},
 		"a service that doesn't come up": {
-			prepare: func(t *testing.T, sys *winsim.System, _ *nodeops.Operations) {
+			prepare: func(t *testing.T, sys *winsim.System, _ *nodeops.Node) {
 				simtest.Must(t, sys.Services().Add(services.Spec{Name: "slow"}))
 				simtest.Must(t, sys.Delay(winsim.Match{Call: "StartServiceW"}, time.Hour))
 			},
-			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+			call: func(ctx context.Context, n *nodeops.Node, i int) error {
 				return n.System.StartService(ctx, "slow")
 			},
-			other: func(ctx context.Context, n *nodeops.Operations) error {
+			other: func(ctx context.Context, n *nodeops.Node) error {
 				_, err := n.System.GetService(ctx, "slow")
 				return err
 			},
 		},
 		"a target that doesn't answer": {
-			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Operations) {
+			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Node) {
 				portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
 				simtest.Must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: "iqn.x", Portals: []win.ISCSIPortal{portal}}))
 				simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), iscsi.Portal(portal)))
 				simtest.Must(t, sys.Delay(winsim.Match{Call: "LoginIScsiTargetW"}, time.Hour))
 			},
-			call: func(ctx context.Context, n *nodeops.Operations, i int) error {
+			call: func(ctx context.Context, n *nodeops.Node, i int) error {
 				return n.ISCSI.ConnectTarget(ctx, iscsi.Portal{Address: "10.0.0.1"}, "iqn.x", iscsi.Authentication{})
 			},
-			other: func(ctx context.Context, n *nodeops.Operations) error {
+			other: func(ctx context.Context, n *nodeops.Node) error {
 				_, err := n.ISCSI.ListTargetPortals(ctx)
 				return err
 			},

@@ -56,7 +56,7 @@ func do(ctx context.Context, s *System, name string, o object, f func() error) e
 }
 
 func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
-	return get(ctx, s, win.CallDeviceInterfaces, object{pool: machine, name: "the list of devices"}, func() ([]string, error) { return s.sys.DeviceInterfaces(ctx, class) })
+	return get(ctx, s, win.CallDeviceInterfaces, object{pool: machine, name: "the list of devices of class " + class.String()}, func() ([]string, error) { return s.sys.DeviceInterfaces(ctx, class) })
 }
 
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
@@ -64,7 +64,7 @@ func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) er
 }
 
 func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
-	err = do(ctx, s, win.CallNotifyArrivals, object{pool: machine, name: "notices of devices"}, func() (err error) {
+	err = do(ctx, s, win.CallNotifyArrivals, object{pool: machine, name: "notices of devices of class " + class.String()}, func() (err error) {
 		arrived, stop, err = s.sys.NotifyArrivals(ctx, class)
 		return err
 	})
