@@ -141,5 +141,6 @@ bin/staticcheck: tools/go.mod
 generate: ## print the generated code again; the C side needs gcc-mingw-w64-x86-64
 	$(GO) -C tools run ./protogen
 	$(GO) generate ./internal/winsys/...
+	cp internal/virtdisk/virtdisk_windows.go test/windows/virtdisk/
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi
