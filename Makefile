@@ -118,6 +118,10 @@ test-windows: ## test the Windows programs under Wine, as a service too; says so
 compare-windows: ## measure the Windows daemon under Wine, beside PEER=other.exe if given
 	test/wine/compare-windows '$(PEER)'
 
+.PHONY: windows-proof
+windows-proof: ## write what csi-proxy-wintest reported, REPORT='file…', into docs/windows-proof.md
+	$(GO) run ./internal/windowsproof/update docs/windows-proof.md $(REPORT)
+
 .PHONY: bench
 bench: ## measure; the ratios within one run are what counts
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/bench
