@@ -37,7 +37,7 @@ var importRules = []struct {
 		"named pipes have one owner, who sets their security descriptor",
 	},
 	{
-		"os/exec", []string{"internal/demo"},
+		"os/exec", []string{"internal/demo", "test/wintest"},
 		"the product runs no other program: no shell, no PowerShell",
 	},
 	{

@@ -6,7 +6,10 @@
 // them. From the repository's root:
 //
 //	go -C tools build -o ../bin/notices ./notices
-//	bin/notices program…
+//	bin/notices program… list.modules…
+//
+// Programs of tests don't say what is in them: a list has it, with a line "path version"
+// for each module.
 //
 // A module without a licence is an error. The same programs give the same bytes.
 package main
@@ -41,13 +44,37 @@ func main() {
 func run(out io.Writer, programs []string) error {
 	var modules []*debug.Module
 	for _, program := range programs {
-		info, err := buildinfo.ReadFile(program)
+		more, err := modulesOf(program)
 		if err != nil {
 			return fmt.Errorf("%s: %w", program, err)
 		}
-		modules = append(modules, info.Deps...)
+		modules = append(modules, more...)
 	}
 	return write(out, modules, directory)
+}
+
+// modulesOf returns the modules of a program or of a list.
+func modulesOf(name string) ([]*debug.Module, error) {
+	if !strings.HasSuffix(name, ".modules") {
+		info, err := buildinfo.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		return info.Deps, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var modules []*debug.Module
+	for line := range strings.Lines(string(b)) {
+		path, version, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok {
+			return nil, fmt.Errorf("%q is no module with a version", line)
+		}
+		modules = append(modules, &debug.Module{Path: path, Version: version})
+	}
+	return modules, nil
 }
 
 // directory returns the folder of a module, or of Go itself for "std".

@@ -6,7 +6,10 @@
 // the program itself says. From the repository's root:
 //
 //	go -C tools build -o ../bin/sbom ./sbom
-//	bin/sbom -version v1.2.3 program.exe
+//	bin/sbom -version v1.2.3 program.exe [packed.exe | list.modules]...
+//
+// A program may have others packed into it, whose modules count as its own. Programs
+// of tests don't say what is in them: a list has it, with a line "path version" for each.
 //
 // The same program and flags give the same bytes, so it has no time and no serial
 // number.
@@ -32,11 +35,11 @@ import (
 func main() {
 	version := flag.String("version", "", "the version of the program")
 	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: sbom [flag]... program")
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: sbom [flag]... program [packed]...")
 		os.Exit(2)
 	}
-	if err := write(os.Stdout, flag.Arg(0), *version); err != nil {
+	if err := write(os.Stdout, flag.Arg(0), flag.Args()[1:], *version); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
@@ -79,11 +82,18 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn"`
 }
 
-// write writes the bill of materials of a program.
-func write(out io.Writer, program, version string) error {
+// write writes the bill of materials of a program that has others packed into it.
+func write(out io.Writer, program string, packed []string, version string) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
+	}
+	for _, name := range packed {
+		modules, err := modulesOf(name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		info.Deps = append(info.Deps, modules...)
 	}
 	contents, err := os.ReadFile(program)
 	if err != nil {
@@ -92,6 +102,30 @@ func write(out io.Writer, program, version string) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(describe(info, version, sha256.Sum256(contents)))
+}
+
+// modulesOf returns the modules of a program or of a list.
+func modulesOf(name string) ([]*debug.Module, error) {
+	if !strings.HasSuffix(name, ".modules") {
+		info, err := buildinfo.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		return info.Deps, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var modules []*debug.Module
+	for line := range strings.Lines(string(b)) {
+		path, version, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok {
+			return nil, fmt.Errorf("%q is no module with a version", line)
+		}
+		modules = append(modules, &debug.Module{Path: path, Version: version})
+	}
+	return modules, nil
 }
 
 func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) bom {
@@ -115,11 +149,15 @@ func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) bom 
 		b.Components = append(b.Components, component{Type: "library", Ref: purl, Name: module, Version: version, PURL: purl})
 	}
 	add("std", strings.TrimPrefix(info.GoVersion, "go"))
+	seen := map[string]bool{}
 	for _, module := range info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		add(module.Path, module.Version)
+		if name := module.Path + "@" + module.Version; !seen[name] {
+			seen[name] = true
+			add(module.Path, module.Version)
+		}
 	}
 	all := dependency{Ref: purl}
 	for _, c := range b.Components {
