@@ -168,6 +168,30 @@ func TestPageNamesTests(t *testing.T) {
 	}
 }
 
+// csi-proxy-wintest has the tests of each package that a check is of.
+func TestChecksArePacked(t *testing.T) {
+	_, rows := readPage(t)
+	makefile, err := os.ReadFile(repository + "/Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^WINTEST_PACKAGES = (.*)$`).FindStringSubmatch(string(makefile))
+	if m == nil {
+		t.Fatal("the Makefile has no WINTEST_PACKAGES")
+	}
+	packed := append(strings.Fields(m[1]), "test/windows")
+	all := sources(t)
+	for _, row := range rows {
+		for _, p := range Patterns(row.Check) {
+			for _, pkg := range named(all, p) {
+				if !slices.Contains(packed, pkg) {
+					t.Errorf("the check of row %s is %s of %s, which csi-proxy-wintest lacks", row.ID, p, pkg)
+				}
+			}
+		}
+	}
+}
+
 var (
 	procedure   = regexp.MustCompile(`NewProc\("([A-Za-z0-9_]+)"\)`)
 	controlCode = regexp.MustCompile(`"((?:IOCTL|FSCTL)_[A-Z0-9_]+)"`)

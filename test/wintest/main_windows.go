@@ -60,19 +60,24 @@ const planISCSI = `  - stop and start the services MSiSCSI and WinTarget, make t
     CHAP secret of this machine's initiator, and remove the targets
 `
 
+const planRecord = `  - write down what Windows answers to each call of a scenario with one such disk, for
+    which it may start the service MSiSCSI
+`
+
 func main() {
 	yes := flag.Bool("yes", false, "go on without asking")
 	report := flag.String("report", "csi-proxy-wintest.jsonl", "the `file` for the report; - is the standard output")
 	iscsi := flag.Bool("iscsi", false, "also test iSCSI: needs Install-WindowsFeature FS-iSCSITarget-Server, and changes the CHAP secret of this machine's initiator")
+	record := flag.String("record", "", "also write down what Windows answers to each call, to this `file`; - is the standard output")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(exitUsage)
 	}
-	os.Exit(run(*yes, *iscsi, *report))
+	os.Exit(run(*yes, *iscsi, *report, *record))
 }
 
-func run(yes, iscsi bool, report string) int {
+func run(yes, iscsi bool, report, record string) int {
 	head, err := describe()
 	if err != nil {
 		return failed(err)
@@ -80,6 +85,9 @@ func run(yes, iscsi bool, report string) int {
 	touched := ""
 	if iscsi {
 		touched = planISCSI
+	}
+	if record != "" {
+		touched += planRecord
 	}
 	fmt.Printf(plan, version, strings.TrimSpace(head.Edition+" "+head.Windows), touched)
 	if err := check(); err != nil {
@@ -95,7 +103,10 @@ func run(yes, iscsi bool, report string) int {
 	if err != nil {
 		return failed(err)
 	}
-	outcomes, err := prove(ctx, dir, iscsi, head.Wine != "")
+	outcomes, err := prove(ctx, dir, iscsi)
+	if err == nil && record != "" {
+		err = recordCalls(ctx, record, dir, head.Wine != "")
+	}
 	// Whatever has happened, nothing is left behind.
 	if err := errors.Join(err, cleanUp(head.Wine != "")); err != nil {
 		return failed(err)
@@ -168,7 +179,7 @@ func check() error {
 const testTimeout = 25 * time.Minute
 
 // prove runs the test programs and returns what became of each test.
-func prove(ctx context.Context, dir string, iscsi, wine bool) (windowsproof.Outcomes, error) {
+func prove(ctx context.Context, dir string, iscsi bool) (windowsproof.Outcomes, error) {
 	if err := endWithChildren(); err != nil {
 		return nil, err
 	}
