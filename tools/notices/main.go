@@ -17,7 +17,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +27,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/csi-proxy/csi-proxy/tools/modules"
 )
 
 func main() {
@@ -42,39 +43,15 @@ func main() {
 }
 
 func run(out io.Writer, programs []string) error {
-	var modules []*debug.Module
+	var all []*debug.Module
 	for _, program := range programs {
-		more, err := modulesOf(program)
+		more, err := modules.Of(program)
 		if err != nil {
 			return fmt.Errorf("%s: %w", program, err)
 		}
-		modules = append(modules, more...)
+		all = append(all, more...)
 	}
-	return write(out, modules, directory)
-}
-
-// modulesOf returns the modules of a program or of a list.
-func modulesOf(name string) ([]*debug.Module, error) {
-	if !strings.HasSuffix(name, ".modules") {
-		info, err := buildinfo.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		return info.Deps, nil
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	var modules []*debug.Module
-	for line := range strings.Lines(string(b)) {
-		path, version, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if !ok {
-			return nil, fmt.Errorf("%q is no module with a version", line)
-		}
-		modules = append(modules, &debug.Module{Path: path, Version: version})
-	}
-	return modules, nil
+	return write(out, all, directory)
 }
 
 // directory returns the folder of a module, or of Go itself for "std".

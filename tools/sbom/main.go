@@ -30,6 +30,8 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
+
+	"github.com/csi-proxy/csi-proxy/tools/modules"
 )
 
 func main() {
@@ -89,11 +91,11 @@ func write(out io.Writer, program string, packed []string, version string) error
 		return err
 	}
 	for _, name := range packed {
-		modules, err := modulesOf(name)
+		packed, err := modules.Of(name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		info.Deps = append(info.Deps, modules...)
+		info.Deps = append(info.Deps, packed...)
 	}
 	contents, err := os.ReadFile(program)
 	if err != nil {
@@ -102,30 +104,6 @@ func write(out io.Writer, program string, packed []string, version string) error
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(describe(info, version, sha256.Sum256(contents)))
-}
-
-// modulesOf returns the modules of a program or of a list.
-func modulesOf(name string) ([]*debug.Module, error) {
-	if !strings.HasSuffix(name, ".modules") {
-		info, err := buildinfo.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		return info.Deps, nil
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	var modules []*debug.Module
-	for line := range strings.Lines(string(b)) {
-		path, version, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if !ok {
-			return nil, fmt.Errorf("%q is no module with a version", line)
-		}
-		modules = append(modules, &debug.Module{Path: path, Version: version})
-	}
-	return modules, nil
 }
 
 func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) bom {
