@@ -21,6 +21,13 @@ WINDOWS_ARCHS = amd64 arm64
 # Where the programs for Windows are.
 BIN_windows-amd64 = bin
 BIN_windows-arm64 = bin/windows-arm64
+# The packages whose tests on Windows docs/windows-proof.md names, apart from
+# test/windows, which is a module of its own.
+WINTEST_PACKAGES = internal/logfile internal/pipe internal/winservice internal/winsys internal/winsys/wmi
+# The files of the repository that they read.
+WINTEST_FILES = internal/win/testdata/abi/layout.txt internal/win/testdata/abi/samples.txt
+# Lists the modules of tests, which their programs don't name.
+LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}'
 # What a release has apart from them.
 RELEASED = linux-amd64 linux-arm64
 # The modules apart from the product: what they need must not become its own.
@@ -67,13 +74,37 @@ build-windows-%: link-windows-% bin/winres
 	$(WINRES) -description 'CSI Proxy from the command line' \
 		bin/.linked/windows-$*/csi-proxyctl.exe $(BIN_windows-$*)/csi-proxyctl.exe
 
-bin/winres bin/sbom bin/notices: bin/%: FORCE
+.PHONY: wintest
+wintest: $(addprefix wintest-,$(WINDOWS_ARCHS)) ## build csi-proxy-wintest.exe, which proves this source on any Windows with one command
+
+# The tests' programs into bin/.wintest/<arch>/, and all into one program.
+wintest-%: build-windows-% bin/pack
+	rm -rf bin/.wintest/$* && mkdir -p bin/.wintest/$*
+	for package in $(WINTEST_PACKAGES); do \
+		CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) test -c -trimpath -buildvcs=false -ldflags '-s -w' \
+			-o bin/.wintest/$*/$$(echo $$package | tr / -).exe ./$$package || exit 1; \
+	done
+	CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) -C test/windows test -c -trimpath -buildvcs=false -ldflags '-s -w' \
+		-o ../../bin/.wintest/$*/test-windows.exe .
+	GOOS=windows GOARCH=$* $(GO) list $(LIST_MODULES) $(addprefix ./,$(WINTEST_PACKAGES)) | sort -u >bin/.wintest/$*/packages.modules
+	GOOS=windows GOARCH=$* $(GO) -C test/windows list $(LIST_MODULES) . | sort -u >bin/.wintest/$*/test-windows.modules
+	GOOS=windows GOARCH=$* $(BUILD) -o bin/.linked/windows-$*/csi-proxy-wintest.exe ./test/wintest
+	$(WINRES) -description 'Tests of CSI Proxy on Windows' \
+		bin/.linked/windows-$*/csi-proxy-wintest.exe bin/.wintest/$*/csi-proxy-wintest.exe
+	bin/pack bin/.wintest/$*/csi-proxy-wintest.exe windows-proof.md=docs/windows-proof.md \
+		csi-proxy.exe=$(BIN_windows-$*)/csi-proxy.exe csi-proxyctl.exe=$(BIN_windows-$*)/csi-proxyctl.exe \
+		$(foreach f,$(WINTEST_FILES),source/$(f)=$(f)) \
+		$(foreach p,$(WINTEST_PACKAGES) test/windows,tests/$(p)=bin/.wintest/$*/$(subst /,-,$(p)).exe) \
+		>$(BIN_windows-$*)/csi-proxy-wintest.exe
+	chmod +x $(BIN_windows-$*)/csi-proxy-wintest.exe
+
+bin/winres bin/sbom bin/notices bin/pack: bin/%: FORCE
 	@CGO_ENABLED=0 $(GO) -C tools build -o ../bin/ ./$*
 
 FORCE:
 
 .PHONY: release
-release: build-all $(addprefix link-,$(RELEASED)) bin/sbom bin/notices ## build all systems into dist/, with checksums, bills of materials, licences
+release: build-all wintest $(addprefix link-,$(RELEASED)) bin/sbom bin/notices ## build all systems into dist/, with checksums, bills of materials, licences
 	rm -rf dist && mkdir dist
 	for program in csi-proxy csi-proxyctl; do \
 		cp bin/.linked/linux-amd64/$$program dist/$$program-linux-amd64 && \
@@ -83,6 +114,15 @@ release: build-all $(addprefix link-,$(RELEASED)) bin/sbom bin/notices ## build 
 	done
 	bin/notices dist/csi-proxy* >dist/LICENSES.txt
 	for file in dist/csi-proxy*; do bin/sbom -version '$(VERSION)' $$file >$$file.cdx.json || exit 1; done
+	@# The tests on Windows have modules, and versions of modules, that no other program has.
+	for arch in $(WINDOWS_ARCHS); do \
+		tests=dist/csi-proxy-wintest-windows-$$arch.exe; \
+		[ $$arch = amd64 ] && dir=$(BIN_windows-amd64) || dir=$(BIN_windows-arm64); \
+		cp $$dir/csi-proxy-wintest.exe $$tests && \
+		bin/sbom -version '$(VERSION)' $$tests $$dir/csi-proxy.exe $$dir/csi-proxyctl.exe bin/.wintest/$$arch/*.modules >$$tests.cdx.json || exit 1; \
+	done
+	bin/notices bin/.wintest/amd64/packages.modules >dist/LICENSES-wintest.txt
+	cd test/windows && ../../bin/notices ../../bin/.wintest/amd64/test-windows.modules >>../../dist/LICENSES-wintest.txt
 	cd dist && sha256sum -- * >SHA256SUMS
 
 .PHONY: check-release
@@ -118,6 +158,10 @@ test-windows: ## test the Windows programs under Wine, as a service too; says so
 compare-windows: ## measure the Windows daemon under Wine, beside PEER=other.exe if given
 	test/wine/compare-windows '$(PEER)'
 
+.PHONY: windows-proof
+windows-proof: ## write what csi-proxy-wintest reported, REPORT='file…', into docs/windows-proof.md
+	$(GO) run ./internal/windowsproof/update docs/windows-proof.md $(REPORT)
+
 .PHONY: bench
 bench: ## measure; the ratios within one run are what counts
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/bench
@@ -141,5 +185,6 @@ bin/staticcheck: tools/go.mod
 generate: ## print the generated code again; the C side needs gcc-mingw-w64-x86-64
 	$(GO) -C tools run ./protogen
 	$(GO) generate ./internal/winsys/...
+	cp internal/virtdisk/virtdisk_windows.go test/windows/virtdisk/
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi

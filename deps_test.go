@@ -25,11 +25,11 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		module + "/internal/winsys", []string{"internal/winsys/...", "node", "cmd/csi-proxy"},
+		module + "/internal/winsys", []string{"internal/winsys/...", "node", "cmd/csi-proxy", "test/wintest"},
 		"above the seam nothing may know which system is below",
 	},
 	{
-		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice"},
+		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice", "internal/virtdisk", "test/wintest"},
 		"system calls belong below the seam, where portable code runs the same on the simulated node",
 	},
 	{
@@ -37,7 +37,7 @@ var importRules = []struct {
 		"named pipes have one owner, who sets their security descriptor",
 	},
 	{
-		"os/exec", []string{"internal/demo"},
+		"os/exec", []string{"internal/demo", "test/wintest"},
 		"the product runs no other program: no shell, no PowerShell",
 	},
 	{
@@ -65,8 +65,12 @@ var importRules = []struct {
 		"only what serves needs the handlers; both ends of a call share internal/wire",
 	},
 	{
-		module + "/internal/nodeops", []string{"node", "cmd/csi-proxy", "simnode"},
+		module + "/internal/nodeops", []string{"internal/winrecord", "node", "cmd/csi-proxy", "simnode"},
 		"the API and its clients know what the operations are, not how they are done",
+	},
+	{
+		module + "/internal/virtdisk", []string{"test/wintest"},
+		"only tests make disks of their own",
 	},
 	{
 		module + "/simnode", []string{"internal/demo"},

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -207,7 +208,7 @@ func TestServiceFails(t *testing.T) {
 		"metrics":  {"-windows-service", "-metrics-bind-address=nowhere", "-node=simulated"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := installDaemon(t, "csi-proxy-of-a-test", program, args...)
+			s := installDaemon(t, fmt.Sprintf("csi-proxy-wintest-fails-%d", os.Getpid()), program, args...)
 			// The status of a service that was never started says error 1077.
 			status := s.start(svc.Stopped)
 			if status.Win32ExitCode != uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) || status.ServiceSpecificExitCode != winservice.ExitFailed {

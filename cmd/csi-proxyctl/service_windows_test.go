@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,7 +36,8 @@ func TestService(t *testing.T) {
 	}
 	windows.CloseServiceHandle(m)
 
-	const name = "csi-proxy-of-a-test"
+	// The tests of other packages run at the same time.
+	name := fmt.Sprintf("csi-proxy-wintest-ctl-%d", os.Getpid())
 	daemon := filepath.Join(t.TempDir(), "csi-proxy.exe")
 	if err := os.WriteFile(daemon, nil, 0o700); err != nil { // it isn't started
 		t.Fatal(err)

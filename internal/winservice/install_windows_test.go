@@ -86,6 +86,10 @@ func serviceMain(does, dir string) int {
 	return 0
 }
 
+// timeout bounds what takes seconds at most, so that a hang fails one test, whose
+// service is then removed, and doesn't end the whole program.
+const timeout = time.Minute
+
 // testService is a service that is removed at the end of its test.
 type testService struct {
 	Config
@@ -119,7 +123,7 @@ func newService(t *testing.T, does string) *testService {
 		t.Fatal(err)
 	}
 	s.Config = Config{
-		Name:        fmt.Sprintf("csi-proxy-test-%d", os.Getpid()),
+		Name:        fmt.Sprintf("csi-proxy-wintest-service-%d", os.Getpid()),
 		DisplayName: "A test of CSI Proxy",
 		Description: "It may be removed.",
 		CommandLine: commandLine,
@@ -193,19 +197,21 @@ func (s *testService) endProcess(t *testing.T, end func()) {
 	}
 	defer windows.CloseHandle(process)
 	end()
-	if event, err := windows.WaitForSingleObject(process, windows.INFINITE); err != nil || event != windows.WAIT_OBJECT_0 {
+	if event, err := windows.WaitForSingleObject(process, uint32(timeout.Milliseconds())); err != nil || event != windows.WAIT_OBJECT_0 {
 		t.Fatalf("the process: %#x, %v", event, err)
 	}
 }
 
 func (s *testService) await(t *testing.T, want State) Status {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
 	for {
 		status := s.query(t)
 		if status.State == want {
 			return status
 		}
-		if err := wait(t.Context()); err != nil {
+		if err := wait(ctx); err != nil {
 			t.Fatalf("state %v, want %v: %v", status.State, want, err)
 		}
 	}
@@ -442,6 +448,11 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	ours, err := windows.UTF16PtrFromString(s.CommandLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { change(ours) }) // or it couldn't be removed
 	change(commandLine)
 	for call, err := range map[string]error{
 		"Install":   Install(t.Context(), s.Config),
@@ -454,11 +465,6 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 	if got := s.query(t).CommandLine; got != other {
 		t.Errorf("command line is %q", got)
 	}
-	ours, err := windows.UTF16PtrFromString(s.CommandLine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(ours) // or it couldn't be removed
 }
 
 func TestInstallRefuses(t *testing.T) {

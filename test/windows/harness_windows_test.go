@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
+
+	"github.com/csi-proxy/csi-proxy/test/windows/privilege"
 )
 
 // The programs under test.
@@ -27,15 +29,35 @@ var daemonProgram, ctlProgram string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 // run builds the two programs, unless the environment names them, and runs the tests.
-func run(m *testing.M) int {
-	daemonProgram, ctlProgram = os.Getenv("CSI_PROXY_BIN"), os.Getenv("CSI_PROXYCTL_BIN")
-	if daemonProgram == "" || ctlProgram == "" {
-		dir, err := os.MkdirTemp("", "windows")
-		if err != nil {
+func run(m *testing.M) (code int) {
+	// Windows lets an administrator end a process of LocalSystem only with this.
+	if err := privilege.Enable("SeDebugPrivilege"); err != nil {
+		fmt.Fprintln(os.Stderr, "SeDebugPrivilege:", err)
+		return 1
+	}
+	// The directory for temporary files can be on another drive, and often has a short
+	// name in its path, such as RUNNER~1. Paths of drivers have neither.
+	temp, err := os.MkdirTemp(`C:\`, "csi-proxy-wintest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		stopShell()
+		if err := os.RemoveAll(temp); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}()
+	for _, name := range []string{"TMP", "TEMP"} {
+		if err := os.Setenv(name, temp); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer os.RemoveAll(dir)
+	}
+	daemonProgram, ctlProgram = os.Getenv("CSI_PROXY_BIN"), os.Getenv("CSI_PROXYCTL_BIN")
+	if daemonProgram == "" || ctlProgram == "" {
+		dir := filepath.Join(temp, "programs")
 		build := exec.Command("go", "build", "-o", dir+`\`, "./cmd/csi-proxy", "./cmd/csi-proxyctl")
 		build.Dir = filepath.Join("..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -44,10 +66,13 @@ func run(m *testing.M) int {
 		}
 		daemonProgram, ctlProgram = filepath.Join(dir, "csi-proxy.exe"), filepath.Join(dir, "csi-proxyctl.exe")
 	}
-	var err error // the service manager has a current directory of its own
-	if daemonProgram, err = filepath.Abs(daemonProgram); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	for _, program := range []*string{&daemonProgram, &ctlProgram} { // the service manager has a current directory of its own
+		absolute, err := filepath.Abs(*program)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		*program = absolute
 	}
 	return m.Run()
 }
@@ -66,8 +91,12 @@ func notOnWine(t *testing.T, why string) {
 }
 
 const (
-	kubeletPath = `C:\var\lib\kubelet`
-	displayName = "CSI Proxy of a test" // of the service
+	// leftoverPrefix is that of all names that the tests give to what they make outside
+	// of their directory: services, users, shares, targets. csi-proxy-wintest removes
+	// what a run left behind that was cut off.
+	leftoverPrefix = "csi-proxy-wintest-"
+	kubeletPath    = `C:\var\lib\kubelet`
+	displayName    = "CSI Proxy of a test" // of the service
 	// patience bounds what takes milliseconds, so that a hang is a failure that
 	// says where.
 	patience = 30 * time.Second
@@ -80,6 +109,10 @@ type service struct {
 	log string // file
 }
 
+// installed counts the services: each has a name of its own, since one that was
+// deleted is there until the last handle to it is closed.
+var installed int
+
 // install installs the daemon as a service, with these flags beside those that
 // every one has. It isn't started.
 func install(t testing.TB, flags ...string) *service {
@@ -91,7 +124,9 @@ func install(t testing.TB, flags ...string) *service {
 	defer m.Disconnect()
 	log := filepath.Join(t.TempDir(), "csi-proxy.log")
 	flags = append([]string{"-windows-service", "-logtostderr=false", "-log_file=" + log}, flags...)
-	created, err := m.CreateService("csi-proxy-test", daemonProgram, mgr.Config{DisplayName: displayName, StartType: mgr.StartManual}, flags...)
+	installed++
+	name := fmt.Sprintf("%s%d-%d", leftoverPrefix, os.Getpid(), installed)
+	created, err := m.CreateService(name, daemonProgram, mgr.Config{DisplayName: displayName, StartType: mgr.StartManual}, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +141,12 @@ func installSimulated(t testing.TB) *service {
 	return install(t, "-node=simulated", "-sim-state="+filepath.Join(t.TempDir(), "state"))
 }
 
+// uninstall removes the service, whatever state it is in: one that is left behind would
+// keep the pipes from all tests that follow.
 func (s *service) uninstall() {
-	s.kill()
-	if err := s.Delete(); err != nil {
+	if err := errors.Join(s.terminate(), s.Delete(), s.Close()); err != nil {
 		s.t.Error(err)
 	}
-	s.Close()
 	written := s.written()
 	for _, fault := range []string{"panic", "fatal error"} {
 		if strings.Contains(written, fault) {
@@ -179,17 +214,22 @@ func (s *service) stop() {
 // await waits until the service is in a state.
 func (s *service) await(want svc.State) {
 	s.t.Helper()
-	var status svc.Status
-	if !eventually(func() bool {
-		var err error
-		if status, err = s.Query(); err != nil {
-			s.t.Fatal(err)
-		}
-		return status.State == want
-	}) {
-		s.t.Fatalf("the service is in state %d (exit code %d, %d), want %d\n%s",
-			status.State, status.Win32ExitCode, status.ServiceSpecificExitCode, want, s.written())
+	if err := s.awaitState(want); err != nil {
+		s.t.Fatalf("%v\n%s", err, s.written())
 	}
+}
+
+func (s *service) awaitState(want svc.State) error {
+	var status svc.Status
+	var err error
+	if !eventually(func() bool {
+		status, err = s.Query()
+		return err != nil || status.State == want
+	}) {
+		return fmt.Errorf("the service is in state %d (exit code %d, %d), want %d",
+			status.State, status.Win32ExitCode, status.ServiceSpecificExitCode, want)
+	}
+	return err
 }
 
 // eventually reports whether ok becomes true.
@@ -202,46 +242,100 @@ func eventually(ok func() bool) bool {
 	return ok()
 }
 
-// process opens the service's process; 0 if it has none.
+// process opens the service's process, which must be there.
 func (s *service) process() windows.Handle {
 	s.t.Helper()
-	status, err := s.Query()
+	process, err := s.openProcess()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if status.ProcessId == 0 {
-		return 0
-	}
-	process, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE, false, status.ProcessId)
-	if err != nil && !errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // it has just ended
-		s.t.Fatal(err)
+	if process == 0 {
+		s.t.Fatal("the service has no process")
 	}
 	return process
+}
+
+// openProcess opens the service's process; 0 if it has none.
+func (s *service) openProcess() (windows.Handle, error) {
+	status, err := s.Query()
+	if err != nil || status.ProcessId == 0 {
+		return 0, err
+	}
+	process, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE, false, status.ProcessId)
+	if errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // it has just ended
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open the service's process: %w", err)
+	}
+	return process, nil
 }
 
 // kill ends the service's process as nothing but a crash does, and returns when
 // the manager knows.
 func (s *service) kill() {
 	s.t.Helper()
-	process := s.process()
-	if process == 0 {
-		return
+	if err := s.terminate(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// terminate is kill with an error.
+func (s *service) terminate() error {
+	process, err := s.openProcess()
+	if err != nil || process == 0 {
+		return err
 	}
 	defer windows.CloseHandle(process)
 	if err := windows.TerminateProcess(process, 1); err != nil && !errors.Is(err, windows.ERROR_ACCESS_DENIED) { // it has ended
-		s.t.Error(err)
+		return fmt.Errorf("terminate the service's process: %w", err)
 	}
-	s.awaitEnd(process)
-	s.await(svc.Stopped)
+	return errors.Join(processEnds(process), s.awaitState(svc.Stopped))
 }
 
 // awaitEnd waits until a process has ended.
 func (s *service) awaitEnd(process windows.Handle) {
 	s.t.Helper()
+	if err := processEnds(process); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func processEnds(process windows.Handle) error {
 	event, err := windows.WaitForSingleObject(process, uint32(patience.Milliseconds()))
 	if err != nil || event != windows.WAIT_OBJECT_0 {
-		s.t.Fatalf("the daemon's process doesn't end (%#x, %v)", event, err)
+		return fmt.Errorf("the daemon's process doesn't end (%#x, %v)", event, err)
 	}
+	return nil
+}
+
+// steps are parts of a test that need each other, each a subtest.
+type steps struct {
+	t      *testing.T
+	failed string // the first that did
+}
+
+// run runs a step, unless one before it has failed.
+func (s *steps) run(name string, step func(t *testing.T)) {
+	if !s.t.Run(name, func(t *testing.T) {
+		if s.failed != "" {
+			t.Skipf("it needs the step %s, which failed", s.failed)
+		}
+		step(t)
+	}) {
+		s.failed = name
+	}
+}
+
+// kubeletDirectory makes one for a daemon of a test: below Windows' own may be a
+// node's.
+func kubeletDirectory(t testing.TB) string {
+	t.Helper()
+	kubelet := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.Mkdir(kubelet, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return kubelet
 }
 
 // pipePath is the path of an endpoint as the published module writes it.

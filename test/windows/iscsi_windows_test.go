@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,19 +22,17 @@ import (
 )
 
 // The iSCSI group against Windows' own initiator and target server, both on this
-// machine. It is skipped unless CSI_PROXY_TEST_ISCSI is set, since it needs a feature
-// of Windows Server and changes what the machine offers to others:
+// machine, which Microsoft supports for tests only. It is skipped unless
+// CSI_PROXY_TEST_ISCSI is set, since it needs a feature of Windows Server and changes
+// what the machine offers to others:
 //
 //	Install-WindowsFeature FS-iSCSITarget-Server
-func TestNativeISCSI(t *testing.T) {
+func TestGuessISCSI(t *testing.T) {
 	notOnWine(t, "it has no iSCSI initiator")
 	if os.Getenv("CSI_PROXY_TEST_ISCSI") == "" {
 		t.Skip("CSI_PROXY_TEST_ISCSI is not set")
 	}
-	kubelet := filepath.Join(t.TempDir(), "kubelet")
-	if err := os.Mkdir(kubelet, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	kubelet := kubeletDirectory(t)
 	s := install(t, "-node=windows", "-kubelet-path="+kubelet)
 	s.start()
 	client, err := iscsi.NewClient()
@@ -46,15 +45,18 @@ func TestNativeISCSI(t *testing.T) {
 	t.Run("service", i.startsService)
 	t.Run("portals", i.portals)
 	must(t, i.addPortal())
-	t.Cleanup(func() { must(t, i.removePortal()) })
+	t.Cleanup(func() {
+		if err := i.removePortal(); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("session", i.session)
+	t.Run("grown disk", i.grownDisk)
 	t.Run("session in use", func(t *testing.T) { i.sessionInUse(t, kubelet+`\used`) })
 	t.Run("CHAP", i.chap)
 	t.Run("mutual CHAP", i.mutualCHAP)
 	t.Run("persistent login", i.persistentLogin)
-	if strings.Contains(s.written(), secretMark) {
-		t.Error("the daemon's log has a secret")
-	}
+	wantNoSecrets(t, s)
 }
 
 // secretMark is part of every secret, which has 12 to 16 bytes.
@@ -122,19 +124,27 @@ func (i *initiator) session(t *testing.T) {
 	}
 }
 
+// A LUN that grows while it is connected is larger after Rescan.
+func (i *initiator) grownDisk(t *testing.T) {
+	target := newISCSITarget(t, "")
+	i.discover(t)
+	must(t, i.connect(target, api.AuthenticationType_NONE, "", ""))
+	disk := fields{"disk_number": i.onlyDisk(t, target)}
+	powershell(t, nil, "Resize-IscsiVirtualDisk -Path '%s' -SizeBytes 300MB", target.lun)
+	disks := newest(t, "disk")
+	disks.call("Rescan", nil)
+	if got := disks.call("GetDiskStats", disk).get("total_bytes").Int(); got != 300<<20 {
+		t.Errorf("the grown disk has %d bytes, want 300 MiB", got)
+	}
+	must(t, i.disconnect(target))
+}
+
 // A session whose volume has an open file can't end.
 func (i *initiator) sessionInUse(t *testing.T, path string) {
 	target := newISCSITarget(t, "")
 	i.discover(t)
 	must(t, i.connect(target, api.AuthenticationType_NONE, "", ""))
-	disks := i.disks(t, target)
-	if len(disks) != 1 {
-		t.Fatalf("the target has the disks %q", disks)
-	}
-	var number uint32
-	if _, err := fmt.Sscan(disks[0], &number); err != nil {
-		t.Fatal(err)
-	}
+	number := i.onlyDisk(t, target)
 	disk, volumes := newest(t, "disk"), newest(t, "volume")
 	disk.call("SetDiskState", fields{"disk_number": number, "is_online": true})
 	disk.call("PartitionDisk", fields{"disk_number": number})
@@ -200,7 +210,7 @@ func (i *initiator) persistentLogin(t *testing.T) {
 		target.iqn, i.portal.TargetAddress)
 	persistent := func() bool {
 		var lines []string
-		powershell(t, &lines, "iscsicli.exe ListPersistentTargets | Out-String")
+		powershell(t, &lines, "iscsicli.exe ListPersistentTargets")
 		return strings.Contains(strings.Join(lines, ""), target.iqn)
 	}
 	if !persistent() {
@@ -295,6 +305,20 @@ func (i *initiator) disks(t *testing.T, target iscsiTarget) (numbers []string) {
 	return numbers
 }
 
+// onlyDisk returns the number of the disk of a target that has one.
+func (i *initiator) onlyDisk(t *testing.T, target iscsiTarget) uint32 {
+	t.Helper()
+	disks := i.disks(t, target)
+	if len(disks) != 1 {
+		t.Fatalf("the target has the disks %q, want one", disks)
+	}
+	number, err := strconv.ParseUint(disks[0], 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(number)
+}
+
 func (i *initiator) setMutualSecret(secret string) error {
 	return do(func(ctx context.Context) error {
 		_, err := i.SetMutualChapSecret(ctx, &api.SetMutualChapSecretRequest{MutualChapSecret: secret})
@@ -327,21 +351,20 @@ func targetServerPortal(t *testing.T) *api.TargetPortal {
 // test.
 type iscsiTarget struct {
 	iqn string
+	lun string // its file
 }
 
 // newISCSITarget makes a target with settings of Set-IscsiServerTarget.
 func newISCSITarget(t *testing.T, settings string, args ...any) iscsiTarget {
 	t.Helper()
-	name := "csi-" + strings.ToLower(rand.Text()[:8])
+	name := leftoverPrefix + strings.ToLower(rand.Text()[:8])
 	lun := filepath.Join(t.TempDir(), name+".vhdx")
 	powershell(t, nil, "New-IscsiVirtualDisk -Path '%s' -SizeBytes 200MB", lun)
-	t.Cleanup(func() { powershell(t, nil, "Remove-IscsiVirtualDisk -Path '%s'", lun) })
+	cleanUp(t, "Remove-IscsiVirtualDisk -Path '%s'", lun)
 	powershell(t, nil, "New-IscsiServerTarget -TargetName %s -InitiatorIds 'IQN:*'", name)
-	t.Cleanup(func() {
-		powershell(t, nil, "Get-IscsiSession | Where-Object TargetNodeAddress -like '*%s*' | "+
-			"ForEach-Object { Disconnect-IscsiTarget -NodeAddress $_.TargetNodeAddress -Confirm:$false }", name)
-		powershell(t, nil, "Remove-IscsiServerTarget -TargetName %s", name)
-	})
+	cleanUp(t, "Remove-IscsiServerTarget -TargetName %s", name)
+	cleanUp(t, "Get-IscsiSession | Where-Object TargetNodeAddress -like '*%s*' | "+
+		"ForEach-Object { Disconnect-IscsiTarget -NodeAddress $_.TargetNodeAddress -Confirm:$false }", name)
 	if settings != "" {
 		powershell(t, nil, "Set-IscsiServerTarget -TargetName %s %s", name, fmt.Sprintf(settings, args...))
 	}
@@ -351,7 +374,7 @@ func newISCSITarget(t *testing.T, settings string, args ...any) iscsiTarget {
 	if len(iqns) != 1 {
 		t.Fatalf("the target has the names %q", iqns)
 	}
-	return iscsiTarget{iqns[0]}
+	return iscsiTarget{iqns[0], lun}
 }
 
 // credential is an expression of PowerShell.

@@ -15,11 +15,7 @@ import (
 // The filesystem group against Windows itself: what the newest version does is
 // looked at with the os package, and the other way round.
 func TestNativeFilesystem(t *testing.T) {
-	// Below Windows' own kubelet directory may be a node's.
-	kubelet := filepath.Join(t.TempDir(), "kubelet")
-	if err := os.Mkdir(kubelet, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	kubelet := kubeletDirectory(t)
 	s := install(t, "-node=windows", "-kubelet-path="+kubelet)
 	s.start()
 

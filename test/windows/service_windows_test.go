@@ -4,6 +4,7 @@
 package windows
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -68,15 +69,29 @@ func TestRecovery(t *testing.T) {
 	if err := s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart}}, 0); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // before the service is removed, or the manager starts it once more
+		if err := s.ResetRecoveryActions(); err != nil {
+			t.Error(err)
+		}
+	})
 	s.start()
 	disks := newest(t, "disk")
+	first, err := s.Query()
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := s.process()
 	defer windows.CloseHandle(before)
 	if err := windows.TerminateProcess(before, 1); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitEnd(before)
-	s.await(svc.Running)
+	if !eventually(func() bool {
+		now, err := s.Query()
+		return err == nil && now.State == svc.Running && now.ProcessId != first.ProcessId
+	}) {
+		t.Fatal("the manager doesn't start the service again")
+	}
 	disks.call("ListDiskIDs", nil)
 }
 
@@ -122,7 +137,9 @@ func TestSecondDaemon(t *testing.T) {
 	s.start()
 	disks := newest(t, "disk")
 	disks.call("ListDiskIDs", nil)
-	out, err := exec.CommandContext(t.Context(), daemonProgram, "-node=simulated").CombinedOutput()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, daemonProgram, "-node=simulated").CombinedOutput()
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("the second daemon ends with %v, want exit code 1:\n%s", err, out)
 	}

@@ -58,11 +58,15 @@ func nativeStopAndStart(t *testing.T) {
 		}
 		return svc.State(got.get("status").Enum())
 	}
+	afterwards := "StartService"
 	if state() != svc.Running {
-		defer c.call("StopService", fields{"name": name})
-	} else {
-		defer c.call("StartService", fields{"name": name})
+		afterwards = "StopService"
 	}
+	t.Cleanup(func() {
+		if _, err := c.try(afterwards, fields{"name": name}); err != nil {
+			t.Error(err)
+		}
+	})
 	for range 2 {
 		c.call("StopService", fields{"name": name})
 	}

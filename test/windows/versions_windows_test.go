@@ -136,6 +136,13 @@ func (v version) connect(t testing.TB) *client {
 	return &client{v, t, groups, map[protoreflect.Name]bool{}}
 }
 
+// in returns the client for a part of its test.
+func (c *client) in(t testing.TB) *client {
+	part := *c
+	part.t = t
+	return &part
+}
+
 func newest(t testing.TB, group string) *client { t.Helper(); return versions[group][0].connect(t) }
 
 // methods returns those of the descriptor that the published module has

@@ -6,7 +6,10 @@
 // them. From the repository's root:
 //
 //	go -C tools build -o ../bin/notices ./notices
-//	bin/notices program…
+//	bin/notices program… list.modules…
+//
+// Programs of tests don't say what is in them: a list has it, with a line "path version"
+// for each module.
 //
 // A module without a licence is an error. The same programs give the same bytes.
 package main
@@ -14,7 +17,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +27,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/csi-proxy/csi-proxy/tools/modules"
 )
 
 func main() {
@@ -39,15 +43,15 @@ func main() {
 }
 
 func run(out io.Writer, programs []string) error {
-	var modules []*debug.Module
+	var all []*debug.Module
 	for _, program := range programs {
-		info, err := buildinfo.ReadFile(program)
+		more, err := modules.Of(program)
 		if err != nil {
 			return fmt.Errorf("%s: %w", program, err)
 		}
-		modules = append(modules, info.Deps...)
+		all = append(all, more...)
 	}
-	return write(out, modules, directory)
+	return write(out, all, directory)
 }
 
 // directory returns the folder of a module, or of Go itself for "std".

@@ -6,7 +6,10 @@
 // the program itself says. From the repository's root:
 //
 //	go -C tools build -o ../bin/sbom ./sbom
-//	bin/sbom -version v1.2.3 program.exe
+//	bin/sbom -version v1.2.3 program.exe [packed.exe | list.modules]...
+//
+// A program may have others packed into it, whose modules count as its own. Programs
+// of tests don't say what is in them: a list has it, with a line "path version" for each.
 //
 // The same program and flags give the same bytes, so it has no time and no serial
 // number.
@@ -27,16 +30,18 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
+
+	"github.com/csi-proxy/csi-proxy/tools/modules"
 )
 
 func main() {
 	version := flag.String("version", "", "the version of the program")
 	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: sbom [flag]... program")
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: sbom [flag]... program [packed]...")
 		os.Exit(2)
 	}
-	if err := write(os.Stdout, flag.Arg(0), *version); err != nil {
+	if err := write(os.Stdout, flag.Arg(0), flag.Args()[1:], *version); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
@@ -79,11 +84,18 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn"`
 }
 
-// write writes the bill of materials of a program.
-func write(out io.Writer, program, version string) error {
+// write writes the bill of materials of a program that has others packed into it.
+func write(out io.Writer, program string, packed []string, version string) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
+	}
+	for _, name := range packed {
+		packed, err := modules.Of(name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		info.Deps = append(info.Deps, packed...)
 	}
 	contents, err := os.ReadFile(program)
 	if err != nil {
@@ -115,11 +127,15 @@ func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) bom 
 		b.Components = append(b.Components, component{Type: "library", Ref: purl, Name: module, Version: version, PURL: purl})
 	}
 	add("std", strings.TrimPrefix(info.GoVersion, "go"))
+	seen := map[string]bool{}
 	for _, module := range info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		add(module.Path, module.Version)
+		if name := module.Path + "@" + module.Version; !seen[name] {
+			seen[name] = true
+			add(module.Path, module.Version)
+		}
 	}
 	all := dependency{Ref: purl}
 	for _, c := range b.Components {

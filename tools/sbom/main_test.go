@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -23,6 +24,7 @@ func TestDescribe(t *testing.T) {
 		Main:      debug.Module{Path: "example.org/Main", Version: "(devel)"},
 		Deps: []*debug.Module{
 			{Path: "example.org/A", Version: "v1.0.0"},
+			{Path: "example.org/A", Version: "v1.0.0"}, // of a packed program
 			{Path: "example.org/b", Version: "v2.0.0", Replace: &debug.Module{Path: "example.org/c", Version: "v3.0.0+incompatible"}},
 		},
 	}, "v1.2.3", sha256.Sum256(nil))
@@ -52,12 +54,24 @@ func TestWrite(t *testing.T) {
 	}
 	var out, again bytes.Buffer
 	for _, b := range []*bytes.Buffer{&out, &again} {
-		if err := write(b, program, "v1.2.3"); err != nil {
+		if err := write(b, program, nil, "v1.2.3"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if !bytes.Equal(out.Bytes(), again.Bytes()) {
 		t.Error("writing again gives another text")
+	}
+	again.Reset()
+	if err := write(&again, program, []string{program}, "v1.2.3"); err != nil || !bytes.Equal(out.Bytes(), again.Bytes()) {
+		t.Errorf("a program with itself packed into it has other modules (%v)", err)
+	}
+	list := filepath.Join(t.TempDir(), "tests.modules")
+	if err := os.WriteFile(list, []byte("example.org/listed v1.2.3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again.Reset()
+	if err := write(&again, program, []string{list}, "v1.2.3"); err != nil || !strings.Contains(again.String(), "pkg:golang/example.org/listed@v1.2.3") {
+		t.Errorf("the listed module is missing (%v)", err)
 	}
 	var got bom
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {

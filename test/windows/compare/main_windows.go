@@ -30,6 +30,8 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
+
+	"github.com/csi-proxy/csi-proxy/test/windows/privilege"
 )
 
 const (
@@ -62,6 +64,10 @@ func run(programs []string) error {
 	}
 	if *turns < 1 || *timed < 1 {
 		return errors.New("without turns or calls there is nothing to measure")
+	}
+	// Windows opens a process of LocalSystem for an administrator only with this.
+	if err := privilege.Enable("SeDebugPrivilege"); err != nil {
+		return fmt.Errorf("SeDebugPrivilege: %w", err)
 	}
 	measured := make([]figures, len(programs))
 	for i, program := range programs {

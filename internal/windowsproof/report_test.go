@@ -1,0 +1,147 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package windowsproof
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A log of a test program, with what package testing marks after an at sign.
+const log = `@=== RUN   TestDisk
+@=== RUN   TestDisk/512
+@=== RUN   TestDisk/512/size
+    disk_test.go:1: the disk has 1 byte
+    want 2
+@--- FAIL: TestDisk/512/size (0.00s)
+@=== RUN   TestDisk/512/state
+    disk_test.go:2: it needs the step size
+@--- SKIP: TestDisk/512/state (0.00s)
+@--- FAIL: TestDisk/512 (0.00s)
+@=== RUN   TestDisk/4096
+@=== RUN   TestDisk/4096/size
+text without a line end@--- PASS: TestDisk/4096/size (0.00s)
+@--- PASS: TestDisk/4096 (0.00s)
+@--- FAIL: TestDisk (0.00s)
+@=== RUN   TestHalf
+@=== RUN   TestHalf/512
+@=== RUN   TestHalf/512/flush
+@--- PASS: TestHalf/512/flush (0.00s)
+@--- PASS: TestHalf/512 (0.00s)
+@=== RUN   TestHalf/4096
+@--- SKIP: TestHalf/4096 (0.00s)
+@--- PASS: TestHalf (0.00s)
+@=== RUN   TestWhole
+--- FAIL: TestNobody (0.00s)
+@--- PASS: TestWhole (0.00s)
+@=== RUN   TestCutOff
+panic: no memory
+`
+
+const page = `# Page
+
+| proof | what |
+|---|---|
+| **C** | a compiler |
+
+| id | call or assumption | proven by | what is left, and the check on Windows | on Windows |
+|---|---|---|---|---|
+| size | a | b | ` + "`TestDisk/*/size`" + ` | not run |
+| large-size | a | b | ` + "`TestDisk/4096/size`" + ` and by hand | not run |
+| state | a | b | ` + "`TestDisk/*/state`" + ` | not run |
+| half | a | b | ` + "`TestHalf/*/flush`" + ` | not run |
+| whole | a | b | ` + "`x/y.TestWhole`" + ` | not run |
+| other | a | b | ` + "`x.TestWhole`" + ` | not run |
+| cut | a | b | ` + "`TestCut…`" + ` | not run |
+| hand | a | b | by hand | fine |
+| none | a | b | | |
+`
+
+func evaluated(t *testing.T) []Line {
+	t.Helper()
+	rows, err := ParsePage(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Outcomes{}
+	if err := o.Add("x/y", strings.NewReader(strings.ReplaceAll(log, "@", "\x16"))); err != nil {
+		t.Fatal(err)
+	}
+	want := []Test{{"x/y", "TestCutOff"}, {"x/y", "TestDisk/512/size"}}
+	if diff := cmp.Diff(want, o.Failed()); diff != "" {
+		t.Errorf("failed tests (-want +got):\n%s", diff)
+	}
+	return Evaluate(rows, o)
+}
+
+func TestEvaluate(t *testing.T) {
+	want := []Line{
+		{"size", Refuted, []string{"x/y.TestDisk/512/size: disk_test.go:1: the disk has 1 byte want 2"},
+			map[string]string{"x/y.TestDisk/512/size": "fail", "x/y.TestDisk/4096/size": "pass"}},
+		{"large-size", Proven, nil, map[string]string{"x/y.TestDisk/4096/size": "pass"}},
+		{"state", NotRun, []string{"x/y.TestDisk/4096 ended before state", "x/y.TestDisk/512/state: disk_test.go:2: it needs the step size"}, map[string]string{"x/y.TestDisk/512/state": "skip"}},
+		{"half", NotRun, []string{"x/y.TestHalf/4096 ended before flush"}, map[string]string{"x/y.TestHalf/512/flush": "pass"}},
+		{"whole", Proven, nil, map[string]string{"x/y.TestWhole": "pass"}},
+		{"other", NotRun, []string{"x.TestWhole was not run"}, map[string]string{}},
+		{"cut", Refuted, []string{"x/y.TestCutOff: panic: no memory"}, map[string]string{"x/y.TestCutOff": "fail"}},
+		{Row: "hand", Result: ByHand},
+		{Row: "none", Result: NoNeed},
+	}
+	if diff := cmp.Diff(want, evaluated(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteReport(&b, Head{Windows: "10.0.1"}, evaluated(t)); err != nil {
+		t.Fatal(err)
+	}
+	head, lines, err := ReadReport(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := []Line{{Row: "size", Result: Proven}, {Row: "state", Result: Proven}}
+	updated, err := Update(page, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := ParsePage(updated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, r := range rows {
+		got[r.ID] = r.Result
+	}
+	want := map[string]string{
+		"size":       "refuted on 10.0.1; proven on 10.0.2: x/y.TestDisk/512/size: disk_test.go:1: the disk has 1 byte want 2",
+		"large-size": "proven on 10.0.1",
+		"state":      "proven on 10.0.2; not run on 10.0.1",
+		"half":       "not run",
+		"whole":      "proven on 10.0.1",
+		"other":      "not run",
+		"cut":        "refuted on 10.0.1: x/y.TestCutOff: panic: no memory",
+		"hand":       "fine",
+		"none":       "",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	again, err := Update(updated, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
+	if err != nil || again != updated {
+		t.Errorf("updated again (%v, -first +second):\n%s", err, cmp.Diff(updated, again))
+	}
+	for name, r := range map[string]Report{
+		"Wine":    {Head{Windows: "10.0.1", Wine: "10.0"}, lines},
+		"unknown": {head, []Line{{Row: "unknown", Result: Proven}}},
+	} {
+		if _, err := Update(page, []Report{r}); err == nil {
+			t.Errorf("a report of %s is taken", name)
+		}
+	}
+}

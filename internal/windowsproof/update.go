@@ -1,0 +1,96 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package windowsproof
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Report is what one machine said.
+type Report struct {
+	Head  Head
+	Lines []Line
+}
+
+// maxSeen bounds what the page quotes of what was seen; the report has all of it.
+const maxSeen = 200
+
+// Update writes the results of reports into the last column of the page. A report
+// replaces all that the page says about rows with tests, so reports of several versions
+// of Windows belong together. Rows that are checked by hand stay as they are.
+func Update(page string, reports []Report) (string, error) {
+	rows, err := ParsePage(page)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range reports {
+		if r.Head.Wine != "" || r.Head.Windows == "" {
+			return "", fmt.Errorf("the report is of Wine %s, which proves nothing about Windows", r.Head.Wine)
+		}
+		for _, line := range r.Lines {
+			if !slices.ContainsFunc(rows, func(row Row) bool { return row.ID == line.Row }) {
+				return "", fmt.Errorf("the report has the row %s, which the page has not", line.Row)
+			}
+		}
+	}
+	lines := strings.Split(page, "\n")
+	for _, row := range rows {
+		if len(Patterns(row.Check)) == 0 {
+			continue
+		}
+		cells := []string{row.ID, row.Assumption, row.Proof, row.Check, resultOf(row.ID, reports)}
+		text := "|"
+		for _, cell := range cells {
+			text += " " + cell + " |"
+		}
+		lines[row.line] = text
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// resultOf is what reports say of a row: results with the versions of Windows, and what
+// was seen where it is refuted.
+func resultOf(id string, reports []Report) string {
+	versions := map[string][]string{}
+	var seen []string
+	for _, r := range reports {
+		for _, line := range r.Lines {
+			if line.Row != id {
+				continue
+			}
+			versions[line.Result] = append(versions[line.Result], r.Head.Windows)
+			if line.Result == Refuted {
+				seen = append(seen, line.Seen...)
+			}
+		}
+	}
+	var parts []string
+	for _, result := range []string{Refuted, Proven} {
+		if len(versions[result]) > 0 {
+			parts = append(parts, result+" on "+strings.Join(versions[result], ", "))
+		}
+	}
+	if len(parts) == 0 {
+		return NotRun
+	}
+	if len(versions[NotRun]) > 0 {
+		parts = append(parts, NotRun+" on "+strings.Join(versions[NotRun], ", "))
+	}
+	text := strings.Join(parts, "; ")
+	if len(seen) > 0 {
+		text += ": " + inCell(seen[0])
+	}
+	return text
+}
+
+// inCell makes a text one that a cell of a table can have.
+func inCell(text string) string {
+	text = strings.NewReplacer("|", "/", "`", "'", "<", "‹", ">", "›").Replace(text)
+	if runes := []rune(text); len(runes) > maxSeen {
+		text = string(runes[:maxSeen]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,137 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/mgr"
+)
+
+// prefix is that of the names of what the tests make outside of their directory. The
+// services of internal/winsys have one of their own.
+const (
+	prefix       = "csi-proxy-wintest-"
+	winsysPrefix = "csi-proxy-winsys-test"
+)
+
+// patience bounds what the service manager and the file system take to let go.
+const patience = time.Minute
+
+// cleanUp removes what the tests left behind. Each test removes its own; this is for
+// those that were cut off, also in an earlier run.
+func cleanUp(wine bool) error {
+	var errs []error
+	errs = append(errs, cleanUpServices())
+	if !wine {
+		errs = append(errs, cleanUpByPowershell())
+	}
+	return errors.Join(append(errs, cleanUpDirectories())...)
+}
+
+// cleanUpServices removes the tests' services, with their processes.
+func cleanUpServices() error {
+	m, err := mgr.Connect()
+	if err != nil {
+		return fmt.Errorf("the service manager: %w", err)
+	}
+	defer m.Disconnect()
+	names, err := m.ListServices()
+	if err != nil {
+		return fmt.Errorf("list the services: %w", err)
+	}
+	var errs []error
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) || strings.HasPrefix(name, winsysPrefix) {
+			if err := removeService(m, name); err != nil {
+				errs = append(errs, fmt.Errorf("remove the service %s: %w", name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeService(m *mgr.Mgr, name string) (err error) {
+	s, err := m.OpenService(name)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	// Or the manager starts the service again. Wine knows no such actions.
+	if err := s.ResetRecoveryActions(); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+		return err
+	}
+	if _, err := s.Control(svc.Stop); err != nil && !errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
+		fmt.Printf("the service %s doesn't stop: %v\n", name, err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		status, err := s.Query()
+		if err != nil {
+			return err
+		}
+		if status.State == svc.Stopped {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("it is in state %d, and doesn't stop: end the process %d", status.State, status.ProcessId)
+		}
+	}
+	return s.Delete()
+}
+
+// leftovers removes mappings, shares, users and targets of the tests.
+const leftovers = `
+$ErrorActionPreference = 'Continue'
+Get-SmbGlobalMapping | Where-Object RemotePath -like '*\csi-proxy-wintest-*' | Remove-SmbGlobalMapping -Force
+Get-SmbShare | Where-Object Name -like 'csi-proxy-wintest-*' | Remove-SmbShare -Force
+Get-LocalUser | Where-Object Name -like 'csi-wintest-*' | Remove-LocalUser
+if (Get-Command Get-IscsiServerTarget -ErrorAction SilentlyContinue) {
+  Get-IscsiSession | Where-Object TargetNodeAddress -like '*csi-proxy-wintest-*' | Disconnect-IscsiTarget -Confirm:$false
+  Get-IscsiServerTarget | Where-Object TargetName -like 'csi-proxy-wintest-*' | Remove-IscsiServerTarget
+  Get-IscsiVirtualDisk | Where-Object Path -like '*csi-proxy-wintest-*' | Remove-IscsiVirtualDisk
+}
+exit 0`
+
+func cleanUpByPowershell() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "powershell.exe", "-NoProfile", "-NonInteractive", "-Command", leftovers).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("remove mappings, shares, users and targets: %w: %s", err, out)
+	}
+	if text := strings.TrimSpace(string(out)); text != "" {
+		fmt.Println("removing mappings, shares, users and targets:", text)
+	}
+	return nil
+}
+
+// cleanUpDirectories removes the tests' directories. A virtual disk lets go of its file
+// when the program that attached it has ended.
+func cleanUpDirectories() error {
+	dirs, err := filepath.Glob(`C:\` + prefix + `*`)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, dir := range dirs {
+		err := os.RemoveAll(dir)
+		for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); err = os.RemoveAll(dir) {
+			time.Sleep(time.Second)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

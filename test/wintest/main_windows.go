@@ -1,0 +1,386 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+
+	"github.com/csi-proxy/csi-proxy/internal/windowsproof"
+)
+
+var version = "unknown" // set by the linker
+
+// Exit codes.
+const (
+	exitFailed  = 1 // a test failed, or the program could not do its work
+	exitUsage   = 2
+	exitRefused = 3 // it was not to go on
+)
+
+// plan is what the user is asked about.
+const plan = `csi-proxy-wintest %s will, on this machine (%s):
+
+  - write to new directories C:\csi-proxy-wintest-*
+  - install, start, stop, kill and remove services csi-proxy-wintest-* and
+    csi-proxy-winsys-test*, which run as LocalSystem and open the named pipes csi-proxy-*
+  - make VHDX files of up to 16 GiB (they take up some MB), attach them as disks, and
+    partition, format, mount, grow and detach these; it writes to no other disk
+  - ask all disks for their size and identity, and rescan the storage adapters
+  - make local users csi-wintest-* and shares csi-proxy-wintest-* of directories of its
+    own, map these for the whole machine, and remove them
+  - stop and start the service msiserver (Windows Installer)
+%s
+It takes some minutes and cleans up in the end, also what an earlier run left behind.
+Don't run it on a node that has pods: a daemon that serves already is in the way.
+`
+
+const planISCSI = `  - stop and start the services MSiSCSI and WinTarget, make targets csi-proxy-wintest-*
+    of the iSCSI target server, which other machines can see, log in to them, set the
+    CHAP secret of this machine's initiator, and remove the targets
+`
+
+const planRecord = `  - write down what Windows answers to each call of a scenario with one such disk, for
+    which it may start the service MSiSCSI
+`
+
+func main() {
+	yes := flag.Bool("yes", false, "go on without asking")
+	report := flag.String("report", "csi-proxy-wintest.jsonl", "the `file` for the report; - is the standard output")
+	iscsi := flag.Bool("iscsi", false, "also test iSCSI: needs Install-WindowsFeature FS-iSCSITarget-Server, and changes the CHAP secret of this machine's initiator")
+	record := flag.String("record", "", "also write down what Windows answers to each call, to this `file`; - is the standard output")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(exitUsage)
+	}
+	os.Exit(run(*yes, *iscsi, *report, *record))
+}
+
+func run(yes, iscsi bool, report, record string) int {
+	head, err := describe()
+	if err != nil {
+		return failed(err)
+	}
+	touched := ""
+	if iscsi {
+		touched = planISCSI
+	}
+	if record != "" {
+		touched += planRecord
+	}
+	fmt.Printf(plan, version, strings.TrimSpace(head.Edition+" "+head.Windows), touched)
+	if err := check(); err != nil {
+		return failed(err)
+	}
+	if !yes && !confirmed() {
+		return exitRefused
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	dir, err := os.MkdirTemp(`C:\`, prefix)
+	if err != nil {
+		return failed(err)
+	}
+	outcomes, err := prove(ctx, dir, iscsi)
+	if err == nil && record != "" {
+		err = recordCalls(ctx, record, dir, head.Wine != "")
+	}
+	// Whatever has happened, nothing is left behind.
+	if err := errors.Join(err, cleanUp(head.Wine != "")); err != nil {
+		return failed(err)
+	}
+	return judge(outcomes, head, report)
+}
+
+func failed(err error) int {
+	fmt.Fprintln(os.Stderr, "csi-proxy-wintest:", err)
+	return exitFailed
+}
+
+// confirmed asks the user.
+func confirmed() bool {
+	fmt.Print("\nGo on? [y/N] ")
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	return err == nil && slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
+}
+
+// describe says which Windows this is.
+func describe() (head windowsproof.Head, err error) {
+	v := windows.RtlGetVersion()
+	head = windowsproof.Head{
+		Windows: fmt.Sprintf("%d.%d.%d", v.MajorVersion, v.MinorVersion, v.BuildNumber),
+		Arch:    runtime.GOARCH,
+		Version: version,
+		Time:    time.Now().UTC().Format(time.RFC3339),
+	}
+	if wine := windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version"); wine.Find() == nil {
+		r, _, _ := wine.Call()
+		head.Wine = windows.BytePtrToString(*(**byte)(unsafe.Pointer(&r)))
+	}
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SOFTWARE\Microsoft\Windows NT\CurrentVersion`, registry.QUERY_VALUE)
+	if err != nil {
+		return head, fmt.Errorf("the version of Windows: %w", err)
+	}
+	defer key.Close()
+	// Neither is there on every Windows, nor on Wine.
+	if revision, _, err := key.GetIntegerValue("UBR"); err == nil {
+		head.Windows += fmt.Sprintf(".%d", revision)
+	}
+	if name, _, err := key.GetStringValue("ProductName"); err == nil {
+		head.Edition = name
+	}
+	return head, nil
+}
+
+// check says why the tests can't run here.
+func check() error {
+	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
+	if err != nil {
+		return fmt.Errorf("only an administrator can run it; start it from a terminal that was opened as administrator: %w", err)
+	}
+	if err := windows.CloseServiceHandle(m); err != nil {
+		return err
+	}
+	pipes, err := os.ReadDir(`\\.\pipe\`)
+	if err != nil {
+		return nil // Wine can't list them; then the first test finds out
+	}
+	for _, p := range pipes {
+		if strings.HasPrefix(p.Name(), "csi-proxy-") && strings.Contains(p.Name(), "-v") {
+			return fmt.Errorf("somebody serves the pipe %s: stop the service of CSI Proxy first", p.Name())
+		}
+	}
+	return nil
+}
+
+// testTimeout bounds the test program of one package.
+const testTimeout = 25 * time.Minute
+
+// prove runs the test programs and returns what became of each test.
+func prove(ctx context.Context, dir string, iscsi bool) (windowsproof.Outcomes, error) {
+	if err := endWithChildren(); err != nil {
+		return nil, err
+	}
+	if err := cleanUpServices(); err != nil { // an earlier run's would keep the pipes
+		return nil, err
+	}
+	tests, err := unpack(dir)
+	if err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(),
+		"CSI_PROXY_BIN="+filepath.Join(dir, "csi-proxy.exe"), "CSI_PROXYCTL_BIN="+filepath.Join(dir, "csi-proxyctl.exe"),
+		"TMP="+dir, "TEMP="+dir)
+	if iscsi {
+		env = append(env, "CSI_PROXY_TEST_ISCSI=1")
+	}
+	outcomes := windowsproof.Outcomes{}
+	for _, pkg := range tests {
+		fmt.Printf("\n%s\n", pkg)
+		runs := []testRun{{pkg, "TestMain", nil}}
+		if pkg == guessing {
+			runs = []testRun{{pkg, "TestMain", []string{"-test.skip=^TestGuess"}}, {pkg, "TestGuessMain", []string{"-test.run=^TestGuess"}}}
+		}
+		for _, run := range runs {
+			if err := run.run(ctx, dir, env, outcomes); err != nil {
+				return nil, err
+			}
+			if ctx.Err() != nil {
+				return nil, errors.New("interrupted")
+			}
+			if err := cleanUpServices(); err != nil { // what a test left that was cut off
+				return nil, err
+			}
+		}
+	}
+	return outcomes, nil
+}
+
+// guessing is the package whose tests are partly guesses about Windows. These run on
+// their own: one that hangs keeps none of the others from running.
+const guessing = "test/windows"
+
+// testRun is a run of the test program of a package.
+type testRun struct {
+	pkg   string
+	whole string // the name of the test that has failed if the program itself has
+	flags []string
+}
+
+func (r testRun) run(ctx context.Context, dir string, env []string, outcomes windowsproof.Outcomes) error {
+	// Where the tests find the files of their package.
+	source := filepath.Join(dir, "source", filepath.FromSlash(r.pkg))
+	if err := os.MkdirAll(source, 0o700); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, programOf(dir, r.pkg), append([]string{"-test.v=test2json", "-test.timeout=" + testTimeout.String()}, r.flags...)...)
+	cmd.Dir, cmd.Env = source, env
+	var log bytes.Buffer
+	output := io.MultiWriter(&log, &progress{out: os.Stdout})
+	cmd.Stdout, cmd.Stderr = output, output // of one writer, or they would overwrite each other
+	err := cmd.Run()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	ran := windowsproof.Outcomes{}
+	if err := ran.Add(r.pkg, bytes.NewReader(log.Bytes())); err != nil {
+		return fmt.Errorf("the output of the tests of %s: %w", r.pkg, err)
+	}
+	if len(ran) == 0 || err != nil && len(ran.Failed()) == 0 {
+		ran[windowsproof.Test{Package: r.pkg, Name: r.whole}] = &windowsproof.Outcome{Result: "fail", Output: []string{
+			fmt.Sprintf("the program ended with %v after %d tests", err, len(ran)),
+			log.String(),
+		}}
+	}
+	maps.Copy(outcomes, ran)
+	return nil
+}
+
+// progress prints the lines that say how a test ended.
+type progress struct {
+	out  io.Writer
+	rest []byte
+}
+
+func (p *progress) Write(b []byte) (int, error) {
+	p.rest = append(p.rest, b...)
+	for {
+		line, rest, ok := bytes.Cut(p.rest, []byte("\n"))
+		if !ok {
+			return len(b), nil
+		}
+		p.rest = rest
+		if _, text, ok := bytes.Cut(line, []byte("\x16")); ok && bytes.HasPrefix(bytes.TrimSpace(text), []byte("--- ")) {
+			fmt.Fprintf(p.out, "  %s\n", bytes.TrimSpace(text)[len("--- "):])
+		}
+	}
+}
+
+// programOf is where the test program of a package is unpacked.
+func programOf(dir, pkg string) string {
+	return filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test.exe")
+}
+
+// page is docs/windows-proof.md as it was packed.
+var page string
+
+// unpack unpacks the archive at the end of this program and returns the packages whose
+// tests are in it.
+func unpack(dir string) (tests []string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	archive, err := zip.OpenReader(self)
+	if err != nil {
+		return nil, fmt.Errorf("the tests are not packed into this program, as make wintest does: %w", err)
+	}
+	defer func() { err = errors.Join(err, archive.Close()) }()
+	for _, f := range archive.File {
+		if !filepath.IsLocal(f.Name) {
+			return nil, fmt.Errorf("the archive has %s", f.Name)
+		}
+		content, err := archive.Open(f.Name)
+		if err != nil {
+			return nil, err
+		}
+		b, err := io.ReadAll(content)
+		if err := errors.Join(err, content.Close()); err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", f.Name, err)
+		}
+		file := filepath.Join(dir, filepath.FromSlash(f.Name))
+		if pkg, ok := strings.CutPrefix(f.Name, "tests/"); ok {
+			tests = append(tests, pkg)
+			file = programOf(dir, pkg)
+		}
+		if f.Name == "windows-proof.md" {
+			page = string(b)
+			continue
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, b, 0o700)); err != nil {
+			return nil, err
+		}
+	}
+	return tests, nil
+}
+
+// judge writes the report, prints what has failed, and returns the exit code.
+func judge(outcomes windowsproof.Outcomes, head windowsproof.Head, report string) int {
+	rows, err := windowsproof.ParsePage(page)
+	if err != nil {
+		return failed(err)
+	}
+	lines := windowsproof.Evaluate(rows, outcomes)
+	var b bytes.Buffer
+	if err := windowsproof.WriteReport(&b, head, lines); err != nil {
+		return failed(err)
+	}
+	counts := map[string]int{}
+	for _, line := range lines {
+		counts[line.Result]++
+	}
+	code := 0
+	fmt.Println()
+	for _, test := range outcomes.Failed() {
+		guess := strings.HasPrefix(test.Name, "TestGuess")
+		if !guess {
+			code = exitFailed
+		}
+		fmt.Printf("%s %s\n", map[bool]string{true: "wrong guess:", false: "failed:"}[guess], test.Package+"."+test.Name)
+		for _, line := range outcomes[test].Output {
+			fmt.Println("   ", line)
+		}
+	}
+	fmt.Printf("\n%d rows proven, %d refuted, %d not run; %d are checked by hand, %d need no Windows\n",
+		counts[windowsproof.Proven], counts[windowsproof.Refuted], counts[windowsproof.NotRun], counts[windowsproof.ByHand], counts[windowsproof.NoNeed])
+	if report == "-" {
+		fmt.Print(b.String())
+		return code
+	}
+	if err := os.WriteFile(report, b.Bytes(), 0o600); err != nil {
+		return failed(err)
+	}
+	fmt.Println("report:", report)
+	return code
+}
+
+// endWithChildren lets Windows end the programs that this one started when it ends,
+// however that is. Services are not among them.
+func endWithChildren() error {
+	job, err := windows.CreateJobObject(nil, nil) // closed by the end of this program
+	if err != nil {
+		return fmt.Errorf("make a job: %w", err)
+	}
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
+		return fmt.Errorf("limit the job: %w", err)
+	}
+	if err := windows.AssignProcessToJobObject(job, windows.CurrentProcess()); err != nil {
+		return fmt.Errorf("enter the job: %w", err)
+	}
+	return nil
+}
