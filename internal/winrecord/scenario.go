@@ -61,7 +61,7 @@ func Play(ctx context.Context, r *Recorder, d Disk) error {
 }
 
 // playDisk plays the life of a volume.
-func playDisk(ctx context.Context, ops *nodeops.Operations, d Disk, step func(string, func() error)) error {
+func playDisk(ctx context.Context, ops *nodeops.Node, d Disk, step func(string, func() error)) error {
 	const path = Kubelet + `\volume`
 	step("Rescan", func() error { return ops.Disk.Rescan(ctx) })
 	step("GetDiskStats", func() error { _, err := ops.Disk.GetDiskStats(ctx, d.Number()); return err })

@@ -184,7 +184,7 @@ func awaitState(t *testing.T, name string, want win.ServiceState) win.Service {
 }
 
 func TestService(t *testing.T) {
-	const name = "csi-proxy-winsys-test"
+	const name = "csi-proxy-winsys-testservice"
 	createService(t, name, win.ServiceDemandStart, "runs")
 	s := newSystem(t)
 	ctx := t.Context()
@@ -218,7 +218,7 @@ func TestService(t *testing.T) {
 }
 
 func TestServiceThatFails(t *testing.T) {
-	const name = "csi-proxy-winsys-test"
+	const name = "csi-proxy-winsys-testservicethatfails"
 	createService(t, name, win.ServiceDemandStart, "fails")
 	s := newSystem(t)
 	if err := s.StartService(t.Context(), name); err != nil {
@@ -235,7 +235,7 @@ func TestServiceThatFails(t *testing.T) {
 }
 
 func TestServiceThatDoesNotStop(t *testing.T) {
-	const name = "csi-proxy-winsys-test"
+	const name = "csi-proxy-winsys-testservicethatdoesnotstop"
 	createService(t, name, win.ServiceDemandStart, "does not stop")
 	s := newSystem(t)
 	if err := s.StartService(t.Context(), name); err != nil {
@@ -246,7 +246,7 @@ func TestServiceThatDoesNotStop(t *testing.T) {
 }
 
 func TestServiceErrors(t *testing.T) {
-	const disabled = "csi-proxy-winsys-test"
+	const disabled = "csi-proxy-winsys-testserviceerrors"
 	createService(t, disabled, win.ServiceDisabled, "runs")
 	s := newSystem(t)
 	wantErrno(t, "starting a disabled service", s.StartService(t.Context(), disabled), win.ErrorServiceDisabled)
@@ -274,7 +274,7 @@ func TestServiceErrors(t *testing.T) {
 // Services stop in the order that ActiveDependentServices gives.
 func TestDependentServices(t *testing.T) {
 	skipUnderWine(t, "services that depend on others")
-	const base, middle, top = "csi-proxy-winsys-test-a", "csi-proxy-winsys-test-b", "csi-proxy-winsys-test-c"
+	const base, middle, top = "csi-proxy-winsys-testdependentservices-a", "csi-proxy-winsys-testdependentservices-b", "csi-proxy-winsys-testdependentservices-c"
 	createService(t, base, win.ServiceDemandStart, "runs")
 	createService(t, middle, win.ServiceDemandStart, "runs", base)
 	createService(t, top, win.ServiceDemandStart, "runs", middle, base)
