@@ -14,8 +14,14 @@ VERSION := $(VERSION)
 COMMIT := $(COMMIT)
 # No path and nothing of the working copy gets into a program: the same source and
 # version make the same bytes.
-BUILD = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+#
+# The caller's GOFLAGS (such as -mod=vendor), CGO_ENABLED and GOEXPERIMENT count.
+BUILD = CGO_ENABLED=$(or $(CGO_ENABLED),0) $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 WINRES = bin/winres -version '$(VERSION)' -commit '$(COMMIT)'
+
+# Tools run on this machine, whatever system the programs are for. Their modules are
+# their own: a vendor directory of the product doesn't have them.
+FOR_TOOLS = GOOS= GOARCH= GOFLAGS=$(if $(wildcard tools/vendor),-mod=vendor) GOEXPERIMENT= CGO_ENABLED=0
 
 WINDOWS_ARCHS = amd64 arm64
 # Where the programs for Windows are.
@@ -52,10 +58,15 @@ demo: build-here bin/demo ## show a volume's life and exit; fails unless all was
 
 .PHONY: bin/demo
 bin/demo:
-	@CGO_ENABLED=0 $(GO) build -o bin/demo ./internal/demo
+	@$(GO) build -o bin/demo ./internal/demo
 
 .PHONY: build
-build: build-here build-windows-amd64 ## build csi-proxy and csi-proxyctl into bin/, for this system and for Windows on amd64
+ifeq ($(GOOS),windows)
+BIN_windows-$(or $(GOARCH),amd64) = bin
+build: build-windows-$(or $(GOARCH),amd64)
+else
+build: build-here build-windows-amd64 ## build csi-proxy and csi-proxyctl into bin/, for this system and for Windows on amd64; with GOOS=windows for Windows only
+endif
 
 .PHONY: build-all
 build-all: build build-windows-arm64 ## build also for Windows on arm64, into bin/windows-arm64/
@@ -99,9 +110,19 @@ wintest-%: build-windows-% bin/pack
 	chmod +x $(BIN_windows-$*)/csi-proxy-wintest.exe
 
 bin/winres bin/sbom bin/notices bin/pack: bin/%: FORCE
-	@CGO_ENABLED=0 $(GO) -C tools build -o ../bin/ ./$*
+	@$(FOR_TOOLS) $(GO) -C tools build -o ../bin/ ./$*
 
 FORCE:
+
+.PHONY: check-build
+check-build: ## build for Windows in a new clone as other projects do: for each architecture, and from a vendor directory
+	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \
+		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$copy && cd $$copy && \
+		for arch in $(WINDOWS_ARCHS); do \
+			GOOS=windows GOARCH=$$arch $(MAKE) build && file bin/csi-proxy.exe && rm -r bin || exit 1; \
+		done && \
+		$(GO) mod vendor && $(GO) -C tools mod vendor && \
+		GOFLAGS=-mod=vendor GOPROXY=off CGO_ENABLED=1 GOOS=windows $(MAKE) build && file bin/csi-proxy.exe
 
 .PHONY: release
 release: build-all wintest $(addprefix link-,$(RELEASED)) bin/sbom bin/notices ## build all systems into dist/, with checksums, bills of materials, licences
@@ -137,7 +158,7 @@ test: ## run the tests, with the race detector
 	@test -n '$(RACE)' || echo 'without the race detector, for lack of a C compiler'
 	$(GO) test $(RACE) ./...
 	cd test/published && $(GO) test $(RACE) -short -count=1 ./...
-	$(GO) -C tools test ./...
+	$(FOR_TOOLS) $(GO) -C tools test ./...
 
 .PHONY: test-published
 test-published: ## drive the daemon with the published client, every sequence with every crash
@@ -179,11 +200,11 @@ lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticchec
 	printf 'linux: GOOS=linux\nwindows: GOOS=windows\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
 
 bin/staticcheck: tools/go.mod
-	$(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	$(FOR_TOOLS) $(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 
 .PHONY: generate
 generate: ## print the generated code again; the C side needs gcc-mingw-w64-x86-64
-	$(GO) -C tools run ./protogen
+	$(FOR_TOOLS) $(GO) -C tools run ./protogen
 	$(GO) generate ./internal/winsys/...
 	cp internal/virtdisk/virtdisk_windows.go test/windows/virtdisk/
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \
