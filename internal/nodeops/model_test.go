@@ -1,0 +1,416 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+)
+
+// Several drivers stage, publish, grow, unpublish and unstage volumes, while calls to
+// Windows fail and hang, the daemon is killed, the node loses its power, and disks change
+// their numbers. Each step succeeds in the end when it is repeated, as kubelet does. No
+// file is lost, none is seen on another volume, no volume is formatted twice, and in the
+// end no mount point, link or handle is left.
+//
+// CSI_PROXY_SOAK is for how many seconds new seeds are tried.
+func TestModel(t *testing.T) {
+	seeds := 4
+	soak, _ := strconv.Atoi(os.Getenv("CSI_PROXY_SOAK"))
+	until := time.Now().Add(time.Duration(soak) * time.Second)
+	for seed := uint64(1); seed <= uint64(seeds) || time.Now().Before(until); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newModel(t, seed).run() })
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// model is a node, those who use it, and what they may expect.
+type model struct {
+	t   *testing.T
+	sim *winsim.System
+
+	// power has a token for each of those who work on the node. A power loss takes them
+	// all: nobody makes a call while the node is without power. It is no mutex, since time
+	// in a bubble of synctest stands still while somebody waits for one.
+	power chan struct{}
+
+	mu      sync.Mutex // guards what is below
+	random  *rand.Rand
+	process *nodeops.Node
+	ctx     context.Context // ends with the process
+	kill    context.CancelFunc
+	formats map[string]int // by volume
+	unlucky int            // steps that have failed often: nothing goes wrong until they succeed
+}
+
+// users are those who may work on the node at one time.
+const users = 8
+
+// pv is a volume as its driver and the cloud know it.
+type pv struct {
+	name    string // also the disk's serial number
+	size    int64
+	written string // what the pod wrote and flushed last
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	m := &model{
+		t: t, sim: simtest.Open(t, winsim.Delays{VolumeArrival: 20 * time.Millisecond, DiskArrival: 30 * time.Millisecond}),
+		power: make(chan struct{}, users), random: rand.New(rand.NewPCG(seed, 0)), formats: make(map[string]int),
+	}
+	simtest.Must(t, m.sim.MkdirAll(simtest.Kubelet+`\pods`))
+	m.restart()
+	return m
+}
+
+// restart ends the daemon's process, if there is one, and starts another one. Windows
+// ends a process only when the calls of its threads have ended.
+func (m *model) restart() {
+	if m.process != nil {
+		m.kill()
+		for m.busy() {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := nodeops.New(m.sim, nodeops.Options{})
+	if err != nil {
+		m.t.Error(err)
+		return
+	}
+	m.process = n
+	m.ctx, m.kill = context.WithCancel(context.Background())
+}
+
+// busy reports whether the process has calls to Windows under way.
+func (m *model) busy() bool {
+	for _, l := range m.process.Load() {
+		if l.Running > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *model) losePower() {
+	m.kill()
+	for range users {
+		m.power <- struct{}{}
+	}
+	defer func() {
+		for range users {
+			<-m.power
+		}
+	}()
+	if err := m.sim.PowerLoss(); err != nil {
+		m.t.Error(err)
+	}
+	m.sim.Settle()
+	m.restart()
+}
+
+func (m *model) intn(n int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.random.IntN(n)
+}
+
+func (m *model) run() {
+	var drivers sync.WaitGroup
+	for d := range 3 {
+		drivers.Go(func() {
+			for i := range 3 {
+				m.life(&pv{name: fmt.Sprintf("vol-%d-%d", d, i), size: 1 << 30})
+			}
+		})
+	}
+	ended := make(chan struct{})
+	var mishaps sync.WaitGroup
+	mishaps.Go(func() { m.mishaps(ended) })
+	drivers.Wait()
+	close(ended)
+	mishaps.Wait()
+	m.kill()
+	time.Sleep(time.Hour) // what still goes on, ends
+	synctest.Wait()
+
+	for _, mount := range m.sim.MountPoints() {
+		if strings.Contains(strings.ToLower(mount.Path), "kubelet") {
+			m.t.Errorf("a mount point is left: %+v", mount)
+		}
+	}
+	if entries, err := m.sim.ReadDir(simtest.Kubelet + `\pods`); err != nil || len(entries) > 0 {
+		m.t.Errorf("links are left: %v, %v", entries, err)
+	}
+	for name, n := range m.formats {
+		if n > 1 {
+			m.t.Errorf("volume %s was formatted %d times", name, n)
+		}
+	}
+}
+
+// mishaps has something go wrong every now and then.
+func (m *model) mishaps(ended chan struct{}) {
+	calls := win.CallNames()
+	errnos := []win.Errno{win.ErrorIODevice, win.ErrorSharingViolation, win.ErrorAccessDenied, win.ErrorNotReady, win.ErrorDeviceNotConnected}
+	for {
+		select {
+		case <-ended:
+			m.sim.ResetRules()
+			return
+		case <-time.After(time.Duration(1+m.intn(1000)) * time.Millisecond):
+		}
+		if m.isUnlucky() {
+			m.sim.ResetRules()
+			continue
+		}
+		call := winsim.Match{Call: calls[m.intn(len(calls))], Count: 1 + m.intn(3)}
+		switch m.intn(10) {
+		case 0:
+			m.losePower()
+		case 1, 2:
+			m.restart()
+		case 3, 4, 5:
+			if err := m.sim.DelayUncancellable(call, time.Duration(1+m.intn(20))*time.Second); err != nil {
+				m.t.Error(err)
+			}
+		default:
+			if err := m.sim.Fail(call, errnos[m.intn(len(errnos))]); err != nil {
+				m.t.Error(err)
+			}
+		}
+	}
+}
+
+// step repeats what a driver does until it succeeds, as kubelet does.
+func (m *model) step(v *pv, name string, f func(ctx context.Context, n *nodeops.Node) error) {
+	const tries, unlucky = 100, 20
+	var err error
+	for i := 0; i < tries; {
+		m.mu.Lock()
+		n, process := m.process, m.ctx
+		m.mu.Unlock()
+		if process.Err() == nil { // else the next one isn't there yet
+			if i++; i == unlucky {
+				m.addUnlucky(1)
+				defer m.addUnlucky(-1)
+			}
+			ctx, cancel := context.WithTimeout(process, 2*time.Minute)
+			m.power <- struct{}{}
+			err = f(ctx, n)
+			<-m.power
+			cancel()
+			if err == nil {
+				return
+			}
+		}
+		time.Sleep(time.Duration(100+m.intn(900)) * time.Millisecond)
+	}
+	m.t.Errorf("%s of %s fails for good: %v", name, v.name, err)
+}
+
+func (m *model) addUnlucky(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unlucky += n
+}
+
+func (m *model) isUnlucky() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unlucky > 0
+}
+
+// life is that of one volume.
+func (m *model) life(v *pv) {
+	staging := simtest.Kubelet + `\plugins\example\` + v.name + `\globalmount`
+	pod := simtest.Kubelet + `\pods\` + v.name
+	if _, err := m.sim.AttachDisk(winsim.DiskSpec{SizeBytes: v.size, Serial: v.name, Offline: true, NeedsRescan: m.intn(2) == 0}); err != nil {
+		m.t.Error(err)
+		return
+	}
+	for round := range 2 {
+		m.step(v, "stage", func(ctx context.Context, n *nodeops.Node) error { return m.stage(ctx, n, v, staging) })
+		m.step(v, "publish", func(ctx context.Context, n *nodeops.Node) error {
+			if err := n.Filesystem.Rmdir(ctx, pod, true); err != nil {
+				return err
+			}
+			return n.Filesystem.CreateSymlink(ctx, staging, pod)
+		})
+		m.read(v, pod)
+		m.write(v, pod, fmt.Sprintf("%s in round %d", v.name, round))
+		m.grow(v)
+		m.step(v, "expand", func(ctx context.Context, n *nodeops.Node) error { return m.expand(ctx, n, v, staging) })
+		m.read(v, pod)
+		m.step(v, "unpublish", func(ctx context.Context, n *nodeops.Node) error { return n.Filesystem.Rmdir(ctx, pod, true) })
+		m.step(v, "unstage", func(ctx context.Context, n *nodeops.Node) error { return m.unstage(ctx, n, v, staging) })
+	}
+}
+
+func (m *model) find(ctx context.Context, n *nodeops.Node, v *pv) (disk.Number, error) {
+	if err := n.Disk.Rescan(ctx); err != nil {
+		return 0, err
+	}
+	disks, err := n.Disk.ListDiskIDs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for number, ids := range disks {
+		if ids.SerialNumber == v.name {
+			return number, nil
+		}
+	}
+	return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "the disk of %s is missing", v.name)
+}
+
+func (m *model) stage(ctx context.Context, n *nodeops.Node, v *pv, staging string) error {
+	number, err := m.find(ctx, n, v)
+	if err != nil {
+		return err
+	}
+	if err := n.Disk.PartitionDisk(ctx, number); err != nil {
+		return err
+	}
+	if err := n.Disk.SetDiskState(ctx, number, true); err != nil {
+		return err
+	}
+	id, err := n.Volume.DataVolumeOfDisk(ctx, number)
+	if err != nil {
+		return err
+	}
+	formatted, err := n.Volume.IsVolumeFormatted(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !formatted {
+		if v.written != "" {
+			m.t.Errorf("the volume of %s isn't formatted any more", v.name)
+		}
+		if err := n.Volume.FormatVolume(ctx, id); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		m.formats[v.name]++
+		m.mu.Unlock()
+	}
+	if err := n.Volume.MountVolume(ctx, id, staging); err != nil {
+		return err
+	}
+	return n.Volume.ResizeVolume(ctx, id, 0)
+}
+
+func (m *model) expand(ctx context.Context, n *nodeops.Node, v *pv, staging string) error {
+	if err := n.Disk.Rescan(ctx); err != nil {
+		return err
+	}
+	id, err := n.Volume.GetVolumeIDFromTargetPath(ctx, staging)
+	if err != nil {
+		return err
+	}
+	if err := n.Volume.ResizeVolume(ctx, id, 0); err != nil {
+		return err
+	}
+	stats, err := n.Volume.GetVolumeStats(ctx, id)
+	if err == nil && stats.TotalBytes < v.size-64<<20 {
+		err = fmt.Errorf("it has %d bytes of %d", stats.TotalBytes, v.size)
+	}
+	return err
+}
+
+func (m *model) unstage(ctx context.Context, n *nodeops.Node, v *pv, staging string) error {
+	id, err := n.Volume.GetVolumeIDFromTargetPath(ctx, staging)
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound):
+	case err != nil:
+		return err
+	default:
+		if err := n.Volume.UnmountVolume(ctx, id, staging); err != nil {
+			return err
+		}
+	}
+	if err := n.Filesystem.Rmdir(ctx, staging, true); err != nil {
+		return err
+	}
+	number, err := m.find(ctx, n, v)
+	if err != nil {
+		return err
+	}
+	return n.Disk.SetDiskState(ctx, number, false)
+}
+
+// grow is what the cloud does.
+func (m *model) grow(v *pv) {
+	v.size += 1 << 30
+	m.power <- struct{}{}
+	defer func() { <-m.power }()
+	for _, info := range m.sim.Disks() {
+		if info.Spec.Serial == v.name {
+			if err := m.sim.GrowDisk(info.Number, v.size); err != nil {
+				m.t.Errorf("grow %s: %v", v.name, err)
+			}
+		}
+	}
+}
+
+// write and read are what the pod does, which starts again after a power loss.
+func (m *model) write(v *pv, pod, text string) {
+	m.pod(v, "write", func() error {
+		if err := m.sim.WriteFile(pod+file, []byte(text)); err != nil {
+			return err
+		}
+		return m.sim.FlushFile(pod + file)
+	})
+	v.written = text
+}
+
+func (m *model) read(v *pv, pod string) {
+	if v.written == "" {
+		return
+	}
+	var got string
+	m.pod(v, "read", func() error {
+		data, err := m.sim.ReadFile(pod + file)
+		got = string(data)
+		return err
+	})
+	if got != v.written {
+		m.t.Errorf("the file of %s has %q, want %q", v.name, got, v.written)
+	}
+}
+
+// pod makes a pod's access, again while the node comes up.
+func (m *model) pod(v *pv, name string, f func() error) {
+	var err error
+	for range 20 {
+		m.power <- struct{}{}
+		err = f()
+		<-m.power
+		if err == nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	m.t.Errorf("the pod of %s can't %s: %v", v.name, name, err)
+}
