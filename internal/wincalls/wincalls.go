@@ -39,7 +39,7 @@ type Options struct {
 
 // Bounds of the calls under way.
 const (
-	maxOfObject    = 8    // on one object
+	maxOfObject    = 16   // on one object
 	maxBelowObject = 32   // on what is directly below one directory
 	maxSuspect     = 16   // of a pool, on objects that were overdue lately
 	maxWaiting     = 1024 // of a pool
