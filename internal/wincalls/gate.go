@@ -21,12 +21,14 @@ type Call struct {
 	Object string
 	Since  time.Time
 
-	object object
-	logged bool // as overdue; guarded by gate.mu
+	due    time.Time // when it becomes overdue
+	pool   pool
+	states [2]*objectState // of its object, and of the directory that it is in, if any
+	logged bool            // as overdue; guarded by gate.mu
 }
 
 // Overdue reports whether the call takes longer than calls of its name should.
-func (c *Call) Overdue(now time.Time) bool { return now.Sub(c.Since) > Patience(c.Name) }
+func (c *Call) Overdue(now time.Time) bool { return now.After(c.due) }
 
 // Refusal is the error for what would have to wait for c.
 func (c *Call) Refusal(now time.Time) error {
@@ -57,15 +59,19 @@ type poolState struct {
 	refused uint64
 }
 
+// objectState is what is known of an object while calls on it are under way or wait, or
+// while it is suspect.
 type objectState struct {
-	calls   []*Call // under way, oldest first
-	waiting int
+	key     key
+	bound   int       // of its calls
+	calls   []*Call   // under way, oldest first
+	users   int       // calls that are under way or wait
 	suspect time.Time // until when; zero for never
 }
 
 type waiter struct {
-	call     *Call
-	admitted chan struct{}
+	call *Call
+	done chan error // gets nil when the call may begin, or why it may not
 }
 
 func newGate(log *slog.Logger) *gate {
@@ -75,107 +81,136 @@ func newGate(log *slog.Logger) *gate {
 	return &gate{log: log, objects: make(map[key]*objectState)}
 }
 
-// recheck is how often those that wait look whether a call has become overdue.
-const recheck = 100 * time.Millisecond
-
 // enter returns when a call may begin; leave ends it.
 func (g *gate) enter(ctx context.Context, name string, o object) (*Call, error) {
-	c := &Call{Name: name, Object: o.name, object: o}
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	c := &Call{Name: name, Object: o.name, pool: o.pool}
+	c.states[0] = g.use(key{o.pool, o.name, false}, maxOfObject)
+	if o.above != "" {
+		c.states[1] = g.use(key{o.pool, o.above, true}, maxBelowObject)
+	}
 	p := &g.pools[o.pool]
-	room, refusal := g.room(c)
-	if refusal == nil && !room && len(p.waiting) >= maxWaiting {
+	if g.admissible(c, time.Now()) {
+		g.begin(c)
+		g.mu.Unlock()
+		return c, nil
+	}
+	refusal := g.refusal(c, time.Now())
+	if refusal == nil && len(p.waiting) >= maxWaiting {
 		refusal = csiproxy.Errorf(csiproxy.ErrResourceExhausted, "%d calls to Windows on %s are waiting already; try again later",
 			len(p.waiting), poolNames[o.pool])
 	}
 	if refusal != nil {
 		p.refused++
+		g.drop(c)
+		g.mu.Unlock()
 		return nil, refusal
 	}
-	if room {
-		g.begin(c)
-		return c, nil
-	}
-	return g.wait(ctx, p, c)
-}
-
-// wait waits for room. The caller holds the lock, which wait releases meanwhile.
-func (g *gate) wait(ctx context.Context, p *poolState, c *Call) (*Call, error) {
-	w := &waiter{c, make(chan struct{})}
+	w := &waiter{c, make(chan error, 1)}
 	p.waiting = append(p.waiting, w)
-	g.states(c, func(s *objectState, _ int) { s.waiting++ })
-	defer g.states(c, func(s *objectState, _ int) { s.waiting-- })
-	ticker := time.NewTicker(recheck)
-	defer ticker.Stop()
-	for {
-		g.mu.Unlock()
-		var err error
-		select {
-		case <-w.admitted:
-			g.mu.Lock()
-			return c, nil
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-ticker.C:
-		}
-		g.mu.Lock()
-		i := slices.Index(p.waiting, w)
-		if i < 0 { // admitted meanwhile
-			if err != nil {
-				g.end(c)
-				return nil, err
-			}
-			return c, nil
-		}
-		if err == nil {
-			if _, err = g.room(c); err != nil {
-				p.refused++
-			}
-		}
+	g.watchSoon()
+	g.mu.Unlock()
+
+	select {
+	case err := <-w.done:
 		if err != nil {
-			p.waiting = slices.Delete(p.waiting, i, i+1)
 			return nil, err
 		}
-		g.admit(p) // a call may have become overdue, which makes room in the pool
+		return c, nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i := slices.Index(p.waiting, w); i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		g.drop(c)
+	} else if <-w.done == nil { // it was admitted meanwhile
+		g.end(c)
+	}
+	return nil, ctx.Err()
+}
+
+// use returns the state of an object for a call, which gives it back with drop.
+func (g *gate) use(k key, bound int) *objectState {
+	s := g.objects[k]
+	if s == nil {
+		s = &objectState{key: k, bound: bound}
+		g.objects[k] = s
+	}
+	s.users++
+	return s
+}
+
+// drop gives the states of a call back.
+func (g *gate) drop(c *Call) {
+	for _, s := range c.states {
+		if s == nil {
+			continue
+		}
+		if s.users--; s.users == 0 && s.suspect.IsZero() {
+			delete(g.objects, s.key)
+		}
 	}
 }
 
-// room reports whether c may begin now, or that it is refused.
-func (g *gate) room(c *Call) (bool, error) {
-	now := time.Now()
-	room := true
-	var refusal error
-	g.states(c, func(s *objectState, bound int) {
-		for _, other := range s.calls {
-			// The first one that is overdue decides: the calls are in their order.
-			if other.Overdue(now) && (len(s.calls) >= bound || other.Name == c.Name && other.Object == c.Object) {
-				refusal = other.Refusal(now)
-				return
+// admissible reports whether there is room for c.
+func (g *gate) admissible(c *Call, now time.Time) bool {
+	for _, s := range c.states {
+		if s != nil && len(s.calls) >= s.bound {
+			return false
+		}
+	}
+	if repeated(c, now) != nil {
+		return false
+	}
+	p, size := &g.pools[c.pool], poolSizes[c.pool]
+	if len(p.calls) < min(size, maxSuspect) {
+		return true
+	}
+	if len(p.calls) >= maxOverdue*size {
+		return false
+	}
+	if g.suspects > 0 && c.suspect(now) &&
+		p.inTime(now, func(other *Call) bool { return other.suspect(now) }) >= maxSuspect {
+		return false
+	}
+	return len(p.calls) < size || p.inTime(now, nil) < size
+}
+
+// refusal returns why c, for which there is no room, must not wait either: nil if it may.
+func (g *gate) refusal(c *Call, now time.Time) error {
+	if other := repeated(c, now); other != nil {
+		return other.Refusal(now)
+	}
+	for _, s := range c.states {
+		if s != nil && len(s.calls) >= s.bound {
+			// The calls are in their order, but some may take longer than others.
+			for _, other := range s.calls {
+				if other.Overdue(now) {
+					return other.Refusal(now)
+				}
 			}
 		}
-		room = room && len(s.calls) < bound
-	})
-	if refusal != nil {
-		return false, refusal
 	}
-	p, size := &g.pools[c.object.pool], poolSizes[c.object.pool]
-	if len(p.calls) >= maxOverdue*size {
-		return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows has not answered %d calls on %s; the oldest is %s on %s since %s",
-			len(p.calls), poolNames[c.object.pool], p.calls[0].Name, quote.Text(p.calls[0].Object), p.calls[0].Since.UTC().Format(time.RFC3339))
+	if p := &g.pools[c.pool]; len(p.calls) >= maxOverdue*poolSizes[c.pool] {
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows has not answered %d calls on %s; the oldest is %s on %s since %s",
+			len(p.calls), poolNames[c.pool], p.calls[0].Name, quote.Text(p.calls[0].Object), p.calls[0].Since.UTC().Format(time.RFC3339))
 	}
-	if len(p.calls) >= size && g.inTime(p, now, nil) >= size {
-		room = false
-	}
-	if g.suspects > 0 && g.isSuspect(c, now) && len(p.calls) >= maxSuspect &&
-		g.inTime(p, now, func(other *Call) bool { return g.isSuspect(other, now) }) >= maxSuspect {
-		room = false
-	}
-	return room, nil
+	return nil
 }
 
-// inTime counts the calls of a pool that aren't overdue.
-func (g *gate) inTime(p *poolState, now time.Time, which func(*Call) bool) int {
+// repeated returns the call that c repeats and that is overdue, nil if there is none.
+func repeated(c *Call, now time.Time) *Call {
+	for _, other := range c.states[0].calls {
+		if other.Name == c.Name && other.Overdue(now) {
+			return other
+		}
+	}
+	return nil
+}
+
+// inTime counts the calls of a pool that aren't overdue, of those that which accepts.
+func (p *poolState) inTime(now time.Time, which func(*Call) bool) int {
 	n := 0
 	for _, c := range p.calls {
 		if !c.Overdue(now) && (which == nil || which(c)) {
@@ -185,45 +220,20 @@ func (g *gate) inTime(p *poolState, now time.Time, which func(*Call) bool) int {
 	return n
 }
 
-func (g *gate) isSuspect(c *Call, now time.Time) bool {
-	s := g.objects[key{pool: c.object.pool, name: c.object.name}]
-	return s != nil && now.Before(s.suspect)
-}
-
-// states calls f for the states of the objects that bound c, which it makes if need be,
-// and drops those that are of no use any more.
-func (g *gate) states(c *Call, f func(s *objectState, bound int)) {
-	g.state(key{c.object.pool, c.object.name, false}, maxOfObject, f)
-	if c.object.above != "" {
-		g.state(key{c.object.pool, c.object.above, true}, maxBelowObject, f)
-	}
-}
-
-func (g *gate) state(k key, bound int, f func(*objectState, int)) {
-	s := g.objects[k]
-	known := s != nil
-	if !known {
-		s = &objectState{}
-	}
-	f(s, bound)
-	switch used := len(s.calls) > 0 || s.waiting > 0 || !s.suspect.IsZero(); {
-	case used && !known:
-		g.objects[k] = s
-	case !used && known:
-		delete(g.objects, k)
-	}
-}
+func (c *Call) suspect(now time.Time) bool { return now.Before(c.states[0].suspect) }
 
 // begin notes that a call begins.
 func (g *gate) begin(c *Call) {
 	c.Since = time.Now()
-	p := &g.pools[c.object.pool]
+	c.due = c.Since.Add(Patience(c.Name))
+	p := &g.pools[c.pool]
 	p.calls = append(p.calls, c)
-	g.states(c, func(s *objectState, _ int) { s.calls = append(s.calls, c) })
-	if !g.watching {
-		g.watching = true
-		time.AfterFunc(watchInterval, g.watch)
+	for _, s := range c.states {
+		if s != nil {
+			s.calls = append(s.calls, c)
+		}
 	}
+	g.watchSoon()
 }
 
 // leave notes that Windows has answered a call.
@@ -235,26 +245,42 @@ func (g *gate) leave(c *Call) {
 
 func (g *gate) end(c *Call) {
 	now := time.Now()
-	p := &g.pools[c.object.pool]
+	p := &g.pools[c.pool]
 	p.calls = without(p.calls, c)
-	g.states(c, func(s *objectState, _ int) { s.calls = without(s.calls, c) })
-	g.state(key{c.object.pool, c.object.name, false}, 0, func(s *objectState, _ int) {
-		switch overdue := c.Overdue(now); {
-		case overdue && (!s.suspect.IsZero() || g.suspects < maxSuspects):
-			if s.suspect.IsZero() {
-				g.suspects++
-			}
-			s.suspect = now.Add(suspicion)
-		case !overdue && !s.suspect.IsZero():
-			s.suspect = time.Time{}
-			g.suspects--
+	for _, s := range c.states {
+		if s != nil {
+			s.calls = without(s.calls, c)
 		}
-	})
+	}
+	g.suspectOrClear(c, now)
 	if c.logged {
 		g.log.Info("Windows has answered a call after all", "call", c.Name, "object", quote.Text(c.Object), "took", now.Sub(c.Since).Round(time.Millisecond))
 	}
-	if len(p.waiting) > 0 {
-		g.admit(p)
+	g.drop(c)
+	// There is room for one more.
+	for i, w := range p.waiting {
+		if g.admissible(w.call, now) {
+			p.waiting = slices.Delete(p.waiting, i, i+1)
+			g.begin(w.call)
+			w.done <- nil
+			return
+		}
+	}
+}
+
+// suspectOrClear makes the object of a call suspect if the call was overdue, and clears
+// it if not.
+func (g *gate) suspectOrClear(c *Call, now time.Time) {
+	s := c.states[0]
+	switch overdue := c.Overdue(now); {
+	case overdue && (!s.suspect.IsZero() || g.suspects < maxSuspects):
+		if s.suspect.IsZero() {
+			g.suspects++
+		}
+		s.suspect = now.Add(suspicion)
+	case !overdue && !s.suspect.IsZero():
+		s.suspect = time.Time{}
+		g.suspects--
 	}
 }
 
@@ -266,40 +292,59 @@ func without(calls []*Call, c *Call) []*Call {
 	return calls
 }
 
-// admit lets those that wait begin, in their order, as far as there is room.
-func (g *gate) admit(p *poolState) {
-	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
-		room, refusal := g.room(w.call)
-		if refusal != nil || !room {
-			return false // a refusal is found by the waiter itself
-		}
-		g.begin(w.call)
-		close(w.admitted)
-		return true
-	})
+// watchInterval is how often the gate looks for calls that have become overdue: who waits
+// for one is refused, and it makes room in its pool.
+const watchInterval = 100 * time.Millisecond
+
+// watchSoon has the watch run for as long as calls are under way.
+func (g *gate) watchSoon() {
+	if !g.watching {
+		g.watching = true
+		time.AfterFunc(watchInterval, g.watch)
+	}
 }
 
-const watchInterval = time.Second
-
-// watch logs calls that have become overdue, for as long as any are under way.
 func (g *gate) watch() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now, busy := time.Now(), false
+	now := time.Now()
+	g.watching = false
 	for i := range g.pools {
-		for _, c := range g.pools[i].calls {
-			busy = true
+		p := &g.pools[i]
+		for _, c := range p.calls {
 			if !c.logged && c.Overdue(now) {
 				c.logged = true
 				g.log.Warn("Windows does not answer a call", "call", c.Name, "object", quote.Text(c.Object), "since", c.Since)
 			}
 		}
+		if len(p.waiting) > 0 {
+			g.settle(p, now)
+		}
+		if len(p.calls) > 0 {
+			g.watchSoon()
+		}
 	}
 	g.forgetSuspects(now)
-	g.watching = busy
-	if busy {
-		time.AfterFunc(watchInterval, g.watch)
-	}
+}
+
+// settle lets those that wait in a pool begin as far as there is room, in their order, and
+// refuses those that must not wait any longer.
+func (g *gate) settle(p *poolState, now time.Time) {
+	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
+		if g.admissible(w.call, now) {
+			g.begin(w.call)
+			w.done <- nil
+			return true
+		}
+		err := g.refusal(w.call, now)
+		if err == nil {
+			return false
+		}
+		p.refused++
+		g.drop(w.call)
+		w.done <- err
+		return true
+	})
 }
 
 // forgetSuspects drops the suspicions that have ended.
@@ -311,7 +356,7 @@ func (g *gate) forgetSuspects(now time.Time) {
 		if !s.suspect.IsZero() && now.After(s.suspect) {
 			s.suspect = time.Time{}
 			g.suspects--
-			if len(s.calls) == 0 && s.waiting == 0 {
+			if s.users == 0 {
 				delete(g.objects, k)
 			}
 		}
@@ -338,7 +383,7 @@ func (s *System) Load() []Load {
 	for i := range g.pools {
 		p := &g.pools[i]
 		l := Load{Pool: poolNames[i], Running: len(p.calls), Waiting: len(p.waiting), Refused: p.refused}
-		l.Overdue = l.Running - g.inTime(p, now, nil)
+		l.Overdue = l.Running - p.inTime(now, nil)
 		if l.Running > 0 {
 			l.Oldest = *p.calls[0]
 		}

@@ -35,7 +35,7 @@ func (s *silent) answer(object string) error {
 	s.under++
 	s.most = max(s.most, s.under)
 	s.mu.Unlock()
-	time.Sleep(10 * time.Minute)
+	time.Sleep(2 * time.Minute)
 	s.mu.Lock()
 	s.under--
 	s.mu.Unlock()
@@ -54,7 +54,7 @@ func inBubble(t *testing.T, hangs func(string) bool, f func(t *testing.T, s *sil
 	synctest.Test(t, func(t *testing.T) {
 		s := &silent{hangs: hangs}
 		f(t, s, New(s, Options{}))
-		time.Sleep(20 * time.Minute)
+		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 	})
 }

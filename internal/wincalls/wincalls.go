@@ -74,19 +74,25 @@ var poolSizes = [pools]int{64, 64, 64, 128, 16, 32, 32, 32}
 // answered in milliseconds. Those that write out caches, wait for hardware or ask another
 // machine may take longer on a healthy node.
 func Patience(call string) time.Duration {
-	switch call {
-	case win.CallFlush, win.CallFormatVolume, win.CallSetVolumeMountPoint, win.CallDeleteVolumeMountPoint,
-		win.CallReenumerateDevice,
-		win.IoctlDiskSetDiskAttributes.String(), win.IoctlDiskCreateDisk.String(), win.IoctlDiskSetDriveLayoutEx.String(),
-		win.IoctlDiskUpdateProperties.String(), win.IoctlDiskUpdateDriveSize.String(), win.IoctlDiskGrowPartition.String(),
-		win.FsctlExtendVolume.String(), win.IoctlVolumeOnline.String(),
-		win.CallSMBGlobalMappings, win.CallCreateSMBGlobalMapping, win.CallRemoveSMBGlobalMapping,
-		win.CallAddISCSIPortal, win.CallRefreshISCSIPortal, win.CallRemoveISCSIPortal,
-		win.CallLoginISCSITarget, win.CallLogoutISCSITarget,
-		win.CallStartService, win.CallStopService:
+	if mayTakeLonger[call] {
 		return 10 * time.Second
 	}
 	return time.Second
+}
+
+var mayTakeLonger = map[string]bool{
+	win.CallFlush: true, win.CallFormatVolume: true, win.CallSetVolumeMountPoint: true, win.CallDeleteVolumeMountPoint: true,
+	win.CallReenumerateDevice: true,
+
+	win.IoctlDiskSetDiskAttributes.String(): true, win.IoctlDiskCreateDisk.String(): true,
+	win.IoctlDiskSetDriveLayoutEx.String(): true, win.IoctlDiskUpdateProperties.String(): true,
+	win.IoctlDiskUpdateDriveSize.String(): true, win.IoctlDiskGrowPartition.String(): true,
+	win.FsctlExtendVolume.String(): true, win.IoctlVolumeOnline.String(): true, win.IoctlVolumeOffline.String(): true,
+
+	win.CallSMBGlobalMappings: true, win.CallCreateSMBGlobalMapping: true, win.CallRemoveSMBGlobalMapping: true,
+	win.CallAddISCSIPortal: true, win.CallRefreshISCSIPortal: true, win.CallRemoveISCSIPortal: true,
+	win.CallLoginISCSITarget: true, win.CallLogoutISCSITarget: true,
+	win.CallStartService: true, win.CallStopService: true,
 }
 
 // object is what a call is about.
