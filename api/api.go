@@ -49,6 +49,15 @@ func Versions(group string) []string {
 	return names
 }
 
+// VersionCount returns how many versions all groups have together.
+func VersionCount() int {
+	n := 0
+	for _, versions := range contract() {
+		n += len(versions)
+	}
+	return n
+}
+
 // Service returns the descriptor of the service that a version of a group
 // consists of, and whether there is such a version. The messages are in its
 // ParentFile.

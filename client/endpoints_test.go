@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
 )
 
 func TestEndpoints(t *testing.T) {
@@ -38,8 +39,8 @@ func TestEndpoints(t *testing.T) {
 	defer c.Close()
 
 	endpoints := c.Endpoints(t.Context())
-	if len(endpoints) != 23 {
-		t.Errorf("%d endpoints, want 23", len(endpoints))
+	if want := api.VersionCount(); len(endpoints) != want {
+		t.Errorf("%d endpoints, want %d", len(endpoints), want)
 	}
 	want := map[string]error{
 		"disk v1": nil, "smb v1": nil, "volume v1": csiproxy.ErrUnavailable, "volume v1beta1": syscall.ECONNREFUSED,

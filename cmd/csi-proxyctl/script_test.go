@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/csi-proxy/csi-proxy/api"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
@@ -53,6 +54,7 @@ func TestScripts(t *testing.T) {
 				}
 			})
 			env.Setenv("ENDPOINTS", d.dir)
+			env.Setenv("VERSIONS", strconv.Itoa(api.VersionCount()))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

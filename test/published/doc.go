@@ -11,7 +11,7 @@
 //
 // The published module gives the messages of all groups of a version one proto
 // package ("v1"). No two of them have the same name, and each file is registered
-// under a path of its own, so one process can hold all 23 versions, and no setting of
+// under a path of its own, so one process can hold all versions, and no setting of
 // the protobuf runtime is needed for it.
 //
 // The tests build the daemon and csi-proxyctl, with the race detector if they have
