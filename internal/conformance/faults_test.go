@@ -102,13 +102,13 @@ func TestEachCheckCanFail(t *testing.T) {
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			code := codes.Internal
+			code, message := codes.Internal, "broken"
 			if answersAnyway {
-				code = codes.Unimplemented
+				code, message = codes.Unimplemented, "unknown method"
 			}
 			outcome, why := newBroken(t).try(t, c, version, func(group, v, method string, _ proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
 				if isTheChecks(group, v, method) {
-					return nil, status.Error(code, "broken")
+					return nil, status.Error(code, message)
 				}
 				return answer()
 			})
