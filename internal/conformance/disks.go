@@ -9,6 +9,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // disk is one that the caller allows to erase.
@@ -197,11 +200,22 @@ func (t *trial) mountAt(d *disk, path string) {
 	t.do("MountVolume", fields{"volume": d.volume, "path": path})
 }
 
-// unmountLater has the clean-up unmount a volume if it is at a path then.
+// unmountLater has the clean-up unmount a volume if it is at a path then. If that can't be
+// done or isn't known, this run deletes nothing any more: a daemon that follows mount points
+// would delete what is on the volume.
 func (t *trial) unmountLater(volume, path string) {
 	t.later(func() {
-		if a, err := t.call("GetVolumeIDFromTargetPath", fields{"path": path}); err == nil && strings.EqualFold(a.text("volume"), volume) {
-			t.do("UnmountVolume", fields{"volume": volume, "path": path})
+		a, err := t.call("GetVolumeIDFromTargetPath", fields{"path": path})
+		code := status.Code(err)
+		if code == codes.NotFound || t.Published && code == codes.Unknown || err == nil && !strings.EqualFold(a.text("volume"), volume) {
+			return
+		}
+		if err == nil {
+			_, err = t.call("UnmountVolume", fields{"volume": volume, "path": path})
+		}
+		if err != nil {
+			t.stuck = path
+			t.failf("%s may still be mounted at %s, so the run deletes nothing any more: %v", volume, path, err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -353,6 +354,28 @@ func followsLinks() fault {
 			set(response.ProtoReflect(), "exists", false)
 		}
 		return response, err
+	}
+}
+
+// While a volume may be mounted below it, nothing is deleted.
+func TestNothingIsDeletedBelowMountPoints(t *testing.T) {
+	for _, method := range []string{"UnmountVolume", "GetVolumeIDFromTargetPath"} {
+		b := newBroken(t)
+		b.o.Run, b.o.Disks = regexp.MustCompile("^(volume.mount|filesystem.mkdir)/v1$"), b.o.Disks[:1]
+		mounted, deleted := false, false
+		f := fault(func(_, _, m string, _ proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
+			mounted = mounted || m == "MountVolume"
+			deleted = deleted || mounted && m == "Rmdir"
+			if m == method {
+				return nil, status.Error(codes.Internal, "broken")
+			}
+			return answer()
+		})
+		b.fault.Store(&f)
+		_, err := Run(t.Context(), b.o)
+		if !mounted || deleted || err == nil || !strings.Contains(err.Error(), "left mounted") {
+			t.Errorf("without %s: mounted %t, deleted %t, error %v", method, mounted, deleted, err)
+		}
 	}
 }
 

@@ -133,7 +133,7 @@ func pathChecksOf(group string, better bool, further []string, methods ...string
 // refusedPaths calls all methods of the version that take a path.
 func (t *trial) refusedPaths(paths []string) {
 	own := t.dir()
-	names := strings.NewReplacer("OWN", own, "KUBELET", t.KubeletPath, "NAME", own[strings.LastIndex(own, `\csi-proxy-conformance-`)+1:len(own)-2]+"-none")
+	names := strings.NewReplacer("OWN", own, "KUBELET", t.KubeletPath, "NAME", t.own[strings.LastIndex(t.own, `\`)+1:]+"-none")
 	for _, f := range pathFields {
 		if f.group != t.Group || !t.hasField(f.method, f.word) {
 			continue

@@ -24,6 +24,7 @@ type session struct {
 	absent      map[endpoint]error // why an endpoint can't be used
 	own         string             // directory below the kubelet directory; made when needed
 	ownMade     bool
+	stuck       string // where a volume may be left mounted; "" if nowhere
 	trials      int
 	disks       []*disk
 }
@@ -68,7 +69,10 @@ func (s *session) close(ctx context.Context) error {
 			guarded("take a disk offline again", func() { t.do("SetDiskState", fields{"disk": d.number, "online": false}) })
 		}
 	}
-	if s.ownMade {
+	switch {
+	case s.stuck != "":
+		errs = append(errs, fmt.Errorf("a volume may be left mounted at %s: unmount it, then remove %s", s.stuck, s.own))
+	case s.ownMade:
 		guarded("remove the directory of this run", func() { t.do("Rmdir", fields{"path": s.own, "force": true}) })
 	}
 	for _, c := range s.connections {
@@ -231,7 +235,11 @@ func (t *trial) dir() string {
 	path := t.path()
 	t.do("Mkdir", fields{"path": path})
 	t.ownMade = true
-	t.later(func() { t.do("Rmdir", fields{"path": path, "force": true}) })
+	t.later(func() {
+		if t.stuck == "" {
+			t.do("Rmdir", fields{"path": path, "force": true})
+		}
+	})
 	return path
 }
 
