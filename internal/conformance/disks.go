@@ -200,9 +200,9 @@ func (t *trial) mountAt(d *disk, path string) {
 	t.do("MountVolume", fields{"volume": d.volume, "path": path})
 }
 
-// unmountLater has the clean-up unmount a volume if it is at a path then. If that can't be
-// done or isn't known, this run deletes nothing any more: a daemon that follows mount points
-// would delete what is on the volume.
+// unmountLater has the clean-up unmount a volume if it may be at a path then. If that can't
+// be done, this run deletes nothing any more: a daemon that follows mount points would
+// delete what is on the volume.
 func (t *trial) unmountLater(volume, path string) {
 	t.later(func() {
 		a, err := t.call("GetVolumeIDFromTargetPath", fields{"path": path})
@@ -210,10 +210,7 @@ func (t *trial) unmountLater(volume, path string) {
 		if code == codes.NotFound || t.Published && code == codes.Unknown || err == nil && !strings.EqualFold(a.text("volume"), volume) {
 			return
 		}
-		if err == nil {
-			_, err = t.call("UnmountVolume", fields{"volume": volume, "path": path})
-		}
-		if err != nil {
+		if _, err := t.call("UnmountVolume", fields{"volume": volume, "path": path}); err != nil {
 			t.stuck = path
 			t.failf("%s may still be mounted at %s, so the run deletes nothing any more: %v", volume, path, err)
 		}
