@@ -63,10 +63,21 @@ func (c Check) Versions() []string {
 	})
 }
 
-// Checks returns all checks in the order in which they run.
+// Checks returns all checks in the order in which they run: those that could end the
+// daemon come last.
 func Checks() []Check {
-	return slices.Concat(endpointChecks(), errorChecks(), diskChecks, volumeChecks, filesystemChecks, pathChecks, smbChecks,
+	all := slices.Concat(endpointChecks(), errorChecks(), diskChecks, volumeChecks, filesystemChecks, pathChecks, smbChecks,
 		iscsiChecks, systemChecks, driverChecks)
+	slices.SortStableFunc(all, func(a, b Check) int {
+		switch {
+		case a.Crashes == b.Crashes:
+			return 0
+		case a.Crashes:
+			return 1
+		}
+		return -1
+	})
+	return all
 }
 
 // Outcome is how a trial ended.

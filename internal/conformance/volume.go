@@ -13,13 +13,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// notMountedText is what a shipped driver looks for in an error to learn that nothing is
-// mounted at a path.
-const notMountedText = "because it does not exist"
-
 var volumeID = regexp.MustCompile(`^(?i)\\\\\?\\Volume\{[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\}\\$`)
 
-var volumeChecks = []Check{
+var volumeChecks = slices.Concat(contentChecks, mountChecks, sizeChecks, volumePathChecks)
+
+// contentChecks are about volumes and what is on them.
+var contentChecks = []Check{
 	{
 		Name: "volume.format", Group: "volume", Methods: []string{"FormatVolume", "IsVolumeFormatted"},
 		Promise: "A raw volume isn't formatted; after FormatVolume it is, and can be used.",
@@ -83,102 +82,6 @@ var volumeChecks = []Check{
 		},
 	},
 	{
-		Name: "volume.mount", Group: "volume", Methods: []string{"MountVolume", "UnmountVolume"},
-		Promise: "MountVolume presents the volume at an empty directory, and may be repeated; after UnmountVolume the directory is there and no mount point.",
-		run: func(t *trial) {
-			d, path := t.volumeDisk(), t.dir()
-			t.unmountLater(d.volume, path)
-			for range 2 {
-				t.do("MountVolume", fields{"volume": d.volume, "path": path})
-				t.wantMounted(d, path)
-			}
-			t.do("UnmountVolume", fields{"volume": d.volume, "path": path})
-			t.want(t.exists(path), "the directory of the mount point is gone")
-			_, err := t.call("GetVolumeIDFromTargetPath", fields{"path": path})
-			t.want(err != nil, "the volume is mounted after UnmountVolume")
-		},
-	},
-	{
-		Name: "volume.mount-makes-directory", Group: "volume", Methods: []string{"MountVolume"}, Better: true,
-		Promise: "MountVolume makes the directory if it is missing.",
-		run: func(t *trial) {
-			d, path := t.volumeDisk(), t.dir()+`\parent\missing`
-			t.mountAt(d, path)
-			t.wantMounted(d, path)
-		},
-	},
-	{
-		Name: "volume.mount-not-empty", Group: "volume", Methods: []string{"MountVolume"},
-		Promise: "A directory that isn't empty isn't taken for a mount point.",
-		run: func(t *trial) {
-			d, path := t.volumeDisk(), t.dir()
-			t.do("Mkdir", fields{"path": path + `\child`})
-			t.unmountLater(d.volume, path)
-			t.refused(codes.FailedPrecondition, "MountVolume", fields{"volume": d.volume, "path": path})
-			t.want(t.exists(path+`\child`), "what was in the directory is gone")
-		},
-	},
-	{
-		Name: "volume.mount-occupied", Group: "volume", Methods: []string{"MountVolume", "UnmountVolume"},
-		Promise: "Where another volume is mounted, MountVolume and UnmountVolume are refused, and the other stays.",
-		run: func(t *trial) {
-			one, other := t.twoVolumes()
-			path := t.mount(one)
-			t.unmountLater(other.volume, path)
-			t.refused(codes.FailedPrecondition, "MountVolume", fields{"volume": other.volume, "path": path})
-			t.refused(codes.FailedPrecondition, "UnmountVolume", fields{"volume": other.volume, "path": path})
-			t.wantMounted(one, path)
-		},
-	},
-	{
-		Name: "volume.mount-system", Group: "volume", Methods: []string{"MountVolume"}, Better: true, Crashes: true,
-		Promise: "A volume that holds the kubelet directory, or that Windows runs from, isn't presented anywhere.",
-		run: func(t *trial) {
-			path := t.dir()
-			system := t.do("GetClosestVolumeIDFromTargetPath", fields{"path": path}).text("volume")
-			t.unmountLater(system, path)
-			t.refused(codes.FailedPrecondition, "MountVolume", fields{"volume": system, "path": path})
-		},
-	},
-	{
-		Name: "volume.unmount-twice", Group: "volume", Methods: []string{"UnmountVolume"}, Better: true,
-		Promise: "UnmountVolume may be repeated: that the volume isn't mounted there is a success.",
-		run: func(t *trial) {
-			d := t.volumeDisk()
-			path := t.mount(d)
-			for range 2 {
-				t.do("UnmountVolume", fields{"volume": d.volume, "path": path})
-			}
-			_, err := t.call("GetVolumeIDFromTargetPath", fields{"path": path})
-			t.want(err != nil, "the volume is mounted after UnmountVolume")
-		},
-	},
-	{
-		Name: "volume.mount-paths", Group: "volume", Methods: []string{"MountVolume"},
-		Promise: "The volume group takes a slash as a backslash, and a path without a drive on the kubelet directory's drive.",
-		run: func(t *trial) {
-			d, path := t.volumeDisk(), t.dir()
-			t.unmountLater(d.volume, path)
-			t.do("MountVolume", fields{"volume": d.volume, "path": withoutDrive(path)})
-			t.wantMounted(d, path)
-			for _, same := range []string{withoutDrive(path), strings.ReplaceAll(path, `\`, "/"), strings.ToUpper(path)} {
-				t.wantMounted(d, same)
-			}
-		},
-	},
-	{
-		Name: "volume.stats", Group: "volume", Methods: []string{"GetVolumeStats"},
-		Promise: "GetVolumeStats gives the total and the used bytes of the volume.",
-		run: func(t *trial) {
-			d := t.volumeDisk()
-			a := t.do("GetVolumeStats", fields{"volume": d.volume})
-			total, used := a.number("total"), a.number("used")
-			size := t.do("GetDiskStats", fields{"disk": d.number}).number("total")
-			t.want(0 <= used && used < total && total < size && total > size/2,
-				"of a disk of %d bytes, the volume has %d, of them %d used", size, total, used)
-		},
-	},
-	{
 		Name: "volume.disk-number", Group: "volume", Methods: []string{"GetDiskNumberFromVolumeID"},
 		Promise: "GetDiskNumberFromVolumeID gives the number of the volume's disk.",
 		run: func(t *trial) {
@@ -188,43 +91,6 @@ var volumeChecks = []Check{
 		},
 	},
 	{
-		Name: "volume.resize-nothing", Group: "volume", Methods: []string{"ResizeVolume"},
-		Promise: "ResizeVolume to 0, which means as large as the disk allows, succeeds when there is nothing to do, as right after mounting.",
-		run: func(t *trial) {
-			d := t.volumeDisk()
-			t.mount(d)
-			before := t.size(d)
-			for range 2 {
-				t.do("ResizeVolume", fields{"volume": d.volume, "size": 0})
-			}
-			after := t.size(d)
-			t.want(after >= before, "the volume had %d bytes and has %d", before, after)
-		},
-	},
-	{
-		Name: "volume.resize-smaller", Group: "volume", Methods: []string{"ResizeVolume"},
-		Promise: "ResizeVolume to less than the volume has succeeds and does nothing.",
-		run: func(t *trial) {
-			d := t.volumeDisk()
-			before := t.size(d)
-			t.do("ResizeVolume", fields{"volume": d.volume, "size": before / 2})
-			after := t.size(d)
-			t.want(before == after, "the volume had %d bytes and has %d", before, after)
-		},
-	},
-	{
-		Name: "volume.resize-negative", Group: "volume", Methods: []string{"ResizeVolume"}, Better: true,
-		Promise: "ResizeVolume to a negative size is refused.",
-		run: func(t *trial) {
-			t.refused(codes.InvalidArgument, "ResizeVolume", fields{"volume": t.volumeDisk().volume, "size": -1})
-		},
-	},
-	{
-		Name: "volume.resize-disk-number", Group: "volume", Methods: []string{"ResizeVolume"}, Better: true,
-		Promise: "ResizeVolume takes a decimal disk number, which Azure Disk's driver sends, for that disk's only data volume.",
-		run:     func(t *trial) { t.do("ResizeVolume", fields{"volume": t.volumeDisk().number, "size": 0}) },
-	},
-	{
 		Name: "volume.write-cache", Group: "volume", Methods: []string{"WriteVolumeCache"},
 		Promise: "WriteVolumeCache writes out what Windows holds back, and may be repeated.",
 		run: func(t *trial) {
@@ -232,64 +98,6 @@ var volumeChecks = []Check{
 			for range 2 {
 				t.do("WriteVolumeCache", fields{"volume": d.volume})
 			}
-		},
-	},
-	{
-		Name: "volume.id-from-path", Group: "volume", Methods: []string{"GetVolumeIDFromTargetPath"},
-		Promise: "GetVolumeIDFromTargetPath gives the volume of a mount point, also by a link to one.",
-		run: func(t *trial) {
-			d := t.volumeDisk()
-			path, link := t.mount(d), t.dir()+`\link`
-			t.wantMounted(d, path)
-			t.do("CreateSymlink", fields{"source": path, "target": link})
-			t.wantMounted(d, link)
-		},
-	},
-	{
-		Name: "volume.id-from-path-not-mounted", Group: "volume", Methods: []string{"GetVolumeIDFromTargetPath"}, Better: true,
-		Promise: "A directory that is no mount point has no volume, and the message has the phrase that EBS's driver looks for.",
-		run: func(t *trial) {
-			err := t.refused(codes.NotFound, "GetVolumeIDFromTargetPath", fields{"path": t.dir()})
-			t.want(strings.Contains(err.Error(), notMountedText), "the message %q hasn't %q", err, notMountedText)
-		},
-	},
-	{
-		Name: "volume.id-from-path-missing", Group: "volume", Methods: []string{"GetVolumeIDFromTargetPath"}, Better: true,
-		Promise: "A path that doesn't exist has no volume, and the message has the phrase that EBS's driver looks for.",
-		run: func(t *trial) {
-			err := t.refused(codes.NotFound, "GetVolumeIDFromTargetPath", fields{"path": t.dir() + `\missing`})
-			t.want(strings.Contains(err.Error(), notMountedText), "the message %q hasn't %q", err, notMountedText)
-		},
-	},
-	{
-		Name: "volume.closest", Group: "volume", Methods: []string{"GetClosestVolumeIDFromTargetPath"},
-		Promise: "GetClosestVolumeIDFromTargetPath follows links and walks up to the nearest volume, at last the drive's.",
-		run: func(t *trial) {
-			plain := t.dir()
-			drive := t.do("GetClosestVolumeIDFromTargetPath", fields{"path": plain}).text("volume")
-			t.want(volumeID.MatchString(drive), "%q is no volume id", drive)
-			d := t.volumeDisk()
-			path, link := t.mount(d), plain+`\link`
-			t.do("Mkdir", fields{"path": path + `\below`})
-			t.later(func() { t.do("Rmdir", fields{"path": path + `\below`}) })
-			t.do("CreateSymlink", fields{"source": path, "target": link})
-			for _, p := range []string{path, path + `\below`, link} {
-				got := t.do("GetClosestVolumeIDFromTargetPath", fields{"path": p}).text("volume")
-				t.want(strings.EqualFold(got, d.volume), "the volume nearest to %s is %s, not %s", p, d.volume, got)
-			}
-		},
-	},
-	{
-		Name: "volume.closest-loop", Group: "volume", Methods: []string{"GetClosestVolumeIDFromTargetPath"},
-		Promise: "A loop of links ends in an error.",
-		run: func(t *trial) {
-			dir := t.dir()
-			for _, link := range [][2]string{{`\a`, `\b`}, {`\b`, `\a`}} {
-				if _, err := t.call("CreateSymlink", fields{"source": dir + link[0], "target": dir + link[1]}); err != nil {
-					t.notApplicable("a link to what isn't there can't be made: %v", err)
-				}
-			}
-			t.refused(codes.FailedPrecondition, "GetClosestVolumeIDFromTargetPath", fields{"path": dir + `\a`})
 		},
 	},
 	{
@@ -348,19 +156,4 @@ func (t *trial) has(method string) bool { return t.hasField(method, "") }
 func (t *trial) hasField(method, word string) bool {
 	m := methodOf(t.service(), method)
 	return m != nil && (word == "" || fieldOf(m.Input(), word) != nil)
-}
-
-func (t *trial) wantMounted(d *disk, path string) {
-	got := t.volumeAt(path)
-	t.want(strings.EqualFold(got, d.volume), "at %s is the volume %s, want %s", path, got, d.volume)
-}
-
-func (t *trial) size(d *disk) int64 {
-	return t.do("GetVolumeStats", fields{"volume": d.volume}).number("total")
-}
-
-// withoutDrive returns a path as kubelet hands it to drivers.
-func withoutDrive(path string) string {
-	_, rest, _ := strings.Cut(path, ":")
-	return rest
 }
