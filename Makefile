@@ -46,7 +46,7 @@ WINDOWS_SIDE_MODULES = test/windows examples/csi-driver
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | \
-		while IFS='|' read -r t d; do printf '  make %-16s %s\n' "$$t" "$$d"; done
+		while IFS='|' read -r t d; do printf '  make %-20s %s\n' "$$t" "$$d"; done
 
 .PHONY: run
 run: build-here bin/demo ## start the daemon on a simulated Windows node, show a volume's life, keep serving
@@ -174,6 +174,10 @@ test-csi: ## test the example driver, with the CSI project's csi-sanity over the
 .PHONY: test-windows
 test-windows: ## test the Windows programs under Wine, as a service too; says so where there is none
 	test/wine/test-windows
+
+.PHONY: conformance-windows
+conformance-windows: ## check our daemon and the published one against the wire contract, under Wine
+	test/wine/conformance
 
 .PHONY: compare-windows
 compare-windows: ## measure the Windows daemon under Wine, beside PEER=other.exe if given

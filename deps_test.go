@@ -41,11 +41,11 @@ var importRules = []struct {
 		"the product runs no other program: no shell, no PowerShell",
 	},
 	{
-		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/daemon", "internal/rpc", "internal/wire", "internal/server/...", "internal/simcontrol", "simnode"},
+		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/daemon", "internal/rpc", "internal/wire", "internal/server/...", "internal/simcontrol", "internal/conformance", "simnode"},
 		"the operations on the node are a library that drivers use without gRPC",
 	},
 	{
-		"google.golang.org/grpc/codes", []string{"api/...", "client", "cmd/...", "grpccode", "internal/rpc", "internal/wire", "internal/server/..."},
+		"google.golang.org/grpc/codes", []string{"api/...", "client", "cmd/...", "grpccode", "internal/rpc", "internal/wire", "internal/server/...", "internal/conformance"},
 		"errors have classes of their own, and one package says which code a class has",
 	},
 	{

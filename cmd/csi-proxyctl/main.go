@@ -69,6 +69,7 @@ func (p *program) root() *cobra.Command {
 		p.system(),
 		p.sim(),
 		p.service(),
+		p.conformance(),
 	)
 	root.Long = `csi-proxyctl does by hand what a CSI driver does: it calls CSI Proxy on this node, in the
 newest API version that is served. On a simulated node, "csi-proxyctl sim" also plays the
