@@ -191,6 +191,12 @@ windows-proof: ## write what csi-proxy-wintest reported, REPORT='file…', into 
 bench: ## measure; the ratios within one run are what counts
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/bench
 
+.PHONY: mutate
+mutate: ## change the code of PACKAGES bit by bit and see which changes no test notices; takes minutes a package
+	for package in $(or $(PACKAGES),$(error say which, such as PACKAGES='./internal/wincalls')); do \
+		$(GO) run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0 unleash --workers 1 --timeout-coefficient 5 $$package || exit 1; \
+	done
+
 .PHONY: lint
 lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
