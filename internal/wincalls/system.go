@@ -248,6 +248,10 @@ func (f *file) Info(ctx context.Context) (win.FileInfo, error) {
 	return get(ctx, f.sys, win.CallFileInfo, pathObject(f.path), func() (win.FileInfo, error) { return f.File.Info(ctx) })
 }
 
+func (f *file) FinalPath(ctx context.Context) (string, error) {
+	return get(ctx, f.sys, win.CallFinalPath, pathObject(f.path), func() (string, error) { return f.File.FinalPath(ctx) })
+}
+
 func (f *file) Volume(ctx context.Context) (string, error) {
 	return get(ctx, f.sys, win.CallFinalPath, pathObject(f.path), func() (string, error) { return f.File.Volume(ctx) })
 }
