@@ -174,7 +174,7 @@ func TestRmdirWithoutMountManager(t *testing.T) {
 	for errno, want := range map[win.Errno]error{
 		win.ErrorFileNotFound:     nil,
 		win.ErrorInvalidParameter: nil,
-		win.ErrorNotAReparsePoint: csiproxy.ErrUnavailable, // and yet it is one
+		win.ErrorNotAReparsePoint: nil, // and yet it is one
 		win.ErrorAccessDenied:     csiproxy.ErrPermissionDenied,
 	} {
 		mount(t, sys, kubelet+`\mnt`, volume)
