@@ -40,7 +40,7 @@ func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) 
 // openByPath opens an entry by its whole path, and proves by its final path that it is
 // the entry of the held directory: that directory could have become a link. An entry that
 // was made elsewhere for that reason is deleted through its handle.
-func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (win.File, error) {
+func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, err error) {
 	const attempts = 3
 	if o.Disposition == win.FileOpenIf {
 		open, create := o, o
@@ -69,13 +69,20 @@ func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (win.File, err
 	if err != nil {
 		return nil, err
 	}
+	proven := false
+	defer func() {
+		if !proven {
+			err = errors.Join(err, f.Close())
+		}
+	}()
 	if err = e.prove(ctx, f); err == nil {
+		proven = true
 		return f, nil
 	}
 	if made {
 		err = errors.Join(err, f.Delete(context.WithoutCancel(ctx)))
 	}
-	return nil, errors.Join(err, f.Close())
+	return nil, err
 }
 
 // prove returns ErrorReparsePointEncountered if f isn't the entry e.

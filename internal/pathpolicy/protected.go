@@ -113,9 +113,10 @@ func volumeOf(ctx context.Context, sys System, path string) (volume string, err 
 	if err != nil {
 		return "", err
 	}
-	volume, err = f.Volume(ctx)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	return volume, err
+	defer func() {
+		if closeErr := f.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	return f.Volume(ctx)
 }

@@ -105,7 +105,7 @@ func TestResolveTellsTheVolumeBehindALink(t *testing.T) {
 	must(t, sys.Rename(kubelet, kubelet+`-old`, false))
 	must(t, sys.Junction(kubelet, `D:\kubelet`))
 	for _, path := range []string{kubelet, kubelet + `\dir`, kubelet + `\none\x`} {
-		if got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path)); err != nil || got.Volume != volume {
+		if got, err := resolve(t, sys, p, path); err != nil || got.Volume != volume {
 			t.Errorf("%s is on %s, %v; want %s", path, got.Volume, err, volume)
 		}
 	}

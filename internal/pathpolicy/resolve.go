@@ -26,9 +26,7 @@ const (
 // Resolved is what a path leads to when all links are followed, the last element's too.
 type Resolved struct {
 	Kind Kind
-	// Volume is \\?\Volume{guid}\: of a MountedVolume that volume, which may have left the
-	// node; else the volume that the file or directory is on, or the nearest existing
-	// directory above it. It is "" if not even the drive exists, and of a SharedDirectory.
+	// Volume is \\?\Volume{guid}\, of a MountedVolume. It may have left the node.
 	Volume string
 	// Target is what the last link that was followed leads to: of a SharedDirectory
 	// \\server\share….
@@ -40,29 +38,49 @@ type Resolved struct {
 // is no error.
 func (p *Policy) Resolve(ctx context.Context, sys System, path Path) (r Resolved, err error) {
 	err = p.walk(sys, func(w *walk) error {
-		for link := &path; link != nil; {
-			path = *link
-			e, err := w.to(ctx, path, win.FileOpen)
-			if err == nil {
-				link, err = w.look(ctx, e, &r)
-			}
-			if Missing(err) {
-				r.Kind, link = Nothing, nil
-			} else if err != nil {
-				return err
-			}
-		}
-		switch {
-		case r.Kind == MountedVolume, r.Kind == SharedDirectory:
-			return nil
-		case w.at != nil:
-			r.Volume, err = w.at.Volume(ctx)
-			return err
-		}
-		r.Volume, err = volumeAt(ctx, sys, path.root)
+		_, r, err = w.resolve(ctx, path)
 		return err
 	})
 	return r, err
+}
+
+// ResolveVolume is Resolve, and tells the volume, \\?\Volume{guid}\: of a MountedVolume that
+// volume, else the one that the file or directory is on, or the nearest existing directory
+// above it. It is "" if not even the drive exists, and of a SharedDirectory.
+func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Resolved, volume string, err error) {
+	err = p.walk(sys, func(w *walk) error {
+		end, resolved, err := w.resolve(ctx, path)
+		if r = resolved; err != nil {
+			return err
+		}
+		switch {
+		case r.Kind == MountedVolume, r.Kind == SharedDirectory:
+			volume = r.Volume
+		case w.at != nil:
+			volume, err = w.at.Volume(ctx)
+		default:
+			volume, err = volumeAt(ctx, sys, end.root)
+		}
+		return err
+	})
+	return r, volume, err
+}
+
+// resolve also returns the path behind the last link, or path itself.
+func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, err error) {
+	for link := &path; link != nil; {
+		path = *link
+		e, err := w.to(ctx, path, win.FileOpen)
+		if err == nil {
+			link, err = w.look(ctx, e, &r)
+		}
+		if Missing(err) {
+			r.Kind, link = Nothing, nil
+		} else if err != nil {
+			return path, r, err
+		}
+	}
+	return path, r, nil
 }
 
 // look sees what the last element is. If it is a link to another path inside, look

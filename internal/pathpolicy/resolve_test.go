@@ -10,8 +10,23 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/google/go-cmp/cmp"
 )
+
+// resolve is ResolveVolume with the volume in the result, and checks that Resolve says the
+// same.
+func resolve(t *testing.T, sys *winsim.System, p *pathpolicy.Policy, path string) (pathpolicy.Resolved, error) {
+	t.Helper()
+	plain, err := p.Resolve(t.Context(), sys, mustParse(t, p, path))
+	must(t, err)
+	r, volume, err := p.ResolveVolume(t.Context(), sys, mustParse(t, p, path))
+	if r != plain {
+		t.Errorf("%s: %v, and with its volume %v", path, plain, r)
+	}
+	r.Volume = volume
+	return r, err
+}
 
 func TestResolve(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t, `C:\missing`)
@@ -69,7 +84,7 @@ func TestResolve(t *testing.T) {
 		kubelet + `\toshare`:     {Kind: pathpolicy.SharedDirectory, Target: `\\server\share\`},
 	}
 	for path, want := range wants {
-		got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path))
+		got, err := resolve(t, sys, p, path)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v\n%s", path, err, diff)
 		}
@@ -97,7 +112,7 @@ func TestResolve(t *testing.T) {
 		kubelet + `\mnt\in`: {Kind: pathpolicy.Nothing, Volume: system},
 		kubelet + `\toin`:   {Kind: pathpolicy.Nothing, Volume: system, Target: kubelet + `\mnt\in`},
 	} {
-		got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path))
+		got, err := resolve(t, sys, p, path)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s without its disk: %v\n%s", path, err, diff)
 		}
@@ -141,7 +156,7 @@ func TestResolveFailures(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\mnt\a`))
 	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\mnt\a`, true))
 	eachCallFails(t, sys, func() error {
-		_, err := p.Resolve(t.Context(), sys, mustParse(t, p, kubelet+`\link`))
+		_, _, err := p.ResolveVolume(t.Context(), sys, mustParse(t, p, kubelet+`\link`))
 		return err
 	})
 	eachCallFails(t, sys, func() error {

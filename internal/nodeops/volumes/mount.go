@@ -178,7 +178,11 @@ func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry)
 // GetVolumeIDFromTargetPath implements [volume.Operations].
 func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "GetVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (volume.ID, error) {
-		_, to, err := v.resolve(ctx, targetPath)
+		path, err := v.parse(targetPath)
+		if err != nil {
+			return "", err
+		}
+		to, err := v.paths.Resolve(ctx, v.sys, path)
 		if err != nil {
 			return "", err
 		}
@@ -192,15 +196,6 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	})
 }
 
-func (v *Volumes) resolve(ctx context.Context, targetPath string) (pathpolicy.Path, pathpolicy.Resolved, error) {
-	path, err := v.parse(targetPath)
-	if err != nil {
-		return pathpolicy.Path{}, pathpolicy.Resolved{}, err
-	}
-	to, err := v.paths.Resolve(ctx, v.sys, path)
-	return path, to, err
-}
-
 func notFound(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: why}
 }
@@ -208,7 +203,11 @@ func notFound(why string) error {
 // GetClosestVolumeIDFromTargetPath implements [volume.Operations].
 func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (volume.ID, error) {
-		path, to, err := v.resolve(ctx, targetPath)
+		path, err := v.parse(targetPath)
+		if err != nil {
+			return "", err
+		}
+		to, on, err := v.paths.ResolveVolume(ctx, v.sys, path)
 		if err != nil {
 			return "", err
 		}
@@ -224,9 +223,9 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 				return "", notFound("the path can't be found because it does not exist")
 			}
 		}
-		if to.Volume == "" {
+		if on == "" {
 			return "", notFound("there is no volume")
 		}
-		return volume.ID(to.Volume), nil
+		return volume.ID(on), nil
 	})
 }
