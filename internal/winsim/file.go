@@ -60,7 +60,7 @@ var _ win.File = (*file)(nil)
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
 	object := objectName{&f.object, name}
 	var child *file
-	err := f.sys.call(ctx, Call{win.CallOpenAt, object.String()}, func() error {
+	err := f.sys.call(ctx, Call{win.CallOpenAt, f.sys.gate.object(&object)}, func() error {
 		if err := f.alive(); err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func (s *System) open(h handle) *handle {
 
 // call runs one call on the handle.
 func (h *handle) call(ctx context.Context, name string, f func() error) error {
-	return h.sys.call(ctx, Call{name, h.object.String()}, func() error {
+	return h.sys.call(ctx, Call{name, h.sys.gate.object(&h.object)}, func() error {
 		if err := h.alive(); err != nil {
 			return err
 		}

@@ -340,7 +340,7 @@ func TestRmdirDeep(t *testing.T) {
 
 // deepTree makes directories one in the other, each through the handle of the one above,
 // as no path is long enough.
-func deepTree(t *testing.T, sys *winsim.System, dir, name string, depth int, each func(dir win.File)) {
+func deepTree(t *testing.T, sys *winsim.System, dir, name string, depth int) {
 	t.Helper()
 	must(t, sys.MkdirAll(dir))
 	open := win.OpenOptions{
@@ -355,45 +355,50 @@ func deepTree(t *testing.T, sys *winsim.System, dir, name string, depth int, eac
 		must(t, err)
 		must(t, f.Close())
 		f = below
-		each(f)
 	}
 	must(t, f.Close())
 }
 
-// A tree can be removed however deep it is, and each level takes the same memory.
+// A tree can be removed however deep it is.
 func TestRmdirDeeperThanAnyPath(t *testing.T) {
-	const dir = kubelet + `\x`
 	sys := newNode(t)
 	f := newFilesystem(t, sys)
-	inUse := func() uint64 {
+	deepTree(t, sys, kubelet+`\x`, "d", 40_000)
+	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
+	if exists, err := f.PathExists(t.Context(), kubelet+`\x`); exists || err != nil {
+		t.Errorf("afterwards: %v, %v", exists, err)
+	}
+}
+
+// Each level of a deep tree takes the same memory, however long the path to it.
+func TestRmdirMemory(t *testing.T) {
+	const dir, depth = kubelet + `\x`, 1000
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	inUse := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
+		return int64(m.HeapAlloc)
 	}
-	for name, depth := range map[string]int{strings.Repeat("d", 250): 1000, "d": 20_000} {
-		deepTree(t, sys, dir, name, depth, func(win.File) {})
-		before, highest, deletions := inUse(), uint64(0), 0
-		sys.OnCall(func(c winsim.Call) {
-			if c.Name == win.CallDeleteFile {
-				if deletions++; deletions == 1 { // the deepest one
-					highest = inUse()
-				}
+	deepTree(t, sys, dir, strings.Repeat("d", 250), depth)
+	before, highest, deletions := inUse(), int64(0), 0
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallDeleteFile {
+			if deletions++; deletions == 1 { // the deepest one
+				highest = inUse()
 			}
-		})
-		err := f.Rmdir(t.Context(), dir, true)
-		sys.OnCall(nil)
-		if err != nil || deletions != depth+1 {
-			t.Errorf("%d levels: %v, %d deletions", depth, err, deletions)
 		}
-		perLevel := (int64(highest) - int64(before)) / int64(depth)
-		t.Logf("%d levels of %d characters: %d bytes each", depth, len(name), perLevel)
-		if perLevel > 4096 {
-			t.Errorf("%d levels: %d bytes each", depth, perLevel)
-		}
-		if exists, err := f.PathExists(t.Context(), dir); exists || err != nil {
-			t.Errorf("afterwards: %v, %v", exists, err)
-		}
+	})
+	err := f.Rmdir(t.Context(), dir, true)
+	sys.OnCall(nil)
+	if err != nil || deletions != depth+1 {
+		t.Errorf("%v, %d deletions", err, deletions)
+	}
+	perLevel := (highest - before) / depth
+	t.Logf("%d levels: %d bytes each", depth, perLevel)
+	if perLevel > 4096 {
+		t.Errorf("%d levels: %d bytes each", depth, perLevel)
 	}
 }
 
