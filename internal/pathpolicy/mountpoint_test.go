@@ -188,28 +188,39 @@ func TestMakingBehindABindFilter(t *testing.T) {
 	}
 }
 
-// Without a bind filter, nothing is opened by its path below the allowed directory: a
-// link that is planted for the moment of an open is refused without a look at its target.
+// Where there is no bind filter, nothing is opened by its path below the directory where a
+// walk begins: a link that is planted for the moment of an open is refused without a look
+// at its target. A filter on the way to a mount point says nothing of the volume behind it.
 func TestOpensByPathOnlyBehindABindFilter(t *testing.T) {
-	sys, p := newNode(t), newPolicy(t)
-	must(t, sys.MkdirAll(kubelet+`\a\empty`))
-	must(t, sys.MkdirAll(`C:\victim\x`))
-	linked := false
-	sys.OnCall(func(call winsim.Call) {
-		if call.Object == kubelet+`\a\empty\x` {
-			if call.Name == win.CallOpen {
-				t.Error("it was opened by its path")
+	for name, filtered := range map[string]bool{"no filter": false, "a filter before the mount point": true} {
+		t.Run(name, func(t *testing.T) {
+			sys, p := newNode(t), newPolicy(t)
+			must(t, sys.SetSettings(winsim.Settings{BindFilter: filtered}))
+			volume, _ := newVolume(t, sys)
+			mount(t, sys, kubelet+`\mnt`, volume)
+			must(t, sys.MkdirAll(kubelet+`\mnt\a\empty`))
+			must(t, sys.MkdirAll(`C:\victim\x`))
+			linked := false
+			sys.OnCall(func(call winsim.Call) {
+				switch call.Object {
+				case volume:
+					must(t, sys.SetSettings(winsim.Settings{}))
+				case volume + `a\empty\x`, volume + `\a\empty\x`:
+					if call.Name == win.CallOpen {
+						t.Error("it was opened by its path")
+					}
+					linked = true
+					must(t, sys.SetReparsePoint(kubelet+`\mnt\a\empty`, win.NewJunction(`C:\victim`)))
+				}
+			})
+			err := p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\mnt\a\empty\x`), func(e pathpolicy.Entry) error {
+				_, err := e.Open(t.Context(), pathpolicy.Look)
+				return err
+			})
+			sys.OnCall(nil)
+			if !linked || !errors.Is(err, csiproxy.ErrPermissionDenied) {
+				t.Errorf("linked %v, error %v", linked, err)
 			}
-			linked = true
-			must(t, sys.SetReparsePoint(kubelet+`\a\empty`, win.NewJunction(`C:\victim`)))
-		}
-	})
-	err := p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\a\empty\x`), func(e pathpolicy.Entry) error {
-		_, err := e.Open(t.Context(), pathpolicy.Look)
-		return err
-	})
-	sys.OnCall(nil)
-	if !linked || !errors.Is(err, csiproxy.ErrPermissionDenied) {
-		t.Errorf("linked %v, error %v", linked, err)
+		})
 	}
 }

@@ -5,6 +5,7 @@ package pathpolicy_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -125,6 +126,11 @@ func TestExists(t *testing.T) {
 	must(t, sys.WriteFile(kubelet+`\file`, nil))
 	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
 	must(t, sys.Symlink(kubelet+`\evil`, `C:\Windows`, true))
+	sys.OnCall(func(call winsim.Call) { // that would follow the link, wherever it leads
+		if call.Name == win.CallOpen && strings.HasPrefix(call.Object, kubelet+`\evil\`) {
+			t.Errorf("%s was opened by its path", call.Object)
+		}
+	})
 	for path, want := range map[string]bool{
 		kubelet:                 true,
 		`C:\missing`:            false,
