@@ -27,9 +27,10 @@ type Operations interface {
 	// Without force, a directory with entries is csiproxy.ErrFailedPrecondition, and a
 	// path that isn't there csiproxy.ErrNotFound. With force, the directory is removed
 	// with everything in it, as far as nothing keeps it: of several errors the first is
-	// returned, and what could be removed is gone. A path that isn't there is a
-	// success. An allowed directory, or one that holds one, is
-	// csiproxy.ErrInvalidArgument.
+	// returned, and what could be removed is gone. One call removes at most 1,000,000
+	// entries, since somebody may make files as fast as they are removed; if there are
+	// more it gives csiproxy.ErrUnavailable. A path that isn't there is a success. An
+	// allowed directory, or one that holds one, is csiproxy.ErrInvalidArgument.
 	Rmdir(ctx context.Context, path string, force bool) error
 	// RmdirContents removes everything in a directory as Rmdir does with force; the
 	// directory itself stays. A link or mount point in its place is
@@ -38,9 +39,9 @@ type Operations interface {
 	// or one that holds one, csiproxy.ErrInvalidArgument.
 	RmdirContents(ctx context.Context, path string) error
 	// CreateSymlink makes the symlink targetPath, which leads to sourcePath. What is at
-	// sourcePath needn't exist; if it is a link, it may lead to a UNC path, but not
-	// elsewhere outside. The symlink is one of a directory unless there is a file at
-	// sourcePath.
+	// sourcePath needn't exist; if it is a link, it may lead to a share that has a global
+	// mapping, but not elsewhere outside. The symlink is one of a directory unless there is
+	// a file at sourcePath.
 	//
 	// A symlink to the same path that is there already is a success; anything else is
 	// csiproxy.ErrAlreadyExists. That goes for the empty directory or file that a process

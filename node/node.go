@@ -29,6 +29,12 @@ type Options struct {
 	KubeletPath string
 	// WorkingDirs are further directories below which paths are accepted.
 	WorkingDirs []string
+	// ProtectedVolumes are volumes that no operation mounts, or enters by way of a mount
+	// point: each a drive letter, such as D:, or a volume id. Somebody who can make a
+	// directory below the kubelet directory can mount any volume there, and a call with a
+	// path would act on that volume. The volume of C: and those that hold KubeletPath and
+	// WorkingDirs are protected anyhow.
+	ProtectedVolumes []string
 	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data of
 	// another system that they recognise. Default: they refuse.
 	AllowRecognizedData bool

@@ -26,12 +26,16 @@ type Operations interface {
 	// MountVolume presents a volume at a directory, which is made if it is missing,
 	// with those above it. It is a success if the volume is mounted there already.
 	// Anything else there, another volume or entries in the directory, gives
-	// csiproxy.ErrFailedPrecondition.
+	// csiproxy.ErrFailedPrecondition. So does a protected volume: one that belongs to
+	// the node itself, holds an allowed directory, or is named by the administrator.
+	// The file system of the directory must be NTFS.
+	//
+	// In all paths of this group a slash separates like a backslash.
 	MountVolume(ctx context.Context, id ID, targetPath string) error
 	// UnmountVolume writes out what is cached of a volume and removes its mount
 	// point at a directory; the directory stays. It is a success if nothing is
-	// mounted there, also if the path doesn't exist. If another volume is mounted
-	// there it gives csiproxy.ErrFailedPrecondition. A volume whose disk has left the
+	// mounted there, also if the path or even the volume doesn't exist. If another
+	// volume is mounted there it gives csiproxy.ErrFailedPrecondition. A volume whose disk has left the
 	// node is unmounted all the same.
 	UnmountVolume(ctx context.Context, id ID, targetPath string) error
 	// IsVolumeFormatted reports whether a volume has a file system that Windows

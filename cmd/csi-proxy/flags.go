@@ -40,6 +40,7 @@ type options struct {
 
 	kubeletPath             string
 	workingDirs             []string
+	protectedVolumes        []string
 	overwriteRecognizedData bool
 	requirePrivacy          bool
 
@@ -73,6 +74,12 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			return errors.New("it must not be empty")
 		}
 		o.workingDirs = append(o.workingDirs, dir)
+		return nil
+	})
+	flags.Func("protected-volume", "a `volume`, as a drive letter like D: or an id like \\\\?\\Volume{guid}\\, that is never mounted,\n"+
+		"nor entered by way of a mount point; may be repeated. The volumes of C:, -kubelet-path\n"+
+		"and -working-dir are protected anyhow", func(volume string) error {
+		o.protectedVolumes = append(o.protectedVolumes, volume)
 		return nil
 	})
 	flags.BoolVar(&o.overwriteRecognizedData, "overwrite-recognized-data", false,

@@ -36,6 +36,7 @@ func TestParseFlags(t *testing.T) {
 		simState:                "node.state",
 		kubeletPath:             `D:\kubelet`,
 		workingDirs:             []string{`C:\a`, `C:\b`},
+		protectedVolumes:        []string{`D:`, `E:`},
 		overwriteRecognizedData: true,
 		endpointDir:             "e",
 		pipeSecurity:            "D:P(A;;GA;;;SY)",
@@ -59,7 +60,7 @@ func TestParseFlags(t *testing.T) {
 			map[string]string{"log_file": `C:\var\log\csi-proxy\csi-proxy.log`, "v": "2"},
 		},
 		{
-			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b ` +
+			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: ` +
 				`--overwrite-recognized-data --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m ` +
 				`-log_dir d -log_file_max_size 100 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,

@@ -33,6 +33,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 	n, err := nodeops.New(sys, nodeops.Options{
 		KubeletPath:         o.kubeletPath,
 		WorkingDirs:         o.workingDirs,
+		ProtectedVolumes:    o.protectedVolumes,
 		AllowRecognizedData: o.overwriteRecognizedData,
 		SMBWithoutPrivacy:   !o.requirePrivacy,
 		Logger:              log,

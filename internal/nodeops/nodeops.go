@@ -35,6 +35,7 @@ const DefaultKubeletPath = `C:\var\lib\kubelet`
 type Options struct {
 	KubeletPath         string
 	WorkingDirs         []string
+	ProtectedVolumes    []string
 	AllowRecognizedData bool
 	SMBWithoutPrivacy   bool
 	Logger              *slog.Logger
@@ -67,6 +68,9 @@ func New(sys win.System, o Options) (*Node, error) {
 		o.KubeletPath = DefaultKubeletPath
 	}
 	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
+	if err == nil {
+		paths, err = paths.Protect(o.ProtectedVolumes, nil)
+	}
 	if err != nil {
 		return nil, err
 	}

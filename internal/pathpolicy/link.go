@@ -33,41 +33,35 @@ type Link struct {
 	Volume string // of LinkToVolume: \\?\Volume{guid}\
 }
 
-// Link opens the last element and reads it; of what isn't a link it gives
-// win.ErrorNotAReparsePoint.
-func (h *Held) Link(ctx context.Context) (Link, error) {
-	f, err := h.Open(ctx, win.OpenOptions{Disposition: win.FileOpen})
-	if err != nil {
-		return Link{}, err
-	}
-	return h.ReadLink(ctx, f)
-}
+// IsMountPoint reports whether the mount manager has mounted a volume there. A symlink can
+// lead to the root of a volume, too.
+func (l Link) IsMountPoint() bool { return l.Kind == LinkToVolume && l.Tag == win.TagMountPoint }
 
-// MakeSymlink makes the last element a symlink to target, as win.NewSymlink takes
+// MakeSymlink makes the entry a symlink to target, as win.NewSymlink takes
 // it: one of a file, or of a directory. A symlink there that is the same to same is
 // a success; anything else there is csiproxy.ErrAlreadyExists and stays.
 //
 // Windows makes a link in two steps. If the process dies between them, an empty
 // directory or file is left. It is not taken for a link half made, since somebody
 // may need it as it is.
-func (h *Held) MakeSymlink(ctx context.Context, target string, file bool, same func(Link) bool) error {
-	if err := h.CheckReplaceable(); err != nil {
+func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same func(Link) bool) error {
+	if err := e.CheckReplaceable(); err != nil {
 		return err
 	}
 	const attempts = 4
 	for range attempts {
-		err := h.makeSymlink(ctx, target, file)
+		err := e.makeSymlink(ctx, target, file)
 		if !errors.Is(err, win.ErrorAlreadyExists) {
 			return err
 		}
-		link, err := h.Link(ctx)
+		link, err := e.link(ctx)
 		if errors.Is(err, win.ErrorNotAReparsePoint) {
-			if err = h.awaitMaker(ctx); err == nil {
-				link, err = h.Link(ctx)
+			if err = e.awaitMaker(ctx); err == nil {
+				link, err = e.link(ctx)
 			}
 		}
 		switch {
-		case errors.Is(err, win.ErrorFileNotFound): // somebody has removed it meanwhile
+		case Missing(err): // somebody has removed it meanwhile
 			continue
 		case errors.Is(err, win.ErrorNotAReparsePoint):
 			return csiproxy.Errorf(csiproxy.ErrAlreadyExists, "there is a file or directory")
@@ -81,17 +75,30 @@ func (h *Held) MakeSymlink(ctx context.Context, target string, file bool, same f
 	return csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove it all the time")
 }
 
-// awaitMaker waits for another call that is about to make the last element a link:
-// that one keeps it from being opened for deletion.
-func (h *Held) awaitMaker(ctx context.Context) error {
-	f, err := h.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+// link opens the entry and reads it.
+func (e Entry) link(ctx context.Context) (Link, error) {
+	f, err := e.Open(ctx, Look)
+	if err != nil {
+		return Link{}, err
+	}
+	link, err := f.Link(ctx)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return link, err
+}
+
+// awaitMaker waits for another call that is about to make the entry a link: that one
+// keeps it from being opened for deletion.
+func (e Entry) awaitMaker(ctx context.Context) error {
+	f, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 	if err != nil {
 		return err
 	}
-	return h.Release(f)
+	return f.Close()
 }
 
-func (h *Held) makeSymlink(ctx context.Context, target string, file bool) error {
+func (e Entry) makeSymlink(ctx context.Context, target string, file bool) error {
 	o := win.OpenOptions{
 		Access:      win.FileWriteAttributes | win.Delete,
 		Disposition: win.FileCreate,
@@ -100,25 +107,25 @@ func (h *Held) makeSymlink(ctx context.Context, target string, file bool) error 
 	if file {
 		o.Options = win.FileNonDirectoryFile
 	}
-	link, err := h.Open(ctx, o)
+	link, err := e.Open(ctx, o)
 	if err != nil {
 		return err
 	}
-	_, err = link.Control(ctx, win.FsctlSetReparsePoint, win.NewSymlink(target).Encode(), nil)
+	_, err = link.handle.Control(ctx, win.FsctlSetReparsePoint, win.NewSymlink(target).Encode(), nil)
 	if err == nil {
 		return nil
 	}
-	if removeErr := link.Delete(context.WithoutCancel(ctx)); removeErr != nil {
+	if removeErr := link.handle.Delete(context.WithoutCancel(ctx)); removeErr != nil {
 		return &csiproxy.Error{Kind: csiproxy.KindOf(err), Detail: "an empty file or directory is left: " + removeErr.Error(), Err: err}
 	}
 	return err
 }
 
-// ReadLink reads the last element through its handle f; of other files it gives
+// Link reads the link or mount point f. Of other files it gives
 // win.ErrorNotAReparsePoint.
-func (h *Held) ReadLink(ctx context.Context, f win.File) (Link, error) {
+func (f *File) Link(ctx context.Context) (Link, error) {
 	buf := make([]byte, win.MaximumReparseDataSize)
-	n, err := f.Control(ctx, win.FsctlGetReparsePoint, nil, buf)
+	n, err := f.handle.Control(ctx, win.FsctlGetReparsePoint, nil, buf)
 	if err != nil {
 		return Link{}, err
 	}
@@ -132,7 +139,7 @@ func (h *Held) ReadLink(ctx context.Context, f win.File) (Link, error) {
 			link.Kind, link.Volume = LinkToVolume, volume
 		} else if isUNC(target) && !r.Relative {
 			link.Kind = LinkToShare
-		} else if path, ok := h.policy.target(h.at, r); ok {
+		} else if path, ok := f.entry.walk.policy.target(f.entry.dirPath(), r); ok {
 			link.Kind, link.Path = LinkInside, path
 		}
 	}
@@ -193,55 +200,49 @@ func (p *Policy) target(dir Path, r win.ReparsePoint) (Path, bool) {
 	return p.locate(location{dir.root.drive, names})
 }
 
-// follow returns where the path goes on behind a link on the way.
-func (h *Held) follow(ctx context.Context, f win.File) (Path, error) {
-	link, err := h.ReadLink(ctx, f)
-	if err != nil {
-		return Path{}, h.unreached(err)
+// dirPath is the path of the directory that has the entry.
+func (e Entry) dirPath() Path {
+	if e.dir == nil {
+		return e.start
 	}
-	if err := h.count(); err != nil {
+	return e.dir.entry.path()
+}
+
+// follow returns where the path goes on behind the link f on the way.
+func (w *walk) follow(ctx context.Context, f *File) (Path, error) {
+	link, err := f.Link(ctx)
+	if err != nil {
+		return Path{}, f.entry.failed(err)
+	}
+	if err := w.count(f.entry); err != nil {
 		return Path{}, err
 	}
 	switch link.Kind {
 	case LinkInside:
 		return link.Path, nil
 	case LinkToVolume:
-		return Path{volume: link.Volume}, h.checkVolume(ctx, link)
+		return Path{volume: link.Volume}, w.checkVolume(ctx, link, f.entry)
 	}
-	return Path{}, h.outside(link)
+	return Path{}, f.entry.outside(link)
 }
 
 // count refuses to follow links without end.
-func (h *Held) count() error {
-	if h.links++; h.links > maxLinks {
-		return h.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many links")
+func (w *walk) count(e Entry) error {
+	if w.links++; w.links > maxLinks {
+		return e.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many links")
 	}
 	return nil
 }
 
-func (h *Held) outside(link Link) error {
-	return h.refused(csiproxy.ErrPermissionDenied, "it is a link out of the allowed directories, to "+quote.Text(link.Target()))
+func (e Entry) outside(link Link) error {
+	return e.refused(csiproxy.ErrPermissionDenied, "it is a link out of the allowed directories, to "+quote.Text(link.Target()))
 }
 
-// checkVolume refuses a mount point of a volume that is the node's own.
-func (h *Held) checkVolume(ctx context.Context, link Link) error {
-	drives := []string{"C:"} // where Windows is
-	for _, root := range h.policy.roots {
-		drives = append(drives, root.drive)
+// checkVolume refuses a link to a volume that is protected.
+func (w *walk) checkVolume(ctx context.Context, link Link, e Entry) error {
+	protected, err := w.policy.Protects(ctx, w.sys, link.Volume)
+	if protected {
+		return e.outside(link)
 	}
-	slices.Sort(drives)
-	for _, drive := range slices.Compact(drives) {
-		own, err := h.sys.VolumeNameForMountPoint(ctx, drive+`\`)
-		var errno win.Errno
-		if errors.As(err, &errno) && errno.Gone() {
-			continue // no such drive
-		}
-		if err != nil {
-			return &csiproxy.Error{Object: drive + `\`, Err: err}
-		}
-		if strings.EqualFold(own, link.Volume) {
-			return h.outside(link)
-		}
-	}
-	return nil
+	return err
 }

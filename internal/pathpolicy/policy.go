@@ -9,19 +9,22 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
-// Policy is the set of allowed directories. It doesn't change.
+// Policy is the set of allowed directories and of protected volumes. It doesn't change.
 type Policy struct {
-	drive   string     // of the kubelet directory: "C:"
-	allowed []location // as given
+	allowed []location // as given; the first is the kubelet directory
 	roots   []location // those that lie in no other
+
+	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
+	ofTheNode VolumeCheck
 }
 
 // New returns the policy that allows the kubelet directory and the working
 // directories: absolute paths with a drive letter. They needn't exist yet.
 func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
-	p := &Policy{}
+	p := &Policy{protected: []string{"C:"}} // where Windows is
 	for _, dir := range append([]string{kubeletPath}, workingDirs...) {
 		l, err := split(dir, "")
 		if err != nil {
@@ -29,7 +32,6 @@ func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
 		}
 		p.allowed = append(p.allowed, l)
 	}
-	p.drive = p.allowed[0].drive
 	for _, l := range p.allowed {
 		inOther := func(other location) bool { return l.inside(other) }
 		if slices.ContainsFunc(p.roots, inOther) {
@@ -63,7 +65,7 @@ func (p Path) String() string {
 // Equal reports whether two paths are the same text to NTFS.
 func (p Path) Equal(q Path) bool {
 	if p.volume != "" || q.volume != "" {
-		return strings.EqualFold(p.volume, q.volume) && slices.EqualFunc(p.names, q.names, sameName)
+		return strings.EqualFold(p.volume, q.volume) && slices.EqualFunc(p.names, q.names, winname.Equal)
 	}
 	a, b := p.full(), q.full()
 	return a.inside(b) && b.inside(a)
@@ -89,18 +91,30 @@ const (
 // Windows does. A path that begins with one backslash is on the drive of the
 // kubelet directory: kubelet gives drivers such paths.
 func (p *Policy) Parse(path string, maxLength int) (Path, error) {
-	if units(path) > maxLength {
+	if winname.Length(path) > maxLength {
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is longer than %d characters", maxLength)
 	}
-	l, err := split(path, p.drive)
+	l, err := split(path, p.allowed[0].drive)
 	if err != nil {
 		return Path{}, err
 	}
 	parsed, ok := p.locate(l)
 	if !ok {
-		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of an allowed directory")
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of %s", p.directories())
 	}
 	return parsed, nil
+}
+
+// directories names the allowed directories and the daemon's flags that allow them.
+func (p *Policy) directories() string {
+	s := "the kubelet directory " + quote.Text(p.allowed[0].String()) + " (-kubelet-path)"
+	for _, dir := range p.allowed[1:] {
+		s += ", the working directory " + quote.Text(dir.String())
+	}
+	if len(p.allowed) == 1 {
+		return s + "; -working-dir allows others"
+	}
+	return s + " (-working-dir)"
 }
 
 func (p *Policy) locate(l location) (Path, bool) {

@@ -26,7 +26,7 @@ func mustPolicy(t testing.TB, dirs ...string) *Policy {
 }
 
 func TestParse(t *testing.T) {
-	long := strings.Repeat("a", maxName)
+	long := strings.Repeat("a", 255)
 	for _, c := range []struct {
 		path string
 		want string // "" for InvalidArgument

@@ -8,12 +8,11 @@ package unc
 import (
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // Path is a share or a directory on one: \\server\share\directory.
@@ -31,7 +30,6 @@ const (
 	maxPath   = 260
 	maxServer = 255
 	maxShare  = 80
-	maxName   = 255
 )
 
 // Parse checks the text of a UNC path. Slashes are taken as backslashes, several in
@@ -47,7 +45,7 @@ func Parse(path string) (Path, error) {
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the remote path is empty")
 	case !utf8.ValidString(path):
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the remote path is not valid UTF-8")
-	case units(path) > maxPath:
+	case winname.Length(path) > maxPath:
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the remote path is longer than %d characters", maxPath)
 	}
 	rest, ok := strings.CutPrefix(strings.ReplaceAll(path, `/`, `\`), `\\`)
@@ -58,18 +56,18 @@ func Parse(path string) (Path, error) {
 	if len(names) < 2 {
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `the remote path is not of the form \\server\share`)
 	}
-	p := Path{lower(names[0]), names[1], names[2:]}
-	if err := checkServer(names[0]); err != nil { // as given: to Unicode, the lower case of the Kelvin sign is k
+	p := Path{winname.Lower(names[0]), names[1], names[2:]}
+	if err := checkServer(names[0]); err != nil {
 		return Path{}, err
 	}
-	if slices.Contains(notFiles, lower(p.share)) {
+	if slices.Contains(notFiles, winname.Lower(p.share)) {
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the share %s has no files", p.share)
 	}
-	if units(p.share) > maxShare {
+	if winname.Length(p.share) > maxShare {
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the share is longer than %d characters", maxShare)
 	}
 	for _, name := range names[1:] {
-		if err := checkName(name); err != nil {
+		if err := winname.CheckElement(name); err != nil {
 			return Path{}, err
 		}
 	}
@@ -99,29 +97,12 @@ func checkServer(server string) error {
 	return nil
 }
 
-func checkName(name string) error {
-	switch {
-	case name == "." || name == "..":
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q is not allowed", name)
-	case strings.HasSuffix(name, "."), strings.HasSuffix(name, " "):
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q ends in a dot or blank", name)
-	case units(name) > maxName:
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "an element is longer than %d characters", maxName)
-	}
-	for _, r := range name {
-		if unicode.IsControl(r) || strings.ContainsRune(`":<>|?*`, r) {
-			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the character %q is not allowed", r)
-		}
-	}
-	return nil
-}
-
 // Server returns the server's name in lower case.
 func (p Path) Server() string { return p.server }
 
 // Root returns the share that the path is on as \\server\share, in lower case: the
 // same text for the same share.
-func (p Path) Root() string { return `\\` + p.server + `\` + lower(p.share) }
+func (p Path) Root() string { return `\\` + p.server + `\` + winname.Lower(p.share) }
 
 // String returns the path with backslashes, without one at its end.
 func (p Path) String() string {
@@ -130,21 +111,10 @@ func (p Path) String() string {
 
 // Folded returns the path in lower case: two paths with the same folded form name the
 // same file.
-func (p Path) Folded() string { return lower(p.String()) }
+func (p Path) Folded() string { return winname.Lower(p.String()) }
 
 // Equal reports whether two paths are the same but for the case of letters.
 func (p Path) Equal(q Path) bool { return p.Folded() == q.Folded() }
-
-// lower is strings.ToLower without the letters of other scripts that it makes ASCII:
-// a share whose name has the Kelvin sign isn't the one with a k.
-func lower(s string) string {
-	return strings.Map(func(r rune) rune {
-		if l := unicode.ToLower(r); r < utf8.RuneSelf || l >= utf8.RuneSelf {
-			return l
-		}
-		return r
-	}, s)
-}
 
 // MappedBy reports whether one of the mappings is of the path's share.
 func (p Path) MappedBy(mappings []win.SMBMapping) bool {
@@ -153,5 +123,3 @@ func (p Path) MappedBy(mappings []win.SMBMapping) bool {
 		return err == nil && mapped.Root() == p.Root()
 	})
 }
-
-func units(s string) int { return len(utf16.Encode([]rune(s))) }

@@ -36,6 +36,7 @@ type CreateOptions uint32
 const (
 	FileDirectoryFile    CreateOptions = 0x00000001 // must be, or becomes, a directory
 	FileNonDirectoryFile CreateOptions = 0x00000040 // must not be a directory
+	FileDeleteOnClose    CreateOptions = 0x00001000 // its name goes with the handle, also if the process dies; needs Delete
 	FileOpenForBackup    CreateOptions = 0x00004000 // FILE_FLAG_BACKUP_SEMANTICS
 	FileOpenReparsePoint CreateOptions = 0x00200000 // open a link itself, never its target
 )
@@ -103,11 +104,15 @@ type File interface {
 	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
 	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo).
 	Info(ctx context.Context) (FileInfo, error)
-	// Volume is GetFinalPathNameByHandleW with VOLUME_NAME_GUID, up to the volume: the
-	// name of the volume that the file is on, \\?\Volume{guid}\. A file on an SMB share
-	// gives ErrorPathNotFound.
+	// FinalPath is GetFinalPathNameByHandleW with VOLUME_NAME_GUID: the path by which the
+	// file is found now without any link, \\?\Volume{guid}\directory\name. A file on an
+	// SMB share gives ErrorPathNotFound, a deleted one ErrorFileNotFound or
+	// ErrorAccessDenied.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfinalpathnamebyhandlew
+	FinalPath(ctx context.Context) (string, error)
+	// Volume is FinalPath up to the volume: the name of the volume that the file is on,
+	// \\?\Volume{guid}\.
 	Volume(ctx context.Context) (string, error)
 	// ReadDir gives the next entries of this directory, without "." and "..",
 	// some at a time; after the last it returns ErrorNoMoreFiles. With restart

@@ -229,6 +229,9 @@ func (d *device) Flush(ctx context.Context) error {
 	return do(ctx, d.sys, win.CallFlush, d.object, func() error { return d.Device.Flush(ctx) })
 }
 
+// maxObject is how long the path may be by which the calls on a file are known, in bytes.
+const maxObject = 4096
+
 type file struct {
 	win.File // Close isn't reported
 	sys      *System
@@ -237,6 +240,9 @@ type file struct {
 
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
 	path := f.path + `\` + name
+	if len(path) > maxObject {
+		path = f.path // of all that lies that deep: whole paths of a deep tree would fill the memory
+	}
 	child, err := get(ctx, f.sys, win.CallOpenAt, fileObject(path), func() (win.File, error) { return f.File.OpenAt(ctx, name, o) })
 	if err != nil {
 		return nil, err
@@ -246,6 +252,10 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 
 func (f *file) Info(ctx context.Context) (win.FileInfo, error) {
 	return get(ctx, f.sys, win.CallFileInfo, pathObject(f.path), func() (win.FileInfo, error) { return f.File.Info(ctx) })
+}
+
+func (f *file) FinalPath(ctx context.Context) (string, error) {
+	return get(ctx, f.sys, win.CallFinalPath, pathObject(f.path), func() (string, error) { return f.File.FinalPath(ctx) })
 }
 
 func (f *file) Volume(ctx context.Context) (string, error) {

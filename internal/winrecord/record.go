@@ -324,6 +324,10 @@ func (f *file) Info(ctx context.Context) (win.FileInfo, error) {
 	return get(f.r, win.CallFileInfo, f.path, nil, func() (win.FileInfo, error) { return f.file.Info(ctx) }, whole)
 }
 
+func (f *file) FinalPath(ctx context.Context) (string, error) {
+	return get(f.r, win.CallFinalPath, f.path, nil, func() (string, error) { return f.file.FinalPath(ctx) }, whole)
+}
+
 func (f *file) Volume(ctx context.Context) (string, error) {
 	return get(f.r, win.CallFinalPath, f.path, nil, func() (string, error) { return f.file.Volume(ctx) }, whole)
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 const installRights = windows.SERVICE_QUERY_CONFIG | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 
 func install(ctx context.Context, config Config) error {
-	err := checkName(config.Name)
+	err := winname.CheckService(config.Name)
 	if err == nil {
 		err = checkCommandLine(config.CommandLine)
 	}
@@ -157,7 +158,7 @@ func utf16s(config Config) (name, display, commandLine *uint16, err error) {
 }
 
 func uninstall(ctx context.Context, name string) error {
-	err := checkName(name)
+	err := winname.CheckService(name)
 	if err == nil {
 		err = remove(ctx, name)
 	}
@@ -249,7 +250,7 @@ func query(name string) (Status, error) {
 }
 
 func queryChecked(name string) (Status, error) {
-	if err := checkName(name); err != nil {
+	if err := winname.CheckService(name); err != nil {
 		return Status{}, err
 	}
 	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
@@ -311,17 +312,6 @@ func queryConfig(s *mgr.Service) (mgr.Config, error) {
 		ServiceStartName: windows.UTF16PtrToString(config.ServiceStartName),
 		DisplayName:      windows.UTF16PtrToString(config.DisplayName),
 	}, nil
-}
-
-// checkName checks the name of a service, which is also that of a registry key.
-//
-// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/nf-winsvc-createservicew
-func checkName(name string) error {
-	const maxLength = 256
-	if name == "" || len(name) > maxLength || strings.ContainsAny(name, "/\\\x00") {
-		return invalid("a service's name has 1 to %d characters, none of them a slash, backslash or NUL", maxLength)
-	}
-	return nil
 }
 
 // checkCommandLine checks that the command line starts a program of ours. With a

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // asService as the first argument makes the test binary a service. The second one
@@ -502,7 +503,7 @@ func TestInstallRefuses(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", `csi\proxy`, "csi/proxy", "csi\x00proxy"} {
-		if err := checkName(name); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if err := winname.CheckService(name); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}

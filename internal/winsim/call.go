@@ -182,6 +182,18 @@ func (g *gate) admit(ctx context.Context, c Call) (answer, error) {
 	return g.consult(c), nil
 }
 
+// object returns the name of a call's object if a hook or a rule wants to know it. Of files
+// in deep trees it is long.
+func (g *gate) object(o *objectName) string {
+	g.mu.Lock()
+	wanted := g.hook != nil || len(g.rules) > 0
+	g.mu.Unlock()
+	if !wanted {
+		return ""
+	}
+	return o.String()
+}
+
 // consult finds the delays and the first fault for c and uses up the rules.
 func (g *gate) consult(c Call) answer {
 	g.mu.Lock()

@@ -49,14 +49,14 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 	var dev *device
 	err := s.call(ctx, Call{win.CallOpen, object}, func() error {
 		if d, ok := s.findDisk(path); ok {
-			dev = &device{s.open(handle{object: d.object(), disk: d, access: access})}
+			dev = &device{s.open(handle{object: objectName{name: d.object()}, disk: d, access: access})}
 			return nil
 		}
 		v, err := s.findVolume(path)
 		if err != nil {
 			return err
 		}
-		dev = &device{s.open(handle{object: v.device(), volume: v, access: access})}
+		dev = &device{s.open(handle{object: objectName{name: v.device()}, volume: v, access: access})}
 		return nil
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 }
 
 func (s *System) openFile(op opened, path string, access win.Access) *file {
-	return &file{s.open(handle{object: path, root: op.root, fs: op.fs, file: op.file, access: access})}
+	return &file{s.open(handle{object: objectName{name: path}, root: op.root, fs: op.fs, file: op.file, access: access})}
 }
 
 // FileAttributes is GetFileAttributesW: the attributes of the last element itself,
@@ -58,11 +58,14 @@ var _ win.File = (*file)(nil)
 
 // OpenAt implements [win.File].
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
-	object := f.object + `\` + name
+	object := objectName{&f.object, name}
 	var child *file
-	err := f.sys.call(ctx, Call{win.CallOpenAt, object}, func() error {
+	err := f.sys.call(ctx, Call{win.CallOpenAt, f.sys.gate.object(&object)}, func() error {
 		if err := f.alive(); err != nil {
 			return err
+		}
+		if f.sys.node.Settings.BindFilter {
+			return win.ErrorReparsePointEncountered
 		}
 		dir, names := f.handle.file.Node(), strings.Split(name, `\`)
 		switch {
@@ -94,6 +97,23 @@ func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
 		return nil
 	})
 	return info, err
+}
+
+// FinalPath implements [win.File].
+func (f *file) FinalPath(ctx context.Context) (path string, err error) {
+	err = f.call(ctx, win.CallFinalPath, func() error {
+		v, ok := f.root.(*volume)
+		if !ok {
+			return win.ErrorPathNotFound
+		}
+		node := f.file.Node()
+		if node.Parent() == nil && node != f.fs.Root() {
+			return win.ErrorFileNotFound
+		}
+		path = v.name() + strings.TrimPrefix(node.Path(), `\`)
+		return nil
+	})
+	return path, err
 }
 
 // Volume implements [win.File].

@@ -14,7 +14,7 @@ import (
 // handle is an open disk, volume, file or directory. The kernel lock guards it.
 type handle struct {
 	sys    *System
-	object string     // for hooks, rules and OpenHandles
+	object objectName // for hooks, rules and OpenHandles
 	access win.Access // as asked for
 
 	disk   *disk        // of a disk handle
@@ -25,6 +25,32 @@ type handle struct {
 
 	closed bool
 	dead   win.Errno // what the handle answers since its device went away
+}
+
+// objectName is the path by which an object was opened. What was opened below a directory
+// shares the name of that: whole paths of deep trees would take memory without bounds.
+type objectName struct {
+	dir  *objectName // nil if name is all
+	name string
+}
+
+func (o *objectName) String() string {
+	if o.dir == nil {
+		return o.name
+	}
+	length := -1
+	for at := o; at != nil; at = at.dir {
+		length += len(at.name) + 1
+	}
+	path := make([]byte, length)
+	for at := o; at != nil; at = at.dir {
+		length -= copy(path[length-len(at.name):], at.name)
+		if at.dir != nil {
+			length--
+			path[length] = '\\'
+		}
+	}
+	return string(path)
 }
 
 // handles are the open handles of the node.
@@ -69,7 +95,7 @@ func (s *System) open(h handle) *handle {
 
 // call runs one call on the handle.
 func (h *handle) call(ctx context.Context, name string, f func() error) error {
-	return h.sys.call(ctx, Call{name, h.object}, func() error {
+	return h.sys.call(ctx, Call{name, h.sys.gate.object(&h.object)}, func() error {
 		if err := h.alive(); err != nil {
 			return err
 		}
@@ -132,7 +158,7 @@ func (s *System) OpenHandles() []string {
 	defer s.mu.Unlock()
 	var objects []string
 	for h := range s.handles {
-		objects = append(objects, h.object)
+		objects = append(objects, h.object.String())
 	}
 	slices.Sort(objects)
 	return objects

@@ -78,6 +78,18 @@ func (s *System) mountPoint(path string, access win.Access) (opened, *volume, er
 	return op, host, nil
 }
 
+// mountPointToChange is mountPoint as the mount manager opens it to mount and unmount.
+func (s *System) mountPointToChange(path string) (opened, *volume, error) {
+	if s.node.Settings.MountManagerExclusive {
+		op, err := s.openPath(path, win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen, Options: openLink})
+		if err != nil {
+			return opened{}, nil, err
+		}
+		op.file.Close()
+	}
+	return s.mountPoint(path, win.FileWriteAttributes)
+}
+
 // driveLetter reads X:\.
 func driveLetter(path string) (letter string, ok bool) {
 	if len(path) == 3 && isLetter(path[0]) && path[1:] == `:\` {
@@ -179,7 +191,7 @@ func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, volume str
 }
 
 func (s *System) mount(mountPoint string, v *volume) error {
-	op, host, err := s.mountPoint(mountPoint, win.FileWriteAttributes)
+	op, host, err := s.mountPointToChange(mountPoint)
 	if err == win.ErrorFileNotFound {
 		return win.ErrorPathNotFound
 	}
@@ -224,7 +236,7 @@ func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) 
 }
 
 func (s *System) unmount(mountPoint string) error {
-	op, host, err := s.mountPoint(mountPoint, win.FileWriteAttributes)
+	op, host, err := s.mountPointToChange(mountPoint)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,15 @@ type Settings struct {
 	// FixedUsableLength keeps IOCTL_DISK_UPDATE_DRIVE_SIZE from moving the backup
 	// GPT to the new end of a disk.
 	FixedUsableLength bool
+	// MountManagerExclusive makes SetVolumeMountPointW and DeleteVolumeMountPointW open
+	// the directory for themselves alone: while somebody else has it open, other than for
+	// its attributes only, they fail with ErrorSharingViolation. How Windows opens it
+	// isn't documented.
+	MountManagerExclusive bool
+	// BindFilter answers each open relative to a directory's handle as the filter may by
+	// which a HostProcess container's mounts are made (bindflt): with a reparse, which is
+	// ErrorReparsePointEncountered where that isn't wanted.
+	BindFilter bool
 }
 
 // System is a simulated node. Its methods may be called from any goroutine.

@@ -113,10 +113,10 @@ func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
 	return info, err
 }
 
-// Volume implements [win.File].
+// FinalPath implements [win.File].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfinalpathnamebyhandlew
-func (f *file) Volume(ctx context.Context) (string, error) {
+func (f *file) FinalPath(ctx context.Context) (string, error) {
 	path := make([]uint16, windows.MAX_LONG_PATH+1)
 	var n uint32
 	err := interruptible(ctx, func() (err error) {
@@ -129,7 +129,16 @@ func (f *file) Volume(ctx context.Context) (string, error) {
 	if int(n) >= len(path) { // the length that it needs
 		return "", win.ErrorFilenameExcedRange
 	}
-	return volumeOfPath(windows.UTF16ToString(path[:n]))
+	return windows.UTF16ToString(path[:n]), nil
+}
+
+// Volume implements [win.File].
+func (f *file) Volume(ctx context.Context) (string, error) {
+	path, err := f.FinalPath(ctx)
+	if err != nil {
+		return "", err
+	}
+	return volumeOfPath(path)
 }
 
 // directoryBuffer is how many bytes of a directory are read at a time: some hundred

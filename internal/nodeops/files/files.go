@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filesystem does the operations on the node's directories and links:
+// Package files does the operations on the node's directories and links:
 // inside of the allowed directories only, and never led out of them by a link,
 // also one that is swapped in during a call.
 //
@@ -25,7 +25,6 @@ import (
 // System is what the operations on files use of Windows.
 type System interface {
 	pathpolicy.System
-	win.MountPoints
 	win.SMBMappings
 }
 
@@ -50,6 +49,7 @@ type Filesystem struct {
 	sys     System
 	paths   *pathpolicy.Policy
 	options Options
+	limits  limits
 }
 
 // New returns the operations on the files of sys that paths allows.
@@ -60,7 +60,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
 	if o.Shares == nil {
 		o.Shares = smbprobe.New(sys)
 	}
-	return &Filesystem{sys: sys, paths: paths, options: o}
+	return &Filesystem{sys: sys, paths: paths, options: o, limits: defaultLimits}
 }
 
 // get runs the operation name on a path.
@@ -97,22 +97,26 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 
 func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 	isLink := false
-	err := f.paths.ReachMaking(ctx, f.sys, p, func(h *pathpolicy.Held) error {
-		_, info, err := h.Hold(ctx, win.FileOpenIf)
+	err := f.paths.ReachMaking(ctx, f.sys, p, func(e pathpolicy.Entry) error {
+		dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
 		if errors.Is(err, win.ErrorDirectory) {
 			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a file", Err: err}
 		}
+		if err != nil {
+			return err
+		}
+		info, err := dir.Info(ctx)
 		isLink = info.IsReparsePoint()
 		return err
 	})
 	if err != nil || !isLink {
 		return err
 	}
-	place, err := f.paths.Resolve(ctx, f.sys, p)
+	to, err := f.paths.Resolve(ctx, f.sys, p)
 	if err != nil {
 		return err
 	}
-	if place.Kind != pathpolicy.Directory && place.Kind != pathpolicy.MountPoint {
+	if to.Kind != pathpolicy.PlainDirectory && to.Kind != pathpolicy.MountedVolume {
 		return csiproxy.Errorf(csiproxy.ErrAlreadyExists, "it is a link, and not to a directory that can be used")
 	}
 	return nil
@@ -125,8 +129,12 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (bool, error) {
 
 func (f *Filesystem) isSymlink(ctx context.Context, p pathpolicy.Path) (bool, error) {
 	var link pathpolicy.Link
-	err := f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) (err error) {
-		link, err = h.Link(ctx)
+	err := f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) error {
+		file, err := e.Open(ctx, pathpolicy.Look)
+		if err != nil {
+			return err
+		}
+		link, err = file.Link(ctx)
 		return err
 	})
 	if errors.Is(err, win.ErrorNotAReparsePoint) {
@@ -157,18 +165,21 @@ func (f *Filesystem) isSymlink(ctx context.Context, p pathpolicy.Path) (bool, er
 // whoever can make a link in a pod's directory could else have the node log in to a
 // server of his own.
 func (f *Filesystem) shareExists(ctx context.Context, target string) (bool, error) {
-	path, err := unc.Parse(target)
-	if err != nil {
-		return false, nil // no such share can be mapped
-	}
-	mappings, err := f.sys.SMBGlobalMappings(ctx)
-	if err != nil {
+	path, mapped, err := f.mappedShare(ctx, target)
+	if err != nil || !mapped {
 		return false, err
 	}
-	if !path.MappedBy(mappings) {
-		return false, nil
-	}
 	return exists(f.options.Shares.Probe(ctx, path))
+}
+
+// mappedShare reads a link's target that is a UNC path, and reports whether its share has
+// a global mapping.
+func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.Path, mapped bool, err error) {
+	if path, err = unc.Parse(target); err != nil {
+		return path, false, nil // no such share can be mapped
+	}
+	mappings, err := f.sys.SMBGlobalMappings(ctx)
+	return path, err == nil && path.MappedBy(mappings), err
 }
 
 // exists tells from the error of asking for the attributes of a volume or UNC path

@@ -209,7 +209,9 @@ func TestCreateSymlink(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\empty`))
 	must(t, sys.MkdirAll(`C:\work`))
 	must(t, sys.WriteFile(kubelet+`\file`, []byte("data")))
-	must(t, sys.Symlink(kubelet+`\share`, `\\server\share\`, true))
+	newShares(t, sys, "server")
+	must(t, sys.Symlink(kubelet+`\share`, `\\server\data\`, true))
+	must(t, sys.Symlink(kubelet+`\unmapped`, `\\localhost\C$\Windows`, true))
 	must(t, sys.Symlink(kubelet+`\evil`, `C:\Windows`, true))
 	must(t, sys.Junction(kubelet+`\evilchain`, kubelet+`\evil`))
 	must(t, sys.Junction(kubelet+`\junction`, kubelet+`\dir`))
@@ -241,6 +243,7 @@ func TestCreateSymlink(t *testing.T) {
 		{kubelet + `\dir`, kubelet + `\evil\link`, csiproxy.ErrPermissionDenied},
 		{kubelet + `\evil`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
 		{kubelet + `\evilchain`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
+		{kubelet + `\unmapped`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
 		{kubelet + `\evil\System32`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
 	} {
 		if err := f.CreateSymlink(t.Context(), c.source, c.target); !errors.Is(err, c.want) {

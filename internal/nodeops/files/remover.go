@@ -5,9 +5,7 @@ package files
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io/fs"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -17,33 +15,43 @@ import (
 
 // remover removes entries of directories that are held open, through their handles:
 // no link can lead it elsewhere.
+//
+// A tree may be of any depth, deeper than any path can name. Each level takes one open
+// handle and some memory that doesn't depend on the depth.
 type remover struct {
-	sys  System
-	held *pathpolicy.Held
+	limits
+	removed int // entries so far
+	listed  int // entries that the levels keep: listed and not seen to
 }
+
+// limits bound what one call does and keeps.
+type limits struct {
+	// removals is how many entries one call removes. A pod may make files as fast as they
+	// are removed.
+	removals int
+	// listed is how many entries the levels of a tree may keep in memory.
+	listed int
+}
+
+var defaultLimits = limits{removals: 1_000_000, listed: 100_000}
 
 // entry is one entry of an open directory, as it was seen last.
 type entry struct {
-	dir win.File
-	win.DirEntry
-	path string
+	pathpolicy.Entry
+	win.FileInfo
 }
 
 // isPlainDir reports whether e is a directory that has its entries itself.
 func (e entry) isPlainDir() bool { return e.IsDir() && !e.IsReparsePoint() }
 
-// maxDepth is how deep a tree is removed: deeper than a path of 32767 UTF-16 units,
-// the longest that Windows takes, can name anything. Each level holds a handle.
-const maxDepth = 16384
-
 // level is a directory whose entries are being removed.
 type level struct {
-	dir     win.File
-	path    string
+	dir     *pathpolicy.File
 	entries []win.DirEntry // listed and not seen to
-	listed  bool           // up to the end
+	ended   bool           // the list is at its end
 	restart bool           // list it from its beginning
-	rounds  int            // how often it was listed anew
+	dropped bool           // entries that were listed were forgotten
+	rounds  int            // how often it was listed anew, since it had entries at the end
 	stays   bool           // the directory itself, or something in it, isn't removed
 }
 
@@ -57,66 +65,74 @@ func (r *remover) removeTree(ctx context.Context, e entry) error {
 	if err != nil || dir == nil {
 		return err
 	}
-	return r.removeBelow(ctx, &level{dir: dir, path: e.path})
+	return r.removeBelow(ctx, &level{dir: dir})
 }
 
 // removeBelow removes everything in the directory top, and that itself unless it
 // stays. It goes on past what can't be removed, and returns the first error.
 func (r *remover) removeBelow(ctx context.Context, top *level) (first error) {
 	levels := []*level{top}
-	// note keeps what went wrong with something in l, so that l stays. What is gone
-	// already was removed by somebody else.
-	note := func(l *level, path string, err error) {
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
+	// note keeps what went wrong in l, so that l stays. What is gone already was removed
+	// by somebody else.
+	note := func(l *level, path func() string, err error) {
+		if err == nil || pathpolicy.Missing(err) {
 			return
 		}
 		l.stays = true
 		if first == nil {
-			first = &csiproxy.Error{Object: quote.Text(path), Err: err}
+			first = &csiproxy.Error{Object: quote.Text(path()), Err: err}
 		}
 	}
 	for len(levels) > 0 {
 		l := levels[len(levels)-1]
-		e, more, err := l.next(ctx)
-		note(l, l.path, err)
+		if r.removed >= r.removals {
+			note(l, l.dir.Path, csiproxy.Errorf(csiproxy.ErrUnavailable,
+				"%d entries are removed, and there are more; repeat the call, unless somebody makes files as fast as they are removed", r.removed))
+			return first
+		}
+		e, more, err := r.next(ctx, l)
+		note(l, l.dir.Path, err)
 		if more {
 			dir, err := r.removeEntry(ctx, e)
-			if err == nil && dir != nil && len(levels) == maxDepth {
-				err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is nested too deep")
-			}
-			note(l, e.path, err)
-			if err == nil && dir != nil {
-				levels = append(levels, &level{dir: dir, path: e.path})
+			note(l, e.Path, err)
+			if dir != nil {
+				r.keepFew(l)
+				levels = append(levels, &level{dir: dir})
 			}
 			continue
 		}
 		if !l.stays {
-			err := r.held.Retry(ctx, func() error { return l.dir.Delete(ctx) })
+			err := r.delete(ctx, l.dir)
 			if errors.Is(err, win.ErrorDirNotEmpty) {
 				if l.rounds++; l.rounds < maxRounds {
-					l.listed, l.restart = false, true
+					l.ended, l.restart = false, true
 					continue
 				}
 				err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "entries are made in it all the time", Err: err}
 			}
-			note(l, l.path, err)
+			note(l, l.dir.Path, err)
 		}
 		levels = levels[:len(levels)-1]
 		if len(levels) > 0 {
 			parent := levels[len(levels)-1]
 			parent.stays = parent.stays || l.stays
-			note(parent, l.path, r.held.Release(l.dir))
+			note(parent, l.dir.Path, l.dir.Close())
 		}
 	}
 	return first
 }
 
-// next returns the next entry; more is false after the last one.
-func (l *level) next(ctx context.Context) (e entry, more bool, err error) {
-	if len(l.entries) == 0 && !l.listed {
+// next returns the next entry of l; more is false after the last one.
+func (r *remover) next(ctx context.Context, l *level) (e entry, more bool, err error) {
+	if l.dropped && l.stays {
+		// From its beginning, what stays would come again and again.
+		return entry{}, false, nil
+	}
+	if len(l.entries) == 0 && !l.ended {
 		l.entries, err = l.dir.ReadDir(ctx, l.restart)
-		l.restart = false
-		l.listed = err != nil || len(l.entries) == 0
+		r.listed += len(l.entries)
+		l.restart, l.dropped = false, false
+		l.ended = err != nil || len(l.entries) == 0
 		if errors.Is(err, win.ErrorNoMoreFiles) {
 			err = nil
 		}
@@ -124,23 +140,35 @@ func (l *level) next(ctx context.Context) (e entry, more bool, err error) {
 	if len(l.entries) == 0 {
 		return entry{}, false, err
 	}
-	e = entry{l.dir, l.entries[0], l.path + `\` + l.entries[0].Name}
+	e = entry{l.dir.Entry(l.entries[0].Name), l.entries[0].FileInfo}
 	l.entries = l.entries[1:]
+	r.listed--
 	return e, true, nil
+}
+
+// keepFew forgets the entries of l that weren't seen to, before a directory in it is, if
+// too many are kept: a tree that is deep and broad would fill the memory. They are listed
+// again afterwards.
+func (r *remover) keepFew(l *level) {
+	if r.listed <= r.limits.listed || len(l.entries) == 0 {
+		return
+	}
+	r.listed -= len(l.entries)
+	l.entries, l.ended, l.restart, l.dropped = nil, false, true, true
 }
 
 // removeEntry removes an entry that isn't a plain directory, and opens one that is,
 // with the rights to list and delete it.
-func (r *remover) removeEntry(ctx context.Context, e entry) (dir win.File, err error) {
+func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.File, err error) {
 	// The entry may be something else than it was when it was listed.
 	const attempts = 5
 	for range attempts {
 		if e.ReparseTag == win.TagMountPoint {
-			if err := r.unmount(ctx, &e); err != nil {
+			if err := unmount(ctx, &e); err != nil {
 				return nil, err
 			}
 		}
-		file, changed, err := r.openToDelete(ctx, &e)
+		file, changed, err := openToDelete(ctx, &e)
 		switch {
 		case err != nil:
 			return nil, err
@@ -149,85 +177,75 @@ func (r *remover) removeEntry(ctx context.Context, e entry) (dir win.File, err e
 		case e.isPlainDir():
 			return file, nil
 		}
-		return nil, r.release(file, r.held.Retry(ctx, func() error { return file.Delete(ctx) }))
+		return nil, closed(file, r.delete(ctx, file))
 	}
 	return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "it keeps changing")
 }
 
+// delete deletes what is open.
+func (r *remover) delete(ctx context.Context, file *pathpolicy.File) error {
+	err := file.Delete(ctx)
+	if err == nil {
+		r.removed++
+	}
+	return err
+}
+
 // openToDelete opens an entry with the rights that what it was needs, and sees what
 // it is now. If that needs others, or has to be unmounted first, it is closed again.
-func (r *remover) openToDelete(ctx context.Context, e *entry) (file win.File, changed bool, err error) {
+func openToDelete(ctx context.Context, e *entry) (file *pathpolicy.File, changed bool, err error) {
 	o := win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen}
 	listable := e.isPlainDir()
 	if listable {
 		o.Access |= win.FileListDirectory | win.FileTraverse
 	}
-	if file, err = r.held.OpenIn(ctx, e.dir, e.Name, o); err != nil {
+	if file, err = e.Open(ctx, o); err != nil {
 		return nil, false, err
 	}
 	e.FileInfo, err = file.Info(ctx)
 	changed = e.isPlainDir() && !listable
 	if err == nil && e.ReparseTag == win.TagMountPoint {
-		changed, err = r.isMountPoint(ctx, file)
+		changed, err = isMountPoint(ctx, file)
 	}
 	if err != nil || changed {
-		return nil, changed, r.release(file, err)
+		return nil, changed, closed(file, err)
 	}
 	return file, false, nil
 }
 
-// release closes file, and returns err or else what came of that.
-func (r *remover) release(file win.File, err error) error {
-	if releaseErr := r.held.Release(file); err == nil {
-		err = releaseErr
+// closed closes file, and returns err or else what came of that.
+func closed(file *pathpolicy.File, err error) error {
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
 	}
 	return err
 }
 
-func (r *remover) isMountPoint(ctx context.Context, file win.File) (bool, error) {
-	link, err := r.held.ReadLink(ctx, file)
-	return link.Kind == pathpolicy.LinkToVolume, err
+func isMountPoint(ctx context.Context, file *pathpolicy.File) (bool, error) {
+	link, err := file.Link(ctx)
+	if errors.Is(err, win.ErrorNotAReparsePoint) {
+		return false, nil
+	}
+	return link.IsMountPoint(), err
 }
 
 // unmount takes a mount point away through the mount manager, and leaves a junction
 // alone. The directory is held meanwhile, without the right to delete it: the mount
 // manager opens it too, and doesn't share deletion.
-func (r *remover) unmount(ctx context.Context, e *entry) error {
-	file, err := r.held.OpenIn(ctx, e.dir, e.Name, win.OpenOptions{
-		Access:      win.FileListDirectory | win.FileTraverse | win.FileWriteAttributes,
-		Disposition: win.FileOpen,
-	})
+func unmount(ctx context.Context, e *entry) error {
+	file, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+	if errors.Is(err, win.ErrorDirectory) {
+		file, err = e.Open(ctx, pathpolicy.Look) // it has become a file meanwhile
+	}
 	if err != nil {
 		return err
 	}
-	mounted, err := r.isMountPoint(ctx, file)
+	mounted, err := isMountPoint(ctx, file)
 	if err == nil && mounted {
-		err = r.held.Retry(ctx, func() error {
-			return r.held.Call(ctx, func(ctx context.Context) error { return r.sys.DeleteVolumeMountPoint(ctx, e.path+`\`) })
-		})
-		if unknown(err) {
-			_, err = file.Control(ctx, win.FsctlDeleteReparsePoint, mountPointHeader(), nil)
-		}
-	}
-	if errors.Is(err, win.ErrorNotAReparsePoint) {
-		err = nil // somebody else has unmounted it
+		err = file.Unmount(ctx)
 	}
 	if err == nil {
 		e.FileInfo, err = file.Info(ctx)
 	}
-	return r.release(file, err)
-}
-
-// unknown reports whether err of the mount manager says that it doesn't know the
-// volume, which may have left the node: then the reparse point is all there is to
-// remove.
-func unknown(err error) bool {
-	var errno win.Errno
-	return errors.As(err, &errno) && (errno.Gone() || errno == win.ErrorInvalidParameter)
-}
-
-// mountPointHeader is a REPARSE_DATA_BUFFER without data, the input of
-// FsctlDeleteReparsePoint.
-func mountPointHeader() []byte {
-	return append(binary.LittleEndian.AppendUint32(nil, uint32(win.TagMountPoint)), 0, 0, 0, 0)
+	return closed(file, err)
 }

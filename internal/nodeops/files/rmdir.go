@@ -5,8 +5,6 @@ package files
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -16,65 +14,65 @@ import (
 // Rmdir implements [filesystem.Operations].
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	return f.do(ctx, "Rmdir", path, func(ctx context.Context, p pathpolicy.Path) error {
-		err := f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) error {
-			return f.rmdir(ctx, h, force)
+		err := f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) error {
+			return f.rmdir(ctx, e, force)
 		})
-		if missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorDirectory); force && missing {
+		if force && pathpolicy.Missing(err) {
 			return nil
 		}
 		return err
 	})
 }
 
-func (f *Filesystem) rmdir(ctx context.Context, h *pathpolicy.Held, force bool) error {
-	if err := h.CheckReplaceable(); err != nil {
+func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry, force bool) error {
+	if err := at.CheckReplaceable(); err != nil {
 		return err
 	}
-	info, err := look(ctx, h)
+	info, err := look(ctx, at)
 	if err != nil {
 		return err
 	}
-	r := &remover{sys: f.sys, held: h}
-	e := entry{h.Dir(), win.DirEntry{Name: h.Name(), FileInfo: info}, h.Path()}
+	r := &remover{limits: f.limits}
 	if force {
-		return r.removeTree(ctx, e)
+		return r.removeTree(ctx, entry{at, info})
 	}
-	dir, err := r.removeEntry(ctx, e)
+	dir, err := r.removeEntry(ctx, entry{at, info})
 	if err != nil || dir == nil {
 		return err
 	}
-	return h.Retry(ctx, func() error { return dir.Delete(ctx) })
+	return dir.Delete(ctx)
 }
 
 // RmdirContents implements [filesystem.Operations].
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 	return f.do(ctx, "RmdirContents", path, func(ctx context.Context, p pathpolicy.Path) error {
-		return f.paths.Reach(ctx, f.sys, p, func(h *pathpolicy.Held) error {
-			if err := h.CheckReplaceable(); err != nil {
+		return f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) error {
+			if err := e.CheckReplaceable(); err != nil {
 				return err
 			}
-			dir, info, err := h.Hold(ctx, win.FileOpen)
+			dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+			if err != nil {
+				return err
+			}
+			info, err := dir.Info(ctx)
 			if err != nil {
 				return err
 			}
 			if info.IsReparsePoint() {
 				return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a link or mount point")
 			}
-			r := &remover{sys: f.sys, held: h}
-			return r.removeBelow(ctx, &level{dir: dir, path: h.Path(), stays: true})
+			r := &remover{limits: f.limits}
+			return r.removeBelow(ctx, &level{dir: dir, stays: true})
 		})
 	})
 }
 
-// look sees what the last element itself is.
-func look(ctx context.Context, h *pathpolicy.Held) (win.FileInfo, error) {
-	file, err := h.Open(ctx, win.OpenOptions{Disposition: win.FileOpen})
+// look sees what the entry itself is.
+func look(ctx context.Context, e pathpolicy.Entry) (win.FileInfo, error) {
+	file, err := e.Open(ctx, pathpolicy.Look)
 	if err != nil {
 		return win.FileInfo{}, err
 	}
 	info, err := file.Info(ctx)
-	if err != nil {
-		return win.FileInfo{}, err
-	}
-	return info, h.Release(file)
+	return info, closed(file, err)
 }

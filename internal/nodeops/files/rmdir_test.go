@@ -6,6 +6,7 @@ package files_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,7 +175,7 @@ func TestRmdirWithoutMountManager(t *testing.T) {
 	for errno, want := range map[win.Errno]error{
 		win.ErrorFileNotFound:     nil,
 		win.ErrorInvalidParameter: nil,
-		win.ErrorNotAReparsePoint: csiproxy.ErrUnavailable, // and yet it is one
+		win.ErrorNotAReparsePoint: nil, // and yet it is one
 		win.ErrorAccessDenied:     csiproxy.ErrPermissionDenied,
 	} {
 		mount(t, sys, kubelet+`\mnt`, volume)
@@ -335,4 +336,164 @@ func TestRmdirDeep(t *testing.T) {
 	if exists, err := f.PathExists(t.Context(), kubelet+`\x`); exists || err != nil {
 		t.Errorf("afterwards: %v, %v", exists, err)
 	}
+}
+
+// deepTree makes directories one in the other, each through the handle of the one above,
+// as no path is long enough.
+func deepTree(t *testing.T, sys *winsim.System, dir, name string, depth int) {
+	t.Helper()
+	must(t, sys.MkdirAll(dir))
+	open := win.OpenOptions{
+		Access: win.FileListDirectory | win.FileTraverse, Share: win.ShareRead | win.ShareWrite | win.ShareDelete,
+		Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+	}
+	f, err := sys.OpenFile(t.Context(), dir, open)
+	must(t, err)
+	open.Disposition = win.FileCreate
+	for range depth {
+		below, err := f.OpenAt(t.Context(), name, open)
+		must(t, err)
+		must(t, f.Close())
+		f = below
+	}
+	must(t, f.Close())
+}
+
+// A tree can be removed however deep it is.
+func TestRmdirDeeperThanAnyPath(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	deepTree(t, sys, kubelet+`\x`, "d", 40_000)
+	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
+	if exists, err := f.PathExists(t.Context(), kubelet+`\x`); exists || err != nil {
+		t.Errorf("afterwards: %v, %v", exists, err)
+	}
+}
+
+// Each level of a deep tree takes the same memory, however long the path to it.
+func TestRmdirMemory(t *testing.T) {
+	const dir, depth = kubelet + `\x`, 1000
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	inUse := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	deepTree(t, sys, dir, strings.Repeat("d", 250), depth)
+	before, highest, deletions := inUse(), int64(0), 0
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallDeleteFile {
+			if deletions++; deletions == 1 { // the deepest one
+				highest = inUse()
+			}
+		}
+	})
+	err := f.Rmdir(t.Context(), dir, true)
+	sys.OnCall(nil)
+	if err != nil || deletions != depth+1 {
+		t.Errorf("%v, %d deletions", err, deletions)
+	}
+	perLevel := (highest - before) / depth
+	t.Logf("%d levels: %d bytes each", depth, perLevel)
+	if perLevel > 4096 {
+		t.Errorf("%d levels: %d bytes each", depth, perLevel)
+	}
+}
+
+// Of a tree that is deep and broad, few entries are kept in memory. All are removed, or
+// all but what is in use and what is above that.
+func TestRmdirDeepAndBroad(t *testing.T) {
+	const dir, depth, broad = kubelet + `\x`, 20, 40
+	listings := map[string]int{}
+	for name, c := range map[string]struct {
+		keep  int
+		inUse bool
+	}{
+		"many kept":     {1_000_000, false},
+		"few kept":      {10, false},
+		"a file in use": {10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			f := newFilesystem(t, sys)
+			f.SetLimits(1_000_000, c.keep)
+			path := dir
+			for range depth {
+				must(t, sys.MkdirAll(path))
+				for i := range broad {
+					must(t, sys.WriteFile(fmt.Sprintf(`%s\z%d`, path, i), nil))
+				}
+				path += `\d`
+			}
+			if c.inUse {
+				must(t, sys.MkdirAll(path))
+				must(t, sys.WriteFile(path+`\used`, nil))
+				used, err := sys.Hold(path+`\used`, win.OpenOptions{Access: win.GenericRead, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen})
+				must(t, err)
+				defer used.Close()
+			}
+			err := f.Rmdir(t.Context(), dir, true)
+			listings[name] = sys.Calls()[win.CallReadDir]
+			if c.inUse != (err != nil) {
+				t.Errorf("error %v", err)
+			}
+			left := tree(t, sys, dir)
+			if c.inUse && (left[path+`\used`] == "" || !errors.Is(err, csiproxy.ErrUnavailable)) || !c.inUse && len(left) > 0 {
+				t.Errorf("%d entries are left; the error is %v", len(left), err)
+			}
+		})
+	}
+	if listings["few kept"] <= listings["many kept"] {
+		t.Errorf("nothing was forgotten and listed again: %v", listings)
+	}
+}
+
+// Somebody makes a file for each that is removed: the call ends, and says so.
+func TestRmdirWithoutEnd(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	f.SetLimits(100, 100)
+	const dir = kubelet + `\x`
+	must(t, sys.MkdirAll(dir))
+	must(t, sys.WriteFile(dir+`\00000`, nil))
+	made := 0
+	sys.OnCall(func(call winsim.Call) {
+		if call.Name == win.CallDeleteFile && made < 1000 {
+			made++
+			must(t, sys.WriteFile(fmt.Sprintf(`%s\%05d`, dir, made), nil)) // behind all others
+		}
+	})
+	for name, remove := range map[string]func() error{
+		"Rmdir":         func() error { return f.Rmdir(t.Context(), dir, true) },
+		"RmdirContents": func() error { return f.RmdirContents(t.Context(), dir) },
+	} {
+		if err := remove(); !errors.Is(err, csiproxy.ErrUnavailable) || made >= 1000 {
+			t.Errorf("%s: %v after %d files", name, err, made)
+		}
+	}
+	sys.OnCall(nil)
+	must(t, f.Rmdir(t.Context(), dir, true))
+}
+
+// The mount manager and the reparse point's removal say that the mount point isn't there,
+// and yet it is: nothing is said to be removed.
+func TestRmdirBelievesItsOwnEyes(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	volume, _ := newVolume(t, sys)
+	mount(t, sys, kubelet+`\x\mnt`, volume)
+	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorDirectory} {
+		must(t, sys.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, errno))
+		must(t, sys.Fail(winsim.Match{Call: "FSCTL_DELETE_REPARSE_POINT"}, errno))
+		for _, path := range []string{kubelet + `\x\mnt`, kubelet + `\x`} {
+			err := f.Rmdir(t.Context(), path, true)
+			if number, _ := csiproxy.WindowsErrorOf(err); number != uint32(errno) {
+				t.Errorf("%v: removing %s gives %v", errno, path, err)
+			}
+		}
+		sys.ResetRules()
+	}
+	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
 }

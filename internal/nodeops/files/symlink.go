@@ -21,8 +21,8 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 		if source.Equal(target) {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a link to itself")
 		}
-		return f.paths.Reach(ctx, f.sys, target, func(h *pathpolicy.Held) error {
-			return h.MakeSymlink(ctx, source.String(), file, func(l pathpolicy.Link) bool {
+		return f.paths.Reach(ctx, f.sys, target, func(e pathpolicy.Entry) error {
+			return e.MakeSymlink(ctx, source.String(), file, func(l pathpolicy.Link) bool {
 				return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source)
 			})
 		})
@@ -34,6 +34,20 @@ func (f *Filesystem) linkSource(ctx context.Context, path string) (p pathpolicy.
 	if p, err = f.paths.Parse(path, pathpolicy.MaxPath); err != nil {
 		return p, false, err
 	}
-	place, err := f.paths.Resolve(ctx, f.sys, p)
-	return p, place.Kind == pathpolicy.File, err
+	to, err := f.paths.Resolve(ctx, f.sys, p)
+	if err == nil && to.Kind == pathpolicy.SharedDirectory {
+		err = f.checkShare(ctx, to.Target)
+	}
+	return p, to.Kind == pathpolicy.PlainFile, err
+}
+
+// checkShare refuses a share that nobody has mapped as what a link leads to: whoever can
+// make a link in a pod's directory could lead the node to any server, and, with a name
+// of the node itself such as \\localhost\C$, to its own drives.
+func (f *Filesystem) checkShare(ctx context.Context, target string) error {
+	_, mapped, err := f.mappedShare(ctx, target)
+	if err != nil || mapped {
+		return err
+	}
+	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "it is a link to %s, a share without a global mapping", quote.Text(target))
 }

@@ -10,9 +10,6 @@ package machine
 import (
 	"context"
 	"errors"
-	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/system"
 
@@ -22,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/scm"
 	"github.com/csi-proxy/csi-proxy/internal/smbios"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // System is what the operations on the machine use of Windows.
@@ -73,7 +71,7 @@ func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (string, error) {
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatusex
 func (m *Machine) GetService(ctx context.Context, name string) (system.Service, error) {
 	return operation.Get(ctx, m.options.Runner, "GetService", object(name), func(ctx context.Context) (system.Service, error) {
-		if err := checkName(name); err != nil {
+		if err := winname.CheckService(name); err != nil {
 			return system.Service{}, err
 		}
 		s, err := m.sys.QueryService(ctx, name)
@@ -97,7 +95,7 @@ func status(s win.ServiceState) system.Status {
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
 func (m *Machine) StartService(ctx context.Context, name string) error {
 	return operation.Do(ctx, m.options.Runner, "StartService", object(name), func(ctx context.Context) error {
-		if err := checkName(name); err != nil {
+		if err := winname.CheckService(name); err != nil {
 			return err
 		}
 		return scm.Start(ctx, m.sys, name)
@@ -109,7 +107,7 @@ func (m *Machine) StartService(ctx context.Context, name string) error {
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-controlservice
 func (m *Machine) StopService(ctx context.Context, name string, force bool) error {
 	return operation.Do(ctx, m.options.Runner, "StopService", object(name), func(ctx context.Context) error {
-		if err := checkName(name); err != nil {
+		if err := winname.CheckService(name); err != nil {
 			return err
 		}
 		return scm.Stop(ctx, m.sys, name, force)
@@ -118,21 +116,3 @@ func (m *Machine) StopService(ctx context.Context, name string, force bool) erro
 
 // object names the service in errors.
 func object(name string) string { return "service " + quote.Text(name) }
-
-// checkName refuses what can't be the name of a service.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-createservicew
-func checkName(name string) error {
-	const longest = 256
-	switch {
-	case name == "":
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name is empty")
-	case !utf8.ValidString(name):
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name is not valid UTF-8")
-	case len(utf16.Encode([]rune(name))) > longest:
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name is longer than 256 characters")
-	case strings.ContainsAny(name, "/\\\x00"):
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name has a slash, backslash or null character")
-	}
-	return nil
-}

@@ -12,11 +12,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 )
 
-// link makes the held path a link to remote. Drivers read the link back to learn which
+// link makes the entry a link to remote. Drivers read the link back to learn which
 // share it was, and Go's os.Stat follows a link to the root of a share only if there
 // is a backslash at its end.
-func link(ctx context.Context, h *pathpolicy.Held, remote unc.Path) error {
-	return h.MakeSymlink(ctx, remote.String()+`\`, false, func(l pathpolicy.Link) bool {
+func link(ctx context.Context, e pathpolicy.Entry, remote unc.Path) error {
+	return e.MakeSymlink(ctx, remote.String()+`\`, false, func(l pathpolicy.Link) bool {
 		if l.Kind != pathpolicy.LinkToShare {
 			return false
 		}

@@ -95,7 +95,7 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 		if err := m.ensure(ctx, remote, c); err != nil {
 			return err
 		}
-		err = m.paths.Reach(ctx, m.sys, local, func(h *pathpolicy.Held) error { return link(ctx, h, remote) })
+		err = m.paths.Reach(ctx, m.sys, local, func(e pathpolicy.Entry) error { return link(ctx, e, remote) })
 		return atLocal(localPath, err)
 	})
 }

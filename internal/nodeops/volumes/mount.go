@@ -16,15 +16,22 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
+
+// parse checks the text of a path. In this group a slash separates like a backslash, as
+// published: drivers append /target to what kubelet gives them.
+func (v *Volumes) parse(path string) (pathpolicy.Path, error) {
+	return v.paths.Parse(strings.ReplaceAll(path, `/`, `\`), pathpolicy.MaxLongPath)
+}
 
 // MountVolume implements [volume.Operations].
 func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return operation.Do(ctx, v.options.Runner, "MountVolume", object(id), func(ctx context.Context) error {
-		path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
+		path, err := v.parse(targetPath)
 		if err != nil {
-			return err
+			return at(targetPath, err)
 		}
 		h, err := v.open(ctx, id, win.AccessNone) // says whether there is such a volume
 		if err != nil {
@@ -33,73 +40,96 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 		if err := h.Close(); err != nil {
 			return err
 		}
-		return v.paths.ReachMaking(ctx, v.sys, path, func(h *pathpolicy.Held) error {
-			return v.mount(ctx, id, h)
-		})
+		protected, err := v.paths.Protects(ctx, v.sys, string(id))
+		if err != nil {
+			return err
+		}
+		if protected {
+			return refuse("it is protected: it belongs to the node itself, holds an allowed directory, or is named by -protected-volume")
+		}
+		err = v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.mount(ctx, id, e) })
+		return at(targetPath, err)
 	})
 }
 
-func (v *Volumes) mount(ctx context.Context, id volume.ID, h *pathpolicy.Held) error {
-	if err := h.CheckReplaceable(); err != nil {
+func (v *Volumes) mount(ctx context.Context, id volume.ID, e pathpolicy.Entry) error {
+	if err := e.CheckReplaceable(); err != nil {
 		return err
 	}
-	directory, _, err := h.Hold(ctx, win.FileOpenIf)
+	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
 	if errors.Is(err, win.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
-		return refuse(fmt.Sprintf("%s is a file", h.Path()))
+		return refuse("there is a file")
 	}
 	if err != nil {
-		return at(h, err)
+		return err
 	}
-	mounted, err := v.mountedAt(ctx, h, directory)
+	mounted, err := mountedAt(ctx, directory)
 	if err != nil {
 		return err
 	}
 	if mounted == "" {
-		err = h.Call(ctx, func(ctx context.Context) error {
-			return v.sys.SetVolumeMountPoint(ctx, h.Path()+`\`, string(id))
-		})
-		if err != nil && !errors.Is(err, win.ErrorDirNotEmpty) {
-			return at(h, err)
+		mountErr := directory.Mount(ctx, string(id))
+		if mountErr != nil && !errors.Is(mountErr, win.ErrorDirNotEmpty) {
+			return v.explain(ctx, directory, mountErr)
 		}
 		// The directory's own handle says what is mounted now: this volume, one
 		// that another call has mounted meanwhile, or none since it has entries.
-		notEmpty := err != nil
-		if mounted, err = v.mountedAt(ctx, h, directory); err != nil {
+		if mounted, err = mountedAt(ctx, directory); err != nil {
 			return err
 		}
-		if mounted == "" && notEmpty {
-			return refuse(fmt.Sprintf("the directory %s is not empty", h.Path()))
+		if mounted == "" && mountErr != nil {
+			return refuse("the directory is not empty")
 		}
 	}
 	if !mounted.Equal(id) {
-		return refuse(fmt.Sprintf("another volume is mounted at %s: %s", h.Path(), mounted))
+		return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 	}
 	return nil
 }
 
-// mountedAt returns the volume that is mounted at the held directory; "" if none
-// is. A link there is refused.
-func (v *Volumes) mountedAt(ctx context.Context, h *pathpolicy.Held, directory win.File) (volume.ID, error) {
+// explain says why a volume couldn't be mounted at a directory that is on another file
+// system than NTFS: Windows has mount points there only.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-setvolumemountpointw
+func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mountErr error) error {
+	host, err := directory.Volume(ctx)
+	if err != nil {
+		return mountErr
+	}
+	info, err := v.sys.VolumeInformation(ctx, host)
+	if err != nil || strings.EqualFold(info.FileSystem, "NTFS") {
+		return mountErr
+	}
+	return &csiproxy.Error{
+		Kind:   csiproxy.ErrFailedPrecondition,
+		Detail: fmt.Sprintf("the directory is on %s, where Windows mounts no volumes; the kubelet directory must be on NTFS", info.FileSystem),
+		Err:    mountErr,
+	}
+}
+
+// mountedAt returns the volume that is mounted at an open directory; "" if none is. A
+// link there is refused.
+func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, error) {
 	info, err := directory.Info(ctx)
+	if err != nil || !info.IsReparsePoint() {
+		return "", err
+	}
+	link, err := directory.Link(ctx)
 	if err != nil {
-		return "", at(h, err)
+		return "", err
 	}
-	if !info.IsReparsePoint() {
-		return "", nil
-	}
-	link, err := h.ReadLink(ctx, directory)
-	if err != nil {
-		return "", at(h, err)
-	}
-	if link.Kind != pathpolicy.LinkToVolume || link.Tag != win.TagMountPoint {
-		return "", refuse(fmt.Sprintf("%s is a link and no mount point", h.Path()))
+	if !link.IsMountPoint() {
+		return "", refuse("there is a link and no mount point")
 	}
 	return volume.ID(link.Volume), nil
 }
 
 // at names the path that err came up at.
-func at(h *pathpolicy.Held, err error) error {
-	return &csiproxy.Error{Object: h.Path(), Err: err}
+func at(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &csiproxy.Error{Object: "at " + quote.Text(path), Err: err}
 }
 
 // UnmountVolume implements [volume.Operations].
@@ -108,34 +138,32 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 		if err := id.Validate(); err != nil {
 			return err
 		}
-		path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
+		path, err := v.parse(targetPath)
 		if err != nil {
-			return err
+			return at(targetPath, err)
 		}
-		err = v.paths.Reach(ctx, v.sys, path, func(h *pathpolicy.Held) error {
-			return v.unmount(ctx, id, h)
-		})
-		if errors.Is(err, fs.ErrNotExist) {
+		err = v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.unmount(ctx, id, e) })
+		if pathpolicy.Missing(err) {
 			return nil
 		}
-		return err
+		return at(targetPath, err)
 	})
 }
 
-func (v *Volumes) unmount(ctx context.Context, id volume.ID, h *pathpolicy.Held) error {
-	directory, _, err := h.Hold(ctx, win.FileOpen)
+func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry) error {
+	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, win.ErrorDirectory) {
-		return refuse(fmt.Sprintf("%s is a file", h.Path()))
+		return refuse("there is a file")
 	}
 	if err != nil {
-		return at(h, err)
+		return err
 	}
-	mounted, err := v.mountedAt(ctx, h, directory)
+	mounted, err := mountedAt(ctx, directory)
 	if err != nil || mounted == "" {
 		return err
 	}
 	if !mounted.Equal(id) {
-		return refuse(fmt.Sprintf("another volume is mounted at %s: %s", h.Path(), mounted))
+		return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 	}
 	var errno win.Errno
 	if err := v.flush(ctx, id); errors.As(err, &errno) && errno.Gone() {
@@ -144,38 +172,28 @@ func (v *Volumes) unmount(ctx context.Context, id volume.ID, h *pathpolicy.Held)
 	} else if err != nil {
 		return err
 	}
-	return h.Call(ctx, func(ctx context.Context) error {
-		if err := v.sys.DeleteVolumeMountPoint(ctx, h.Path()+`\`); err != nil {
-			return at(h, err)
-		}
-		return nil
-	})
+	return directory.Unmount(ctx)
 }
 
 // GetVolumeIDFromTargetPath implements [volume.Operations].
 func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "GetVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (volume.ID, error) {
-		_, place, err := v.resolve(ctx, targetPath)
+		path, err := v.parse(targetPath)
 		if err != nil {
 			return "", err
 		}
-		switch place.Kind {
-		case pathpolicy.MountPoint:
-			return volume.ID(place.Volume), nil
-		case pathpolicy.Missing:
+		to, err := v.paths.Resolve(ctx, v.sys, path)
+		if err != nil {
+			return "", err
+		}
+		switch to.Kind {
+		case pathpolicy.MountedVolume:
+			return volume.ID(to.Volume), nil
+		case pathpolicy.Nothing:
 			return "", notFound("the path can't be found because it does not exist")
 		}
 		return "", notFound("no volume is mounted there: the mount point can't be found because it does not exist")
 	})
-}
-
-func (v *Volumes) resolve(ctx context.Context, targetPath string) (pathpolicy.Path, pathpolicy.Place, error) {
-	path, err := v.paths.Parse(targetPath, pathpolicy.MaxLongPath)
-	if err != nil {
-		return pathpolicy.Path{}, pathpolicy.Place{}, err
-	}
-	place, err := v.paths.Resolve(ctx, v.sys, path)
-	return path, place, err
 }
 
 func notFound(why string) error {
@@ -185,14 +203,18 @@ func notFound(why string) error {
 // GetClosestVolumeIDFromTargetPath implements [volume.Operations].
 func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (volume.ID, error) {
-		path, place, err := v.resolve(ctx, targetPath)
+		path, err := v.parse(targetPath)
 		if err != nil {
 			return "", err
 		}
-		switch place.Kind {
-		case pathpolicy.Share:
+		to, on, err := v.paths.ResolveVolume(ctx, v.sys, path)
+		if err != nil {
+			return "", err
+		}
+		switch to.Kind {
+		case pathpolicy.SharedDirectory:
 			return "", refuse("it leads to a share, which is on no volume of this node")
-		case pathpolicy.Missing:
+		case pathpolicy.Nothing:
 			exists, err := v.paths.Exists(ctx, v.sys, path)
 			if err != nil {
 				return "", err
@@ -201,26 +223,9 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 				return "", notFound("the path can't be found because it does not exist")
 			}
 		}
-		if place.Volume != "" {
-			return volume.ID(place.Volume), nil
+		if on == "" {
+			return "", notFound("there is no volume")
 		}
-		return v.volumeAbove(ctx, place.Allowed)
+		return volume.ID(on), nil
 	})
-}
-
-// volumeAbove returns the volume of a directory of the administrator's: mounted
-// at it or above it, or that of its drive.
-func (v *Volumes) volumeAbove(ctx context.Context, directory string) (volume.ID, error) {
-	directory = strings.TrimSuffix(directory, `\`) // a whole drive may be allowed
-	for {
-		name, err := v.sys.VolumeNameForMountPoint(ctx, directory+`\`)
-		if err == nil {
-			return volume.ID(name), nil
-		}
-		parent := strings.LastIndexByte(directory, '\\')
-		if parent < 0 || ctx.Err() != nil {
-			return "", &csiproxy.Error{Object: directory, Err: err}
-		}
-		directory = directory[:parent]
-	}
 }

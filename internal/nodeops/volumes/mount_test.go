@@ -88,22 +88,22 @@ func TestMountRefusals(t *testing.T) {
 	n.do(n.sim.Symlink(kubelet+`\out`, `C:\Windows`, true))
 	n.do(n.sim.Junction(kubelet+`\junction`, `C:\Windows\System32`))
 	for path, kind := range map[string]error{
-		staging:                    csiproxy.ErrFailedPrecondition,
-		kubelet + `\full`:          csiproxy.ErrFailedPrecondition,
-		kubelet + `\file`:          csiproxy.ErrFailedPrecondition,
-		kubelet + `\link`:          csiproxy.ErrFailedPrecondition,
-		kubelet + `\junction`:      csiproxy.ErrFailedPrecondition,
-		kubelet + `\out\x`:         csiproxy.ErrPermissionDenied,
-		kubelet + `\junction\x`:    csiproxy.ErrPermissionDenied,
-		kubelet:                    csiproxy.ErrInvalidArgument,
-		`C:\Windows`:               csiproxy.ErrInvalidArgument,
-		kubelet + `-evil\x`:        csiproxy.ErrInvalidArgument,
-		kubelet + `\..\x`:          csiproxy.ErrInvalidArgument,
-		`\\server\share\x`:         csiproxy.ErrInvalidArgument,
-		`\\?\` + kubelet + `\x`:    csiproxy.ErrInvalidArgument,
-		kubelet + `\x:stream`:      csiproxy.ErrInvalidArgument,
-		strings.ToLower(`C:/var/`): csiproxy.ErrInvalidArgument,
-		"":                         csiproxy.ErrInvalidArgument,
+		staging:                 csiproxy.ErrFailedPrecondition,
+		kubelet + `\full`:       csiproxy.ErrFailedPrecondition,
+		kubelet + `\file`:       csiproxy.ErrFailedPrecondition,
+		kubelet + `\link`:       csiproxy.ErrFailedPrecondition,
+		kubelet + `\junction`:   csiproxy.ErrFailedPrecondition,
+		kubelet + `\out\x`:      csiproxy.ErrPermissionDenied,
+		kubelet + `\junction\x`: csiproxy.ErrPermissionDenied,
+		kubelet:                 csiproxy.ErrInvalidArgument,
+		`C:\Windows`:            csiproxy.ErrInvalidArgument,
+		kubelet + `-evil\x`:     csiproxy.ErrInvalidArgument,
+		kubelet + `\..\x`:       csiproxy.ErrInvalidArgument,
+		`\\server\share\x`:      csiproxy.ErrInvalidArgument,
+		`\\?\` + kubelet + `\x`: csiproxy.ErrInvalidArgument,
+		kubelet + `\x:stream`:   csiproxy.ErrInvalidArgument,
+		`C:/var/`:               csiproxy.ErrInvalidArgument,
+		"":                      csiproxy.ErrInvalidArgument,
 	} {
 		for name, err := range map[string]error{
 			"MountVolume":   n.volumes.MountVolume(ctx, other, path),
@@ -294,5 +294,168 @@ func TestClosestVolumeOfADrive(t *testing.T) {
 		if err != nil || string(got) != system {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}
+	}
+}
+
+// windows are the switches of the nodes that a test is on: what Windows does there isn't
+// documented.
+var windows winsim.Settings
+
+// onOtherWindows runs tests with the switches that concern paths in other positions.
+func onOtherWindows(t *testing.T, tests map[string]func(*testing.T)) {
+	defer func() { windows = winsim.Settings{} }()
+	for name, settings := range map[string]winsim.Settings{
+		"the mount manager wants a directory for itself": {MountManagerExclusive: true},
+		"a bind filter": {BindFilter: true},
+		"both":          {MountManagerExclusive: true, BindFilter: true},
+	} {
+		windows = settings
+		t.Run(name, func(t *testing.T) {
+			for name, test := range tests {
+				t.Run(name, test)
+			}
+		})
+	}
+}
+
+func TestOnOtherWindows(t *testing.T) {
+	onOtherWindows(t, map[string]func(*testing.T){
+		"TestMountAndUnmount":             TestMountAndUnmount,
+		"TestMountRefusals":               TestMountRefusals,
+		"TestUnmountWithoutMountManager":  TestUnmountWithoutMountManager,
+		"TestUnmountWhereNothingIs":       TestUnmountWhereNothingIs,
+		"TestUnmountOfAVolumeThatHasLeft": TestUnmountOfAVolumeThatHasLeft,
+		"TestVolumeIDFromTargetPath":      TestVolumeIDFromTargetPath,
+		"TestMountUnderAttack":            TestMountUnderAttack,
+		"TestMountIsResumed":              TestMountIsResumed,
+	})
+}
+
+// Volumes of the node itself and those that the administrator protects aren't mounted.
+func TestMountRefusesProtectedVolumes(t *testing.T) {
+	n := newNode(t)
+	ctx := t.Context()
+	system, err := n.sim.VolumeNameForMountPoint(ctx, `C:\`)
+	n.do(err)
+	_, data := n.formatted(winsim.DiskSpec{})
+	_, work := n.formatted(winsim.DiskSpec{})
+	_, lettered := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.SetVolumeMountPoint(ctx, `D:\`, string(data)))
+	n.do(n.sim.SetVolumeMountPoint(ctx, `E:\`, string(work)))
+	n.do(n.sim.SetVolumeMountPoint(ctx, `F:\`, string(lettered)))
+	n.do(n.sim.MkdirAll(`E:\work`))
+	paths, err := pathpolicy.New(kubelet, `E:\work`)
+	n.do(err)
+	paths, err = paths.Protect([]string{"D:"}, nil)
+	n.do(err)
+	v := volumes.New(n.sim, paths, volumes.Options{})
+	for id, want := range map[volume.ID]error{
+		volume.ID(system): csiproxy.ErrFailedPrecondition,
+		data:              csiproxy.ErrFailedPrecondition,
+		work:              csiproxy.ErrFailedPrecondition,
+		lettered:          nil, // Windows gives letters to CSI volumes by itself
+	} {
+		path := kubelet + `\` + string(id)[len(`\\?\`):len(id)-1]
+		if err := v.MountVolume(ctx, id, path); csiproxy.KindOf(err) != want {
+			t.Errorf("%s: %v, want %v", id, err, want)
+		}
+		if got := n.mountedAt(path); (got != "") != (want == nil) {
+			t.Errorf("mounted is %q", got)
+		}
+	}
+}
+
+// In this group a slash separates, as published. An error says at which path.
+func TestSlashesAndErrors(t *testing.T) {
+	n := newNode(t)
+	ctx := t.Context()
+	_, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.volumes.MountVolume(ctx, id, strings.ReplaceAll(staging, `\`, `/`)))
+	if got := n.mountedAt(staging); !got.Equal(id) {
+		t.Errorf("mounted is %q", got)
+	}
+	for _, path := range []string{staging[:len(staging)-len(`\globalmount`)] + `/globalmount`, `/var` + staging[len(`C:\var`):]} {
+		if got, err := n.volumes.GetVolumeIDFromTargetPath(ctx, path); err != nil || !got.Equal(id) {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+		if got, err := n.volumes.GetClosestVolumeIDFromTargetPath(ctx, path+`/x/..`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	n.do(n.volumes.UnmountVolume(ctx, id, `C:/var`+strings.ReplaceAll(staging[len(`C:\var`):], `\`, `/`)))
+	if got := n.mountedAt(staging); got != "" {
+		t.Errorf("mounted is %q", got)
+	}
+	for _, path := range []string{`//server/share`, `/??/C:/var/lib/kubelet/x`, `//?/C:/var/lib/kubelet/x`, `C:/Windows`} {
+		if err := n.volumes.MountVolume(ctx, id, path); !errors.Is(err, csiproxy.ErrInvalidArgument) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	n.do(n.sim.MkdirAll(staging + `\entry`))
+	if err := n.volumes.MountVolume(ctx, id, staging); !strings.Contains(err.Error(), staging) {
+		t.Errorf("%v doesn't say where", err)
+	}
+}
+
+// On ReFS Windows has no mount points.
+func TestMountOnReFS(t *testing.T) {
+	n := newNode(t)
+	_, host := n.attach(winsim.DiskSpec{})
+	n.do(n.sim.FormatVolume(t.Context(), string(host), win.FormatOptions{FileSystem: "ReFS"}))
+	n.do(n.sim.SetVolumeMountPoint(t.Context(), `D:\`, string(host)))
+	paths, err := pathpolicy.New(`D:\kubelet`)
+	n.do(err)
+	_, id := n.formatted(winsim.DiskSpec{})
+	err = volumes.New(n.sim, paths, volumes.Options{}).MountVolume(t.Context(), id, `D:\kubelet\x`)
+	if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), "ReFS") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// DeleteVolumeMountPointW doesn't know the mount point, or says so: it goes all the same,
+// or the call fails.
+func TestUnmountWithoutMountManager(t *testing.T) {
+	n := newNode(t)
+	_, id := n.formatted(winsim.DiskSpec{})
+	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorInvalidParameter, win.ErrorNotAReparsePoint} {
+		n.do(n.volumes.MountVolume(t.Context(), id, staging))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, errno))
+		if err := n.volumes.UnmountVolume(t.Context(), id, staging); err != nil {
+			t.Errorf("%v: %v", errno, err)
+		}
+		if got := n.mountedAt(staging); got != "" {
+			t.Errorf("%v: %s is still mounted", errno, got)
+		}
+		n.sim.ResetRules()
+	}
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorAccessDenied} {
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, win.ErrorFileNotFound))
+		n.do(n.sim.Fail(winsim.Match{Call: "FSCTL_DELETE_REPARSE_POINT"}, errno))
+		if err := n.volumes.UnmountVolume(t.Context(), id, staging); err == nil {
+			t.Errorf("%v: unmounted is said, and %q is mounted", errno, n.mountedAt(staging))
+		}
+		n.sim.ResetRules()
+	}
+}
+
+// Two calls that unmount one volume at one time both succeed.
+func TestUnmountTwiceAtOneTime(t *testing.T) {
+	n := newNode(t)
+	_, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.volumes.MountVolume(t.Context(), id, staging))
+	inside := false
+	n.sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallDeleteVolumeMountPoint && !inside {
+			inside = true
+			if err := n.volumes.UnmountVolume(t.Context(), id, staging); err != nil {
+				t.Errorf("the other call: %v", err)
+			}
+		}
+	})
+	err := n.volumes.UnmountVolume(t.Context(), id, staging)
+	n.sim.OnCall(nil)
+	if err != nil || !inside {
+		t.Errorf("error %v", err)
 	}
 }

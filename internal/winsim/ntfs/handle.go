@@ -29,6 +29,7 @@ type Handle struct {
 	access   win.Access
 	share    win.Share
 	position string // folded name of the last entry that ReadDir gave
+	delete   bool   // the name goes with the handle: FILE_DELETE_ON_CLOSE
 }
 
 // The access rights that share modes are about, as IoCheckShareAccess groups
@@ -161,7 +162,7 @@ func (n *Node) checkOpen(o win.OpenOptions) error {
 }
 
 func (n *Node) open(o win.OpenOptions) *Handle {
-	h := &Handle{node: n, access: mapGeneric(o.Access), share: o.Share}
+	h := &Handle{node: n, access: mapGeneric(o.Access), share: o.Share, delete: o.Options&win.FileDeleteOnClose != 0}
 	n.handles = append(n.handles, h)
 	n.fs.handles++
 	return h
@@ -172,6 +173,9 @@ func (h *Handle) Close() {
 	i := slices.Index(h.node.handles, h)
 	h.node.handles = slices.Delete(h.node.handles, i, i+1)
 	h.node.fs.handles--
+	if h.delete {
+		_ = h.Delete() // as on Windows, nobody hears that it wasn't possible
+	}
 }
 
 // Node returns the file or directory that the handle is open on.

@@ -21,8 +21,8 @@ import (
 // reach returns the path that Reach holds.
 func reach(t *testing.T, sys pathpolicy.System, p *pathpolicy.Policy, path string) (held string, err error) {
 	t.Helper()
-	err = p.Reach(t.Context(), sys, mustParse(t, p, path), func(h *pathpolicy.Held) error {
-		held = h.Path()
+	err = p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+		held = e.Path()
 		return nil
 	})
 	return held, err
@@ -33,11 +33,12 @@ func TestReachHolds(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\a\b\c`))
 	must(t, sys.MkdirAll(kubelet+`\elsewhere`))
 
-	err := p.Reach(t.Context(), sys, mustParse(t, p, `\VAR\lib\kubelet\A\b\c`), func(h *pathpolicy.Held) error {
-		if got := h.Path(); got != kubelet+`\A\b\c` {
+	err := p.Reach(t.Context(), sys, mustParse(t, p, `\VAR\lib\kubelet\A\b\c`), func(e pathpolicy.Entry) error {
+		if got := e.Path(); got != kubelet+`\A\b\c` {
 			t.Errorf("path %s", got)
 		}
-		if _, _, err := h.Hold(t.Context(), win.FileOpen); err != nil {
+		f, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
+		if err != nil {
 			return err
 		}
 		for _, dir := range []string{kubelet, kubelet + `\a`, kubelet + `\a\b`, kubelet + `\a\b\c`} {
@@ -50,11 +51,11 @@ func TestReachHolds(t *testing.T) {
 		}
 		// An empty directory becomes a link all the same, and nothing is made behind it.
 		must(t, sys.SetReparsePoint(kubelet+`\a\b\c`, win.NewJunction(`C:\Windows`)))
-		f, info, err := h.Hold(t.Context(), win.FileOpen)
+		info, err := f.Info(t.Context())
 		if err != nil || !info.IsReparsePoint() {
 			t.Errorf("info %v, %v", info, err)
 		}
-		_, err = h.OpenIn(t.Context(), f, "x", win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
+		_, err = f.Entry("x").Open(t.Context(), win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
 		if !errors.Is(err, csiproxy.ErrPermissionDenied) {
 			t.Errorf("create in a directory that has become a link: %v", err)
 		}
@@ -256,8 +257,8 @@ func TestReachMaking(t *testing.T) {
 	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
 	must(t, sys.Junction(kubelet+`\evil`, `C:\Windows`))
 	making := func(path string) error {
-		return p.ReachMaking(t.Context(), sys, mustParse(t, p, path), func(h *pathpolicy.Held) error {
-			_, _, err := h.Hold(t.Context(), win.FileOpenIf)
+		return p.ReachMaking(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+			_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
 			return err
 		})
 	}
@@ -298,7 +299,7 @@ func TestCheckReplaceable(t *testing.T) {
 		`C:\var\lib\kubelet2`: true,
 		`C:\var\link`:         true, // a link itself
 	} {
-		err := p.Reach(t.Context(), sys, mustParse(t, p, path), (*pathpolicy.Held).CheckReplaceable)
+		err := p.Reach(t.Context(), sys, mustParse(t, p, path), pathpolicy.Entry.CheckReplaceable)
 		if want != (err == nil) || !want && !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -332,7 +333,7 @@ func TestReachWaits(t *testing.T) {
 				defer cancel()
 
 				start := time.Now()
-				err = p.Reach(ctx, sys, mustParse(t, p, kubelet+`\busy\x`), func(*pathpolicy.Held) error { return nil })
+				err = p.Reach(ctx, sys, mustParse(t, p, kubelet+`\busy\x`), func(pathpolicy.Entry) error { return nil })
 				if !errors.Is(err, c.want) {
 					t.Errorf("error %v, want %v", err, c.want)
 				}
@@ -345,37 +346,10 @@ func TestReachWaits(t *testing.T) {
 	}
 }
 
-// A call that takes a path runs to its end, which the caller's context doesn't
-// bring nearer.
-func TestCall(t *testing.T) {
-	sys, p := newNode(t), newPolicy(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	result := errors.New("of the call")
-	err := p.Reach(ctx, sys, mustParse(t, p, kubelet+`\x`), func(h *pathpolicy.Held) error {
-		err := h.Call(ctx, func(ctx context.Context) error {
-			cancel()
-			if ctx.Err() != nil {
-				t.Errorf("the call's own context: %v", ctx.Err())
-			}
-			return result
-		})
-		if err != result {
-			t.Errorf("error %v", err)
-		}
-		return h.Call(ctx, func(context.Context) error {
-			t.Error("a call was made after the end of the context")
-			return nil
-		})
-	})
-	if err != context.Canceled {
-		t.Errorf("error %v", err)
-	}
-}
-
 func TestErrorOfTheFunction(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)
 	want := errors.New("of the function")
-	err := p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\x`), func(*pathpolicy.Held) error { return want })
+	err := p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\x`), func(pathpolicy.Entry) error { return want })
 	if err != want {
 		t.Errorf("error %v", err)
 	}
@@ -390,8 +364,8 @@ func TestReachFailures(t *testing.T) {
 	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\mnt\a`, true))
 	path := mustParse(t, p, kubelet+`\link\b\c`)
 	run := func() error {
-		return p.ReachMaking(t.Context(), sys, path, func(h *pathpolicy.Held) error {
-			_, _, err := h.Hold(t.Context(), win.FileOpenIf)
+		return p.ReachMaking(t.Context(), sys, path, func(e pathpolicy.Entry) error {
+			_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
 			return err
 		})
 	}

@@ -5,13 +5,29 @@ package pathpolicy_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/google/go-cmp/cmp"
 )
+
+// resolve is ResolveVolume with the volume in the result, and checks that Resolve says the
+// same.
+func resolve(t *testing.T, sys *winsim.System, p *pathpolicy.Policy, path string) (pathpolicy.Resolved, error) {
+	t.Helper()
+	plain, err := p.Resolve(t.Context(), sys, mustParse(t, p, path))
+	must(t, err)
+	r, volume, err := p.ResolveVolume(t.Context(), sys, mustParse(t, p, path))
+	if r != plain {
+		t.Errorf("%s: %v, and with its volume %v", path, plain, r)
+	}
+	r.Volume = volume
+	return r, err
+}
 
 func TestResolve(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t, `C:\missing`)
@@ -41,35 +57,35 @@ func TestResolve(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\noshare`))
 	must(t, sys.SetReparsePoint(kubelet+`\noshare`, win.ReparsePoint{Tag: win.TagSymlink, SubstituteName: `\\server\share`, Relative: true}))
 
-	places := map[string]pathpolicy.Place{
-		kubelet:                  {Kind: pathpolicy.Directory, Allowed: kubelet},
-		`C:\missing`:             {Kind: pathpolicy.Missing, Allowed: `C:\missing`},
-		`C:\missing\x\y`:         {Kind: pathpolicy.Missing, Allowed: `C:\missing`},
-		kubelet + `\dir`:         {Kind: pathpolicy.Directory, Allowed: kubelet},
-		kubelet + `\file`:        {Kind: pathpolicy.File, Allowed: kubelet},
-		kubelet + `\file\x`:      {Kind: pathpolicy.Missing, Allowed: kubelet},
-		kubelet + `\none`:        {Kind: pathpolicy.Missing, Allowed: kubelet},
-		kubelet + `\none\x`:      {Kind: pathpolicy.Missing, Allowed: kubelet},
-		kubelet + `\mnt`:         {Kind: pathpolicy.MountPoint, Volume: volume, Target: volume},
-		kubelet + `\mnt\in`:      {Kind: pathpolicy.Directory, Volume: volume},
-		kubelet + `\mnt\none\x`:  {Kind: pathpolicy.Missing, Volume: volume},
-		kubelet + `\todir`:       {Kind: pathpolicy.Directory, Allowed: kubelet, Target: `dir`},
-		kubelet + `\tofile`:      {Kind: pathpolicy.File, Allowed: kubelet, Target: `file`},
-		kubelet + `\tomnt`:       {Kind: pathpolicy.MountPoint, Volume: volume, Target: volume},
-		kubelet + `\twice`:       {Kind: pathpolicy.MountPoint, Volume: volume, Target: volume},
-		kubelet + `\twice\in`:    {Kind: pathpolicy.Directory, Volume: volume},
-		kubelet + `\toin`:        {Kind: pathpolicy.Directory, Volume: volume, Target: kubelet + `\mnt\in`},
-		kubelet + `\mnt\in\top`:  {Kind: pathpolicy.Directory, Volume: volume, Target: `..`},
-		kubelet + `\dangling`:    {Kind: pathpolicy.Missing, Allowed: kubelet, Target: `none\x`},
-		kubelet + `\danglingin`:  {Kind: pathpolicy.Missing, Volume: volume, Target: kubelet + `\mnt\none`},
-		kubelet + `\toroot`:      {Kind: pathpolicy.Directory, Allowed: kubelet, Target: kubelet},
-		kubelet + `\tomissing`:   {Kind: pathpolicy.Missing, Allowed: `C:\missing`, Target: `C:\missing`},
-		kubelet + `\tomissing\x`: {Kind: pathpolicy.Missing, Allowed: `C:\missing`},
-		kubelet + `\share`:       {Kind: pathpolicy.Share, Allowed: kubelet, Target: `\\server\share\`},
-		kubelet + `\toshare`:     {Kind: pathpolicy.Share, Allowed: kubelet, Target: `\\server\share\`},
+	wants := map[string]pathpolicy.Resolved{
+		kubelet:                  {Kind: pathpolicy.PlainDirectory, Volume: system},
+		`C:\missing`:             {Kind: pathpolicy.Nothing, Volume: system},
+		`C:\missing\x\y`:         {Kind: pathpolicy.Nothing, Volume: system},
+		kubelet + `\dir`:         {Kind: pathpolicy.PlainDirectory, Volume: system},
+		kubelet + `\file`:        {Kind: pathpolicy.PlainFile, Volume: system},
+		kubelet + `\file\x`:      {Kind: pathpolicy.Nothing, Volume: system},
+		kubelet + `\none`:        {Kind: pathpolicy.Nothing, Volume: system},
+		kubelet + `\none\x`:      {Kind: pathpolicy.Nothing, Volume: system},
+		kubelet + `\mnt`:         {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
+		kubelet + `\mnt\in`:      {Kind: pathpolicy.PlainDirectory, Volume: volume},
+		kubelet + `\mnt\none\x`:  {Kind: pathpolicy.Nothing, Volume: volume},
+		kubelet + `\todir`:       {Kind: pathpolicy.PlainDirectory, Volume: system, Target: `dir`},
+		kubelet + `\tofile`:      {Kind: pathpolicy.PlainFile, Volume: system, Target: `file`},
+		kubelet + `\tomnt`:       {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
+		kubelet + `\twice`:       {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
+		kubelet + `\twice\in`:    {Kind: pathpolicy.PlainDirectory, Volume: volume},
+		kubelet + `\toin`:        {Kind: pathpolicy.PlainDirectory, Volume: volume, Target: kubelet + `\mnt\in`},
+		kubelet + `\mnt\in\top`:  {Kind: pathpolicy.PlainDirectory, Volume: volume, Target: `..`},
+		kubelet + `\dangling`:    {Kind: pathpolicy.Nothing, Volume: system, Target: `none\x`},
+		kubelet + `\danglingin`:  {Kind: pathpolicy.Nothing, Volume: volume, Target: kubelet + `\mnt\none`},
+		kubelet + `\toroot`:      {Kind: pathpolicy.PlainDirectory, Volume: system, Target: kubelet},
+		kubelet + `\tomissing`:   {Kind: pathpolicy.Nothing, Volume: system, Target: `C:\missing`},
+		kubelet + `\tomissing\x`: {Kind: pathpolicy.Nothing, Volume: system},
+		kubelet + `\share`:       {Kind: pathpolicy.SharedDirectory, Target: `\\server\share\`},
+		kubelet + `\toshare`:     {Kind: pathpolicy.SharedDirectory, Target: `\\server\share\`},
 	}
-	for path, want := range places {
-		got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path))
+	for path, want := range wants {
+		got, err := resolve(t, sys, p, path)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v\n%s", path, err, diff)
 		}
@@ -92,12 +108,12 @@ func TestResolve(t *testing.T) {
 	// A volume that has left the node is still what is mounted, and what lies in
 	// it is gone.
 	must(t, sys.DetachDisk(disk))
-	for path, want := range map[string]pathpolicy.Place{
-		kubelet + `\tomnt`:  {Kind: pathpolicy.MountPoint, Volume: volume, Target: volume},
-		kubelet + `\mnt\in`: {Kind: pathpolicy.Missing, Allowed: kubelet},
-		kubelet + `\toin`:   {Kind: pathpolicy.Missing, Allowed: kubelet, Target: kubelet + `\mnt\in`},
+	for path, want := range map[string]pathpolicy.Resolved{
+		kubelet + `\tomnt`:  {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
+		kubelet + `\mnt\in`: {Kind: pathpolicy.Nothing, Volume: system},
+		kubelet + `\toin`:   {Kind: pathpolicy.Nothing, Volume: system, Target: kubelet + `\mnt\in`},
 	} {
-		got, err := p.Resolve(t.Context(), sys, mustParse(t, p, path))
+		got, err := resolve(t, sys, p, path)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s without its disk: %v\n%s", path, err, diff)
 		}
@@ -110,6 +126,11 @@ func TestExists(t *testing.T) {
 	must(t, sys.WriteFile(kubelet+`\file`, nil))
 	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
 	must(t, sys.Symlink(kubelet+`\evil`, `C:\Windows`, true))
+	sys.OnCall(func(call winsim.Call) { // that would follow the link, wherever it leads
+		if call.Name == win.CallOpen && strings.HasPrefix(call.Object, kubelet+`\evil\`) {
+			t.Errorf("%s was opened by its path", call.Object)
+		}
+	})
 	for path, want := range map[string]bool{
 		kubelet:                 true,
 		`C:\missing`:            false,
@@ -141,7 +162,7 @@ func TestResolveFailures(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\mnt\a`))
 	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\mnt\a`, true))
 	eachCallFails(t, sys, func() error {
-		_, err := p.Resolve(t.Context(), sys, mustParse(t, p, kubelet+`\link`))
+		_, _, err := p.ResolveVolume(t.Context(), sys, mustParse(t, p, kubelet+`\link`))
 		return err
 	})
 	eachCallFails(t, sys, func() error {

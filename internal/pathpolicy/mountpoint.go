@@ -1,0 +1,114 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
+)
+
+// Mount has the mount manager mount a volume, \\?\Volume{guid}\, at the empty directory
+// f. Whatever it says, Link tells afterwards what is mounted there: another call may have
+// been quicker.
+func (f *File) Mount(ctx context.Context, volume string) error {
+	sys := f.entry.walk.sys
+	return f.callMountManager(ctx, func(ctx context.Context, path string) error {
+		return sys.SetVolumeMountPoint(ctx, path, volume)
+	})
+}
+
+// Unmount has the mount manager take away the mount point f; the directory stays. It is a
+// success if another call has unmounted the volume meanwhile. If the mount manager
+// doesn't know the mount point, the reparse point alone is removed: that happens where
+// its records are lost, or the volume has left the node.
+func (f *File) Unmount(ctx context.Context) error {
+	sys := f.entry.walk.sys
+	err := error(win.ErrorPathNotFound) // no call takes a longer path
+	if winname.Length(f.Path())+len(`\\?\`)+len(`\`) <= MaxLongPath {
+		err = f.callMountManager(ctx, sys.DeleteVolumeMountPoint)
+	}
+	unknown := gone(err) || errors.Is(err, win.ErrorInvalidParameter) || errors.Is(err, win.ErrorNotAReparsePoint)
+	if !unknown {
+		return err
+	}
+	mounted, err := f.entry.Open(ctx, win.OpenOptions{Access: win.FileWriteAttributes, Disposition: win.FileOpen})
+	if Missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	link, err := mounted.Link(ctx)
+	if err == nil && link.IsMountPoint() {
+		// The input is a REPARSE_DATA_BUFFER without data.
+		header := append(binary.LittleEndian.AppendUint32(nil, uint32(win.TagMountPoint)), 0, 0, 0, 0)
+		_, err = mounted.handle.Control(ctx, win.FsctlDeleteReparsePoint, header, nil)
+	}
+	if errors.Is(err, win.ErrorNotAReparsePoint) {
+		err = nil
+	}
+	if closeErr := mounted.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// callMountManager makes a call of the mount manager, which has no form but that with a
+// path. It runs to its end even if ctx ends meanwhile: it must not run on when the path is
+// held no more.
+//
+// How Windows opens the directory isn't documented. If it can't while f is open, f is
+// closed for the call and opened again, so what others see of f may change. Then another
+// entry holds the place of f: a file in the same directory, which goes with its handle.
+// A directory with an entry can't become a link.
+func (f *File) callMountManager(ctx context.Context, call func(ctx context.Context, path string) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	inside := context.WithoutCancel(ctx)
+	path := f.Path() + `\`
+	err = call(inside, path)
+	if !errors.Is(err, win.ErrorSharingViolation) || f.entry.dir == nil {
+		return err
+	}
+	guard, guardErr := f.entry.dir.Entry(".csi-proxy-"+win.NewGUID().String()).Open(ctx, win.OpenOptions{
+		Access:      win.Delete,
+		Disposition: win.FileCreate,
+		Options:     win.FileNonDirectoryFile | win.FileDeleteOnClose,
+	})
+	if guardErr != nil {
+		return &csiproxy.Error{Detail: "a file that holds the directory while Windows has it", Err: guardErr}
+	}
+	defer func() {
+		if closeErr := guard.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	w := f.entry.walk
+	return f.without(ctx, func() error {
+		return w.retry(ctx, func() error { return call(inside, path) })
+	})
+}
+
+// without runs call while f isn't open. f is what its entry is afterwards.
+func (f *File) without(ctx context.Context, call func() error) error {
+	if err := f.Close(); err != nil {
+		return err
+	}
+	err := call()
+	again, openErr := f.entry.Open(context.WithoutCancel(ctx), Directory(win.FileOpen))
+	if openErr != nil {
+		return errors.Join(err, openErr)
+	}
+	// The walk has again among its files. It is the same file to the caller as f.
+	f.handle = again.handle
+	w := f.entry.walk
+	w.files[len(w.files)-1] = f
+	return err
+}

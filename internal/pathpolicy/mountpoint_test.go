@@ -1,0 +1,226 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+)
+
+// atDirectory opens the directory at path and calls f.
+func atDirectory(t *testing.T, sys *winsim.System, path string, f func(dir *pathpolicy.File) error) error {
+	t.Helper()
+	p := newPolicy(t)
+	return p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+		dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
+		if err != nil {
+			return err
+		}
+		return f(dir)
+	})
+}
+
+func mountedAt(t *testing.T, sys *winsim.System, path string) string {
+	name, err := sys.VolumeNameForMountPoint(t.Context(), path+`\`)
+	if err != nil && !errors.Is(err, win.ErrorNotAReparsePoint) && !errors.Is(err, win.ErrorFileNotFound) && !errors.Is(err, win.ErrorPathNotFound) {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// While the mount manager has the last directory for itself, somebody removes that, and
+// tries to lead the path elsewhere by making the directory above a link.
+func TestMountManagerIsNotLedAway(t *testing.T) {
+	const pod, victim = kubelet + `\pod`, `C:\victim`
+	for name, c := range map[string]struct {
+		call    string
+		prepare func(sys *winsim.System, volume string)
+		do      func(dir *pathpolicy.File, volume string) error
+		outside bool // whether the volume is mounted at the victim before and after
+	}{
+		"mount": {
+			win.CallSetVolumeMountPoint,
+			func(sys *winsim.System, volume string) { must(t, sys.MkdirAll(victim+`\mnt`)) },
+			func(dir *pathpolicy.File, volume string) error { return dir.Mount(t.Context(), volume) },
+			false,
+		},
+		"unmount": {
+			win.CallDeleteVolumeMountPoint,
+			func(sys *winsim.System, volume string) {
+				mount(t, sys, pod+`\mnt`, volume)
+				mount(t, sys, victim+`\mnt`, volume)
+			},
+			func(dir *pathpolicy.File, volume string) error { return dir.Unmount(t.Context()) },
+			true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			must(t, sys.SetSettings(winsim.Settings{MountManagerExclusive: true}))
+			volume, _ := newVolume(t, sys)
+			must(t, sys.MkdirAll(pod+`\mnt`))
+			c.prepare(sys, volume)
+			calls, removed := 0, false
+			sys.OnCall(func(call winsim.Call) {
+				if call.Name != c.call {
+					return
+				}
+				if calls++; calls == 2 { // now the directory isn't held
+					removed = sys.Remove(pod+`\mnt`) == nil
+					_ = sys.SetReparsePoint(pod, win.NewJunction(victim))
+				}
+			})
+			err := atDirectory(t, sys, pod+`\mnt`, func(dir *pathpolicy.File) error { return c.do(dir, volume) })
+			sys.OnCall(nil)
+			if !removed {
+				t.Error("the directory couldn't be removed, so nothing was tried")
+			}
+			if got := mountedAt(t, sys, victim+`\mnt`) != ""; got != c.outside {
+				t.Errorf("mounted at the victim: %v; the error is %v", got, err)
+			}
+			if open := sys.OpenHandles(); len(open) > 0 {
+				t.Errorf("still open: %q", open)
+			}
+			if entries, err := sys.ReadDir(pod); err != nil || len(entries) > 0 {
+				t.Errorf("left over: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// Somebody else unmounts the volume first, in one way or another.
+func TestUnmountTwiceAtOneTime(t *testing.T) {
+	for name, other := range map[string]func(sys *winsim.System, path string) error{
+		"another call":             func(sys *winsim.System, path string) error { return sys.DeleteVolumeMountPoint(t.Context(), path+`\`) },
+		"the directory is removed": func(sys *winsim.System, path string) error { return sys.Remove(path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			must(t, sys.SetSettings(winsim.Settings{MountManagerExclusive: true})) // so that it isn't held
+			volume, _ := newVolume(t, sys)
+			const path = kubelet + `\mnt`
+			mount(t, sys, path, volume)
+			calls := 0
+			sys.OnCall(func(call winsim.Call) {
+				if call.Name != win.CallDeleteVolumeMountPoint {
+					return
+				}
+				if calls++; calls == 2 {
+					must(t, other(sys, path))
+				}
+			})
+			err := atDirectory(t, sys, path, func(dir *pathpolicy.File) error { return dir.Unmount(t.Context()) })
+			sys.OnCall(nil)
+			if err != nil && !pathpolicy.Missing(err) {
+				t.Errorf("error %v", err)
+			}
+			if got := mountedAt(t, sys, path); got != "" {
+				t.Errorf("mounted is %s", got)
+			}
+		})
+	}
+}
+
+// A call of the mount manager runs to its end, which the caller's context doesn't bring
+// nearer, and isn't begun after that.
+func TestMountEndsWithItsCall(t *testing.T) {
+	sys := newNode(t)
+	volume, _ := newVolume(t, sys)
+	const path = kubelet + `\mnt`
+	must(t, sys.MkdirAll(path))
+	ctx, cancel := context.WithCancel(t.Context())
+	err := atDirectory(t, sys, path, func(dir *pathpolicy.File) error {
+		sys.OnCall(func(call winsim.Call) {
+			if call.Name == win.CallSetVolumeMountPoint {
+				cancel()
+			}
+		})
+		must(t, sys.Delay(winsim.Match{Call: win.CallSetVolumeMountPoint}, 1))
+		defer sys.OnCall(nil)
+		return dir.Mount(ctx, volume)
+	})
+	if err != nil || mountedAt(t, sys, path) != volume {
+		t.Errorf("given up during the call: %v, mounted is %q", err, mountedAt(t, sys, path))
+	}
+	before := sys.Calls()[win.CallDeleteVolumeMountPoint]
+	err = atDirectory(t, sys, path, func(dir *pathpolicy.File) error { return dir.Unmount(ctx) })
+	if !errors.Is(err, context.Canceled) || sys.Calls()[win.CallDeleteVolumeMountPoint] != before {
+		t.Errorf("given up before the call: %v", err)
+	}
+}
+
+// Behind a bind filter, whoever makes the directory a link in which something is to be
+// made leads nothing outside.
+func TestMakingBehindABindFilter(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	must(t, sys.SetSettings(winsim.Settings{BindFilter: true}))
+	must(t, sys.MkdirAll(`C:\victim`))
+	const dir = kubelet + `\empty`
+	for at, more := 0, true; more; at++ {
+		must(t, sys.MkdirAll(dir))
+		calls := 0
+		sys.OnCall(func(winsim.Call) {
+			if calls++; calls == at {
+				_ = sys.SetReparsePoint(dir, win.NewJunction(`C:\victim`))
+			}
+		})
+		err := p.ReachMaking(t.Context(), sys, mustParse(t, p, dir+`\x`), func(e pathpolicy.Entry) error {
+			_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
+			return err
+		})
+		sys.OnCall(nil)
+		more = at <= calls
+		if entries, readErr := sys.ReadDir(`C:\victim`); readErr != nil || len(entries) > 0 {
+			t.Fatalf("linked before call %d: outside there is %v, %v; the error is %v", at, entries, readErr, err)
+		}
+		if err != nil && !errors.Is(err, csiproxy.ErrPermissionDenied) {
+			t.Errorf("linked before call %d: %v", at, err)
+		}
+		_ = sys.Remove(dir + `\x`)
+		must(t, sys.Remove(dir))
+	}
+}
+
+// Where there is no bind filter, nothing is opened by its path below the directory where a
+// walk begins: a link that is planted for the moment of an open is refused without a look
+// at its target. A filter on the way to a mount point says nothing of the volume behind it.
+func TestOpensByPathOnlyBehindABindFilter(t *testing.T) {
+	for name, filtered := range map[string]bool{"no filter": false, "a filter before the mount point": true} {
+		t.Run(name, func(t *testing.T) {
+			sys, p := newNode(t), newPolicy(t)
+			must(t, sys.SetSettings(winsim.Settings{BindFilter: filtered}))
+			volume, _ := newVolume(t, sys)
+			mount(t, sys, kubelet+`\mnt`, volume)
+			must(t, sys.MkdirAll(kubelet+`\mnt\a\empty`))
+			must(t, sys.MkdirAll(`C:\victim\x`))
+			linked := false
+			sys.OnCall(func(call winsim.Call) {
+				switch call.Object {
+				case volume:
+					must(t, sys.SetSettings(winsim.Settings{}))
+				case volume + `a\empty\x`, volume + `\a\empty\x`:
+					if call.Name == win.CallOpen {
+						t.Error("it was opened by its path")
+					}
+					linked = true
+					must(t, sys.SetReparsePoint(kubelet+`\mnt\a\empty`, win.NewJunction(`C:\victim`)))
+				}
+			})
+			err := p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\mnt\a\empty\x`), func(e pathpolicy.Entry) error {
+				_, err := e.Open(t.Context(), pathpolicy.Look)
+				return err
+			})
+			sys.OnCall(nil)
+			if !linked || !errors.Is(err, csiproxy.ErrPermissionDenied) {
+				t.Errorf("linked %v, error %v", linked, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// VolumeCheck reports something about a volume, \\?\Volume{guid}\.
+type VolumeCheck func(ctx context.Context, volume string) (bool, error)
+
+// Protect returns a policy of the same directories that protects more volumes. Those in
+// volumes are the administrator's: each a drive letter, such as D or D:, or a volume id.
+// ofTheNode, which may be nil, tells of others, such as those that Windows runs from.
+func (p *Policy) Protect(volumes []string, ofTheNode VolumeCheck) (*Policy, error) {
+	protecting := *p
+	protecting.protected = slices.Clone(p.protected)
+	protecting.ofTheNode = ofTheNode
+	for _, v := range volumes {
+		if drive, ok := driveLetter(strings.TrimSuffix(v, `\`)); ok {
+			v = drive
+		} else if v, ok = volumeRoot(v); !ok {
+			return nil, &csiproxy.Error{
+				Op: "protect volume", Object: quote.Text(v), Kind: csiproxy.ErrInvalidArgument,
+				Detail: `it is neither a drive letter, such as D:, nor a volume id, \\?\Volume{guid}\`,
+			}
+		}
+		protecting.protected = append(protecting.protected, v)
+	}
+	return &protecting, nil
+}
+
+// Protects reports whether a volume, \\?\Volume{guid}\, is protected: no path leads into
+// it by way of a mount point, and it isn't mounted anywhere. Whoever can create a
+// directory can make it a mount point of any volume, so these must never be reached in
+// that way: the volume of C:, those given to Protect, and those that hold an allowed
+// directory.
+func (p *Policy) Protects(ctx context.Context, sys System, volume string) (bool, error) {
+	if p.ofTheNode != nil {
+		if protected, err := p.ofTheNode(ctx, volume); protected || err != nil {
+			return protected, err
+		}
+	}
+	volumes := slices.Clone(p.protected)
+	for _, root := range p.roots {
+		// An allowed directory may be a link to another drive. Its own drive has that link.
+		on, err := volumeAt(ctx, sys, root)
+		if err != nil {
+			return false, err
+		}
+		volumes = append(volumes, root.drive, on)
+	}
+	slices.Sort(volumes)
+	for _, v := range slices.Compact(volumes) {
+		if strings.HasSuffix(v, ":") {
+			var err error
+			if v, err = volumeOfDrive(ctx, sys, v); err != nil {
+				return false, err
+			}
+		}
+		if strings.EqualFold(v, volume) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// volumeOfDrive returns the volume with the drive letter; "" if there is none.
+func volumeOfDrive(ctx context.Context, sys System, drive string) (string, error) {
+	volume, err := sys.VolumeNameForMountPoint(ctx, drive+`\`)
+	if gone(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", &csiproxy.Error{Object: drive + `\`, Err: err}
+	}
+	return volume, nil
+}
+
+// volumeAt returns the volume that a directory of the administrator's is on, or, if it
+// isn't there, the nearest one above it; "" if there isn't even the drive. Links are
+// followed.
+func volumeAt(ctx context.Context, sys System, dir location) (volume string, err error) {
+	for n := len(dir.names); n >= 0; n-- {
+		path := location{dir.drive, dir.names[:n]}.String()
+		volume, err := volumeOf(ctx, sys, path)
+		if gone(err) || errors.Is(err, win.ErrorDirectory) {
+			continue
+		}
+		if err != nil {
+			return "", &csiproxy.Error{Object: path, Err: err}
+		}
+		return volume, nil
+	}
+	return "", nil
+}
+
+func volumeOf(ctx context.Context, sys System, path string) (volume string, err error) {
+	f, err := sys.OpenFile(ctx, path, win.OpenOptions{
+		Access:      win.FileReadAttributes | win.Synchronize,
+		Share:       win.ShareRead | win.ShareWrite | win.ShareDelete,
+		Disposition: win.FileOpen,
+		Options:     win.FileOpenForBackup,
+	})
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if closeErr := f.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	return f.Volume(ctx)
+}

@@ -1,0 +1,365 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// System is what reaching a path takes of Windows.
+type System interface {
+	win.Files
+	win.VolumeNames
+	win.MountPoints
+}
+
+// walk is how one operation gets to its path. It has what the operation holds open.
+type walk struct {
+	policy   *Policy
+	sys      System
+	files    []*File // in the order in which they were opened
+	at       *File   // the directory that the walk has come to; nil before the first
+	links    int     // that were followed
+	patience time.Duration
+	filtered bool // a bind filter answers relative opens: see openAt
+}
+
+const (
+	// maxLinks is how many links one path may lead through. Windows has a bound of
+	// 63 for one open.
+	maxLinks = 32
+	// maxDirectories is how many directories one path may lead through, with its links'
+	// targets: far more than MaxPath has room for.
+	maxDirectories = 1024
+	// patience is how long, all in all, an operation waits for others to close what they
+	// have open for deletion or exclusively.
+	patience = time.Second
+)
+
+// Reach walks to the directory that holds the last element of path, and calls f with
+// that element while the directory, and all others on the way, are held. The element is
+// neither followed nor opened. The error of f is returned as it is.
+//
+// A directory that isn't there gives csiproxy.ErrNotFound (see Missing), a link that
+// leads outside csiproxy.ErrPermissionDenied, too many links
+// csiproxy.ErrFailedPrecondition, and a directory that somebody else keeps open
+// exclusively csiproxy.ErrUnavailable after a second.
+func (p *Policy) Reach(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
+	return p.walk(sys, func(w *walk) error {
+		e, err := w.to(ctx, path, win.FileOpen)
+		if err != nil {
+			return err
+		}
+		return f(e)
+	})
+}
+
+// ReachMaking is like Reach, and makes the directories on the way that aren't there,
+// also the allowed one. They stay if a later step fails.
+func (p *Policy) ReachMaking(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
+	return p.walk(sys, func(w *walk) error {
+		e, err := w.to(ctx, path, win.FileOpenIf)
+		if err != nil {
+			return err
+		}
+		return f(e)
+	})
+}
+
+// walk calls f with a new walk, and closes what that has opened.
+func (p *Policy) walk(sys System, f func(w *walk) error) error {
+	w := &walk{policy: p, sys: sys, patience: patience}
+	defer func() { // for a panic of f
+		for _, f := range slices.Backward(w.files) {
+			_ = f.handle.Close()
+		}
+	}()
+	err := f(w)
+	for len(w.files) > 0 {
+		if closeErr := w.files[len(w.files)-1].Close(); err == nil {
+			err = closeErr
+		}
+	}
+	return err
+}
+
+// to walks to the last element of path, from link to link. With win.FileOpenIf it makes
+// the directories on the way that aren't there.
+func (w *walk) to(ctx context.Context, path Path, d win.Disposition) (Entry, error) {
+	for {
+		e, link, err := w.down(ctx, path, d)
+		if err != nil || link == nil {
+			return e, err
+		}
+		path = *link
+	}
+}
+
+// down opens the directories of path one below the other. If one of them is a link, it
+// returns the path that goes on behind it.
+func (w *walk) down(ctx context.Context, path Path, d win.Disposition) (e Entry, link *Path, err error) {
+	if len(path.names) == 0 {
+		if path.volume == "" && d == win.FileOpenIf {
+			err = w.makeAllowed(ctx, path.root)
+		}
+		w.at = nil
+		return Entry{walk: w, start: path}, nil, err
+	}
+	dir, err := w.enter(ctx, path, d)
+	if err != nil {
+		return Entry{}, nil, err
+	}
+	last := len(path.names) - 1
+	for i, name := range path.names[:last] {
+		e := dir.Entry(name)
+		f, err := e.Open(ctx, Directory(d))
+		if errors.Is(err, win.ErrorDirectory) {
+			err = missing{err}
+		}
+		if err != nil {
+			return Entry{}, nil, e.failed(err)
+		}
+		info, err := f.Info(ctx)
+		if err != nil {
+			return Entry{}, nil, e.failed(err)
+		}
+		if info.IsReparsePoint() {
+			next, err := w.follow(ctx, f)
+			next.names = slices.Concat(next.names, path.names[i+1:])
+			return Entry{}, &next, err
+		}
+		if len(w.files) > maxDirectories {
+			return Entry{}, nil, e.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many directories")
+		}
+		dir, w.at = f, f
+	}
+	return dir.Entry(path.names[last]), nil, nil
+}
+
+// enter opens the directory where path begins: an allowed one, following links to it, or
+// the root of a volume.
+func (w *walk) enter(ctx context.Context, path Path, d win.Disposition) (*File, error) {
+	start := Entry{walk: w, start: path}
+	start.start.names = nil
+	if path.volume == "" {
+		w.at = nil
+		if d == win.FileOpenIf {
+			if err := w.makeAllowed(ctx, path.root); err != nil {
+				return nil, err
+			}
+		}
+	}
+	o := Directory(win.FileOpen)
+	o.Access |= win.FileReadAttributes | win.Synchronize
+	o.Share = win.ShareRead | win.ShareWrite
+	o.Options |= win.FileOpenForBackup
+	dir, err := w.keep(ctx, start, func() (win.File, error) { return w.sys.OpenFile(ctx, start.Path(), o) })
+	if err != nil {
+		return nil, start.failed(err)
+	}
+	w.at, w.filtered = dir, false
+	return dir, nil
+}
+
+// makeAllowed makes an allowed directory and those above it.
+func (w *walk) makeAllowed(ctx context.Context, root location) error {
+	for i := range root.names {
+		path := location{root.drive, root.names[:i+1]}.String()
+		f, err := w.sys.OpenFile(ctx, path, win.OpenOptions{
+			Access:      win.FileReadAttributes | win.Synchronize,
+			Share:       win.ShareRead | win.ShareWrite | win.ShareDelete,
+			Disposition: win.FileOpenIf,
+			Options:     win.FileDirectoryFile | win.FileOpenForBackup,
+		})
+		if err != nil {
+			return &csiproxy.Error{Object: path, Err: err}
+		}
+		if err := f.Close(); err != nil {
+			return &csiproxy.Error{Object: path, Err: err}
+		}
+	}
+	return nil
+}
+
+// keep opens the entry e, waiting for others who have it open, and keeps it until it is
+// closed or the operation is done.
+func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error)) (*File, error) {
+	f := &File{entry: e}
+	err := w.retry(ctx, func() (err error) {
+		f.handle, err = open()
+		return err
+	})
+	switch {
+	case errors.Is(err, win.ErrorReparsePointEncountered):
+		return nil, &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Detail: "the directory has become a link", Err: err}
+	case gone(err):
+		return nil, missing{err}
+	case err != nil:
+		return nil, err
+	}
+	w.files = append(w.files, f)
+	return f, nil
+}
+
+// retry runs f again for as long as it fails because somebody else has a file open, and
+// the walk's patience lasts: virus scanners, and kubelet itself, open files for moments.
+func (w *walk) retry(ctx context.Context, f func() error) error {
+	const first, longest = 5 * time.Millisecond, 100 * time.Millisecond
+	for wait := first; ; wait = min(2*wait, longest) {
+		err := f()
+		if w.patience <= 0 || !errors.Is(err, win.ErrorSharingViolation) && !errors.Is(err, win.ErrorDeletePending) {
+			return err
+		}
+		wait = min(wait, w.patience)
+		w.patience -= wait
+		if err := win.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// missing is the error of a walk that found nothing at the path or on the way to it.
+type missing struct{ error }
+
+func (m missing) Unwrap() error { return m.error }
+
+// Missing reports whether err says that the walk itself found nothing at the path, or no
+// directory on the way to it. An error of a call that Windows was given the path for
+// never says so, whatever its number: its reasons are its own.
+func Missing(err error) bool {
+	_, ok := errors.AsType[missing](err)
+	return ok
+}
+
+// gone reports whether err is Windows' number for a file, or a volume, that isn't there.
+func gone(err error) bool {
+	var errno win.Errno
+	return errors.As(err, &errno) && errno.Gone()
+}
+
+// Entry is the last element of a path, or a name in an open directory: where something is,
+// or may be made. Its directory is held, so nobody can lead it elsewhere.
+type Entry struct {
+	walk  *walk
+	dir   *File // that has the name; nil if the entry is start
+	name  string
+	start Path // an allowed directory or the root of a volume
+}
+
+// Path returns the path of the entry in a form that leads there without a link while its
+// directory is held: with a drive letter or, if the walk led through a mount point, a
+// volume's name in front. It may be longer than MaxPath.
+func (e Entry) Path() string { return e.path().String() }
+
+func (e Entry) path() Path {
+	if e.dir == nil {
+		return e.start
+	}
+	var names []string
+	for ; e.dir != nil; e = e.dir.entry {
+		names = append(names, e.name)
+	}
+	slices.Reverse(names)
+	path := e.start
+	path.names = names
+	return path
+}
+
+// CheckReplaceable refuses with csiproxy.ErrInvalidArgument an allowed directory or one
+// that holds one: those are the administrator's to remove.
+func (e Entry) CheckReplaceable() error {
+	if e.walk.policy.holdsAllowed(e.path()) {
+		return e.refused(csiproxy.ErrInvalidArgument, "it is an allowed directory or holds one")
+	}
+	return nil
+}
+
+// Look opens what is there, to look at it.
+var Look = win.OpenOptions{Disposition: win.FileOpen}
+
+// Directory opens a directory, or a link or mount point that looks like one, so that
+// nobody can rename or delete it; with win.FileOpenIf it is made if nothing is there. It
+// doesn't ask for the right to delete, which would keep the mount manager out.
+func Directory(d win.Disposition) win.OpenOptions {
+	return win.OpenOptions{
+		Access:      win.FileListDirectory | win.FileTraverse,
+		Disposition: d,
+		Options:     win.FileDirectoryFile,
+	}
+}
+
+// Open opens what is there itself, never what it leads to. Of o, the access rights, the
+// disposition, and whether it is a directory or goes with its handle count. Others can't
+// delete or rename it while it is open, unless o asks for attributes only. It is closed
+// by Close, or when the operation is done. If nothing is there, Missing is true of the
+// error.
+func (e Entry) Open(ctx context.Context, o win.OpenOptions) (*File, error) {
+	o.Access |= win.FileReadAttributes | win.Synchronize
+	o.Share = win.ShareRead | win.ShareWrite
+	o.Options |= win.FileOpenReparsePoint | win.FileOpenForBackup
+	return e.walk.keep(ctx, e, func() (win.File, error) {
+		if e.dir == nil {
+			return e.walk.sys.OpenFile(ctx, e.start.String(), o)
+		}
+		return e.openAt(ctx, o)
+	})
+}
+
+// failed says at which entry an error came up.
+func (e Entry) failed(err error) error {
+	return &csiproxy.Error{Object: quote.Text(e.Path()), Err: err}
+}
+
+func (e Entry) refused(kind error, detail string) error {
+	return &csiproxy.Error{Object: quote.Text(e.Path()), Kind: kind, Detail: detail}
+}
+
+// File is an open file, directory, link or mount point.
+type File struct {
+	entry  Entry // as which it was opened
+	handle win.File
+}
+
+// Path is Entry.Path of the entry as which f was opened.
+func (f *File) Path() string { return f.entry.Path() }
+
+// Entry returns the entry name of the directory f.
+func (f *File) Entry(name string) Entry {
+	return Entry{walk: f.entry.walk, dir: f, name: name, start: f.entry.start}
+}
+
+// Info returns the attributes of f as they are now.
+func (f *File) Info(ctx context.Context) (win.FileInfo, error) { return f.handle.Info(ctx) }
+
+// Volume returns the volume that f is on.
+func (f *File) Volume(ctx context.Context) (string, error) { return f.handle.Volume(ctx) }
+
+// ReadDir is that of [win.File].
+func (f *File) ReadDir(ctx context.Context, restart bool) ([]win.DirEntry, error) {
+	return f.handle.ReadDir(ctx, restart)
+}
+
+// Delete is that of [win.File], and waits for others who have f open.
+func (f *File) Delete(ctx context.Context) error {
+	return f.entry.walk.retry(ctx, func() error { return f.handle.Delete(ctx) })
+}
+
+// Close lets f go.
+func (f *File) Close() error {
+	w := f.entry.walk
+	for i, other := range slices.Backward(w.files) {
+		if other == f {
+			w.files = slices.Delete(w.files, i, i+1)
+			break
+		}
+	}
+	return f.handle.Close()
+}
