@@ -108,8 +108,6 @@ func overSockets(n *simnode.Node) func(context.Context, string, string) (net.Con
 // test, so that its line goes.
 var notKept = []KnownFailure{
 	{regexp.MustCompile("^disk.locations-without-system/"), "ListDiskLocations leaves no disk out yet"},
-	{regexp.MustCompile("^volume.mount-system/"), "MountVolume takes any volume yet"},
-	{regexp.MustCompile("^volume.mount-paths/"), "the volume group refuses slashes yet"},
 }
 
 // With all inputs, our daemon passes all checks over its sockets, and the run leaves
