@@ -192,3 +192,137 @@ func TestBusyIsNotHung(t *testing.T) {
 		time.Sleep(time.Minute) // the watch ends
 	})
 }
+
+// Those that wait are bounded, too.
+func TestWaitersAreBounded(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		for range maxOfObject + maxWaiting {
+			go sys.FileAttributes(t.Context(), `C:\hangs`)
+		}
+		synctest.Wait()
+		if load := sys.Load()[files]; load.Running != maxOfObject || load.Waiting != maxWaiting {
+			t.Errorf("the load is %+v", load)
+		}
+		if _, err := sys.FileAttributes(t.Context(), `C:\hangs`); !errors.Is(err, csiproxy.ErrResourceExhausted) {
+			t.Errorf("one more gave %v", err)
+		}
+	})
+}
+
+// moody is Windows with paths that answer after a time of the test's.
+type moody struct {
+	win.System
+	mu        sync.Mutex
+	takes     time.Duration
+	now, most int
+}
+
+func (m *moody) FileAttributes(context.Context, string) (win.FileAttributes, error) {
+	m.mu.Lock()
+	m.now++
+	m.most = max(m.most, m.now)
+	takes := m.takes
+	m.mu.Unlock()
+	time.Sleep(takes)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now--
+	return 0, nil
+}
+
+// OpenFile opens a directory of which everything below hangs.
+func (m *moody) OpenFile(context.Context, string, win.OpenOptions) (win.File, error) {
+	return moodyDirectory{m}, nil
+}
+
+type moodyDirectory struct{ m *moody }
+
+func (d moodyDirectory) OpenAt(ctx context.Context, name string, _ win.OpenOptions) (win.File, error) {
+	_, err := d.m.FileAttributes(ctx, name)
+	return d, err
+}
+func (moodyDirectory) Info(context.Context) (win.FileInfo, error)            { return win.FileInfo{}, nil }
+func (moodyDirectory) Volume(context.Context) (string, error)                { return "", nil }
+func (moodyDirectory) FinalPath(context.Context) (string, error)             { return "", nil }
+func (moodyDirectory) ReadDir(context.Context, bool) ([]win.DirEntry, error) { return nil, nil }
+func (moodyDirectory) Delete(context.Context) error                          { return nil }
+func (moodyDirectory) Close() error                                          { return nil }
+func (moodyDirectory) Control(context.Context, win.IoctlCode, []byte, []byte) (int, error) {
+	return 0, nil
+}
+
+// Objects that were overdue have a small part of the pool, until one of them answers in
+// time. The others don't wait for them.
+func TestSuspects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &moody{takes: 5 * time.Second}
+		sys := New(m, Options{})
+		ask := func(names ...string) {
+			for _, name := range names {
+				go sys.FileAttributes(t.Context(), name)
+			}
+		}
+		var names []string
+		for i := range 40 {
+			names = append(names, fmt.Sprintf(`C:\%d`, i))
+		}
+		ask(names...)
+		time.Sleep(time.Minute) // now all are suspect
+		m.takes, m.most = 500*time.Millisecond, 0
+		ask(names...)
+		synctest.Wait()
+		if m.most != maxSuspect {
+			t.Errorf("%d calls on suspect objects at one time, want %d", m.most, maxSuspect)
+		}
+		begin := time.Now()
+		if _, err := sys.FileAttributes(t.Context(), `C:\other`); err != nil || time.Since(begin) != m.takes {
+			t.Errorf("another object: %v after %v", err, time.Since(begin))
+		}
+		time.Sleep(time.Minute) // they have answered in time
+		m.most = 0
+		ask(names...)
+		synctest.Wait()
+		if m.most != len(names) {
+			t.Errorf("%d calls at one time once they answer in time, want %d", m.most, len(names))
+		}
+		time.Sleep(time.Minute)
+		if len(sys.gate.objects) != 0 || sys.gate.suspects != 0 {
+			t.Errorf("%d objects are remembered, %d are suspect", len(sys.gate.objects), sys.gate.suspects)
+		}
+
+		// A suspicion ends by itself.
+		m.takes = 5 * time.Second
+		ask(names...)
+		time.Sleep(suspicion + time.Minute)
+		m.takes = 0
+		_, _ = sys.FileAttributes(t.Context(), `C:\other`) // has the gate look
+		time.Sleep(time.Second)
+		if sys.gate.suspects != 0 {
+			t.Errorf("%d objects are still suspect", sys.gate.suspects)
+		}
+	})
+}
+
+// A directory that hangs with everything in it takes a part of the pool only.
+func TestBelowOneDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &moody{takes: time.Hour}
+		sys := New(m, Options{})
+		dir, err := sys.OpenFile(t.Context(), `C:\hangs`, win.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			go dir.OpenAt(t.Context(), fmt.Sprint(i), win.OpenOptions{})
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if m.most != maxBelowObject {
+			t.Errorf("%d calls below one directory at one time, want %d", m.most, maxBelowObject)
+		}
+		if load := sys.Load()[files]; load.Waiting != 0 {
+			t.Errorf("the load is %+v", load)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
