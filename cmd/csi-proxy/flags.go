@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -46,6 +47,7 @@ type options struct {
 
 	endpointDir    string
 	pipeSecurity   string // an SDDL; empty but on Windows
+	limits         server.Limits
 	metricsAddress string // empty for none
 	gracePeriod    time.Duration
 
@@ -93,6 +95,12 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		"the security descriptor, in `SDDL`, of the named pipes; the default lets SYSTEM and the\n"+
 			"Administrators connect. Who may connect owns the node. The daemon's own account needs all\n"+
 			"rights (GA); give other clients 0x12019b, since more would let them pose as the daemon")
+	flags.IntVar(&o.limits.Calls, "max-calls", server.DefaultMaxCalls,
+		"how many calls may be under way, at all endpoints together; more are refused with\n"+
+			"ResourceExhausted. Of what is free, a client gets half, so that others have room")
+	flags.IntVar(&o.limits.CallsPerClient, "max-calls-per-client", server.DefaultMaxCallsPerClient,
+		"how many of these calls may be of one process, or where the system doesn't tell the process,\n"+
+			"of one connection")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
 		"the `address`, like 127.0.0.1:9090, that serves Prometheus metrics at /metrics; empty for none")
 	flags.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod,
@@ -146,6 +154,10 @@ func (o *options) check() error {
 		return fmt.Errorf("-windows-service: this system is %s; start csi-proxy without it", runtime.GOOS)
 	case o.kubeletPath == "":
 		return errors.New("-kubelet-path: it must not be empty")
+	case o.limits.Calls < 1:
+		return fmt.Errorf("-max-calls=%d: it must be 1 or more", o.limits.Calls)
+	case o.limits.CallsPerClient < 1:
+		return fmt.Errorf("-max-calls-per-client=%d: it must be 1 or more", o.limits.CallsPerClient)
 	case o.gracePeriod < 0:
 		return fmt.Errorf("-grace-period=%v: it must not be negative", o.gracePeriod)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/server"
 )
 
 // The command lines are those of installers in the field, which must go on
@@ -26,6 +27,7 @@ func TestParseFlags(t *testing.T) {
 		requirePrivacy: true,
 		endpointDir:    pipe.DefaultDir(),
 		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
+		limits:         server.Limits{Calls: 2048, CallsPerClient: 256},
 		gracePeriod:    25 * time.Second,
 	}
 	service := defaults
@@ -40,6 +42,7 @@ func TestParseFlags(t *testing.T) {
 		overwriteRecognizedData: true,
 		endpointDir:             "e",
 		pipeSecurity:            "D:P(A;;GA;;;SY)",
+		limits:                  server.Limits{Calls: 100, CallsPerClient: 10},
 		metricsAddress:          ":9090",
 		gracePeriod:             time.Minute,
 	}
@@ -61,7 +64,7 @@ func TestParseFlags(t *testing.T) {
 		},
 		{
 			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: ` +
-				`--overwrite-recognized-data --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m ` +
+				`--overwrite-recognized-data --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m -max-calls 100 --max-calls-per-client=10 ` +
 				`-log_dir d -log_file_max_size 100 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
 			map[string]string{"log_dir": "d", "log_file_max_size": "100", "alsologtostderr": "true", "stderrthreshold": "1", "vmodule": "serve=4"},
@@ -96,6 +99,8 @@ func TestUsageErrors(t *testing.T) {
 		"-kubelet-path=",
 		"-working-dir=",
 		"-grace-period=-1s",
+		"-max-calls=0",
+		"-max-calls-per-client=-1",
 		"-grace-period=soon",
 		"-pipe-security=SYSTEM",
 	} {

@@ -68,6 +68,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		Listen:       func(name string) (net.Listener, error) { return claimed.Listen(ctx, name) },
 		Address:      func(name string) string { return pipe.Address(o.endpointDir, name) },
 		Interceptors: interceptors,
+		Limits:       o.limits,
 		GracePeriod:  o.gracePeriod,
 		Log:          log,
 	})
@@ -75,7 +76,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		return err
 	}
 	metrics.Register(node.collectors...)
-	metrics.Register(exporter.Connections(s.Connections))
+	metrics.Register(exporter.Connections(s.Connections), exporter.Calls(s.Calls))
 	defer context.AfterFunc(ctx, func() {
 		log.Info("stopping", "cause", context.Cause(ctx), "gracePeriod", o.gracePeriod)
 	})()

@@ -36,11 +36,17 @@ type Config struct {
 	Address func(name string) string
 	// Interceptors run around each call. They see the gRPC statuses of errors.
 	Interceptors []grpc.UnaryServerInterceptor
+	// Limits bound the calls under way at all endpoints together.
+	Limits server.Limits
 	// GracePeriod is how long a stop waits for running calls before it cancels them.
 	GracePeriod time.Duration
 	// Log is told what is served, and of the calls. Default: none.
 	Log *slog.Logger
 }
+
+// maxControlBytes bounds the requests that control a simulated node. They carry what is
+// written to its disks and files.
+const maxControlBytes = 1 << 20
 
 // New makes the listeners of all endpoints, or of none if it fails, and returns the
 // server that serves them.
@@ -60,9 +66,15 @@ func New(c Config) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, e := range endpoints {
+		if c.Control[e.Name] != nil {
+			endpoints[i].MaxRequestBytes = maxControlBytes
+		}
+	}
 	s, err := server.New(server.Config{
 		Endpoints:    endpoints,
 		Interceptors: append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor),
+		Limits:       c.Limits,
 		GracePeriod:  c.GracePeriod,
 		Log:          c.Log,
 	})

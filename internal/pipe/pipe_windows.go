@@ -87,5 +87,35 @@ func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address("", name), err)
 	}
-	return l, nil
+	return listener{l}, nil
+}
+
+// listener is winio's, with connections that know the process at their other end.
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return conn{c}, nil
+}
+
+type conn struct{ net.Conn }
+
+// ClientProcess returns the id of the process that opened the pipe, 0 if Windows doesn't
+// tell. A process may give its end to another one, so the id is good for sharing what
+// clients may have, and no proof of who they are.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-getnamedpipeclientprocessid
+func (c conn) ClientProcess() uint32 {
+	file, ok := c.Conn.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
+	}
+	var id uint32
+	if err := windows.GetNamedPipeClientProcessId(windows.Handle(file.Fd()), &id); err != nil {
+		return 0
+	}
+	return id
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/windows"
@@ -27,12 +28,14 @@ func TestListenAndDial(t *testing.T) {
 		t.Errorf("listening twice gives %v, want ErrInUse", err)
 	}
 
+	processes := make(chan uint32, 3)
 	go func() { // echo the first bytes of each connection
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
+			processes <- conn.(interface{ ClientProcess() uint32 }).ClientProcess()
 			go io.Copy(conn, conn)
 		}
 	}()
@@ -54,6 +57,9 @@ func TestListenAndDial(t *testing.T) {
 	}
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "hello" {
 		t.Errorf("the echo is %q, %v", got, err)
+	}
+	if got := <-processes; got != uint32(os.Getpid()) {
+		t.Errorf("the client's process is %d, want %d", got, os.Getpid())
 	}
 }
 

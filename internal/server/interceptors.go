@@ -68,6 +68,18 @@ func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 	return err
 }
 
+// boundStream counts a streaming call, or refuses it.
+func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx := stream.Context()
+	c := connOf(ctx)
+	begun, err := s.admit(ctx, c, info.FullMethod, 0)
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, begun)
+	return handler(srv, stream)
+}
+
 // endStream ends streaming calls when a stop begins. They are health watches and
 // reflection, which last as long as the client likes.
 func (s *Server) endStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,18 @@ const (
 	// maxSilent is how many silent connections an endpoint keeps. A process that
 	// uses the published client has one for each client that it made.
 	maxSilent = 256
+
+	// maxOpen is how many connections that have sent something an endpoint keeps.
+	// Drivers have one or two each.
+	maxOpen = 256
+
+	// writeTimeout is how long a client may leave a full connection unread.
+	writeTimeout = 30 * time.Second
+
+	// slowDownBy is how long reading from a connection pauses for each call on it
+	// that was refused, or given up by its client, in all up to maxPause.
+	slowDownBy = time.Millisecond
+	maxPause   = time.Second
 
 	// maxAcceptPause is the longest pause after an error of accept that may go
 	// away, like too many open files.
@@ -35,6 +48,7 @@ type Connections struct {
 	Open    int // that have sent something
 	Silent  int // that haven't
 	Evicted int // silent ones that the server closed, since it started, to make room
+	Closed  int // others that the server closed, since it started, to make room
 }
 
 // listener hands connections on when their first byte has arrived.
@@ -44,9 +58,16 @@ type Connections struct {
 // it, wait for the HTTP/2 preface, and end in a complaint; here it is a goroutine
 // in a read. Beyond maxSilent such connections the oldest is closed, which its
 // client doesn't notice.
+//
+// A connection that has sent something is another matter: an HTTP/2 client is behind
+// it. It stays for as long as that answers gRPC's pings, with calls or without: drivers
+// connect when they start, and may make their first call days later. Beyond maxOpen,
+// the one that has been without calls for longest makes room, and its client connects
+// again when it needs to. If all have calls, the new one is closed.
 type listener struct {
 	net.Listener
-	log *slog.Logger
+	log   *slog.Logger
+	calls *calls
 
 	first   chan *conn    // connections whose first byte has arrived
 	closing chan struct{} // closed by Close
@@ -56,17 +77,20 @@ type listener struct {
 
 	waiting sync.WaitGroup // for awaitFirstByte
 
-	mu      sync.Mutex
-	open    map[*conn]struct{}
-	silent  list.List // of *conn, oldest first
-	evicted int
+	mu          sync.Mutex // guards all below
+	open        map[*conn]struct{}
+	openTrouble complaints
+	silent      list.List // of *conn, oldest first
+	evicted     int
+	closed      int
 }
 
 // newListener returns a listener that does nothing until run is called.
-func newListener(inner net.Listener, log *slog.Logger) *listener {
+func newListener(inner net.Listener, calls *calls, log *slog.Logger) *listener {
 	l := &listener{
 		Listener: inner,
 		log:      log,
+		calls:    calls,
 		first:    make(chan *conn),
 		closing:  make(chan struct{}),
 		ended:    make(chan struct{}),
@@ -129,7 +153,7 @@ func (l *listener) run() {
 		inner, err := l.Listener.Accept()
 		if err == nil {
 			pause = 0
-			if oldest := l.add(&conn{Conn: inner, listener: l}); oldest != nil {
+			if oldest := l.add(&conn{Conn: inner, listener: l, closed: make(chan struct{})}); oldest != nil {
 				oldest.Close()
 				if silentTrouble.due() {
 					l.log.Info("closing the oldest of too many connections that never sent a byte", "limit", maxSilent)
@@ -180,14 +204,21 @@ func (l *listener) add(c *conn) (oldest *conn) {
 // awaitFirstByte hands c on when its first byte is there.
 func (l *listener) awaitFirstByte(c *conn) {
 	_, err := io.ReadFull(c.Conn, c.first[:])
-	l.mu.Lock()
-	l.silent.Remove(c.silent)
 	if err == nil {
 		c.unread = true
-		l.open[c] = struct{}{}
+		c.client = l.calls.connect(processOf(c.Conn))
+	}
+	l.mu.Lock()
+	l.silent.Remove(c.silent)
+	var tooMany *conn
+	if err == nil {
+		tooMany = l.addOpen(c)
 	}
 	l.mu.Unlock()
-	if err != nil { // the client has gone, or the connection was closed by us
+	if tooMany != nil {
+		tooMany.Close()
+	}
+	if err != nil || tooMany == c { // the client has gone, or the connection was closed by us
 		c.Close()
 		return
 	}
@@ -198,20 +229,65 @@ func (l *listener) awaitFirstByte(c *conn) {
 	}
 }
 
+// addOpen adds a connection that has sent something. It returns the one to close for it,
+// if there are too many, which may be c.
+func (l *listener) addOpen(c *conn) (tooMany *conn) {
+	c.lastCall.Store(time.Now().UnixNano())
+	if len(l.open) >= maxOpen {
+		tooMany = c
+		for open := range l.open {
+			if open.calls.Load() == 0 && open.lastCall.Load() < tooMany.lastCall.Load() {
+				tooMany = open
+			}
+		}
+		l.closed++
+		delete(l.open, tooMany)
+		if l.openTrouble.due() {
+			l.log.Warn("closing a connection, for there are too many", "limit", maxOpen, "new", tooMany == c)
+		}
+	}
+	if tooMany != c {
+		l.open[c] = struct{}{}
+	}
+	return tooMany
+}
+
+// processOf returns the id of the process at the other end of a connection, 0 if the
+// system doesn't tell. A named pipe of Windows does: see package pipe.
+func processOf(c net.Conn) uint32 {
+	if p, ok := c.(interface{ ClientProcess() uint32 }); ok {
+		return p.ClientProcess()
+	}
+	return 0
+}
+
 // connections counts the connections.
 func (l *listener) connections() Connections {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Connections{Open: len(l.open), Silent: l.silent.Len(), Evicted: l.evicted}
+	return Connections{Open: len(l.open), Silent: l.silent.Len(), Evicted: l.evicted, Closed: l.closed}
 }
 
 // conn is a connection that gives its first byte, read already, once more.
+//
+// Reading pauses when its calls are refused or given up, so that a client that makes
+// and resets calls as fast as it can, or won't hear a refusal, keeps the processor
+// from nobody. Writing ends when the client reads nothing for writeTimeout, and the
+// answers that wait for it go with the connection.
 type conn struct {
 	net.Conn
 	listener *listener
 	silent   *list.Element // in listener.silent, under its lock
 	first    [1]byte
 	unread   bool
+
+	client   *client      // nil while it is silent
+	calls    atomic.Int32 // under way
+	lastCall atomic.Int64 // when one began or ended last, or the first byte came; in Unix nanoseconds
+	pause    atomic.Int64 // before the next read, a time.Duration
+
+	close  sync.Once
+	closed chan struct{}
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -219,20 +295,62 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.unread = false
 		return copy(p, c.first[:]), nil
 	}
+	if pause := c.pause.Swap(0); pause > 0 {
+		select {
+		case <-time.After(min(time.Duration(pause), maxPause)):
+		case <-c.closed:
+		}
+	}
 	return c.Conn.Read(p)
 }
 
+func (c *conn) Write(p []byte) (int, error) {
+	if err := c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.Close() // gRPC waits until reading fails too, which it needn't
+	}
+	return n, err
+}
+
+// slowDown makes the next Read wait.
+func (c *conn) slowDown() { c.pause.Add(int64(slowDownBy)) }
+
+// begin and end count the calls under way.
+func (c *conn) begin() {
+	c.calls.Add(1)
+	c.lastCall.Store(time.Now().UnixNano())
+}
+
+func (c *conn) end() {
+	c.lastCall.Store(time.Now().UnixNano())
+	c.calls.Add(-1)
+}
+
 func (c *conn) Close() error {
-	c.listener.mu.Lock()
-	delete(c.listener.open, c)
-	c.listener.mu.Unlock()
+	c.close.Do(func() {
+		close(c.closed)
+		c.listener.mu.Lock()
+		delete(c.listener.open, c)
+		c.listener.mu.Unlock()
+		if c.client != nil {
+			c.listener.calls.disconnect(c.client)
+		}
+	})
 	return c.Conn.Close()
 }
 
 // complaints lets one complaint pass in each complaintInterval.
-type complaints struct{ last time.Time }
+type complaints struct {
+	mu   sync.Mutex
+	last time.Time
+}
 
 func (c *complaints) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !c.last.IsZero() && time.Since(c.last) < complaintInterval {
 		return false
 	}

@@ -122,7 +122,7 @@ func TestAcceptTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errs := slices.Repeat([]error{errors.New("too many open files")}, 10)
 		r := &running{t: t}
-		l := newListener(newScript(append(errs, net.ErrClosed)...), r.logger())
+		l := newListener(newScript(append(errs, net.ErrClosed)...), newCalls(Limits{}), r.logger())
 		begun := time.Now()
 		l.run()
 		if !errors.Is(l.failure, net.ErrClosed) {
@@ -141,7 +141,7 @@ func TestAcceptTriesAgain(t *testing.T) {
 func TestCloseBeforeAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &running{t: t, listener: newCountingListener()}
-		l := newListener(r.listener, r.logger())
+		l := newListener(r.listener, newCalls(Limits{}), r.logger())
 		go l.run()
 		go io.WriteString(r.silent(), "P")
 		synctest.Wait() // until the first byte is there
@@ -161,7 +161,7 @@ func TestCloseWhileAcceptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := newScript(errors.New("too many open files"), errors.New("too many open files"))
 		r := &running{t: t}
-		l := newListener(inner, r.logger())
+		l := newListener(inner, newCalls(Limits{}), r.logger())
 		go l.run()
 		synctest.Wait() // in a pause
 		closed := time.Now()

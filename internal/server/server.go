@@ -4,9 +4,9 @@
 // Package server serves the API: one gRPC server for each endpoint, with health
 // checks and reflection, that together start and end as one.
 //
-// Whatever a caller does stays the caller's affair. A handler that panics answers
-// that call with Internal; a client that connects and says nothing costs a small
-// goroutine; messages, headers and concurrent calls are bounded.
+// One misbehaving caller can't affect others. A handler that panics answers that call
+// with Internal. A client that connects and says nothing costs a small goroutine.
+// Messages, headers, connections and calls are bounded: see Limits.
 package server
 
 import (
@@ -38,6 +38,9 @@ type Config struct {
 	// the request log. One of them turns the errors of handlers into statuses.
 	Interceptors []grpc.UnaryServerInterceptor
 
+	// Limits bound the calls under way.
+	Limits Limits
+
 	// GracePeriod is how long a stop waits for running calls before it cancels
 	// them.
 	GracePeriod time.Duration
@@ -54,7 +57,14 @@ type Endpoint struct {
 	Service Service
 	// Listener is closed by Serve, or by New if it fails.
 	Listener net.Listener
+	// MaxRequestBytes is the most that a request may have, in its encoded form.
+	// Default: DefaultMaxRequestBytes.
+	MaxRequestBytes int
 }
+
+// DefaultMaxRequestBytes is enough for any request of the API: the longest text in one
+// is a path, for which Windows allows 32,767 characters.
+const DefaultMaxRequestBytes = 128 << 10
 
 // Service is one version of an API group, as package rpc provides it.
 type Service interface {
@@ -64,14 +74,20 @@ type Service interface {
 	Files() (*protoregistry.Files, error)
 }
 
-// Bounds of what a client can make the server hold. The messages of the API are
-// a few hundred bytes; a list of all disks of a node stays far below these.
+// Bounds of what a client can make the server hold, besides Limits. The messages of the
+// API are a few hundred bytes; a list of all disks of a node stays far below these.
 const (
-	maxRequestBytes    = 1 << 20
-	maxResponseBytes   = 4 << 20 // what a gRPC client accepts by default
-	maxHeaderBytes     = 16 << 10
-	maxConcurrentCalls = 256 // on one connection
-	bufferBytes        = 4 << 10
+	maxResponseBytes = 4 << 20 // what a gRPC client accepts by default
+	maxHeaderBytes   = 16 << 10
+	bufferBytes      = 4 << 10
+	// windowBytes is what a client may send of a request before anybody reads it. It
+	// is the least that gRPC takes. Without it gRPC would guess, up to 16 MiB.
+	windowBytes = 64 << 10
+	// streamsPerCall is how many HTTP/2 streams a connection may have for each call
+	// that Limits allows one client. With more calls than streams, a client's own
+	// library keeps them waiting; with more than Limits allows, they are refused at
+	// once, which tells the client why.
+	streamsPerCall = 2
 	// workers are the goroutines of an endpoint that stay for the next call; more
 	// calls at once get new ones. A new goroutine's stack is small and is copied
 	// several times on the way down to Windows, which is the larger part of the
@@ -82,6 +98,11 @@ const (
 	prefaceTimeout = 10 * time.Second
 	// minPingInterval is how often a client may ping, also without calls.
 	minPingInterval = 5 * time.Second
+	// A connection on which nothing has come for quietTimeout gets a ping, which any
+	// HTTP/2 client answers, also one that makes no calls. One that doesn't answer
+	// for pingTimeout is closed: its client has gone, hangs, or never was one.
+	quietTimeout = 2 * time.Minute
+	pingTimeout  = 20 * time.Second
 	// cancelPeriod is how long a stop waits for calls that it cancelled. One
 	// that is stuck in the operating system mustn't keep the process alive.
 	cancelPeriod = time.Second
@@ -90,6 +111,8 @@ const (
 // Server serves endpoints.
 type Server struct {
 	endpoints []*endpoint
+	calls     *calls
+	refusals  complaints
 	grace     time.Duration
 	log       *slog.Logger
 
@@ -102,19 +125,22 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{grace: config.GracePeriod, log: config.Log}
+	s := &Server{calls: newCalls(config.Limits), grace: config.GracePeriod, log: config.Log}
 	s.stopping, s.beginStop = context.WithCancel(context.Background())
 	for _, e := range config.Endpoints {
 		files, err := e.Service.Files()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("serve %s: %w", e.Name, err), closeListeners(config.Endpoints))
 		}
+		if e.MaxRequestBytes == 0 {
+			e.MaxRequestBytes = DefaultMaxRequestBytes
+		}
 		served := &endpoint{
 			name:     e.Name,
-			listener: newListener(e.Listener, s.log.With("endpoint", e.Name)),
-			server:   s.newGRPCServer(config.Interceptors),
+			listener: newListener(e.Listener, s.calls, s.log.With("endpoint", e.Name)),
+			server:   s.newGRPCServer(config.Interceptors, e.MaxRequestBytes),
 		}
-		served.register(e.Service, files)
+		served.register(e.Service, files, admitting{served.server, s, e.MaxRequestBytes})
 		s.endpoints = append(s.endpoints, served)
 	}
 	return s, nil
@@ -128,20 +154,24 @@ func closeListeners(endpoints []Endpoint) error {
 	return errors.Join(errs...)
 }
 
-func (s *Server) newGRPCServer(interceptors []grpc.UnaryServerInterceptor) *grpc.Server {
+func (s *Server) newGRPCServer(interceptors []grpc.UnaryServerInterceptor, maxRequestBytes int) *grpc.Server {
 	// Recovering is done twice: inside, so that a panicking handler's call is
 	// logged and counted as a failed one, and outside for the interceptors.
 	unary := []grpc.UnaryServerInterceptor{s.recoverUnary, s.logUnary}
 	unary = append(unary, interceptors...)
 	unary = append(unary, s.recoverUnary)
 	return grpc.NewServer(
+		grpc.Creds(newPlaintext()),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(unary...),
-		grpc.ChainStreamInterceptor(s.recoverStream, s.endStream),
+		grpc.ChainStreamInterceptor(s.recoverStream, s.boundStream, s.endStream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxConcurrentStreams(maxConcurrentCalls),
+		grpc.MaxConcurrentStreams(uint32(streamsPerCall*s.calls.limits.CallsPerClient)),
+		grpc.StaticStreamWindowSize(windowBytes),
+		grpc.StaticConnWindowSize(windowBytes),
 		grpc.NumStreamWorkers(workers),
 		grpc.ReadBufferSize(bufferBytes),
 		grpc.WriteBufferSize(bufferBytes),
@@ -150,6 +180,7 @@ func (s *Server) newGRPCServer(interceptors []grpc.UnaryServerInterceptor) *grpc
 			MinTime:             minPingInterval,
 			PermitWithoutStream: true,
 		}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: quietTimeout, Timeout: pingTimeout}),
 	)
 }
 
@@ -225,6 +256,9 @@ func (s *Server) Connections() map[string]Connections {
 	return all
 }
 
+// Calls says how many calls are under way, and how many were refused.
+func (s *Server) Calls() Calls { return s.calls.now() }
+
 // endpoint is an endpoint with all that serves it.
 type endpoint struct {
 	name     string
@@ -234,19 +268,19 @@ type endpoint struct {
 
 // register registers the service with health and reflection. What answers is
 // healthy: a stop ends health watches, and takes no new checks.
-func (e *endpoint) register(service Service, files *protoregistry.Files) {
-	service.Register(e.server)
+func (e *endpoint) register(service Service, files *protoregistry.Files, registrar grpc.ServiceRegistrar) {
+	service.Register(registrar)
 	checks := health.NewServer()
 	for name := range e.server.GetServiceInfo() {
 		checks.SetServingStatus(name, healthgrpc.HealthCheckResponse_SERVING)
 	}
-	healthgrpc.RegisterHealthServer(e.server, checks)
+	healthgrpc.RegisterHealthServer(registrar, checks)
 	options := reflection.ServerOptions{
 		Services:           e.server,
 		DescriptorResolver: resolver{files, protoregistry.GlobalFiles},
 	}
-	reflectiongrpc.RegisterServerReflectionServer(e.server, reflection.NewServerV1(options))
-	reflectionalphagrpc.RegisterServerReflectionServer(e.server, reflection.NewServer(options))
+	reflectiongrpc.RegisterServerReflectionServer(registrar, reflection.NewServerV1(options))
+	reflectionalphagrpc.RegisterServerReflectionServer(registrar, reflection.NewServer(options))
 }
 
 // resolver finds a descriptor in the first registry that has it: those of the

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,12 +209,12 @@ func TestBounds(t *testing.T) {
 	defer r.end()
 	client := r.dial()
 
-	_, err := say(t.Context(), client, string(make([]byte, maxRequestBytes)))
+	_, err := say(t.Context(), client, string(make([]byte, DefaultMaxRequestBytes)))
 	wantCode(t, err, codes.ResourceExhausted)
 	var answer wrapperspb.StringValue
 	err = client.Invoke(t.Context(), sayMethod, wrapperspb.String("much"), &answer, grpc.MaxCallRecvMsgSize(2*maxResponseBytes))
 	wantCode(t, err, codes.ResourceExhausted)
-	if _, err = say(t.Context(), client, string(make([]byte, maxRequestBytes/2))); err != nil {
+	if _, err = say(t.Context(), client, string(make([]byte, DefaultMaxRequestBytes/2))); err != nil {
 		t.Error(err)
 	}
 }
@@ -227,33 +226,6 @@ func TestHeadersAreBounded(t *testing.T) {
 	if _, err := say(ctx, r.dial(), ""); err == nil {
 		t.Error("a call with too many headers succeeds")
 	}
-}
-
-func TestConcurrentCallsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int64
-		release := make(chan struct{})
-		r := start(t, func(context.Context, string) (string, error) {
-			calls.Add(1)
-			<-release
-			return "", nil
-		})
-		client := r.dial()
-		defer client.Close()
-		for range maxConcurrentCalls + 1 {
-			go say(t.Context(), client, "")
-		}
-		synctest.Wait()
-		if got := calls.Load(); got != maxConcurrentCalls {
-			t.Errorf("%d calls run at the same time, want %d", got, maxConcurrentCalls)
-		}
-		close(release)
-		synctest.Wait()
-		if got := calls.Load(); got != maxConcurrentCalls+1 {
-			t.Errorf("%d calls were made, want all", got)
-		}
-		r.end()
-	})
 }
 
 func TestClientMayPing(t *testing.T) {

@@ -128,11 +128,15 @@ var (
 	evictedDesc = prometheus.NewDesc("csi_proxy_silent_connections_evicted_total",
 		"Silent connections that were closed because there were too many.",
 		[]string{"endpoint"}, nil)
+	closedDesc = prometheus.NewDesc("csi_proxy_connections_closed_total",
+		"Connections, other than silent ones, that were closed because there were too many.",
+		[]string{"endpoint"}, nil)
 )
 
 func (connectionsCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- connectionsDesc
 	descs <- evictedDesc
+	descs <- closedDesc
 }
 
 func (c connectionsCollector) Collect(metrics chan<- prometheus.Metric) {
@@ -140,5 +144,44 @@ func (c connectionsCollector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(n.Open), endpoint, "open")
 		metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(n.Silent), endpoint, "silent")
 		metrics <- prometheus.MustNewConstMetric(evictedDesc, prometheus.CounterValue, float64(n.Evicted), endpoint)
+		metrics <- prometheus.MustNewConstMetric(closedDesc, prometheus.CounterValue, float64(n.Closed), endpoint)
+	}
+}
+
+// Calls returns the collector of the calls under way, which calls reports.
+func Calls(calls func() server.Calls) prometheus.Collector { return callsCollector(calls) }
+
+type callsCollector func() server.Calls
+
+var (
+	callsDesc = prometheus.NewDesc("csi_proxy_calls",
+		"Calls under way: receiving are those whose request hasn't come, running those whose handler works or waits, "+
+			"streams are health watches and reflection.",
+		[]string{"state"}, nil)
+	oldestDesc = prometheus.NewDesc("csi_proxy_oldest_call_seconds",
+		"Age of the oldest call under way, other than streams; 0 if there is none.", nil, nil)
+	requestBytesDesc = prometheus.NewDesc("csi_proxy_request_bytes",
+		"Bytes that the requests of the calls under way hold. One that hasn't come counts with the most that it may have.", nil, nil)
+	refusedDesc = prometheus.NewDesc("csi_proxy_refused_calls_total",
+		"Calls that were refused before their request was read: reason calls is -max-calls, calls_per_client is "+
+			"-max-calls-per-client, request_bytes are too many bytes of requests.",
+		[]string{"reason"}, nil)
+)
+
+func (callsCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{callsDesc, oldestDesc, requestBytesDesc, refusedDesc} {
+		descs <- desc
+	}
+}
+
+func (c callsCollector) Collect(metrics chan<- prometheus.Metric) {
+	now := c()
+	for state, n := range map[string]int{"receiving": now.Receiving, "running": now.Running, "streams": now.Streams} {
+		metrics <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(n), state)
+	}
+	metrics <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, now.Oldest.Seconds())
+	metrics <- prometheus.MustNewConstMetric(requestBytesDesc, prometheus.GaugeValue, float64(now.Bytes))
+	for reason, n := range now.Refused {
+		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), reason)
 	}
 }

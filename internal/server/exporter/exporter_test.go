@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -57,7 +58,10 @@ func TestScrape(t *testing.T) {
 	e := New(Build{Version: "v1.2.3", Commit: "abc", GoVersion: "go1"}, slog.New(slog.DiscardHandler))
 	extra := prometheus.NewCounter(prometheus.CounterOpts{Name: "extra_total"})
 	e.Register(extra, Connections(func() map[string]server.Connections {
-		return map[string]server.Connections{"csi-proxy-disk-v1": {Open: 2, Silent: 3, Evicted: 4}}
+		return map[string]server.Connections{"csi-proxy-disk-v1": {Open: 2, Silent: 3, Evicted: 4, Closed: 5}}
+	}), Calls(func() server.Calls {
+		return server.Calls{Receiving: 1, Running: 2, Streams: 3, Bytes: 4, Oldest: 1500 * time.Millisecond,
+			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedBytes: 0}}
 	}))
 	for _, answer := range []error{nil, status.Error(codes.NotFound, "")} {
 		info := &grpc.UnaryServerInfo{FullMethod: "/v1.Filesystem/CreateSymlink"}
@@ -80,6 +84,14 @@ func TestScrape(t *testing.T) {
 		`csi_proxy_connections{endpoint="csi-proxy-disk-v1",state="open"} 2`,
 		`csi_proxy_connections{endpoint="csi-proxy-disk-v1",state="silent"} 3`,
 		`csi_proxy_silent_connections_evicted_total{endpoint="csi-proxy-disk-v1"} 4`,
+		`csi_proxy_connections_closed_total{endpoint="csi-proxy-disk-v1"} 5`,
+		`csi_proxy_calls{state="receiving"} 1`,
+		`csi_proxy_calls{state="running"} 2`,
+		`csi_proxy_calls{state="streams"} 3`,
+		`csi_proxy_request_bytes 4`,
+		`csi_proxy_oldest_call_seconds 1.5`,
+		`csi_proxy_refused_calls_total{reason="calls"} 6`,
+		`csi_proxy_refused_calls_total{reason="request_bytes"} 0`,
 		`extra_total 0`,
 	} {
 		if !strings.Contains(body, line+"\n") {

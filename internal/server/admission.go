@@ -1,0 +1,149 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
+)
+
+// requestTimeout is how long a client may take to send the request of a call that it
+// has begun. Clients send both at once.
+const requestTimeout = 30 * time.Second
+
+// plaintext tells handlers, in the peer of their contexts, which connection a call
+// came on. It neither encrypts nor authenticates: the endpoints do that.
+type plaintext struct {
+	credentials.TransportCredentials
+}
+
+func newPlaintext() plaintext { return plaintext{insecure.NewCredentials()} }
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (plaintext) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return c, connInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c.(*conn)}, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (p plaintext) Clone() credentials.TransportCredentials { return p }
+
+type connInfo struct {
+	credentials.CommonAuthInfo
+	conn *conn
+}
+
+// AuthType implements credentials.AuthInfo.
+func (connInfo) AuthType() string { return "none" }
+
+// connOf returns the connection that the call of ctx came on. Each call has one: newGRPCServer
+// gives plaintext to each server.
+func connOf(ctx context.Context) *conn {
+	p, _ := peer.FromContext(ctx)
+	return p.AuthInfo.(connInfo).conn
+}
+
+// admitting registers services so that their unary calls are bounded, before any of
+// their requests is read. The stream interceptors do that for streaming ones.
+type admitting struct {
+	grpc.ServiceRegistrar
+	server          *Server
+	maxRequestBytes int
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (a admitting) RegisterService(desc *grpc.ServiceDesc, service any) {
+	bounded := *desc
+	bounded.Methods = nil
+	for _, m := range desc.Methods {
+		m.Handler = a.bound("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)
+		bounded.Methods = append(bounded.Methods, m)
+	}
+	a.ServiceRegistrar.RegisterService(&bounded, service)
+}
+
+// bound returns handler for calls that are counted, or refused at once.
+func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodHandler {
+	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		c := connOf(ctx)
+		begun, err := a.server.admit(ctx, c, method, a.maxRequestBytes)
+		if err != nil {
+			return nil, err
+		}
+		defer a.server.end(ctx, c, begun)
+
+		var undecodable error
+		resp, err := handler(srv, ctx, func(message any) error {
+			r := &request{message: message.(proto.Message)}
+			if err := a.server.receive(c, decode, r); err != nil {
+				return err
+			}
+			a.server.calls.received(begun, r.bytes)
+			undecodable = r.err
+			return r.err
+		}, interceptor)
+		if undecodable == nil {
+			return resp, err
+		}
+		// The handler gave up before it called the interceptor, which logs and counts.
+		info := &grpc.UnaryServerInfo{Server: srv, FullMethod: method}
+		return interceptor(ctx, nil, info, func(context.Context, any) (any, error) {
+			return nil, toStatus(method, undecodable)
+		})
+	}
+}
+
+// admit begins a call on a connection, or returns the status that refuses it.
+func (s *Server) admit(ctx context.Context, c *conn, method string, maxBytes int) (*call, error) {
+	begun, err := s.calls.begin(c.client, maxBytes)
+	if err != nil {
+		c.slowDown()
+		// A line for each would be a way to fill the log.
+		if s.refusals.due() {
+			s.log.Warn("refusing calls", "method", method, "err", err)
+		}
+		return nil, toStatus(method, err)
+	}
+	c.begin()
+	return begun, nil
+}
+
+// end ends a call that admit began. ctx is the call's.
+func (s *Server) end(ctx context.Context, c *conn, begun *call) {
+	s.calls.end(begun)
+	c.end()
+	if errors.Is(ctx.Err(), context.Canceled) {
+		c.slowDown()
+	}
+}
+
+// receive decodes a request. It closes the connection of a client that doesn't send it.
+func (s *Server) receive(c *conn, decode func(any) error, r *request) error {
+	tooLate := time.AfterFunc(requestTimeout, func() {
+		s.log.Info("closing a connection: its client began a call, but didn't send the request", "timeout", requestTimeout)
+		c.Close()
+	})
+	defer tooLate.Stop()
+	return decode(r)
+}
+
+// toStatus returns an error as the status of a call of a method.
+func toStatus(method string, err error) error {
+	e := csiproxy.Error{Op: path.Base(method), Err: err}
+	if inner, ok := err.(*csiproxy.Error); ok {
+		e.Kind, e.Detail, e.Err = inner.Kind, inner.Detail, inner.Err
+	}
+	return wire.ToStatus(&e)
+}

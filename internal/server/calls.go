@@ -1,0 +1,237 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"container/list"
+	"maps"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// Limits are the bounds of the calls under way at all endpoints together. A call is
+// under way until its handler has returned, also if its client gives up before.
+type Limits struct {
+	// Calls is how many there may be. Default: DefaultMaxCalls. Their requests may
+	// hold maxBytesOfCall bytes for each of them.
+	Calls int
+	// CallsPerClient is how many of them may be one client's. Default:
+	// DefaultMaxCallsPerClient. A client is a process, where the system tells which
+	// process a connection belongs to; else it is a connection.
+	CallsPerClient int
+}
+
+// Thirty drivers that make fifty calls each at one time are below these.
+const (
+	DefaultMaxCalls          = 2048
+	DefaultMaxCallsPerClient = 256
+)
+
+// maxBytesOfCall is what the requests of the calls under way may hold for each call
+// that Limits.Calls allows. Most requests are a few hundred bytes. One that hasn't come
+// yet counts with the most that it may have.
+const maxBytesOfCall = 64 << 10
+
+func (l Limits) withDefaults() Limits {
+	if l.Calls == 0 {
+		l.Calls = DefaultMaxCalls
+	}
+	if l.CallsPerClient == 0 {
+		l.CallsPerClient = DefaultMaxCallsPerClient
+	}
+	return l
+}
+
+// Reasons for which calls are refused.
+const (
+	RefusedCalls          = "calls"            // too many calls
+	RefusedCallsPerClient = "calls_per_client" // too many calls of one client
+	RefusedBytes          = "request_bytes"    // too many bytes of requests
+)
+
+// Calls are the calls under way at all endpoints together, and those refused.
+type Calls struct {
+	Receiving int            // whose request hasn't come, or not all of it
+	Running   int            // whose request has come
+	Streams   int            // streaming ones: health watches and reflection
+	Bytes     int64          // of the requests
+	Oldest    time.Duration  // age of the oldest one that isn't streaming; 0 if there is none
+	Refused   map[string]int // since the start, by reason: all of the Refused constants
+}
+
+// calls counts the calls under way and refuses those that are too many.
+//
+// What is left is shared: a client may have as many calls, and bytes, as are still
+// free, and no more. So a client alone gets half of all, n clients that take what
+// they can get 1/(n+1) each, and as much is left for the next one that comes.
+type calls struct {
+	limits Limits
+
+	mu        sync.Mutex // guards all below, and what is in clients and calls
+	processes map[uint32]*client
+	count     int
+	receiving int
+	streams   int
+	bytes     int64
+	unary     list.List // of *call, the oldest first
+	refused   map[string]int
+}
+
+func newCalls(limits Limits) *calls {
+	return &calls{
+		limits:    limits.withDefaults(),
+		processes: make(map[uint32]*client),
+		refused:   map[string]int{RefusedCalls: 0, RefusedCallsPerClient: 0, RefusedBytes: 0},
+	}
+}
+
+// client is whom calls are counted for.
+type client struct {
+	process     uint32 // 0 if it isn't known
+	connections int    // that the process has; unused if it isn't known
+	calls       int
+	bytes       int64
+}
+
+// call is one call under way.
+type call struct {
+	client    *client
+	begun     time.Time
+	bytes     int64 // that its request holds, or may come to hold
+	receiving bool
+	element   *list.Element // in calls.unary; nil for a streaming call
+}
+
+// connect returns the client of a new connection: that of its process, unless that is 0,
+// which stands for an unknown one.
+func (a *calls) connect(process uint32) *client {
+	if process == 0 {
+		return new(client)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.processes[process]
+	if c == nil {
+		c = &client{process: process}
+		a.processes[process] = c
+	}
+	c.connections++
+	return c
+}
+
+// disconnect takes back what connect did. Calls of the connection may still run.
+func (a *calls) disconnect(c *client) {
+	if c.process == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.connections--
+	a.forget(c)
+}
+
+// forget forgets a process that has neither connections nor calls.
+func (a *calls) forget(c *client) {
+	if c.process != 0 && c.connections == 0 && c.calls == 0 {
+		delete(a.processes, c.process)
+	}
+}
+
+// begin counts a call, or refuses it. Its request may have up to maxBytes; 0 is for a
+// streaming call.
+func (a *calls) begin(c *client, maxBytes int) (*call, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.refuse(c, int64(maxBytes)); err != nil {
+		return nil, err
+	}
+	begun := &call{client: c, begun: time.Now(), bytes: int64(maxBytes)}
+	a.count++
+	c.calls++
+	if maxBytes == 0 {
+		a.streams++
+		return begun, nil
+	}
+	begun.receiving = true
+	begun.element = a.unary.PushBack(begun)
+	a.receiving++
+	a.bytes += begun.bytes
+	c.bytes += begun.bytes
+	return begun, nil
+}
+
+// refuse returns an error if there is no room for one more call of a client.
+func (a *calls) refuse(c *client, bytes int64) error {
+	maxBytes := int64(a.limits.Calls) * maxBytesOfCall
+	switch {
+	case c.calls >= a.limits.CallsPerClient:
+		a.refused[RefusedCallsPerClient]++
+		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"this client has %d calls under way, and -max-calls-per-client is %d: try again when some of them have ended",
+			c.calls, a.limits.CallsPerClient)
+	case c.calls >= a.limits.Calls-a.count:
+		a.refused[RefusedCalls]++
+		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"%d calls are under way, %d of them of this client, and -max-calls is %d; what is left is for other clients: try again later",
+			a.count, c.calls, a.limits.Calls)
+	case bytes > 0 && c.bytes+bytes > maxBytes-a.bytes:
+		a.refused[RefusedBytes]++
+		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"the requests of the calls under way hold %d bytes, %d of them this client's; they may have %d in all, which -max-calls sets (%d for each call), "+
+				"and what is left is for other clients: try again later", a.bytes, c.bytes, maxBytes, maxBytesOfCall)
+	}
+	return nil
+}
+
+// received says that the request of a call has come and holds so many bytes.
+func (a *calls) received(c *call, bytes int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hold(c, int64(bytes))
+}
+
+// hold sets what a call's request holds. It isn't being received any more.
+func (a *calls) hold(c *call, bytes int64) {
+	a.bytes += bytes - c.bytes
+	c.client.bytes += bytes - c.bytes
+	c.bytes = bytes
+	if c.receiving {
+		c.receiving = false
+		a.receiving--
+	}
+}
+
+// end says that the handler of a call has returned.
+func (a *calls) end(c *call) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.element == nil {
+		a.streams--
+	} else {
+		a.hold(c, 0)
+		a.unary.Remove(c.element)
+	}
+	a.count--
+	c.client.calls--
+	a.forget(c.client)
+}
+
+// now says how many calls there are.
+func (a *calls) now() Calls {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := Calls{
+		Receiving: a.receiving,
+		Running:   a.unary.Len() - a.receiving,
+		Streams:   a.streams,
+		Bytes:     a.bytes,
+		Refused:   maps.Clone(a.refused),
+	}
+	if oldest := a.unary.Front(); oldest != nil {
+		now.Oldest = time.Since(oldest.Value.(*call).begun)
+	}
+	return now
+}

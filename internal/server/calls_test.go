@@ -1,0 +1,175 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// take begins calls of a client until one is refused, and returns how many began.
+func take(t *testing.T, a *calls, c *client, maxBytes int) (begun []*call, refusal error) {
+	t.Helper()
+	for {
+		one, err := a.begin(c, maxBytes)
+		if err != nil {
+			if !errors.Is(err, csiproxy.ErrResourceExhausted) {
+				t.Errorf("refused with %v", err)
+			}
+			return begun, err
+		}
+		begun = append(begun, one)
+	}
+}
+
+func TestCallsOfOneClientAreBounded(t *testing.T) {
+	a := newCalls(Limits{})
+	c := a.connect(0)
+	begun, err := take(t, a, c, 1)
+	if len(begun) != DefaultMaxCallsPerClient || !strings.Contains(err.Error(), "-max-calls-per-client is 256") {
+		t.Errorf("%d calls, then %v", len(begun), err)
+	}
+	a.end(begun[0])
+	if _, err := a.begin(c, 1); err != nil {
+		t.Errorf("when one has ended: %v", err)
+	}
+	if got := a.now().Refused[RefusedCallsPerClient]; got != 1 {
+		t.Errorf("%d refused calls are counted, want 1", got)
+	}
+}
+
+// However many clients take all that they get, the next one can make calls.
+func TestCallsAreShared(t *testing.T) {
+	a := newCalls(Limits{})
+	total := 0
+	for range 300 {
+		begun, _ := take(t, a, a.connect(0), 1)
+		if len(begun) == 0 {
+			break
+		}
+		total += len(begun)
+	}
+	if total > DefaultMaxCalls {
+		t.Errorf("%d calls are under way, more than %d", total, DefaultMaxCalls)
+	}
+	// These clients were greedy one after the other. When their calls end and others
+	// begin, each gets less than the one before, so that all have room.
+	fair := newCalls(Limits{})
+	greedy := make([]*client, 300)
+	for i := range greedy {
+		greedy[i] = fair.connect(0)
+	}
+	for range DefaultMaxCalls {
+		for _, c := range greedy {
+			fair.begin(c, 1)
+		}
+	}
+	late, err := take(t, fair, fair.connect(0), 1)
+	if len(late) < 3 || !strings.Contains(err.Error(), "-max-calls is 2048") {
+		t.Errorf("a client that comes late gets %d calls, then %v", len(late), err)
+	}
+}
+
+// What a real node needs: thirty drivers that make fifty calls each at one time.
+func TestCallsOfARealNode(t *testing.T) {
+	a := newCalls(Limits{})
+	for i := range 30 {
+		c := a.connect(uint32(i + 1))
+		for range 50 {
+			one, err := a.begin(c, DefaultMaxRequestBytes)
+			if err != nil {
+				t.Fatalf("driver %d: %v", i, err)
+			}
+			a.received(one, 1000)
+		}
+	}
+}
+
+func TestBytesOfRequestsAreBounded(t *testing.T) {
+	const limit = 64
+	a := newCalls(Limits{Calls: limit, CallsPerClient: limit})
+	total := int64(0)
+	for range 100 {
+		begun, _ := take(t, a, a.connect(0), DefaultMaxRequestBytes)
+		total += int64(len(begun)) * DefaultMaxRequestBytes
+	}
+	if total > limit*maxBytesOfCall || total != a.now().Bytes {
+		t.Errorf("requests may come to hold %d bytes, counted as %d, more than %d", total, a.now().Bytes, limit*maxBytesOfCall)
+	}
+	if a.now().Refused[RefusedBytes] == 0 {
+		t.Errorf("refused: %v, want some for their bytes", a.now().Refused)
+	}
+	// A request counts with what it holds when it has come.
+	b := newCalls(Limits{Calls: limit, CallsPerClient: limit})
+	c := b.connect(0)
+	for range limit / 2 {
+		one, err := b.begin(c, DefaultMaxRequestBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.received(one, 100)
+	}
+	if got := b.now().Bytes; got != 100*limit/2 {
+		t.Errorf("the requests hold %d bytes, want %d", got, 100*limit/2)
+	}
+}
+
+// The connections of a process share what it may have.
+func TestProcessesAreClients(t *testing.T) {
+	a := newCalls(Limits{})
+	first, second := a.connect(7), a.connect(7)
+	begun, _ := take(t, a, first, 1)
+	if _, err := a.begin(second, 1); err == nil {
+		t.Error("another connection of the process gets more")
+	}
+	if _, err := a.begin(a.connect(8), 1); err != nil {
+		t.Errorf("another process: %v", err)
+	}
+	a.disconnect(first)
+	a.disconnect(second)
+	if _, err := a.begin(a.connect(7), 1); err == nil {
+		t.Error("a process gets more when it connects again, with its calls still running")
+	}
+	a.disconnect(first)
+	for _, one := range begun {
+		a.end(one)
+	}
+	if _, known := a.processes[7]; known {
+		t.Error("a process without connections and calls is kept")
+	}
+}
+
+func TestCallsAreCounted(t *testing.T) {
+	a := newCalls(Limits{})
+	c := a.connect(0)
+	var all []*call
+	for _, maxBytes := range []int{1000, 1000, 0} {
+		one, err := a.begin(c, maxBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, one)
+	}
+	a.received(all[1], 10)
+	none := map[string]int{RefusedCalls: 0, RefusedCallsPerClient: 0, RefusedBytes: 0}
+	got := a.now()
+	if got.Oldest <= 0 {
+		t.Error("there is no oldest call")
+	}
+	got.Oldest = 0
+	if diff := cmp.Diff(Calls{Receiving: 1, Running: 1, Streams: 1, Bytes: 1010, Refused: none}, got); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	for _, one := range all {
+		a.end(one)
+	}
+	if diff := cmp.Diff(Calls{Refused: none}, a.now()); diff != "" {
+		t.Errorf("calls when all have ended (-want +got):\n%s", diff)
+	}
+}
