@@ -160,6 +160,26 @@ test: ## run the tests, with the race detector
 	cd test/published && $(GO) test $(RACE) -short -count=1 ./...
 	$(FOR_TOOLS) $(GO) -C tools test ./...
 
+# How long each fuzz target and each long test runs.
+FUZZTIME ?= 20s
+SOAK ?= 2m
+# The packages of the product that have functions of a kind in their tests.
+packages_with = $(shell grep -rlE '^func $(1)' --include='*_test.go' --exclude-dir=test --exclude-dir=tools --exclude-dir=examples . | \
+	xargs -r -n1 dirname | sort -u)
+
+.PHONY: fuzz
+fuzz: ## fuzz each decoder for FUZZTIME, 20s unless given
+	@for package in $(call packages_with,Fuzz); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "$$package $$target" && \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package || exit 1; \
+		done; \
+	done
+
+.PHONY: soak
+soak: ## run each long, random test for SOAK, 2m unless given; SOAK_SEED repeats one
+	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
+
 .PHONY: test-published
 test-published: ## drive the daemon with the published client, every sequence with every crash
 	cd test/published && $(GO) test -count=1 -timeout 20m ./...

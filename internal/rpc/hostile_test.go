@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // Bytes that are no message reach no operation of any version.
@@ -106,7 +107,7 @@ func FuzzRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, index uint, request []byte) {
 		node.calls = nil
 		desc := all[index%uint(len(all))].desc("S", "M")
-		resp, err := desc.Handler(nil, t.Context(), func(m any) error { return proto.Unmarshal(request, m.(proto.Message)) }, nil)
+		resp, err := desc.Handler(nil, t.Context(), func(m any) error { return wire.Decode(request, m.(proto.Message)) }, nil)
 		if err == nil && resp == nil {
 			t.Error("neither an answer nor an error")
 		}

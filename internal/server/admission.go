@@ -91,6 +91,7 @@ func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodH
 				return err
 			}
 			a.server.calls.received(begun, r.bytes)
+			c.begin()
 			undecodable = r.err
 			return r.err
 		}, interceptor)
@@ -116,14 +117,14 @@ func (s *Server) admit(ctx context.Context, c *conn, method string, maxBytes int
 		}
 		return nil, toStatus(method, err)
 	}
-	c.begin()
 	return begun, nil
 }
 
 // end ends a call that admit began. ctx is the call's.
 func (s *Server) end(ctx context.Context, c *conn, begun *call) {
-	s.calls.end(begun)
-	c.end()
+	if !s.calls.end(begun) {
+		c.end()
+	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		c.slowDown()
 	}

@@ -204,10 +204,12 @@ func (a *calls) hold(c *call, bytes int64) {
 	}
 }
 
-// end says that the handler of a call has returned.
-func (a *calls) end(c *call) {
+// end says that the handler of a call has returned. It reports whether that was before
+// the request came.
+func (a *calls) end(c *call) (early bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	early = c.receiving
 	if c.element == nil {
 		a.streams--
 	} else {
@@ -217,6 +219,7 @@ func (a *calls) end(c *call) {
 	a.count--
 	c.client.calls--
 	a.forget(c.client)
+	return early
 }
 
 // now says how many calls there are.

@@ -260,12 +260,36 @@ func TestHalfRequests(t *testing.T) {
 	}
 }
 
+// Connections with calls whose requests don't come make room for others.
+func TestHalfRequestsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, upper)
+		for range maxOpen {
+			c := newRawClient(t, r.silent())
+			go io.Copy(io.Discard, c.conn)
+			c.begin(sayMethod)
+			synctest.Wait()
+		}
+		client := r.dial()
+		defer client.Close()
+		if _, err := say(t.Context(), client, "hello"); err != nil {
+			t.Errorf("a call of one more client gives %v", err)
+		}
+		client.Close()
+		time.Sleep(requestTimeout)
+		r.wantConnections(Connections{Closed: 1})
+		r.end()
+	})
+}
+
 // Answers that nobody reads go with their connection.
 func TestUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, func(context.Context, string) (string, error) { return strings.Repeat("x", 60<<10), nil })
 		c := newRawClient(t, r.silent(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
-		c.must(c.framer.WriteWindowUpdate(0, 1<<30))
+		if err := c.framer.WriteWindowUpdate(0, 1<<30); err != nil {
+			t.Fatal(err)
+		}
 		for range 20 {
 			c.call(sayMethod, nil)
 		}

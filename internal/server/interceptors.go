@@ -77,6 +77,7 @@ func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 		return err
 	}
 	defer s.end(ctx, c, begun)
+	c.begin()
 	return handler(srv, stream)
 }
 

@@ -63,7 +63,8 @@ type Connections struct {
 // it. It stays for as long as that answers gRPC's pings, with calls or without: drivers
 // connect when they start, and may make their first call days later. Beyond maxOpen,
 // the one that has been without calls for longest makes room, and its client connects
-// again when it needs to. If all have calls, the new one is closed.
+// again when it needs to. A call whose request hasn't come doesn't count. If all have
+// calls, the new one is closed.
 type listener struct {
 	net.Listener
 	log   *slog.Logger
@@ -236,7 +237,7 @@ func (l *listener) addOpen(c *conn) (tooMany *conn) {
 	if len(l.open) >= maxOpen {
 		tooMany = c
 		for open := range l.open {
-			if open.calls.Load() == 0 && open.lastCall.Load() < tooMany.lastCall.Load() {
+			if open.calls.Load() == 0 && (tooMany == c || open.lastCall.Load() < tooMany.lastCall.Load()) {
 				tooMany = open
 			}
 		}
@@ -282,7 +283,7 @@ type conn struct {
 	unread   bool
 
 	client   *client      // nil while it is silent
-	calls    atomic.Int32 // under way
+	calls    atomic.Int32 // under way, with their requests
 	lastCall atomic.Int64 // when one began or ended last, or the first byte came; in Unix nanoseconds
 	pause    atomic.Int64 // before the next read, a time.Duration
 

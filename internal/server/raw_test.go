@@ -33,14 +33,10 @@ func newRawClient(t testing.TB, conn net.Conn, settings ...http2.Setting) *rawCl
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
-	c.must(c.framer.WriteSettings(settings...))
+	if err := c.framer.WriteSettings(settings...); err != nil {
+		t.Fatal(err)
+	}
 	return c
-}
-
-// must ends the test at an error, but for one that says that the server has closed the
-// connection: what that means is the test's to say.
-func (c *rawClient) must(err error) bool {
-	return err == nil
 }
 
 // begin sends the headers of a call and returns its stream, or 0 when the server has
@@ -61,7 +57,7 @@ func (c *rawClient) begin(method string, more ...hpack.HeaderField) uint32 {
 	}
 	stream := c.next
 	c.next += 2
-	if !c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.block.Bytes(), EndHeaders: true})) {
+	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.block.Bytes(), EndHeaders: true}); err != nil {
 		return 0
 	}
 	return stream
@@ -70,7 +66,7 @@ func (c *rawClient) begin(method string, more ...hpack.HeaderField) uint32 {
 // call begins a call and sends its request. It reports whether the connection is open.
 func (c *rawClient) call(method string, request []byte) bool {
 	stream := c.begin(method)
-	return stream != 0 && c.must(c.framer.WriteData(stream, true, frameOf(request, len(request))))
+	return stream != 0 && c.framer.WriteData(stream, true, frameOf(request, len(request))) == nil
 }
 
 // frameOf returns a gRPC message, with a header that says it has size bytes.

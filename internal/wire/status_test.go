@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -245,4 +246,42 @@ func TestFromStatus(t *testing.T) {
 	if err := FromStatus(nil); err != nil {
 		t.Errorf("FromStatus(nil) = %v", err)
 	}
+}
+
+// Whatever another daemon answers, the client makes an error of it that says what it
+// says, and that travels further as the same error.
+func FuzzFromStatus(f *testing.F) {
+	for _, err := range []error{
+		errors.New("plain"),
+		&csiproxy.Error{Op: "PartitionDisk", Object: "disk 1", Kind: csiproxy.ErrUnavailable, Detail: "busy", WindowsError: 170},
+		&csiproxy.Error{Op: "Mkdir", Kind: csiproxy.ErrNotFound, Detail: strings.Repeat("x", 5000)},
+	} {
+		encoded, err := proto.Marshal(status.Convert(ToStatus(err)).Proto())
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(encoded)
+	}
+	f.Fuzz(func(t *testing.T, encoded []byte) {
+		sent := new(statuspb.Status)
+		if proto.Unmarshal(encoded, sent) != nil || sent.GetCode() == 0 {
+			return
+		}
+		err := FromStatus(status.FromProto(sent).Err())
+		received, ok := err.(*csiproxy.Error)
+		if !ok || csiproxy.KindOf(err) == nil {
+			t.Fatalf("the error is %#v", err)
+		}
+		if err.Error() != sent.GetMessage() && !(sent.GetMessage() == "" && err.Error() == csiproxy.KindOf(err).Error()) {
+			t.Errorf("the error says %q, the status %q", err, sent.GetMessage())
+		}
+		st := status.Convert(ToStatus(err))
+		if !utf8.ValidString(st.Message()) || proto.Size(st.Proto()) > 5*maxWireText {
+			t.Errorf("sent further it has %d bytes: %.100q", proto.Size(st.Proto()), st.Message())
+		}
+		again, ok := FromStatus(st.Err()).(*csiproxy.Error)
+		if !ok || again.Kind != received.Kind || again.WindowsError != received.WindowsError {
+			t.Errorf("sent further it is %#v, was %#v", again, received)
+		}
+	})
 }

@@ -192,8 +192,8 @@ func TestGarbage(t *testing.T) {
 			body   string
 			want   codes.Code
 		}{
-			{known, "\xff", codes.Internal},
-			{known, "\x0a\xff\xff\xff\xff\x0f", codes.Internal},
+			{known, "\xff", codes.InvalidArgument},
+			{known, "\x0a\xff\xff\xff\xff\x0f", codes.InvalidArgument},
 			{"/" + service + "/FormatEverything", "", codes.Unimplemented},
 			{"/v9." + service + "/Rescan", "", codes.Unimplemented},
 			{"/csi.v1.Node/NodeStageVolume", "", codes.Unimplemented},
