@@ -97,7 +97,8 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			"rights (GA); give other clients 0x12019b, since more would let them pose as the daemon")
 	flags.IntVar(&o.limits.Calls, "max-calls", server.DefaultMaxCalls,
 		"how many calls may be under way, at all endpoints together; more are refused with\n"+
-			"ResourceExhausted. Of what is free, a client gets half, so that others have room")
+			"ResourceExhausted. When half of them are under way, a client may have a few, so that\n"+
+			"others have room")
 	flags.IntVar(&o.limits.CallsPerClient, "max-calls-per-client", server.DefaultMaxCallsPerClient,
 		"how many of these calls may be of one process, or where the system doesn't tell the process,\n"+
 			"of one connection")

@@ -27,7 +27,7 @@ func TestParseFlags(t *testing.T) {
 		requirePrivacy: true,
 		endpointDir:    pipe.DefaultDir(),
 		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
-		limits:         server.Limits{Calls: 2048, CallsPerClient: 256},
+		limits:         server.Limits{Calls: 4096, CallsPerClient: 256},
 		gracePeriod:    25 * time.Second,
 	}
 	service := defaults

@@ -52,13 +52,23 @@ type target struct {
 	volume string // formatted and mounted
 	raw    uint32 // number of a raw disk
 
-	listeners map[string]*bufconn.Listener
-	conns     map[string]*grpc.ClientConn
+	dial  func(ctx context.Context, endpoint string) (net.Conn, error)
+	conns map[string]*grpc.ClientConn
 }
 
+// newTarget serves the node in memory.
 func newTarget(t testing.TB) *target {
 	t.Helper()
-	g := &target{t: t, sys: simtest.Open(t, winsim.Delays{}), listeners: map[string]*bufconn.Listener{}, conns: map[string]*grpc.ClientConn{}}
+	listeners := map[string]*bufconn.Listener{}
+	return serveTarget(t, func(name string) (net.Listener, error) {
+		listeners[name] = bufconn.Listen(64 << 10)
+		return listeners[name], nil
+	}, func(ctx context.Context, name string) (net.Conn, error) { return listeners[name].DialContext(ctx) })
+}
+
+func serveTarget(t testing.TB, listen func(name string) (net.Listener, error), dial func(context.Context, string) (net.Conn, error)) *target {
+	t.Helper()
+	g := &target{t: t, sys: simtest.Open(t, winsim.Delays{}), dial: dial, conns: map[string]*grpc.ClientConn{}}
 	g.volume, _ = simtest.Volume(t, g.sys)
 	g.raw = simtest.Attach(t, g.sys, winsim.DiskSpec{SizeBytes: 64 << 20})
 	simtest.Mount(t, g.sys, kubelet+`\pods\volume`, g.volume)
@@ -83,11 +93,8 @@ func newTarget(t testing.TB) *target {
 	simtest.Must(t, operations.Volume.ResizeVolume(t.Context(), volume.ID(g.volume), 0)) // so that nothing is left to grow
 	s, err := daemon.New(daemon.Config{
 		Operations: rpc.Operations(*operations),
-		Listen: func(name string) (net.Listener, error) {
-			g.listeners[name] = bufconn.Listen(1 << 20)
-			return g.listeners[name], nil
-		},
-		Log: slog.New(slog.DiscardHandler),
+		Listen:     listen,
+		Log:        slog.New(slog.DiscardHandler),
 	})
 	simtest.Must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -108,7 +115,7 @@ func (g *target) conn(group, version string) *grpc.ClientConn {
 	name := api.EndpointName(group, version)
 	if g.conns[name] == nil {
 		conn, err := grpc.NewClient("passthrough:///"+name, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.listeners[name].DialContext(ctx) }))
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.dial(ctx, name) }))
 		simtest.Must(g.t, err)
 		g.conns[name] = conn
 	}

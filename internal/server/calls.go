@@ -24,16 +24,17 @@ type Limits struct {
 	CallsPerClient int
 }
 
-// Thirty drivers that make fifty calls each at one time are below these.
+// Thirty drivers that make fifty calls each at one time stay in the half of these that
+// is for all: see room.
 const (
-	DefaultMaxCalls          = 2048
+	DefaultMaxCalls          = 4096
 	DefaultMaxCallsPerClient = 256
 )
 
 // maxBytesOfCall is what the requests of the calls under way may hold for each call
 // that Limits.Calls allows. Most requests are a few hundred bytes. One that hasn't come
-// yet counts with the most that it may have.
-const maxBytesOfCall = 64 << 10
+// yet counts with half of the most that it may have.
+const maxBytesOfCall = 32 << 10
 
 func (l Limits) withDefaults() Limits {
 	if l.Calls == 0 {
@@ -62,11 +63,8 @@ type Calls struct {
 	Refused   map[string]int // since the start, by reason: all of the Refused constants
 }
 
-// calls counts the calls under way and refuses those that are too many.
-//
-// What is left is shared: a client may have as many calls, and bytes, as are still
-// free, and no more. So a client alone gets half of all, n clients that take what
-// they can get 1/(n+1) each, and as much is left for the next one that comes.
+// calls counts the calls under way and refuses those that are too many. Some clients may
+// take what they can get, so what is left is shared: see room.
 type calls struct {
 	limits Limits
 
@@ -104,6 +102,42 @@ type call struct {
 	receiving bool
 	element   *list.Element // in calls.unary; nil for a streaming call
 }
+
+// room returns how many calls a client may have when so many are under way. One half of
+// all calls is for everybody, as far as Limits allows. When that is taken, a client may
+// have few, and of the last quarter one, so that hundreds of clients have room when others
+// take what they can get.
+func (a *calls) room() int {
+	switch free := a.limits.Calls - a.count; {
+	case 2*free > a.limits.Calls:
+		return a.limits.CallsPerClient
+	case 4*free > a.limits.Calls:
+		return min(fewCalls, a.limits.CallsPerClient)
+	case free > 0:
+		return 1
+	}
+	return 0
+}
+
+// fewCalls are enough for a driver to go on with.
+const fewCalls = 8
+
+// roomForBytes is room for the bytes of requests: it returns how many a client's may hold
+// together with the next one, which may hold so many.
+func (a *calls) roomForBytes(next int64) int64 {
+	all := a.maxBytes()
+	switch free := all - a.bytes; {
+	case 2*free > all:
+		return all
+	case 4*free > all:
+		return fewCalls * next
+	case free >= next:
+		return next
+	}
+	return 0
+}
+
+func (a *calls) maxBytes() int64 { return int64(a.limits.Calls) * maxBytesOfCall }
 
 // connect returns the client of a new connection: that of its process, unless that is 0,
 // which stands for an unknown one.
@@ -145,10 +179,11 @@ func (a *calls) forget(c *client) {
 func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.refuse(c, int64(maxBytes)); err != nil {
+	expected := int64(maxBytes+1) / 2
+	if err := a.refuse(c, expected); err != nil {
 		return nil, err
 	}
-	begun := &call{client: c, begun: time.Now(), bytes: int64(maxBytes)}
+	begun := &call{client: c, begun: time.Now(), bytes: expected}
 	a.count++
 	c.calls++
 	if maxBytes == 0 {
@@ -158,30 +193,31 @@ func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 	begun.receiving = true
 	begun.element = a.unary.PushBack(begun)
 	a.receiving++
-	a.bytes += begun.bytes
-	c.bytes += begun.bytes
+	a.bytes += expected
+	c.bytes += expected
 	return begun, nil
 }
 
-// refuse returns an error if there is no room for one more call of a client.
+// refuse returns an error if there is no room for one more call of a client, with a
+// request of so many bytes.
 func (a *calls) refuse(c *client, bytes int64) error {
-	maxBytes := int64(a.limits.Calls) * maxBytesOfCall
+	room := a.room()
 	switch {
 	case c.calls >= a.limits.CallsPerClient:
 		a.refused[RefusedCallsPerClient]++
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"this client has %d calls under way, and -max-calls-per-client is %d: try again when some of them have ended",
 			c.calls, a.limits.CallsPerClient)
-	case c.calls >= a.limits.Calls-a.count:
+	case c.calls >= room:
 		a.refused[RefusedCalls]++
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
-			"%d calls are under way, %d of them of this client, and -max-calls is %d; what is left is for other clients: try again later",
-			a.count, c.calls, a.limits.Calls)
-	case bytes > 0 && c.bytes+bytes > maxBytes-a.bytes:
+			"%d calls are under way, %d of them this client's, and -max-calls is %d: with so many, a client may have %d; try again later",
+			a.count, c.calls, a.limits.Calls, room)
+	case bytes > 0 && c.bytes+bytes > a.roomForBytes(bytes):
 		a.refused[RefusedBytes]++
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
-			"the requests of the calls under way hold %d bytes, %d of them this client's; they may have %d in all, which -max-calls sets (%d for each call), "+
-				"and what is left is for other clients: try again later", a.bytes, c.bytes, maxBytes, maxBytesOfCall)
+			"the requests of the calls under way hold %d bytes, %d of them this client's, and -max-calls allows %d (%d for each call); try again later",
+			a.bytes, c.bytes, a.maxBytes(), maxBytesOfCall)
 	}
 	return nil
 }

@@ -44,35 +44,58 @@ func TestCallsOfOneClientAreBounded(t *testing.T) {
 	}
 }
 
-// However many clients take all that they get, the next one can make calls.
+// Hundreds of clients may take all that they get, one after the other or by turns: the
+// next one can make calls.
 func TestCallsAreShared(t *testing.T) {
-	a := newCalls(Limits{})
-	total := 0
-	for range 300 {
-		begun, _ := take(t, a, a.connect(0), 1)
-		if len(begun) == 0 {
-			break
-		}
-		total += len(begun)
-	}
-	if total > DefaultMaxCalls {
-		t.Errorf("%d calls are under way, more than %d", total, DefaultMaxCalls)
-	}
-	// These clients were greedy one after the other. When their calls end and others
-	// begin, each gets less than the one before, so that all have room.
-	fair := newCalls(Limits{})
-	greedy := make([]*client, 300)
-	for i := range greedy {
-		greedy[i] = fair.connect(0)
-	}
-	for range DefaultMaxCalls {
-		for _, c := range greedy {
-			fair.begin(c, 1)
+	oneAfterTheOther := func(a *calls, clients []*client, maxBytes int) {
+		for _, c := range clients {
+			take(t, a, c, maxBytes)
 		}
 	}
-	late, err := take(t, fair, fair.connect(0), 1)
-	if len(late) < 3 || !strings.Contains(err.Error(), "-max-calls is 2048") {
-		t.Errorf("a client that comes late gets %d calls, then %v", len(late), err)
+	byTurns := func(a *calls, clients []*client, maxBytes int) {
+		for range DefaultMaxCalls {
+			for _, c := range clients {
+				a.begin(c, maxBytes)
+			}
+		}
+	}
+	for name, greedy := range map[string]func(*calls, []*client, int){"one after the other": oneAfterTheOther, "by turns": byTurns} {
+		for _, test := range []struct{ maxBytes, clients int }{{1, 600}, {DefaultMaxRequestBytes, 400}} {
+			a := newCalls(Limits{})
+			clients := make([]*client, test.clients)
+			for i := range clients {
+				clients[i] = a.connect(0)
+			}
+			greedy(a, clients, test.maxBytes)
+			for _, c := range clients {
+				if c.calls == 0 {
+					t.Fatalf("%s, requests of %d bytes: a client can't make a call", name, test.maxBytes)
+				}
+			}
+			late, err := take(t, a, a.connect(0), test.maxBytes)
+			if len(late) == 0 {
+				t.Errorf("%s, requests of %d bytes: a client that comes late: %v", name, test.maxBytes, err)
+			}
+			if a.count > DefaultMaxCalls || a.bytes > a.maxBytes() {
+				t.Errorf("%s: %d calls with %d bytes are under way", name, a.count, a.bytes)
+			}
+		}
+	}
+}
+
+func TestNoRoomAtAll(t *testing.T) {
+	a := newCalls(Limits{Calls: 3})
+	for range 3 {
+		if _, err := a.begin(a.connect(0), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := a.begin(a.connect(0), 1)
+	if err == nil || !strings.Contains(err.Error(), "3 calls are under way, 0 of them this client's, and -max-calls is 3") {
+		t.Errorf("the fourth call of 3: %v", err)
+	}
+	if got := a.now().Refused[RefusedCalls]; got != 1 {
+		t.Errorf("%d refused calls are counted, want 1", got)
 	}
 }
 
@@ -97,7 +120,7 @@ func TestBytesOfRequestsAreBounded(t *testing.T) {
 	total := int64(0)
 	for range 100 {
 		begun, _ := take(t, a, a.connect(0), DefaultMaxRequestBytes)
-		total += int64(len(begun)) * DefaultMaxRequestBytes
+		total += int64(len(begun)) * DefaultMaxRequestBytes / 2
 	}
 	if total > limit*maxBytesOfCall || total != a.now().Bytes {
 		t.Errorf("requests may come to hold %d bytes, counted as %d, more than %d", total, a.now().Bytes, limit*maxBytesOfCall)
@@ -163,7 +186,7 @@ func TestCallsAreCounted(t *testing.T) {
 		t.Error("there is no oldest call")
 	}
 	got.Oldest = 0
-	if diff := cmp.Diff(Calls{Receiving: 1, Running: 1, Streams: 1, Bytes: 1010, Refused: none}, got); diff != "" {
+	if diff := cmp.Diff(Calls{Receiving: 1, Running: 1, Streams: 1, Bytes: 510, Refused: none}, got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	for _, one := range all {

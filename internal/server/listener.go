@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,8 +32,8 @@ const (
 
 	// slowDownBy is how long reading from a connection pauses for each call on it
 	// that was refused, or given up by its client, in all up to maxPause.
-	slowDownBy = time.Millisecond
-	maxPause   = time.Second
+	slowDownBy = 20 * time.Millisecond
+	maxPause   = 5 * time.Second
 
 	// maxAcceptPause is the longest pause after an error of accept that may go
 	// away, like too many open files.
@@ -62,9 +63,10 @@ type Connections struct {
 // A connection that has sent something is another matter: an HTTP/2 client is behind
 // it. It stays for as long as that answers gRPC's pings, with calls or without: drivers
 // connect when they start, and may make their first call days later. Beyond maxOpen,
-// the one that has been without calls for longest makes room, and its client connects
-// again when it needs to. A call whose request hasn't come doesn't count. If all have
-// calls, the new one is closed.
+// one without calls makes room: one that never had any, else the one that has been
+// without for longest. Its client connects again when it needs to. A call whose request
+// hasn't come doesn't count. If all have calls, or a half of them are of the new one's
+// process, the new one is closed.
 type listener struct {
 	net.Listener
 	log   *slog.Logger
@@ -234,23 +236,41 @@ func (l *listener) awaitFirstByte(c *conn) {
 // if there are too many, which may be c.
 func (l *listener) addOpen(c *conn) (tooMany *conn) {
 	c.lastCall.Store(time.Now().UnixNano())
-	if len(l.open) >= maxOpen {
-		tooMany = c
-		for open := range l.open {
-			if open.calls.Load() == 0 && (tooMany == c || open.lastCall.Load() < tooMany.lastCall.Load()) {
-				tooMany = open
-			}
+	if len(l.open) < maxOpen {
+		l.open[c] = struct{}{}
+		return nil
+	}
+	tooMany = c
+	ofClient := 0
+	for open := range l.open {
+		if open.client == c.client {
+			ofClient++
 		}
-		l.closed++
-		delete(l.open, tooMany)
-		if l.openTrouble.due() {
-			l.log.Warn("closing a connection, for there are too many", "limit", maxOpen, "new", tooMany == c)
+		if open.calls.Load() == 0 && (tooMany == c || open.lessUsed(tooMany)) {
+			tooMany = open
 		}
 	}
+	if ofClient >= maxOpen/2 { // of one process: the others are for others
+		tooMany = c
+	}
+	l.closed++
+	if l.openTrouble.due() {
+		l.log.Warn("closing a connection, for there are too many", "limit", maxOpen, "new", tooMany == c)
+	}
 	if tooMany != c {
+		delete(l.open, tooMany)
 		l.open[c] = struct{}{}
 	}
 	return tooMany
+}
+
+// lessUsed reports whether c, which has no calls under way, is the one to close rather
+// than other: one that never had any, else the one that has been without for longer.
+func (c *conn) lessUsed(other *conn) bool {
+	if used := c.used.Load(); used != other.used.Load() {
+		return !used
+	}
+	return c.lastCall.Load() < other.lastCall.Load()
 }
 
 // processOf returns the id of the process at the other end of a connection, 0 if the
@@ -284,6 +304,7 @@ type conn struct {
 
 	client   *client      // nil while it is silent
 	calls    atomic.Int32 // under way, with their requests
+	used     atomic.Bool  // it has had calls
 	lastCall atomic.Int64 // when one began or ended last, or the first byte came; in Unix nanoseconds
 	pause    atomic.Int64 // before the next read, a time.Duration
 
@@ -302,6 +323,9 @@ func (c *conn) Read(p []byte) (int, error) {
 		case <-c.closed:
 		}
 	}
+	// The calls that came with the last read go first, and other connections: else one
+	// that always has more to read fills memory with calls that nobody gets to.
+	runtime.Gosched()
 	return c.Conn.Read(p)
 }
 
@@ -321,6 +345,7 @@ func (c *conn) slowDown() { c.pause.Add(int64(slowDownBy)) }
 
 // begin and end count the calls under way.
 func (c *conn) begin() {
+	c.used.Store(true)
 	c.calls.Add(1)
 	c.lastCall.Store(time.Now().UnixNano())
 }

@@ -83,11 +83,11 @@ const (
 	// windowBytes is what a client may send of a request before anybody reads it. It
 	// is the least that gRPC takes. Without it gRPC would guess, up to 16 MiB.
 	windowBytes = 64 << 10
-	// streamsPerCall is how many HTTP/2 streams a connection may have for each call
-	// that Limits allows one client. With more calls than streams, a client's own
-	// library keeps them waiting; with more than Limits allows, they are refused at
-	// once, which tells the client why.
-	streamsPerCall = 2
+	// moreStreams is how many HTTP/2 streams a connection may have beyond the calls
+	// that Limits allows one client. A client's own library keeps its calls waiting
+	// when there are too many for the streams, and says nothing; those that are too
+	// many for Limits are refused at once, which tells the client why.
+	moreStreams = 32
 	// workers are the goroutines of an endpoint that stay for the next call; more
 	// calls at once get new ones. A new goroutine's stack is small and is copied
 	// several times on the way down to Windows, which is the larger part of the
@@ -169,7 +169,7 @@ func (s *Server) newGRPCServer(interceptors []grpc.UnaryServerInterceptor, maxRe
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxConcurrentStreams(uint32(streamsPerCall*s.calls.limits.CallsPerClient)),
+		grpc.MaxConcurrentStreams(uint32(s.calls.limits.CallsPerClient+moreStreams)),
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.NumStreamWorkers(workers),

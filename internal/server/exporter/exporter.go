@@ -161,7 +161,7 @@ var (
 	oldestDesc = prometheus.NewDesc("csi_proxy_oldest_call_seconds",
 		"Age of the oldest call under way, other than streams; 0 if there is none.", nil, nil)
 	requestBytesDesc = prometheus.NewDesc("csi_proxy_request_bytes",
-		"Bytes that the requests of the calls under way hold. One that hasn't come counts with the most that it may have.", nil, nil)
+		"Bytes that the requests of the calls under way hold. One that has not come counts with half of the most that it may have.", nil, nil)
 	refusedDesc = prometheus.NewDesc("csi_proxy_refused_calls_total",
 		"Calls that were refused before their request was read: reason calls is -max-calls, calls_per_client is "+
 			"-max-calls-per-client, request_bytes are too many bytes of requests.",
