@@ -97,7 +97,7 @@ type attack struct {
 }
 
 var attacks = []attack{
-	{"settings, then silence", 600, false, false, func(ctx context.Context, a *attacker) error {
+	{"settings, then silence", 1500, false, false, func(ctx context.Context, a *attacker) error {
 		<-ctx.Done()
 		return io.EOF
 	}},

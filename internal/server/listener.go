@@ -25,7 +25,7 @@ const (
 
 	// maxOpen is how many connections that have sent something an endpoint keeps.
 	// Drivers have one or two each.
-	maxOpen = 256
+	maxOpen = 1024
 
 	// writeTimeout is how long a client may leave a full connection unread.
 	writeTimeout = 30 * time.Second
