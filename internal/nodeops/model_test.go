@@ -30,19 +30,33 @@ import (
 // file is lost, none is seen on another volume, no volume is formatted twice, and in the
 // end no mount point, link or handle is left.
 //
-// CSI_PROXY_SOAK is for how many seconds new seeds are tried.
+// TestSoakModel is the long form.
 func TestModel(t *testing.T) {
-	seeds := 4
-	soak, _ := strconv.Atoi(os.Getenv("CSI_PROXY_SOAK"))
-	until := time.Now().Add(time.Duration(soak) * time.Second)
-	for seed := uint64(1); seed <= uint64(seeds) || time.Now().Before(until); seed++ {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newModel(t, seed).run() })
-		})
-		if t.Failed() {
-			return
-		}
+	for seed := range uint64(4) {
+		runModel(t, seed)
 	}
+}
+
+// TestSoakModel goes on with random seeds for as long as SOAK says. SOAK_SEED repeats one.
+func TestSoakModel(t *testing.T) {
+	duration, err := time.ParseDuration(os.Getenv("SOAK"))
+	if err != nil {
+		t.Skip("long: SOAK says for how long, as in make soak")
+	}
+	seed := rand.Uint64()
+	if given, err := strconv.ParseUint(os.Getenv("SOAK_SEED"), 10, 64); err == nil {
+		seed = given
+	}
+	for until := time.Now().Add(duration); time.Now().Before(until) && !t.Failed(); seed++ {
+		runModel(t, seed)
+	}
+}
+
+// runModel runs the model with a seed, which names the test.
+func runModel(t *testing.T, seed uint64) {
+	t.Run(fmt.Sprint("SOAK_SEED=", seed), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { newModel(t, seed).run() })
+	})
 }
 
 // model is a node, those who use it, and what they may expect.

@@ -42,7 +42,7 @@ const (
 	maxOfObject    = 16   // on one object
 	maxBelowObject = 32   // on what is directly below one directory
 	maxSuspect     = 16   // of a pool, on objects that were overdue lately
-	maxWaiting     = 1024 // of a pool
+	maxWaiting     = 4096 // of a pool; the server admits fewer calls at one time
 	// maxOverdue times its size is what a pool has of threads in all.
 	maxOverdue = 4
 	// suspicion is how long an object that was overdue stays suspect.
