@@ -132,12 +132,20 @@ type Flights[K comparable, T any] struct {
 	flights map[K]*work[T]
 }
 
-// ErrSilent is what Do returns when a flight takes longer than its caller has patience.
-var ErrSilent = fmt.Errorf("it does not answer: %w", context.DeadlineExceeded)
+// SilentError is what Do returns when a flight takes longer than its caller has patience.
+type SilentError struct {
+	Since time.Time // when the flight began
+}
+
+func (e *SilentError) Error() string { return "no answer since " + e.Since.UTC().Format(time.RFC3339) }
+
+// Unwrap returns context.DeadlineExceeded.
+func (e *SilentError) Unwrap() error { return context.DeadlineExceeded }
 
 // Do returns the result of f for key, or of a like function that another caller has under
-// way. It returns ErrSilent once that has been under way for longer than patience, also if
-// the caller has just come; and ctx's error if ctx ends first.
+// way. It returns a *SilentError once that has been under way for longer than patience,
+// also if the caller has just come; and ctx's error if ctx ends first. Those who wait for
+// the caller are told of the calls of the flight that are overdue.
 func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
 	w := s.flights[key]
@@ -154,6 +162,7 @@ func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f
 	}
 	s.mu.Unlock()
 
+	defer wincalls.TrackerOf(ctx).WaitFor(w.currentTracker)()
 	var none T
 	timer := time.NewTimer(patience - time.Since(w.begun))
 	defer timer.Stop()
@@ -163,7 +172,7 @@ func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f
 	case <-ctx.Done():
 		return none, ctx.Err()
 	case <-timer.C:
-		return none, ErrSilent
+		return none, &SilentError{w.begun}
 	}
 }
 

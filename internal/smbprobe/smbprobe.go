@@ -1,10 +1,10 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smbprobe asks SMB servers whether paths are there. Windows can't be made to
-// give up a call to a server that doesn't answer, so the calls are made apart from their
-// callers, who leave when their context ends. How many are under way, package wincalls
-// bounds.
+// Package smbprobe asks Windows which SMB shares are mapped, and servers whether paths
+// are there. Windows can't be made to give up a call to a server that doesn't answer, so
+// the calls are made apart from their callers, who share them and leave when their context
+// ends. How many are under way, package wincalls bounds.
 package smbprobe
 
 import (
@@ -17,20 +17,42 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
 // patience is for callers without a deadline. A dead server keeps those who ask it for 20
 // to 60 seconds.
 const patience = 90 * time.Second
 
-// Prober asks servers whether paths are there.
-type Prober struct {
-	sys     win.Files
-	flights operation.Flights[string, struct{}] // by folded path
+// System is what a Prober uses of Windows.
+type System interface {
+	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
+	SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error)
 }
 
-// New returns a prober of the servers that sys knows. The groups of one node share it.
-func New(sys win.Files) *Prober { return &Prober{sys: sys} }
+// Prober asks for mappings, and servers whether paths are there.
+type Prober struct {
+	sys      System
+	paths    operation.Flights[string, struct{}] // by folded path
+	mappings operation.Flights[struct{}, []win.SMBMapping]
+}
+
+// New returns a prober of the mappings and servers that sys knows. The groups of one node
+// share it.
+func New(sys System) *Prober { return &Prober{sys: sys} }
+
+// Mappings returns the SMB global mappings of the node. Callers share one answer, which
+// is never of before a change that this process has made. The end of ctx gives ctx's error.
+// If WMI doesn't answer in time, it is csiproxy.ErrUnavailable, and for those who come
+// then at once.
+func (p *Prober) Mappings(ctx context.Context) ([]win.SMBMapping, error) {
+	list, err := p.mappings.Do(ctx, struct{}{}, wincalls.Patience(win.CallSMBGlobalMappings), p.sys.SMBGlobalMappings)
+	if silent, ok := errors.AsType[*operation.SilentError](err); ok {
+		return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "WMI has not answered which SMB shares are mapped since %s; try again later",
+			silent.Since.UTC().Format(time.RFC3339))
+	}
+	return list, err
+}
 
 // Probe returns the error that Windows has for a path, nil if it is there. Callers
 // for one path share one call. The end of ctx gives ctx's error; without a deadline,
@@ -39,19 +61,20 @@ func New(sys win.Files) *Prober { return &Prober{sys: sys} }
 // Windows logs in to whatever server it is asked about: callers must know that the server
 // may be trusted with that.
 func (p *Prober) Probe(ctx context.Context, path unc.Path) error {
-	_, err := p.flights.Do(ctx, path.Folded(), patience, func(ctx context.Context) (struct{}, error) {
+	_, err := p.paths.Do(ctx, path.Folded(), patience, func(ctx context.Context) (struct{}, error) {
 		_, err := p.sys.FileAttributes(ctx, path.String())
 		return struct{}{}, err
 	})
-	if errors.Is(err, operation.ErrSilent) {
-		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the SMB server does not answer")
+	if silent, ok := errors.AsType[*operation.SilentError](err); ok {
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the SMB server has not answered since %s; try again later", silent.Since.UTC().Format(time.RFC3339))
 	}
 	return err
 }
 
-// Forget makes the next caller for a path on the share of root begin a new probe,
-// since those under way may have seen what was before.
+// Forget makes the next caller for the mappings, or for a path on the share of root, begin
+// anew, since what is under way may have seen what was before a change.
 func (p *Prober) Forget(root unc.Path) {
 	share := root.Root()
-	p.flights.Forget(func(path string) bool { return path == share || strings.HasPrefix(path, share+`\`) })
+	p.paths.Forget(func(path string) bool { return path == share || strings.HasPrefix(path, share+`\`) })
+	p.mappings.Forget(func(struct{}) bool { return true })
 }

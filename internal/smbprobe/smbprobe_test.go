@@ -19,7 +19,7 @@ import (
 
 // network answers after a time, also to those who have given up by then, as Windows does.
 type network struct {
-	win.Files // no other call is made
+	smbprobe.System // no other call is made
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -44,6 +44,17 @@ func (n *network) FileAttributes(ctx context.Context, path string) (win.FileAttr
 		return 0, ctx.Err()
 	}
 	return win.AttributeDirectory, err
+}
+
+// SMBGlobalMappings answers with as many mappings as there were such calls.
+func (n *network) SMBGlobalMappings(context.Context) ([]win.SMBMapping, error) {
+	n.mu.Lock()
+	n.calls[""]++
+	list := make([]win.SMBMapping, n.calls[""])
+	delay := n.delay
+	n.mu.Unlock()
+	time.Sleep(delay)
+	return list, nil
 }
 
 func (n *network) set(delay time.Duration, err error) {
@@ -143,7 +154,40 @@ func TestForget(t *testing.T) {
 	})
 }
 
-type panicking struct{ win.Files }
+// Callers share the answer of WMI, but not one from before a change. If WMI doesn't
+// answer, callers aren't kept for long, and those who come then not at all.
+func TestMappings(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
+		n.set(time.Second, nil)
+		var callers sync.WaitGroup
+		for range 100 {
+			callers.Go(func() {
+				if list, err := p.Mappings(t.Context()); err != nil || len(list) != 1 {
+					t.Errorf("%d mappings, %v", len(list), err)
+				}
+			})
+		}
+		synctest.Wait()
+		p.Forget(path(t, `\\server\share`))
+		if list, err := p.Mappings(t.Context()); err != nil || len(list) != 2 {
+			t.Errorf("after a change: %d mappings, %v", len(list), err)
+		}
+		callers.Wait()
+
+		n.set(time.Minute, nil)
+		begin := time.Now()
+		for range 100 {
+			if _, err := p.Mappings(t.Context()); !errors.Is(err, csiproxy.ErrUnavailable) || time.Since(begin) != 10*time.Second {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+		}
+		if n.calls[""] != 3 {
+			t.Errorf("WMI was asked %d times", n.calls[""])
+		}
+	})
+}
+
+type panicking struct{ smbprobe.System }
 
 func (panicking) FileAttributes(context.Context, string) (win.FileAttributes, error) { panic("a bug") }
 

@@ -104,6 +104,12 @@ func (p Path) Server() string { return p.server }
 // same text for the same share.
 func (p Path) Root() string { return `\\` + p.server + `\` + winname.Lower(p.share) }
 
+// Share returns the root of the share that the path is on.
+func (p Path) Share() Path { return Path{server: p.server, share: p.share} }
+
+// IsShare reports whether the path is the root of a share.
+func (p Path) IsShare() bool { return len(p.names) == 0 }
+
 // String returns the path with backslashes, without one at its end.
 func (p Path) String() string {
 	return `\\` + strings.Join(slices.Concat([]string{p.server, p.share}, p.names), `\`)

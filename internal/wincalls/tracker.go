@@ -15,6 +15,9 @@ import (
 type Tracker struct {
 	mu    sync.Mutex
 	calls []*Call
+	// waits are the trackers of other work that this one waits for at the moment. Each
+	// returns nil while that has not begun. Work never waits for work that waits for it.
+	waits []*func() *Tracker
 }
 
 type trackerKey struct{}
@@ -31,8 +34,8 @@ func TrackerOf(ctx context.Context) *Tracker {
 	return t
 }
 
-// Overdue returns a refusal for who waits for the work while one of its calls is
-// overdue, else nil. A nil tracker knows of no call.
+// Overdue returns a refusal for who waits for the work while one of its calls, or of the
+// work that it waits for, is overdue; else nil. A nil tracker knows of no call.
 func (t *Tracker) Overdue() error {
 	if t == nil {
 		return nil
@@ -45,7 +48,28 @@ func (t *Tracker) Overdue() error {
 			return c.Refusal(now)
 		}
 	}
+	for _, other := range t.waits {
+		if err := (*other)().Overdue(); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// WaitFor notes that the work waits for other work, until done is called.
+func (t *Tracker) WaitFor(other func() *Tracker) (done func()) {
+	if t == nil {
+		return func() {}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wait := &other
+	t.waits = append(t.waits, wait)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.waits = slices.DeleteFunc(t.waits, func(w *func() *Tracker) bool { return w == wait })
+	}
 }
 
 func (t *Tracker) begin(c *Call) {

@@ -178,7 +178,7 @@ func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.P
 	if path, err = unc.Parse(target); err != nil {
 		return path, false, nil // no such share can be mapped
 	}
-	mappings, err := f.sys.SMBGlobalMappings(ctx)
+	mappings, err := f.options.Shares.Mappings(ctx)
 	return path, err == nil && path.MappedBy(mappings), err
 }
 

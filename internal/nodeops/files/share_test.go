@@ -128,3 +128,31 @@ func TestLinkToShareThatDoesNotAnswer(t *testing.T) {
 		time.Sleep(time.Hour)
 	})
 }
+
+// A link to a share doesn't wait for WMI for ever. However many ask, WMI is asked once.
+func TestLinkToShareWhileWMIHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		newShares(t, sys, "server")
+		must(t, sys.MkdirAll(kubelet))
+		must(t, sys.Symlink(kubelet+`\link`, `\\server\data\`, true))
+		f := newFilesystem(t, sys)
+		must(t, sys.DelayUncancellable(winsim.Match{Call: win.CallSMBGlobalMappings}, time.Hour))
+		before := sys.Calls()[win.CallSMBGlobalMappings]
+		begin := time.Now()
+		for range 100 {
+			_, err := f.IsSymlink(t.Context(), kubelet+`\link`) // without a deadline
+			if took := time.Since(begin); !errors.Is(err, csiproxy.ErrUnavailable) || took > 10*time.Second {
+				t.Errorf("after %v: %v", took, err)
+			}
+		}
+		if n := sys.Calls()[win.CallSMBGlobalMappings] - before; n != 1 {
+			t.Errorf("WMI was asked %d times", n)
+		}
+		sys.ResetRules()
+		synctest.Wait()
+		if is, err := f.IsSymlink(t.Context(), kubelet+`\link`); !is || err != nil {
+			t.Errorf("when WMI is back: %v, %v", is, err)
+		}
+	})
+}

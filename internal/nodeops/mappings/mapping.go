@@ -10,95 +10,136 @@ import (
 	"github.com/csi-proxy/csi-proxy/smb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// state is what became of the mapping of a share.
+// state is what became of the mapping of a share: see the package comment.
 type state int
 
 const (
 	missing state = iota
-	broken        // and must be made again
 	working
+	kept   // it fails, and stays
+	broken // it fails for everybody, and is to be made again
 )
 
-// maxAttempts bounds how often a mapping is looked at anew because others make and
-// remove it at the same time.
+// maxAttempts bounds how often a mapping is looked at anew because another process
+// makes and removes it at the same time.
 const maxAttempts = 4
 
 // ensure has the share of remote mapped.
 func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c smb.Credentials) error {
+	if seen, err := m.look(ctx, remote, c); seen == working || seen == kept {
+		return err
+	}
+	unlock, err := m.locks.Lock(ctx, remote.Server())
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for range maxAttempts {
-		seen, err := m.look(ctx, remote)
-		if err != nil || seen == working {
+		// Whoever had the lock before may have made it.
+		seen, err := m.look(ctx, remote, c)
+		switch seen {
+		case working, kept:
 			return err
+		case broken:
+			m.options.Logger.Info("a mapping doesn't work and is made again", "remotePath", remote.Root(), "err", err)
+			if err := m.remove(ctx, remote); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+				return err
+			}
 		}
-		again, err := m.renew(ctx, remote, seen, c)
-		if !again {
+		err = m.create(ctx, remote, c)
+		if errors.Is(err, win.ErrorSessionCredentialConflict) {
+			err = m.createInstead(ctx, remote, c)
+		}
+		if !errors.Is(err, win.ErrorAlreadyAssigned) && !errors.Is(err, win.ErrorDeviceAlreadyRemembered) {
 			return err
 		}
 	}
-	return csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove the mapping all the time")
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the mapping was changed by others on every attempt; try again later")
 }
 
-// look sees whether the share of remote is mapped, and whether remote can be used. A
-// mapping that can't but is to be kept is an error.
-func (m *Mappings) look(ctx context.Context, remote unc.Path) (state, error) {
-	mappings, err := m.sys.SMBGlobalMappings(ctx)
+// look sees what became of the mapping of the share of remote. The error is why it fails.
+func (m *Mappings) look(ctx context.Context, remote unc.Path, c smb.Credentials) (state, error) {
+	mappings, err := m.options.Shares.Mappings(ctx)
 	if err != nil {
-		return missing, err
+		return kept, err
 	}
 	if !remote.MappedBy(mappings) {
 		return missing, nil
 	}
 	// The status in the list tells how things were when the mapping was used last.
-	err = m.options.Shares.Probe(ctx, remote)
-	var errno win.Errno
-	switch {
-	case err == nil:
+	err = m.options.Shares.Probe(ctx, remote.Share())
+	if errors.Is(err, win.ErrorAccessDenied) && !remote.IsShare() && m.options.Shares.Probe(ctx, remote) == nil {
 		return working, nil
-	case !errors.As(err, &errno):
-		return missing, err
-	case errno == win.ErrorFileNotFound, errno == win.ErrorPathNotFound: // on the share
-		return working, nil
-	case unreachable(errno):
-		return missing, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the share is mapped, but its server can't be reached now", Err: err}
-	case errno == win.ErrorAccessDenied:
-		return missing, &csiproxy.Error{Detail: "the share is mapped, but its server denies the access", Err: err}
 	}
-	m.options.Logger.Info("a mapping doesn't work and is made again", "remotePath", remote.Root(), "err", err)
-	return broken, nil
+	return m.judge(remote, c, err)
 }
 
-// renew makes the mapping that was seen to be missing or broken. If it turns out to
-// be otherwise now, again is true.
-func (m *Mappings) renew(ctx context.Context, remote unc.Path, seen state, c smb.Credentials) (again bool, err error) {
-	unlock, err := m.locks.Lock(ctx, remote.Server())
-	if err != nil {
-		return false, err
+// judge decides what becomes of the mapping of the share of remote, whose root gave an
+// error to somebody who has the credentials c. The package comment has the reasons.
+func (m *Mappings) judge(remote unc.Path, c smb.Credentials, err error) (state, error) {
+	if err == nil {
+		return working, nil
 	}
-	defer unlock()
-	if seen == broken {
-		if seen, err = m.look(ctx, remote); err != nil || seen != broken {
-			return seen != working, err
+	var errno win.Errno
+	if !errors.As(err, &errno) { // no answer of Windows
+		return kept, err
+	}
+	sameUser, sameCredentials := m.users.compare(remote, c)
+	switch errno {
+	case win.ErrorBadNetName, win.ErrorNoSuchLogonSession:
+		return broken, err
+	case win.ErrorInvalidPassword, win.ErrorLogonFailure, win.ErrorPasswordExpired, win.ErrorPasswordMustChange, win.ErrorBadUsername:
+		if sameCredentials {
+			return kept, keptError(err, "its server refuses its credentials, which are the ones given")
 		}
-		if err := m.sys.RemoveSMBGlobalMapping(ctx, remote.Root()); err != nil && !errors.Is(err, win.ErrorNotConnected) {
-			return false, err
+		return broken, err
+	case win.ErrorAccountRestriction, win.ErrorAccountDisabled, win.ErrorLogonTypeNotGranted:
+		if sameUser {
+			return kept, keptError(err, "its server refuses its user, who is the one given")
 		}
+		return broken, err
+	case win.ErrorAccountLockedOut:
+		return kept, keptError(err, "its server has locked its user out for now")
+	case win.ErrorAccessDenied:
+		return kept, keptError(err, "its server denies the access")
 	}
-	err = m.create(ctx, remote, c)
-	if errors.Is(err, win.ErrorSessionCredentialConflict) {
-		err = m.createInstead(ctx, remote, c)
+	return kept, keptError(err, "it can't be used now")
+}
+
+// keptError is the error of a mapping that fails and is kept.
+func keptError(err error, why string) error {
+	kind := csiproxy.KindOf(err)
+	switch kind {
+	case csiproxy.ErrPermissionDenied, csiproxy.ErrUnauthenticated, csiproxy.ErrFailedPrecondition:
+	default:
+		kind = csiproxy.ErrUnavailable
 	}
-	if errors.Is(err, win.ErrorAlreadyAssigned) || errors.Is(err, win.ErrorDeviceAlreadyRemembered) {
-		return true, nil // by somebody else
+	return &csiproxy.Error{Kind: kind, Detail: "the share is mapped, but " + why, Err: err}
+}
+
+// reach sees whether the directory that remote is can be used, if it is one. It may be
+// missing: somebody may make it later.
+func (m *Mappings) reach(ctx context.Context, remote unc.Path) error {
+	if remote.IsShare() {
+		return nil
 	}
-	return false, err
+	err := m.options.Shares.Probe(ctx, remote)
+	if errors.Is(err, win.ErrorFileNotFound) || errors.Is(err, win.ErrorPathNotFound) {
+		return nil
+	}
+	if _, answered := errors.AsType[win.Errno](err); answered {
+		return keptError(err, "the directory on it can't be used")
+	}
+	return err
 }
 
 func (m *Mappings) create(ctx context.Context, remote unc.Path, c smb.Credentials) error {
-	// A probe under way may have seen the mapping that was.
+	// What is under way may have seen what was before.
 	defer m.options.Shares.Forget(remote)
 	err := m.sys.CreateSMBGlobalMapping(ctx, remote.Root(), win.SMBMappingOptions{
 		Username:       c.Username,
@@ -114,73 +155,80 @@ func (m *Mappings) create(ctx context.Context, remote unc.Path, c smb.Credential
 	return err
 }
 
+func (m *Mappings) remove(ctx context.Context, remote unc.Path) error {
+	defer m.options.Shares.Forget(remote)
+	err := m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
+	if err == nil || errors.Is(err, win.ErrorNotConnected) {
+		m.users.removed(remote)
+	}
+	return err
+}
+
 // createInstead makes a mapping where others of the same server have other
-// credentials, which Windows doesn't allow. Those that the server refuses now, since
-// the password was changed, are replaced: the broken mappings are removed, and those of
-// the same user made again with the new credentials. To another user's, or one of an
-// earlier process, these may open what isn't theirs: it is made again by whoever asks
-// for it next.
+// credentials, which Windows doesn't allow. If all of these are broken, such as after a
+// change of the password, they are removed, and those of the same user made again with
+// the new credentials. To another user's, or one of an earlier process, these may open
+// what isn't theirs: it is made again by whoever asks for it next.
 func (m *Mappings) createInstead(ctx context.Context, remote unc.Path, c smb.Credentials) error {
-	mappings, err := m.sys.SMBGlobalMappings(ctx)
+	others, err := m.others(ctx, remote)
 	if err != nil {
 		return err
 	}
-	var again []unc.Path
-	for _, mapping := range mappings {
-		other, err := unc.Parse(mapping.RemotePath)
-		if err != nil || other.Server() != remote.Server() || other.Root() == remote.Root() {
-			continue
-		}
-		if err := m.options.Shares.Probe(ctx, other); !refused(err) {
+	for _, other := range others {
+		if seen, _ := m.judge(other, c, m.options.Shares.Probe(ctx, other)); seen != broken {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			continue
+			return conflict(other, win.ErrorSessionCredentialConflict)
 		}
-		if err := m.sys.RemoveSMBGlobalMapping(ctx, other.Root()); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+	}
+	var again []unc.Path
+	for _, other := range others {
+		sameUser, _ := m.users.compare(other, c)
+		m.options.Logger.Info("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other", remote.Root())
+		if err := m.remove(ctx, other); err != nil && !errors.Is(err, win.ErrorNotConnected) {
 			return err
 		}
-		if m.users.same(other, c) {
+		if sameUser {
 			again = append(again, other)
 		}
-		m.users.removed(other)
 	}
-	err = m.create(ctx, remote, c)
-	if errors.Is(err, win.ErrorSessionCredentialConflict) {
-		return &csiproxy.Error{
-			Kind:   csiproxy.ErrFailedPrecondition,
-			Detail: "other mappings of the server use other credentials, and Windows allows one user for each server: use the same user, remove those mappings, or name the server differently",
-			Err:    err,
+	if err := m.create(ctx, remote, c); err != nil {
+		if errors.Is(err, win.ErrorSessionCredentialConflict) {
+			return &csiproxy.Error{Detail: "the server is in use with other credentials, and Windows allows one user for each server", Err: err}
 		}
-	}
-	if err != nil {
 		return err
 	}
 	for _, other := range again {
 		if err := m.create(ctx, other, c); err != nil {
-			m.options.Logger.Warn("a mapping whose credentials its server refuses isn't made again", "remotePath", other.Root(), "err", err)
+			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.Root(), "err", err)
 		}
 	}
 	return nil
 }
 
-// unreachable reports whether Windows didn't get as far as a verdict on the share or
-// the credentials, for want of a network, a domain controller or resources here or
-// there. Windows connects a mapping again by itself; one removed for that couldn't be
-// made again, and all who use it would lose it.
-func unreachable(errno win.Errno) bool {
-	switch errno {
-	case win.ErrorBadNetPath, win.ErrorUnexpNetErr, win.ErrorNetNameDeleted, win.ErrorSemTimeout, win.ErrorRetry, win.ErrorBusy,
-		win.ErrorNoNetOrBadPath, win.ErrorNoNetwork, win.ErrorNetworkUnreachable, win.ErrorHostUnreachable, win.ErrorPortUnreachable,
-		win.ErrorConnectionRefused, win.ErrorConnectionAborted, win.ErrorTimeout, win.ErrorRemNotList, win.ErrorNetworkBusy,
-		win.ErrorSharingPaused, win.ErrorReqNotAccep, win.ErrorTooManyCmds, win.ErrorNoLogonServers,
-		win.ErrorNotEnoughMemory, win.ErrorNoSystemResources:
-		return true
+// conflict is the error of a mapping that can't be made beside other.
+func conflict(other unc.Path, err error) error {
+	return &csiproxy.Error{
+		Kind: csiproxy.ErrFailedPrecondition,
+		Detail: "another mapping of the server, " + quote.Text(other.Root()) + ", uses other credentials, and Windows allows one user for each server: " +
+			"use the same user, remove that mapping, or name the server differently",
+		Err: err,
 	}
-	return false
 }
 
-// refused reports whether a server doesn't accept a mapping's credentials (any more).
-func refused(err error) bool {
-	return err != nil && csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated
+// others returns the other shares of remote's server that are mapped.
+func (m *Mappings) others(ctx context.Context, remote unc.Path) ([]unc.Path, error) {
+	mappings, err := m.options.Shares.Mappings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var others []unc.Path
+	for _, mapping := range mappings {
+		other, err := unc.Parse(mapping.RemotePath)
+		if err == nil && other.Server() == remote.Server() && other.Root() != remote.Root() {
+			others = append(others, other)
+		}
+	}
+	return others, nil
 }

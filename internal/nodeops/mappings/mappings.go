@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smb does the operations on the node's SMB global mappings: shares that
+// Package mappings does the operations on the node's SMB global mappings: shares that
 // every session of the node, and every container, can use without credentials of its
 // own.
 //
@@ -9,6 +9,50 @@
 // at what Windows has and then does what is missing, so it may be repeated, also
 // after a process that died half-way through it. Mappings end with a restart of the
 // node.
+//
+// # When a mapping is made again
+//
+// All pods of the node lose a mapping that is removed. So it is removed only if it fails
+// for all of them already, and only if making it again can help. What Windows says about
+// the root of the share decides that, together with what is known about credentials: for
+// the mappings that this process has made, whether the user and the password are those of
+// the caller. Names and links that pods have put on the share can't decide it.
+//
+//	mapping  root of the share               caller's credentials     what happens
+//	none     isn't asked                     any                      it is made
+//	there    is there                        any                      kept: success
+//	there    5, but the directory on the     any                      kept: success
+//	         share that is meant is there
+//	there    67 no such share, 1312 logon    any                      made again
+//	         session gone
+//	there    86, 1326, 1330, 1907, 2202:     those of the mapping     kept: Unauthenticated
+//	         the password or the name isn't  others, or not known     made again
+//	         right
+//	there    1327, 1331, 1385: the account   of the mapping's user    kept: Unauthenticated
+//	         may not be used                 others, or not known     made again
+//	there    1909 locked out for some time   any                      kept: Unauthenticated
+//	there    any other error, or no answer   any                      kept: PermissionDenied,
+//	                                                                  FailedPrecondition or
+//	                                                                  Unavailable
+//
+// Nobody loses a mapping that works:
+//
+//   - A mapping has one session with its server, for the whole node. If Windows has to
+//     ask for a new session and the server refuses it, it refuses everybody. If an old
+//     session still works although the password was changed, the root is there.
+//   - Credentials can't be tried beside a mapping: Windows allows one user for each server,
+//     and the old password isn't known to go back to. A caller with a wrong password may
+//     therefore cost the mapping, but only one that was refused already.
+//   - A mapping whose credentials are known to be the caller's can't become better by
+//     being made again with them. It stays, and works again when the server takes them
+//     again: an account is unlocked, a domain controller learns the password.
+//   - Away servers, networks, sick disks, lack of resources, and errors that nobody has
+//     thought of pass. Windows connects such a mapping again by itself.
+//   - The root is asked twice: once without the lock of the server, and once with it.
+//
+// If Windows refuses to make a mapping because others of the server have other
+// credentials, these are judged by the same table. If all of them are to be made again,
+// they make way. If one is kept, none is removed, and the caller gets FailedPrecondition.
 package mappings
 
 import (
@@ -55,7 +99,7 @@ type Mappings struct {
 	// all mappings of a server use the same credentials only. Looking takes no lock,
 	// since a server may keep one waiting.
 	locks operation.Locks[string]
-	users users
+	users *users
 }
 
 // New returns the operations on the mappings of sys. Local paths are those that
@@ -85,14 +129,16 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 		if err := c.Validate(); err != nil {
 			return err
 		}
-		if localPath == "" {
-			return m.ensure(ctx, remote, c)
-		}
-		local, err := m.paths.Parse(localPath, pathpolicy.MaxPath)
-		if err != nil {
-			return atLocal(localPath, err)
+		var local pathpolicy.Path
+		if localPath != "" {
+			if local, err = m.paths.Parse(localPath, pathpolicy.MaxPath); err != nil {
+				return atLocal(localPath, err)
+			}
 		}
 		if err := m.ensure(ctx, remote, c); err != nil {
+			return err
+		}
+		if err := m.reach(ctx, remote); err != nil || localPath == "" {
 			return err
 		}
 		err = m.paths.Reach(ctx, m.sys, local, func(e pathpolicy.Entry) error { return link(ctx, e, remote) })
@@ -114,10 +160,6 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 			return err
 		}
 		defer unlock()
-		err = m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
-		if err == nil {
-			m.users.removed(remote)
-		}
-		return err
+		return m.remove(ctx, remote)
 	})
 }

@@ -4,7 +4,9 @@
 package mappings
 
 import (
-	"hash/maphash"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"strings"
 	"sync"
 
@@ -13,40 +15,56 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 )
 
-// users knows which mappings of this process are of the same user, without keeping
-// names: of each it has a hash that means nothing outside of the process. After a
-// restart it knows none.
+// users knows with which credentials this process has made mappings, without keeping
+// them: of each it has hashes with a key that nobody else has. After a restart of the
+// process it knows none.
 type users struct {
-	seed maphash.Seed
+	key [sha256.Size]byte
 
-	mu     sync.Mutex        // guards hashes
-	hashes map[string]uint64 // by root share
+	mu    sync.Mutex          // guards known
+	known map[string]identity // by root share
 }
 
-func newUsers() users { return users{seed: maphash.MakeSeed(), hashes: make(map[string]uint64)} }
+// identity is the hashes of credentials.
+type identity struct{ user, password [sha256.Size]byte }
 
-func (u *users) hash(c smb.Credentials) uint64 {
-	return maphash.String(u.seed, strings.ToLower(c.Username))
+func newUsers() *users {
+	u := &users{known: make(map[string]identity)}
+	rand.Read(u.key[:]) // never fails
+	return u
+}
+
+func (u *users) identity(c smb.Credentials) identity {
+	hash := func(text string) (sum [sha256.Size]byte) {
+		h := hmac.New(sha256.New, u.key[:])
+		h.Write([]byte(text))
+		h.Sum(sum[:0])
+		return sum
+	}
+	return identity{hash("user " + strings.ToLower(c.Username)), hash("password " + c.Password.Reveal())}
 }
 
 // made notes that the share of remote was mapped with c.
 func (u *users) made(remote unc.Path, c smb.Credentials) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.hashes[remote.Root()] = u.hash(c)
+	u.known[remote.Root()] = u.identity(c)
 }
 
-// same reports whether the share of remote was mapped last by the user of c.
-func (u *users) same(remote unc.Path, c smb.Credentials) bool {
+// compare reports whether the share of remote is known to be mapped with the user of c,
+// and with the password of c as well.
+func (u *users) compare(remote unc.Path, c smb.Credentials) (sameUser, samePassword bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	hash, ok := u.hashes[remote.Root()]
-	return ok && hash == u.hash(c)
+	known, ok := u.known[remote.Root()]
+	given := u.identity(c)
+	sameUser = ok && known.user == given.user
+	return sameUser, sameUser && known.password == given.password
 }
 
 // removed forgets the mapping of the share of remote.
 func (u *users) removed(remote unc.Path) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.hashes, remote.Root())
+	delete(u.known, remote.Root())
 }
