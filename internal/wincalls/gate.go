@@ -125,7 +125,7 @@ func (g *gate) enter(ctx context.Context, name string, o object) (*Call, error) 
 		p.waiting = slices.Delete(p.waiting, i, i+1)
 		g.drop(c)
 	} else if <-w.done == nil { // it was admitted meanwhile
-		g.end(c)
+		g.end(c, ctx.Err())
 	}
 	return nil, ctx.Err()
 }
@@ -167,7 +167,7 @@ func (g *gate) admissible(c *Call, now time.Time) bool {
 	if len(p.calls) < min(size, maxSuspect) {
 		return true
 	}
-	if len(p.calls) >= maxOverdue*size {
+	if p.exhausted(c, now) || p.scarce(c) && len(c.states[0].calls) > 0 {
 		return false
 	}
 	if g.suspects > 0 && c.suspect(now) &&
@@ -192,11 +192,20 @@ func (g *gate) refusal(c *Call, now time.Time) error {
 			}
 		}
 	}
-	if p := &g.pools[c.pool]; len(p.calls) >= maxOverdue*poolSizes[c.pool] {
+	if p := &g.pools[c.pool]; p.exhausted(c, now) {
 		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows has not answered %d calls on %s; the oldest is %s on %s since %s",
 			len(p.calls), poolNames[c.pool], p.calls[0].Name, quote.Text(p.calls[0].Object), p.calls[0].Since.UTC().Format(time.RFC3339))
 	}
 	return nil
+}
+
+// scarce reports whether the pool of c has only those threads left that are for objects of
+// which nothing bad is known.
+func (p *poolState) scarce(c *Call) bool { return len(p.calls) >= (maxOverdue-1)*poolSizes[c.pool] }
+
+// exhausted reports whether the pool has no thread for c, and waiting is of no use.
+func (p *poolState) exhausted(c *Call, now time.Time) bool {
+	return len(p.calls) >= maxOverdue*poolSizes[c.pool] || p.scarce(c) && c.suspect(now)
 }
 
 // repeated returns the call that c repeats and that is overdue, nil if there is none.
@@ -237,13 +246,13 @@ func (g *gate) begin(c *Call) {
 }
 
 // leave notes that Windows has answered a call.
-func (g *gate) leave(c *Call) {
+func (g *gate) leave(c *Call, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.end(c)
+	g.end(c, err)
 }
 
-func (g *gate) end(c *Call) {
+func (g *gate) end(c *Call, err error) {
 	now := time.Now()
 	p := &g.pools[c.pool]
 	p.calls = without(p.calls, c)
@@ -252,7 +261,7 @@ func (g *gate) end(c *Call) {
 			s.calls = without(s.calls, c)
 		}
 	}
-	g.suspectOrClear(c, now)
+	g.suspectOrClear(c, err, now)
 	if c.logged {
 		g.log.Info("Windows has answered a call after all", "call", c.Name, "object", quote.Text(c.Object), "took", now.Sub(c.Since).Round(time.Millisecond))
 	}
@@ -268,17 +277,31 @@ func (g *gate) end(c *Call) {
 	}
 }
 
-// suspectOrClear makes the object of a call suspect if the call was overdue, and clears
-// it if not.
-func (g *gate) suspectOrClear(c *Call, now time.Time) {
-	s := c.states[0]
-	switch overdue := c.Overdue(now); {
+// slowRefusal is how long an object may take to refuse a call as unavailable without being
+// suspect, however long calls of that name may take.
+const slowRefusal = time.Second
+
+// unanswered reports whether err says that the object didn't answer: it was out of reach,
+// or busy, or its caller has given up.
+func unanswered(err error) bool {
+	switch csiproxy.KindOf(err) {
+	case csiproxy.ErrUnavailable, context.Canceled, context.DeadlineExceeded:
+		return true
+	}
+	return false
+}
+
+// suspectOrClear makes the object of a call suspect if the call was overdue, or failed late
+// without an answer of the object, and clears it if the object has answered in time.
+func (g *gate) suspectOrClear(c *Call, err error, now time.Time) {
+	s, none := c.states[0], unanswered(err)
+	switch overdue := c.Overdue(now) || none && now.Sub(c.Since) > slowRefusal; {
 	case overdue && (!s.suspect.IsZero() || g.suspects < maxSuspects):
 		if s.suspect.IsZero() {
 			g.suspects++
 		}
 		s.suspect = now.Add(suspicion)
-	case !overdue && !s.suspect.IsZero():
+	case !overdue && !none && !s.suspect.IsZero():
 		s.suspect = time.Time{}
 		g.suspects--
 	}

@@ -29,22 +29,21 @@ func New(sys win.System, o Options) *System {
 }
 
 // get makes a call that has a result, when there is room for it.
-func get[T any](ctx context.Context, s *System, name string, o object, f func() (T, error)) (T, error) {
-	var none T
+func get[T any](ctx context.Context, s *System, name string, o object, f func() (T, error)) (v T, err error) {
 	if err := ctx.Err(); err != nil {
-		return none, err
+		return v, err
 	}
 	c, err := s.gate.enter(ctx, name, o)
 	if err != nil {
-		return none, err
+		return v, err
 	}
 	t := TrackerOf(ctx)
 	t.begin(c)
 	defer func() {
 		t.end(c)
-		s.gate.leave(c)
+		s.gate.leave(c, err)
 	}()
-	v, err := f()
+	v, err = f()
 	s.observe(name, time.Since(c.Since), err)
 	return v, err
 }

@@ -16,8 +16,11 @@
 //   - Each kind of object has a pool of threads of its own, in which a call that is overdue
 //     no longer counts. So neither many calls on one object nor some objects that hang keep
 //     the others waiting.
-//   - An object that was overdue lately may use a small part of its pool only, until it
-//     answers in time again.
+//   - An object that was overdue lately, or took long to say that it is unavailable as an
+//     SMB server does that can't be reached, is suspect: it may use a small part of its
+//     pool only, until it answers in time again.
+//   - A pool has several times its size of threads for calls that are overdue. The last of
+//     them are for objects that aren't suspect and have no call under way.
 package wincalls
 
 import (
@@ -41,11 +44,11 @@ type Options struct {
 const (
 	maxOfObject    = 16   // on one object
 	maxBelowObject = 32   // on what is directly below one directory
-	maxSuspect     = 16   // of a pool, on objects that were overdue lately
+	maxSuspect     = 16   // of a pool, on objects that are suspect
 	maxWaiting     = 4096 // of a pool; the server admits fewer calls at one time
 	// maxOverdue times its size is what a pool has of threads in all.
 	maxOverdue = 4
-	// suspicion is how long an object that was overdue stays suspect.
+	// suspicion is how long an object stays suspect.
 	suspicion = 5 * time.Minute
 	// maxSuspects bounds how many such objects are remembered.
 	maxSuspects = 4096
