@@ -45,6 +45,8 @@ type ISCSISessionID struct {
 type ISCSISession struct {
 	ID     ISCSISessionID
 	Target string // IQN
+	// Portals are where its connections lead. While it connects again, there is none.
+	Portals []ISCSIPortal
 }
 
 // ISCSIDevice is the part of ISCSI_DEVICE_ON_SESSIONW that operations use.

@@ -102,6 +102,18 @@ type sessionInfo struct {
 	connections     uint64 // address of ISCSI_CONNECTION_INFOW
 }
 
+// connectionInfo is ISCSI_CONNECTION_INFOW.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_connection_infow
+type connectionInfo struct {
+	id               iscsiUniqueID
+	initiatorAddress uint64 // address of a string
+	targetAddress    uint64 // address of a string
+	initiatorSocket  uint16
+	targetSocket     uint16
+	cid              [2]byte
+}
+
 // deviceOnSession is ISCSI_DEVICE_ON_SESSIONW.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_device_on_sessionw
@@ -210,16 +222,46 @@ func decodeSessions(b []byte, address uint64, count uint32) ([]win.ISCSISession,
 	}
 	sessions := make([]win.ISCSISession, len(infos))
 	for i, info := range infos {
-		target, err := wideAt(b, address, info.targetNodeName)
+		target, err := wideAt(b, address, info.targetNodeName, int(unsafe.Sizeof(iscsiName{})))
 		if err == nil && target == "" {
-			target, err = wideAt(b, address, info.targetName)
+			target, err = wideAt(b, address, info.targetName, int(unsafe.Sizeof(iscsiName{})))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("ISCSI_SESSION_INFOW: target's name: %w", err)
 		}
-		sessions[i] = win.ISCSISession{ID: info.id, Target: target}
+		portals, err := decodeConnections(b, address, info)
+		if err != nil {
+			return nil, err
+		}
+		sessions[i] = win.ISCSISession{ID: info.id, Target: target, Portals: portals}
 	}
 	return sessions, nil
+}
+
+// decodeConnections reads where the connections of a session lead.
+func decodeConnections(b []byte, address uint64, info sessionInfo) ([]win.ISCSIPortal, error) {
+	if info.connectionCount == 0 || info.connections == 0 {
+		return nil, nil
+	}
+	offset := info.connections - address // far behind the end, if they lie before the buffer
+	if offset > uint64(len(b)) {
+		return nil, fmt.Errorf("ISCSI_SESSION_INFOW: the connections aren't in the buffer of %d bytes", len(b))
+	}
+	infos, err := elements[connectionInfo]("ISCSI_CONNECTION_INFOW", b[offset:], info.connectionCount)
+	if err != nil {
+		return nil, err
+	}
+	var portals []win.ISCSIPortal
+	for _, c := range infos {
+		host, err := wideAt(b, address, c.targetAddress, int(unsafe.Sizeof(targetPortal{}.address)))
+		if err != nil {
+			return nil, fmt.Errorf("ISCSI_CONNECTION_INFOW: target's address: %w", err)
+		}
+		if host != "" {
+			portals = append(portals, win.ISCSIPortal{Address: host, Port: c.targetSocket})
+		}
+	}
+	return portals, nil
 }
 
 func decodeSessionDevices(b []byte, count uint32) ([]win.ISCSIDevice, error) {
@@ -261,8 +303,9 @@ func decodeMultiSZ(b []byte) ([]string, error) {
 	return list, nil
 }
 
-// wideAt reads the iSCSI name at an address in a buffer; there is none at 0.
-func wideAt(b []byte, base, address uint64) (string, error) {
+// wideAt reads the text at an address in a buffer, of so many bytes with its NUL at most;
+// there is none at 0.
+func wideAt(b []byte, base, address uint64, longest int) (string, error) {
 	if address == 0 {
 		return "", nil
 	}
@@ -271,7 +314,7 @@ func wideAt(b []byte, base, address uint64) (string, error) {
 		return "", fmt.Errorf("its address isn't in the buffer of %d bytes", len(b))
 	}
 	b = b[offset:]
-	end, err := wideLen(b[:min(len(b), int(unsafe.Sizeof(iscsiName{})))])
+	end, err := wideLen(b[:min(len(b), longest)])
 	if err != nil {
 		return "", err
 	}

@@ -39,6 +39,7 @@ func TestABIOfISCSI(t *testing.T) {
 	var info portalInfo
 	var options loginOptions
 	var session sessionInfo
+	var connection connectionInfo
 	var device deviceOnSession
 	var login persistentLogin
 	for structure, sizes := range map[string][]uintptr{
@@ -47,6 +48,7 @@ func TestABIOfISCSI(t *testing.T) {
 		"ISCSI_LOGIN_OPTIONS":          {unsafe.Sizeof(options), unsafe.Sizeof(reportedLoginOptions{})},
 		"ISCSI_UNIQUE_SESSION_ID":      {unsafe.Sizeof(iscsiUniqueID{})},
 		"ISCSI_SESSION_INFOW":          {unsafe.Sizeof(session)},
+		"ISCSI_CONNECTION_INFOW":       {unsafe.Sizeof(connection)},
 		"ISCSI_DEVICE_ON_SESSIONW":     {unsafe.Sizeof(device)},
 		"PERSISTENT_ISCSI_LOGIN_INFOW": {unsafe.Sizeof(login)},
 	} {
@@ -89,6 +91,12 @@ func TestABIOfISCSI(t *testing.T) {
 		"ISCSI_SESSION_INFOW.TSID":                            unsafe.Offsetof(session.tsid),
 		"ISCSI_SESSION_INFOW.ConnectionCount":                 unsafe.Offsetof(session.connectionCount),
 		"ISCSI_SESSION_INFOW.Connections":                     unsafe.Offsetof(session.connections),
+		"ISCSI_CONNECTION_INFOW.ConnectionId":                 unsafe.Offsetof(connection.id),
+		"ISCSI_CONNECTION_INFOW.InitiatorAddress":             unsafe.Offsetof(connection.initiatorAddress),
+		"ISCSI_CONNECTION_INFOW.TargetAddress":                unsafe.Offsetof(connection.targetAddress),
+		"ISCSI_CONNECTION_INFOW.InitiatorSocket":              unsafe.Offsetof(connection.initiatorSocket),
+		"ISCSI_CONNECTION_INFOW.TargetSocket":                 unsafe.Offsetof(connection.targetSocket),
+		"ISCSI_CONNECTION_INFOW.CID":                          unsafe.Offsetof(connection.cid),
 		"ISCSI_DEVICE_ON_SESSIONW.TargetName":                 unsafe.Offsetof(device.targetName),
 		"ISCSI_DEVICE_ON_SESSIONW.ScsiAddress":                unsafe.Offsetof(device.scsiAddress),
 		"ISCSI_DEVICE_ON_SESSIONW.DeviceInterfaceType":        unsafe.Offsetof(device.deviceInterfaceType),
@@ -190,7 +198,7 @@ const sessionsAddress = 0x7ff612340000
 func TestDecodeSessions(t *testing.T) {
 	b := abitest.Load(t, abiDir).Sample("iscsi_sessions")
 	want := []win.ISCSISession{
-		{ID: win.ISCSISessionID{AdapterUnique: 0xffff8d8012345010, AdapterSpecific: 0x4000013700000002}, Target: "iqn.2026-01.a:1"},
+		{ID: win.ISCSISessionID{AdapterUnique: 0xffff8d8012345010, AdapterSpecific: 0x4000013700000002}, Target: "iqn.2026-01.a:1", Portals: []win.ISCSIPortal{{Address: "192.0.2.1", Port: 860}}},
 		{ID: win.ISCSISessionID{AdapterUnique: 3, AdapterSpecific: 4}, Target: "iqn.2026-01.a:2"}, // has no node name
 	}
 	got, err := decodeSessions(b, sessionsAddress, 2)
@@ -202,19 +210,29 @@ func TestDecodeSessions(t *testing.T) {
 func TestDecodeSessionsRefuses(t *testing.T) {
 	abi := abitest.Load(t, abiDir)
 	good := abi.Sample("iscsi_sessions")
-	name := func(address uint64) []byte {
+	field := func(field string, value uint64) []byte {
 		b := slices.Clone(good)
-		le.PutUint64(b[abi.Offset("ISCSI_SESSION_INFOW.TargetNodeName"):], address)
+		le.PutUint64(b[abi.Offset("ISCSI_SESSION_INFOW."+field):], value)
 		return b
 	}
+	portal := func(address uint64) []byte {
+		b := slices.Clone(good)
+		le.PutUint64(b[2*abi.Size("ISCSI_SESSION_INFOW")+abi.Offset("ISCSI_CONNECTION_INFOW.TargetAddress"):], address)
+		return b
+	}
+	name := func(address uint64) []byte { return field("TargetNodeName", address) }
 	end := uint64(sessionsAddress + len(good))
 	for what, b := range map[string][]byte{
-		"a name before the buffer":    name(sessionsAddress - 2),
-		"a name just behind it":       name(end),
-		"a name far behind it":        name(1 << 63),
-		"half a character at the end": name(end - 1),
-		"a name without end":          append(name(end - 4)[:len(good)-4], "x\x00y\x00"...),
-		"a name of 224 units":         append(name(end), wide(strings.Repeat("x", 224)+"\x00")...),
+		"a name before the buffer":          name(sessionsAddress - 2),
+		"a name just behind it":             name(end),
+		"a name far behind it":              name(1 << 63),
+		"half a character at the end":       name(end - 1),
+		"a name without end":                append(name(end - 4)[:len(good)-4], "x\x00y\x00"...),
+		"connections before the buffer":     field("Connections", sessionsAddress-8),
+		"connections at its end":            field("Connections", end),
+		"more connections than it can have": field("ConnectionCount", 0xFFFF),
+		"a portal behind the buffer":        portal(end),
+		"a name of 224 units":               append(name(end), wide(strings.Repeat("x", 224)+"\x00")...),
 	} {
 		if got, err := decodeSessions(b, sessionsAddress, 1); err == nil {
 			t.Errorf("%s gives %v", what, got)

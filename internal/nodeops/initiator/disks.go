@@ -29,13 +29,13 @@ const (
 
 // awaitDisks returns the disks of a target, sorted. As long as one hasn't arrived, it
 // waits, and has the adapters look from time to time.
-func (i *Initiator) awaitDisks(ctx context.Context, iqn iscsi.IQN) ([]disk.Number, error) {
+func (i *Initiator) awaitDisks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) ([]disk.Number, error) {
 	begin := time.Now()
 	rescan, interval := begin.Add(firstRescan), 2*firstRescan
 	var found devices
 	_, err := operation.Poll(ctx, operation.Polling{Patience: diskPatience}, func() (bool, error) {
 		var err error
-		if found, err = i.disks(ctx, iqn); err != nil || found.complete() || time.Since(begin) > found.patience() {
+		if found, err = i.disks(ctx, p, iqn); err != nil || found.complete() || time.Since(begin) > found.patience() {
 			return true, err
 		}
 		if now := time.Now(); now.After(rescan) {
@@ -50,12 +50,15 @@ func (i *Initiator) awaitDisks(ctx context.Context, iqn iscsi.IQN) ([]disk.Numbe
 // devices is what a target has.
 type devices struct {
 	sessions int
+	ended    bool          // one of the sessions, while it was looked at
 	total    int           // of all kinds
 	pending  int           // disks that haven't arrived
 	numbers  []disk.Number // of those that have, sorted
 }
 
-func (d devices) complete() bool { return d.sessions == 0 || d.total > 0 && d.pending == 0 }
+func (d devices) complete() bool {
+	return !d.ended && (d.sessions == 0 || d.total > 0 && d.pending == 0)
+}
 
 func (d devices) patience() time.Duration {
 	if d.total == 0 {
@@ -65,16 +68,16 @@ func (d devices) patience() time.Duration {
 }
 
 // disks returns what a target has now.
-func (i *Initiator) disks(ctx context.Context, iqn iscsi.IQN) (devices, error) {
-	sessions, err := i.sessions(ctx, iqn)
+func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) (devices, error) {
+	sessions, err := i.sessions(ctx, p, iqn)
 	if err != nil {
 		return devices{}, err
 	}
 	found := devices{sessions: len(sessions)}
 	for _, s := range sessions {
 		list, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) { return i.sys.ISCSISessionDevices(ctx, s.ID) })
-		if errors.Is(err, win.ISDSCInvalidSessionID) { // it has ended meanwhile
-			found.sessions--
+		if errors.Is(err, win.ISDSCInvalidSessionID) { // there may be another one now
+			found.ended = true
 			continue
 		}
 		if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iscsi does the operations on the node's iSCSI initiator: portals, targets
+// Package initiator does the operations on the node's iSCSI initiator: portals, targets
 // and their disks.
 //
 // Each operation first looks at what Windows has and then does what is missing, so it

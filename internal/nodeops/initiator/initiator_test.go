@@ -348,11 +348,15 @@ func TestPersistentLogin(t *testing.T) {
 		}
 		return targets
 	}
-	must(t, i.DisconnectTarget(t.Context(), iscsi.Portal{Address: "10.0.0.2"}, name)) // through another portal
+	want(t, i.DisconnectTarget(t.Context(), iscsi.Portal{Address: "10.0.0.2"}, name), csiproxy.ErrFailedPrecondition)
 	if got := persistent(); len(got) != 2 {
 		t.Errorf("the persistent logins are %q", got)
 	}
-	must(t, i.DisconnectTarget(t.Context(), portal, name)) // there is no session any more
+	must(t, i.DisconnectTarget(t.Context(), portal, name))
+	if got := persistent(); len(got) != 1 || got[0] != string(other) {
+		t.Errorf("the persistent logins are %q", got)
+	}
+	must(t, i.DisconnectTarget(t.Context(), iscsi.Portal{Address: "10.0.0.2"}, name)) // there is no session any more
 	if got := persistent(); len(got) != 1 || got[0] != string(other) {
 		t.Errorf("the persistent logins are %q", got)
 	}

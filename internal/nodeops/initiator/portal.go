@@ -54,7 +54,7 @@ func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) ([
 			return nil, err
 		}
 		if !known {
-			return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "the portal isn't known: add it first")
+			return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "the initiator doesn't know the portal: add it first")
 		}
 		if err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, portal) }); err != nil {
 			return nil, err
@@ -71,19 +71,34 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]iscsi.I
 	}
 	var found []iscsi.IQN
 	for _, target := range targets {
-		mechanisms, err := i.sys.ISCSIDiscoveryMechanisms(ctx, target)
+		portals, err := i.foundAt(ctx, target)
 		if errors.Is(err, win.ISDSCTargetNotFound) { // it has gone meanwhile
 			continue
 		}
 		if err != nil {
 			return nil, &csiproxy.Error{Object: "target " + target, Err: err}
 		}
-		if slices.ContainsFunc(mechanisms, func(m string) bool { at, ok := parseMechanism(m); return ok && samePortal(at, p) }) {
+		if slices.ContainsFunc(portals, func(at win.ISCSIPortal) bool { return samePortal(at, p) }) {
 			found = append(found, iscsi.IQN(target))
 		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
+}
+
+// foundAt returns the portals at which a target was found.
+func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPortal, error) {
+	mechanisms, err := query(ctx, i, func(ctx context.Context) ([]string, error) { return i.sys.ISCSIDiscoveryMechanisms(ctx, target) })
+	if err != nil {
+		return nil, err
+	}
+	var portals []win.ISCSIPortal
+	for _, m := range mechanisms {
+		if p, ok := parseMechanism(m); ok {
+			portals = append(portals, p)
+		}
+	}
+	return portals, nil
 }
 
 // ListTargetPortals implements [iscsi.Operations].
@@ -117,7 +132,7 @@ func (i *Initiator) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) erro
 			return err
 		}
 		if !known {
-			return csiproxy.Errorf(csiproxy.ErrNotFound, "the portal isn't known")
+			return csiproxy.Errorf(csiproxy.ErrNotFound, "the initiator doesn't know the portal")
 		}
 		return i.call(ctx, func() error { return i.sys.RemoveISCSISendTargetPortal(ctx, portal) })
 	})
@@ -136,10 +151,10 @@ func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCS
 	return list[at], true, nil
 }
 
-// object names the portal in errors.
+// portalObject names the portal in errors.
 func portalObject(p iscsi.Portal) string { return "portal " + strconv.Quote(p.String()) }
 
-// check returns the portal as Windows takes it: an IPv6 address without brackets and
+// checkPortal returns the portal as Windows takes it: an IPv6 address without brackets and
 // in its shortest form.
 func checkPortal(p iscsi.Portal) (win.ISCSIPortal, error) {
 	const longest = 255 // ISCSI_TARGET_PORTALW has room for it and a null character
@@ -156,7 +171,7 @@ func checkPortal(p iscsi.Portal) (win.ISCSIPortal, error) {
 	if _, err := netip.ParseAddr(checked.Address); err == nil {
 		// A zone is the only part of an address with free text.
 		if strings.ContainsFunc(checked.Address, func(r rune) bool { return r <= ' ' || r >= 0x7F }) {
-			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the address has a zone that can't be one")
+			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "invalid IPv6 zone")
 		}
 		return checked, nil
 	}
@@ -183,6 +198,16 @@ func plainAddress(address string) string {
 
 func samePortal(a, b win.ISCSIPortal) bool {
 	return a.Port == b.Port && strings.EqualFold(plainAddress(a.Address), plainAddress(b.Address))
+}
+
+// maybeSamePortal is samePortal, but a host name may be any address.
+func maybeSamePortal(a, b win.ISCSIPortal) bool {
+	return samePortal(a, b) || a.Port == b.Port && isAddress(a.Address) != isAddress(b.Address)
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(plainAddress(host))
+	return err == nil
 }
 
 // parseMechanism returns the portal at which a target was found, from the text that

@@ -40,7 +40,7 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi
 			return err
 		}
 		defer unlock()
-		sessions, err := i.sessions(ctx, iqn)
+		sessions, err := i.sessions(ctx, portal, iqn)
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi
 				return err
 			}
 		}
-		_, err = i.awaitDisks(ctx, iqn)
+		_, err = i.awaitDisks(ctx, portal, iqn)
 		return err
 	})
 }
@@ -103,10 +103,13 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn is
 			return err
 		}
 		defer unlock()
+		if _, err := i.sessions(ctx, portal, iqn); err != nil {
+			return err
+		}
 		if err := i.forget(ctx, portal, iqn); err != nil {
 			return err
 		}
-		err = operation.Retry(ctx, logoutPatience, retryInterval, busy, func() error { return i.logout(ctx, iqn) })
+		err = operation.Retry(ctx, logoutPatience, retryInterval, busy, func() error { return i.logout(ctx, portal, iqn) })
 		if busy(err) && ctx.Err() == nil {
 			err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "a disk of the target is in use", Err: err}
 		}
@@ -132,9 +135,10 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 	return nil
 }
 
-// logout ends the sessions with a target.
-func (i *Initiator) logout(ctx context.Context, iqn iscsi.IQN) error {
-	sessions, err := i.sessions(ctx, iqn)
+// logout ends the sessions with a target. It names them by their ids: a session that
+// somebody else begins meanwhile isn't meant.
+func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
+	sessions, err := i.sessions(ctx, p, iqn)
 	if err != nil {
 		return err
 	}
@@ -143,11 +147,11 @@ func (i *Initiator) logout(ctx context.Context, iqn iscsi.IQN) error {
 		if err == nil {
 			continue
 		}
-		left, listErr := i.sessions(ctx, iqn)
+		left, listErr := query(ctx, i, i.sys.ISCSISessions)
 		if listErr != nil {
 			return listErr
 		}
-		if slices.Contains(left, s) { // else it has ended by itself
+		if slices.ContainsFunc(left, func(l win.ISCSISession) bool { return l.ID == s.ID }) { // else it has ended by itself
 			return err
 		}
 	}
@@ -164,25 +168,62 @@ func busy(err error) bool {
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getdevicesforiscsisessionw
 func (i *Initiator) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) ([]disk.Number, error) {
 	return operation.Get(ctx, i.options.Runner, "GetTargetDisks", targetObject(iqn), func(ctx context.Context) ([]disk.Number, error) {
-		if _, err := checkPortal(p); err != nil {
+		portal, err := checkPortal(p)
+		if err != nil {
 			return nil, err
 		}
 		if err := iqn.Validate(); err != nil {
 			return nil, err
 		}
-		return i.awaitDisks(ctx, iqn)
+		return i.awaitDisks(ctx, portal, iqn)
 	})
 }
 
-// sessions returns the sessions with a target.
-func (i *Initiator) sessions(ctx context.Context, iqn iscsi.IQN) ([]win.ISCSISession, error) {
+// sessions returns the sessions with a target. If there are any, p must be one of the
+// target's portals: a caller that names another one means another target.
+func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) ([]win.ISCSISession, error) {
 	all, err := query(ctx, i, i.sys.ISCSISessions)
-	return slices.DeleteFunc(all, func(s win.ISCSISession) bool { return !iqn.Equal(iscsi.IQN(s.Target)) }), err
+	if err != nil {
+		return nil, err
+	}
+	sessions := slices.DeleteFunc(all, func(s win.ISCSISession) bool { return !iqn.Equal(iscsi.IQN(s.Target)) })
+	if len(sessions) == 0 {
+		return nil, nil
+	}
+	var portals []win.ISCSIPortal
+	for _, s := range sessions {
+		portals = append(portals, s.Portals...)
+	}
+	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
+		return sessions, nil
+	}
+	// A session has no portal while it connects again, and may have moved to another one.
+	found, err := i.foundAt(ctx, string(iqn))
+	if err != nil && !errors.Is(err, win.ISDSCTargetNotFound) {
+		return nil, err
+	}
+	portals = append(portals, found...)
+	// Without any, such as with a session of the firmware's, nothing speaks against p.
+	if len(portals) > 0 && !slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
+		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the target is connected, and %s isn't one of its portals; these are %s",
+			quote.Text(iscsi.Portal(p).String()), portalList(portals))
+	}
+	return sessions, nil
+}
+
+// portalList names portals in errors.
+func portalList(portals []win.ISCSIPortal) string {
+	var names []string
+	for _, p := range portals {
+		names = append(names, quote.Text(iscsi.Portal(p).String()))
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 func (i *Initiator) lock(ctx context.Context, iqn iscsi.IQN) (unlock func(), err error) {
 	return i.locks.Lock(ctx, strings.ToLower(string(iqn)))
 }
 
-// object names the target in errors.
+// targetObject names the target in errors.
 func targetObject(n iscsi.IQN) string { return "target " + quote.Text(string(n)) }

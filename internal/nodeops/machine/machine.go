@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package system does the operations on the node as a machine: its serial number and
+// Package machine does the operations on the node as a machine: its serial number and
 // its services.
 //
 // Each operation may be repeated, also after a process that died half-way through it.

@@ -260,7 +260,7 @@ func (n *Network) end(s session) {
 func (n *Network) Sessions() []win.ISCSISession {
 	var sessions []win.ISCSISession
 	for _, s := range n.state.Initiator.Sessions {
-		sessions = append(sessions, win.ISCSISession{ID: s.ID, Target: s.Target})
+		sessions = append(sessions, win.ISCSISession{ID: s.ID, Target: s.Target, Portals: []win.ISCSIPortal{s.Portal}})
 	}
 	return sessions
 }

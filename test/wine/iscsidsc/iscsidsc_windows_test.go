@@ -104,7 +104,10 @@ func TestSession(t *testing.T) {
 	second, err := sys.LoginISCSITarget(ctx, win.ISCSILogin{Target: "iqn.2026-01.example:two", Portal: portal})
 	d.want("login to another", err, nil)
 	sessions, err := sys.ISCSISessions(ctx)
-	want := []win.ISCSISession{{ID: id, Target: iqn}, {ID: second, Target: "iqn.2026-01.example:two"}}
+	want := []win.ISCSISession{
+		{ID: id, Target: iqn, Portals: []win.ISCSIPortal{portal}},
+		{ID: second, Target: "iqn.2026-01.example:two", Portals: []win.ISCSIPortal{portal}},
+	}
 	if diff := cmp.Diff(want, sessions); err != nil || diff != "" {
 		t.Errorf("ISCSISessions: %v (-want +got)\n%s", err, diff)
 	}

@@ -28,7 +28,7 @@ SAMPLE(portals_of_two, iscsi_portals) = { { PORTAL_INFO(L"192.0.2.1", 3260), POR
 typedef struct {
 	ISCSI_SESSION_INFOW infos[2];
 	ISCSI_CONNECTION_INFOW connection;
-	WCHAR initiator[16], name[20], other_name[20];
+	WCHAR initiator[16], name[20], other_name[20], portal[12];
 } sessions_of_two;
 SAMPLE(sessions_of_two, iscsi_sessions) = {
 	.infos = {
@@ -43,7 +43,11 @@ SAMPLE(sessions_of_two, iscsi_sessions) = {
 		},
 		{ .SessionId = { 3, 4 }, .TargetName = SESSIONS_FIELD(other_name) },
 	},
-	.initiator = L"iqn.initiator", .name = L"iqn.2026-01.a:1", .other_name = L"iqn.2026-01.a:2",
+	.connection = {
+		.ConnectionId = { 5, 6 }, .InitiatorAddress = SESSIONS_FIELD(initiator), .TargetAddress = SESSIONS_FIELD(portal),
+		.InitiatorSocket = 50000, .TargetSocket = 860, .CID = { 1, 0 },
+	},
+	.portal = L"192.0.2.1", .initiator = L"iqn.initiator", .name = L"iqn.2026-01.a:1", .other_name = L"iqn.2026-01.a:2",
 };
 
 typedef struct {
@@ -124,6 +128,14 @@ LINES = {
 	OFFSET(ISCSI_SESSION_INFOW, TSID),
 	OFFSET(ISCSI_SESSION_INFOW, ConnectionCount),
 	OFFSET(ISCSI_SESSION_INFOW, Connections),
+
+	SIZE(ISCSI_CONNECTION_INFOW),
+	OFFSET(ISCSI_CONNECTION_INFOW, ConnectionId),
+	OFFSET(ISCSI_CONNECTION_INFOW, InitiatorAddress),
+	OFFSET(ISCSI_CONNECTION_INFOW, TargetAddress),
+	OFFSET(ISCSI_CONNECTION_INFOW, InitiatorSocket),
+	OFFSET(ISCSI_CONNECTION_INFOW, TargetSocket),
+	OFFSET(ISCSI_CONNECTION_INFOW, CID),
 
 	SIZE(ISCSI_DEVICE_ON_SESSIONW),
 	OFFSET(ISCSI_DEVICE_ON_SESSIONW, TargetName),

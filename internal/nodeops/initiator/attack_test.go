@@ -1,0 +1,300 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initiator_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+)
+
+// operations are those on a target with a session.
+var operations = map[string]func(ctx context.Context, i *initiator.Initiator, p iscsi.Portal) error{
+	"ConnectTarget": func(ctx context.Context, i *initiator.Initiator, p iscsi.Portal) error {
+		return i.ConnectTarget(ctx, p, name, noAuth)
+	},
+	"DisconnectTarget": func(ctx context.Context, i *initiator.Initiator, p iscsi.Portal) error {
+		return i.DisconnectTarget(ctx, p, name)
+	},
+	"GetTargetDisks": func(ctx context.Context, i *initiator.Initiator, p iscsi.Portal) error {
+		_, err := i.GetTargetDisks(ctx, p, name)
+		return err
+	},
+}
+
+// sessionsOf lists the ids of the sessions with the target.
+func sessionsOf(t *testing.T, sys *winsim.System) (ids []win.ISCSISessionID) {
+	t.Helper()
+	sessions, err := sys.ISCSISessions(t.Context())
+	must(t, err)
+	for _, s := range sessions {
+		if s.Target == string(name) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
+
+// A connected target is named by one of its portals: where its session leads, or where
+// it was found. A host name may be any of its addresses.
+func TestPortalOfConnectedTarget(t *testing.T) {
+	several := target(name, 1)
+	several.Portals = []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}, {Address: "2001:db8::1", Port: 3260}}
+	for what, call := range operations {
+		t.Run(what, func(t *testing.T) {
+			for named, test := range map[iscsi.Portal]struct {
+				forget bool // the portal at which the target was found
+				kind   error
+			}{
+				portal:                                {},
+				{Address: "10.0.0.2"}:                 {},
+				{Address: "10.0.0.2", Port: 3260}:     {forget: true},
+				{Address: "storage.example.com"}:      {},
+				{Address: "10.9.9.9"}:                 {kind: csiproxy.ErrFailedPrecondition},
+				{Address: "10.9.9.9", Port: 860}:      {forget: true, kind: csiproxy.ErrFailedPrecondition},
+				{Address: "10.0.0.2", Port: 860}:      {kind: csiproxy.ErrFailedPrecondition},
+				{Address: "2001:db8::2"}:              {kind: csiproxy.ErrFailedPrecondition},
+				{Address: "storage.example", Port: 1}: {kind: csiproxy.ErrFailedPrecondition},
+			} {
+				sys, i := newNode(t, winsim.Delays{}, several)
+				discovered(t, i)
+				must(t, i.ConnectTarget(t.Context(), iscsi.Portal{Address: "10.0.0.2"}, name, noAuth))
+				must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal(named)}))
+				if test.forget {
+					must(t, i.RemoveTargetPortal(t.Context(), portal))
+				}
+				err := call(t.Context(), i, named)
+				want(t, err, test.kind)
+				if test.kind == nil {
+					continue
+				}
+				if !strings.Contains(err.Error(), "10.0.0.2:3260") {
+					t.Errorf("%v: the error doesn't name the portals: %v", named, err)
+				}
+				logins, err := sys.ISCSIPersistentLogins(t.Context())
+				if err != nil || len(logins) != 1 || len(sessionsOf(t, sys)) != 1 {
+					t.Errorf("%v: something was changed: %v, %v", named, logins, err)
+				}
+			}
+		})
+	}
+}
+
+// Before each call, the target is replaced by another one of the same name at another
+// portal, with a session of somebody else's. No operation ends that session or returns
+// its disks.
+func TestSessionIsSwapped(t *testing.T) {
+	elsewhere := win.ISCSIPortal{Address: "10.0.0.9", Port: 3260}
+	for what, call := range operations {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for at, more := 0, true; more; at++ {
+					sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+					discovered(t, i)
+					must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+					calls, swapping := 0, false
+					var theirs win.ISCSISessionID
+					sys.OnCall(func(c winsim.Call) {
+						if swapping {
+							return
+						}
+						if calls++; calls != at+1 {
+							return
+						}
+						swapping = true
+						if ids := sessionsOf(t, sys); len(ids) > 0 {
+							must(t, sys.LogoutISCSITarget(t.Context(), ids[0]))
+						}
+						must(t, sys.ISCSI().RemoveTarget(string(name)))
+						must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: string(name), Portals: []win.ISCSIPortal{elsewhere}},
+							winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "theirs"}))
+						must(t, sys.AddISCSISendTargetPortal(t.Context(), elsewhere))
+						must(t, sys.RemoveISCSISendTargetPortal(t.Context(), win.ISCSIPortal{Address: portal.Address, Port: 3260}))
+						var err error
+						theirs, err = sys.LoginISCSITarget(t.Context(), win.ISCSILogin{Target: string(name), Portal: elsewhere})
+						must(t, err)
+						swapping = false
+					})
+					err := call(t.Context(), i, portal)
+					sys.OnCall(nil)
+					if more = at < calls; !more {
+						break
+					}
+					if !slices.Contains(sessionsOf(t, sys), theirs) {
+						t.Errorf("before call %d: somebody else's session has ended", at)
+					}
+					// After that, the operation says that it isn't the caller's target.
+					want(t, call(t.Context(), i, portal), csiproxy.ErrFailedPrecondition)
+					ended := what == "DisconnectTarget" && err == nil // the caller's session has
+					if !ended && csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
+						t.Errorf("before call %d: %v", at, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A process that is killed before any of its calls: the one after it, which is asked for
+// the same, succeeds.
+func TestKilledAndRepeated(t *testing.T) {
+	const killed = "killed"
+	for what, call := range operations {
+		for _, connected := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/connected %v", what, connected), func(t *testing.T) {
+				for at, more := 0, true; more; at++ {
+					sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+					discovered(t, i)
+					if connected {
+						must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+						must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
+					}
+					calls := 0
+					sys.OnCall(func(winsim.Call) {
+						if calls++; calls == at+1 {
+							panic(killed)
+						}
+					})
+					func() {
+						defer func() {
+							if p := recover(); p != nil && !strings.Contains(fmt.Sprint(p), killed) {
+								panic(p)
+							}
+						}()
+						must(t, call(operation.Inline(t.Context()), i, portal)) // a panic leaves nothing behind that goes on
+					}()
+					sys.OnCall(nil)
+					more = at < calls
+					after := initiator.New(sys, initiator.Options{})
+					if err := call(t.Context(), after, portal); err != nil {
+						t.Fatalf("killed before call %d: %v", at, err)
+					}
+					disks, err := after.GetTargetDisks(t.Context(), portal, name)
+					wanted := 0
+					if what == "ConnectTarget" || what == "GetTargetDisks" && connected {
+						wanted = 1
+					}
+					if err != nil || len(disks) != wanted {
+						t.Fatalf("killed before call %d: disks %v, %v", at, disks, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Each call hangs in turn. The callers that repeat it are refused in time, with a text that
+// names the call, and nothing piles up; when Windows answers again, all is as it should be.
+// Calls about the target keep nobody from another one.
+func TestEachCallHangs(t *testing.T) {
+	for what, call := range operations {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for at, more := 0, true; more; at++ {
+					sys, plain := newNode(t, winsim.Delays{}, target(name, 1), target(other, 1))
+					discovered(t, plain)
+					must(t, plain.ConnectTarget(t.Context(), portal, other, noAuth))
+					if what != "ConnectTarget" {
+						must(t, plain.ConnectTarget(t.Context(), portal, name, noAuth))
+					}
+					i := initiator.New(wincalls.New(sys, wincalls.Options{}), initiator.Options{})
+					calls, own := 0, false
+					simtest.BeforeCalls(sys, func(index int, c winsim.Call) {
+						if calls++; index == at {
+							own = strings.Contains(c.Object, string(name))
+							must(t, sys.DelayUncancellable(winsim.Match{Call: c.Name, Object: c.Object}, time.Hour))
+						}
+					})
+					first := make(chan error, 1)
+					go func() { first <- call(t.Context(), i, portal) }()
+					synctest.Wait()
+					if more = at < calls; !more {
+						must(t, <-first)
+						break
+					}
+					time.Sleep(11 * time.Second) // any call is overdue then
+					begin := time.Now()
+					const repeats = 100
+					results := make(chan error, repeats)
+					for range repeats {
+						go func() { results <- call(t.Context(), i, portal) }()
+					}
+					for range repeats {
+						if err := <-results; csiproxy.KindOf(err) != csiproxy.ErrUnavailable {
+							t.Errorf("during call %d: %v", at, err)
+						}
+					}
+					if took := time.Since(begin); took > time.Second {
+						t.Errorf("during call %d: the repeats were kept for %v", at, took)
+					}
+					if own {
+						begin := time.Now()
+						if disks, err := i.GetTargetDisks(t.Context(), portal, other); err != nil || len(disks) != 1 || time.Since(begin) != 0 {
+							t.Errorf("during call %d: another target: %v, %v after %v", at, disks, err, time.Since(begin))
+						}
+					}
+					sys.OnCall(nil)
+					sys.ResetRules()
+					must(t, <-first)
+					must(t, call(t.Context(), i, portal))
+				}
+			})
+		})
+	}
+}
+
+// Before each call, another process does the same, or the opposite.
+func TestAnotherProcess(t *testing.T) {
+	for what, call := range operations {
+		for _, against := range []string{"ConnectTarget", "DisconnectTarget"} {
+			t.Run(what+" against "+against, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					for at, more := 0, true; more; at++ {
+						sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+						discovered(t, i)
+						if against == "DisconnectTarget" || what == "DisconnectTarget" {
+							must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+						}
+						second := initiator.New(sys, initiator.Options{})
+						calls, within := 0, false
+						sys.OnCall(func(winsim.Call) {
+							if within {
+								return
+							}
+							if calls++; calls == at+1 {
+								within = true
+								must(t, operations[against](operation.Inline(t.Context()), second, portal))
+								within = false
+							}
+						})
+						err := call(operation.Inline(t.Context()), i, portal)
+						sys.OnCall(nil)
+						more = at < calls
+						if err != nil {
+							t.Errorf("before call %d: %v", at, err)
+						}
+						must(t, call(t.Context(), i, portal))
+						if n := len(sessionsOf(t, sys)); what == "ConnectTarget" && n != 1 || what == "DisconnectTarget" && n != 0 {
+							t.Errorf("before call %d: there are %d sessions", at, n)
+						}
+					}
+				})
+			})
+		}
+	}
+}
