@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scm starts and stops Windows services and waits until they have
-// done so: the service manager itself only passes the request on.
+// Package scm starts and stops Windows services and waits until they run or have
+// stopped. The service manager itself only passes the request on.
 package scm
 
 import (
@@ -101,15 +101,23 @@ func Stop(ctx context.Context, m win.Services, name string, force bool) error {
 	}
 }
 
+const (
+	// askAgain is how long a service may go on running after it was asked to stop. After
+	// that, somebody has probably started it again.
+	askAgain = 5 * time.Second
+	// maxAsked bounds how often a service is asked.
+	maxAsked = 3
+)
+
 // stop stops a service that no running one depends on.
 func stop(ctx context.Context, m win.Services, name string) error {
-	asked := false
+	asked, last := 0, time.Time{}
 	return poll(ctx, "stop", func(ctx context.Context) (bool, error) {
 		s, err := m.QueryService(ctx, name)
 		if err != nil || s.State == win.ServiceStopped {
 			return err == nil, err
 		}
-		if asked || s.State == win.ServiceStopPending {
+		if s.State == win.ServiceStopPending || asked == maxAsked || asked > 0 && time.Since(last) < askAgain {
 			return false, nil
 		}
 		err = m.StopService(ctx, name)
@@ -119,7 +127,7 @@ func stop(ctx context.Context, m win.Services, name string) error {
 		case errors.Is(err, win.ErrorServiceCannotAcceptCtrl): // it is about to change its state
 			return false, nil
 		}
-		asked = err == nil
+		asked, last = asked+1, time.Now()
 		return false, err
 	})
 }

@@ -151,7 +151,7 @@ func TestStop(t *testing.T) {
 		"not to be stopped":    {states: []win.ServiceState{running}, stop: give(win.ErrorInvalidServiceControl, 1), asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorInvalidServiceControl},
 		"protected":            {states: []win.ServiceState{running}, stop: give(win.ErrorAccessDenied, 1), asked: 1, want: csiproxy.ErrPermissionDenied, cause: win.ErrorAccessDenied},
 		"unknown":              {want: csiproxy.ErrNotFound, cause: win.ErrorServiceDoesNotExist},
-		"accepts and runs on":  {states: []win.ServiceState{running}, asked: 1, want: csiproxy.ErrUnavailable},
+		"accepts and runs on":  {states: []win.ServiceState{running}, asked: 3, want: csiproxy.ErrUnavailable},
 		"hangs while stopping": {states: []win.ServiceState{stopPending}, want: csiproxy.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

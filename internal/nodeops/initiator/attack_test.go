@@ -222,7 +222,7 @@ func TestEachCallHangs(t *testing.T) {
 					})
 					first := make(chan error, 1)
 					go func() { first <- call(t.Context(), i, portal) }()
-					synctest.Wait()
+					time.Sleep(time.Second) // it may look several times
 					if more = at < calls; !more {
 						must(t, <-first)
 						break

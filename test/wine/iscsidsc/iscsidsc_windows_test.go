@@ -273,9 +273,9 @@ func TestGrowingBuffers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				sessions = append(sessions, win.ISCSISession{ID: id, Target: name})
+				sessions = append(sessions, win.ISCSISession{ID: id, Target: name, Portals: portals[:1]})
 			}
-			if got, err := sys.ISCSISessions(ctx); err != nil || !slices.Equal(got, sessions) {
+			if got, err := sys.ISCSISessions(ctx); err != nil || !cmp.Equal(got, sessions) {
 				t.Errorf("ISCSISessions gives %v, %v", got, err)
 			}
 			devices, err := sys.ISCSISessionDevices(ctx, sessions[19].ID)

@@ -1,0 +1,250 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/machine"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/system"
+)
+
+// operations are those that change the service middle, and how it and those around it
+// are after that.
+var operations = map[string]struct {
+	running bool // all of them before
+	call    func(ctx context.Context, m *machine.Machine) error
+	after   [3]system.Status // base, middle, top
+}{
+	"StartService": {
+		false,
+		func(ctx context.Context, m *machine.Machine) error { return m.StartService(ctx, "middle") },
+		[3]system.Status{system.Running, system.Running, system.Stopped},
+	},
+	"StopService": {
+		true,
+		func(ctx context.Context, m *machine.Machine) error { return m.StopService(ctx, "middle", true) },
+		[3]system.Status{system.Running, system.Stopped, system.Stopped},
+	},
+}
+
+// prepared returns a machine on which the operation can begin.
+func prepared(t *testing.T, running bool) (*winsim.System, *machine.Machine) {
+	t.Helper()
+	sys, m := newMachine(t, winsim.Delays{})
+	if running {
+		must(t, m.StartService(t.Context(), "top"))
+	}
+	return sys, m
+}
+
+func checkStates(t *testing.T, m *machine.Machine, want [3]system.Status) {
+	t.Helper()
+	if got := [3]system.Status{status(t, m, "base"), status(t, m, "middle"), status(t, m, "top")}; got != want {
+		t.Errorf("the services are %v, want %v", got, want)
+	}
+}
+
+// Wherever a call is given up or fails, the next one succeeds.
+func TestGivenUpAndRepeated(t *testing.T) {
+	for what, op := range operations {
+		t.Run(what, func(t *testing.T) {
+			simtest.EachCallEnds(t, win.ErrorGenFailure, func(t *testing.T) simtest.Rehearsal {
+				sys, m := prepared(t, op.running)
+				return simtest.Rehearsal{
+					Sys:   sys,
+					Run:   func(ctx context.Context) error { return op.call(ctx, m) },
+					Check: func(t *testing.T) { checkStates(t, m, op.after) },
+				}
+			})
+		})
+	}
+}
+
+// A process that is killed before any of its calls: the one after it succeeds.
+func TestKilledAndRepeated(t *testing.T) {
+	const killed = "killed"
+	for what, op := range operations {
+		t.Run(what, func(t *testing.T) {
+			for at, more := 0, true; more; at++ {
+				sys, m := prepared(t, op.running)
+				calls := 0
+				simtest.BeforeCalls(sys, func(i int, _ winsim.Call) {
+					if calls++; i == at {
+						panic(killed)
+					}
+				})
+				func() {
+					defer func() {
+						if p := recover(); p != nil && !strings.Contains(fmt.Sprint(p), killed) {
+							panic(p)
+						}
+					}()
+					must(t, op.call(operation.Inline(t.Context()), m))
+				}()
+				sys.OnCall(nil)
+				more = at < calls
+				must(t, op.call(t.Context(), machine.New(sys, machine.Options{})))
+				checkStates(t, m, op.after)
+			}
+		})
+	}
+}
+
+// Each call hangs in turn. Repeats that need it are refused in time, with a text that names
+// it. Other services and the firmware answer, and when Windows does again, all is as it
+// should be.
+func TestEachCallHangs(t *testing.T) {
+	for what, op := range operations {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for at, more := 0, true; more; at++ {
+					sys, plain := prepared(t, op.running)
+					m := machine.New(wincalls.New(sys, wincalls.Options{}), machine.Options{})
+					release := make(chan struct{})
+					var mu sync.Mutex
+					var hung winsim.Call
+					calls := 0
+					sys.OnCall(func(c winsim.Call) {
+						mu.Lock()
+						if calls == at {
+							hung = c
+						}
+						calls++
+						hangs := c == hung
+						mu.Unlock()
+						if hangs {
+							<-release
+						}
+					})
+					first := make(chan error, 1)
+					go func() { first <- op.call(t.Context(), m) }()
+					time.Sleep(time.Second) // it may look several times
+					if more = hung != (winsim.Call{}); !more {
+						must(t, <-first)
+						sys.OnCall(nil)
+						break
+					}
+					time.Sleep(11 * time.Second) // any call is overdue then
+					begin := time.Now()
+					const repeats = 100
+					results := make(chan error, repeats)
+					for range repeats {
+						go func() { results <- op.call(t.Context(), m) }()
+					}
+					for range repeats {
+						if err := <-results; err != nil && (csiproxy.KindOf(err) != csiproxy.ErrUnavailable || !strings.Contains(err.Error(), hung.Name)) {
+							t.Errorf("during call %d, %v: %v", at, hung, err)
+						}
+					}
+					_, disabledErr := m.GetService(t.Context(), "disabled")
+					_, firmwareErr := m.GetBIOSSerialNumber(t.Context())
+					if took := time.Since(begin); disabledErr != nil || firmwareErr != nil || took > time.Second {
+						t.Errorf("during call %d: after %v: %v, %v", at, took, disabledErr, firmwareErr)
+					}
+					close(release)
+					must(t, <-first)
+					sys.OnCall(nil)
+					must(t, op.call(t.Context(), m))
+					checkStates(t, plain, op.after)
+				}
+			})
+		})
+	}
+}
+
+// Before each call, the service is replaced by another one of its name. Neither that nor
+// what depends on it is left half-way, or the error says what is wrong.
+func TestServiceIsSwapped(t *testing.T) {
+	for what, op := range operations {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for at, more := 0, true; more; at++ {
+					sys, m := newMachine(t, winsim.Delays{})
+					must(t, sys.Services().Add(services.Spec{Name: "alone", StartType: win.ServiceDemandStart}))
+					call := func() error {
+						if op.running {
+							return m.StopService(operation.Inline(t.Context()), "alone", true)
+						}
+						return m.StartService(operation.Inline(t.Context()), "alone")
+					}
+					if op.running {
+						must(t, m.StartService(t.Context(), "alone"))
+					}
+					calls := 0
+					simtest.BeforeCalls(sys, func(i int, _ winsim.Call) {
+						if calls++; i == at {
+							must(t, sys.Services().Remove("alone"))
+							must(t, sys.Services().Add(services.Spec{Name: "alone", DisplayName: "another", StartType: win.ServiceDemandStart}))
+						}
+					})
+					err := call()
+					sys.OnCall(nil)
+					more = at < calls
+					// The new service is stopped: to a start it looks as if the old one had.
+					if err != nil && (op.running || csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition) {
+						t.Errorf("before call %d: %v", at, err)
+					}
+					want := system.Running
+					if op.running {
+						want = system.Stopped
+					}
+					if got := status(t, m, "alone"); err == nil && got != want {
+						t.Errorf("before call %d: success, and it is %v", at, got)
+					}
+					must(t, call())
+				}
+			})
+		})
+	}
+}
+
+// Before each call, another process does the same, or the opposite.
+func TestAnotherProcess(t *testing.T) {
+	for what, op := range operations {
+		for against, other := range operations {
+			t.Run(what+" against "+against, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					for at, more := 0, true; more; at++ {
+						sys, m := prepared(t, op.running)
+						second := machine.New(sys, machine.Options{})
+						calls, within := 0, false
+						sys.OnCall(func(winsim.Call) {
+							if within {
+								return
+							}
+							if calls++; calls == at+1 {
+								within = true
+								must(t, other.call(operation.Inline(t.Context()), second))
+								within = false
+							}
+						})
+						err := op.call(operation.Inline(t.Context()), m)
+						sys.OnCall(nil)
+						more = at < calls
+						// A service that another process stops looks as if it had failed.
+						if err != nil && (what == against || csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition) {
+							t.Errorf("before call %d: %v", at, err)
+						}
+						must(t, op.call(t.Context(), m))
+						checkStates(t, m, [3]system.Status{system.Running, op.after[1], op.after[2]})
+					}
+				})
+			})
+		}
+	}
+}
