@@ -42,7 +42,7 @@ func (n IQN) Validate() error {
 	case strings.HasPrefix(s, "naa."):
 		return checkHex(s[len("naa."):], 16, 32)
 	case !strings.HasPrefix(s, "iqn.") || len(s) == len("iqn."):
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the target doesn't begin with iqn., eui. or naa. and go on")
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the target must start with iqn., eui. or naa., followed by a name")
 	}
 	for _, r := range s {
 		if !strings.ContainsRune("-.:", r) && !('0' <= r && r <= '9' || 'a' <= r && r <= 'z') &&
@@ -53,12 +53,14 @@ func (n IQN) Validate() error {
 	return nil
 }
 
-// checkHex wants so many hex digits.
+// checkHex checks that digits are hex digits, of one of the lengths.
 func checkHex(digits string, lengths ...int) error {
+	var wanted []string
 	for _, n := range lengths {
+		wanted = append(wanted, strconv.Itoa(n))
 		if len(digits) == n && strings.Trim(digits, "0123456789abcdef") == "" {
 			return nil
 		}
 	}
-	return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the target doesn't have as many hex digits as its kind wants: %d", lengths[0])
+	return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the target must have %s hex digits after its first four characters", strings.Join(wanted, " or "))
 }

@@ -13,6 +13,10 @@ import (
 // Operations are the operations of this group, with the same meaning in process
 // (package node) and over the pipe (package client). All methods may be called
 // concurrently. Errors are of the classes in package csiproxy.
+//
+// For a target with a session, ConnectTarget, DisconnectTarget and GetTargetDisks take only
+// a portal of that target: one that the session leads to, or at which the target was found.
+// Another one is csiproxy.ErrFailedPrecondition, and nothing is changed.
 type Operations interface {
 	// AddTargetPortal makes a portal known to the initiator, for good, and discovers the
 	// targets there. A known portal is a success. One that can't be reached is
@@ -28,8 +32,8 @@ type Operations interface {
 	// there go on. An unknown portal is csiproxy.ErrNotFound.
 	RemoveTargetPortal(ctx context.Context, p Portal) error
 	// ConnectTarget logs in to a target of a known portal, and waits for its disks, as
-	// long as these usually take. A target with a session already, through whatever
-	// portal, is a success. The session ends with a restart of the node.
+	// long as these usually take. A target with a session already is a success. The
+	// session ends with a restart of the node.
 	//
 	// A target that isn't known is csiproxy.ErrNotFound; credentials that it refuses, or
 	// its own that the node doesn't accept, csiproxy.ErrUnauthenticated; one that can't be

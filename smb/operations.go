@@ -13,11 +13,13 @@ type Operations interface {
 	// it, for the whole node. If localPath isn't empty, it then becomes a directory link
 	// to remotePath, with a backslash at its end, in a directory that must be there.
 	//
-	// A mapping of the share that works is kept, whoever's credentials it was made with;
-	// so is one whose server can't be reached, which is csiproxy.ErrUnavailable, and one
-	// that Windows has no access through, csiproxy.ErrPermissionDenied: others may use
-	// it. One that is broken, since the share had gone or the password was changed, is
-	// removed and made again.
+	// A mapping of the share that works is kept, whoever's credentials it was made with.
+	// A mapping that fails is removed and made again only if the server says that there is
+	// no such share, or refuses the mapping's credentials, and c are others. Any other
+	// failure may pass, and pods may still use the mapping: it is kept, and the error is
+	// csiproxy.ErrUnavailable, csiproxy.ErrPermissionDenied or
+	// csiproxy.ErrFailedPrecondition. So is what goes wrong with a directory on the share;
+	// a missing one is a success.
 	//
 	// Credentials that the server refuses give csiproxy.ErrUnauthenticated, a missing
 	// share csiproxy.ErrNotFound, another user's mapping of the same server

@@ -32,15 +32,15 @@ func TestDeadServers(t *testing.T) {
 		link := func(i int) string { return fmt.Sprintf(`%s\%d`, simtest.Kubelet, i) }
 		for what, test := range map[string]struct {
 			mapped bool // before they die
-			call   func(ctx context.Context, n *nodeops.Operations, i int) error
+			call   func(ctx context.Context, n *nodeops.Node, i int) error
 		}{
-			"mappings that exist": {true, func(ctx context.Context, n *nodeops.Operations, i int) error {
+			"mappings that exist": {true, func(ctx context.Context, n *nodeops.Node, i int) error {
 				return n.SMB.NewSMBGlobalMapping(ctx, share(i), "", user)
 			}},
-			"new mappings": {false, func(ctx context.Context, n *nodeops.Operations, i int) error {
+			"new mappings": {false, func(ctx context.Context, n *nodeops.Node, i int) error {
 				return n.SMB.NewSMBGlobalMapping(ctx, share(i), "", user)
 			}},
-			"links": {true, func(ctx context.Context, n *nodeops.Operations, i int) error {
+			"links": {true, func(ctx context.Context, n *nodeops.Node, i int) error {
 				is, err := n.Filesystem.IsSymlink(ctx, link(i))
 				if is {
 					t.Errorf("%s leads somewhere", link(i))

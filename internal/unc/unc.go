@@ -92,7 +92,7 @@ func checkServer(server string) error {
 		}
 	}
 	if strings.HasPrefix(server, ".") || strings.HasSuffix(server, ".") || strings.Contains(server, "..") {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the server has a dot too many")
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the server starts or ends with a dot, or has two in a row")
 	}
 	return nil
 }

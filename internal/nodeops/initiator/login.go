@@ -24,7 +24,7 @@ func login(a iscsi.Authentication, p win.ISCSIPortal, target iscsi.IQN) (win.ISC
 	case iscsi.MutualCHAP:
 		l.AuthType = win.ISCSIMutualCHAP
 	default:
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "there is no authentication type %d", int(a.Type))
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", int(a.Type))
 	}
 	const longest = 256
 	switch {
@@ -44,7 +44,7 @@ func login(a iscsi.Authentication, p win.ISCSIPortal, target iscsi.IQN) (win.ISC
 func checkSecret(s secret.Text) error {
 	const shortest, longest = 12, 16
 	if n := len(s.Reveal()); n < shortest || n > longest {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a CHAP secret has %d to %d bytes", shortest, longest)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a CHAP secret must have %d to %d bytes", shortest, longest)
 	}
 	return nil
 }

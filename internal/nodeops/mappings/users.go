@@ -7,12 +7,12 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"strings"
 	"sync"
 
 	"github.com/csi-proxy/csi-proxy/smb"
 
 	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // users knows with which credentials this process has made mappings, without keeping
@@ -41,7 +41,7 @@ func (u *users) identity(c smb.Credentials) identity {
 		h.Sum(sum[:0])
 		return sum
 	}
-	return identity{hash("user " + strings.ToLower(c.Username)), hash("password " + c.Password.Reveal())}
+	return identity{hash("user " + winname.Upper(c.Username)), hash("password " + c.Password.Reveal())}
 }
 
 // made notes that the share of remote was mapped with c.
