@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
@@ -213,17 +213,18 @@ func TestEachCallHangs(t *testing.T) {
 						must(t, plain.ConnectTarget(t.Context(), portal, name, noAuth))
 					}
 					i := initiator.New(wincalls.New(sys, wincalls.Options{}), initiator.Options{})
-					calls, own := 0, false
-					simtest.BeforeCalls(sys, func(index int, c winsim.Call) {
-						if calls++; index == at {
-							own = strings.Contains(c.Object, string(name))
+					var calls atomic.Int32
+					var own atomic.Bool
+					sys.OnCall(func(c winsim.Call) {
+						if int(calls.Add(1)) == at+1 {
+							own.Store(strings.Contains(c.Object, string(name)))
 							must(t, sys.DelayUncancellable(winsim.Match{Call: c.Name, Object: c.Object}, time.Hour))
 						}
 					})
 					first := make(chan error, 1)
 					go func() { first <- call(t.Context(), i, portal) }()
 					time.Sleep(time.Second) // it may look several times
-					if more = at < calls; !more {
+					if more = at < int(calls.Load()); !more {
 						must(t, <-first)
 						break
 					}
@@ -242,7 +243,7 @@ func TestEachCallHangs(t *testing.T) {
 					if took := time.Since(begin); took > time.Second {
 						t.Errorf("during call %d: the repeats were kept for %v", at, took)
 					}
-					if own {
+					if own.Load() {
 						begin := time.Now()
 						if disks, err := i.GetTargetDisks(t.Context(), portal, other); err != nil || len(disks) != 1 || time.Since(begin) != 0 {
 							t.Errorf("during call %d: another target: %v, %v after %v", at, disks, err, time.Since(begin))

@@ -134,7 +134,10 @@ func TestEachCallHangs(t *testing.T) {
 					first := make(chan error, 1)
 					go func() { first <- op.call(t.Context(), m) }()
 					time.Sleep(time.Second) // it may look several times
-					if more = hung != (winsim.Call{}); !more {
+					mu.Lock()
+					hungCall := hung // it stays so
+					mu.Unlock()
+					if more = hungCall != (winsim.Call{}); !more {
 						must(t, <-first)
 						sys.OnCall(nil)
 						break
@@ -147,8 +150,8 @@ func TestEachCallHangs(t *testing.T) {
 						go func() { results <- op.call(t.Context(), m) }()
 					}
 					for range repeats {
-						if err := <-results; err != nil && (csiproxy.KindOf(err) != csiproxy.ErrUnavailable || !strings.Contains(err.Error(), hung.Name)) {
-							t.Errorf("during call %d, %v: %v", at, hung, err)
+						if err := <-results; err != nil && (csiproxy.KindOf(err) != csiproxy.ErrUnavailable || !strings.Contains(err.Error(), hungCall.Name)) {
+							t.Errorf("during call %d, %v: %v", at, hungCall, err)
 						}
 					}
 					_, disabledErr := m.GetService(t.Context(), "disabled")
