@@ -186,8 +186,8 @@ func TestBusyIsNotHung(t *testing.T) {
 		if s.completed != 600 || s.most != 3*maxOfObject {
 			t.Errorf("%d calls, %d at one time", s.completed, s.most)
 		}
-		if len(sys.gate.objects) != 0 {
-			t.Errorf("%d objects are remembered", len(sys.gate.objects))
+		if objects, _ := sys.remembered(); objects != 0 {
+			t.Errorf("%d objects are remembered", objects)
 		}
 		time.Sleep(time.Minute) // the watch ends
 	})
@@ -230,6 +230,13 @@ func (m *moody) FileAttributes(context.Context, string) (win.FileAttributes, err
 	return 0, nil
 }
 
+// set says how long the calls take from now on.
+func (m *moody) set(takes time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.takes, m.most = takes, 0
+}
+
 // OpenFile opens a directory of which everything below hangs.
 func (m *moody) OpenFile(context.Context, string, win.OpenOptions) (win.File, error) {
 	return moodyDirectory{m}, nil
@@ -251,6 +258,12 @@ func (moodyDirectory) Control(context.Context, win.IoctlCode, []byte, []byte) (i
 	return 0, nil
 }
 
+func (s *System) remembered() (objects, suspects int) {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	return len(s.gate.objects), s.gate.suspects
+}
+
 // Objects that were overdue have a small part of the pool, until one of them answers in
 // time. The others don't wait for them.
 func TestSuspects(t *testing.T) {
@@ -268,37 +281,41 @@ func TestSuspects(t *testing.T) {
 		}
 		ask(names...)
 		time.Sleep(time.Minute) // now all are suspect
-		m.takes, m.most = 500*time.Millisecond, 0
+		synctest.Wait()
+		m.set(500 * time.Millisecond)
 		ask(names...)
 		synctest.Wait()
 		if m.most != maxSuspect {
 			t.Errorf("%d calls on suspect objects at one time, want %d", m.most, maxSuspect)
 		}
 		begin := time.Now()
-		if _, err := sys.FileAttributes(t.Context(), `C:\other`); err != nil || time.Since(begin) != m.takes {
+		if _, err := sys.FileAttributes(t.Context(), `C:\other`); err != nil || time.Since(begin) != 500*time.Millisecond {
 			t.Errorf("another object: %v after %v", err, time.Since(begin))
 		}
 		time.Sleep(time.Minute) // they have answered in time
-		m.most = 0
+		synctest.Wait()
+		m.set(500 * time.Millisecond)
 		ask(names...)
 		synctest.Wait()
 		if m.most != len(names) {
 			t.Errorf("%d calls at one time once they answer in time, want %d", m.most, len(names))
 		}
 		time.Sleep(time.Minute)
-		if len(sys.gate.objects) != 0 || sys.gate.suspects != 0 {
-			t.Errorf("%d objects are remembered, %d are suspect", len(sys.gate.objects), sys.gate.suspects)
+		if objects, suspects := sys.remembered(); objects != 0 || suspects != 0 {
+			t.Errorf("%d objects are remembered, %d are suspect", objects, suspects)
 		}
 
 		// A suspicion ends by itself.
-		m.takes = 5 * time.Second
+		synctest.Wait()
+		m.set(5 * time.Second)
 		ask(names...)
 		time.Sleep(suspicion + time.Minute)
-		m.takes = 0
+		synctest.Wait()
+		m.set(0)
 		_, _ = sys.FileAttributes(t.Context(), `C:\other`) // has the gate look
 		time.Sleep(time.Second)
-		if sys.gate.suspects != 0 {
-			t.Errorf("%d objects are still suspect", sys.gate.suspects)
+		if _, suspects := sys.remembered(); suspects != 0 {
+			t.Errorf("%d objects are still suspect", suspects)
 		}
 	})
 }
