@@ -31,7 +31,7 @@ func (n *Node) AttachDisk(d Disk) disk.Number {
 	n.helper()
 	number, err := n.sys.AttachDisk(d.spec())
 	n.must(err)
-	return disk.Number(number)
+	return number
 }
 
 func (d Disk) spec() winsim.DiskSpec {
@@ -80,7 +80,7 @@ func (n *Node) Disks() []DiskInfo {
 	var infos []DiskInfo
 	for _, d := range n.sys.Disks() {
 		infos = append(infos, DiskInfo{
-			Number: disk.Number(d.Number), State: diskStates[d.State], Serial: d.Spec.Serial, SizeBytes: d.SizeBytes,
+			Number: d.Number, State: diskStates[d.State], Serial: d.Spec.Serial, SizeBytes: d.SizeBytes,
 			Offline: d.Attributes&win.DiskOffline != 0, ReadOnly: d.Attributes&win.DiskReadOnly != 0,
 		})
 	}
@@ -99,13 +99,13 @@ func (n *Node) SetDiskAttributes(number disk.Number, offline, readOnly bool) {
 	if readOnly {
 		change.Attributes |= win.DiskReadOnly
 	}
-	n.must(n.sys.SetDiskAttributes(uint32(number), change))
+	n.must(n.sys.SetDiskAttributes(number, change))
 }
 
 // DetachDisk pulls a disk. Its data are kept for an AttachDisk with its serial.
 func (n *Node) DetachDisk(number disk.Number) {
 	n.helper()
-	n.must(n.sys.DetachDisk(uint32(number)))
+	n.must(n.sys.DetachDisk(number))
 }
 
 // DeleteDisk throws a detached disk away, with its data: one with its serial is a new
@@ -119,18 +119,18 @@ func (n *Node) DeleteDisk(serial string) {
 // it is resized.
 func (n *Node) GrowDisk(number disk.Number, sizeBytes int64) {
 	n.helper()
-	n.must(n.sys.GrowDisk(uint32(number), sizeBytes))
+	n.must(n.sys.GrowDisk(number, sizeBytes))
 }
 
 // WriteDisk writes raw bytes to a disk, as another system has left them there.
 func (n *Node) WriteDisk(number disk.Number, data []byte, offset int64) {
 	n.helper()
-	n.must(n.sys.WriteImage(uint32(number), data, offset))
+	n.must(n.sys.WriteImage(number, data, offset))
 }
 
 // ExportDisk writes a disk as a sparse raw image to a file, for tools such as
 // sgdisk.
 func (n *Node) ExportDisk(number disk.Number, file string) {
 	n.helper()
-	n.must(n.sys.ExportImage(uint32(number), file))
+	n.must(n.sys.ExportImage(number, file))
 }

@@ -31,6 +31,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
@@ -49,8 +50,8 @@ const kubelet = `C:\var\lib\kubelet`
 type target struct {
 	t      testing.TB
 	sys    *winsim.System
-	volume string // formatted and mounted
-	raw    uint32 // number of a raw disk
+	volume string      // formatted and mounted
+	raw    disk.Number // number of a raw disk
 
 	dial  func(ctx context.Context, endpoint string) (net.Conn, error)
 	conns map[string]*grpc.ClientConn

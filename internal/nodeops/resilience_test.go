@@ -153,9 +153,9 @@ func isDeath(p any, died string) bool {
 // bystanders are operations on other objects than those of any scenario.
 func bystanders(r *rig) map[string]func(ctx context.Context, n *nodeops.Node) error {
 	other := r.attach(winsim.DiskSpec{Serial: "other"})
-	simtest.Partition(r.t, r.sim, uint32(other), 1)
+	simtest.Partition(r.t, r.sim, other, 1)
 	r.sim.Settle()
-	name := volume.ID(r.sim.VolumesOfDisk(uint32(other))[0])
+	name := volume.ID(r.sim.VolumesOfDisk(other)[0])
 	r.must(r.sim.FormatVolume(context.Background(), string(name), win.FormatOptions{FileSystem: "NTFS"}))
 	return map[string]func(ctx context.Context, n *nodeops.Node) error{
 		"a disk": func(ctx context.Context, n *nodeops.Node) error {
@@ -313,14 +313,14 @@ func (r *rig) swap() (disk.Number, string) {
 	if r.volume == "" && r.number == 0 {
 		return 0, ""
 	}
-	r.must(r.sim.DetachDisk(uint32(r.number)))
+	r.must(r.sim.DetachDisk(r.number))
 	n := r.attach(winsim.DiskSpec{Serial: "newcomer", SizeBytes: 30 << 30})
 	if n != r.number {
 		r.t.Fatalf("the disk that came is %d, not %d", n, r.number)
 	}
-	simtest.Partition(r.t, r.sim, uint32(n), 1)
+	simtest.Partition(r.t, r.sim, n, 1)
 	r.sim.Settle()
-	names := r.sim.VolumesOfDisk(uint32(n))
+	names := r.sim.VolumesOfDisk(n)
 	r.must(r.sim.FormatVolume(context.Background(), names[0], win.FormatOptions{FileSystem: "NTFS"}))
 	simtest.Mount(r.t, r.sim, `C:\newcomer`, names[0])
 	r.must(r.sim.WriteFile(`C:\newcomer`+file, []byte("somebody's")))
@@ -332,10 +332,10 @@ func (r *rig) swap() (disk.Number, string) {
 func (r *rig) content(n disk.Number) string {
 	r.t.Helper()
 	head := make([]byte, 1<<20)
-	r.must(r.sim.ReadImage(uint32(n), head, 0))
+	r.must(r.sim.ReadImage(n, head, 0))
 	data, err := r.sim.ReadFile(`C:\newcomer` + file)
 	for _, info := range r.sim.Disks() {
-		if disk.Number(info.Number) == n && info.Spec.Serial == "newcomer" {
+		if info.Number == n && info.Spec.Serial == "newcomer" {
 			return fmt.Sprintf("table %x, file %q, %v, attributes %v", crc(head), data, err, info.Attributes)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -131,7 +130,7 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 				begin := time.Now()
 				others, cancelOthers := context.WithTimeout(t.Context(), time.Second)
 				defer cancelOthers()
-				if _, err := n.Disk.GetDiskStats(others, disk.Number(number)); err != nil {
+				if _, err := n.Disk.GetDiskStats(others, number); err != nil {
 					t.Errorf("a disk: %v", err)
 				}
 				if err := n.Filesystem.Mkdir(others, simtest.Kubelet+`\dir`); err != nil {

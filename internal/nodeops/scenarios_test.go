@@ -76,7 +76,7 @@ func (r *rig) process() *nodeops.Node {
 
 func (r *rig) attach(spec winsim.DiskSpec) disk.Number {
 	r.t.Helper()
-	return disk.Number(simtest.Attach(r.t, r.sim, spec))
+	return simtest.Attach(r.t, r.sim, spec)
 }
 
 // raw makes the scenario's disk one without content.
@@ -281,7 +281,7 @@ var scenarios = []scenario{
 	{
 		name: "ResizeVolume", prepare: func(r *rig) {
 			r.mounted()
-			r.must(r.sim.GrowDisk(uint32(r.number), 20<<30))
+			r.must(r.sim.GrowDisk(r.number, 20<<30))
 			r.must(r.process().Disk.Rescan(context.Background()))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {

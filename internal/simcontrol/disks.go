@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 )
@@ -46,11 +47,11 @@ var states = map[winsim.DiskState]simv1.DiskState{
 }
 
 // numberOf returns the disk number, nil if there is none.
-func numberOf(n uint32) *uint32 {
+func numberOf(n disk.Number) *uint32 {
 	if n == win.NoNumber {
 		return nil
 	}
-	return &n
+	return new(uint32(n))
 }
 
 // AttachDisk implements simv1.SimServer.
@@ -89,7 +90,7 @@ func page83Of(id string) []win.Identifier {
 
 // DetachDisk implements simv1.SimServer.
 func (s *Service) DetachDisk(_ context.Context, r *simv1.DetachDiskRequest) (*simv1.DetachDiskResponse, error) {
-	return &simv1.DetachDiskResponse{}, classify(s.sys.DetachDisk(r.DiskNumber))
+	return &simv1.DetachDiskResponse{}, classify(s.sys.DetachDisk(disk.Number(r.DiskNumber)))
 }
 
 // DeleteDisk implements simv1.SimServer.
@@ -99,7 +100,7 @@ func (s *Service) DeleteDisk(_ context.Context, r *simv1.DeleteDiskRequest) (*si
 
 // GrowDisk implements simv1.SimServer.
 func (s *Service) GrowDisk(_ context.Context, r *simv1.GrowDiskRequest) (*simv1.GrowDiskResponse, error) {
-	return &simv1.GrowDiskResponse{}, classify(s.sys.GrowDisk(r.DiskNumber, r.SizeBytes))
+	return &simv1.GrowDiskResponse{}, classify(s.sys.GrowDisk(disk.Number(r.DiskNumber), r.SizeBytes))
 }
 
 // SetDiskAttributes implements simv1.SimServer.
@@ -119,7 +120,7 @@ func (s *Service) SetDiskAttributes(_ context.Context, r *simv1.SetDiskAttribute
 	if change.Mask == 0 {
 		return nil, invalid("SetDiskAttributes", "there is nothing to change")
 	}
-	return &simv1.SetDiskAttributesResponse{}, classify(s.sys.SetDiskAttributes(r.DiskNumber, change))
+	return &simv1.SetDiskAttributesResponse{}, classify(s.sys.SetDiskAttributes(disk.Number(r.DiskNumber), change))
 }
 
 // ReadDisk implements simv1.SimServer.
@@ -131,7 +132,7 @@ func (s *Service) ReadDisk(_ context.Context, r *simv1.ReadDiskRequest) (*simv1.
 		return nil, err
 	}
 	data := make([]byte, r.Length)
-	if err := s.sys.ReadImage(r.DiskNumber, data, r.Offset); err != nil {
+	if err := s.sys.ReadImage(disk.Number(r.DiskNumber), data, r.Offset); err != nil {
 		return nil, classify(err)
 	}
 	return &simv1.ReadDiskResponse{Data: data}, nil
@@ -142,7 +143,7 @@ func (s *Service) WriteDisk(_ context.Context, r *simv1.WriteDiskRequest) (*simv
 	if err := checkLength("WriteDisk", int64(len(r.Data))); err != nil {
 		return nil, err
 	}
-	return &simv1.WriteDiskResponse{}, classify(s.sys.WriteImage(r.DiskNumber, r.Data, r.Offset))
+	return &simv1.WriteDiskResponse{}, classify(s.sys.WriteImage(disk.Number(r.DiskNumber), r.Data, r.Offset))
 }
 
 // ExportDisk implements simv1.SimServer.
@@ -150,7 +151,7 @@ func (s *Service) ExportDisk(_ context.Context, r *simv1.ExportDiskRequest) (*si
 	if !filepath.IsAbs(r.File) {
 		return nil, invalid("ExportDisk", fmt.Sprintf("the file %q has no absolute path", r.File))
 	}
-	return &simv1.ExportDiskResponse{}, classify(s.sys.ExportImage(r.DiskNumber, r.File))
+	return &simv1.ExportDiskResponse{}, classify(s.sys.ExportImage(disk.Number(r.DiskNumber), r.File))
 }
 
 // checkLength checks how many bytes a call is about.

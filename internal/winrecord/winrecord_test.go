@@ -26,10 +26,10 @@ var update = flag.Bool("update", false, "write the differences that the recordin
 // simDisk is a disk of the simulated node.
 type simDisk struct {
 	sys    *winsim.System
-	number uint32
+	number disk.Number
 }
 
-func (d simDisk) Number() disk.Number   { return disk.Number(d.number) }
+func (d simDisk) Number() disk.Number   { return d.number }
 func (d simDisk) Grow(size int64) error { return d.sys.GrowDisk(d.number, size) }
 
 // simulated plays the scenario on the simulated node. In a bubble, what happens later

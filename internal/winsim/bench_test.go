@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -38,7 +39,7 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("write", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			a := win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskAttributes(i%2) * win.DiskReadOnly}
-			if err := s.SetDiskAttributes(uint32(1+i%10), a); err != nil {
+			if err := s.SetDiskAttributes(disk.Number(1+i%10), a); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -83,14 +83,14 @@ func TestFailedCallDoesNothing(t *testing.T) {
 		t.Errorf("the failed format did harm: %v", err)
 	}
 	other := attach(t, s, DiskSpec{})
-	must(t, s.Fail(Match{Call: win.CallOpen, Object: drive(n)}, win.ErrorFileNotFound))
+	must(t, s.Fail(Match{Call: win.CallOpen, Object: drivePath(n)}, win.ErrorFileNotFound))
 	paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	must(t, err)
-	for _, path := range []string{drive(n), paths[1]} {
+	for _, path := range []string{drivePath(n), paths[1]} {
 		_, err := s.OpenDevice(ctx, path, win.AccessNone)
 		wantErr(t, "open "+path, err, win.ErrorFileNotFound)
 	}
-	closeHandle(t, openDevice(t, s, drive(other), win.AccessNone))
+	closeHandle(t, openDevice(t, s, drivePath(other), win.AccessNone))
 }
 
 // TestCallNames: each call of the seam has a name that rules know, and each name is
@@ -123,7 +123,7 @@ func TestCallNames(t *testing.T) {
 	do(nil, s.CreateSMBGlobalMapping(ctx, share, credentials))
 	do(s.SMBGlobalMappings(ctx))
 	do(nil, s.RemoveSMBGlobalMapping(ctx, share))
-	d := openDevice(t, s, drive(n), readWrite)
+	d := openDevice(t, s, drivePath(n), readWrite)
 	v := openDevice(t, s, device1(name), readWrite)
 	do(d.ReadAt(ctx, make([]byte, 512), 0))
 	do(nil, d.Flush(ctx))

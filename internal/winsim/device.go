@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -66,20 +67,20 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 }
 
 // findDisk finds a present disk by \\.\PhysicalDriveN or its interface path.
-func (s *System) findDisk(path string) (*disk, bool) {
+func (s *System) findDisk(path string) (*drive, bool) {
 	number, numbered := physicalDrive(path)
 	if numbered {
-		return s.disks.find(func(d *disk) bool { return d.present() && d.Number == number })
+		return s.disks.find(func(d *drive) bool { return d.present() && d.Number == number })
 	}
 	// As Windows gave it, and only then in another case: there may be many disks.
-	if d, ok := s.disks.find(func(d *disk) bool { return d.present() && d.interfacePath() == path }); ok {
+	if d, ok := s.disks.find(func(d *drive) bool { return d.present() && d.interfacePath() == path }); ok {
 		return d, ok
 	}
-	return s.disks.find(func(d *disk) bool { return d.present() && strings.EqualFold(d.interfacePath(), path) })
+	return s.disks.find(func(d *drive) bool { return d.present() && strings.EqualFold(d.interfacePath(), path) })
 }
 
 // physicalDrive reads \\.\PhysicalDriveN.
-func physicalDrive(path string) (number uint32, ok bool) {
+func physicalDrive(path string) (number disk.Number, ok bool) {
 	const prefix = `\\.\PhysicalDrive`
 	path = dotted(path)
 	if len(path) <= len(prefix) || !strings.EqualFold(path[:len(prefix)], prefix) {
@@ -87,7 +88,7 @@ func physicalDrive(path string) (number uint32, ok bool) {
 	}
 	digits := path[len(prefix):]
 	n, err := strconv.ParseUint(digits, 10, 32)
-	return uint32(n), err == nil && n != win.NoNumber && digits == strconv.FormatUint(n, 10)
+	return disk.Number(n), err == nil && n != win.NoNumber && digits == strconv.FormatUint(n, 10)
 }
 
 // dotted gives a device path the prefix \\.\, which means the same as \\?\.
@@ -199,7 +200,7 @@ func (d *device) Flush(ctx context.Context) error {
 // read their capacity again.
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
 	return s.call(ctx, Call{win.CallReenumerateDevice, interfacePath}, func() error {
-		below := func(d *disk) bool {
+		below := func(d *drive) bool {
 			return interfacePath == "" || strings.EqualFold(interfacePath, d.interfacePath()) ||
 				strings.EqualFold(interfacePath, portInterface(d.Spec.SCSI.PortNumber))
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/gpt"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/sparse"
@@ -98,8 +99,8 @@ const (
 	DiskPresent  DiskState = "present"
 )
 
-// disk is one disk with everything that lies on it.
-type disk struct {
+// drive is one disk with everything that lies on it.
+type drive struct {
 	id uint64 // never given twice
 	diskRecord
 	changed bool // the record, since the last commit
@@ -119,7 +120,7 @@ type diskRecord struct {
 	Target string   `json:",omitempty"` // IQN of the iSCSI target whose LUN it is
 	State  DiskState
 	// Number is the disk number, win.NoNumber while there is none.
-	Number   uint32
+	Number   disk.Number
 	Arriving bool // attached and seen by the adapter; its interface comes
 	// Size is the capacity in bytes; Seen the one that the disk driver has read.
 	Size, Seen int64
@@ -127,22 +128,22 @@ type diskRecord struct {
 	Persistent win.DiskAttributes // what Attributes are after a restart
 }
 
-func (d *disk) present() bool { return d.State == DiskPresent }
+func (d *drive) present() bool { return d.State == DiskPresent }
 
-func (d *disk) is(a win.DiskAttributes) bool { return d.Attributes&a != 0 }
+func (d *drive) is(a win.DiskAttributes) bool { return d.Attributes&a != 0 }
 
 // writable reports whether Windows writes to the disk.
-func (d *disk) writable() bool { return !d.is(win.DiskOffline | win.DiskReadOnly) }
+func (d *drive) writable() bool { return !d.is(win.DiskOffline | win.DiskReadOnly) }
 
-func (d *disk) sector() int64 { return int64(d.Spec.SectorSize) }
+func (d *drive) sector() int64 { return int64(d.Spec.SectorSize) }
 
 // media is the disk as the disk driver sees it.
-func (d *disk) media() gpt.Disk {
+func (d *drive) media() gpt.Disk {
 	return gpt.Disk{Image: d.image, Size: d.Seen, SectorSize: d.sector()}
 }
 
 // object names the disk for hooks and rules.
-func (d *disk) object() string {
+func (d *drive) object() string {
 	if d.Number == win.NoNumber {
 		return d.interfacePath()
 	}
@@ -151,7 +152,7 @@ func (d *disk) object() string {
 
 // interfacePath is the device interface of the disk. The last part of the
 // instance holds path, target and LUN, as Windows writes them.
-func (d *disk) interfacePath() string {
+func (d *drive) interfacePath() string {
 	if d.path != "" {
 		return d.path
 	}
@@ -162,7 +163,7 @@ func (d *disk) interfacePath() string {
 }
 
 // touch says that the record has changed.
-func (d *disk) touch() {
+func (d *drive) touch() {
 	d.changed = true
 	d.mark()
 }
@@ -183,7 +184,7 @@ func idPart(s string) string {
 }
 
 // compareAddress orders disks by their SCSI addresses.
-func (d *disk) compareAddress(o *disk) int {
+func (d *drive) compareAddress(o *drive) int {
 	a, b := d.Spec.SCSI, o.Spec.SCSI
 	return cmp.Or(
 		cmp.Compare(a.PortNumber, b.PortNumber), cmp.Compare(a.PathID, b.PathID),
@@ -193,17 +194,17 @@ func (d *disk) compareAddress(o *disk) int {
 
 // disks are all disks of the node, also the detached ones.
 type disks struct {
-	byID map[uint64]*disk
-	list []*disk // in the order of their ids
-	next uint64  // id
+	byID map[uint64]*drive
+	list []*drive // in the order of their ids
+	next uint64   // id
 	// dirty are the disks that have changes for the next commit, so that a call
 	// doesn't cost more on a node with more disks.
-	dirty map[*disk]struct{}
+	dirty map[*drive]struct{}
 	gone  []uint64 // ids of disks that were removed, since the last commit
 }
 
 // add makes a disk, which has a greater id than all before, one of the node's.
-func (ds *disks) add(d *disk) {
+func (ds *disks) add(d *drive) {
 	ds.byID[d.id] = d
 	ds.list = append(ds.list, d)
 	d.mark = func() { ds.dirty[d] = struct{}{} }
@@ -214,16 +215,16 @@ func (ds *disks) add(d *disk) {
 }
 
 // remove makes a disk, which is detached, no longer one of the node's.
-func (ds *disks) remove(d *disk) {
+func (ds *disks) remove(d *drive) {
 	delete(ds.byID, d.id)
-	ds.list = slices.DeleteFunc(ds.list, func(o *disk) bool { return o == d })
+	ds.list = slices.DeleteFunc(ds.list, func(o *drive) bool { return o == d })
 	delete(ds.dirty, d)
 	ds.gone = append(ds.gone, d.id)
 }
 
 // all gives the disks in the order of their ids.
-func (ds *disks) all() iter.Seq[*disk] {
-	return func(yield func(*disk) bool) {
+func (ds *disks) all() iter.Seq[*drive] {
+	return func(yield func(*drive) bool) {
 		for _, d := range ds.list {
 			if !yield(d) {
 				return
@@ -233,7 +234,7 @@ func (ds *disks) all() iter.Seq[*disk] {
 }
 
 // find returns the first disk for which f holds.
-func (ds *disks) find(f func(*disk) bool) (*disk, bool) {
+func (ds *disks) find(f func(*drive) bool) (*drive, bool) {
 	for d := range ds.all() {
 		if f(d) {
 			return d, true
@@ -242,10 +243,10 @@ func (ds *disks) find(f func(*disk) bool) (*disk, bool) {
 	return nil, false
 }
 
-func (ds *disks) freeNumber() uint32 {
-	for n := uint32(0); ; n++ {
+func (ds *disks) freeNumber() disk.Number {
+	for n := disk.Number(0); ; n++ {
 		// A disk on its way in has its number already.
-		if _, taken := ds.find(func(d *disk) bool { return d.Number == n }); !taken {
+		if _, taken := ds.find(func(d *drive) bool { return d.Number == n }); !taken {
 			return n
 		}
 	}
@@ -253,7 +254,7 @@ func (ds *disks) freeNumber() uint32 {
 
 // taken reports whether an attached disk has a SCSI address.
 func (ds *disks) taken(a win.SCSIAddress) bool {
-	_, taken := ds.find(func(d *disk) bool { return d.State != DiskDetached && *d.Spec.SCSI == a })
+	_, taken := ds.find(func(d *drive) bool { return d.State != DiskDetached && *d.Spec.SCSI == a })
 	return taken
 }
 
@@ -270,8 +271,8 @@ func (ds *disks) ports() []byte {
 	return slices.Compact(ports)
 }
 
-func newDisk(id uint64, spec DiskSpec) *disk {
-	d := &disk{
+func newDisk(id uint64, spec DiskSpec) *drive {
+	d := &drive{
 		id: id,
 		diskRecord: diskRecord{
 			Spec: spec, State: DiskDetached, Number: win.NoNumber, Size: spec.SizeBytes,

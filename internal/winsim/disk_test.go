@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 )
@@ -47,17 +48,17 @@ func TestSystemDisk(t *testing.T) {
 		}
 	}
 	offline := win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}.Encode()
-	_, err = control(t, s, drive(0), win.IoctlDiskSetDiskAttributes, offline)
+	_, err = control(t, s, drivePath(0), win.IoctlDiskSetDiskAttributes, offline)
 	wantErr(t, "take the system disk offline", err, win.ErrorAccessDenied)
-	_, err = control(t, s, drive(0), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}.Encode())
+	_, err = control(t, s, drivePath(0), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}.Encode())
 	wantErr(t, "initialise the system disk", err, win.ErrorAccessDenied)
 	wantErr(t, "format C:", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorAccessDenied)
 	wantErr(t, "detach the system disk", s.DetachDisk(0), win.ErrorAccessDenied)
 }
 
 // numbers gives the disk numbers by serial number, win.NoNumber left out.
-func diskNumbers(s *System) map[string]uint32 {
-	m := map[string]uint32{}
+func diskNumbers(s *System) map[string]disk.Number {
+	m := map[string]disk.Number{}
 	for _, d := range s.Disks() {
 		if d.Number != win.NoNumber {
 			m[d.Spec.Serial] = d.Number
@@ -72,18 +73,18 @@ func TestDiskNumbers(t *testing.T) {
 		attach(t, s, DiskSpec{Serial: serial})
 	}
 	must(t, s.DetachDisk(2))
-	if diff := cmp.Diff(map[string]uint32{"SIMSYSTEM": 0, "a": 1, "c": 3}, diskNumbers(s)); diff != "" {
+	if diff := cmp.Diff(map[string]disk.Number{"SIMSYSTEM": 0, "a": 1, "c": 3}, diskNumbers(s)); diff != "" {
 		t.Errorf("a number moved (-want +got):\n%s", diff)
 	}
 	attach(t, s, DiskSpec{Serial: "d"}) // takes the gap
 	must(t, s.DetachDisk(1))
 	attach(t, s, DiskSpec{Serial: "b", SCSI: &win.SCSIAddress{PortNumber: 2}})
-	if diff := cmp.Diff(map[string]uint32{"SIMSYSTEM": 0, "b": 1, "d": 2, "c": 3}, diskNumbers(s)); diff != "" {
+	if diff := cmp.Diff(map[string]disk.Number{"SIMSYSTEM": 0, "b": 1, "d": 2, "c": 3}, diskNumbers(s)); diff != "" {
 		t.Errorf("after attaching (-want +got):\n%s", diff)
 	}
 	must(t, s.DetachDisk(2))
 	must(t, s.Reboot())
-	if diff := cmp.Diff(map[string]uint32{"SIMSYSTEM": 0, "c": 1, "b": 2}, diskNumbers(s)); diff != "" {
+	if diff := cmp.Diff(map[string]disk.Number{"SIMSYSTEM": 0, "c": 1, "b": 2}, diskNumbers(s)); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
 }
@@ -176,7 +177,7 @@ func TestIdentity(t *testing.T) {
 		BusType: win.BusTypeNVMe, VendorID: "Google", ProductID: "PersistentDisk",
 	})
 	query := func(id win.PropertyID) []byte {
-		return mustControl(t, s, drive(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(id))
+		return mustControl(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(id))
 	}
 	device, err := win.DecodeDeviceDescriptor(query(win.PropertyDevice))
 	must(t, err)
@@ -194,7 +195,7 @@ func TestIdentity(t *testing.T) {
 	if b := query(win.PropertyAccessAlignment); len(b) != 28 || b[17] != 512>>8 || b[21] != 4096>>8 {
 		t.Errorf("alignment % x", b)
 	}
-	address, err := win.DecodeSCSIAddress(mustControl(t, s, drive(n), win.IoctlScsiGetAddress, nil))
+	address, err := win.DecodeSCSIAddress(mustControl(t, s, drivePath(n), win.IoctlScsiGetAddress, nil))
 	must(t, err)
 	if want := (win.SCSIAddress{PortNumber: 2, PathID: 1, TargetID: 3, LUN: 9}); address != want {
 		t.Errorf("address %+v, want %+v", address, want)
@@ -204,11 +205,11 @@ func TestIdentity(t *testing.T) {
 func TestUnsupportedQueries(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{Page83Error: win.ErrorInvalidFunction, LocationError: win.ErrorNotSupported, SCSIAddressError: win.ErrorInvalidFunction})
-	_, err := control(t, s, drive(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID))
+	_, err := control(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID))
 	wantErr(t, "page 83", err, win.ErrorInvalidFunction)
-	_, err = control(t, s, drive(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceLocation))
+	_, err = control(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceLocation))
 	wantErr(t, "location", err, win.ErrorNotSupported)
-	_, err = control(t, s, drive(n), win.IoctlScsiGetAddress, nil)
+	_, err = control(t, s, drivePath(n), win.IoctlScsiGetAddress, nil)
 	wantErr(t, "SCSI address", err, win.ErrorInvalidFunction)
 }
 
@@ -266,7 +267,7 @@ func TestDiskControlErrors(t *testing.T) {
 		{"control of a volume", readWrite, win.IoctlVolumeOnline, nil, 0, win.ErrorInvalidFunction},
 		{"unknown control", readWrite, 0x12345678, nil, 64, win.ErrorInvalidFunction},
 	} {
-		d := openDevice(t, s, drive(n), tc.access)
+		d := openDevice(t, s, drivePath(n), tc.access)
 		_, err := d.Control(t.Context(), tc.code, tc.in, make([]byte, tc.out))
 		wantErr(t, tc.name, err, tc.want)
 		closeHandle(t, d)
@@ -279,14 +280,14 @@ func TestDiskControlErrors(t *testing.T) {
 func TestPropertySize(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{})
-	d := openDevice(t, s, drive(n), win.AccessNone)
+	d := openDevice(t, s, drivePath(n), win.AccessNone)
 	defer closeHandle(t, d)
 	head := make([]byte, 8)
 	_, err := d.Control(t.Context(), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID), head)
 	must(t, err)
 	size, err := win.DescriptorSize(head)
 	must(t, err)
-	whole := mustControl(t, s, drive(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID))
+	whole := mustControl(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID))
 	if int(size) != len(whole) || !bytes.Equal(head, whole[:8]) {
 		t.Errorf("the header says %d bytes, there are %d", size, len(whole))
 	}
@@ -296,7 +297,7 @@ func TestRead(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{SizeBytes: gib, SectorSize: 4096})
 	must(t, s.WriteImage(n, []byte("end"), gib-3))
-	d := openDevice(t, s, drive(n), win.GenericRead)
+	d := openDevice(t, s, drivePath(n), win.GenericRead)
 	defer closeHandle(t, d)
 	b := make([]byte, 3*4096)
 	if read, err := d.ReadAt(t.Context(), b, gib-4096); err != nil || read != 4096 || string(b[4093:4096]) != "end" {
@@ -313,17 +314,17 @@ func TestRead(t *testing.T) {
 		wantErr(t, name, err, win.ErrorInvalidParameter)
 	}
 	for _, access := range []win.Access{win.AccessNone, win.GenericWrite, win.FileReadAttributes} {
-		d := openDevice(t, s, drive(n), access)
+		d := openDevice(t, s, drivePath(n), access)
 		_, err := d.ReadAt(t.Context(), make([]byte, 4096), 0)
 		wantErr(t, "read without access", err, win.ErrorAccessDenied)
 		closeHandle(t, d)
 	}
-	data := openDevice(t, s, drive(n), win.FileListDirectory) // the bit of FILE_READ_DATA
+	data := openDevice(t, s, drivePath(n), win.FileListDirectory) // the bit of FILE_READ_DATA
 	_, err := data.ReadAt(t.Context(), make([]byte, 4096), 0)
 	wantErr(t, "read with the least access", err, 0)
 	closeHandle(t, data)
 	wantErr(t, "flush without access", d.Flush(t.Context()), win.ErrorAccessDenied)
-	closed := openDevice(t, s, drive(n), win.GenericRead)
+	closed := openDevice(t, s, drivePath(n), win.GenericRead)
 	closeHandle(t, closed)
 	_, err = closed.ReadAt(t.Context(), b, 0)
 	wantErr(t, "read on a closed handle", err, win.ErrorInvalidHandle)
@@ -341,7 +342,7 @@ func TestOpenDevice(t *testing.T) {
 		t.Fatalf("disks %q, volumes %q", paths, volumes)
 	}
 	for _, path := range append(append(paths, volumes...),
-		drive(n), strings.ToUpper(paths[1]), `\\?\physicaldrive1`, device1(volume), `\\.\`+volume[4:len(volume)-1], strings.ToUpper(device1(volume)), `\\.\C:`) {
+		drivePath(n), strings.ToUpper(paths[1]), `\\?\physicaldrive1`, device1(volume), `\\.\`+volume[4:len(volume)-1], strings.ToUpper(device1(volume)), `\\.\C:`) {
 		closeHandle(t, openDevice(t, s, path, win.AccessNone))
 	}
 	for path, want := range map[string]win.Errno{
@@ -365,13 +366,13 @@ func TestAttributes(t *testing.T) {
 	n := attach(t, s, DiskSpec{Offline: true, ReadOnly: true})
 	get := func() win.DiskAttributes {
 		t.Helper()
-		a, err := win.DecodeGetDiskAttributes(mustControl(t, s, drive(n), win.IoctlDiskGetDiskAttributes, nil))
+		a, err := win.DecodeGetDiskAttributes(mustControl(t, s, drivePath(n), win.IoctlDiskGetDiskAttributes, nil))
 		must(t, err)
 		return a
 	}
 	set := func(a win.SetDiskAttributes) {
 		t.Helper()
-		mustControl(t, s, drive(n), win.IoctlDiskSetDiskAttributes, a.Encode())
+		mustControl(t, s, drivePath(n), win.IoctlDiskSetDiskAttributes, a.Encode())
 	}
 	if a := get(); a != win.DiskOffline|win.DiskReadOnly {
 		t.Errorf("a disk under a SAN policy has %d", a)
@@ -402,9 +403,9 @@ func TestAttributes(t *testing.T) {
 
 func TestGrowIsSeenLate(t *testing.T) {
 	s := newNode(t, Delays{})
-	size := func(n uint32) int64 {
+	size := func(n disk.Number) int64 {
 		t.Helper()
-		v, err := win.DecodeInt64(mustControl(t, s, drive(n), win.IoctlDiskGetLengthInfo, nil))
+		v, err := win.DecodeInt64(mustControl(t, s, drivePath(n), win.IoctlDiskGetLengthInfo, nil))
 		must(t, err)
 		return v
 	}
@@ -414,7 +415,7 @@ func TestGrowIsSeenLate(t *testing.T) {
 	if size(a) != 10*gib || size(b) != 10*gib {
 		t.Errorf("seen at once: %d and %d", size(a), size(b))
 	}
-	g := mustControl(t, s, drive(a), win.IoctlDiskUpdateDriveSize, nil)
+	g := mustControl(t, s, drivePath(a), win.IoctlDiskUpdateDriveSize, nil)
 	if len(g) != win.DiskGeometrySize || size(a) != 20*gib || size(b) != 10*gib {
 		t.Errorf("after the update of one: %d and %d, answer % x", size(a), size(b), g)
 	}
@@ -485,7 +486,7 @@ func TestMultipathMember(t *testing.T) {
 func TestGoneDisk(t *testing.T) {
 	s := newNode(t, Delays{})
 	n, volume := newVolume(t, s, true)
-	d := openDevice(t, s, drive(n), win.GenericRead)
+	d := openDevice(t, s, drivePath(n), win.GenericRead)
 	v := openDevice(t, s, device1(volume), win.GenericRead)
 	f, err := s.OpenFile(t.Context(), volume, win.OpenOptions{Access: win.FileListDirectory, Share: shareAll, Disposition: win.FileOpen})
 	must(t, err)

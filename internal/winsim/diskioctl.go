@@ -6,15 +6,14 @@ package winsim
 import (
 	"encoding/binary"
 
-	diskapi "github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // diskControl is DeviceIoControl on a disk.
-func (s *System) diskControl(d *disk, code win.IoctlCode, in, out []byte) (int, error) {
+func (s *System) diskControl(d *drive, code win.IoctlCode, in, out []byte) (int, error) {
 	switch code {
 	case win.IoctlStorageGetDeviceNumber:
-		n := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: diskapi.Number(d.Number), PartitionNumber: 0}
+		n := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: d.Number, PartitionNumber: 0}
 		return reply(out, n.Encode())
 	case win.IoctlStorageQueryProperty:
 		return d.queryProperty(in, out)
@@ -54,7 +53,7 @@ func (s *System) diskControl(d *disk, code win.IoctlCode, in, out []byte) (int, 
 }
 
 // changeTable is the ioctls that write the partition table.
-func (s *System) changeTable(d *disk, code win.IoctlCode, in []byte) error {
+func (s *System) changeTable(d *drive, code win.IoctlCode, in []byte) error {
 	var change func() error
 	switch code {
 	case win.IoctlDiskCreateDisk:
@@ -90,7 +89,7 @@ func (s *System) changeTable(d *disk, code win.IoctlCode, in []byte) error {
 }
 
 // setAttributes is IOCTL_DISK_SET_DISK_ATTRIBUTES.
-func (s *System) setAttributes(d *disk, a win.SetDiskAttributes) error {
+func (s *System) setAttributes(d *drive, a win.SetDiskAttributes) error {
 	const known = win.DiskOffline | win.DiskReadOnly
 	switch {
 	case a.Mask&^known != 0 || a.Attributes&^known != 0:
@@ -108,13 +107,13 @@ func (s *System) setAttributes(d *disk, a win.SetDiskAttributes) error {
 	return nil
 }
 
-func (d *disk) geometry() win.DiskGeometryEx {
+func (d *drive) geometry() win.DiskGeometryEx {
 	return win.DiskGeometryEx{BytesPerSector: d.Spec.SectorSize, DiskSize: d.Seen}
 }
 
 // queryProperty is IOCTL_STORAGE_QUERY_PROPERTY. As much of the answer is given
 // as fits: its header tells how much there is.
-func (d *disk) queryProperty(in, out []byte) (int, error) {
+func (d *drive) queryProperty(in, out []byte) (int, error) {
 	id, err := win.DecodePropertyQuery(in)
 	if err != nil {
 		return 0, win.ErrorInvalidParameter
@@ -149,7 +148,7 @@ func (d *disk) queryProperty(in, out []byte) (int, error) {
 }
 
 // alignment is STORAGE_ACCESS_ALIGNMENT_DESCRIPTOR.
-func (d *disk) alignment() []byte {
+func (d *drive) alignment() []byte {
 	b := make([]byte, 28)
 	binary.LittleEndian.PutUint32(b[0:], 28)
 	binary.LittleEndian.PutUint32(b[4:], 28)

@@ -17,7 +17,7 @@ type handle struct {
 	object objectName // for hooks, rules and OpenHandles
 	access win.Access // as asked for
 
-	disk   *disk        // of a disk handle
+	disk   *drive       // of a disk handle
 	volume *volume      // of a volume handle
 	root   root         // of a file handle
 	fs     *ntfs.FS     // of a file handle

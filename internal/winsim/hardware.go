@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -15,9 +16,9 @@ import (
 type DiskInfo struct {
 	Spec      DiskSpec
 	State     DiskState
-	Number    uint32 // win.NoNumber if it has none
-	SizeBytes int64  // of the hardware
-	SeenBytes int64  // that Windows knows of
+	Number    disk.Number // win.NoNumber if it has none
+	SizeBytes int64       // of the hardware
+	SeenBytes int64       // that Windows knows of
 	System    bool
 
 	Attributes win.DiskAttributes
@@ -41,7 +42,7 @@ func (s *System) Disks() []DiskInfo {
 //
 // It returns the disk number, win.NoNumber for a disk that doesn't have one yet.
 // A serial number that is attached already gives ErrorAlreadyExists.
-func (s *System) AttachDisk(spec DiskSpec) (number uint32, err error) {
+func (s *System) AttachDisk(spec DiskSpec) (number disk.Number, err error) {
 	number = win.NoNumber
 	err = s.control(func() error {
 		if spec.SCSI != nil && spec.SCSI.PortNumber == initiatorPort {
@@ -63,8 +64,8 @@ func (s *System) AttachDisk(spec DiskSpec) (number uint32, err error) {
 }
 
 // diskFor finds the detached disk of a spec, or makes a new one.
-func (s *System) diskFor(spec DiskSpec) (*disk, error) {
-	d, ok := s.disks.find(func(d *disk) bool { return spec.Serial != "" && d.Spec.Serial == spec.Serial })
+func (s *System) diskFor(spec DiskSpec) (*drive, error) {
+	d, ok := s.disks.find(func(d *drive) bool { return spec.Serial != "" && d.Spec.Serial == spec.Serial })
 	switch {
 	case !ok:
 		spec, err := s.disks.complete(s.disks.next, spec)
@@ -93,7 +94,7 @@ func (s *System) diskFor(spec DiskSpec) (*disk, error) {
 
 // diskArrivesLater gives an attached disk its number and lets it arrive: at once,
 // if arrival takes no time.
-func (s *System) diskArrivesLater(d *disk) {
+func (s *System) diskArrivesLater(d *drive) {
 	s.diskComes(d)
 	if s.gate.delays.DiskArrival <= 0 {
 		s.diskArrives(d)
@@ -107,7 +108,7 @@ func (s *System) diskArrivesLater(d *disk) {
 }
 
 // diskComes says that an attached disk will arrive.
-func (s *System) diskComes(d *disk) {
+func (s *System) diskComes(d *drive) {
 	if d.Number == win.NoNumber && !d.Spec.MultipathMember {
 		d.Number = s.disks.freeNumber()
 	}
@@ -115,7 +116,7 @@ func (s *System) diskComes(d *disk) {
 	d.touch()
 }
 
-func (s *System) diskArrives(d *disk) {
+func (s *System) diskArrives(d *drive) {
 	d.State, d.Arriving, d.Seen = DiskPresent, false, d.Size
 	d.touch()
 	s.watchers.notify(win.InterfaceClassDisk)
@@ -124,8 +125,8 @@ func (s *System) diskArrives(d *disk) {
 
 // DetachDisk pulls a disk out, even while it is in use. It is a detached disk then, with
 // its data.
-func (s *System) DetachDisk(number uint32) error {
-	return s.controlDisk("detach", number, func(d *disk) error {
+func (s *System) DetachDisk(number disk.Number) error {
+	return s.controlDisk("detach", number, func(d *drive) error {
 		switch {
 		case d.System:
 			return win.ErrorAccessDenied
@@ -142,7 +143,7 @@ func (s *System) DetachDisk(number uint32) error {
 // gives ErrorNotFound, one that is attached ErrorDeviceInUse.
 func (s *System) DeleteDisk(serial string) error {
 	return s.control(func() error {
-		d, ok := s.disks.find(func(d *disk) bool { return d.Spec.Serial == serial })
+		d, ok := s.disks.find(func(d *drive) bool { return d.Spec.Serial == serial })
 		switch {
 		case !ok:
 			return notFound("disk", strconv.Quote(serial))
@@ -157,7 +158,7 @@ func (s *System) DeleteDisk(serial string) error {
 }
 
 // withdrawDisk takes a disk off the node: what is open on it dies.
-func (s *System) withdrawDisk(d *disk) {
+func (s *System) withdrawDisk(d *drive) {
 	d.State, d.Number, d.Arriving = DiskDetached, win.NoNumber, false
 	d.touch()
 	s.scanVolumes(d)
@@ -166,8 +167,8 @@ func (s *System) withdrawDisk(d *disk) {
 }
 
 // GrowDisk gives a disk more capacity. Windows sees it when it next asks for it.
-func (s *System) GrowDisk(number uint32, sizeBytes int64) error {
-	return s.controlDisk("grow", number, func(d *disk) error {
+func (s *System) GrowDisk(number disk.Number, sizeBytes int64) error {
+	return s.controlDisk("grow", number, func(d *drive) error {
 		if sizeBytes < d.Size || sizeBytes%d.sector() != 0 {
 			return win.ErrorInvalidParameter
 		}
@@ -176,20 +177,20 @@ func (s *System) GrowDisk(number uint32, sizeBytes int64) error {
 	})
 }
 
-func (d *disk) grow(size int64) {
+func (d *drive) grow(size int64) {
 	d.Size, d.Spec.SizeBytes = size, size
 	d.touch()
 	d.image.Grow(size)
 }
 
 // SetDiskAttributes changes attributes of a disk as an administrator does.
-func (s *System) SetDiskAttributes(number uint32, a win.SetDiskAttributes) error {
-	return s.controlDisk("set attributes of", number, func(d *disk) error { return s.setAttributes(d, a) })
+func (s *System) SetDiskAttributes(number disk.Number, a win.SetDiskAttributes) error {
+	return s.controlDisk("set attributes of", number, func(d *drive) error { return s.setAttributes(d, a) })
 }
 
 // ReadImage reads bytes of a disk below Windows.
-func (s *System) ReadImage(number uint32, p []byte, off int64) error {
-	return s.controlDisk("read image of", number, func(d *disk) error {
+func (s *System) ReadImage(number disk.Number, p []byte, off int64) error {
+	return s.controlDisk("read image of", number, func(d *drive) error {
 		if _, err := d.image.ReadAt(p, off); err != nil {
 			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
 		}
@@ -199,8 +200,8 @@ func (s *System) ReadImage(number uint32, p []byte, off int64) error {
 
 // WriteImage writes bytes of a disk below Windows, as another machine would: it
 // plants foreign data. Windows takes notice of a changed partition table.
-func (s *System) WriteImage(number uint32, p []byte, off int64) error {
-	return s.controlDisk("write image of", number, func(d *disk) error {
+func (s *System) WriteImage(number disk.Number, p []byte, off int64) error {
+	return s.controlDisk("write image of", number, func(d *drive) error {
 		if _, err := d.image.WriteAt(p, off); err != nil {
 			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
 		}
@@ -211,8 +212,8 @@ func (s *System) WriteImage(number uint32, p []byte, off int64) error {
 
 // ExportImage writes the bytes of a disk to a new sparse file. The contents of the
 // simulated file systems' files are not among them.
-func (s *System) ExportImage(number uint32, file string) error {
-	return s.controlDisk("export image of", number, func(d *disk) (err error) {
+func (s *System) ExportImage(number disk.Number, file string) error {
+	return s.controlDisk("export image of", number, func(d *drive) (err error) {
 		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
@@ -230,11 +231,11 @@ func (s *System) ExportImage(number uint32, file string) error {
 }
 
 // controlDisk runs a control call on the disk with a number. Detached disks have none.
-func (s *System) controlDisk(what string, number uint32, f func(*disk) error) error {
+func (s *System) controlDisk(what string, number disk.Number, f func(*drive) error) error {
 	return s.control(func() error {
-		d, ok := s.disks.find(func(d *disk) bool { return d.Number == number && number != win.NoNumber })
+		d, ok := s.disks.find(func(d *drive) bool { return d.Number == number && number != win.NoNumber })
 		if !ok {
-			return notFound("disk", strconv.FormatUint(uint64(number), 10))
+			return notFound("disk", number.String())
 		}
 		if err := f(d); err != nil {
 			return fmt.Errorf("%s disk %d: %w", what, number, err)

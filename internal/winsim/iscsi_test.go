@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
@@ -60,18 +61,18 @@ func connect(t *testing.T, s *System, target string) win.ISCSISessionID {
 	return id
 }
 
-func devices(t *testing.T, s *System, id win.ISCSISessionID) []uint32 {
+func devices(t *testing.T, s *System, id win.ISCSISessionID) []disk.Number {
 	t.Helper()
 	list, err := s.ISCSISessionDevices(t.Context(), id)
 	must(t, err)
-	var numbers []uint32
+	var numbers []disk.Number
 	for _, d := range list {
-		numbers = append(numbers, uint32(d.Device.DeviceNumber))
+		numbers = append(numbers, d.Device.DeviceNumber)
 	}
 	return numbers
 }
 
-func wantNumbers(t *testing.T, what string, got []uint32, want ...uint32) {
+func wantNumbers(t *testing.T, what string, got []disk.Number, want ...disk.Number) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: disk numbers (-want +got):\n%s", what, diff)
@@ -167,8 +168,8 @@ func TestISCSILogout(t *testing.T) {
 	must(t, err)
 	for what, handle := range map[string]interface{ Close() error }{
 		"volume":      openDevice(t, s, device1(name), win.AccessNone),
-		"disk":        openDevice(t, s, drive(1), win.AccessNone),
-		"second disk": openDevice(t, s, drive(2), win.AccessNone),
+		"disk":        openDevice(t, s, drivePath(1), win.AccessNone),
+		"second disk": openDevice(t, s, drivePath(2), win.AccessNone),
 		"file":        file,
 	} {
 		wantErr(t, "log out with an open "+what, s.LogoutISCSITarget(ctx, id), win.ISDSCDeviceBusyOnSession)

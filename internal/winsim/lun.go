@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	diskapi "github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
@@ -64,29 +63,29 @@ func (l luns) Devices(iqn string) []win.ISCSIDevice {
 		}
 		number := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: win.NoNumber}
 		if d.present() {
-			number.DeviceNumber = diskapi.Number(d.Number)
+			number.DeviceNumber = d.Number
 		}
 		devices = append(devices, win.ISCSIDevice{SCSIAddress: *d.Spec.SCSI, Device: number})
 	}
 	return devices
 }
 
-func (d *disk) isLUNOf(iqn string) bool { return d.Target != "" && strings.EqualFold(d.Target, iqn) }
+func (d *drive) isLUNOf(iqn string) bool { return d.Target != "" && strings.EqualFold(d.Target, iqn) }
 
 // luns gives the disks of a target in the order of their LUNs.
-func (ds *disks) luns(iqn string) []*disk {
-	var luns []*disk
+func (ds *disks) luns(iqn string) []*drive {
+	var luns []*drive
 	for d := range ds.all() {
 		if d.isLUNOf(iqn) {
 			luns = append(luns, d)
 		}
 	}
-	slices.SortFunc(luns, (*disk).compareAddress)
+	slices.SortFunc(luns, (*drive).compareAddress)
 	return luns
 }
 
 // attachLUN lets a LUN arrive: never before the present call is over.
-func (s *System) attachLUN(d *disk) {
+func (s *System) attachLUN(d *drive) {
 	d.State, d.Attributes = DiskAttached, d.Persistent
 	d.touch()
 	if d.Spec.NeedsRescan {
@@ -113,7 +112,7 @@ func (s *System) restartISCSI() {
 }
 
 // diskInUse reports whether the disk, one of its volumes or anything on them is open.
-func (s *System) diskInUse(d *disk) bool {
+func (s *System) diskInUse(d *drive) bool {
 	return s.handles.any(func(h *handle) bool {
 		_, on := s.volumes.find(func(v *volume) bool { return v.disk == d && h.on(v) })
 		return on || h.disk == d
@@ -133,7 +132,7 @@ func (s *System) checkLUNs(target byte, first int, specs []DiskSpec) error {
 	serials := map[string]bool{}
 	for i, spec := range specs {
 		lun := first + i
-		old, exists := s.disks.find(func(d *disk) bool { return d.Spec.Serial == spec.Serial })
+		old, exists := s.disks.find(func(d *drive) bool { return d.Spec.Serial == spec.Serial })
 		var err error
 		switch {
 		case lun > math.MaxUint8:
@@ -154,8 +153,8 @@ func (s *System) checkLUNs(target byte, first int, specs []DiskSpec) error {
 }
 
 // addLUNs makes disks the next LUNs of a target.
-func (s *System) addLUNs(iqn string, target byte, specs []DiskSpec) ([]*disk, error) {
-	var added []*disk
+func (s *System) addLUNs(iqn string, target byte, specs []DiskSpec) ([]*drive, error) {
+	var added []*drive
 	for _, spec := range specs {
 		d, err := s.diskFor(lunSpec(spec, target, len(s.disks.luns(iqn))))
 		if err != nil {

@@ -35,7 +35,7 @@ func TestISCSIConnectionLost(t *testing.T) {
 	if all := s.Disks(); *all[1].Spec.SCSI == *all[2].Spec.SCSI {
 		t.Errorf("two LUNs have the address %+v", *all[1].Spec.SCSI)
 	}
-	d := openDevice(t, s, drive(1), win.GenericRead)
+	d := openDevice(t, s, drivePath(1), win.GenericRead)
 	must(t, s.ISCSI().SetPortal(portal2, false))
 	wantNumbers(t, "without the portal", devices(t, s, id))
 	wantNumbers(t, "over another portal", devices(t, s, other), 2)
@@ -50,7 +50,7 @@ func TestISCSIConnectionLost(t *testing.T) {
 	wantNumbers(t, "with the portal", devices(t, s, id), 1, 3)
 
 	must(t, s.StopService(ctx, services.ISCSIInitiator)) // the driver below it goes on
-	closeHandle(t, openDevice(t, s, drive(1), win.AccessNone))
+	closeHandle(t, openDevice(t, s, drivePath(1), win.AccessNone))
 	must(t, s.StartService(ctx, services.ISCSIInitiator))
 	wantNumbers(t, "after a restart of the service", devices(t, s, id), 1, 3)
 }

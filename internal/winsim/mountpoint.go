@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -125,8 +126,8 @@ func (s *System) volumeNameAt(mountPoint string) (string, error) {
 		}
 		return v.name(), nil
 	}
-	if disk, partition, ok := parsePartitionPath(mountPoint); ok {
-		v, ok := s.volumes.find(func(v *volume) bool { return v.disk.Number == disk && v.number == partition })
+	if number, partition, ok := parsePartitionPath(mountPoint); ok {
+		v, ok := s.volumes.find(func(v *volume) bool { return v.disk.Number == number && v.number == partition })
 		if !ok {
 			return "", win.ErrorPathNotFound
 		}
@@ -141,10 +142,10 @@ func (s *System) volumeNameAt(mountPoint string) (string, error) {
 }
 
 // parsePartitionPath reads \\?\GLOBALROOT\Device\HarddiskN\PartitionP\.
-func parsePartitionPath(path string) (disk, partition uint32, ok bool) {
+func parsePartitionPath(path string) (number disk.Number, partition uint32, ok bool) {
 	var tail string
-	n, err := fmt.Sscanf(strings.ToLower(path), `\\?\globalroot\device\harddisk%d\partition%d%s`, &disk, &partition, &tail)
-	return disk, partition, err == nil && n == 3 && tail == `\`
+	n, err := fmt.Sscanf(strings.ToLower(path), `\\?\globalroot\device\harddisk%d\partition%d%s`, &number, &partition, &tail)
+	return number, partition, err == nil && n == 3 && tail == `\`
 }
 
 // mountedVolume returns the name of the volume that is mounted at what is open.

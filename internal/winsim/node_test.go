@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
@@ -118,7 +119,7 @@ func dumpTree(n *ntfs.Node) []string {
 	return lines
 }
 
-func attach(t *testing.T, s *System, spec DiskSpec) uint32 {
+func attach(t *testing.T, s *System, spec DiskSpec) disk.Number {
 	t.Helper()
 	if spec.SizeBytes == 0 {
 		spec.SizeBytes = 10 * gib
@@ -130,7 +131,7 @@ func attach(t *testing.T, s *System, spec DiskSpec) uint32 {
 	return n
 }
 
-func drive(n uint32) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
+func drivePath(n disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
 
 const readWrite = win.GenericRead | win.GenericWrite
 
@@ -169,19 +170,19 @@ func mustControl(t *testing.T, s *System, path string, code win.IoctlCode, in []
 	return out
 }
 
-func layoutOf(t *testing.T, s *System, n uint32) *win.DriveLayout {
+func layoutOf(t *testing.T, s *System, n disk.Number) *win.DriveLayout {
 	t.Helper()
-	l, err := win.DecodeDriveLayout(mustControl(t, s, drive(n), win.IoctlDiskGetDriveLayoutEx, nil))
+	l, err := win.DecodeDriveLayout(mustControl(t, s, drivePath(n), win.IoctlDiskGetDriveLayoutEx, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func createGPT(t *testing.T, s *System, n uint32) {
+func createGPT(t *testing.T, s *System, n disk.Number) {
 	t.Helper()
 	c := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
-	mustControl(t, s, drive(n), win.IoctlDiskCreateDisk, c.Encode())
+	mustControl(t, s, drivePath(n), win.IoctlDiskCreateDisk, c.Encode())
 }
 
 // data is a data partition without a drive letter.
@@ -192,16 +193,16 @@ func data(offset, length int64) win.Partition {
 	}
 }
 
-func setLayout(s *System, t *testing.T, n uint32, parts ...win.Partition) error {
+func setLayout(s *System, t *testing.T, n disk.Number, parts ...win.Partition) error {
 	t.Helper()
 	l := win.DriveLayout{Style: win.StyleGPT, Partitions: parts}
-	_, err := control(t, s, drive(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
+	_, err := control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
 	return err
 }
 
 // newVolume attaches a disk of 10 GiB with one data partition of 4 GiB and returns
 // the name of its volume, which is formatted if format is set.
-func newVolume(t *testing.T, s *System, format bool) (n uint32, volume string) {
+func newVolume(t *testing.T, s *System, format bool) (n disk.Number, volume string) {
 	t.Helper()
 	n = attach(t, s, DiskSpec{})
 	createGPT(t, s, n)

@@ -22,7 +22,7 @@ const (
 
 // layout reads the partition table from the bytes of the disk. A table that is
 // damaged beyond its backup counts as none.
-func (d *disk) layout() *win.DriveLayout {
+func (d *drive) layout() *win.DriveLayout {
 	if t, err := gpt.Read(d.media()); err == nil {
 		return d.gptLayout(t)
 	}
@@ -33,7 +33,7 @@ func (d *disk) layout() *win.DriveLayout {
 	return d.mbrLayout(m)
 }
 
-func (d *disk) gptLayout(t *gpt.Table) *win.DriveLayout {
+func (d *drive) gptLayout(t *gpt.Table) *win.DriveLayout {
 	l := &win.DriveLayout{
 		Style: win.StyleGPT, DiskID: t.DiskID, MaxPartitionCount: uint32(len(t.Slots)),
 		StartingUsableOffset: t.FirstUsable * d.sector(),
@@ -52,7 +52,7 @@ func (d *disk) gptLayout(t *gpt.Table) *win.DriveLayout {
 }
 
 // mbrLayout gives all four entries, as Windows does; only used ones have a number.
-func (d *disk) mbrLayout(m gpt.MBR) *win.DriveLayout {
+func (d *drive) mbrLayout(m gpt.MBR) *win.DriveLayout {
 	l := &win.DriveLayout{Style: win.StyleMBR, Signature: m.Signature}
 	number := uint32(0)
 	for _, p := range m.Partitions {
@@ -69,7 +69,7 @@ func (d *disk) mbrLayout(m gpt.MBR) *win.DriveLayout {
 
 // createTable puts an empty partition table on the disk (IOCTL_DISK_CREATE_DISK);
 // what was partitioned before is gone.
-func (d *disk) createTable(c win.CreateDisk, automaticMSR bool) error {
+func (d *drive) createTable(c win.CreateDisk, automaticMSR bool) error {
 	switch c.Style {
 	case win.StyleMBR:
 		// Signature lies where the first bytes of DiskID do.
@@ -94,7 +94,7 @@ func (d *disk) createTable(c win.CreateDisk, automaticMSR bool) error {
 // setLayout replaces the whole partition table (IOCTL_DISK_SET_DRIVE_LAYOUT_EX):
 // partitions that l leaves out are gone. The disk must have a table of that
 // style.
-func (d *disk) setLayout(l *win.DriveLayout) error {
+func (d *drive) setLayout(l *win.DriveLayout) error {
 	if l.Style != d.layout().Style {
 		return win.ErrorInvalidParameter
 	}
@@ -107,7 +107,7 @@ func (d *disk) setLayout(l *win.DriveLayout) error {
 	return win.ErrorInvalidParameter
 }
 
-func (d *disk) setGPT(l *win.DriveLayout) error {
+func (d *drive) setGPT(l *win.DriveLayout) error {
 	t, err := gpt.Read(d.media())
 	if err != nil || t.Fit(d.media()) != nil {
 		return win.ErrorInvalidParameter
@@ -140,7 +140,7 @@ func (d *disk) setGPT(l *win.DriveLayout) error {
 	return ioError(t.Write(d.media()))
 }
 
-func (d *disk) setMBR(l *win.DriveLayout) error {
+func (d *drive) setMBR(l *win.DriveLayout) error {
 	m := gpt.MBR{Signature: l.Signature}
 	i := 0
 	for _, p := range l.Partitions {
@@ -161,14 +161,14 @@ func (d *disk) setMBR(l *win.DriveLayout) error {
 }
 
 // inSectors converts the place of p; aligned reports whether it is one.
-func (d *disk) inSectors(p win.Partition) (first, length int64, aligned bool) {
+func (d *drive) inSectors(p win.Partition) (first, length int64, aligned bool) {
 	aligned = p.StartingOffset > 0 && p.Length > 0 && p.StartingOffset%d.sector() == 0 && p.Length%d.sector() == 0 &&
 		p.StartingOffset < d.Seen && p.Length <= d.Seen
 	return p.StartingOffset / d.sector(), p.Length / d.sector(), aligned
 }
 
 // growPartition makes a partition longer (IOCTL_DISK_GROW_PARTITION).
-func (d *disk) growPartition(g win.GrowPartition) error {
+func (d *drive) growPartition(g win.GrowPartition) error {
 	t, err := gpt.Read(d.media())
 	i := int(g.PartitionNumber) - 1
 	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 || g.BytesToGrow%d.sector() != 0 {
@@ -183,7 +183,7 @@ func (d *disk) growPartition(g win.GrowPartition) error {
 
 // updateSize makes the disk driver read the capacity again
 // (IOCTL_DISK_UPDATE_DRIVE_SIZE). With moveBackup the GPT takes in what is new.
-func (d *disk) updateSize(moveBackup bool) error {
+func (d *drive) updateSize(moveBackup bool) error {
 	if d.Seen != d.Size {
 		d.Seen = d.Size
 		d.touch()
@@ -234,7 +234,7 @@ type dataPartition struct {
 var mbrDataTypes = []byte{0x01, 0x04, 0x06, 0x07, 0x0B, 0x0C, 0x0E}
 
 // dataPartitions are the partitions with volumes; none unless the disk is online.
-func (d *disk) dataPartitions() []dataPartition {
+func (d *drive) dataPartitions() []dataPartition {
 	if !d.present() || d.is(win.DiskOffline) || d.Number == win.NoNumber {
 		return nil
 	}

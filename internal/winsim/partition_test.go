@@ -122,10 +122,10 @@ func TestSetLayoutErrors(t *testing.T) {
 	must(t, setLayout(s, t, n, many[:128]...))
 
 	mbr := win.DriveLayout{Style: win.StyleMBR}
-	_, err := control(t, s, drive(n), win.IoctlDiskSetDriveLayoutEx, mbr.Encode())
+	_, err := control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, mbr.Encode())
 	wantErr(t, "an MBR layout", err, win.ErrorInvalidParameter)
 	raw := win.DriveLayout{Style: win.StyleRAW}
-	_, err = control(t, s, drive(n), win.IoctlDiskSetDriveLayoutEx, raw.Encode())
+	_, err = control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, raw.Encode())
 	wantErr(t, "a raw layout", err, win.ErrorInvalidParameter)
 }
 
@@ -138,9 +138,9 @@ func TestTableOfProtectedDisk(t *testing.T) {
 		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attribute, Mask: attribute}))
 		want := layoutOf(t, s, n)
 		wantErr(t, "set layout", setLayout(s, t, n), win.ErrorWriteProtect)
-		_, err := control(t, s, drive(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT}.Encode())
+		_, err := control(t, s, drivePath(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT}.Encode())
 		wantErr(t, "create disk", err, win.ErrorWriteProtect)
-		_, err = control(t, s, drive(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
+		_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
 		wantErr(t, "grow partition", err, win.ErrorWriteProtect)
 		if diff := cmp.Diff(want, layoutOf(t, s, n)); diff != "" {
 			t.Errorf("the table changed:\n%s", diff)
@@ -154,7 +154,7 @@ func TestGrowPartition(t *testing.T) {
 	createGPT(t, s, n)
 	must(t, setLayout(s, t, n, data(mib, gib), data(2*gib, gib)))
 	grow := func(number uint32, bytes int64) error {
-		_, err := control(t, s, drive(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: number, BytesToGrow: bytes}.Encode())
+		_, err := control(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: number, BytesToGrow: bytes}.Encode())
 		return err
 	}
 	wantErr(t, "number 0", grow(0, mib), win.ErrorInvalidParameter)
@@ -187,7 +187,7 @@ func TestGrowDisk(t *testing.T) {
 		if got := layoutOf(t, s, n); !cmp.Equal(before, got) {
 			t.Errorf("the layout followed at once: %+v", got)
 		}
-		mustControl(t, s, drive(n), win.IoctlDiskUpdateDriveSize, nil)
+		mustControl(t, s, drivePath(n), win.IoctlDiskUpdateDriveSize, nil)
 		want := before.UsableLength + 10*gib
 		if fixed {
 			if got := layoutOf(t, s, n); got.UsableLength != before.UsableLength {
@@ -254,22 +254,22 @@ func TestForeignTables(t *testing.T) {
 func TestMBRLayout(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{})
-	mustControl(t, s, drive(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleMBR, DiskID: win.GUID{1, 2, 3, 4}}.Encode())
+	mustControl(t, s, drivePath(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleMBR, DiskID: win.GUID{1, 2, 3, 4}}.Encode())
 	if l := layoutOf(t, s, n); l.Style != win.StyleMBR || l.Signature != 0x04030201 {
 		t.Errorf("layout %+v", l)
 	}
 	l := win.DriveLayout{Style: win.StyleMBR, Signature: 5, Partitions: []win.Partition{
 		{Style: win.StyleMBR, MBRType: 7, StartingOffset: mib, Length: gib},
 	}}
-	mustControl(t, s, drive(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
+	mustControl(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
 	s.Settle()
 	if volumes := s.VolumesOfDisk(n); len(volumes) != 1 {
 		t.Errorf("volumes %q", volumes)
 	}
 	l.Partitions[0].Length = 10 * gib
-	_, err := control(t, s, drive(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
+	_, err := control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
 	wantErr(t, "beyond the end", err, win.ErrorInvalidParameter)
-	_, err = control(t, s, drive(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
+	_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
 	wantErr(t, "grow", err, win.ErrorInvalidParameter)
 }
 

@@ -93,7 +93,7 @@ func (s hardware) Save(f *statefile.File) {
 	s.mounts.changed = nil
 }
 
-func (d *disk) save(f *statefile.File) {
+func (d *drive) save(f *statefile.File) {
 	if d.changed {
 		f.PutJSON(bucketDisks, statefile.Key(d.id), d.diskRecord)
 		d.changed = false
@@ -146,7 +146,7 @@ func (s *System) install() error {
 	return s.services.Install()
 }
 
-func (s *System) installDisk(d *disk) error {
+func (s *System) installDisk(d *drive) error {
 	const efiEnd = mib + 100*mib
 	d.State, d.Number, d.Seen = DiskPresent, 0, d.Size
 	if err := d.createTable(win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}, false); err != nil {
@@ -226,7 +226,7 @@ func (s *System) restoreDisks(r *statefile.Reader) error {
 		if err != nil {
 			return err
 		}
-		d := &disk{id: id[0], trees: map[uint64]*tree{}}
+		d := &drive{id: id[0], trees: map[uint64]*tree{}}
 		if err := json.Unmarshal(value, &d.diskRecord); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
@@ -43,7 +44,7 @@ func TestKill(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "state")
 		s := openNode(t, Config{StateFile: file, Delays: Delays{VolumeArrival: time.Second, DiskArrival: time.Second}})
 		ctx := t.Context()
-		var n uint32
+		var n disk.Number
 		var name string
 		var session win.ISCSISessionID
 		var held interface{ Close() error }
@@ -77,9 +78,9 @@ func TestKill(t *testing.T) {
 			{"close it", func() error { return held.Close() }},
 			{"failed call", func() error { _ = s.WriteFile(stage+`\big`, make([]byte, 200*mib)); return nil }},
 			{"grow", func() error { return s.GrowDisk(n, 2*gib) }},
-			{"see the growth", func() error { mustControl(t, s, drive(n), win.IoctlDiskUpdateDriveSize, nil); return nil }},
+			{"see the growth", func() error { mustControl(t, s, drivePath(n), win.IoctlDiskUpdateDriveSize, nil); return nil }},
 			{"grow partition", func() error {
-				mustControl(t, s, drive(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
+				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
 				return nil
 			}},
 			{"extend", func() error {

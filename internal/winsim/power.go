@@ -6,6 +6,7 @@ package winsim
 import (
 	"slices"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -49,9 +50,9 @@ func (s *System) restart(powerLoss bool) error {
 // boot finds all attached disks and numbers them in the order of their addresses,
 // of which the system disk has the first.
 func (s *System) boot() {
-	attached := slices.DeleteFunc(slices.Collect(s.disks.all()), func(d *disk) bool { return d.State == DiskDetached })
-	slices.SortFunc(attached, (*disk).compareAddress)
-	number := uint32(0)
+	attached := slices.DeleteFunc(slices.Collect(s.disks.all()), func(d *drive) bool { return d.State == DiskDetached })
+	slices.SortFunc(attached, (*drive).compareAddress)
+	number := disk.Number(0)
 	for _, d := range attached {
 		d.State, d.Number, d.Arriving = DiskPresent, win.NoNumber, false
 		d.touch()

@@ -50,7 +50,7 @@ func TestRebootEndsHandles(t *testing.T) {
 	ctx := t.Context()
 	n, name := newVolume(t, s, true)
 	must(t, s.WriteFile(name+"file", nil))
-	d := openDevice(t, s, drive(n), win.GenericRead)
+	d := openDevice(t, s, drivePath(n), win.GenericRead)
 	v := openDevice(t, s, device1(name), readWrite)
 	f, err := s.OpenFile(ctx, name+"file", win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 	must(t, err)

@@ -87,7 +87,7 @@ var errClosed = errors.New("the simulated node is closed")
 // with a system disk. The caller must close it.
 func Open(c Config) (*System, error) {
 	s := &System{
-		disks: disks{byID: map[uint64]*disk{}, dirty: map[*disk]struct{}{}},
+		disks: disks{byID: map[uint64]*drive{}, dirty: map[*drive]struct{}{}},
 		volumes: volumes{
 			known: map[string]*volumeRecord{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},
 		},

@@ -120,12 +120,12 @@ func (v *volume) format(o win.FormatOptions) error {
 	return nil
 }
 
-func (d *disk) addTree(serial uint64, t *tree) {
+func (d *drive) addTree(serial uint64, t *tree) {
 	d.trees[serial] = t
 	t.fs.OnChange = d.mark
 }
 
-func (d *disk) dropTree(serial uint64) {
+func (d *drive) dropTree(serial uint64) {
 	delete(d.trees, serial)
 	d.dropped = append(d.dropped, serial)
 	d.mark()

@@ -16,7 +16,7 @@ import (
 type volume struct {
 	*volumeRecord
 	unique string // key of the record
-	disk   *disk
+	disk   *drive
 	number uint32 // of the partition
 	offset int64  // bytes from the start of the disk
 	length int64
@@ -116,7 +116,7 @@ func (vs *volumes) freeLetter() string {
 
 // scanVolumes makes the volumes of d agree with its partition table and state:
 // those of vanished partitions go at once, those of new ones arrive later.
-func (s *System) scanVolumes(d *disk) {
+func (s *System) scanVolumes(d *drive) {
 	parts := d.dataPartitions()
 	for _, v := range slices.Clone(s.volumes.present) {
 		if v.disk != d {
@@ -141,7 +141,7 @@ func (s *System) scanVolumes(d *disk) {
 }
 
 // volumeArrives brings in the volume of a partition of d, if it is still there.
-func (s *System) volumeArrives(d *disk, unique string) {
+func (s *System) volumeArrives(d *drive, unique string) {
 	delete(s.volumes.arriving, unique)
 	parts := d.dataPartitions()
 	i := slices.IndexFunc(parts, func(p dataPartition) bool { return p.unique == unique })
@@ -154,7 +154,7 @@ func (s *System) volumeArrives(d *disk, unique string) {
 	}
 }
 
-func (s *System) addVolume(d *disk, p dataPartition) *volume {
+func (s *System) addVolume(d *drive, p dataPartition) *volume {
 	_, known := s.volumes.known[p.unique]
 	v := &volume{volumeRecord: s.volumes.record(p.unique), unique: p.unique, disk: d, number: p.number, offset: p.offset, length: p.length}
 	if !known && s.node.Settings.NoAutomount {

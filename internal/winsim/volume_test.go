@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	diskapi "github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -80,7 +80,7 @@ func TestDiskArrival(t *testing.T) {
 		if a != 1 || b != 2 {
 			t.Errorf("numbers %d and %d", a, b)
 		}
-		_, err = s.OpenDevice(t.Context(), drive(a), win.AccessNone)
+		_, err = s.OpenDevice(t.Context(), drivePath(a), win.AccessNone)
 		wantErr(t, "open a disk that is on its way", err, win.ErrorFileNotFound)
 		must(t, s.DetachDisk(b))
 		<-arrived // the removal
@@ -88,7 +88,7 @@ func TestDiskArrival(t *testing.T) {
 		if state := s.Disks()[1].State; state != DiskPresent {
 			t.Errorf("after the notice it is %s", state)
 		}
-		closeHandle(t, openDevice(t, s, drive(a), win.AccessNone))
+		closeHandle(t, openDevice(t, s, drivePath(a), win.AccessNone))
 		s.Settle()
 		if state := s.Disks()[2].State; state != DiskDetached {
 			t.Errorf("the disk that was pulled on its way is %s", state)
@@ -109,7 +109,7 @@ func TestVolumeIdentity(t *testing.T) {
 	s := newNode(t, Delays{})
 	n, name := newVolume(t, s, true)
 	must(t, s.WriteFile(name+"file", []byte("content")))
-	check := func(what string, n uint32) {
+	check := func(what string, n disk.Number) {
 		t.Helper()
 		s.Settle()
 		if v := s.VolumesOfDisk(n); !slices.Equal(v, []string{name}) {
@@ -159,12 +159,12 @@ func TestVolumeControls(t *testing.T) {
 	n, name := newVolume(t, s, true)
 	number, err := win.DecodeDeviceNumber(mustControl(t, s, device1(name), win.IoctlStorageGetDeviceNumber, nil))
 	must(t, err)
-	if want := (win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: diskapi.Number(n), PartitionNumber: 1}); number != want {
+	if want := (win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: n, PartitionNumber: 1}); number != want {
 		t.Errorf("device number %+v, want %+v", number, want)
 	}
 	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
 	must(t, err)
-	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: diskapi.Number(n), StartingOffset: 16 * mib, Length: 4 * gib}}, extents); diff != "" {
+	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}}, extents); diff != "" {
 		t.Errorf("extents (-want +got):\n%s", diff)
 	}
 	if size, err := win.DecodeInt64(mustControl(t, s, device1(name), win.IoctlDiskGetLengthInfo, nil)); err != nil || size != 4*gib {
@@ -211,7 +211,7 @@ func TestSpannedVolume(t *testing.T) {
 	}
 	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
 	must(t, err)
-	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: diskapi.Number(n), StartingOffset: 16 * mib, Length: 4 * gib}, extra}, extents); diff != "" {
+	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}, extra}, extents); diff != "" {
 		t.Errorf("extents (-want +got):\n%s", diff)
 	}
 	must(t, s.SpanVolume(name))
@@ -397,7 +397,7 @@ func TestExtend(t *testing.T) {
 		}
 		const sectors = 4 * gib / 512
 		wantErr(t, "beyond the partition", extend(sectors+8), win.ErrorInvalidParameter)
-		mustControl(t, s, drive(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
+		mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
 		before, err := s.DiskFreeSpace(t.Context(), name)
 		must(t, err)
 		wantErr(t, "shrink", extend(sectors-8), win.ErrorInvalidParameter)
@@ -439,7 +439,7 @@ func TestFlush(t *testing.T) {
 	wantErr(t, "a raw volume", flush(device1(name), readWrite), 0)
 	must(t, s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
 	wantErr(t, "a volume", flush(device1(name), readWrite), 0)
-	wantErr(t, "a disk", flush(drive(n), readWrite), 0)
+	wantErr(t, "a disk", flush(drivePath(n), readWrite), 0)
 	wantErr(t, "with read access", flush(device1(name), win.GenericRead), win.ErrorAccessDenied)
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
 	wantErr(t, "a read-only volume", flush(device1(name), readWrite), win.ErrorWriteProtect)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -147,7 +148,7 @@ func (s *System) controlVolume(name string, change func(*volume)) error {
 }
 
 // VolumesOfDisk lists the names of a disk's volumes that are present.
-func (s *System) VolumesOfDisk(number uint32) []string {
+func (s *System) VolumesOfDisk(number disk.Number) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string

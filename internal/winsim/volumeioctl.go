@@ -6,7 +6,6 @@ package winsim
 import (
 	"encoding/binary"
 
-	diskapi "github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -17,7 +16,7 @@ func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (i
 		if len(v.Extra) > 0 { // it isn't one partition of one disk
 			return 0, win.ErrorInvalidFunction
 		}
-		return reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: diskapi.Number(v.disk.Number), PartitionNumber: v.number}.Encode())
+		return reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: v.disk.Number, PartitionNumber: v.number}.Encode())
 	case win.IoctlVolumeGetVolumeDiskExtents:
 		return v.extents(out)
 	case win.IoctlDiskGetLengthInfo:
@@ -61,7 +60,7 @@ func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (i
 // it gives that and ErrorMoreData.
 func (v *volume) extents(out []byte) (int, error) {
 	const headerSize = 8
-	answer := win.EncodeDiskExtents(append([]win.DiskExtent{{DiskNumber: diskapi.Number(v.disk.Number), StartingOffset: v.offset, Length: v.length}}, v.Extra...))
+	answer := win.EncodeDiskExtents(append([]win.DiskExtent{{DiskNumber: v.disk.Number, StartingOffset: v.offset, Length: v.length}}, v.Extra...))
 	switch {
 	case len(out) < headerSize:
 		return 0, win.ErrorInsufficientBuffer

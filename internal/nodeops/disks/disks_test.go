@@ -31,7 +31,7 @@ func newNode(t *testing.T) (*winsim.System, *disks.Disks) {
 
 func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number {
 	t.Helper()
-	return disk.Number(simtest.Attach(t, sim, spec))
+	return simtest.Attach(t, sim, spec)
 }
 
 func layoutOf(t *testing.T, sim *winsim.System, n disk.Number) *win.DriveLayout {
@@ -97,7 +97,7 @@ func TestPartitionDisk(t *testing.T) {
 			if diff := cmp.Diff(want, parts(layout)); diff != "" {
 				t.Errorf("partitions -want +got:\n%s", diff)
 			}
-			if volumes := sim.VolumesOfDisk(uint32(n)); len(volumes) != 1 {
+			if volumes := sim.VolumesOfDisk(n); len(volumes) != 1 {
 				t.Errorf("the volumes are %q right after the call", volumes)
 			}
 
@@ -122,7 +122,7 @@ func TestPartitionDiskOffline(t *testing.T) {
 		if online, err := ops.GetDiskState(t.Context(), n); err != nil || !online {
 			t.Errorf("online is %v, %v", online, err)
 		}
-		if len(sim.VolumesOfDisk(uint32(n))) != 1 {
+		if len(sim.VolumesOfDisk(n)) != 1 {
 			t.Error("it has no volume")
 		}
 	})
@@ -169,7 +169,7 @@ func TestPartitionDiskTakesLeftovers(t *testing.T) {
 
 func plant(t *testing.T, sim *winsim.System, n disk.Number, offset int64, s string) {
 	t.Helper()
-	if err := sim.WriteImage(uint32(n), []byte(s), offset); err != nil {
+	if err := sim.WriteImage(n, []byte(s), offset); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -218,7 +218,7 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 	if err := ops.PartitionDisk(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	volumes := sim.VolumesOfDisk(uint32(n))
+	volumes := sim.VolumesOfDisk(n)
 	if len(volumes) != 1 {
 		t.Fatal("it has no volume")
 	}
@@ -279,7 +279,7 @@ func TestPartitionDiskTakesVolumesOffline(t *testing.T) {
 	}
 	online, offline := win.IoctlVolumeOnline.String(), win.IoctlVolumeOffline.String()
 	partition(online, offline, online)
-	if err := sim.FormatVolume(t.Context(), sim.VolumesOfDisk(uint32(n))[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
+	if err := sim.FormatVolume(t.Context(), sim.VolumesOfDisk(n)[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
 		t.Errorf("its volume can't be used: %v", err)
 	}
 	partition(online)
@@ -292,7 +292,7 @@ func TestPartitionDiskWaitsForTheVolume(t *testing.T) {
 	if err := ops.PartitionDisk(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	if len(sim.VolumesOfDisk(uint32(n))) != 1 {
+	if len(sim.VolumesOfDisk(n)) != 1 {
 		t.Error("it has no volume")
 	}
 }
@@ -318,7 +318,7 @@ func TestPartitionDiskIsResumed(t *testing.T) {
 			Sys: sim,
 			Run: func(ctx context.Context) error { return disks.New(sim, disks.Options{}).PartitionDisk(ctx, n) },
 			Check: func(t *testing.T) {
-				if got := parts(layoutOf(t, sim, n)); len(got) != 2 || len(sim.VolumesOfDisk(uint32(n))) != 1 {
+				if got := parts(layoutOf(t, sim, n)); len(got) != 2 || len(sim.VolumesOfDisk(n)) != 1 {
 					t.Errorf("the partitions are %+v", got)
 				}
 			},
@@ -398,7 +398,7 @@ func TestSetDiskStateReturnsWhenVolumesAreThere(t *testing.T) {
 		if err := ops.SetDiskState(t.Context(), n, online); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(sim.VolumesOfDisk(uint32(n))) == 1; got != online {
+		if got := len(sim.VolumesOfDisk(n)) == 1; got != online {
 			t.Errorf("online %v: the volume is there: %v", online, got)
 		}
 	}
@@ -516,7 +516,7 @@ func TestListsSurviveARemoval(t *testing.T) {
 		calls := 0
 		sim.OnCall(func(winsim.Call) {
 			if calls++; calls == pull {
-				if err := sim.DetachDisk(uint32(leaves)); err != nil {
+				if err := sim.DetachDisk(leaves); err != nil {
 					t.Error(err)
 				}
 			}
@@ -543,7 +543,7 @@ func TestRescan(t *testing.T) {
 	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "new", NeedsRescan: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(sim.GrowDisk(uint32(grown), 20*gibibyte), sim.DetachDisk(uint32(removed))); err != nil {
+	if err := errors.Join(sim.GrowDisk(grown, 20*gibibyte), sim.DetachDisk(removed)); err != nil {
 		t.Fatal(err)
 	}
 	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 10*gibibyte {
@@ -585,7 +585,7 @@ func TestRescanWaitsForArrivals(t *testing.T) {
 func TestRescanPassesOverASickDisk(t *testing.T) {
 	sim, ops := newNode(t)
 	sick, grown := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
-	if err := sim.GrowDisk(uint32(grown), 20*gibibyte); err != nil {
+	if err := sim.GrowDisk(grown, 20*gibibyte); err != nil {
 		t.Fatal(err)
 	}
 	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: device.PhysicalDrive(sick)}, win.ErrorIODevice); err != nil {

@@ -148,7 +148,7 @@ func TestUnmountOfAVolumeThatHasLeft(t *testing.T) {
 	n := newNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.volumes.MountVolume(t.Context(), id, staging))
-	n.do(n.sim.DetachDisk(uint32(number)))
+	n.do(n.sim.DetachDisk(number))
 	if got, err := n.volumes.GetVolumeIDFromTargetPath(t.Context(), staging); err != nil || !got.Equal(id) {
 		t.Errorf("the mount point says %q, %v", got, err)
 	}

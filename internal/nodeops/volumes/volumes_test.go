@@ -65,14 +65,14 @@ func (n *node) with(o volumes.Options) {
 func (n *node) attach(spec winsim.DiskSpec) (disk.Number, volume.ID) {
 	n.t.Helper()
 	number := simtest.Attach(n.t, n.sim, spec)
-	if err := n.disks.PartitionDisk(n.t.Context(), disk.Number(number)); err != nil {
+	if err := n.disks.PartitionDisk(n.t.Context(), number); err != nil {
 		n.t.Fatal(err)
 	}
-	ids, err := n.volumes.ListVolumesOnDisk(n.t.Context(), disk.Number(number), 0)
+	ids, err := n.volumes.ListVolumesOnDisk(n.t.Context(), number, 0)
 	if err != nil || len(ids) != 1 {
 		n.t.Fatalf("volumes %q, %v", ids, err)
 	}
-	return disk.Number(number), ids[0]
+	return number, ids[0]
 }
 
 // formatted gives the node a disk with an NTFS volume.
@@ -97,7 +97,7 @@ const dataOffset = 16 * mebibyte
 
 func (n *node) plant(number disk.Number, offset int64, s string) {
 	n.t.Helper()
-	n.do(n.sim.WriteImage(uint32(number), []byte(s), offset))
+	n.do(n.sim.WriteImage(number, []byte(s), offset))
 }
 
 func TestListVolumesOnDisk(t *testing.T) {
@@ -115,7 +115,7 @@ func TestListVolumesOnDisk(t *testing.T) {
 		{number, 2, []volume.ID{id}, nil},
 		{number, 1, nil, nil}, // the reserved one
 		{number, 3, nil, csiproxy.ErrNotFound},
-		{disk.Number(raw), 0, nil, nil},
+		{raw, 0, nil, nil},
 		{77, 0, nil, csiproxy.ErrNotFound},
 	} {
 		ids, err := n.volumes.ListVolumesOnDisk(t.Context(), c.number, c.partition)
@@ -137,7 +137,7 @@ func TestDataVolumeOfDisk(t *testing.T) {
 	}
 	raw, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte})
 	n.do(err)
-	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), disk.Number(raw)); !errors.Is(err, csiproxy.ErrNotFound) {
+	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), raw); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("no volume: %q, %v", got, err)
 	}
 	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), n.twoPartitions()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
@@ -150,7 +150,7 @@ func (n *node) twoPartitions() disk.Number {
 	n.t.Helper()
 	number := simtest.Attach(n.t, n.sim, winsim.DiskSpec{})
 	simtest.Partition(n.t, n.sim, number, 2)
-	return disk.Number(number)
+	return number
 }
 
 func TestFormatVolume(t *testing.T) {
@@ -334,7 +334,7 @@ func TestWriteVolumeCache(t *testing.T) {
 		t.Error("the other file survived too, so this test shows nothing")
 	}
 
-	n.do(n.sim.SetDiskAttributes(uint32(number), win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	n.do(n.sim.SetDiskAttributes(number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	if err := n.volumes.WriteVolumeCache(t.Context(), id); err != nil {
 		t.Errorf("a read-only volume: %v", err)
 	}
@@ -359,7 +359,7 @@ func TestResizeVolume(t *testing.T) {
 			t.Fatalf("resize to %d where there is no room: %d, was %d", bytes, got, original)
 		}
 	}
-	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	if err := n.volumes.ResizeVolume(t.Context(), id, -1); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Errorf("a negative size: %v", err)
 	}
@@ -392,7 +392,7 @@ func TestResizeVolumeKeepsFiles(t *testing.T) {
 	number, id := n.formatted(winsim.DiskSpec{SectorSize: 4096})
 	n.do(n.volumes.MountVolume(t.Context(), id, staging))
 	n.do(n.sim.WriteFile(staging+`\file`, []byte("data")))
-	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
 	if data, err := n.sim.ReadFile(staging + `\file`); err != nil || string(data) != "data" {
 		t.Errorf("the file has %q, %v", data, err)
@@ -404,7 +404,7 @@ func TestResizeVolumeWhereTheTableDoesNotFollow(t *testing.T) {
 	n := newNode(t)
 	n.do(n.sim.SetSettings(winsim.Settings{FixedUsableLength: true}))
 	number, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
 	if got := size(n, id); got < 19*gibibyte {
 		t.Errorf("size %d", got)
@@ -433,7 +433,7 @@ func TestResizeVolumeIsResumed(t *testing.T) {
 	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
 		n := newNode(t)
 		number, id := n.formatted(winsim.DiskSpec{})
-		n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+		n.do(n.sim.GrowDisk(number, 20*gibibyte))
 		return simtest.Rehearsal{
 			Sys: n.sim,
 			Run: func(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 )
@@ -47,7 +48,7 @@ func Open(t testing.TB, delays winsim.Delays) *winsim.System {
 }
 
 // Attach attaches a disk, of 10 GiB if the spec doesn't say.
-func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) uint32 {
+func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) disk.Number {
 	t.Helper()
 	if spec.SizeBytes == 0 {
 		spec.SizeBytes = 10 << 30
@@ -59,11 +60,11 @@ func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) uint32 {
 
 // Partition gives a raw disk a GPT with so many data partitions of 1 GiB, one after
 // the other from 16 MiB on. Their volumes may not be there yet.
-func Partition(t testing.TB, sys *winsim.System, number uint32, partitions int) {
+func Partition(t testing.TB, sys *winsim.System, number disk.Number, partitions int) {
 	t.Helper()
-	disk, err := sys.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.GenericRead|win.GenericWrite)
+	h, err := sys.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.GenericRead|win.GenericWrite)
 	Must(t, err)
-	defer disk.Close()
+	defer h.Close()
 	layout := win.DriveLayout{Style: win.StyleGPT}
 	for i := range partitions {
 		layout.Partitions = append(layout.Partitions, win.Partition{
@@ -72,25 +73,25 @@ func Partition(t testing.TB, sys *winsim.System, number uint32, partitions int) 
 		})
 	}
 	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
-	_, err = disk.Control(t.Context(), win.IoctlDiskCreateDisk, create.Encode(), nil)
+	_, err = h.Control(t.Context(), win.IoctlDiskCreateDisk, create.Encode(), nil)
 	Must(t, err)
-	_, err = disk.Control(t.Context(), win.IoctlDiskSetDriveLayoutEx, layout.Encode(), nil)
+	_, err = h.Control(t.Context(), win.IoctlDiskSetDriveLayoutEx, layout.Encode(), nil)
 	Must(t, err)
 }
 
 // Volume attaches a disk with one formatted volume, and returns its name,
 // \\?\Volume{guid}\, and the number of the disk.
-func Volume(t testing.TB, sys *winsim.System) (name string, disk uint32) {
+func Volume(t testing.TB, sys *winsim.System) (name string, number disk.Number) {
 	t.Helper()
-	disk = Attach(t, sys, winsim.DiskSpec{})
-	Partition(t, sys, disk, 1)
+	number = Attach(t, sys, winsim.DiskSpec{})
+	Partition(t, sys, number, 1)
 	sys.Settle()
-	volumes := sys.VolumesOfDisk(disk)
+	volumes := sys.VolumesOfDisk(number)
 	if len(volumes) != 1 {
-		t.Fatalf("disk %d has the volumes %q", disk, volumes)
+		t.Fatalf("disk %d has the volumes %q", number, volumes)
 	}
 	Must(t, sys.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}))
-	return volumes[0], disk
+	return volumes[0], number
 }
 
 // Mount makes a directory and mounts a volume there.
