@@ -23,8 +23,9 @@ type handle struct {
 	fs     *ntfs.FS     // of a file handle
 	file   *ntfs.Handle // of a file handle; nil once the handle is dead
 
-	closed bool
-	dead   win.Errno // what the handle answers since its device went away
+	closed  bool
+	tracked func()    // notes that it was closed
+	dead    win.Errno // what the handle answers since its device went away
 }
 
 // objectName is the path by which an object was opened. What was opened below a directory
@@ -88,7 +89,7 @@ func (h *handle) release() {
 
 // open enters a new handle.
 func (s *System) open(h handle) *handle {
-	h.sys = s
+	h.sys, h.tracked = s, s.track.Track(h.object.name)
 	s.handles[&h] = struct{}{}
 	return &h
 }
@@ -149,6 +150,7 @@ func (h *handle) Close() error {
 func (h *handle) close() {
 	h.release()
 	h.closed = true
+	h.tracked()
 	delete(h.sys.handles, h)
 }
 

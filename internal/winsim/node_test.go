@@ -15,6 +15,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
 
@@ -28,11 +29,12 @@ const (
 func newNode(t *testing.T, delays Delays) *System {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "state")
-	s := openNode(t, Config{StateFile: file, Delays: delays})
+	handles := handletrack.New()
+	s := openNode(t, Config{StateFile: file, Delays: delays, Handles: handles})
 	t.Cleanup(func() {
 		s.Settle()
-		if open := s.OpenHandles(); len(open) > 0 {
-			t.Errorf("handles left open: %q", open)
+		if err := handles.Err(); err != nil {
+			t.Error(err)
 		}
 		want := dump(s)
 		if err := s.Close(); err != nil {

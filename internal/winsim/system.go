@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
@@ -23,6 +24,9 @@ type Config struct {
 	// is refused, also an empty one. "" keeps the node in memory.
 	StateFile string
 	Delays    Delays
+	// Handles is told of each handle that is opened and closed, also of those of Hold.
+	// Default: nobody is.
+	Handles *handletrack.Tracker
 }
 
 // Settings are the switches of the node's Windows. They are kept in the state
@@ -50,7 +54,8 @@ type Settings struct {
 
 // System is a simulated node. Its methods may be called from any goroutine.
 type System struct {
-	gate gate
+	gate  gate
+	track *handletrack.Tracker // it doesn't change
 
 	// mu is the kernel lock: one call at a time is inside the node. It guards all
 	// fields below it with everything that they lead to, among that the parts in
@@ -87,6 +92,7 @@ var errClosed = errors.New("the simulated node is closed")
 // with a system disk. The caller must close it.
 func Open(c Config) (*System, error) {
 	s := &System{
+		track: c.Handles,
 		disks: disks{byID: map[uint64]*drive{}, dirty: map[*drive]struct{}{}},
 		volumes: volumes{
 			known: map[string]*volumeRecord{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 )
 
@@ -27,16 +28,21 @@ func Must(t testing.TB, err error) {
 }
 
 // Open starts a node that ends with the test, and fails the test if handles are
-// left open then.
+// left open then, with the stacks that opened them.
 func Open(t testing.TB, delays winsim.Delays) *winsim.System {
 	t.Helper()
-	sys, err := winsim.Open(winsim.Config{Delays: delays})
+	handles := handletrack.New()
+	sys, err := winsim.Open(winsim.Config{Delays: delays, Handles: handles})
 	Must(t, err)
 	t.Cleanup(func() {
 		// An operation that its caller gave up ends soon after.
-		for deadline := time.Now().Add(5 * time.Second); len(sys.OpenHandles()) > 0; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+			err := handles.Err()
+			if err == nil {
+				break
+			}
 			if time.Now().After(deadline) {
-				t.Errorf("handles are left open: %q", sys.OpenHandles())
+				t.Error(err)
 				break
 			}
 		}
