@@ -47,8 +47,11 @@ type rig struct {
 
 // newRig returns a node with everything that scenarios need beside their own object: a
 // share, a target, a service.
-func newRig(t testing.TB) *rig {
-	r := &rig{t: t, sim: simtest.Open(t, winsim.Delays{})}
+func newRig(t testing.TB) *rig { return newSlowRig(t, winsim.Delays{}) }
+
+// newSlowRig is newRig of a node whose calls and arrivals take time.
+func newSlowRig(t testing.TB, delays winsim.Delays) *rig {
+	r := &rig{t: t, sim: simtest.Open(t, delays)}
 	r.must(r.sim.MkdirAll(simtest.Kubelet))
 	for _, server := range []string{"server", "other"} {
 		r.must(r.sim.SMB().AddShare(smbserver.Share{Server: server, Name: "data"}))
@@ -82,6 +85,7 @@ func (r *rig) attach(spec winsim.DiskSpec) disk.Number {
 // raw makes the scenario's disk one without content.
 func (r *rig) raw(offline bool) {
 	r.number = r.attach(winsim.DiskSpec{Serial: "vol-1", Offline: offline})
+	r.sim.Settle()
 }
 
 // partitioned makes it a disk with one raw volume.

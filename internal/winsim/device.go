@@ -50,14 +50,14 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 	var dev *device
 	err := s.call(ctx, Call{win.CallOpen, object}, func() error {
 		if d, ok := s.findDisk(path); ok {
-			dev = &device{s.open(handle{object: objectName{name: d.object()}, disk: d, access: access})}
+			dev = &device{s.open(handle{object: objectName{name: d.object()}, disk: d, length: d.Seen, access: access})}
 			return nil
 		}
 		v, err := s.findVolume(path)
 		if err != nil {
 			return err
 		}
-		dev = &device{s.open(handle{object: objectName{name: v.device()}, volume: v, access: access})}
+		dev = &device{s.open(handle{object: objectName{name: v.device()}, volume: v, length: v.length, access: access})}
 		return nil
 	})
 	if err != nil {
@@ -131,6 +131,9 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 		if err := d.need(code.RequiredAccess()); err != nil {
 			return err
 		}
+		if d.stale(code) {
+			return win.ErrorInvalidParameter
+		}
 		if d.disk != nil {
 			n, err = d.sys.diskControl(d.disk, code, in, out)
 		} else {
@@ -139,6 +142,16 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 		return err
 	})
 	return n, err
+}
+
+// stale reports whether a control code wants a handle that was opened later.
+func (d *device) stale(code win.IoctlCode) bool {
+	switch set := d.sys.node.Settings; {
+	case d.disk != nil:
+		return code == win.IoctlDiskGrowPartition && set.FreshHandleToGrow && d.length != d.disk.Seen
+	default:
+		return code == win.FsctlExtendVolume && set.FreshHandleToExtend && d.length != d.volume.length
+	}
 }
 
 // ReadAt implements [win.Device].

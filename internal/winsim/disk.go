@@ -104,6 +104,7 @@ type drive struct {
 	id uint64 // never given twice
 	diskRecord
 	changed bool // the record, since the last commit
+	fresh   bool // it has arrived, and nobody has changed its attributes since
 
 	image   *sparse.Image
 	trees   map[uint64]*tree // file systems by serial

@@ -27,7 +27,11 @@ func (s *System) diskControl(d *drive, code win.IoctlCode, in, out []byte) (int,
 	case win.IoctlDiskGetLengthInfo:
 		return reply(out, win.EncodeInt64(d.Seen))
 	case win.IoctlDiskGetDriveLayoutEx:
-		return reply(out, d.layout().Encode())
+		l := d.layout()
+		if s.node.Settings.OfflineLayoutRAW && d.is(win.DiskOffline) {
+			l = &win.DriveLayout{Style: win.StyleRAW}
+		}
+		return reply(out, l.Encode())
 	case win.IoctlDiskGetDiskAttributes:
 		return reply(out, win.EncodeGetDiskAttributes(d.Attributes))
 	case win.IoctlDiskSetDiskAttributes:
@@ -35,7 +39,21 @@ func (s *System) diskControl(d *drive, code win.IoctlCode, in, out []byte) (int,
 		if err != nil {
 			return 0, win.ErrorInvalidParameter
 		}
-		return 0, s.setAttributes(d, a)
+		wasOffline := d.is(win.DiskOffline)
+		if err := s.setAttributes(d, a); err != nil {
+			return 0, err
+		}
+		if d.fresh && wasOffline && !d.is(win.DiskOffline) && s.node.Settings.OfflineAfterArrival {
+			s.later(s.gate.delays.VolumeArrival, func() {
+				if d.present() {
+					d.Attributes |= win.DiskOffline
+					d.touch()
+					s.scanVolumes(d)
+				}
+			})
+		}
+		d.fresh = false
+		return 0, nil
 	case win.IoctlDiskUpdateProperties: // the table is read from the disk at each call
 		return 0, nil
 	case win.IoctlDiskUpdateDriveSize:

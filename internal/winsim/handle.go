@@ -19,6 +19,7 @@ type handle struct {
 
 	disk   *drive       // of a disk handle
 	volume *volume      // of a volume handle
+	length int64        // of the disk or volume in bytes, as it was opened
 	root   root         // of a file handle
 	fs     *ntfs.FS     // of a file handle
 	file   *ntfs.Handle // of a file handle; nil once the handle is dead

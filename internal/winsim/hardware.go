@@ -117,9 +117,9 @@ func (s *System) diskComes(d *drive) {
 }
 
 func (s *System) diskArrives(d *drive) {
-	d.State, d.Arriving, d.Seen = DiskPresent, false, d.Size
+	d.State, d.Arriving, d.Seen, d.fresh = DiskPresent, false, d.Size, true
 	d.touch()
-	s.watchers.notify(win.InterfaceClassDisk)
+	s.notify(win.InterfaceClassDisk)
 	s.scanVolumes(d)
 }
 
@@ -163,7 +163,7 @@ func (s *System) withdrawDisk(d *drive) {
 	d.touch()
 	s.scanVolumes(d)
 	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.disk == d })
-	s.watchers.notify(win.InterfaceClassDisk)
+	s.notify(win.InterfaceClassDisk)
 }
 
 // GrowDisk gives a disk more capacity. Windows sees it when it next asks for it.

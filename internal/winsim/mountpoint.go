@@ -127,6 +127,9 @@ func (s *System) volumeNameAt(mountPoint string) (string, error) {
 		return v.name(), nil
 	}
 	if number, partition, ok := parsePartitionPath(mountPoint); ok {
+		if s.node.Settings.NoPartitionDevices {
+			return "", win.ErrorPathNotFound
+		}
 		v, ok := s.volumes.find(func(v *volume) bool { return v.disk.Number == number && v.number == partition })
 		if !ok {
 			return "", win.ErrorPathNotFound
@@ -242,8 +245,14 @@ func (s *System) unmount(mountPoint string) error {
 		return err
 	}
 	defer op.file.Close()
-	if _, err := mountedVolume(op); err != nil {
+	name, err := mountedVolume(op)
+	if err != nil {
 		return err
+	}
+	if id, _, _ := parseVolumeName(name); s.node.Settings.GoneMountPoint != 0 {
+		if _, present := s.volumes.withID(id); !present {
+			return s.node.Settings.GoneMountPoint
+		}
 	}
 	header := make([]byte, 8)
 	binary.LittleEndian.PutUint32(header, uint32(win.TagMountPoint))

@@ -18,8 +18,11 @@ type watcher struct {
 }
 
 // notify tells the watchers of a class that an interface came or went.
-func (ws watchers) notify(class win.GUID) {
-	for w := range ws {
+func (s *System) notify(class win.GUID) {
+	if s.node.Settings.NoNotices {
+		return
+	}
+	for w := range s.watchers {
 		if w.class != class {
 			continue
 		}

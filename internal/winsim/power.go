@@ -63,7 +63,7 @@ func (s *System) boot() {
 		}
 	}
 	for _, d := range attached {
-		s.watchers.notify(win.InterfaceClassDisk)
+		s.notify(win.InterfaceClassDisk)
 		for _, p := range d.dataPartitions() {
 			s.volumeArrives(d, p.unique)
 		}

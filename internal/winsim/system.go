@@ -29,29 +29,6 @@ type Config struct {
 	Handles *handletrack.Tracker
 }
 
-// Settings are the switches of the node's Windows. They are kept in the state
-// file.
-type Settings struct {
-	// NoAutomount is `mountvol /N`: a volume that was never seen before stays
-	// offline until IOCTL_VOLUME_ONLINE and gets no drive letter.
-	NoAutomount bool
-	// AutomaticMSR makes IOCTL_DISK_CREATE_DISK add the reserved partition, as its
-	// documentation says.
-	AutomaticMSR bool
-	// FixedUsableLength keeps IOCTL_DISK_UPDATE_DRIVE_SIZE from moving the backup
-	// GPT to the new end of a disk.
-	FixedUsableLength bool
-	// MountManagerExclusive makes SetVolumeMountPointW and DeleteVolumeMountPointW open
-	// the directory for themselves alone: while somebody else has it open, other than for
-	// its attributes only, they fail with ErrorSharingViolation. How Windows opens it
-	// isn't documented.
-	MountManagerExclusive bool
-	// BindFilter answers each open relative to a directory's handle as the filter may by
-	// which a HostProcess container's mounts are made (bindflt): with a reparse, which is
-	// ErrorReparsePointEncountered where that isn't wanted.
-	BindFilter bool
-}
-
 // System is a simulated node. Its methods may be called from any goroutine.
 type System struct {
 	gate  gate
@@ -111,7 +88,7 @@ func Open(c Config) (*System, error) {
 		Later: s.later, Running: s.serviceRuns,
 		StartTime: s.gate.delays.Calls[win.CallStartService], StopTime: s.gate.delays.Calls[win.CallStopService],
 	})
-	s.smb = smbserver.New(s.breakShare)
+	s.smb = smbserver.New(s.breakShare, func() win.Errno { return s.node.Settings.UnencryptedServer })
 	s.iscsi = iscsitarget.New(luns{s})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,14 +141,6 @@ func (s *System) settle() {
 	for s.pending > 0 {
 		s.arrived.Wait()
 	}
-}
-
-// SetSettings sets all switches.
-func (s *System) SetSettings(v Settings) error {
-	return s.control(func() error {
-		s.node.Settings, s.changed = v, true
-		return nil
-	})
 }
 
 // call runs a call of the seam: first its hook, delays and rules, then f under the

@@ -28,8 +28,11 @@ type volumeRecord struct {
 	GUID    win.GUID // of \\?\Volume{…}\
 	Letter  string   // drive letter, "C", or ""
 	Present bool     // the volume has arrived
-	Offline bool     // automount is off: it waits for IOCTL_VOLUME_ONLINE
-	Locked  bool     // by BitLocker
+	Offline bool     // it waits for IOCTL_VOLUME_ONLINE
+	// Unmounted is set while it is offline because it was never seen before and automatic
+	// mounting is off, and nobody has taken it offline since.
+	Unmounted bool `json:",omitempty"`
+	Locked    bool // by BitLocker
 	// Extra are the extents of a dynamic volume beyond its partition.
 	Extra []win.DiskExtent `json:",omitempty"`
 }
@@ -158,14 +161,14 @@ func (s *System) addVolume(d *drive, p dataPartition) *volume {
 	_, known := s.volumes.known[p.unique]
 	v := &volume{volumeRecord: s.volumes.record(p.unique), unique: p.unique, disk: d, number: p.number, offset: p.offset, length: p.length}
 	if !known && s.node.Settings.NoAutomount {
-		v.Offline = true
+		v.Offline, v.Unmounted = true, true
 	}
 	if !v.Present {
 		v.Present = true
 		s.volumes.touch(v.unique)
 	}
 	s.volumes.present = append(s.volumes.present, v)
-	s.watchers.notify(win.InterfaceClassVolume)
+	s.notify(win.InterfaceClassVolume)
 	return v
 }
 
@@ -176,7 +179,7 @@ func (s *System) removeVolume(v *volume) {
 	v.Present = false
 	s.volumes.touch(v.unique)
 	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.on(v) })
-	s.watchers.notify(win.InterfaceClassVolume)
+	s.notify(win.InterfaceClassVolume)
 }
 
 // inUse reports whether something of the volume is open that keeps others from

@@ -4,6 +4,7 @@
 package winsim
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -110,7 +111,7 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 		case v.Locked:
 			return win.FVELockedVolume
 		case s.inUse(v):
-			return win.ErrorSharingViolation
+			return cmp.Or(s.node.Settings.FormatInUse, win.ErrorSharingViolation)
 		}
 		return v.format(o)
 	})

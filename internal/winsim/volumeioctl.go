@@ -24,20 +24,18 @@ func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (i
 	case win.IoctlDiskGetDriveGeometryEx:
 		return reply(out, v.disk.geometry().Encode())
 	case win.IoctlVolumeOffline:
-		// "You cannot take the system or boot volume offline": the error number is a
-		// guess. So is what happens to a file system that is mounted; here its files
-		// can't be used until the volume is online again.
+		// Guess: the error number. "You cannot take the system or boot volume offline."
 		if v.disk.System {
 			return 0, win.ErrorAccessDenied
 		}
-		if !v.Offline {
-			v.Offline = true
-			s.volumes.touch(v.unique)
-		}
+		// Guess: the files of a file system that is mounted can't be used until the
+		// volume is online again.
+		v.Offline, v.Unmounted = true, false
+		s.volumes.touch(v.unique)
 		return 0, nil
 	case win.IoctlVolumeOnline:
-		if v.Offline {
-			v.Offline = false
+		if !v.Unmounted || !s.node.Settings.OnlineAfterOffline {
+			v.Offline, v.Unmounted = false, false
 			s.volumes.touch(v.unique)
 		}
 		return 0, nil

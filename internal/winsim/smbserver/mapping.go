@@ -130,13 +130,14 @@ func (n *Network) endSessions(ended func(*mapping) bool) {
 // own, so that a share without a mapping gives ErrorAccessDenied, as pods see it. The
 // other refusals, in the order of the protocol:
 //   - ErrorBadNetPath: there is no server of that name, or it can't be reached
-//   - ErrorAccessDenied: it can't encrypt, and the mapping asks for that
+//   - ErrorAccessDenied, or what New was given: it can't encrypt, and the mapping asks
+//     for that
 //   - ErrorLogonFailure: there is no such user, or the password is another one
 //   - ErrorBadNetName: there is no such share
 //   - ErrorAccessDenied: the share isn't for the user
 //
-// That a client refuses a server that can't encrypt is a guess: the documentation
-// knows the servers' side only.
+// Guess: a client refuses a server that can't encrypt. The documentation knows the
+// servers' side only.
 //
 // Source: https://github.com/kubernetes-csi/csi-driver-smb/issues/733,
 // https://learn.microsoft.com/openspecs/windows_protocols/ms-smb2/9a639360-87be-4d49-a1dd-4c6be0c020bd
@@ -180,7 +181,7 @@ func (n *Network) answer(m *mapping) (*share, error) {
 		return nil, err
 	}
 	if sv.NoEncryption && m.RequirePrivacy {
-		return nil, win.ErrorAccessDenied
+		return nil, cmp.Or(n.unencrypted(), win.ErrorAccessDenied)
 	}
 	if user, ok := sv.Users[casefold.Upper(m.User)]; !ok || !hmac.Equal(user.PasswordHash, m.PasswordHash) {
 		return nil, win.ErrorLogonFailure

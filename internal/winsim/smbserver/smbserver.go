@@ -26,6 +26,8 @@ type Network struct {
 
 	// disconnect breaks what the node has open on the file system of a share.
 	disconnect func(*ntfs.FS)
+	// unencrypted is the error of a server that can't encrypt, 0 for ErrorAccessDenied.
+	unencrypted func() win.Errno
 
 	// What the state file doesn't have yet.
 	changedServers  map[string]struct{}
@@ -36,10 +38,11 @@ type Network struct {
 
 // New returns a network without servers. It calls disconnect when a share's server
 // ends the node's session: what is open on that file system breaks, and its next use
-// has to connect again.
-func New(disconnect func(*ntfs.FS)) *Network {
+// has to connect again. unencrypted gives the error of a server that can't encrypt where
+// that is required, or 0, which stands for ErrorAccessDenied.
+func New(disconnect func(*ntfs.FS), unencrypted func() win.Errno) *Network {
 	return &Network{
-		servers: map[string]*host{}, mappings: map[string]*mapping{}, disconnect: disconnect,
+		servers: map[string]*host{}, mappings: map[string]*mapping{}, disconnect: disconnect, unencrypted: unencrypted,
 		changedServers: map[string]struct{}{}, changedMappings: map[string]struct{}{}, changedShares: map[*share]struct{}{},
 	}
 }

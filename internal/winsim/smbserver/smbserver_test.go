@@ -24,7 +24,7 @@ var (
 	credentials = win.SMBMappingOptions{Username: "user", Password: password}
 )
 
-func newNetwork() *Network { return New(func(*ntfs.FS) {}) }
+func newNetwork() *Network { return New(func(*ntfs.FS) {}, func() win.Errno { return 0 }) }
 
 // newShare makes the share for the user of credentials.
 func newShare(t *testing.T, n *Network) {
@@ -260,7 +260,7 @@ func TestDisconnect(t *testing.T) {
 		"server down":      func(n *Network) error { return n.SetState("SERVER", State{Unreachable: true}) },
 	} {
 		var broken []*ntfs.FS
-		n := New(func(fs *ntfs.FS) { broken = append(broken, fs) })
+		n := New(func(fs *ntfs.FS) { broken = append(broken, fs) }, func() win.Errno { return 0 })
 		newMapping(t, n)
 		must(t, n.AddShare(Share{Server: "elsewhere", Name: "share"}))
 		must(t, n.SetUser("elsewhere", "user", password))

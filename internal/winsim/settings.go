@@ -1,0 +1,84 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import "github.com/csi-proxy/csi-proxy/internal/win"
+
+// Settings are the switches of the node's Windows: how it is configured, and how it
+// decides what Microsoft doesn't document. The zero value of each is what the node does by
+// itself. They are kept in the state file.
+//
+// What is above the seam must work with each switch in each position. Tests go through
+// them with simtest.EachSetting, which takes from the tag "also" the values that an error
+// number has there beside 0.
+type Settings struct {
+	// NoAutomount is `mountvol /N`: a volume that was never seen before stays
+	// offline until IOCTL_VOLUME_ONLINE and gets no drive letter.
+	NoAutomount bool
+	// OnlineAfterOffline makes IOCTL_VOLUME_ONLINE do nothing to a volume that
+	// NoAutomount has left offline, unless IOCTL_VOLUME_OFFLINE came before. Unknown:
+	// whether the first alone is enough, as its documentation says. Public code sends
+	// both.
+	OnlineAfterOffline bool
+
+	// AutomaticMSR makes IOCTL_DISK_CREATE_DISK add the reserved partition, as its
+	// documentation says. Unknown: whether it does; public code adds its own.
+	AutomaticMSR bool
+	// FixedUsableLength keeps IOCTL_DISK_UPDATE_DRIVE_SIZE from moving the backup GPT to
+	// the new end of a disk. Unknown: which Windows does that by itself.
+	FixedUsableLength bool
+	// OfflineLayoutRAW makes IOCTL_DISK_GET_DRIVE_LAYOUT_EX show a disk without a
+	// partition table while it is offline. Unknown: whether the partition manager reads
+	// the table of such a disk.
+	OfflineLayoutRAW bool
+	// OfflineAfterArrival takes a disk that arrived offline and is brought online back
+	// offline, once, a moment later. Unknown: whether the partition manager, which still
+	// works on a disk that has just arrived, can come after a caller who is quick.
+	OfflineAfterArrival bool
+	// FreshHandleToGrow makes IOCTL_DISK_GROW_PARTITION fail with ErrorInvalidParameter
+	// on a handle that was opened before the disk's size was read anew. Unknown: whether
+	// a handle keeps the size.
+	FreshHandleToGrow bool
+	// FreshHandleToExtend makes FSCTL_EXTEND_VOLUME fail with ErrorInvalidParameter on a
+	// handle that was opened before the partition grew. Unknown: whether a handle keeps
+	// the length; public code opens a new one.
+	FreshHandleToExtend bool
+
+	// NoPartitionDevices makes GetVolumeNameForVolumeMountPointW know no devices of
+	// partitions: it fails with ErrorPathNotFound. Unknown: whether it takes such paths,
+	// which its documentation doesn't name.
+	NoPartitionDevices bool
+	// NoNotices keeps all notices of devices that come and go from callers. Unknown:
+	// whether each change gives a notice.
+	NoNotices bool
+	// FormatInUse is the error of MSFT_Volume.Format while somebody has the volume open;
+	// 0 is ErrorSharingViolation. Unknown: which of the method's results that is, of
+	// which package winsys makes these numbers.
+	FormatInUse win.Errno `also:"31,121"`
+	// GoneMountPoint is the error of DeleteVolumeMountPointW at a mount point whose
+	// volume has gone; 0 is none, and the directory is free again. Unknown: which it is.
+	GoneMountPoint win.Errno `also:"2,3"`
+
+	// MountManagerExclusive makes SetVolumeMountPointW and DeleteVolumeMountPointW open
+	// the directory for themselves alone: while somebody else has it open, other than for
+	// its attributes only, they fail with ErrorSharingViolation. Unknown: how Windows
+	// opens it.
+	MountManagerExclusive bool
+	// BindFilter answers each open relative to a directory's handle as the filter may by
+	// which a HostProcess container's mounts are made (bindflt): with a reparse, which is
+	// ErrorReparsePointEncountered where that isn't wanted. Unknown: whether it does.
+	BindFilter bool
+
+	// UnencryptedServer is the error of an SMB server that can't encrypt where that is
+	// required; 0 is ErrorAccessDenied. Unknown: which the client gives.
+	UnencryptedServer win.Errno `also:"50,58"`
+}
+
+// SetSettings sets all switches.
+func (s *System) SetSettings(v Settings) error {
+	return s.control(func() error {
+		s.node.Settings, s.changed = v, true
+		return nil
+	})
+}
