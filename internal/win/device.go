@@ -47,13 +47,19 @@ const (
 	IoctlDiskGetDriveGeometryEx IoctlCode = 0x000700A0
 	IoctlDiskGetLengthInfo      IoctlCode = 0x0007405C
 	IoctlDiskGetDriveLayoutEx   IoctlCode = 0x00070050
-	IoctlDiskSetDriveLayoutEx   IoctlCode = 0x0007C054
-	IoctlDiskCreateDisk         IoctlCode = 0x0007C058
-	IoctlDiskUpdateProperties   IoctlCode = 0x00070140
-	IoctlDiskUpdateDriveSize    IoctlCode = 0x0007C0C8
-	IoctlDiskGrowPartition      IoctlCode = 0x0007C0D0
-	IoctlDiskGetDiskAttributes  IoctlCode = 0x000700F0
-	IoctlDiskSetDiskAttributes  IoctlCode = 0x0007C0F4
+	// IoctlDiskSetDriveLayoutEx replaces the whole partition table: a partition that it
+	// leaves out is gone. The volumes of new partitions arrive afterwards.
+	IoctlDiskSetDriveLayoutEx IoctlCode = 0x0007C054
+	// IoctlDiskCreateDisk makes an empty partition table. A disk that is offline or
+	// read-only gives ErrorWriteProtect.
+	IoctlDiskCreateDisk        IoctlCode = 0x0007C058
+	IoctlDiskUpdateProperties  IoctlCode = 0x00070140
+	IoctlDiskUpdateDriveSize   IoctlCode = 0x0007C0C8
+	IoctlDiskGrowPartition     IoctlCode = 0x0007C0D0
+	IoctlDiskGetDiskAttributes IoctlCode = 0x000700F0
+	// IoctlDiskSetDiskAttributes takes a disk offline or online. The volumes of a disk
+	// that is offline are gone, and come again, with their names, when it is online.
+	IoctlDiskSetDiskAttributes IoctlCode = 0x0007C0F4
 
 	IoctlVolumeGetVolumeDiskExtents IoctlCode = 0x00560000
 	IoctlVolumeOnline               IoctlCode = 0x0056C008
@@ -135,14 +141,19 @@ func (c IoctlCode) RequiredAccess() Access {
 // ctx has given up may still finish in Windows.
 type Device interface {
 	// Control is DeviceIoControl. It returns the number of bytes that the
-	// driver put into out.
+	// driver put into out. A handle that lacks code's RequiredAccess gives
+	// ErrorAccessDenied. A device that doesn't know code gives ErrorInvalidFunction, or
+	// ErrorNotSupported. If out is too small for the answer, nothing is in it and the
+	// error is ErrorInsufficientBuffer. Two answers are cut instead, and begin with their
+	// length: a storage property, and, with ErrorMoreData, the extents of a volume.
 	Control(ctx context.Context, code IoctlCode, in, out []byte) (int, error)
 	// ReadAt reads len(p) bytes at the byte offset off. Both must be multiples
-	// of the sector size. It needs GenericRead. Reading past the end gives
-	// fewer bytes without an error.
+	// of the sector size, or the error is ErrorInvalidParameter. It needs GenericRead.
+	// Reading past the end gives fewer bytes without an error. A volume that is offline
+	// gives ErrorNotReady.
 	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
 	// Flush is FlushFileBuffers: on a volume it writes out all its files. It
-	// needs GenericWrite.
+	// needs GenericWrite, without which the error is ErrorAccessDenied.
 	Flush(ctx context.Context) error
 	// Close ends the handle.
 	Close() error

@@ -100,7 +100,12 @@ type File interface {
 	// nothing that happens to the names above the directory, or to the directory
 	// itself, can lead it astray. A reparse point on the way is refused with
 	// ErrorReparsePointEncountered; the last element is opened itself with
-	// FileOpenReparsePoint and refused without.
+	// FileOpenReparsePoint and refused without. So is everything below a directory that
+	// has become a reparse point since it was opened.
+	//
+	// Errors are those of [Files].OpenFile. A name that is empty gives ErrorInvalidName,
+	// as do elements that are empty, "." or "..", or that have a slash, a colon, or a
+	// character that no name can have.
 	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
 	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo).
 	Info(ctx context.Context) (FileInfo, error)
@@ -116,10 +121,13 @@ type File interface {
 	Volume(ctx context.Context) (string, error)
 	// ReadDir gives the next entries of this directory, without "." and "..",
 	// some at a time; after the last it returns ErrorNoMoreFiles. With restart
-	// it begins anew (FileFullDirectoryRestartInfo).
+	// it begins anew (FileFullDirectoryRestartInfo). The handle needs FileListDirectory.
 	ReadDir(ctx context.Context, restart bool) ([]DirEntry, error)
 	// Control is DeviceIoControl on the file: reparse data are read and set with
-	// it.
+	// it. FsctlGetReparsePoint and FsctlDeleteReparsePoint give ErrorNotAReparsePoint
+	// where there is none. FsctlSetReparsePoint gives ErrorDirNotEmpty for a directory
+	// with entries, and ErrorReparseTagMismatch where there is a reparse point with
+	// another tag. With too little room FsctlGetReparsePoint gives ErrorMoreData.
 	Control(ctx context.Context, code IoctlCode, in, out []byte) (int, error)
 	// Delete marks the file for deletion, also a read-only one: its name is gone
 	// when this handle is closed, where the file system can do that

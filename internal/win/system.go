@@ -24,6 +24,12 @@ import (
 //     therefore return long after ctx has ended, and never if the driver below never
 //     answers: package operation lets callers go.
 //   - Names of devices, volumes and files compare without regard to case.
+//   - A path or a name with a NUL within gives [ErrorInvalidName].
+//   - Every call on a handle that was closed gives [ErrorInvalidHandle], a second Close
+//     too.
+//
+// What the suite takes for a promise is a sentence here. What is only guessed about
+// Windows stands behind "Not documented" here, and is marked in winsim where it is coded.
 type System interface {
 	Devices
 	Notices
@@ -62,6 +68,7 @@ type Devices interface {
 	// DeviceInterfaces is CM_Get_Device_Interface_ListW with the flag for present
 	// interfaces: the paths of the devices of a class, in no particular order. A device
 	// may leave at any moment, so that its path gives ErrorFileNotFound at the next call.
+	// A class that nothing has gives no paths and no error.
 	DeviceInterfaces(ctx context.Context, class GUID) ([]string, error)
 
 	// ReenumerateDevice is CM_Locate_DevNodeW and CM_Reenumerate_DevNode with
@@ -111,7 +118,8 @@ type VolumeNames interface {
 	// \\?\GLOBALROOT\Device\HarddiskN\PartitionP\.
 	//
 	// Errors: 2 and 3 nothing there; 87 a junction or link to something else; 4390 a
-	// directory that is no mount point; 123 the backslash is missing.
+	// directory that is no mount point, for which 87 is seen, too. Without the backslash
+	// at its end a path gives 123, or is taken as if it had one.
 	VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error)
 }
 
@@ -123,7 +131,8 @@ type MountPoints interface {
 	//
 	// Errors: 145 the directory isn't empty, or a volume is mounted there; 267 a file;
 	// 2 and 3 no such directory or volume; 87 the volume's name is malformed; 4390 or 1
-	// a file system without reparse points.
+	// a file system without reparse points. A call that fails leaves the directory as it
+	// was.
 	//
 	// Not documented: with which access and sharing Windows opens the directory. A
 	// caller that holds the directory open without sharing may get 32. Nor is it
@@ -132,11 +141,13 @@ type MountPoints interface {
 
 	// DeleteVolumeMountPoint is DeleteVolumeMountPointW: it takes the mount point away
 	// from a directory, which stays, and from the mount manager's records. The path ends
-	// in a backslash. The volume may be gone.
+	// in a backslash.
 	//
-	// Errors: 2 and 3 no such directory, and, as the field reports, also a mount point
-	// whose records are gone; 87 and 4390 no mount point; 32 as for
+	// Errors: 2 and 3 no such directory; 87 and 4390 no mount point; 32 as for
 	// SetVolumeMountPoint.
+	//
+	// Not documented: what becomes of a mount point whose volume has gone. The field
+	// reports success, and 2 and 3.
 	DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error
 }
 
@@ -146,7 +157,7 @@ type FileSystems interface {
 	// system, if Windows hasn't done so yet.
 	//
 	// Errors: 1005 no file system that Windows knows (RAW); 0x80310000 locked by
-	// BitLocker; 21 the volume is offline.
+	// BitLocker; 21 the volume is offline; 2 and 3 no such volume.
 	VolumeInformation(ctx context.Context, root string) (VolumeInformation, error)
 
 	// DiskFreeSpace is GetDiskFreeSpaceExW of a directory or a volume's name, in bytes.
@@ -156,9 +167,12 @@ type FileSystems interface {
 	// FormatVolume is MSFT_Volume.Format, quick, of a volume's name, and overwrites what
 	// the volume holds. It returns when the file system is mounted.
 	//
-	// Errors: the method's return value as an Errno, 1 to 7 or from 40000 on. A volume
-	// that somebody has open gives 2, 3 or 4, as the field reports; ErrorNotFound no such
-	// volume.
+	// Errors: the Errno that means the same as the method's result, such as 5 a system
+	// volume, 19 a read-only disk, 87 the cluster size, and 31 a result that says nothing
+	// more; 1237 storage management doesn't know the volume, or not yet.
+	//
+	// Not documented: the result for a volume that somebody has open. The field reports
+	// 2, 3 and 4, which are the errors 31 and 121.
 	//
 	// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume
 	FormatVolume(ctx context.Context, volume string, o FormatOptions) error
@@ -172,13 +186,15 @@ type Files interface {
 	// the way are followed; o says whether the last one is.
 	//
 	// Errors: 2 and 3 no such file or directory; 5 no access; 32 the sharing of o and
-	// of others' handles don't agree; 80 FileCreate of what is there; 123 a name that no
-	// file can have; 267 a file where FileDirectoryFile wants a directory; 303 the file is
-	// being deleted; 1920 and 1921 a link that can't be followed.
+	// of others' handles don't agree; 183 FileCreate of what is there; 123 a name that no
+	// file can have, and a path that isn't full; 267 a file where FileDirectoryFile wants
+	// a directory; 303 the file is being deleted; 1920 and 1921 a link that can't be
+	// followed. 5 is also said of a directory where FileNonDirectoryFile wants a file, 2
+	// of the last element that is missing, and 3 of one before it, which may be a file.
 	OpenFile(ctx context.Context, path string, o OpenOptions) (File, error)
 
 	// FileAttributes is GetFileAttributesW: of the last element itself, not of what a
-	// link there leads to. Of a path on an SMB server, Windows asks the server; a server
+	// link there leads to. Errors are those of OpenFile. Of a path on an SMB server, Windows asks the server; a server
 	// that doesn't answer keeps it for 20 to 60 seconds.
 	FileAttributes(ctx context.Context, path string) (FileAttributes, error)
 }

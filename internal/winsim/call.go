@@ -172,6 +172,9 @@ func (g *gate) admit(ctx context.Context, c Call) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		return answer{}, err
 	}
+	if strings.Contains(c.Object, "\x00") {
+		return answer{}, win.ErrorInvalidName
+	}
 	g.mu.Lock()
 	hook := g.hook
 	g.counts[c.Name]++

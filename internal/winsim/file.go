@@ -69,7 +69,7 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		}
 		dir, names := f.handle.file.Node(), strings.Split(name, `\`)
 		switch {
-		case len(names) > 1 && slices.ContainsFunc(names, func(n string) bool { return n == "" || n == "." || n == ".." }):
+		case slices.ContainsFunc(names, func(n string) bool { return n == "" || n == "." || n == ".." }):
 			return win.ErrorInvalidName
 		case len(names) > 1 && dir.Info().IsReparsePoint():
 			return win.ErrorReparsePointEncountered

@@ -176,7 +176,7 @@ func TestOpenAt(t *testing.T) {
 		{"a directory", "POD", existing, directory, 0},
 		{"a link", "link", link, directory | win.AttributeReparsePoint, 0},
 		{"its target", "link", existing, 0, win.ErrorReparsePointEncountered},
-		{"itself", "", existing, directory, 0},
+		{"itself", "", existing, directory, win.ErrorInvalidName},
 		{"new directory", "new", create, directory, 0},
 		{"a second time", "new", create, 0, win.ErrorAlreadyExists},
 		{"new file", "file", file, 0, 0},

@@ -156,6 +156,14 @@ func TestKill(t *testing.T) {
 	})
 }
 
+// Names that JSON can't have outlive the process, too.
+func TestHalfPairIsKept(t *testing.T) {
+	s := newNode(t, Delays{})
+	for _, name := range []string{"\xed\xa0\xbd", "\xed\xa0\xbe", "x\xed\xb2\xbe"} {
+		must(t, s.WriteFile(kubelet+`\`+name, nil))
+	}
+}
+
 // TestKillOnTheWay: what was on its way arrives after the process is back.
 func TestKillOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -88,8 +88,9 @@ func (v *volume) format(o win.FormatOptions) error {
 		cluster = max(defaultCluster(kind, v.length), v.disk.Spec.SectorSize)
 	}
 	switch {
-	case kind != kindNTFS && kind != kindReFS,
-		bits.OnesCount32(cluster) != 1, cluster < v.disk.Spec.SectorSize, cluster > maxClusterSize,
+	case kind != kindNTFS && kind != kindReFS:
+		return win.ErrorNotSupported
+	case bits.OnesCount32(cluster) != 1, cluster < v.disk.Spec.SectorSize, cluster > maxClusterSize,
 		v.length < bootAreaSize+int64(cluster):
 		return win.ErrorInvalidParameter
 	case len(utf16.Encode([]rune(o.Label))) > maxLabel:

@@ -291,10 +291,10 @@ func TestFormatErrors(t *testing.T) {
 		options win.FormatOptions
 		want    win.Errno
 	}{
-		{"no backslash", device1(name), ntfs, win.ErrorInvalidParameter},
-		{"a path", `C:\`, ntfs, win.ErrorInvalidParameter},
-		{"unknown volume", `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, ntfs, win.ErrorFileNotFound},
-		{"unknown file system", name, win.FormatOptions{FileSystem: "ext4"}, win.ErrorInvalidParameter},
+		{"no backslash", device1(name), ntfs, win.ErrorRetry},
+		{"a path", `C:\`, ntfs, win.ErrorRetry},
+		{"unknown volume", `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, ntfs, win.ErrorRetry},
+		{"unknown file system", name, win.FormatOptions{FileSystem: "ext4"}, win.ErrorNotSupported},
 		{"label of 33 units", name, win.FormatOptions{FileSystem: "NTFS", Label: strings.Repeat("x", 31) + "𝒳"}, win.ErrorLabelTooLong},
 		{"odd cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 3000}, win.ErrorInvalidParameter},
 		{"small cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 256}, win.ErrorInvalidParameter},

@@ -94,14 +94,11 @@ func (s *System) volumeOf(directory string, root bool) (*volume, error) {
 // which anything is open gives ErrorSharingViolation.
 func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
 	return s.call(ctx, Call{win.CallFormatVolume, volume}, func() error {
-		id, rest, ok := parseVolumeName(volume)
-		if !ok || rest != `\` {
-			return win.ErrorInvalidParameter
-		}
+		id, rest, _ := parseVolumeName(volume)
 		v, ok := s.volumes.withID(id)
 		switch {
-		case !ok:
-			return win.ErrorFileNotFound
+		case !ok || rest != `\`:
+			return win.ErrorRetry
 		case v.disk.System:
 			return win.ErrorAccessDenied
 		case !v.disk.writable():

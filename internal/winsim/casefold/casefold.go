@@ -8,6 +8,7 @@ package casefold
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Upper returns the form in which names are compared and ordered.
@@ -18,13 +19,28 @@ import (
 // script's block, so that a name never equals one in plain ASCII letters by chance:
 // U+212A KELVIN SIGN isn't K, and U+017F LATIN SMALL LETTER LONG S isn't S.
 func Upper(name string) string {
-	return strings.Map(func(r rune) rune {
-		upper := unicode.ToUpper(r)
-		if r > 0xFFFF || upper > 0xFFFF || r >= 0x80 && upper < 0x80 || r == 'µ' {
-			return r
+	if utf8.ValidString(name) {
+		return strings.Map(upper, name)
+	}
+	var b strings.Builder // half surrogate pairs stay as they are
+	for len(name) > 0 {
+		r, size := utf8.DecodeRuneInString(name)
+		if r == utf8.RuneError {
+			b.WriteString(name[:size])
+		} else {
+			b.WriteRune(upper(r))
 		}
-		return upper
-	}, name)
+		name = name[size:]
+	}
+	return b.String()
+}
+
+func upper(r rune) rune {
+	upper := unicode.ToUpper(r)
+	if r > 0xFFFF || upper > 0xFFFF || r >= 0x80 && upper < 0x80 || r == 'µ' {
+		return r
+	}
+	return upper
 }
 
 // Equal reports whether Windows takes two names for the same.

@@ -19,6 +19,8 @@ func TestEqual(t *testing.T) {
 		{"µ", "\u039c", false}, // MICRO SIGN isn't Greek
 		{"\U00010428", "\U00010400", false},
 		{"a", "b", false},
+		{"a\xed\xa0\xbd", "A\xed\xa0\xbd", true},
+		{"\xed\xa0\xbd", "\xed\xa0\xbe", false}, // halves of surrogate pairs
 	} {
 		if got := Equal(tc.a, tc.b); got != tc.want {
 			t.Errorf("Equal(%q, %q) = %v", tc.a, tc.b, got)

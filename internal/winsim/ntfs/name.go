@@ -5,8 +5,6 @@ package ntfs
 
 import (
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -18,11 +16,11 @@ const maxName = 255
 // at the end is a matter of Win32, not of NTFS.
 func checkName(name string) error {
 	switch {
-	case name == "" || name == "." || name == ".." || !utf8.ValidString(name):
+	case name == "" || name == "." || name == ".." || win.StringFromUTF16(win.AppendUTF16(nil, name)) != name: // not WTF-8
 		return win.ErrorInvalidName
 	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:<>?\|`, r) }):
 		return win.ErrorInvalidName
-	case len(name) > maxName && len(utf16.Encode([]rune(name))) > maxName: // a unit takes a byte at least
+	case len(name) > maxName && len(win.AppendUTF16(nil, name)) > maxName: // a unit takes a byte at least
 		return win.ErrorFilenameExcedRange
 	}
 	return nil

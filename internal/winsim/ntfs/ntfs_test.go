@@ -118,6 +118,8 @@ func TestNames(t *testing.T) {
 		`a\b`:                             win.ErrorInvalidName,
 		"a\x1fb":                          win.ErrorInvalidName,
 		"a\xffb":                          win.ErrorInvalidName,
+		"a\xed\xa0\xbdb":                  nil,                  // half a surrogate pair
+		"\xed\xa0\xbd\xed\xb2\xbe":        win.ErrorInvalidName, // two halves that are a whole one
 	} {
 		h, _, err := f.Open(f.Root(), name, makeDir)
 		if err != want {

@@ -4,11 +4,13 @@
 package ntfs
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
@@ -33,7 +35,7 @@ type header struct {
 
 type nodeRecord struct {
 	Parent      uint64             `json:",omitempty"`
-	Name        string             `json:",omitempty"`
+	Name        storedName         `json:",omitempty"`
 	Attributes  win.FileAttributes `json:",omitempty"`
 	Reparse     []byte             `json:",omitempty"`
 	Size        int64              `json:",omitempty"`
@@ -41,6 +43,29 @@ type nodeRecord struct {
 	Unflushed   bool               `json:",omitempty"`
 	DurableSize int64              `json:",omitempty"`
 	DurableData []byte             `json:",omitempty"`
+}
+
+// storedName is a name in the state file: a string or, if it has half a surrogate pair,
+// which JSON can't have, its UTF-16 units.
+type storedName string
+
+// MarshalJSON implements [json.Marshaler].
+func (n storedName) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(n)) {
+		return json.Marshal(string(n))
+	}
+	return json.Marshal(win.AppendUTF16(nil, string(n)))
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (n *storedName) UnmarshalJSON(b []byte) error {
+	if !bytes.HasPrefix(b, []byte("[")) {
+		return json.Unmarshal(b, (*string)(n))
+	}
+	var units []uint16
+	err := json.Unmarshal(b, &units)
+	*n = storedName(win.StringFromUTF16(units))
+	return err
 }
 
 func (f *FS) touch(id uint64) {
@@ -71,7 +96,7 @@ func (f *FS) record(id uint64) []byte {
 		return nil
 	}
 	r := nodeRecord{
-		Name: n.name, Attributes: n.attributes, Reparse: n.reparse,
+		Name: storedName(n.name), Attributes: n.attributes, Reparse: n.reparse,
 		Size: n.contents.size, Data: n.contents.data,
 		Unflushed: n.unflushed, DurableSize: n.durable.size, DurableData: n.durable.data,
 	}
@@ -173,14 +198,14 @@ func (f *FS) restoreNode(id uint64, r nodeRecord) (*Node, error) {
 }
 
 func (f *FS) restoreName(n *Node, r nodeRecord) error {
-	if err := checkName(r.Name); err != nil {
+	if err := checkName(string(r.Name)); err != nil {
 		return err
 	}
 	dir := f.nodes[r.Parent]
 	if dir == nil || !dir.isDir() || dir.reparse != nil {
 		return fmt.Errorf("%d is no directory to hold it", r.Parent)
 	}
-	n.parent, n.name, n.folded = dir, r.Name, casefold.Upper(r.Name)
+	n.parent, n.name, n.folded = dir, string(r.Name), casefold.Upper(string(r.Name))
 	dir.children = append(dir.children, n)
 	return nil
 }
