@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -38,8 +39,12 @@ func readPage(t *testing.T) (text string, rows []Row) {
 type source struct {
 	tests    map[string]bool // functions
 	literals map[string]bool // strings, with underscores for spaces
+	suite    bool            // it runs the rows of suite
 	skipping []string        // tests that skip themselves under Wine
 }
+
+// suite is the package whose rows other packages run as parts of tests of theirs.
+const suite = "internal/win/wintest"
 
 // sources returns all packages of the repository that have tests, by directory.
 func sources(t *testing.T) map[string]*source {
@@ -73,10 +78,18 @@ func sources(t *testing.T) map[string]*source {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, s := range all {
+		if s.suite {
+			maps.Copy(s.literals, all[suite].literals)
+		}
+	}
 	return all
 }
 
 func (s *source) add(f *ast.File, isTest bool) {
+	s.suite = s.suite || slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool {
+		return strings.HasSuffix(i.Path.Value, "/"+suite+`"`)
+	})
 	ast.Inspect(f, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			if text, err := strconv.Unquote(lit.Value); err == nil {

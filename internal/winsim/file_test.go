@@ -145,152 +145,27 @@ func TestLinkLimit(t *testing.T) {
 	wantErr(t, "64 links", err, errorCantResolveFilename)
 }
 
-func TestOpenAt(t *testing.T) {
+// A directory that is held without ShareDelete keeps its name, and those above it keep
+// theirs.
+func TestHeldDirectory(t *testing.T) {
 	s := newNode(t, Delays{})
-	ctx := t.Context()
-	must(t, s.MkdirAll(kubelet+`\pods\pod\sub`))
-	must(t, s.Symlink(kubelet+`\pods\link`, `pod`, true))
-	dir, err := s.OpenFile(ctx, kubelet+`\pods`, win.OpenOptions{Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
+	held, err := s.Hold(kubelet+`\pods`, win.OpenOptions{Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
 	must(t, err)
-	defer closeHandle(t, dir)
-	open := func(name string, o win.OpenOptions) (win.FileInfo, error) {
-		f, err := dir.OpenAt(ctx, name, o)
-		if err != nil {
-			return win.FileInfo{}, err
-		}
-		defer closeHandle(t, f)
-		return f.Info(ctx)
-	}
-	existing := win.OpenOptions{Share: shareAll, Disposition: win.FileOpen}
-	link := existing
-	link.Options = openLink
-	create := win.OpenOptions{Share: shareAll, Disposition: win.FileCreate, Options: win.FileDirectoryFile}
-	file := win.OpenOptions{Share: shareAll, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile}
-	directory := win.AttributeDirectory
-	for _, tc := range []struct {
-		what, name string
-		options    win.OpenOptions
-		attributes win.FileAttributes
-		want       win.Errno
-	}{
-		{"a directory", "POD", existing, directory, 0},
-		{"a link", "link", link, directory | win.AttributeReparsePoint, 0},
-		{"its target", "link", existing, 0, win.ErrorReparsePointEncountered},
-		{"itself", "", existing, directory, win.ErrorInvalidName},
-		{"new directory", "new", create, directory, 0},
-		{"a second time", "new", create, 0, win.ErrorAlreadyExists},
-		{"new file", "file", file, 0, 0},
-		{"missing", "missing", existing, 0, win.ErrorFileNotFound},
-		{"two elements", `POD\sub`, existing, directory, 0},
-		{"a new directory below", `pod\new`, create, directory, 0},
-		{"a link on the way", `link\sub`, link, 0, win.ErrorReparsePointEncountered},
-		{"missing on the way", `missing\sub`, existing, 0, win.ErrorPathNotFound},
-		{"a file on the way", `file\sub`, existing, 0, win.ErrorPathNotFound},
-		{"nothing on the way", `pod\\sub`, existing, 0, win.ErrorInvalidName},
-		{"parent on the way", `pod\..\pod`, existing, 0, win.ErrorInvalidName},
-		{"parent", "..", existing, 0, win.ErrorInvalidName},
-		{"a file as directory", "file", win.OpenOptions{Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile}, 0, win.ErrorDirectory},
-	} {
-		info, err := open(tc.name, tc.options)
-		wantErr(t, tc.what, err, tc.want)
-		if err == nil && info.Attributes != tc.attributes {
-			t.Errorf("%s: attributes %#x, want %#x", tc.what, info.Attributes, tc.attributes)
-		}
-	}
-	// The handle lacks ShareDelete: no name above can be swapped.
+	defer closeHandle(t, held)
 	wantErr(t, "rename the directory", s.Rename(kubelet+`\pods`, kubelet+`\other`, false), win.ErrorSharingViolation)
 	wantErr(t, "rename its parent", s.Rename(kubelet, `C:\var\lib\other`, false), win.ErrorAccessDenied)
 }
 
-// TestDirectoryBecomesLink: no share mode keeps an empty directory from becoming a
-// link under an open handle, but an open relative to the handle isn't led on.
-func TestDirectoryBecomesLink(t *testing.T) {
+// What the contract doesn't say of controls on a file.
+func TestFileControlErrors(t *testing.T) {
 	s := newNode(t, Delays{})
-	ctx := t.Context()
-	must(t, s.MkdirAll(kubelet+`\pods\empty`))
-	dir, err := s.OpenFile(ctx, kubelet+`\pods\empty`, win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen, Options: openLink})
-	must(t, err)
-	defer closeHandle(t, dir)
-	must(t, s.SetReparsePoint(kubelet+`\pods\empty`, win.NewJunction(`C:\Windows`)))
-	if info, err := dir.Info(ctx); err != nil || info.ReparseTag != win.TagMountPoint {
-		t.Errorf("the handle shows %+v, %v", info, err)
-	}
-	_, err = dir.OpenAt(ctx, "System32", win.OpenOptions{Share: shareAll, Disposition: win.FileOpen})
-	wantErr(t, "open below it", err, win.ErrorReparsePointEncountered)
-}
-
-func TestReadDirAndDelete(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	var want []string
-	for i := range 40 {
-		name := fmt.Sprintf("entry%02d", i)
-		want = append(want, name)
-		must(t, s.WriteFile(kubelet+`\pods\`+name, nil))
-	}
-	dir, err := s.OpenFile(ctx, kubelet+`\pods`, win.OpenOptions{Access: win.FileListDirectory | win.Delete, Share: shareAll, Disposition: win.FileOpen})
-	must(t, err)
-	defer closeHandle(t, dir)
-	var got []string
-	for restart := true; ; restart = false {
-		entries, err := dir.ReadDir(ctx, restart)
-		if err != nil {
-			wantErr(t, "the end", err, win.ErrorNoMoreFiles)
-			break
-		}
-		for _, e := range entries {
-			got = append(got, e.Name)
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("entries (-want +got):\n%s", diff)
-	}
-	wantErr(t, "delete a full directory", dir.Delete(ctx), win.ErrorDirNotEmpty)
-	must(t, s.SetFileAttributes(kubelet+`\pods\`+want[0], win.AttributeReadOnly))
-	for _, name := range want {
-		f, err := dir.OpenAt(ctx, name, win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
-		must(t, err)
-		must(t, f.Delete(ctx))
-		wantErr(t, "a deleted file", s.Remove(kubelet+`\pods\`+name), win.ErrorFileNotFound)
-		closeHandle(t, f)
-	}
-	f, err := s.OpenFile(ctx, kubelet+`\plugins`, win.OpenOptions{Share: shareAll, Disposition: win.FileOpen})
-	must(t, err)
-	wantErr(t, "delete without access", f.Delete(ctx), win.ErrorAccessDenied)
-	_, err = f.ReadDir(ctx, true)
-	wantErr(t, "list without access", err, win.ErrorAccessDenied)
-	closeHandle(t, f)
-	wantErr(t, "delete by a closed handle", f.Delete(ctx), win.ErrorInvalidHandle)
-	_, err = f.OpenAt(ctx, "x", win.OpenOptions{Disposition: win.FileOpen})
-	wantErr(t, "open by a closed handle", err, win.ErrorInvalidHandle)
-	must(t, dir.Delete(ctx))
-}
-
-func TestReparseControls(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	must(t, s.MkdirAll(kubelet+`\pods\dir`))
-	f, err := s.OpenFile(ctx, kubelet+`\pods\dir`, win.OpenOptions{Access: win.GenericWrite, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+	f, err := s.OpenFile(t.Context(), kubelet+`\pods`, win.OpenOptions{Access: win.GenericWrite, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
 	must(t, err)
 	defer closeHandle(t, f)
-	control := func(code win.IoctlCode, in []byte, out int) error {
-		_, err := f.Control(ctx, code, in, make([]byte, out))
-		return err
-	}
-	link := win.NewSymlink(`C:\Windows`)
-	header := link.Encode()[:8]
-	header[4], header[5] = 0, 0
-	wantErr(t, "get of a plain directory", control(win.FsctlGetReparsePoint, nil, 1000), win.ErrorNotAReparsePoint)
-	wantErr(t, "delete of a plain directory", control(win.FsctlDeleteReparsePoint, header, 0), win.ErrorNotAReparsePoint)
-	wantErr(t, "set of bad data", control(win.FsctlSetReparsePoint, header[:7], 0), win.ErrorInvalidReparseData)
-	must(t, control(win.FsctlSetReparsePoint, link.Encode(), 0))
-	wantErr(t, "get with a short buffer", control(win.FsctlGetReparsePoint, nil, 10), win.ErrorMoreData)
-	wantErr(t, "set of another tag", control(win.FsctlSetReparsePoint, win.NewJunction(`C:\Windows`).Encode(), 0), win.ErrorReparseTagMismatch)
-	wantErr(t, "unknown control", control(win.IoctlDiskGetLengthInfo&^0xC000, nil, 8), win.ErrorInvalidFunction)
-	must(t, control(win.FsctlDeleteReparsePoint, header, 0))
-	if info, err := f.Info(ctx); err != nil || info.IsReparsePoint() {
-		t.Errorf("it is still a link: %+v, %v", info, err)
-	}
+	_, err = f.Control(t.Context(), win.FsctlSetReparsePoint, win.NewSymlink(`C:\Windows`).Encode()[:7], nil)
+	wantErr(t, "set of bad data", err, win.ErrorInvalidReparseData)
+	_, err = f.Control(t.Context(), win.IoctlDiskGetLengthInfo&^0xC000, nil, make([]byte, 8))
+	wantErr(t, "unknown control", err, win.ErrorInvalidFunction)
 }
 
 // TestReadOnlyVolume: what doesn't change anything works.

@@ -4,14 +4,10 @@
 package winsys
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -53,64 +49,4 @@ func TestDeviceReadAt(t *testing.T) {
 	wantErrno(t, "Flush without write access", d.Flush(t.Context()), win.ErrorAccessDenied)
 	_, err = s.OpenDevice(t.Context(), path+"x", win.GenericRead)
 	wantErrno(t, "missing", err, win.ErrorFileNotFound)
-}
-
-func TestOpenDeviceErrors(t *testing.T) {
-	s := newSystem(t)
-	for path, want := range map[string][]win.Errno{
-		`\\.\PhysicalDrive4000000`:          {win.ErrorFileNotFound},
-		strings.TrimSuffix(volumeName, `\`): {win.ErrorFileNotFound, win.ErrorPathNotFound},
-		"\\\\.\\PhysicalDrive0\x00":         {win.ErrorInvalidName},
-	} {
-		_, err := s.OpenDevice(t.Context(), path, win.AccessNone)
-		wantErrno(t, path, err, want...)
-	}
-}
-
-func TestDeviceControl(t *testing.T) {
-	s := newSystem(t)
-	name, err := s.VolumeNameForMountPoint(t.Context(), `C:\`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := s.OpenDevice(t.Context(), strings.TrimSuffix(name, `\`), win.AccessNone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	var out [12]byte
-	n, err := d.Control(t.Context(), win.IoctlStorageGetDeviceNumber, nil, out[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if number, err := win.DecodeDeviceNumber(out[:n]); err != nil || number.DeviceType != win.FileDeviceDisk {
-		t.Errorf("device number %+v, %v", number, err)
-	}
-	_, err = d.Control(t.Context(), win.IoctlDiskCreateDisk, nil, nil)
-	wantErrno(t, "a call without the access that it needs", err, win.ErrorAccessDenied)
-}
-
-// A read of a pipe waits for a writer.
-func TestReadIsInterrupted(t *testing.T) {
-	s := newSystem(t)
-	const path = `\\.\pipe\csi-proxy-winsys-test`
-	name, err := utf16Ptr(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := windows.CreateNamedPipe(name, windows.PIPE_ACCESS_DUPLEX, windows.PIPE_WAIT, 1, 512, 512, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer windows.CloseHandle(server)
-	d, err := s.OpenDevice(t.Context(), path, win.GenericRead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if _, err := d.ReadAt(ctx, make([]byte, 16), 0); err != context.DeadlineExceeded {
-		t.Errorf("error %v; want DeadlineExceeded", err)
-	}
 }

@@ -28,6 +28,9 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 	if err := checkBelow(name); err != nil {
 		return nil, err
 	}
+	if f.h == windows.InvalidHandle { // NtCreateFile would take it for the process
+		return nil, win.ErrorInvalidHandle
+	}
 	return f.sys.openFile(ctx, f.h, name, windows.OBJ_CASE_INSENSITIVE|windows.OBJ_DONT_REPARSE, o)
 }
 

@@ -56,16 +56,6 @@ func TestISCSIWithoutDLL(t *testing.T) {
 	}
 }
 
-func TestISCSIHeedsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, call := range iscsiCalls(newSystem(t)) {
-		if err := call(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s after the end of its context: %v", name, err)
-		}
-	}
-}
-
 func TestISCSIStatus(t *testing.T) {
 	for _, test := range []struct{ err, want error }{
 		{nil, nil},

@@ -5,7 +5,6 @@ package winsys
 
 import (
 	"context"
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -183,37 +182,13 @@ func awaitState(t *testing.T, name string, want win.ServiceState) win.Service {
 	}
 }
 
-func TestService(t *testing.T) {
+func TestServiceThatIsNew(t *testing.T) {
 	const name = "csi-proxy-winsys-testservice"
 	createService(t, name, win.ServiceDemandStart, "runs")
-	s := newSystem(t)
-	ctx := t.Context()
 	want := win.Service{DisplayName: name + " ☃", StartType: win.ServiceDemandStart, State: win.ServiceStopped, ExitCode: 1077} // ERROR_SERVICE_NEVER_STARTED
-	got, err := s.QueryService(ctx, name)
+	got, err := newSystem(t).QueryService(t.Context(), name)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("a new service: error %v (-want +got):\n%s", err, diff)
-	}
-	wantErrno(t, "stopping it", s.StopService(ctx, name), win.ErrorServiceNotActive)
-	want.ExitCode = 0
-	for range 2 {
-		if err := s.StartService(ctx, name); err != nil {
-			t.Fatal(err)
-		}
-		want.State = win.ServiceRunning
-		if diff := cmp.Diff(want, awaitState(t, name, win.ServiceRunning)); diff != "" {
-			t.Errorf("it runs (-want +got):\n%s", diff)
-		}
-		wantErrno(t, "starting it again", s.StartService(ctx, name), win.ErrorServiceAlreadyRunning)
-		if names, err := s.ActiveDependentServices(ctx, name); err != nil || len(names) > 0 {
-			t.Errorf("services that depend on it: %q, %v", names, err)
-		}
-		if err := s.StopService(ctx, name); err != nil {
-			t.Fatal(err)
-		}
-		want.State = win.ServiceStopped
-		if diff := cmp.Diff(want, awaitState(t, name, win.ServiceStopped)); diff != "" {
-			t.Errorf("it has stopped (-want +got):\n%s", diff)
-		}
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -243,58 +218,6 @@ func TestServiceThatDoesNotStop(t *testing.T) {
 	}
 	awaitState(t, name, win.ServiceRunning)
 	wantErrno(t, "stopping it", s.StopService(t.Context(), name), win.ErrorInvalidServiceControl)
-}
-
-func TestServiceErrors(t *testing.T) {
-	const disabled = "csi-proxy-winsys-testserviceerrors"
-	createService(t, disabled, win.ServiceDisabled, "runs")
-	s := newSystem(t)
-	wantErrno(t, "starting a disabled service", s.StartService(t.Context(), disabled), win.ErrorServiceDisabled)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for call, f := range map[string]func(ctx context.Context, name string) error{
-		"QueryService": func(ctx context.Context, name string) error { _, err := s.QueryService(ctx, name); return err },
-		"StartService": s.StartService,
-		"StopService":  s.StopService,
-		"ActiveDependentServices": func(ctx context.Context, name string) error {
-			_, err := s.ActiveDependentServices(ctx, name)
-			return err
-		},
-	} {
-		wantErrno(t, call+" of none", f(t.Context(), "no-such-service"), win.ErrorServiceDoesNotExist)
-		wantErrno(t, call+" of a name with a NUL", f(t.Context(), disabled+"\x00"), win.ErrorInvalidName)
-		wantErrno(t, call+" of no name", f(t.Context(), ""), win.ErrorInvalidName, win.ErrorServiceDoesNotExist)
-		if err := f(ctx, disabled); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s with an ended context: error %v", call, err)
-		}
-	}
-}
-
-// Services stop in the order that ActiveDependentServices gives.
-func TestDependentServices(t *testing.T) {
-	skipUnderWine(t, "services that depend on others")
-	const base, middle, top = "csi-proxy-winsys-testdependentservices-a", "csi-proxy-winsys-testdependentservices-b", "csi-proxy-winsys-testdependentservices-c"
-	createService(t, base, win.ServiceDemandStart, "runs")
-	createService(t, middle, win.ServiceDemandStart, "runs", base)
-	createService(t, top, win.ServiceDemandStart, "runs", middle, base)
-	s := newSystem(t)
-	ctx := t.Context()
-	if err := s.StartService(ctx, top); err != nil { // and what it needs
-		t.Fatal(err)
-	}
-	awaitState(t, top, win.ServiceRunning)
-	wantErrno(t, "stopping what others need", s.StopService(ctx, base), win.ErrorDependentServicesRunning)
-	names, err := s.ActiveDependentServices(ctx, base)
-	if diff := cmp.Diff([]string{top, middle}, names); err != nil || diff != "" {
-		t.Fatalf("error %v; dependents (-want +got):\n%s", err, diff)
-	}
-	for _, name := range append(names, base) {
-		if err := s.StopService(ctx, name); err != nil {
-			t.Errorf("stopping %s: %v", name, err)
-		}
-		awaitState(t, name, win.ServiceStopped)
-	}
 }
 
 // Protected services answer those who ask for no more than they need.

@@ -4,7 +4,6 @@
 package winsys
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -134,47 +133,5 @@ func leak(t *testing.T, tracker *handletrack.Tracker) {
 	wantErrno(t, "closing twice", f.Close(), win.ErrorInvalidHandle)
 	if err := s.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestEndedContext(t *testing.T) {
-	s := newSystem(t)
-	dir := t.TempDir()
-	f, err := s.OpenFile(t.Context(), dir, win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	calls := map[string]func() error{
-		"DeviceInterfaces":       func() error { _, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk); return err },
-		"OpenDevice":             func() error { _, err := s.OpenDevice(ctx, dir, 0); return err },
-		"ReenumerateDevice":      func() error { return s.ReenumerateDevice(ctx, "") },
-		"NotifyArrivals":         func() error { _, _, err := s.NotifyArrivals(ctx, win.InterfaceClassDisk); return err },
-		"FindVolumes":            func() error { _, err := s.FindVolumes(ctx); return err },
-		"VolumeInformation":      func() error { _, err := s.VolumeInformation(ctx, `C:\`); return err },
-		"DiskFreeSpace":          func() error { _, err := s.DiskFreeSpace(ctx, `C:\`); return err },
-		"VolumeNameForMount":     func() error { _, err := s.VolumeNameForMountPoint(ctx, `C:\`); return err },
-		"SetVolumeMountPoint":    func() error { return s.SetVolumeMountPoint(ctx, dir, volumeName) },
-		"DeleteVolumeMountPoint": func() error { return s.DeleteVolumeMountPoint(ctx, dir) },
-		"FormatVolume":           func() error { return s.FormatVolume(ctx, volumeName, win.FormatOptions{}) },
-		"OpenFile":               func() error { _, err := s.OpenFile(ctx, dir, win.OpenOptions{Disposition: win.FileOpen}); return err },
-		"FileAttributes":         func() error { _, err := s.FileAttributes(ctx, dir); return err },
-		"OpenAt":                 func() error { _, err := f.OpenAt(ctx, "new", win.OpenOptions{Disposition: win.FileCreate}); return err },
-		"Info":                   func() error { _, err := f.Info(ctx); return err },
-		"ReadDir":                func() error { _, err := f.ReadDir(ctx, true); return err },
-		"Control":                func() error { _, err := f.Control(ctx, win.FsctlDeleteReparsePoint, nil, nil); return err },
-		"Delete":                 func() error { return f.Delete(ctx) },
-	}
-	for name, call := range calls {
-		if err := call(); err != context.Canceled {
-			t.Errorf("%s: error %v; want Canceled", name, err)
-		}
-	}
-	entries, err := f.ReadDir(t.Context(), true)
-	wantErrno(t, "ReadDir", err, win.ErrorNoMoreFiles)
-	if len(entries) > 0 {
-		t.Errorf("an ended context left %v", entries)
 	}
 }

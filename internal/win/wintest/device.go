@@ -42,8 +42,11 @@ var deviceRows = []row{
 		method: "Devices.OpenDevice", name: "a root directory",
 		promise: "with one it would name the root directory",
 		test: func(t *testing.T, f *Fixture) {
-			_, err := f.System.OpenDevice(t.Context(), f.systemVolume(t), win.GenericRead)
+			d, err := f.System.OpenDevice(t.Context(), f.systemVolume(t), win.GenericRead)
 			wantErrno(t, "a volume with a backslash", err, win.ErrorAccessDenied)
+			if err == nil {
+				closing(t, d)
+			}
 		},
 	},
 	{

@@ -349,8 +349,20 @@ var serviceRows = []row{
 				}
 				wantErrno(t, method, call(t.Context()), win.ErrorServiceDoesNotExist)
 			}
-			_, err := f.System.QueryService(t.Context(), "name\x00")
-			wantErrno(t, "a name with a NUL", err, win.ErrorInvalidName)
+		},
+	},
+	{
+		method: "Services.QueryService", name: "of what is no name",
+		promise: "A path or a name with a NUL within gives [ErrorInvalidName].",
+		test: func(t *testing.T, f *Fixture) {
+			_, queryErr := f.System.QueryService(t.Context(), "name\x00")
+			_, dependentsErr := f.System.ActiveDependentServices(t.Context(), "name\x00")
+			for method, err := range map[string]error{
+				"QueryService": queryErr, "ActiveDependentServices": dependentsErr,
+				"StartService": f.System.StartService(t.Context(), "name\x00"), "StopService": f.System.StopService(t.Context(), "name\x00"),
+			} {
+				wantErrno(t, method, err, win.ErrorInvalidName)
+			}
 		},
 	},
 	{

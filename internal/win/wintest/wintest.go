@@ -145,6 +145,11 @@ func rows() []row {
 
 func run(t *testing.T, c Config, which func(row) bool) {
 	t.Helper()
+	for key := range c.Skip {
+		if !slices.ContainsFunc(rows(), func(r row) bool { return key == r.method || key == r.method+"/"+r.name }) {
+			t.Errorf("no row is skipped by %q", key)
+		}
+	}
 	for _, r := range rows() {
 		if !which(r) {
 			continue
@@ -158,7 +163,7 @@ func run(t *testing.T, c Config, which func(row) bool) {
 			f := c.New(t)
 			for _, n := range r.needs {
 				if !f.has(n) {
-					t.Skipf("this system has not %s", n)
+					t.Skipf("this system doesn't offer %s", n)
 				}
 			}
 			r.test(t, f)
