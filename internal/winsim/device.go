@@ -211,6 +211,8 @@ func (d *device) Flush(ctx context.Context) error {
 // ReenumerateDevice is CM_Reenumerate_DevNode(SYNCHRONOUS) of the device behind an
 // interface, or of the root with "": adapters find disks that need it, and disks
 // read their capacity again.
+//
+// Guess: a disk that has grown shows its new capacity after a re-enumeration.
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
 	return s.call(ctx, Call{win.CallReenumerateDevice, interfacePath}, func() error {
 		below := func(d *drive) bool {

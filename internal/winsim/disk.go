@@ -244,6 +244,9 @@ func (ds *disks) find(f func(*drive) bool) (*drive, bool) {
 	return nil, false
 }
 
+// freeNumber is the number of the next disk.
+//
+// Guess: a disk that arrives gets the lowest number that is free.
 func (ds *disks) freeNumber() disk.Number {
 	for n := disk.Number(0); ; n++ {
 		// A disk on its way in has its number already.

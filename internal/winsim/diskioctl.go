@@ -107,6 +107,9 @@ func (s *System) changeTable(d *drive, code win.IoctlCode, in []byte) error {
 }
 
 // setAttributes is IOCTL_DISK_SET_DISK_ATTRIBUTES.
+//
+// Guess: the disk that Windows runs from can't be made offline or read-only, with error 5,
+// and an attribute that nobody knows gives error 87.
 func (s *System) setAttributes(d *drive, a win.SetDiskAttributes) error {
 	const known = win.DiskOffline | win.DiskReadOnly
 	switch {

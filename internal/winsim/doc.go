@@ -17,8 +17,13 @@
 // smbserver gives, makes the LUNs of targets disks of the node, and lets the initiator
 // work while its service runs.
 //
-// Each call answers with the Windows error number that the documentation or a
-// public observation gives for it. System has three groups of methods:
+// Each call answers as the contract of package win promises, with the Windows error
+// number that the documentation or a public observation gives for it; package wintest is
+// the suite over that. What nobody has promised is marked with "Guess:" in the code. Where
+// the code above the seam must be able to live with more than one answer, it is a switch
+// of Settings.
+//
+// System has three groups of methods:
 //   - the seam, which the node operations use
 //   - control calls, for what the cloud, the administrator, the pods and the power
 //     supply do; those of the parts are behind SMB, ISCSI and Services

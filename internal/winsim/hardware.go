@@ -158,6 +158,8 @@ func (s *System) DeleteDisk(serial string) error {
 }
 
 // withdrawDisk takes a disk off the node: what is open on it dies.
+//
+// Guess: what is open on a disk that was pulled out answers error 1167 from then on.
 func (s *System) withdrawDisk(d *drive) {
 	d.State, d.Number, d.Arriving = DiskDetached, win.NoNumber, false
 	d.touch()

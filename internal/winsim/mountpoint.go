@@ -204,6 +204,7 @@ func (s *System) mount(mountPoint string, v *volume) error {
 	}
 	defer op.file.Close()
 	switch b, _ := host.boot(); {
+	// Guess: only NTFS has mount points. The documentation of ReFS says nothing of them.
 	case b.kind != kindNTFS:
 		return win.ErrorNotSupported
 	case !op.file.Info().IsDir():

@@ -94,6 +94,9 @@ func (d *drive) createTable(c win.CreateDisk, automaticMSR bool) error {
 // setLayout replaces the whole partition table (IOCTL_DISK_SET_DRIVE_LAYOUT_EX):
 // partitions that l leaves out are gone. The disk must have a table of that
 // style.
+//
+// Guess: in a new layout, a partition without a number gets the first free entry of the
+// table, and one that doesn't fit, or overlaps, gives error 87.
 func (d *drive) setLayout(l *win.DriveLayout) error {
 	if l.Style != d.layout().Style {
 		return win.ErrorInvalidParameter
@@ -168,6 +171,8 @@ func (d *drive) inSectors(p win.Partition) (first, length int64, aligned bool) {
 }
 
 // growPartition makes a partition longer (IOCTL_DISK_GROW_PARTITION).
+//
+// Guess: a growth beyond the free space behind a partition gives error 112.
 func (d *drive) growPartition(g win.GrowPartition) error {
 	t, err := gpt.Read(d.media())
 	i := int(g.PartitionNumber) - 1

@@ -49,6 +49,8 @@ func (s *System) restart(powerLoss bool) error {
 
 // boot finds all attached disks and numbers them in the order of their addresses,
 // of which the system disk has the first.
+//
+// Guess: a restart numbers disks in the order of their SCSI addresses.
 func (s *System) boot() {
 	attached := slices.DeleteFunc(slices.Collect(s.disks.all()), func(d *drive) bool { return d.State == DiskDetached })
 	slices.SortFunc(attached, (*drive).compareAddress)

@@ -8,14 +8,14 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // registry holds values below HKEY_LOCAL_MACHINE: their strings by key and name, with a
 // backslash between the two, in the form in which names are compared.
 type registry map[string][]string
 
-func registryKey(key, value string) string { return casefold.Upper(key + `\` + value) }
+func registryKey(key, value string) string { return winname.Upper(key + `\` + value) }
 
 // installRegistry sets the values that tell which disks Windows runs from.
 func (s *System) installRegistry() {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/services"
 )
 
@@ -57,7 +57,7 @@ func (s *System) ActiveDependentServices(ctx context.Context, name string) (name
 
 // serviceRuns is told of each service that has come to run.
 func (s *System) serviceRuns(name string) {
-	if casefold.Equal(name, services.ISCSIInitiator) {
+	if winname.Equal(name, services.ISCSIInitiator) {
 		s.iscsi.Start()
 	}
 }

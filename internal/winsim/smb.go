@@ -43,6 +43,8 @@ func (r shareRoot) mount() (*ntfs.FS, error) { return r.fs, nil }
 func (r shareRoot) writable() bool { return true }
 
 // breakShare breaks what is open on the file system of a share.
+//
+// Guess: files that are open on a share answer error 64 when its mapping or server goes.
 func (s *System) breakShare(fs *ntfs.FS) {
 	s.handles.kill(win.ErrorNetNameDeleted, func(h *handle) bool { return h.root == root(shareRoot{fs}) })
 }

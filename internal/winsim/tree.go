@@ -134,6 +134,8 @@ func (d *drive) dropTree(serial uint64) {
 
 // extend grows the file system to a number of sectors (FSCTL_EXTEND_VOLUME),
 // which includes the one for the copy of the boot sector.
+//
+// Guess: a growth of less than a cluster, or beyond the partition, gives error 87.
 func (v *volume) extend(sectors int64) error {
 	t, b, err := v.tree()
 	if err != nil {

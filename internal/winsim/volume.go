@@ -107,6 +107,9 @@ func (vs *volumes) setLetter(v *volume, letter string) {
 }
 
 // freeLetter is the first letter that no volume has, present or not.
+//
+// Guess: automatic mounting begins at D: and leaves out the letters of volumes that aren't
+// there.
 func (vs *volumes) freeLetter() string {
 	for letter := 'D'; letter <= 'Z'; letter++ {
 		taken := slices.ContainsFunc(slices.Collect(maps.Values(vs.known)), func(r *volumeRecord) bool { return r.Letter == string(letter) })

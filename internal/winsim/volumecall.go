@@ -115,6 +115,8 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 }
 
 // SetVolumeLocked locks a volume with BitLocker or unlocks it.
+//
+// Guess: files that are open while BitLocker locks their volume answer error 1006.
 func (s *System) SetVolumeLocked(name string, locked bool) error {
 	return s.controlVolume(name, func(v *volume) {
 		if locked {

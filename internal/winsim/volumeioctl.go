@@ -24,7 +24,8 @@ func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (i
 	case win.IoctlDiskGetDriveGeometryEx:
 		return reply(out, v.disk.geometry().Encode())
 	case win.IoctlVolumeOffline:
-		// Guess: the error number. "You cannot take the system or boot volume offline."
+		// Guess: to take Windows' own volume offline gives error 5. The documentation only
+		// says that it can't be.
 		if v.disk.System {
 			return 0, win.ErrorAccessDenied
 		}

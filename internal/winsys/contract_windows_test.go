@@ -37,6 +37,9 @@ func contractConfig() wintest.Config {
 var notInWine = map[string]string{
 	"File.OpenAt/isn't led astray":                           noReparse,
 	"File.OpenAt/below what has become a link":               noReparse,
+	"File.FinalPath/below its volume":                        "Wine has no paths below a volume's name",
+	"File.FinalPath/of a deleted file":                       "Wine deletes a file when it is closed",
+	"File.FinalPath/through a link":                          noReparse,
 	"Files.OpenFile/follows links":                           noReparse,
 	"Files.OpenFile/of a link to itself":                     noReparse,
 	"Files.FileAttributes/of a link":                         noReparse,

@@ -361,6 +361,61 @@ var fileRows = []row{
 		},
 	},
 	{
+		method: "File.FinalPath", name: "through a link", needs: []need{aDirectory},
+		promise: `the path by which the file is found now without any link, \\?\Volume{guid}\directory\name`,
+		test: func(t *testing.T, f *Fixture) {
+			f.make(t, `target\`, `target\x\`)
+			f.link(t, "link", win.NewSymlink(f.Directory+`\target`))
+			want, err := f.openFile(t, f.Directory+`\target\x`, open(win.FileReadAttributes)).FinalPath(t.Context())
+			must(t, err)
+			if got, err := f.openFile(t, f.Directory+`\link\x`, open(win.FileReadAttributes)).FinalPath(t.Context()); err != nil || got != want {
+				t.Errorf("%s, %v, want %s", got, err, want)
+			}
+		},
+	},
+	{
+		method: "File.FinalPath", name: "below its volume", needs: []need{aDirectory},
+		promise: `the path by which the file is found now without any link, \\?\Volume{guid}\directory\name`,
+		test: func(t *testing.T, f *Fixture) {
+			f.make(t, `Dir\`)
+			h := f.openFile(t, f.Directory+`\dIR`, open(win.FileReadAttributes))
+			volume, err := h.Volume(t.Context())
+			must(t, err)
+			path, err := h.FinalPath(t.Context())
+			if err != nil || !strings.HasPrefix(path, volume) || !strings.HasSuffix(path, `\Dir`) {
+				t.Errorf("%s, %v", path, err)
+			}
+			if _, err := f.System.FileAttributes(t.Context(), path); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		},
+	},
+	{
+		method: "File.FinalPath", name: "of a deleted file", needs: []need{aDirectory},
+		promise: "a deleted one ErrorFileNotFound or ErrorAccessDenied",
+		test: func(t *testing.T, f *Fixture) {
+			f.make(t, "file")
+			h := f.openFile(t, f.Directory+`\file`, open(win.Delete))
+			must(t, h.Delete(t.Context()))
+			_, err := h.FinalPath(t.Context())
+			wantErrno(t, "it", err, win.ErrorFileNotFound, win.ErrorAccessDenied)
+		},
+	},
+	{
+		method: "File.Close", name: "of what goes with its handle", needs: []need{aDirectory},
+		promise: "its name goes with the handle, also if the process dies; needs Delete",
+		test: func(t *testing.T, f *Fixture) {
+			dir := f.dir(t)
+			o := creating(win.FileCreate, win.FileDirectoryFile|win.FileDeleteOnClose)
+			o.Access |= win.Delete
+			h, err := dir.OpenAt(t.Context(), "new", o)
+			must(t, err)
+			wantErrno(t, "while it is open", at(t, dir, "new", open(win.FileReadAttributes)))
+			closing(t, h)
+			wantErrno(t, "when it is closed", at(t, dir, "new", open(win.FileReadAttributes)), win.ErrorFileNotFound)
+		},
+	},
+	{
 		method: "File.ReadDir", name: "to the end and again", needs: []need{aDirectory},
 		promise: `gives the next entries of this directory, without "." and "..", some at a time; after the last it returns ErrorNoMoreFiles.`,
 		test: func(t *testing.T, f *Fixture) {

@@ -83,9 +83,10 @@ func fileCalls(h win.File) map[string]func(ctx context.Context) error {
 			_, err := h.OpenAt(ctx, "new", creating(win.FileCreate, 0))
 			return err
 		},
-		"File.Info":    func(ctx context.Context) error { _, err := h.Info(ctx); return err },
-		"File.Volume":  func(ctx context.Context) error { _, err := h.Volume(ctx); return err },
-		"File.ReadDir": func(ctx context.Context) error { _, err := h.ReadDir(ctx, true); return err },
+		"File.Info":      func(ctx context.Context) error { _, err := h.Info(ctx); return err },
+		"File.FinalPath": func(ctx context.Context) error { _, err := h.FinalPath(ctx); return err },
+		"File.Volume":    func(ctx context.Context) error { _, err := h.Volume(ctx); return err },
+		"File.ReadDir":   func(ctx context.Context) error { _, err := h.ReadDir(ctx, true); return err },
 		"File.Control": func(ctx context.Context) error {
 			_, err := h.Control(ctx, win.FsctlGetReparsePoint, nil, make([]byte, 64))
 			return err

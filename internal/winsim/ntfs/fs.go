@@ -17,7 +17,7 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // FS is one file system.
@@ -186,7 +186,7 @@ func (n *Node) Children() []*Node { return slices.Clone(n.children) }
 
 // Lookup finds the entry name of a directory. Case doesn't matter.
 func (n *Node) Lookup(name string) (*Node, bool) {
-	i, ok := n.search(casefold.Upper(name))
+	i, ok := n.search(winname.Upper(name))
 	if !ok {
 		return nil, false
 	}
@@ -204,7 +204,7 @@ func (n *Node) isDir() bool { return n.attributes&win.AttributeDirectory != 0 }
 
 // link gives n a name in a directory that has no such entry.
 func (n *Node) link(dir *Node, name string) {
-	n.parent, n.name, n.folded = dir, name, casefold.Upper(name)
+	n.parent, n.name, n.folded = dir, name, winname.Upper(name)
 	i, _ := dir.search(n.folded)
 	dir.children = slices.Insert(dir.children, i, n)
 	n.fs.touch(n.id)

@@ -198,6 +198,8 @@ const readDirBatch = 16
 // ReadDir gives the next entries of a directory in the order of their names, and
 // ErrorNoMoreFiles after the last. It goes on behind the name that it gave last,
 // so that it sees what is created and misses what is deleted meanwhile.
+//
+// Guess: the entries of a file, which has none, give error 87.
 func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
 	if !h.node.isDir() {
 		return nil, win.ErrorInvalidParameter

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // Record is a part of the persistent state of a file system, for a store of keys
@@ -205,7 +205,7 @@ func (f *FS) restoreName(n *Node, r nodeRecord) error {
 	if dir == nil || !dir.isDir() || dir.reparse != nil {
 		return fmt.Errorf("%d is no directory to hold it", r.Parent)
 	}
-	n.parent, n.name, n.folded = dir, string(r.Name), casefold.Upper(string(r.Name))
+	n.parent, n.name, n.folded = dir, string(r.Name), winname.Upper(string(r.Name))
 	dir.children = append(dir.children, n)
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // ISCSIInitiator is the service of the iSCSI initiator.
@@ -115,11 +115,11 @@ func (m *Manager) Install() error {
 }
 
 func (m *Manager) find(name string) (*service, bool) {
-	v, ok := m.byName[casefold.Upper(name)]
+	v, ok := m.byName[winname.Upper(name)]
 	return v, ok
 }
 
-func (m *Manager) touch(name string) { m.changed[casefold.Upper(name)] = struct{}{} }
+func (m *Manager) touch(name string) { m.changed[winname.Upper(name)] = struct{}{} }
 
 // sorted gives the services in the order of their names.
 func (m *Manager) sorted() []*service {
@@ -137,7 +137,7 @@ func (m *Manager) dependents(name string) []*service {
 }
 
 func (v *service) dependsOn(name string) bool {
-	return slices.ContainsFunc(v.Spec.DependsOn, func(d string) bool { return casefold.Equal(d, name) })
+	return slices.ContainsFunc(v.Spec.DependsOn, func(d string) bool { return winname.Equal(d, name) })
 }
 
 // activeDependents gives the services that depend on a service, directly or not, and
@@ -190,6 +190,7 @@ func (m *Manager) Start(name string, d time.Duration) error {
 	switch {
 	case !ok:
 		return win.ErrorServiceDoesNotExist
+	// Guess: a service that is stopping can't be started, with error 1056, as one that runs.
 	case v.State != win.ServiceStopped:
 		return win.ErrorServiceAlreadyRunning
 	}
@@ -374,7 +375,7 @@ func (m *Manager) add(spec Spec) error {
 		return win.ErrorAlreadyExists
 	}
 	for _, name := range spec.DependsOn {
-		if casefold.Equal(name, spec.Name) || m.leadsTo(name, spec.Name) {
+		if winname.Equal(name, spec.Name) || m.leadsTo(name, spec.Name) {
 			return fmt.Errorf("it depends on itself, by %s: %w", name, errorCircularDependency)
 		}
 		if spec.Running && !m.Runs(name) {
@@ -390,7 +391,7 @@ func (m *Manager) add(spec Spec) error {
 	if spec.Running {
 		v.State, v.ExitCode = win.ServiceRunning, 0
 	}
-	m.byName[casefold.Upper(spec.Name)] = v
+	m.byName[winname.Upper(spec.Name)] = v
 	m.touch(spec.Name)
 	if spec.Running {
 		m.node.Running(spec.Name)
@@ -403,7 +404,7 @@ func (m *Manager) add(spec Spec) error {
 func (m *Manager) leadsTo(from, to string) bool {
 	v, ok := m.find(from)
 	return ok && slices.ContainsFunc(v.Spec.DependsOn, func(name string) bool {
-		return casefold.Equal(name, to) || m.leadsTo(name, to)
+		return winname.Equal(name, to) || m.leadsTo(name, to)
 	})
 }
 
@@ -415,7 +416,7 @@ func (m *Manager) Remove(name string) error {
 		return fmt.Errorf("no service %s: %w", name, win.ErrorNotFound)
 	}
 	m.fail(v, 0)
-	delete(m.byName, casefold.Upper(name))
+	delete(m.byName, winname.Upper(name))
 	return nil
 }
 

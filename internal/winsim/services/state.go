@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/statefile"
 )
 
@@ -32,7 +32,7 @@ func (m *Manager) Restore(r *statefile.Reader) error {
 		if err := json.Unmarshal(value, &v.record); err != nil {
 			return err
 		}
-		if casefold.Upper(v.Spec.Name) != string(k) {
+		if winname.Upper(v.Spec.Name) != string(k) {
 			return fmt.Errorf("it is of the service %q", v.Spec.Name)
 		}
 		m.byName[string(k)] = v

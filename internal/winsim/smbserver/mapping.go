@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
 
@@ -28,11 +28,11 @@ type mapping struct {
 
 func (m *mapping) key() string { return shareKey(m.Server, m.Share) }
 
-func (m *mapping) isOf(server string) bool { return casefold.Equal(m.Server, server) }
+func (m *mapping) isOf(server string) bool { return winname.Equal(m.Server, server) }
 
 // hasUser reports whether the mapping is with a user of a server.
 func (m *mapping) hasUser(server, user string) bool {
-	return m.isOf(server) && casefold.Equal(m.User, user)
+	return m.isOf(server) && winname.Equal(m.User, user)
 }
 
 // Mappings lists the instances of MSFT_SmbGlobalMapping in the order of their paths.
@@ -42,7 +42,7 @@ func (n *Network) Mappings() []win.SMBMapping {
 		mappings = append(mappings, win.SMBMapping{RemotePath: m.RemotePath, Status: m.Status})
 	}
 	slices.SortFunc(mappings, func(a, b win.SMBMapping) int {
-		return cmp.Compare(casefold.Upper(a.RemotePath), casefold.Upper(b.RemotePath))
+		return cmp.Compare(winname.Upper(a.RemotePath), winname.Upper(b.RemotePath))
 	})
 	return mappings
 }
@@ -117,8 +117,8 @@ func (n *Network) forget(m *mapping) {
 // endSessions breaks what is open through the mappings for which ended holds.
 func (n *Network) endSessions(ended func(*mapping) bool) {
 	for _, m := range n.mappings {
-		if sv, ok := n.servers[casefold.Upper(m.Server)]; ok && ended(m) {
-			if sh, ok := sv.Shares[casefold.Upper(m.Share)]; ok {
+		if sv, ok := n.servers[winname.Upper(m.Server)]; ok && ended(m) {
+			if sh, ok := sv.Shares[winname.Upper(m.Share)]; ok {
 				n.disconnect(sh.fs)
 			}
 		}
@@ -167,7 +167,7 @@ func (n *Network) Connect(server, share string) (*ntfs.FS, error) {
 
 // reach finds a server that answers.
 func (n *Network) reach(name string) (*host, error) {
-	sv, ok := n.servers[casefold.Upper(name)]
+	sv, ok := n.servers[winname.Upper(name)]
 	if !ok || sv.Unreachable {
 		return nil, win.ErrorBadNetPath
 	}
@@ -183,10 +183,10 @@ func (n *Network) answer(m *mapping) (*share, error) {
 	if sv.NoEncryption && m.RequirePrivacy {
 		return nil, cmp.Or(n.unencrypted(), win.ErrorAccessDenied)
 	}
-	if user, ok := sv.Users[casefold.Upper(m.User)]; !ok || !hmac.Equal(user.PasswordHash, m.PasswordHash) {
+	if user, ok := sv.Users[winname.Upper(m.User)]; !ok || !hmac.Equal(user.PasswordHash, m.PasswordHash) {
 		return nil, win.ErrorLogonFailure
 	}
-	sh, ok := sv.Shares[casefold.Upper(m.Share)]
+	sh, ok := sv.Shares[winname.Upper(m.Share)]
 	if !ok {
 		return nil, win.ErrorBadNetName
 	}

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -66,13 +66,13 @@ const shareSize = 1 << 40
 func (sh *share) key() string { return shareKey(sh.Server, sh.Name) }
 
 func (sh *share) allows(user string) bool {
-	return len(sh.Users) == 0 || slices.ContainsFunc(sh.Users, func(u string) bool { return casefold.Equal(u, user) })
+	return len(sh.Users) == 0 || slices.ContainsFunc(sh.Users, func(u string) bool { return winname.Equal(u, user) })
 }
 
 // hash is what is kept of a password. It is the same again for the same user and
 // password.
 func (sv *host) hash(user string, password secret.Text) ([]byte, error) {
-	return credential.Hash(password, append(slices.Clone(sv.Salt), casefold.Upper(user)...))
+	return credential.Hash(password, append(slices.Clone(sv.Salt), winname.Upper(user)...))
 }
 
 // AddShare adds an empty share, and its server if there is none. A share that is
@@ -97,24 +97,24 @@ func (n *Network) addShare(s Share) error {
 			return err
 		}
 	}
-	sv, ok := n.servers[casefold.Upper(s.Server)]
+	sv, ok := n.servers[winname.Upper(s.Server)]
 	if !ok {
 		sv = &host{Name: s.Server, Salt: credential.NewSalt(), Users: map[string]user{}, Shares: map[string]*share{}}
-		n.servers[casefold.Upper(s.Server)] = sv
+		n.servers[winname.Upper(s.Server)] = sv
 	}
-	if _, exists := sv.Shares[casefold.Upper(s.Name)]; exists {
+	if _, exists := sv.Shares[winname.Upper(s.Name)]; exists {
 		return win.ErrorAlreadyExists
 	}
 	s.Server, s.Users = sv.Name, slices.Clone(s.Users)
 	sh := &share{Share: s, fs: ntfs.New(shareSize, 0)}
-	sv.Shares[casefold.Upper(s.Name)] = sh
+	sv.Shares[winname.Upper(s.Name)] = sh
 	n.watchFiles(sh)
 	n.changedShares[sh] = struct{}{}
 	n.touch(sv)
 	return nil
 }
 
-func (n *Network) touch(sv *host) { n.changedServers[casefold.Upper(sv.Name)] = struct{}{} }
+func (n *Network) touch(sv *host) { n.changedServers[winname.Upper(sv.Name)] = struct{}{} }
 
 // watchFiles notes the changes of a share's files for the next Save.
 func (n *Network) watchFiles(sh *share) {
@@ -125,12 +125,12 @@ func (n *Network) watchFiles(sh *share) {
 // it is used. No such share gives ErrorNotFound.
 func (n *Network) RemoveShare(server, name string) error {
 	return n.change("remove share of", server, func(sv *host) error {
-		sh, ok := sv.Shares[casefold.Upper(name)]
+		sh, ok := sv.Shares[winname.Upper(name)]
 		if !ok {
 			return notFound("share", name)
 		}
 		n.endSessions(func(m *mapping) bool { return m.key() == sh.key() })
-		delete(sv.Shares, casefold.Upper(name))
+		delete(sv.Shares, winname.Upper(name))
 		delete(n.changedShares, sh)
 		n.droppedShares = append(n.droppedShares, sh.key())
 		return nil
@@ -154,10 +154,10 @@ func (n *Network) SetUser(server, name string, password secret.Text) error {
 		if err != nil {
 			return err
 		}
-		if old, exists := sv.Users[casefold.Upper(name)]; exists && !hmac.Equal(old.PasswordHash, hash) {
+		if old, exists := sv.Users[winname.Upper(name)]; exists && !hmac.Equal(old.PasswordHash, hash) {
 			n.endSessions(func(m *mapping) bool { return m.hasUser(server, name) })
 		}
-		sv.Users[casefold.Upper(name)] = user{Name: name, PasswordHash: hash}
+		sv.Users[winname.Upper(name)] = user{Name: name, PasswordHash: hash}
 		return nil
 	})
 }
@@ -166,11 +166,11 @@ func (n *Network) SetUser(server, name string, password secret.Text) error {
 // ErrorNotFound.
 func (n *Network) RemoveUser(server, name string) error {
 	return n.change("remove user of", server, func(sv *host) error {
-		if _, ok := sv.Users[casefold.Upper(name)]; !ok {
+		if _, ok := sv.Users[winname.Upper(name)]; !ok {
 			return notFound("user", name)
 		}
 		n.endSessions(func(m *mapping) bool { return m.hasUser(server, name) })
-		delete(sv.Users, casefold.Upper(name))
+		delete(sv.Users, winname.Upper(name))
 		return nil
 	})
 }
@@ -204,13 +204,13 @@ func (n *Network) Servers() []Server {
 		slices.Sort(described.Users)
 		servers = append(servers, described)
 	}
-	slices.SortFunc(servers, func(a, b Server) int { return cmp.Compare(casefold.Upper(a.Name), casefold.Upper(b.Name)) })
+	slices.SortFunc(servers, func(a, b Server) int { return cmp.Compare(winname.Upper(a.Name), winname.Upper(b.Name)) })
 	return servers
 }
 
 // change changes the server with a name.
 func (n *Network) change(what, name string, f func(*host) error) error {
-	sv, ok := n.servers[casefold.Upper(name)]
+	sv, ok := n.servers[winname.Upper(name)]
 	if !ok {
 		return notFound("SMB server", name)
 	}

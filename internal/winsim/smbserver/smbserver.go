@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
 
@@ -48,7 +48,7 @@ func New(disconnect func(*ntfs.FS), unencrypted func() win.Errno) *Network {
 }
 
 // shareKey is a share's path in the form in which paths are compared.
-func shareKey(server, share string) string { return casefold.Upper(`\\` + server + `\` + share) }
+func shareKey(server, share string) string { return winname.Upper(`\\` + server + `\` + share) }
 
 // parseShare reads \\server\share.
 func parseShare(path string) (server, share string, ok bool) {

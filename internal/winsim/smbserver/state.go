@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/csi-proxy/csi-proxy/internal/winsim/casefold"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/statefile"
@@ -107,12 +107,12 @@ func (n *Network) restoreServer(name string, value []byte, files map[string][]nt
 	if err := json.Unmarshal(value, sv); err != nil {
 		return err
 	}
-	if casefold.Upper(sv.Name) != name || len(sv.Salt) != credential.SaltSize || sv.Users == nil || sv.Shares == nil {
+	if winname.Upper(sv.Name) != name || len(sv.Salt) != credential.SaltSize || sv.Users == nil || sv.Shares == nil {
 		return errors.New("its record makes no sense")
 	}
 	n.servers[name] = sv
 	for shareName, sh := range sv.Shares {
-		if sh == nil || casefold.Upper(sh.Name) != shareName || casefold.Upper(sh.Server) != name {
+		if sh == nil || winname.Upper(sh.Name) != shareName || winname.Upper(sh.Server) != name {
 			return fmt.Errorf("its share %s makes no sense", shareName)
 		}
 		var err error
