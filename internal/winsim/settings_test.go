@@ -4,6 +4,7 @@
 package winsim
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -124,7 +125,7 @@ func TestSettings(t *testing.T) {
 		}},
 	} {
 		for state, set := range map[bool]Settings{false: {}, true: test.set} {
-			t.Run(name, func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s=%t", name, state), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newNode(t, Delays{})
 					n, volume := newVolume(t, s, true)
