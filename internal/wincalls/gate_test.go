@@ -117,7 +117,6 @@ func TestManyHangingObjects(t *testing.T) {
 			t.Errorf("a path that answers, after %v: %v", time.Since(begin), err)
 		}
 		// From now on these are suspect: they have a part of the pool only.
-		begin = time.Now()
 		for i := range 500 {
 			go sys.OpenDevice(t.Context(), fmt.Sprintf(`hangs%d`, i%100), win.AccessNone)
 		}
@@ -150,10 +149,9 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 // slow answers after a time that is no hang.
 type slow struct {
 	win.System
-	mu         sync.Mutex
-	now, most  int
-	completed  int
-	concurrent map[string]int
+	mu        sync.Mutex
+	now, most int
+	completed int
 }
 
 func (s *slow) FileAttributes(_ context.Context, path string) (win.FileAttributes, error) {
