@@ -129,10 +129,8 @@ func isMissing(err error) bool { return errors.Is(err, csiproxy.ErrUnimplemented
 // tolerate makes what is wrong with one disk a warning. It returns an error that is
 // about all of them.
 func (r *reply) tolerate(err error) error {
-	for _, kind := range []error{csiproxy.ErrUnavailable, context.DeadlineExceeded, context.Canceled} {
-		if errors.Is(err, kind) {
-			return err
-		}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
 	}
 	if !isMissing(err) {
 		r.warnings = append(r.warnings, err.Error())

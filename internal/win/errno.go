@@ -64,6 +64,8 @@ const (
 	ErrorNoMoreItems                Errno = 259
 	ErrorDirectory                  Errno = 267
 	ErrorDeletePending              Errno = 303
+	ErrorNoSuchDevice               Errno = 433
+	ErrorDeviceHardware             Errno = 483
 	ErrorOperationAborted           Errno = 995
 	ErrorNoAccess                   Errno = 998
 	ErrorUnrecognizedVolume         Errno = 1005
@@ -107,6 +109,7 @@ const (
 	ErrorDiskCorrupt                Errno = 1393
 	ErrorNoSystemResources          Errno = 1450
 	ErrorTimeout                    Errno = 1460
+	ErrorDeviceRemoved              Errno = 1617
 	ErrorTrustedRelationshipFailure Errno = 1789
 	ErrorPasswordMustChange         Errno = 1907
 	ErrorAccountLockedOut           Errno = 1909
@@ -211,6 +214,8 @@ var errnoText = map[Errno]string{
 	ErrorNoMoreItems:                   "no more data is available",
 	ErrorDirectory:                     "the directory name is invalid",
 	ErrorDeletePending:                 "the file is being deleted",
+	ErrorNoSuchDevice:                  "a device which does not exist was specified",
+	ErrorDeviceHardware:                "the request failed due to a fatal device hardware error",
 	ErrorOperationAborted:              "the operation was aborted",
 	ErrorNoAccess:                      "invalid access to memory location",
 	ErrorUnrecognizedVolume:            "the volume holds no recognized file system",
@@ -253,6 +258,7 @@ var errnoText = map[Errno]string{
 	ErrorFileCorrupt:                   "the file or directory is corrupted",
 	ErrorDiskCorrupt:                   "the disk structure is corrupted",
 	ErrorNoSystemResources:             "insufficient system resources",
+	ErrorDeviceRemoved:                 "the device has been removed",
 	ErrorTimeout:                       "the operation timed out",
 	ErrorTrustedRelationshipFailure:    "the trust relationship with the domain failed",
 	ErrorPasswordMustChange:            "the password must be changed first",
@@ -333,7 +339,7 @@ func (e Errno) Is(target error) bool {
 // Gone reports that the device behind a handle or a name has left the node.
 func (e Errno) Gone() bool {
 	switch e {
-	case ErrorFileNotFound, ErrorPathNotFound, ErrorDevNotExist, ErrorDeviceNotConnected:
+	case ErrorFileNotFound, ErrorPathNotFound, ErrorDevNotExist, ErrorNoSuchDevice, ErrorDeviceNotConnected, ErrorDeviceRemoved:
 		return true
 	}
 	return false

@@ -136,7 +136,7 @@ func TestEachCallFails(t *testing.T) {
 				})
 				err := r.run(t.Context(), f)
 				sys.OnCall(nil)
-				if number, _ := csiproxy.WindowsErrorOf(err); number != uint32(win.ErrorIODevice) || !errors.Is(err, csiproxy.ErrInternal) {
+				if number, _ := csiproxy.WindowsErrorOf(err); number != uint32(win.ErrorIODevice) || !errors.Is(err, csiproxy.ErrUnavailable) {
 					t.Errorf("call %d, %s: %v", i, call, err)
 				}
 				if open := sys.OpenHandles(); len(open) > 0 {
