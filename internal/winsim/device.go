@@ -57,6 +57,10 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 		if err != nil {
 			return err
 		}
+		if v.unique == "" { // it has no name of its own
+			dev = &device{s.open(handle{object: objectName{name: path}, volume: v, length: v.length, access: access})}
+			return nil
+		}
 		dev = &device{s.open(handle{object: objectName{name: v.device()}, volume: v, length: v.length, access: access})}
 		return nil
 	})
@@ -99,9 +103,39 @@ func dotted(path string) string {
 	return path
 }
 
+// findVolumeDevice finds \\?\GLOBALROOT\Device\HarddiskVolumeN. 1 is the EFI system
+// partition of the system disk, which isn't among the volumes. Those have the numbers
+// after it, in the order of their arrival since the node was opened.
+func (s *System) findVolumeDevice(path string) (*volume, bool) {
+	const prefix = `\\?\GLOBALROOT\Device\HarddiskVolume`
+	if len(path) <= len(prefix) || !strings.EqualFold(path[:len(prefix)], prefix) {
+		return nil, false
+	}
+	n, err := strconv.ParseUint(path[len(prefix):], 10, 32)
+	if err != nil || n == 0 {
+		return nil, false
+	}
+	if n > 1 {
+		return s.volumes.find(func(v *volume) bool { return v.ntDevice == uint32(n) })
+	}
+	d, ok := s.disks.find(func(d *disk) bool { return d.System })
+	if !ok {
+		return nil, false
+	}
+	for _, p := range d.layout().Partitions {
+		if p.Type == win.PartitionTypeEFISystem {
+			return &volume{volumeRecord: &volumeRecord{}, disk: d, number: p.Number, offset: p.StartingOffset, length: p.Length}, true
+		}
+	}
+	return nil, false
+}
+
 // findVolume finds a present volume by its name without a backslash at the end,
-// its drive letter or its interface path.
+// its drive letter, its interface path or its device.
 func (s *System) findVolume(path string) (*volume, error) {
+	if v, ok := s.findVolumeDevice(path); ok {
+		return v, nil
+	}
 	v, ok := s.volumes.find(func(v *volume) bool {
 		return strings.EqualFold(path, v.interfacePath()) || strings.EqualFold(dotted(path), dotted(v.device())) ||
 			v.Letter != "" && strings.EqualFold(dotted(path), `\\.\`+v.Letter+`:`)

@@ -20,6 +20,8 @@ type volume struct {
 	number uint32 // of the partition
 	offset int64  // bytes from the start of the disk
 	length int64
+	// ntDevice is the N of \Device\HarddiskVolumeN.
+	ntDevice uint32
 }
 
 // volumeRecord is what the mount manager remembers of a partition: also while the
@@ -67,6 +69,7 @@ type volumes struct {
 	known    map[string]*volumeRecord
 	changed  map[string]struct{} // records, since the last commit
 	present  []*volume           // in the order of their arrival
+	devices  uint32              // how many were given a device since the node was opened
 	arriving map[string]struct{}
 }
 
@@ -162,7 +165,8 @@ func (s *System) volumeArrives(d *drive, unique string) {
 
 func (s *System) addVolume(d *drive, p dataPartition) *volume {
 	_, known := s.volumes.known[p.unique]
-	v := &volume{volumeRecord: s.volumes.record(p.unique), unique: p.unique, disk: d, number: p.number, offset: p.offset, length: p.length}
+	s.volumes.devices++
+	v := &volume{ntDevice: 1 + s.volumes.devices, volumeRecord: s.volumes.record(p.unique), unique: p.unique, disk: d, number: p.number, offset: p.offset, length: p.length}
 	if !known && s.node.Settings.NoAutomount {
 		v.Offline, v.Unmounted = true, true
 	}

@@ -305,10 +305,10 @@ func TestFormatErrors(t *testing.T) {
 
 	f, err := s.Hold(name+"file", win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen})
 	must(t, err)
-	wantErr(t, "a file is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorSharingViolation)
+	wantErr(t, "a file is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorGenFailure)
 	closeHandle(t, f)
 	v := openDevice(t, s, device1(name), win.GenericRead)
-	wantErr(t, "the volume is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorSharingViolation)
+	wantErr(t, "the volume is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorGenFailure)
 	closeHandle(t, v)
 
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))

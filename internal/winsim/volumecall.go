@@ -91,7 +91,7 @@ func (s *System) volumeOf(directory string, root bool) (*volume, error) {
 }
 
 // FormatVolume is a quick format of \\?\Volume{guid}\ as NTFS or ReFS. A volume of
-// which anything is open gives ErrorSharingViolation.
+// which anything is open gives ErrorGenFailure: results 2 and 4 of MSFT_Volume.Format.
 func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
 	return s.call(ctx, Call{win.CallFormatVolume, volume}, func() error {
 		id, rest, _ := parseVolumeName(volume)
@@ -108,7 +108,7 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 		case v.Locked:
 			return win.FVELockedVolume
 		case s.inUse(v):
-			return cmp.Or(s.node.Settings.FormatInUse, win.ErrorSharingViolation)
+			return cmp.Or(s.node.Settings.FormatInUse, win.ErrorGenFailure)
 		}
 		return v.format(o)
 	})

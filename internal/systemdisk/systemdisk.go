@@ -1,0 +1,224 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package systemdisk knows the disks that Windows runs from: those of its directory, of
+// its system partition, of its page files and of its dedicated crash dump file. No
+// operation changes such a disk or presents a volume of it to a pod.
+package systemdisk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// System is what finding the disks takes of Windows.
+type System interface {
+	win.DeviceOpener
+	win.VolumeNames
+	win.Registry
+}
+
+// Disks are the disks that Windows runs from. All methods may be called concurrently.
+//
+// Each question reads anew where Windows' files are, since a page file may be added at
+// any time: four calls that reach no disk. On which disks these places lie is remembered
+// for as long as the places stay the same. That can't change meanwhile: Windows neither
+// lets go of such a disk nor gives its drive letters away.
+type Disks struct {
+	sys System
+
+	mu    sync.Mutex
+	known *found // nil before the first success
+}
+
+// found is which disks Windows runs from.
+type found struct {
+	places  []place
+	volumes map[string]string      // reasons by the volume's name in lower case
+	disks   map[disk.Number]string // reasons by the disk's number
+}
+
+// place is something that Windows runs from.
+type place struct{ what, path string }
+
+// reason names a place in refusals.
+func (p place) reason() string {
+	return fmt.Sprintf("Windows runs from this disk: %s %s", p.what, p.path)
+}
+
+// New returns the disks that Windows runs from on the node sys.
+func New(sys System) *Disks { return &Disks{sys: sys} }
+
+// Disk returns why nothing may be done to a disk; "" if nothing stands against it.
+func (d *Disks) Disk(ctx context.Context, n disk.Number) (reason string, err error) {
+	f, err := d.find(ctx)
+	if err != nil {
+		return "", err
+	}
+	return f.disks[n], nil
+}
+
+// Check returns csiproxy.ErrFailedPrecondition with the reason if Windows runs from a
+// disk, and csiproxy.ErrUnavailable if that can't be found out.
+func (d *Disks) Check(ctx context.Context, n disk.Number) error {
+	reason, err := d.Disk(ctx, n)
+	if err == nil && reason != "" {
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%s", reason)
+	}
+	return err
+}
+
+// All returns the disks that Windows runs from, with the reasons.
+func (d *Disks) All(ctx context.Context) (map[disk.Number]string, error) {
+	f, err := d.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.disks, nil
+}
+
+// Protected returns why nothing may be done to a volume, given by its name
+// \\?\Volume{guid}\; "" if nothing stands against it. It is protected if any part of it
+// lies on a disk that Windows runs from.
+func (d *Disks) Protected(ctx context.Context, volumeName string) (reason string, err error) {
+	f, err := d.find(ctx)
+	if err != nil {
+		return "", err
+	}
+	if reason := f.volumes[strings.ToLower(volumeName)]; reason != "" {
+		return reason, nil
+	}
+	extents, err := extentsOf(ctx, d.sys, device.VolumePath(volumeName))
+	if err != nil {
+		return "", err
+	}
+	for _, e := range extents {
+		if reason := f.disks[e.DiskNumber]; reason != "" {
+			return reason, nil
+		}
+	}
+	return "", nil
+}
+
+// find returns which disks Windows runs from. That this can't be found out is
+// csiproxy.ErrUnavailable.
+func (d *Disks) find(ctx context.Context) (*found, error) {
+	f, err := d.look(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = &csiproxy.Error{
+			Kind: csiproxy.ErrUnavailable, Err: err,
+			Detail: "which disks Windows runs from can't be found out, and these must not be touched",
+		}
+	}
+	return f, err
+}
+
+func (d *Disks) look(ctx context.Context) (*found, error) {
+	places, err := d.places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	known := d.known
+	d.mu.Unlock()
+	if known != nil && slices.Equal(known.places, places) {
+		return known, nil
+	}
+	f := &found{places: places, volumes: make(map[string]string), disks: make(map[disk.Number]string)}
+	for _, p := range places {
+		if err := f.add(ctx, d.sys, p); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", p.what, p.path, err)
+		}
+	}
+	d.mu.Lock()
+	d.known = f
+	d.mu.Unlock()
+	return f, nil
+}
+
+// places asks Windows where it runs from. A value that the registry doesn't have means
+// that Windows has nothing of that kind.
+func (d *Disks) places(ctx context.Context) ([]place, error) {
+	windows, err := d.sys.SystemWindowsDirectory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	places := []place{{"its directory", windows}}
+	for _, v := range []struct{ what, key, value string }{
+		{"its system partition", win.RegistrySetup, win.RegistrySystemPartition},
+		{"its page file", win.RegistryMemoryManagement, win.RegistryExistingPageFiles},
+		{"its crash dump file", win.RegistryCrashControl, win.RegistryDedicatedDumpFile},
+	} {
+		paths, err := d.sys.RegistryStrings(ctx, v.key, v.value)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf(`HKLM\%s\%s: %w`, v.key, v.value, err)
+		}
+		for _, path := range paths {
+			places = append(places, place{v.what, plainPath(path, windows)})
+		}
+	}
+	return places, nil
+}
+
+// plainPath takes \??\ off a path, and fills in the variables that a path of the system
+// may begin with.
+func plainPath(path, windows string) string {
+	path = strings.TrimPrefix(path, `\??\`)
+	for variable, value := range map[string]string{"%systemroot%": windows, "%windir%": windows, "%systemdrive%": windows[:min(2, len(windows))]} {
+		if len(path) >= len(variable) && strings.EqualFold(path[:len(variable)], variable) {
+			return value + path[len(variable):]
+		}
+	}
+	return path
+}
+
+// add finds the disks of a place: of a path on a drive, or of \Device\HarddiskVolumeN.
+// Page files and dump files are always on drives: Windows takes no mounted folders.
+func (f *found) add(ctx context.Context, sys System, p place) error {
+	var volume string
+	switch {
+	case len(p.path) >= 3 && p.path[1:3] == `:\`:
+		name, err := sys.VolumeNameForMountPoint(ctx, p.path[:3])
+		if err != nil {
+			return err
+		}
+		if key := strings.ToLower(name); f.volumes[key] == "" {
+			f.volumes[key] = p.reason()
+		}
+		volume = device.VolumePath(name)
+	case len(p.path) >= 8 && strings.EqualFold(p.path[:8], `\Device\`):
+		name, _, _ := strings.Cut(p.path[8:], `\`)
+		volume = `\\?\GLOBALROOT` + p.path[:8] + name
+	default:
+		return fmt.Errorf("the path is neither on a drive nor that of a device: %w", win.ErrorInvalidName)
+	}
+	extents, err := extentsOf(ctx, sys, volume)
+	if err != nil {
+		return err
+	}
+	for _, e := range extents {
+		if f.disks[e.DiskNumber] == "" {
+			f.disks[e.DiskNumber] = p.reason()
+		}
+	}
+	return nil
+}
+
+func extentsOf(ctx context.Context, sys win.DeviceOpener, path string) ([]win.DiskExtent, error) {
+	h, err := device.Open(ctx, sys, path, win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	return h.Extents(ctx)
+}
