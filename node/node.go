@@ -22,6 +22,10 @@ import (
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
 const DefaultKubeletPath = nodeops.DefaultKubeletPath
 
+// DefaultSilentDiskTimeout is how long the calls on all disks wait for one that does not
+// answer.
+const DefaultSilentDiskTimeout = nodeops.DefaultSilentDiskTimeout
+
 // Options configure a node. The zero value is the default.
 type Options struct {
 	// KubeletPath is the directory below which paths are accepted. Default:
@@ -38,6 +42,13 @@ type Options struct {
 	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data of
 	// another system that they recognise. Default: they refuse.
 	AllowRecognizedData bool
+	// NewIDsForClones lets PartitionDisk and SetDiskState give a disk new ids whose
+	// partition table has those of a disk that is online, such as the disk of a snapshot
+	// next to its original: Windows can't have both online. Default: they refuse.
+	NewIDsForClones bool
+	// SilentDiskTimeout is how long ListDiskIDs, ListDiskLocations and Rescan wait for
+	// a disk that doesn't answer. Default: DefaultSilentDiskTimeout.
+	SilentDiskTimeout time.Duration
 	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares of servers that don't
 	// encrypt. Default: it doesn't.
 	SMBWithoutPrivacy bool
@@ -50,6 +61,10 @@ type Options struct {
 	// Win32 function or control code, how long it took and its error. Default: nobody
 	// is told.
 	OnWindowsCall func(call string, took time.Duration, err error)
+	// OnSkippedDisks is told how many disks ListDiskIDs, ListDiskLocations and Rescan pass
+	// over because they don't answer or answer with errors, whenever that number changes.
+	// Default: nobody is told.
+	OnSkippedDisks func(count int)
 }
 
 // Node is a Windows node. All its methods may be called concurrently. Package client has

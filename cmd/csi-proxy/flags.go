@@ -43,6 +43,8 @@ type options struct {
 	workingDirs             []string
 	protectedVolumes        []string
 	overwriteRecognizedData bool
+	newIDsForClones         bool
+	silentDiskTimeout       time.Duration
 	requirePrivacy          bool
 
 	endpointDir    string
@@ -87,6 +89,11 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.overwriteRecognizedData, "overwrite-recognized-data", false,
 		"partition disks and format volumes also if they hold data of another system that is\n"+
 			"recognised; a volume with a file system that Windows knows is refused in any case")
+	flags.BoolVar(&o.newIDsForClones, "new-ids-for-clones", false,
+		"give a disk new ids, when it is to go online, if a disk that is online has the same ones, as the\n"+
+			"disk of a snapshot next to its original does; without this flag it is refused")
+	flags.DurationVar(&o.silentDiskTimeout, "silent-disk-timeout", node.DefaultSilentDiskTimeout,
+		"how long the calls on all disks wait for one that does not answer before they pass it over")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),

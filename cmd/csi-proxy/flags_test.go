@@ -29,6 +29,8 @@ func TestParseFlags(t *testing.T) {
 		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
 		limits:         server.Limits{Calls: 4096, CallsPerClient: 256},
 		gracePeriod:    25 * time.Second,
+
+		silentDiskTimeout: 5 * time.Second,
 	}
 	service := defaults
 	service.windowsService = true
@@ -40,6 +42,8 @@ func TestParseFlags(t *testing.T) {
 		workingDirs:             []string{`C:\a`, `C:\b`},
 		protectedVolumes:        []string{`D:`, `E:`},
 		overwriteRecognizedData: true,
+		newIDsForClones:         true,
+		silentDiskTimeout:       2 * time.Second,
 		endpointDir:             "e",
 		pipeSecurity:            "D:P(A;;GA;;;SY)",
 		limits:                  server.Limits{Calls: 100, CallsPerClient: 10},
@@ -64,7 +68,7 @@ func TestParseFlags(t *testing.T) {
 		},
 		{
 			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: ` +
-				`--overwrite-recognized-data --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m -max-calls 100 --max-calls-per-client=10 ` +
+				`--overwrite-recognized-data --new-ids-for-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m -max-calls 100 --max-calls-per-client=10 ` +
 				`-log_dir d -log_file_max_size 100 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
 			map[string]string{"log_dir": "d", "log_file_max_size": "100", "alsologtostderr": "true", "stderrthreshold": "1", "vmodule": "serve=4"},

@@ -35,10 +35,13 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		WorkingDirs:         o.workingDirs,
 		ProtectedVolumes:    o.protectedVolumes,
 		AllowRecognizedData: o.overwriteRecognizedData,
+		NewIDsForClones:     o.newIDsForClones,
+		SilentDiskTimeout:   o.silentDiskTimeout,
 		SMBWithoutPrivacy:   !o.requirePrivacy,
 		Logger:              log,
 		OnOperation:         metrics.Operation,
 		OnWindowsCall:       metrics.WindowsCall,
+		OnSkippedDisks:      metrics.SkippedDisks,
 	})
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())

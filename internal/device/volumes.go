@@ -36,25 +36,37 @@ func PartitionPath(n disk.Number, partition uint32) string {
 // that they lie on.
 type Volumes map[uint32]string
 
-// AwaitVolumes returns the volumes of some partitions of a disk. As long as one is
+// AwaitVolumes returns the volumes of some partitions of the disk. As long as one is
 // missing, it waits, at most for patience: volumes arrive some time after their
-// partitions.
-func AwaitVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partitions []uint32, patience time.Duration) (Volumes, error) {
+// partitions. Before each look it calls keep, which may be nil and ends the wait by an
+// error.
+//
+// Volumes are found by the number of the disk. That it still is this disk's number is
+// looked at after they were found.
+func (d *Disk) AwaitVolumes(ctx context.Context, sys VolumeFinder, partitions []uint32, patience time.Duration, keep func() error) (Volumes, error) {
 	var found Volumes
 	search := newPace(firstSearch)
 	_, err := await(ctx, sys, win.InterfaceClassVolume, patience, func() (bool, error) {
-		var err error
-		if found, err = volumesOfPartitions(ctx, sys, n, partitions); err != nil {
-			return false, err
-		}
-		if len(found) < len(partitions) && search.due() {
-			if found, err = searchVolumes(ctx, sys, n, partitions); err != nil {
+		if keep != nil {
+			if err := keep(); err != nil {
 				return false, err
 			}
 		}
-		return len(found) == len(partitions), nil
+		var err error
+		if found, err = volumesOfPartitions(ctx, sys, d.Number, partitions); err != nil {
+			return false, err
+		}
+		if len(found) < len(partitions) && search.due() {
+			if found, err = searchVolumes(ctx, sys, d.Number, partitions); err != nil {
+				return false, err
+			}
+		}
+		return len(found) == len(partitions), d.Verify(ctx)
 	})
-	return found, err
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // volumesOfPartitions asks for the volume of each partition by its device: one

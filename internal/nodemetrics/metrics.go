@@ -27,6 +27,7 @@ type Node struct {
 	calls      *prometheus.HistogramVec
 	callErrors *prometheus.CounterVec
 	load       atomic.Pointer[func() []wincalls.Load]
+	skipped    prometheus.Gauge
 }
 
 // Descriptions of what is asked for when the metrics are read.
@@ -81,6 +82,10 @@ func NewNode() *Node {
 			Name: "csi_proxy_windows_call_errors_total",
 			Help: "Calls to Windows that failed, by function or control code and Windows error number.",
 		}, []string{"call", "error"}),
+		skipped: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "csi_proxy_skipped_disks",
+			Help: "Disks that are passed over by the calls on all disks, since they do not answer or answer with errors.",
+		}),
 	}
 }
 
@@ -92,6 +97,7 @@ func (n *Node) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{underWay, refused, oldest} {
 		ch <- desc
 	}
+	n.skipped.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -100,6 +106,7 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 	n.calls.Collect(ch)
 	n.callErrors.Collect(ch)
 	n.collectLoad(ch)
+	n.skipped.Collect(ch)
 }
 
 // Operation is an observer of operations.
@@ -116,6 +123,9 @@ func (n *Node) WindowsCall(call string, took time.Duration, err error) {
 	number, _ := csiproxy.WindowsErrorOf(err) // 0: the call was given up
 	n.callErrors.WithLabelValues(call, strconv.FormatUint(uint64(number), 10)).Inc()
 }
+
+// SkippedDisks is an observer of how many disks are passed over.
+func (n *Node) SkippedDisks(count int) { n.skipped.Set(float64(count)) }
 
 // outcomes are the label values for the classes of errors: a small fixed set.
 var outcomes = map[error]string{

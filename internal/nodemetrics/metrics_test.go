@@ -24,6 +24,8 @@ func TestObservers(t *testing.T) {
 	n.WindowsCall("CreateFileW", time.Microsecond, nil)
 	n.WindowsCall("CreateFileW", time.Microsecond, win.ErrorSharingViolation)
 
+	n.SkippedDisks(3)
+
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(n)
 	families, err := registry.Gather()
@@ -37,13 +39,14 @@ func TestObservers(t *testing.T) {
 			for _, label := range m.Label {
 				series += " " + label.GetValue()
 			}
-			got[series] = m.GetHistogram().GetSampleCount() + uint64(m.GetCounter().GetValue())
+			got[series] = m.GetHistogram().GetSampleCount() + uint64(m.GetCounter().GetValue()) + uint64(m.GetGauge().GetValue())
 		}
 	}
 	want := map[string]uint64{
 		"csi_proxy_operation_duration_seconds PartitionDisk ok":                1,
 		"csi_proxy_operation_duration_seconds PartitionDisk permission_denied": 1,
 		"csi_proxy_operation_duration_seconds Rescan canceled":                 1,
+		"csi_proxy_skipped_disks":                                              3,
 		"csi_proxy_windows_call_duration_seconds CreateFileW":                  2,
 		"csi_proxy_windows_call_errors_total CreateFileW 32":                   1,
 	}

@@ -6,6 +6,7 @@
 package nodeops
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/iscsi"
@@ -31,16 +33,23 @@ import (
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
 const DefaultKubeletPath = `C:\var\lib\kubelet`
 
+// DefaultSilentDiskTimeout is how long the calls on all disks wait for one that does not
+// answer.
+const DefaultSilentDiskTimeout = disks.DefaultSilentDiskTimeout
+
 // Options are node.Options, which documents them.
 type Options struct {
 	KubeletPath         string
 	WorkingDirs         []string
 	ProtectedVolumes    []string
 	AllowRecognizedData bool
+	NewIDsForClones     bool
+	SilentDiskTimeout   time.Duration
 	SMBWithoutPrivacy   bool
 	Logger              *slog.Logger
 	OnOperation         func(name string, took time.Duration, err error)
 	OnWindowsCall       func(call string, took time.Duration, err error)
+	OnSkippedDisks      func(count int)
 }
 
 // Operations are the operations of a node, by group: the fields of node.Node.
@@ -67,23 +76,30 @@ func New(sys win.System, o Options) (*Node, error) {
 	if o.KubeletPath == "" {
 		o.KubeletPath = DefaultKubeletPath
 	}
+	calls := wincalls.New(sys, wincalls.Options{Observe: o.OnWindowsCall, Logger: o.Logger})
+	systemDisks := systemdisk.New(calls)
 	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
 	if err == nil {
-		paths, err = paths.Protect(o.ProtectedVolumes, nil)
+		paths, err = paths.Protect(o.ProtectedVolumes, func(ctx context.Context, volume string) (bool, error) {
+			reason, err := systemDisks.Protected(ctx, volume)
+			return reason != "", err
+		})
 	}
 	if err != nil {
 		return nil, err
 	}
-	calls := wincalls.New(sys, wincalls.Options{Observe: o.OnWindowsCall, Logger: o.Logger})
 	runner := operation.NewRunner(o.OnOperation)
 	locks := new(operation.Locks[disk.Number])
 	probes := smbprobe.New(calls)
 	return &Node{calls: calls, Operations: Operations{
 		Disk: disks.New(calls, disks.Options{
-			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
+			AllowRecognizedData: o.AllowRecognizedData, NewIDsForClones: o.NewIDsForClones,
+			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
+			Logger: o.Logger, Locks: locks, Runner: runner, SystemDisks: systemDisks,
 		}),
 		Volume: volumes.New(calls, paths, volumes.Options{
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
+			SystemDisks: systemDisks,
 		}),
 		Filesystem: files.New(calls, paths, files.Options{Runner: runner, Shares: probes}),
 		SMB: mappings.New(calls, paths, mappings.Options{

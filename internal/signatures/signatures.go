@@ -34,6 +34,13 @@ type signature struct {
 	check func(b []byte) bool
 }
 
+// Where a boot sector has the name of its file system.
+const (
+	nameOffset  = 3
+	fat16Offset = 54
+	fat32Offset = 82
+)
+
 // Sources of the places and values: the on-disk format of each, as util-linux
 // libblkid also probes them.
 var signatures = slices.Concat(
@@ -45,13 +52,13 @@ var signatures = slices.Concat(
 		{"a Btrfs file system", 0x10040, []byte("_BHRfS_M"), nil},
 		{"a LUKS encrypted volume", 0, []byte("LUKS\xba\xbe"), nil},
 		{"a LUKS encrypted volume (second header)", 0x4000, []byte("SKUL\xba\xbe"), nil},
-		{"an NTFS file system", 3, []byte("NTFS    "), nil},
-		{"a ReFS file system", 3, []byte("ReFS\x00\x00\x00\x00"), nil},
-		{"a BitLocker encrypted volume", 3, []byte("-FVE-FS-"), nil},
-		{"an exFAT file system", 3, []byte("EXFAT   "), nil},
-		{"a FAT32 file system", 82, []byte("FAT32   "), nil},
-		{"a FAT file system", 54, []byte("FAT16   "), nil},
-		{"a FAT file system", 54, []byte("FAT12   "), nil},
+		{"an NTFS file system", nameOffset, []byte("NTFS    "), nil},
+		{"a ReFS file system", nameOffset, []byte("ReFS\x00\x00\x00\x00"), nil},
+		{"a BitLocker encrypted volume", nameOffset, []byte("-FVE-FS-"), nil},
+		{"an exFAT file system", nameOffset, []byte("EXFAT   "), nil},
+		{"a FAT32 file system", fat32Offset, []byte("FAT32   "), nil},
+		{"a FAT file system", fat16Offset, []byte("FAT16   "), nil},
+		{"a FAT file system", fat16Offset, []byte("FAT12   "), nil},
 		// MD RAID 1.1 lies at 0, 1.2 at 4096, 1.0 and 0.90 near the end.
 		{"a Linux MD RAID member", 0, mdMagic, nil},
 		{"a Linux MD RAID member", 4096, mdMagic, nil},
@@ -120,6 +127,74 @@ func Recognise(ctx context.Context, r Reader, size int64, sectorSize uint32) (st
 		return "a Linux MD RAID member", nil
 	}
 	return "", nil
+}
+
+// bootSectors are the places where a first partition usually begins: from 1 MiB on by
+// today's tools; behind Microsoft's reserved partition of 16 MiB, or of 32 MiB, or of
+// 128 MiB behind 1 MiB, by Windows'.
+var bootSectors = []int64{1 << 20, 16 << 20, 32 << 20, 129 << 20}
+
+// RecogniseDisk is Recognise for a whole disk that has no partition table which Windows
+// reads. It also knows what is left of a disk whose table is damaged: a header of a GPT,
+// and file systems where a first partition usually begins. It says in which sector it
+// found such.
+func RecogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
+	found, err := Recognise(ctx, r, size, sectorSize)
+	if found != "" || err != nil {
+		return found, err
+	}
+	sector := int64(sectorSize)
+	size -= size % sector
+	look := func(offset int64, name func(b []byte) string) (string, error) {
+		if offset < 0 || offset+sector > size {
+			return "", nil
+		}
+		b, err := read(ctx, r, offset, sector)
+		if err != nil {
+			return "", err
+		}
+		if found := name(b); found != "" {
+			return fmt.Sprintf("%s (sector %d)", found, offset/sector), nil
+		}
+		return "", nil
+	}
+	// A GPT of a disk with sectors of 512 bytes may have been copied to one with 4096,
+	// and the other way round. Its copy is in the last sector.
+	for _, offset := range []int64{512, 4096, size - 512, size - 4096} {
+		if offset < 0 {
+			continue
+		}
+		start := offset / sector * sector
+		inside := offset - start
+		found, err := look(start, func(b []byte) string {
+			if bytes.HasPrefix(b[inside:], []byte("EFI PART")) {
+				return "a GUID partition table that is damaged or lacks its protective MBR"
+			}
+			return ""
+		})
+		if found != "" || err != nil {
+			return found, err
+		}
+	}
+	for _, offset := range bootSectors {
+		found, err := look(offset, bootSector)
+		if found != "" || err != nil {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+// bootSector names the file system that the first sector of a partition is of. The short
+// names of FAT count only if the sector ends as boot sectors do.
+func bootSector(b []byte) string {
+	ended := len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA
+	for _, s := range signatures {
+		if (s.offset == nameOffset || ended && (s.offset == fat16Offset || s.offset == fat32Offset)) && s.found(b, s.offset) {
+			return s.name + " where a partition usually begins"
+		}
+	}
+	return ""
 }
 
 func (s signature) found(b []byte, offset int64) bool {

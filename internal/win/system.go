@@ -167,6 +167,9 @@ type FileSystems interface {
 	// FormatVolume is MSFT_Volume.Format, quick, of a volume's name, and overwrites what
 	// the volume holds. It returns when the file system is mounted.
 	//
+	// It doesn't wait for anything before it begins: the caller has just looked at what
+	// the volume holds. A volume that is in use isn't formatted.
+	//
 	// Errors: the Errno that means the same as the method's result, such as 5 a system
 	// volume, 19 a read-only disk, 87 the cluster size, and 31 a result that says nothing
 	// more; 1237 storage management doesn't know the volume, or not yet.

@@ -6,17 +6,8 @@ package winsys
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-)
-
-// The provider of the Windows storage management classes keeps a cache of disks,
-// partitions and volumes that lags behind the partition manager. A volume that it
-// doesn't know yet is looked for again, so often and after so long.
-const (
-	findAttempts = 10
-	findPause    = time.Second
 )
 
 // storageManagement are the calls of the storage management provider that a format
@@ -31,31 +22,28 @@ type storageManagement interface {
 	format(ctx context.Context, volume string, o win.FormatOptions) (uint32, error)
 }
 
-// formatVolume formats a volume as soon as the provider knows it. If it doesn't
-// come to know it, the error is [win.ErrorRetry].
+// formatVolume formats a volume. It doesn't wait: the caller has just looked at what the
+// volume holds.
+//
+// The provider of the Windows storage management classes keeps a cache of disks,
+// partitions and volumes that lags behind the partition manager. If it doesn't know the
+// volume yet, the cache is updated and the error is [win.ErrorRetry].
 func formatVolume(ctx context.Context, m storageManagement, name string, o win.FormatOptions) error {
-	for attempt := 1; ; attempt++ {
-		volume, err := m.findVolume(ctx, name)
-		if err != nil {
-			return err
-		}
-		if volume != "" {
-			result, err := m.format(ctx, volume, o)
-			if err != nil || result == 0 {
-				return err
-			}
-			return formatError(result)
-		}
-		if attempt == findAttempts {
-			return fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, win.ErrorRetry)
-		}
+	volume, err := m.findVolume(ctx, name)
+	if err != nil {
+		return err
+	}
+	if volume == "" {
 		if err := m.updateCache(ctx); err != nil {
 			return err
 		}
-		if err := win.Sleep(ctx, findPause); err != nil {
-			return err
-		}
+		return fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, win.ErrorRetry)
 	}
+	result, err := m.format(ctx, volume, o)
+	if err != nil || result == 0 {
+		return err
+	}
+	return formatError(result)
 }
 
 // formatError is a result of MSFT_Volume.Format other than 0.

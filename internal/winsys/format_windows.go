@@ -57,7 +57,7 @@ func (p storageProvider) format(_ context.Context, volume string, o win.FormatOp
 		"FileSystem":      o.FileSystem,
 		"FileSystemLabel": o.Label,
 		"Full":            false,
-		"Force":           true,
+		"Force":           false, // a volume that somebody uses isn't raw
 	}
 	if o.ClusterSize != 0 {
 		in["AllocationUnitSize"] = o.ClusterSize

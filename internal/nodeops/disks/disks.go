@@ -1,17 +1,23 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package disk does the storage operations on the node's disks: find them, bring
+// Package disks does the storage operations on the node's disks: find them, bring
 // them online and partition them.
 //
 // Each operation first looks at what Windows has and then does what is missing,
-// so it may be repeated, also after a process that died half-way through it.
+// so it may be repeated, also after a process that died half-way through it. What it
+// changes is the disk that had the number when it was called, and it looks at what that
+// holds right before each change: see [device.Disk].
 package disks
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -19,6 +25,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -27,6 +34,8 @@ type System interface {
 	win.Devices
 	win.Notices
 	win.VolumeNames
+	win.Registry
+	device.Excluder
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -42,13 +51,30 @@ type Options struct {
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
+	// SystemDisks knows the disks that Windows runs from. The groups of one node share
+	// it. Default: its own.
+	SystemDisks *systemdisk.Disks
+	// NewIDsForClones lets PartitionDisk and SetDiskState give a disk new ids that has
+	// those of a disk which is online, such as a snapshot next to its original. Default:
+	// such a disk is refused.
+	NewIDsForClones bool
+	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
+	// answer. Default: DefaultSilentDiskTimeout.
+	SilentDiskTimeout time.Duration
+	// OnSkippedDisks is told how many disks the calls on all disks pass over, since these
+	// don't answer or answer with errors, whenever that changes. Default: nobody is told.
+	OnSkippedDisks func(count int)
 }
+
+// DefaultSilentDiskTimeout is the default of Options.SilentDiskTimeout.
+const DefaultSilentDiskTimeout = 5 * time.Second
 
 // Disks are the disks of a node. All methods may be called concurrently.
 type Disks struct {
 	sys     System
 	options Options
-	rescan  operation.Shared
+	visits  *visits
+	rescan  rescans
 }
 
 // New returns the operations on the disks of sys.
@@ -62,15 +88,71 @@ func New(sys System, o Options) *Disks {
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
-	return &Disks{sys: sys, options: o}
+	if o.SystemDisks == nil {
+		o.SystemDisks = systemdisk.New(sys)
+	}
+	if o.SilentDiskTimeout <= 0 {
+		o.SilentDiskTimeout = DefaultSilentDiskTimeout
+	}
+	return &Disks{sys: sys, options: o, visits: newVisits(sys, o)}
 }
 
 // object names the disk in errors.
 func object(n disk.Number) string { return "disk " + n.String() }
 
 // open opens the disk n. A disk that isn't there is csiproxy.ErrNotFound.
-func (d *Disks) open(ctx context.Context, n disk.Number, access win.Access) (device.Handle, error) {
-	return device.Open(ctx, d.sys, device.PhysicalDrive(n), access)
+func (d *Disks) open(ctx context.Context, n disk.Number, access win.Access) (*device.Disk, error) {
+	h, err := device.OpenDisk(ctx, d.sys, n, access)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = d.noSuchDisk(ctx, n, err)
+	}
+	return h, err
+}
+
+// noSuchDisk says in err which disks there are.
+func (d *Disks) noSuchDisk(ctx context.Context, n disk.Number, err error) error {
+	numbers, listErr := d.numbers(ctx)
+	if listErr != nil || len(numbers) == 0 || slices.Contains(numbers, n) {
+		return err
+	}
+	return &csiproxy.Error{Detail: fmt.Sprintf("there is no disk %d; the node has %s", n, enumerate(numbers)), Err: err}
+}
+
+// enumerate names numbers in a sentence: "0, 1 and 2".
+func enumerate(numbers []disk.Number) string {
+	var b strings.Builder
+	for i, n := range numbers {
+		switch {
+		case i > 0 && i == len(numbers)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(n.String())
+	}
+	return b.String()
+}
+
+// change calls f with the disk that has the number n now, open for reading and writing,
+// while no other operation of this process changes it.
+func (d *Disks) change(ctx context.Context, n disk.Number, f func(*device.Disk) error) error {
+	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	unlock, err := d.options.Locks.Lock(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := h.Verify(ctx); err != nil {
+		return err
+	}
+	if err := d.options.SystemDisks.Check(ctx, n); err != nil {
+		return err
+	}
+	return f(h)
 }
 
 // GetDiskStats implements [disk.Operations].
@@ -102,60 +184,69 @@ func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, e
 // SetDiskState implements [disk.Operations].
 func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return operation.Do(ctx, d.options.Runner, "SetDiskState", object(n), func(ctx context.Context) error {
-		unlock, err := d.options.Locks.Lock(ctx, n)
-		if err != nil {
+		return d.change(ctx, n, func(h *device.Disk) error {
+			if !online {
+				return d.takeOffline(ctx, h)
+			}
+			if _, err := d.bringOnline(ctx, h); err != nil {
+				return err
+			}
+			_, err := d.awaitVolumes(ctx, h)
 			return err
-		}
-		defer unlock()
-
-		h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		if !online {
-			return d.takeOffline(ctx, h, n)
-		}
-		if err := d.bringOnline(ctx, h); err != nil {
-			return err
-		}
-		_, err = d.awaitVolumes(ctx, h, n)
-		return err
+		})
 	})
 }
 
-// bringOnline clears the attributes that keep a disk from being used.
-func (d *Disks) bringOnline(ctx context.Context, h device.Handle) error {
-	const blocking = win.DiskOffline | win.DiskReadOnly
-	attributes, err := h.Attributes(ctx)
-	if err != nil {
-		return err
+// The attributes that keep a disk from being used.
+const blocking = win.DiskOffline | win.DiskReadOnly
+
+// bringOnline clears the attributes that keep a disk from being used, and returns those
+// that it had.
+func (d *Disks) bringOnline(ctx context.Context, h *device.Disk) (before win.DiskAttributes, err error) {
+	before, err = h.Attributes(ctx)
+	if err != nil || before&blocking == 0 {
+		return 0, err
 	}
-	if attributes&blocking == 0 {
-		return nil
-	}
-	// Right after its arrival a disk may be refused while the partition manager
-	// still works on it.
-	err = operation.Retry(ctx, freshDiskPatience, retryInterval, isFreshDiskError, func() error {
-		return h.SetAttributes(ctx, 0, blocking)
-	})
-	if err != nil {
-		return err
+	// First read-only: the file systems are mounted as soon as the disk is online, and
+	// would be so for reading only.
+	for _, attribute := range []win.DiskAttributes{win.DiskReadOnly, win.DiskOffline} {
+		if before&attribute == 0 {
+			continue
+		}
+		// Right after its arrival a disk may be refused while the partition manager
+		// still works on it.
+		err := operation.Retry(ctx, freshDiskPatience, retryInterval, isFreshDiskError, func() error {
+			if err := h.Verify(ctx); err != nil {
+				return err
+			}
+			return h.SetAttributes(ctx, 0, attribute)
+		})
+		if err != nil {
+			return 0, err
+		}
 	}
 	if err := h.UpdateProperties(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	attributes, err = h.Attributes(ctx)
-	if err == nil && attributes&blocking != 0 {
-		err = &csiproxy.Error{
-			Kind:   csiproxy.ErrUnavailable,
-			Detail: "Windows accepted the request but the disk is still offline or read-only",
-		}
+	now, err := h.Attributes(ctx)
+	if err == nil && now&blocking != 0 {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request but the disk is still offline or read-only")
 	}
-	return err
+	return before & blocking, err
 }
 
-func (d *Disks) takeOffline(ctx context.Context, h device.Handle, n disk.Number) error {
+// putBack gives a disk the attributes again that bringOnline has cleared, after the disk
+// turned out to be one that must not be written to.
+func (d *Disks) putBack(ctx context.Context, h *device.Disk, attributes win.DiskAttributes) {
+	if attributes == 0 {
+		return
+	}
+	if err := h.SetAttributes(ctx, attributes, attributes); err != nil {
+		d.options.Logger.Info("a disk that was refused stays online and writable", "disk", h.Number, "err", err)
+	}
+}
+
+func (d *Disks) takeOffline(ctx context.Context, h *device.Disk) error {
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
 		return err
@@ -163,7 +254,15 @@ func (d *Disks) takeOffline(ctx context.Context, h device.Handle, n disk.Number)
 	if attributes&win.DiskOffline != 0 {
 		return nil
 	}
-	d.flushVolumes(ctx, h, n)
+	release, err := device.Exclude(ctx, d.sys, h.Number)
+	if err != nil {
+		return err
+	}
+	defer release()
+	d.flushVolumes(ctx, h)
+	if err := h.Verify(ctx); err != nil {
+		return err
+	}
 	if err := h.SetAttributes(ctx, win.DiskOffline, win.DiskOffline); err != nil {
 		return err
 	}
@@ -173,24 +272,24 @@ func (d *Disks) takeOffline(ctx context.Context, h device.Handle, n disk.Number)
 // flushVolumes writes out the volumes of a disk as far as that is possible. It
 // doesn't fail: a driver that takes a disk offline has unmounted its volumes,
 // which flushes, and a broken disk must get offline too.
-func (d *Disks) flushVolumes(ctx context.Context, h device.Handle, n disk.Number) {
+func (d *Disks) flushVolumes(ctx context.Context, h *device.Disk) {
 	var volumes device.Volumes
 	layout, err := h.Layout(ctx)
 	if err == nil {
-		volumes, err = device.AwaitVolumes(ctx, d.sys, n, device.DataPartitions(layout), 0)
+		volumes, err = h.AwaitVolumes(ctx, d.sys, device.DataPartitions(layout), 0, nil)
 	}
 	if err != nil {
-		d.options.Logger.Info("volumes aren't flushed before the disk goes offline", "disk", n, "err", err)
+		d.options.Logger.Info("volumes aren't flushed before the disk goes offline", "disk", h.Number, "err", err)
 		return
 	}
 	for _, name := range volumes {
-		h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
+		v, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
 		if err == nil {
-			err = h.Flush(ctx)
-			h.Close()
+			err = v.Flush(ctx)
+			v.Close()
 		}
 		if err != nil {
-			d.options.Logger.Info("a volume isn't flushed before its disk goes offline", "disk", n, "volume", name, "err", err)
+			d.options.Logger.Info("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)
 		}
 	}
 }

@@ -479,6 +479,9 @@ func TestListDiskIDs(t *testing.T) {
 	}
 }
 
+// nvmePlace is the location text of an NVMe disk: that of its controller.
+const nvmePlace = "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0"
+
 func TestListDiskLocations(t *testing.T) {
 	sim, ops := newNode(t)
 	want := map[disk.Number]disk.Location{}
@@ -488,21 +491,30 @@ func TestListDiskLocations(t *testing.T) {
 	}{
 		{winsim.DiskSpec{Location: "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : LUN 12"}, disk.Location{Adapter: "1", Bus: "0", Target: "0", LUNID: "12"}},
 		{winsim.DiskSpec{Location: "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0"}, disk.Location{Adapter: "0", Target: "1", LUNID: "0"}},
-		{winsim.DiskSpec{Location: "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0"}, disk.Location{Adapter: "0", Bus: "12606208"}},
+		// Azure's data disk with LUN 2 has the NVMe namespace 4, which Windows presents as LUN 3.
+		{winsim.DiskSpec{
+			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "MSFT NVMe Accele",
+			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 3},
+		}, disk.Location{Adapter: "7", Target: "0", LUNID: "2"}},
 		{winsim.DiskSpec{Location: `C:\vm\disk.vhdx`, SCSI: &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 6}}, disk.Location{Adapter: "4", Target: "5", LUNID: "6"}},
 		{winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 1, TargetID: 2, LUN: 255}}, disk.Location{Adapter: "1", Target: "2", LUNID: "255"}},
 	} {
 		want[attach(t, sim, c.spec)] = c.want
 	}
-	none := attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorInvalidFunction, SCSIAddressError: win.ErrorInvalidFunction})
+	none := []disk.Number{
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorInvalidFunction, SCSIAddressError: win.ErrorInvalidFunction}),
+		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "Amazon Elastic B"}),
+		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele", SCSI: &win.SCSIAddress{PortNumber: 8}}),
+	}
 	got, err := ops.ListDiskLocations(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := got[none]; ok {
-		t.Error("a disk on a bus without locations is listed")
+	for _, n := range none {
+		if l, ok := got[n]; ok {
+			t.Errorf("disk %d, which has no location of use, is listed: %+v", n, l)
+		}
 	}
-	delete(got, 0)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

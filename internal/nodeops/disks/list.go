@@ -6,7 +6,6 @@ package disks
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -29,18 +28,20 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, erro
 
 func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 	ids := make(map[disk.Number]disk.IDs)
-	err := d.each(ctx, func(n disk.Number, h device.Handle) error {
-		page83, err := page83(ctx, h)
-		if err := d.tolerate(n, "page 83", err); err != nil {
-			return err
-		}
-		descriptor, err := h.Descriptor(ctx)
-		if err := d.tolerate(n, "serial number", err); err != nil {
-			return err
-		}
-		ids[n] = disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}
-		return nil
-	})
+	err := eachDisk(ctx, d, "ids",
+		func(ctx context.Context, n disk.Number, h device.Handle) (disk.IDs, error) {
+			page83, err := page83(ctx, h)
+			if err := d.tolerate(n, "page 83", err); err != nil {
+				return disk.IDs{}, err
+			}
+			descriptor, err := h.Descriptor(ctx)
+			if err := d.tolerate(n, "serial number", err); err != nil {
+				return disk.IDs{}, err
+			}
+			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
+		},
+		func(n disk.Number, answered disk.IDs) { ids[n] = answered },
+		func(n disk.Number) { ids[n] = disk.IDs{} })
 	return ids, err
 }
 
@@ -66,65 +67,18 @@ func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (disk.Numbe
 // ListDiskLocations implements [disk.Operations].
 func (d *Disks) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error) {
 	return operation.Get(ctx, d.options.Runner, "ListDiskLocations", "", func(ctx context.Context) (map[disk.Number]disk.Location, error) {
+		windows, err := d.options.SystemDisks.All(ctx)
+		if err != nil {
+			return nil, err
+		}
 		locations := make(map[disk.Number]disk.Location)
-		err := d.each(ctx, func(n disk.Number, h device.Handle) error {
-			location, ok, err := d.location(ctx, n, h)
-			if ok {
-				locations[n] = location
+		err = eachDisk(ctx, d, "location", d.location, func(n disk.Number, l *disk.Location) {
+			if _, runsWindows := windows[n]; l != nil && !runsWindows {
+				locations[n] = *l
 			}
-			return err
-		})
+		}, nil)
 		return locations, err
 	})
-}
-
-// each calls f for every disk that is there, in no particular order. A disk
-// that leaves meanwhile is passed over.
-func (d *Disks) each(ctx context.Context, f func(disk.Number, device.Handle) error) error {
-	paths, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		if err := d.visit(ctx, path, f); err != nil && !isGone(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *Disks) visit(ctx context.Context, path string, f func(disk.Number, device.Handle) error) error {
-	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	number, err := h.Number(ctx)
-	if err != nil {
-		return err
-	}
-	// A path below a multipath disk has no number of its own.
-	if number.DeviceType != win.FileDeviceDisk || number.DeviceNumber == win.NoNumber {
-		return nil
-	}
-	return f(disk.Number(number.DeviceNumber), h)
-}
-
-// isGone reports whether err says that the device has left or isn't ready yet.
-func isGone(err error) bool {
-	var errno win.Errno
-	return errors.As(err, &errno) && (errno.Gone() || errno == win.ErrorNotReady)
-}
-
-// tolerate passes over an answer that one disk can't give, unless the disk or
-// the caller is gone: a virtual bus may refuse any query, and that must not hide
-// the other disks.
-func (d *Disks) tolerate(n disk.Number, what string, err error) error {
-	if err == nil || isGone(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	d.options.Logger.Debug("a disk doesn't answer", "disk", n, "query", what, "err", err)
-	return nil
 }
 
 // page83 returns the first device-associated identifier with a code set that
@@ -150,38 +104,72 @@ func page83(ctx context.Context, h device.Handle) (string, error) {
 }
 
 // location asks for the text that Windows shows for a disk and, where there is
-// none of use, for the SCSI address. ok is false if the disk has neither.
-func (d *Disks) location(ctx context.Context, n disk.Number, h device.Handle) (_ disk.Location, ok bool, _ error) {
+// none of use, for the SCSI address. It is nil if the disk has neither.
+func (d *Disks) location(ctx context.Context, n disk.Number, h device.Handle) (*disk.Location, error) {
+	descriptor, err := h.Descriptor(ctx)
+	if err := d.tolerate(n, "bus", err); err != nil {
+		return nil, err
+	}
+	if descriptor.BusType == win.BusTypeNVMe {
+		return d.namespaceLocation(ctx, n, h, descriptor)
+	}
 	described, err := h.Location(ctx)
 	if err := d.tolerate(n, "location", err); err != nil {
-		return disk.Location{}, false, err
+		return nil, err
 	}
 	if location, ok := parseLocation(described.Text); ok {
-		return location, true, nil
+		return &location, nil
 	}
 	address, err := h.SCSIAddress(ctx)
 	if err != nil {
-		return disk.Location{}, false, d.tolerate(n, "SCSI address", err)
+		return nil, d.tolerate(n, "SCSI address", err)
 	}
-	return disk.Location{
+	return &disk.Location{
 		Adapter: decimal(address.PortNumber),
 		Target:  decimal(address.TargetID),
 		LUNID:   decimal(address.LUN),
 		// Bus is the PCI bus in a location text, which an address doesn't have.
-	}, true, nil
+	}, nil
+}
+
+// azureRemoteDisk begins the product, "MSFT NVMe Accelerator v1.0", through which Azure attaches
+// its disks, as far as the 16 characters go that Windows keeps of a product. Local NVMe
+// disks have another one.
+const azureRemoteDisk = "MSFT NVMe Accele"
+
+// namespaceLocation is the location of an NVMe disk. An NVMe namespace has no SCSI
+// address, and the location text has none. Only one cloud's driver looks disks up by
+// their locations: that of Azure, by LUNID alone. Azure gives its disk with LUN n the
+// namespace n+2, and Windows' NVMe driver presents namespace m as SCSI LUN m-1. So the
+// LUNID of such a disk is one less than its SCSI LUN. Namespace 1 is the disk that
+// Windows runs from. Other NVMe disks have no location.
+//
+// Source: https://github.com/Azure/azure-vm-utils (disk identification) and
+// https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632
+func (d *Disks) namespaceLocation(ctx context.Context, n disk.Number, h device.Handle, descriptor win.DeviceDescriptor) (*disk.Location, error) {
+	product := strings.TrimSpace(strings.TrimSpace(descriptor.VendorID) + " " + strings.TrimSpace(descriptor.ProductID))
+	if !strings.Contains(strings.ToLower(product), strings.ToLower(azureRemoteDisk)) {
+		return nil, nil
+	}
+	address, err := h.SCSIAddress(ctx)
+	if err != nil || address.LUN == 0 {
+		return nil, d.tolerate(n, "SCSI address", err)
+	}
+	return &disk.Location{
+		Adapter: decimal(address.PortNumber),
+		Target:  decimal(address.TargetID),
+		LUNID:   decimal(address.LUN - 1),
+	}, nil
 }
 
 func decimal(b byte) string { return strconv.Itoa(int(b)) }
 
 // parseLocation reads a text such as
 // "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : LUN 1".
-// Texts of fewer than five parts, such as the path of a virtual disk's file,
-// tell no location.
+// A text without a LUN, such as the path of a virtual disk's file or the PCI place of a
+// controller, tells no location.
 func parseLocation(text string) (_ disk.Location, ok bool) {
 	parts := strings.Split(text, ":")
-	if len(parts) < 5 {
-		return disk.Location{}, false
-	}
 	var l disk.Location
 	fields := map[string]*string{"Adapter": &l.Adapter, "Bus": &l.Bus, "Target": &l.Target, "LUN": &l.LUNID}
 	for _, part := range parts {
@@ -191,8 +179,7 @@ func parseLocation(text string) (_ disk.Location, ok bool) {
 		}
 		if field, known := fields[words[0]]; known {
 			*field = words[1]
-			ok = true
 		}
 	}
-	return l, ok
+	return l, len(parts) >= 5 && l.LUNID != ""
 }

@@ -30,49 +30,68 @@ const (
 // PartitionDisk implements [disk.Operations].
 func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return operation.Do(ctx, d.options.Runner, "PartitionDisk", object(n), func(ctx context.Context) error {
-		unlock, err := d.options.Locks.Lock(ctx, n)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-
-		h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		if err := d.partition(ctx, h); err != nil {
-			return err
-		}
-		volumes, err := d.awaitVolumes(ctx, h, n)
-		if err != nil {
-			return err
-		}
-		d.bringVolumesOnline(ctx, n, volumes)
-		return nil
+		return d.change(ctx, n, func(h *device.Disk) error {
+			attributes, err := h.Attributes(ctx)
+			if err != nil {
+				return err
+			}
+			_, lacking, err := d.inspect(ctx, h)
+			if err != nil {
+				return err
+			}
+			if lacking {
+				err = d.partition(ctx, h)
+			} else if attributes&win.DiskOffline != 0 {
+				return nil // its volumes come when it goes online
+			}
+			if err != nil {
+				return err
+			}
+			volumes, err := d.awaitVolumes(ctx, h)
+			if err != nil {
+				return err
+			}
+			d.bringVolumesOnline(ctx, n, volumes)
+			return nil
+		})
 	})
 }
 
-func (d *Disks) partition(ctx context.Context, h device.Handle) error {
+// inspect looks at what a disk holds. It returns the partition table, and whether the
+// disk lacks a data partition. It refuses a disk that lacks one but must not be written
+// to. The last thing that it looks at is the table: a disk that somebody has begun to use
+// has one.
+func (d *Disks) inspect(ctx context.Context, h *device.Disk) (_ *win.DriveLayout, lacking bool, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	if hasPartition(layout) {
-		return nil
+	switch {
+	case len(device.DataPartitions(layout)) > 0:
+		return layout, false, nil
+	case hasPartition(layout):
+		return nil, false, refuse("it has partitions, but none that Windows has a volume for")
+	case layout.Style == win.StyleMBR:
+		return nil, false, refuse("it has an MBR partition table without partitions")
+	case layout.Style == win.StyleGPT:
+		_, err := dataPartition(layout)
+		return layout, err == nil, err
 	}
-	if layout.Style == win.StyleMBR {
-		return refuse("it has an MBR partition table without partitions")
+	geometry, err := h.Geometry(ctx)
+	if err != nil {
+		return nil, false, err
 	}
-	if err := d.bringOnline(ctx, h); err != nil {
-		return err
+	if err := checkRoom(geometry); err != nil {
+		return nil, false, err
 	}
-	if layout.Style == win.StyleRAW {
-		if layout, err = d.initialise(ctx, h); err != nil {
-			return err
-		}
+	found, err := signatures.RecogniseDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	if err != nil {
+		return nil, false, err
 	}
-	return d.addDataPartition(ctx, h, layout)
+	if found != "" && !d.options.AllowRecognizedData {
+		return nil, false, refuse("it has no partition table that Windows reads, but holds " + found)
+	}
+	return layout, true, h.VerifyLayout(ctx, layout)
 }
 
 // hasPartition reports whether a table has a partition other than Microsoft's
@@ -94,39 +113,83 @@ func hasPartition(l *win.DriveLayout) bool {
 	return false
 }
 
-// initialise writes an empty GPT to a disk that has no partition table.
-func (d *Disks) initialise(ctx context.Context, h device.Handle) (*win.DriveLayout, error) {
-	geometry, err := h.Geometry(ctx)
+// partition gives a disk a data partition that lacks one when it is looked at first. The
+// disk is brought online for that, which may take a while. Others may partition it
+// meanwhile, and Windows may see more of it than before. So all is looked at again, right
+// before each write. A disk that is refused then gets its attributes back.
+func (d *Disks) partition(ctx context.Context, h *device.Disk) error {
+	release, err := device.Exclude(ctx, d.sys, h.Number)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	found, err := signatures.Recognise(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	defer release()
+	before, err := d.bringOnline(ctx, h)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if found != "" && !d.options.AllowRecognizedData {
-		return nil, refuse("it has no partition table but holds " + found)
+	written, err := d.writeTable(ctx, h)
+	if err != nil && !written {
+		d.putBack(ctx, h, before)
 	}
-	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: maximumPartitions}
-	if err := h.CreateDisk(ctx, create); err != nil {
-		return nil, err
-	}
-	// Windows may add its reserved partition by itself.
-	if err := h.UpdateProperties(ctx); err != nil {
-		return nil, err
-	}
-	layout, err := h.Layout(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if layout.Style != win.StyleGPT {
-		return nil, fmt.Errorf("the disk has partition style %d after it was given a GPT", layout.Style)
-	}
-	return layout, nil
+	return err
 }
 
-// addDataPartition gives a GPT disk the partitions that it lacks.
-func (d *Disks) addDataPartition(ctx context.Context, h device.Handle, layout *win.DriveLayout) error {
+// writeTable writes what a disk lacks: a GPT, and a data partition in it. written says
+// whether it has begun to.
+func (d *Disks) writeTable(ctx context.Context, h *device.Disk) (written bool, _ error) {
+	if err := h.Verify(ctx); err != nil {
+		return false, err
+	}
+	layout, lacking, err := d.inspect(ctx, h)
+	if err != nil || !lacking {
+		return false, err
+	}
+	if layout.Style == win.StyleRAW {
+		create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: maximumPartitions}
+		if err := h.CreateDisk(ctx, create); err != nil {
+			return true, err
+		}
+		// Windows may add its reserved partition by itself.
+		if err := h.UpdateProperties(ctx); err != nil {
+			return true, err
+		}
+		if err := h.Verify(ctx); err != nil {
+			return true, err
+		}
+		if layout, err = h.Layout(ctx); err != nil {
+			return true, err
+		}
+		if layout.Style != win.StyleGPT {
+			return true, fmt.Errorf("the disk has partition style %d after it was given a GPT", layout.Style)
+		}
+		if hasPartition(layout) {
+			return true, device.ErrChanged("it has a partition already")
+		}
+	}
+	partitions, err := dataPartition(layout)
+	if err != nil {
+		return true, err
+	}
+	layout.Partitions = append(layout.Partitions, partitions...)
+	if err := h.SetLayout(ctx, layout); err != nil {
+		return true, err
+	}
+	return true, h.UpdateProperties(ctx)
+}
+
+// checkRoom refuses a disk that is too small for a data partition, before it is given a
+// GPT: that takes a header and an array of entries at its end.
+func checkRoom(g win.DiskGeometryEx) error {
+	const entries = maximumPartitions * 128
+	if end := (g.DiskSize - entries - int64(g.BytesPerSector)) / mebibyte * mebibyte; end-reservedEnd < mebibyte {
+		return refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", g.DiskSize))
+	}
+	return nil
+}
+
+// dataPartition returns the partitions that a GPT without a data partition lacks: the
+// reserved one, and one for data.
+func dataPartition(layout *win.DriveLayout) (lacking []win.Partition, _ error) {
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
 	start := int64(0)
 	for i := range layout.Partitions { // at most the reserved one, see hasPartition
@@ -142,15 +205,15 @@ func (d *Disks) addDataPartition(ctx context.Context, h device.Handle, layout *w
 			ID:               win.NewGUID(),
 			Name:             "Microsoft reserved partition",
 		}
-		layout.Partitions = append(layout.Partitions, reserved)
+		lacking = append(lacking, reserved)
 		start = reserved.End()
 	}
 	start = (start + mebibyte - 1) / mebibyte * mebibyte
 	end := usableEnd / mebibyte * mebibyte
 	if end-start < mebibyte {
-		return refuse(fmt.Sprintf("it is too small for a data partition: %d usable bytes", layout.UsableLength))
+		return nil, refuse(fmt.Sprintf("it is too small for a data partition: %d usable bytes", layout.UsableLength))
 	}
-	layout.Partitions = append(layout.Partitions, win.Partition{
+	return append(lacking, win.Partition{
 		Style:            win.StyleGPT,
 		StartingOffset:   start,
 		Length:           end - start,
@@ -161,39 +224,32 @@ func (d *Disks) addDataPartition(ctx context.Context, h device.Handle, layout *w
 		// the next restart. It doesn't hide the volume.
 		Attributes: win.GPTAttributeNoDriveLetter,
 		Name:       "Basic data partition",
-	})
-	if err := h.SetLayout(ctx, layout); err != nil {
-		return err
-	}
-	return h.UpdateProperties(ctx)
+	}), nil
 }
 
 func refuse(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
 }
 
-// awaitVolumes waits until each data partition of an online disk has its volume,
-// and returns them.
-func (d *Disks) awaitVolumes(ctx context.Context, h device.Handle, n disk.Number) (device.Volumes, error) {
-	attributes, err := h.Attributes(ctx)
-	if err != nil || attributes&win.DiskOffline != 0 {
-		return nil, err // its volumes come when it goes online
-	}
+// awaitVolumes waits until each data partition of a disk that was brought online has its
+// volume, and returns them. Windows may take a disk offline again when it handles its
+// arrival: then it is brought online again.
+func (d *Disks) awaitVolumes(ctx context.Context, h *device.Disk) (device.Volumes, error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wanted := device.DataPartitions(layout)
-	volumes, err := device.AwaitVolumes(ctx, d.sys, n, wanted, volumePatience)
+	volumes, err := h.AwaitVolumes(ctx, d.sys, wanted, volumePatience, func() error {
+		_, err := d.bringOnline(ctx, h)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range wanted {
 		if _, ok := volumes[p]; !ok {
-			return nil, &csiproxy.Error{
-				Kind:   csiproxy.ErrUnavailable,
-				Detail: fmt.Sprintf("no volume has arrived for partition %d", p),
-			}
+			return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
 		}
 	}
 	return volumes, nil

@@ -17,12 +17,23 @@ import (
 const (
 	settleInterval = 25 * time.Millisecond
 	settlePatience = 5 * time.Second
+	// treeInterval is how much time lies between two walks of the whole device tree that
+	// find nothing: a walk also starts devices that the administrator left unstarted.
+	treeInterval = 30 * time.Second
 )
+
+// rescans are the rescans of a node.
+type rescans struct {
+	shared operation.Shared
+	// treeWalked is when the whole device tree was last asked. Only one scan runs at a
+	// time, so nothing guards it.
+	treeWalked time.Time
+}
 
 // Rescan implements [disk.Operations].
 func (d *Disks) Rescan(ctx context.Context) error {
 	return operation.Do(ctx, d.options.Runner, "Rescan", "", func(ctx context.Context) error {
-		return d.rescan.Do(ctx, d.scan)
+		return d.rescan.shared.Do(ctx, d.scan)
 	})
 }
 
@@ -32,29 +43,35 @@ func (d *Disks) scan(ctx context.Context) error {
 		return err
 	}
 	slices.Sort(before)
-	// Only if the adapters find nothing is the whole device tree asked, which costs
-	// more: a new disk may come with an adapter of its own, as NVMe disks do.
-	if err := device.ReenumerateAdapters(ctx, d.sys); err != nil {
+	// Each storage adapter asks its bus again, which finds logical units that came and
+	// went without a notice. One that refuses keeps no other from it.
+	_, err = d.visits.all(ctx, win.InterfaceClassStoragePort, "re-enumeration", func(ctx context.Context, path string) (any, error) {
+		return nil, d.sys.ReenumerateDevice(ctx, path)
+	})
+	if err != nil {
 		return err
 	}
 	after, err := d.settle(ctx)
 	if err != nil {
 		return err
 	}
-	if slices.Equal(before, after) {
+	// Only if the adapters find nothing is the whole device tree asked, which costs more:
+	// a new disk may come with an adapter of its own, as NVMe disks do.
+	if slices.Equal(before, after) && (d.rescan.treeWalked.IsZero() || time.Since(d.rescan.treeWalked) >= treeInterval) {
 		if err := d.sys.ReenumerateDevice(ctx, ""); err != nil {
 			return err
 		}
 		if after, err = d.settle(ctx); err != nil {
 			return err
 		}
-	}
-	for _, path := range after {
-		if err := d.refresh(ctx, path); err != nil {
-			return err
+		if slices.Equal(before, after) {
+			d.rescan.treeWalked = time.Now()
 		}
 	}
-	return nil
+	// Windows reads the size and the partitions of each disk anew. Whatever a single disk
+	// answers must not keep the others from being seen.
+	_, err = d.visits.all(ctx, win.InterfaceClassDisk, "refresh", d.refresh)
+	return err
 }
 
 // settle waits until the list of disks stays as it is, and returns it sorted:
@@ -76,15 +93,11 @@ func (d *Disks) settle(ctx context.Context) ([]string, error) {
 }
 
 // refresh makes Windows read the size and the partitions of a disk anew.
-// Whatever a single disk answers must not keep the others from being seen.
-func (d *Disks) refresh(ctx context.Context, path string) error {
+func (d *Disks) refresh(ctx context.Context, path string) (any, error) {
 	h, err := device.Open(ctx, d.sys, path, win.GenericRead|win.GenericWrite)
-	if err == nil {
-		err = errors.Join(h.UpdateDriveSize(ctx), h.UpdateProperties(ctx))
-		h.Close()
-	}
 	if err != nil {
-		d.options.Logger.Info("a disk isn't refreshed by the rescan", "device", path, "err", err)
+		return nil, err
 	}
-	return ctx.Err()
+	defer h.Close()
+	return nil, errors.Join(h.UpdateDriveSize(ctx), h.UpdateProperties(ctx))
 }

@@ -40,6 +40,13 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 		if err := h.Close(); err != nil {
 			return err
 		}
+		reason, err := v.options.SystemDisks.Protected(ctx, string(id))
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			return refuse(reason)
+		}
 		protected, err := v.paths.Protects(ctx, v.sys, string(id))
 		if err != nil {
 			return err

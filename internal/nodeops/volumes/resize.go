@@ -15,9 +15,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// minimumGrowth is the least growth that is worth a change of the partition
-// table: partitions end on whole MiB.
-const minimumGrowth = 1 << 20
+const (
+	// minimumGrowth is the least growth that is worth a change of the partition table:
+	// partitions end on whole MiB.
+	minimumGrowth = 1 << 20
+	// tolerance is by how much a size may be above what the disk allows, and the volume
+	// below the size: what comes before a partition and behind it on the disks that we
+	// partition is less.
+	tolerance = 20 << 20
+	// mbrSectors is how many sectors an MBR can address.
+	mbrSectors = 1 << 32
+)
 
 // ResizeVolume implements [volume.Operations].
 func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) error {
@@ -25,112 +33,151 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 		if sizeBytes < 0 {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 		}
-		return v.withLayout(ctx, id, func(extent win.DiskExtent) error {
-			return v.resize(ctx, id, extent, sizeBytes)
+		return v.withLayout(ctx, id, win.GenericRead|win.GenericWrite, func(p place) error {
+			return v.resize(ctx, p, sizeBytes)
 		})
 	})
 }
 
-func (v *Volumes) resize(ctx context.Context, id volume.ID, extent win.DiskExtent, sizeBytes int64) error {
-	info, formatted, err := v.information(ctx, id)
+func (v *Volumes) resize(ctx context.Context, p place, sizeBytes int64) error {
+	info, formatted, err := v.information(ctx, p.id)
 	if err != nil {
 		return err
 	}
 	growable := !formatted || info.FileSystem == "NTFS" || info.FileSystem == "ReFS"
-	length, err := v.growPartition(ctx, extent, sizeBytes, growable)
+	if err := refreshSize(ctx, p.disk); err != nil {
+		return err
+	}
+	length, err := v.growPartition(ctx, p, sizeBytes, growable)
 	if err != nil || !formatted || !growable {
 		return err
 	}
-	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+	h, err := v.open(ctx, p.id, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	return growFileSystem(ctx, h, info.FileSystem, length)
+	return v.growFileSystem(ctx, h, p, info.FileSystem, length)
+}
+
+// refreshSize has Windows read the capacity of a disk: it may have grown since Windows
+// last looked. Reading the partitions anew also moves the backup table to the new end.
+func refreshSize(ctx context.Context, h *device.Disk) error {
+	err := h.UpdateDriveSize(ctx)
+	if err != nil && csiproxy.KindOf(err) != csiproxy.ErrUnimplemented {
+		return err // a bus whose disks can't change their size may refuse
+	}
+	return h.UpdateProperties(ctx)
 }
 
 // growPartition grows the partition under a volume as far as is asked and
 // possible, and returns its length in bytes after that. A file system that isn't
 // growable keeps its partition as it is.
-func (v *Volumes) growPartition(ctx context.Context, extent win.DiskExtent, sizeBytes int64, growable bool) (int64, error) {
-	h, err := device.Open(ctx, v.sys, device.PhysicalDrive(extent.DiskNumber), win.GenericRead|win.GenericWrite)
-	if err != nil {
-		return 0, err
-	}
-	defer h.Close()
-	// The disk may have grown since Windows last looked. Reading the partitions
-	// anew also moves the backup table to the new end.
-	if err := h.UpdateDriveSize(ctx); err != nil && csiproxy.KindOf(err) != csiproxy.ErrUnimplemented {
-		return 0, err // a bus whose disks can't change their size may refuse
-	}
-	if err := h.UpdateProperties(ctx); err != nil {
-		return 0, err
-	}
-	layout, err := h.Layout(ctx)
-	if err != nil {
-		return 0, err
-	}
-	geometry, err := h.Geometry(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if layout, err = useWholeDisk(ctx, h, layout, geometry); err != nil {
-		return 0, err
-	}
-	partition, ok := partitionAt(layout, extent.StartingOffset)
-	if !ok {
-		return 0, refuse("it lies on no partition of a basic disk")
-	}
-
-	maximum := maximumLength(layout, partition, geometry.DiskSize)
-	wanted := sizeBytes
-	if wanted == 0 {
-		wanted = maximum
-	}
-	growth := wanted - partition.Length
-	if growth < minimumGrowth {
-		return partition.Length, nil
-	}
-	if wanted > maximum {
-		return 0, &csiproxy.Error{
-			Kind:   csiproxy.ErrResourceExhausted,
-			Detail: fmt.Sprintf("%d bytes are asked for, its disk has room for %d", sizeBytes, maximum),
-		}
+func (v *Volumes) growPartition(ctx context.Context, p place, sizeBytes int64, growable bool) (int64, error) {
+	partition, growth, err := plan(ctx, p, sizeBytes)
+	if err != nil || growth == 0 || !growable && sizeBytes == 0 {
+		return partition.Length, err
 	}
 	if !growable {
 		return 0, csiproxy.Errorf(csiproxy.ErrUnimplemented, "Windows can grow only NTFS and ReFS file systems")
 	}
-	// A whole number of MiB, unless that is more than there is.
-	growth = min((growth+minimumGrowth-1)/minimumGrowth*minimumGrowth, maximum-partition.Length)
-	if err := h.GrowPartition(ctx, win.GrowPartition{PartitionNumber: partition.Number, BytesToGrow: growth}); err != nil {
+	release, err := device.Exclude(ctx, v.sys, p.disk.Number)
+	if err != nil {
 		return 0, err
 	}
-	return partition.Length + growth, h.UpdateProperties(ctx)
+	defer release()
+	if err := useWholeDisk(ctx, p.disk); err != nil {
+		return 0, err
+	}
+	// Another process may have grown it, or made another partition behind it.
+	if err := v.verify(ctx, p); err != nil {
+		return 0, err
+	}
+	if partition, growth, err = plan(ctx, p, sizeBytes); err != nil || growth == 0 {
+		return partition.Length, err
+	}
+	grow := win.GrowPartition{PartitionNumber: partition.Number, BytesToGrow: growth}
+	if err := p.disk.GrowPartition(ctx, grow); err != nil {
+		return 0, err
+	}
+	return partition.Length + growth, p.disk.UpdateProperties(ctx)
+}
+
+// plan returns the partition under a volume and by how many bytes to grow it, in whole MiB
+// and never above the size that is asked for; 0 if it is large enough. The last thing that
+// it looks at is the partition table.
+func plan(ctx context.Context, p place, sizeBytes int64) (_ win.Partition, growth int64, _ error) {
+	geometry, err := p.disk.Geometry(ctx)
+	if err != nil {
+		return win.Partition{}, 0, err
+	}
+	layout, err := p.disk.Layout(ctx)
+	if err != nil {
+		return win.Partition{}, 0, err
+	}
+	partition, ok := partitionAt(layout, p.extent)
+	if !ok {
+		return win.Partition{}, 0, refuse("it lies on no partition of a basic disk")
+	}
+	maximum := maximumLength(layout, partition, geometry)
+	wanted := sizeBytes
+	switch {
+	case sizeBytes == 0:
+		wanted = maximum
+	case sizeBytes > geometry.DiskSize+tolerance:
+		return win.Partition{}, 0, refuse(fmt.Sprintf("%d bytes are asked for, but its disk has only %d", sizeBytes, geometry.DiskSize))
+	case sizeBytes >= geometry.DiskSize, sizeBytes > maximum && sizeBytes-maximum <= tolerance:
+		wanted = maximum // the size of the disk stands for what is possible on it
+	}
+	if wanted-partition.Length < minimumGrowth {
+		return partition, 0, nil
+	}
+	if wanted > maximum {
+		return win.Partition{}, 0, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"%d bytes are asked for, its disk has room for %d", sizeBytes, maximum)
+	}
+	return partition, (wanted - partition.Length) / minimumGrowth * minimumGrowth, nil
 }
 
 // useWholeDisk moves the end of a GPT to the end of its disk where Windows hasn't
 // done so by itself when it read the new size. Whether it does on each of its
 // versions isn't documented.
-func useWholeDisk(ctx context.Context, h device.Handle, layout *win.DriveLayout, geometry win.DiskGeometryEx) (*win.DriveLayout, error) {
-	// The table's copy at the end takes one sector less than what is in front: the
-	// protective MBR has no copy.
-	whole := geometry.DiskSize - (layout.StartingUsableOffset - int64(geometry.BytesPerSector)) - layout.StartingUsableOffset
+func useWholeDisk(ctx context.Context, h *device.Disk) error {
+	geometry, err := h.Geometry(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.Verify(ctx); err != nil {
+		return err
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return err
+	}
+	whole := wholeUsableLength(layout, geometry)
 	if layout.Style != win.StyleGPT || whole-layout.UsableLength < minimumGrowth {
-		return layout, nil
+		return nil
 	}
 	layout.UsableLength = whole
 	if err := h.SetLayout(ctx, layout); err != nil {
-		return nil, err
+		return err
 	}
-	if err := h.UpdateProperties(ctx); err != nil {
-		return nil, err
-	}
-	return h.Layout(ctx)
+	return h.UpdateProperties(ctx)
 }
 
-func partitionAt(l *win.DriveLayout, offset int64) (win.Partition, bool) {
+// wholeUsableLength is the usable length of a GPT that takes in its whole disk. The
+// table's copy at the end takes one sector less than what is in front: the protective MBR
+// has no copy.
+func wholeUsableLength(l *win.DriveLayout, g win.DiskGeometryEx) int64 {
+	return g.DiskSize - (l.StartingUsableOffset - int64(g.BytesPerSector)) - l.StartingUsableOffset
+}
+
+// partitionAt returns the partition of a basic disk that is what a volume lies on. A
+// volume on a dynamic disk may lie where a partition begins, too; such a partition has a
+// type of its own.
+func partitionAt(l *win.DriveLayout, e win.DiskExtent) (win.Partition, bool) {
 	for _, p := range l.Partitions {
-		if p.StartingOffset == offset && p.Number != 0 {
+		if p.StartingOffset == e.StartingOffset && p.Number != 0 && device.IsDataPartition(p) {
 			return p, true
 		}
 	}
@@ -139,10 +186,13 @@ func partitionAt(l *win.DriveLayout, offset int64) (win.Partition, bool) {
 
 // maximumLength is how long a partition can be: up to the next one or the end of
 // the usable part of the disk, and to a whole MiB there.
-func maximumLength(l *win.DriveLayout, p win.Partition, diskSize int64) int64 {
-	end := diskSize
-	if l.Style == win.StyleGPT {
-		end = l.StartingUsableOffset + l.UsableLength
+func maximumLength(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) int64 {
+	end := g.DiskSize
+	switch l.Style {
+	case win.StyleGPT:
+		end = l.StartingUsableOffset + max(l.UsableLength, wholeUsableLength(l, g))
+	case win.StyleMBR:
+		end = min(end, mbrSectors*int64(g.BytesPerSector))
 	}
 	for _, other := range l.Partitions {
 		if other.Length > 0 && other.StartingOffset > p.StartingOffset {
@@ -152,8 +202,9 @@ func maximumLength(l *win.DriveLayout, p win.Partition, diskSize int64) int64 {
 	return end/minimumGrowth*minimumGrowth - p.StartingOffset
 }
 
-// growFileSystem makes the file system as large as its partition, if it isn't.
-func growFileSystem(ctx context.Context, h device.Handle, fileSystem string, partitionLength int64) error {
+// growFileSystem makes the file system as large as its partition, if it isn't. h is the
+// volume.
+func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, p place, fileSystem string, partitionLength int64) error {
 	data, err := h.FileSystemData(ctx, fileSystem)
 	if err != nil {
 		return err
@@ -166,6 +217,17 @@ func growFileSystem(ctx context.Context, h device.Handle, fileSystem string, par
 	sectors := partitionLength / int64(data.BytesPerSector)
 	if (sectors-1-data.NumberSectors)*int64(data.BytesPerSector) < int64(data.BytesPerCluster) {
 		return nil
+	}
+	// The partition is that of the disk p.disk; so must this volume be.
+	extent, err := onlyExtent(ctx, h)
+	if err != nil {
+		return err
+	}
+	if extent.DiskNumber != p.extent.DiskNumber || extent.StartingOffset != p.extent.StartingOffset {
+		return device.ErrChanged("the volume lies elsewhere")
+	}
+	if err := p.disk.Verify(ctx); err != nil {
+		return err
 	}
 	return h.ExtendFileSystem(ctx, sectors)
 }

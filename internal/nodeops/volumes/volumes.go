@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volume does the storage operations on the node's volumes: find them,
+// Package volumes does the storage operations on the node's volumes: find them,
 // format, mount and grow them.
 //
 // Each operation first looks at what Windows has and then does what is missing,
@@ -24,6 +24,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/signatures"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -33,6 +34,7 @@ type System interface {
 	win.Notices
 	win.Volumes
 	win.Files
+	win.Registry
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -49,6 +51,9 @@ type Options struct {
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
+	// SystemDisks knows the disks that Windows runs from. The groups of one node share
+	// it. Default: its own.
+	SystemDisks *systemdisk.Disks
 }
 
 // Volumes are the volumes of a node. All methods may be called concurrently.
@@ -70,14 +75,17 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
+	if o.SystemDisks == nil {
+		o.SystemDisks = systemdisk.New(sys)
+	}
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
 
 // Patience with states that pass by themselves.
 const (
 	arrivalPatience = 10 * time.Second // with a volume that is on its way
-	formatPatience  = 5 * time.Second  // with others who have a volume open
-	formatInterval  = 100 * time.Millisecond
+	formatPatience  = 15 * time.Second // with those who look at a new volume, and with Windows' list of volumes
+	formatInterval  = 500 * time.Millisecond
 )
 
 // ListVolumesOnDisk implements [volume.Operations].
@@ -88,11 +96,16 @@ func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partitio
 }
 
 func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]volume.ID, error) {
-	wanted, err := v.dataPartitions(ctx, n, partition)
+	h, err := device.OpenDisk(ctx, v.sys, n, win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	wanted, err := dataPartitions(ctx, h, partition)
 	if err != nil || len(wanted) == 0 {
 		return []volume.ID{}, err
 	}
-	volumes, err := device.AwaitVolumes(ctx, v.sys, n, wanted, arrivalPatience)
+	volumes, err := h.AwaitVolumes(ctx, v.sys, wanted, arrivalPatience, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -110,12 +123,7 @@ func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint3
 
 // dataPartitions returns the numbers of the data partitions of an online disk:
 // all, or the one asked for if it is one.
-func (v *Volumes) dataPartitions(ctx context.Context, n disk.Number, partition uint32) ([]uint32, error) {
-	h, err := device.Open(ctx, v.sys, device.PhysicalDrive(n), win.AccessNone)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
+func dataPartitions(ctx context.Context, h *device.Disk, partition uint32) ([]uint32, error) {
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
 		return nil, err
@@ -145,17 +153,32 @@ func (v *Volumes) dataPartitions(ctx context.Context, n disk.Number, partition u
 // DataVolumeOfDisk implements [volume.Operations].
 func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "DataVolumeOfDisk", "disk "+n.String(), func(ctx context.Context) (volume.ID, error) {
-		ids, err := v.listOnDisk(ctx, n, 0)
+		h, err := device.OpenDisk(ctx, v.sys, n, win.AccessNone)
 		if err != nil {
 			return "", err
 		}
-		switch len(ids) {
+		defer h.Close()
+		wanted, err := dataPartitions(ctx, h, 0)
+		if err != nil {
+			return "", err
+		}
+		// Partitions count, not volumes: one that hasn't arrived may be the one meant.
+		switch len(wanted) {
 		case 0:
 			return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
 		case 1:
-			return ids[0], nil
+		default:
+			return "", refuse(fmt.Sprintf("it has %d data partitions, and which one is meant isn't said", len(wanted)))
 		}
-		return "", refuse(fmt.Sprintf("it has %d data volumes, and which one is meant isn't said", len(ids)))
+		volumes, err := h.AwaitVolumes(ctx, v.sys, wanted, arrivalPatience, nil)
+		if err != nil {
+			return "", err
+		}
+		name, ok := volumes[wanted[0]]
+		if !ok {
+			return "", csiproxy.Errorf(csiproxy.ErrUnavailable, "the volume of its data partition has not arrived; try again later")
+		}
+		return volume.ID(name), nil
 	})
 }
 
@@ -221,37 +244,87 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
 	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
-		return v.withLayout(ctx, id, func(extent win.DiskExtent) error {
-			if err := v.checkRaw(ctx, id, extent); err != nil {
+		return v.withLayout(ctx, id, win.AccessNone, func(p place) error {
+			if err := v.checkRaw(ctx, p); err != nil { // without waiting for other processes
 				return err
 			}
-			return v.formatWhenFree(ctx, id)
+			release, err := device.Exclude(ctx, v.sys, p.disk.Number)
+			if err != nil {
+				return err
+			}
+			defer release()
+			return v.formatWhenFree(ctx, p)
 		})
 	})
 }
 
-// withLayout calls f with the place of a volume, while nobody else changes the
-// layout of its disk. It holds no handle meanwhile, nor while it waits for its
-// turn: it would keep the volume from being formatted.
-func (v *Volumes) withLayout(ctx context.Context, id volume.ID, f func(win.DiskExtent) error) error {
-	extent, err := v.place(ctx, id)
-	if err != nil {
-		return err
+// place is where a volume lies.
+type place struct {
+	id     volume.ID
+	disk   *device.Disk
+	extent win.DiskExtent
+}
+
+// withLayout calls f with the place of a volume and its disk, which is open with access,
+// while no other operation of this process changes the layout of that disk. It holds no
+// handle of the volume meanwhile: that would keep it from being formatted.
+func (v *Volumes) withLayout(ctx context.Context, id volume.ID, access win.Access, f func(place) error) error {
+	for {
+		extent, err := v.extent(ctx, id)
+		if err != nil {
+			return err
+		}
+		moved, err := v.tryLayout(ctx, id, extent.DiskNumber, access, f)
+		if err != nil || !moved {
+			return err
+		}
+		// The disk has got another number while its lock was waited for.
 	}
-	unlock, err := v.options.Locks.Lock(ctx, extent.DiskNumber)
+}
+
+// tryLayout is withLayout for a volume that lay on disk n a moment ago. It reports whether
+// it lies on another one by the time that it has the lock of disk n, and doesn't call f
+// then.
+func (v *Volumes) tryLayout(ctx context.Context, id volume.ID, n disk.Number, access win.Access, f func(place) error) (moved bool, _ error) {
+	unlock, err := v.options.Locks.Lock(ctx, n)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
 	// Who had the lock before may have grown it.
-	if extent, err = v.place(ctx, id); err != nil {
-		return err
+	extent, err := v.extent(ctx, id)
+	if err != nil || extent.DiskNumber != n {
+		return true, err
 	}
-	return f(extent)
+	if err := v.options.SystemDisks.Check(ctx, n); err != nil {
+		return false, err
+	}
+	h, err := device.OpenDisk(ctx, v.sys, n, access)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	p := place{id, h, extent}
+	if err := v.verify(ctx, p); err != nil {
+		return false, err
+	}
+	return false, f(p)
 }
 
-// place returns where a volume lies.
-func (v *Volumes) place(ctx context.Context, id volume.ID) (win.DiskExtent, error) {
+// verify returns an error unless the volume lies where it did, on the disk that is open.
+func (v *Volumes) verify(ctx context.Context, p place) error {
+	now, err := v.extent(ctx, p.id)
+	if err != nil {
+		return err
+	}
+	if now != p.extent {
+		return device.ErrChanged("the volume lies elsewhere")
+	}
+	return p.disk.Verify(ctx) // so the number in extent was that of this disk
+}
+
+// extent returns where a volume lies.
+func (v *Volumes) extent(ctx context.Context, id volume.ID) (win.DiskExtent, error) {
 	h, err := v.open(ctx, id, win.AccessNone)
 	if err != nil {
 		return win.DiskExtent{}, err
@@ -260,54 +333,78 @@ func (v *Volumes) place(ctx context.Context, id volume.ID) (win.DiskExtent, erro
 	return onlyExtent(ctx, h)
 }
 
-// checkRaw refuses a volume that holds anything.
-func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, extent win.DiskExtent) error {
+// checkRaw refuses a volume that holds anything. What Windows knows of it is looked at
+// last, too: what others make of a raw volume are file systems of Windows.
+func (v *Volumes) checkRaw(ctx context.Context, p place) error {
+	geometry, err := p.disk.Geometry(ctx)
+	if err != nil {
+		return err
+	}
+	if err := v.checkUnformatted(ctx, p.id); err != nil {
+		return err
+	}
+	if err := v.checkSignatures(ctx, p, geometry.BytesPerSector); err != nil {
+		return err
+	}
+	return v.checkUnformatted(ctx, p.id)
+}
+
+func (v *Volumes) checkUnformatted(ctx context.Context, id volume.ID) error {
 	info, formatted, err := v.information(ctx, id)
-	if err != nil {
-		return err
+	if err == nil && formatted {
+		err = refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
 	}
-	if formatted {
-		return refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
-	}
-	sectorSize, err := v.sectorSize(ctx, extent.DiskNumber)
-	if err != nil {
-		return err
-	}
-	h, err := v.open(ctx, id, win.GenericRead)
+	return err
+}
+
+func (v *Volumes) checkSignatures(ctx context.Context, p place, sectorSize uint32) error {
+	h, err := v.open(ctx, p.id, win.GenericRead)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	found, err := signatures.Recognise(ctx, h, extent.Length, sectorSize)
-	if err != nil {
-		return err
+	found, err := signatures.Recognise(ctx, h, p.extent.Length, sectorSize)
+	if err == nil && found != "" && !v.options.AllowRecognizedData {
+		err = refuse("it holds " + found)
 	}
-	if found != "" && !v.options.AllowRecognizedData {
-		return refuse("it holds " + found)
-	}
-	return nil
+	return err
 }
 
-// formatWhenFree formats a volume, and waits for those who have it open for a
-// moment: virus scanners and the indexer look at every new volume.
-func (v *Volumes) formatWhenFree(ctx context.Context, id volume.ID) error {
-	inUse := func(err error) bool {
-		return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorLockViolation)
-	}
-	return operation.Retry(ctx, formatPatience, formatInterval, inUse, func() error {
-		return v.sys.FormatVolume(ctx, string(id), win.FormatOptions{FileSystem: "NTFS"})
+// formatWhenFree formats a volume, and waits for those who have it open for a moment:
+// virus scanners and the indexer look at every new volume. Before each attempt it looks
+// whether the volume is still raw.
+func (v *Volumes) formatWhenFree(ctx context.Context, p place) error {
+	var failed error // of the attempt before
+	return operation.Retry(ctx, formatPatience, formatInterval, formatMaySucceed, func() error {
+		if err := v.verify(ctx, p); err != nil {
+			return err
+		}
+		if err := v.checkRaw(ctx, p); err != nil {
+			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+				return &csiproxy.Error{
+					Kind: csiproxy.ErrUnavailable, Err: failed,
+					Detail: fmt.Sprintf("the format has failed, and by now the volume isn't raw (%v); look at it again", err),
+				}
+			}
+			return err
+		}
+		failed = v.sys.FormatVolume(ctx, string(p.id), win.FormatOptions{FileSystem: "NTFS"})
+		return failed
 	})
 }
 
-// sectorSize returns the size of the logical sectors of a disk in bytes.
-func (v *Volumes) sectorSize(ctx context.Context, diskNumber disk.Number) (uint32, error) {
-	h, err := device.Open(ctx, v.sys, device.PhysicalDrive(diskNumber), win.AccessNone)
-	if err != nil {
-		return 0, err
+// formatMaySucceed reports whether a format that has failed with err may succeed in a
+// moment: the volume was in use (results 2, 3 and 4 of MSFT_Volume.Format don't say more),
+// or Windows' list of volumes doesn't have it yet. Those that a look before the format
+// returns aren't among them.
+func formatMaySucceed(err error) bool {
+	for _, transient := range []win.Errno{win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorRetry} {
+		if errors.Is(err, transient) {
+			var refused *csiproxy.Error
+			return !errors.As(err, &refused)
+		}
 	}
-	defer h.Close()
-	geometry, err := h.Geometry(ctx)
-	return geometry.BytesPerSector, err
+	return false
 }
 
 // GetVolumeStats implements [volume.Operations].

@@ -197,7 +197,7 @@ func TestFormatVolumeByManyAtOnce(t *testing.T) {
 func TestFormatVolumeWaitsForOthers(t *testing.T) {
 	n := newNode(t)
 	_, id := n.attach(winsim.DiskSpec{})
-	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format", Count: 2}, win.ErrorSharingViolation))
+	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format", Count: 2}, win.ErrorGenFailure))
 	n.do(n.volumes.FormatVolume(t.Context(), id))
 
 	_, other := n.attach(winsim.DiskSpec{})
@@ -363,7 +363,7 @@ func TestResizeVolume(t *testing.T) {
 	if err := n.volumes.ResizeVolume(t.Context(), id, -1); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Errorf("a negative size: %v", err)
 	}
-	if err := n.volumes.ResizeVolume(t.Context(), id, 20*gibibyte); !errors.Is(err, csiproxy.ErrResourceExhausted) || size(n, id) != original {
+	if err := n.volumes.ResizeVolume(t.Context(), id, 20*gibibyte+21*mebibyte); !errors.Is(err, csiproxy.ErrFailedPrecondition) || size(n, id) != original {
 		t.Errorf("more than the disk has: %v, size %d", err, size(n, id))
 	}
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte))

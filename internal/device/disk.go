@@ -1,0 +1,125 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Disk is an open disk that is known to be a certain one: the disk that had its number
+// when it was opened. A disk number names a disk only until that leaves. A handle names
+// one for good: calls on it fail once its disk has left, whatever disk has the number
+// then. So an operation opens its disk before it waits for anything, and makes all its
+// calls on this handle.
+type Disk struct {
+	Handle
+	Number   disk.Number
+	identity identity
+}
+
+// identity is what a disk's hardware says of itself. What the disk holds is no part of
+// it, nor is its size, which may grow.
+type identity struct {
+	identifiers string // of page 83, or the error that the disk answers
+	descriptor  string // bus, vendor, product and serial number, or the error
+}
+
+// OpenDisk opens the disk n and takes its identity. A disk that isn't there is
+// csiproxy.ErrNotFound.
+func OpenDisk(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access) (*Disk, error) {
+	h, err := Open(ctx, sys, PhysicalDrive(n), access)
+	if err != nil {
+		return nil, err
+	}
+	d := &Disk{Handle: h, Number: n}
+	if err = d.checkNumber(ctx); err == nil {
+		d.identity, err = d.identify(ctx)
+	}
+	if err != nil {
+		h.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// ErrChanged is what an operation returns that finds another disk, or other contents,
+// than those that it has decided by.
+func ErrChanged(how string) error {
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk was changed by somebody else meanwhile: %s; try again", how)
+}
+
+// identify asks a disk for its identity. A virtual bus may refuse any query; that it does
+// is part of the identity then.
+func (d *Disk) identify(ctx context.Context) (identity, error) {
+	ids, err := d.Identifiers(ctx)
+	if err := answered(err); err != nil {
+		return identity{}, err
+	}
+	id := identity{identifiers: fmt.Sprintf("%+v %v", ids, err)}
+	descriptor, err := d.Descriptor(ctx)
+	if err := answered(err); err != nil {
+		return identity{}, err
+	}
+	id.descriptor = fmt.Sprintf("%+v %v", descriptor, err)
+	return id, nil
+}
+
+// answered returns nil if err is an answer of the disk: also if it refuses a query.
+func answered(err error) error {
+	errno, ok := errors.AsType[win.Errno](err)
+	if ok && !errno.Gone() && errno != win.ErrorNotReady {
+		return nil
+	}
+	return err
+}
+
+func (d *Disk) checkNumber(ctx context.Context) error {
+	n, err := d.Handle.Number(ctx)
+	switch {
+	case err != nil:
+		return err
+	case n.DeviceType != win.FileDeviceDisk:
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the device with this number is no disk: its type is %d", n.DeviceType)
+	case n.DeviceNumber != d.Number:
+		return ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
+	}
+	return nil
+}
+
+// Verify returns an error unless the disk is still in the node, under its number and with
+// its identity. What Windows has said of the number since OpenDisk was said of this disk
+// then.
+func (d *Disk) Verify(ctx context.Context) error {
+	if err := d.checkNumber(ctx); err != nil {
+		if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
+			return &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
+		}
+		return err
+	}
+	now, err := d.identify(ctx)
+	if err == nil && now != d.identity {
+		err = ErrChanged("it has another identity")
+	}
+	return err
+}
+
+// VerifyLayout returns the partition table of the disk, and an error unless it is the one
+// that a decision was based on.
+func (d *Disk) VerifyLayout(ctx context.Context, decided *win.DriveLayout) error {
+	now, err := d.Layout(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(now.Encode(), decided.Encode()) {
+		return ErrChanged("it has another partition table")
+	}
+	return nil
+}

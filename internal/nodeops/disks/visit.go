@@ -1,0 +1,259 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// visits asks devices one by one, each apart, so that one which doesn't answer or answers
+// with errors hides no other. Callers who ask the same of a device share the answer. A
+// device that is known not to answer is still asked, but nobody waits for it.
+type visits struct {
+	sys       System
+	patience  time.Duration
+	log       *slog.Logger
+	onSkipped func(count int)
+	flights   operation.Flights[flight, any]
+
+	mu      sync.Mutex
+	known   map[string]*visited // by interface path
+	skipped int
+}
+
+// flight is one question to one device.
+type flight struct{ path, question string }
+
+// visited is what is remembered of a device, for as long as it has its interface.
+type visited struct {
+	class win.GUID
+	// number is the disk's last known number, which a disk has until it leaves. It lets
+	// ListDiskIDs list a disk that doesn't answer.
+	number   disk.Number
+	numbered bool
+	silent   bool   // it hasn't answered its last question in time
+	trouble  string // why it is skipped; "" if it isn't
+}
+
+func newVisits(sys System, o Options) *visits {
+	if o.OnSkippedDisks == nil {
+		o.OnSkippedDisks = func(int) {}
+	}
+	return &visits{sys: sys, patience: o.SilentDiskTimeout, log: o.Logger, onSkipped: o.OnSkippedDisks, known: make(map[string]*visited)}
+}
+
+// result is what a device gave. err is why it is to be skipped.
+type result struct {
+	path  string
+	value any
+	err   error
+}
+
+// overlap is how long one device is waited for before the next one is asked as well.
+// Devices that answer are asked one after the other.
+const overlap = 50 * time.Millisecond
+
+// all asks the devices of a class the same question. It returns when each has answered or
+// has been silent for too long. The error is that there is no list of devices, or ctx's.
+func (v *visits) all(ctx context.Context, class win.GUID, question string, ask func(ctx context.Context, path string) (any, error)) ([]result, error) {
+	paths, err := v.sys.DeviceInterfaces(ctx, class)
+	if err != nil {
+		return nil, err
+	}
+	v.forgetOthers(class, paths)
+	results := make([]result, len(paths))
+	var wg sync.WaitGroup
+	for i, path := range paths {
+		answered := make(chan struct{})
+		wg.Go(func() {
+			defer close(answered)
+			value, err := v.one(ctx, class, path, question, ask)
+			results[i] = result{path, value, err}
+		})
+		next := time.NewTimer(overlap)
+		select {
+		case <-answered:
+		case <-next.C:
+		}
+		next.Stop()
+	}
+	wg.Wait()
+	v.count()
+	return results, ctx.Err()
+}
+
+// one asks one device.
+func (v *visits) one(ctx context.Context, class win.GUID, path, question string, ask func(ctx context.Context, path string) (any, error)) (any, error) {
+	patience := v.patience
+	if v.of(class, path).silent {
+		patience = 0 // it may have begun to answer, but that isn't waited for
+	}
+	value, err := v.flights.Do(ctx, flight{path, question}, patience, func(ctx context.Context) (any, error) {
+		value, err := ask(ctx, path)
+		v.update(class, path, func(d *visited) { d.silent = false })
+		return value, err
+	})
+	if ctx.Err() != nil {
+		return value, err
+	}
+	if errors.Is(err, operation.ErrSilent) {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered for %v or longer", v.patience)
+		v.update(class, path, func(d *visited) { d.silent = true })
+	}
+	v.report(class, path, err)
+	return value, err
+}
+
+func (v *visits) of(class win.GUID, path string) visited {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if d := v.known[path]; d != nil {
+		return *d
+	}
+	return visited{class: class}
+}
+
+func (v *visits) update(class win.GUID, path string, f func(*visited)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d := v.known[path]
+	if d == nil {
+		d = &visited{class: class}
+		v.known[path] = d
+	}
+	f(d)
+}
+
+// report logs that a device is skipped from now on, or no longer. A device that leaves is
+// no trouble.
+func (v *visits) report(class win.GUID, path string, err error) {
+	trouble := ""
+	if err != nil && !isGone(err) {
+		trouble = err.Error()
+	}
+	var before string
+	var number any = "unknown"
+	v.update(class, path, func(d *visited) {
+		before, d.trouble = d.trouble, trouble
+		if d.numbered {
+			number = d.number
+		}
+	})
+	switch {
+	case before == trouble:
+	case trouble != "":
+		v.log.Warn("a device is skipped", "device", path, "disk", number, "why", trouble)
+	default:
+		v.log.Info("a device is no longer skipped", "device", path, "disk", number)
+	}
+}
+
+// forgetOthers drops what is remembered of devices of a class that aren't there.
+func (v *visits) forgetOthers(class win.GUID, paths []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for path, d := range v.known {
+		if d.class == class && !slices.Contains(paths, path) {
+			delete(v.known, path)
+		}
+	}
+}
+
+// count tells how many disks are skipped, if that has changed.
+func (v *visits) count() {
+	v.mu.Lock()
+	count := 0
+	for _, d := range v.known {
+		if d.class == win.InterfaceClassDisk && d.trouble != "" {
+			count++
+		}
+	}
+	changed := count != v.skipped
+	v.skipped = count
+	v.mu.Unlock()
+	if changed {
+		v.onSkipped(count)
+	}
+}
+
+// answer is what a disk gave: its number, and the value of whoever asked.
+type answer[T any] struct {
+	number disk.Number
+	isDisk bool // not a path below a multipath disk, which has no number of its own
+	value  T
+}
+
+// eachDisk asks all disks the same question, and calls found for each that has answered
+// and skipped for each that was skipped though its number is known. A disk that leaves
+// meanwhile is passed over.
+func eachDisk[T any](ctx context.Context, d *Disks, question string,
+	ask func(context.Context, disk.Number, device.Handle) (T, error), found func(disk.Number, T), skipped func(disk.Number)) error {
+	results, err := d.visits.all(ctx, win.InterfaceClassDisk, question, func(ctx context.Context, path string) (any, error) {
+		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
+		if err != nil {
+			return answer[T]{}, err
+		}
+		defer h.Close()
+		n, err := h.Number(ctx)
+		if err != nil || n.DeviceType != win.FileDeviceDisk || n.DeviceNumber == win.NoNumber {
+			return answer[T]{}, err
+		}
+		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.number, v.numbered = n.DeviceNumber, true })
+		value, err := ask(ctx, n.DeviceNumber, h)
+		return answer[T]{n.DeviceNumber, true, value}, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		a, ok := r.value.(answer[T])
+		switch {
+		case r.err == nil && ok && a.isDisk:
+			found(a.number, a.value)
+		case r.err != nil && !isGone(r.err):
+			if known := d.visits.of(win.InterfaceClassDisk, r.path); known.numbered && skipped != nil {
+				skipped(known.number)
+			}
+		}
+	}
+	return nil
+}
+
+// numbers returns the numbers of all disks, in order.
+func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
+	err := eachDisk(ctx, d, "number",
+		func(context.Context, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil },
+		func(n disk.Number, _ struct{}) { numbers = append(numbers, n) },
+		func(n disk.Number) { numbers = append(numbers, n) })
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// isGone reports whether err says that the device has left or isn't ready yet.
+func isGone(err error) bool {
+	errno, ok := errors.AsType[win.Errno](err)
+	return ok && (errno.Gone() || errno == win.ErrorNotReady)
+}
+
+// tolerate passes over an answer that one disk can't give, unless the disk or
+// the caller is gone: a virtual bus may refuse any query, and that must not hide
+// what the disk does answer.
+func (d *Disks) tolerate(n disk.Number, what string, err error) error {
+	if _, refused := errors.AsType[win.Errno](err); !refused || isGone(err) {
+		return err
+	}
+	d.options.Logger.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)
+	return nil
+}
