@@ -88,10 +88,13 @@ func (d *Disks) inspect(ctx context.Context, h *device.Disk) (_ *win.DriveLayout
 	if err != nil {
 		return nil, false, err
 	}
+	if err := h.VerifyLayout(ctx, layout); err != nil {
+		return nil, false, err
+	}
 	if found != "" && !d.options.AllowRecognizedData {
 		return nil, false, refuse("it has no partition table that Windows reads, but holds " + found)
 	}
-	return layout, true, h.VerifyLayout(ctx, layout)
+	return layout, true, nil
 }
 
 // hasPartition reports whether a table has a partition other than Microsoft's
@@ -128,7 +131,7 @@ func (d *Disks) partition(ctx context.Context, h *device.Disk) error {
 		return err
 	}
 	written, err := d.writeTable(ctx, h)
-	if err != nil && !written {
+	if !written && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 		d.putBack(ctx, h, before)
 	}
 	return err

@@ -1,0 +1,405 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+)
+
+// use does to a disk what a pod of another process does: it brings it online, partitions
+// and formats it, and writes a file. It returns the file's path.
+func use(t *testing.T, sim *winsim.System, n disk.Number) string {
+	t.Helper()
+	const mount = simtest.Kubelet + `\other`
+	simtest.Must(t, sim.SetDiskAttributes(uint32(n), win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}))
+	simtest.Partition(t, sim, uint32(n), 1)
+	sim.Settle()
+	name := sim.VolumesOfDisk(uint32(n))[0]
+	simtest.Must(t, sim.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
+	simtest.Mount(t, sim, mount, name)
+	simtest.Must(t, sim.WriteFile(mount+`\file`, []byte("data")))
+	return mount + `\file`
+}
+
+// Somebody uses the disk at each call of PartitionDisk in turn. Their data stay. The two
+// writes themselves are left out: Windows has no call that looks at a disk and changes it
+// in one step. See the next test.
+func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for at, more := 0, true; more && !t.Failed(); at++ {
+			sim, ops := newNode(t)
+			n := attach(t, sim, winsim.DiskSpec{Offline: true})
+			var file, during string
+			calls, busy := 0, false
+			sim.OnCall(func(c winsim.Call) {
+				if busy {
+					return
+				}
+				if calls++; calls-1 != at || c.Name == "IOCTL_DISK_CREATE_DISK" || c.Name == "IOCTL_DISK_SET_DRIVE_LAYOUT_EX" {
+					return
+				}
+				busy, during = true, c.Name
+				file = use(t, sim, n)
+				busy = false
+			})
+			err := ops.PartitionDisk(operation.Inline(t.Context()), n)
+			sim.OnCall(nil)
+			if file != "" {
+				if data, readErr := sim.ReadFile(file); string(data) != "data" {
+					t.Errorf("before call %d, %s: the data are gone (%v); the error is %v", at, during, readErr, err)
+				}
+			}
+			if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {
+				t.Errorf("before call %d, %s: %v", at, during, err)
+			}
+			more = at < calls
+		}
+	})
+}
+
+// Another process that uses the same library partitions the disk at each call of
+// PartitionDisk in turn, also at the writes. What it has put on the disk stays.
+func TestPartitionDiskBesideAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		succeeded := 0
+		for at, more := 0, true; more && !t.Failed(); at++ {
+			sim, ops := newNode(t)
+			other := disks.New(sim, disks.Options{})
+			n := attach(t, sim, winsim.DiskSpec{Offline: true})
+			calls, busy := 0, false
+			const file = simtest.Kubelet + `\other\file`
+			written := false
+			sim.OnCall(func(c winsim.Call) {
+				if busy {
+					return
+				}
+				if calls++; calls-1 != at {
+					return
+				}
+				busy = true
+				defer func() { busy = false }()
+				if err := other.PartitionDisk(operation.Inline(t.Context()), n); err != nil {
+					simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+					return
+				}
+				name := sim.VolumesOfDisk(uint32(n))[0]
+				if sim.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}) != nil {
+					return // the first process has the volume open, and then is done with it
+				}
+				simtest.Mount(t, sim, simtest.Kubelet+`\other`, name)
+				simtest.Must(t, sim.WriteFile(file, []byte("data")))
+				written = true
+			})
+			err := ops.PartitionDisk(operation.Inline(t.Context()), n)
+			sim.OnCall(nil)
+			if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {
+				t.Errorf("call %d: %v", at, err)
+			}
+			if written {
+				succeeded++
+				if data, err := sim.ReadFile(file); string(data) != "data" {
+					t.Errorf("call %d: the data of the other process are gone: %v", at, err)
+				}
+			}
+			more = at < calls
+		}
+		if succeeded == 0 {
+			t.Error("the other process never succeeded, so this shows nothing")
+		}
+	})
+}
+
+// At each call in turn, the disk is pulled out and another one gets its number. That one
+// stays as it is.
+func TestAnotherDiskGetsTheNumber(t *testing.T) {
+	for name, run := range map[string]func(ctx context.Context, ops *disks.Disks, n disk.Number) error{
+		"PartitionDisk": func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) },
+		"online": func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
+			return ops.SetDiskState(ctx, n, true)
+		},
+		"offline": func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
+			return ops.SetDiskState(ctx, n, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for at, more := 1, true; more && !t.Failed(); at++ {
+					sim, ops := newNode(t)
+					n := attach(t, sim, winsim.DiskSpec{Offline: name != "offline"})
+					stranger := winsim.DiskSpec{SizeBytes: gibibyte, Offline: name != "offline"}
+					swapped := false
+					simtest.BeforeCalls(sim, func(i int, _ winsim.Call) {
+						if i == at {
+							simtest.Must(t, sim.DetachDisk(uint32(n)))
+							if got := attach(t, sim, stranger); got != n {
+								t.Fatalf("the other disk got the number %d", got)
+							}
+							swapped = true
+						}
+					})
+					err := run(operation.Inline(t.Context()), ops, n)
+					sim.OnCall(nil)
+					if more = swapped; !swapped {
+						break
+					}
+					infos := sim.Disks()
+					if got := infos[len(infos)-1].Attributes&win.DiskOffline != 0; got != stranger.Offline {
+						t.Errorf("call %d: the other disk is offline: %v; %v", at, got, err)
+					}
+					if style := layoutOf(t, sim, n).Style; style != win.StyleRAW {
+						t.Errorf("call %d: the other disk has partition style %d; %v", at, style, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The disk is pulled out while its lock is waited for, and another one gets its number.
+func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{})
+		locks := new(operation.Locks[disk.Number])
+		ops := disks.New(sim, disks.Options{Locks: locks})
+		n := attach(t, sim, winsim.DiskSpec{Offline: true})
+		unlock, err := locks.Lock(t.Context(), n)
+		simtest.Must(t, err)
+		ended := make(chan error, 2)
+		go func() { ended <- ops.PartitionDisk(t.Context(), n) }()
+		go func() { ended <- ops.SetDiskState(t.Context(), n, true) }()
+		synctest.Wait()
+		simtest.Must(t, sim.DetachDisk(uint32(n)))
+		attach(t, sim, winsim.DiskSpec{SizeBytes: gibibyte, Offline: true})
+		unlock()
+		for range 2 {
+			simtest.WantKind(t, <-ended, csiproxy.ErrNotFound)
+		}
+		if infos := sim.Disks(); layoutOf(t, sim, n).Style != win.StyleRAW || infos[len(infos)-1].Attributes != win.DiskOffline {
+			t.Error("the other disk was changed")
+		}
+	})
+}
+
+// A second caller waits for the first one, however long that takes, and finds the work
+// done.
+func TestOneChangeOfADiskAtATime(t *testing.T) {
+	for name, c := range map[string]struct {
+		call string
+		run  func(ctx context.Context, ops *disks.Disks, n disk.Number) error
+	}{
+		"PartitionDisk": {"IOCTL_DISK_CREATE_DISK", func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) }},
+		"SetDiskState": {"IOCTL_DISK_SET_DISK_ATTRIBUTES", func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
+			return ops.SetDiskState(ctx, n, true)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, ops := newNode(t)
+				n := attach(t, sim, winsim.DiskSpec{Offline: name == "SetDiskState"})
+				counted := simtest.Counted(sim, c.call)
+				simtest.Must(t, sim.Delay(winsim.Match{Call: c.call}, time.Minute))
+				var wg sync.WaitGroup
+				for range 3 {
+					wg.Go(func() {
+						if err := c.run(t.Context(), ops, n); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				if got := counted(); got[0] != 1 {
+					t.Errorf("%s was called %d times", c.call, got[0])
+				}
+			})
+		})
+	}
+}
+
+func TestPartitionDiskLeavesARefusedDiskAsItWas(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, sim *winsim.System, n disk.Number){
+		"foreign data":       func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, "XFSB") },
+		"empty MBR":          func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(0)) },
+		"foreign partitions": func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(0x83)) },
+		// What Windows shows of an offline disk isn't documented: it may show data only
+		// when the disk is online.
+		"data that show online only": func(t *testing.T, sim *winsim.System, n disk.Number) {
+			done := false
+			sim.OnCall(func(c winsim.Call) {
+				if c.Name == "IOCTL_DISK_UPDATE_PROPERTIES" && !done {
+					done = true
+					plant(t, sim, n, 0, "XFSB")
+				}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, ops := newNode(t)
+			n := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
+			prepare(t, sim, n)
+			before := sim.Calls()["IOCTL_DISK_CREATE_DISK"]
+			simtest.WantKind(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
+			infos := sim.Disks()
+			if got := infos[len(infos)-1].Attributes; got != win.DiskOffline|win.DiskReadOnly {
+				t.Errorf("the disk has attributes %d", got)
+			}
+			if sim.Calls()["IOCTL_DISK_CREATE_DISK"] != before {
+				t.Error("it was written to")
+			}
+		})
+	}
+	t.Run("too small", func(t *testing.T) {
+		sim, ops := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{SizeBytes: 17 << 20, Offline: true})
+		simtest.WantKind(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
+		if writes(sim) != 0 {
+			t.Error("it was written to")
+		}
+	})
+}
+
+// A table with partitions for which Windows has no volume isn't a success: the caller
+// would find no volume.
+func TestPartitionDiskRefusesForeignPartitions(t *testing.T) {
+	linux, _ := win.ParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+	for name, p := range map[string]win.Partition{
+		"Linux":  {Type: linux},
+		"hidden": {Type: win.PartitionTypeBasicData, Attributes: win.GPTAttributeHidden},
+	} {
+		sim, ops := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{})
+		simtest.Partition(t, sim, uint32(n), 0)
+		h, err := device.Open(t.Context(), sim, device.PhysicalDrive(n), win.GenericRead|win.GenericWrite)
+		simtest.Must(t, err)
+		p.Style, p.ID, p.StartingOffset, p.Length = win.StyleGPT, win.NewGUID(), 1<<20, gibibyte
+		simtest.Must(t, h.SetLayout(t.Context(), &win.DriveLayout{Style: win.StyleGPT, Partitions: []win.Partition{p}}))
+		h.Close()
+		if err := ops.PartitionDisk(t.Context(), n); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Windows may take a disk offline again when it handles its arrival.
+func TestPartitionDiskBringsTheDiskOnlineAgain(t *testing.T) {
+	for times, want := range map[int]error{1: nil, 3: nil, 1 << 30: csiproxy.ErrUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			sim := simtest.Open(t, winsim.Delays{VolumeArrival: 200 * time.Millisecond})
+			ops := disks.New(sim, disks.Options{})
+			n := attach(t, sim, winsim.DiskSpec{Offline: true})
+			left := times
+			sim.OnCall(func(c winsim.Call) {
+				// After the table was written, at each look for the volume.
+				if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, "Harddisk") && left > 0 {
+					left--
+					simtest.Must(t, sim.SetDiskAttributes(uint32(n), win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
+				}
+			})
+			err := ops.PartitionDisk(t.Context(), n)
+			simtest.WantKind(t, err, want)
+			if err == nil && len(sim.VolumesOfDisk(uint32(n))) != 1 {
+				t.Errorf("offline %d times: it has no volume", times)
+			}
+		})
+	}
+}
+
+// What is left of a partition table, or of what it had, is somebody's data.
+func TestPartitionDiskRefusesADamagedTable(t *testing.T) {
+	const size = 10 * gibibyte
+	ntfs := "\xeb\x52\x90NTFS    "
+	for name, c := range map[string]struct {
+		sectorSize uint32
+		damage     map[int64]int // bytes to clear, by offset
+		plant      map[int64]string
+		want       string
+	}{
+		"no protective MBR":   {512, map[int64]int{0: 512}, nil, "sector 1)"},
+		"4096":                {4096, map[int64]int{0: 4096}, nil, "sector 1)"},
+		"only the copy":       {512, map[int64]int{0: 34 * 512}, nil, fmt.Sprintf("sector %d)", size/512-1)},
+		"two damaged headers": {512, map[int64]int{512 + 16: 4, size - 512 + 16: 4}, nil, "sector 1)"},
+		"1 MiB":               {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{1 << 20: ntfs}, "sector 2048)"},
+		"16 MiB":              {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{16 << 20: ntfs}, "sector 32768)"},
+		"32 MiB":              {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{32 << 20: "\xeb\x58\x90-FVE-FS-"}, "sector 65536)"},
+		"129 MiB":             {4096, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{129 << 20: ntfs}, "sector 33024)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, ops := newNode(t)
+			n := attach(t, sim, winsim.DiskSpec{SectorSize: c.sectorSize})
+			simtest.Partition(t, sim, uint32(n), 1)
+			for offset, length := range c.damage {
+				plant(t, sim, n, offset, strings.Repeat("\x00", length))
+			}
+			for offset, s := range c.plant {
+				plant(t, sim, n, offset, s)
+			}
+			err := ops.PartitionDisk(t.Context(), n)
+			if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q in it", err, c.want)
+			}
+			if err := disks.New(sim, disks.Options{AllowRecognizedData: true}).PartitionDisk(t.Context(), n); err != nil {
+				t.Errorf("with AllowRecognizedData: %v", err)
+			}
+		})
+	}
+}
+
+// Nothing is done to a disk that Windows runs from, and none has a location. If that can't
+// be found out, nothing is done to any disk.
+func TestSystemDisks(t *testing.T) {
+	sim, ops := newNode(t)
+	data, pages, dump := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	for n, letter := range map[disk.Number]string{pages: "P", dump: "Q"} {
+		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
+		simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), letter+`:\`, sim.VolumesOfDisk(uint32(n))[0]))
+	}
+	// At run time, after the disks were looked at.
+	simtest.Must(t, sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\C:\pagefile.sys`, `\??\P:\pagefile.sys`))
+	simtest.Must(t, sim.SetRegistryStrings(win.RegistryCrashControl, win.RegistryDedicatedDumpFile, `Q:\dump.sys`))
+	for n, why := range map[disk.Number]string{0: `C:\Windows`, pages: `page file P:\pagefile.sys`, dump: `crash dump file Q:\dump.sys`} {
+		for name, err := range map[string]error{
+			"PartitionDisk": ops.PartitionDisk(t.Context(), n), "online": ops.SetDiskState(t.Context(), n, true), "offline": ops.SetDiskState(t.Context(), n, false),
+		} {
+			if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s of disk %d: %v", name, n, err)
+			}
+		}
+	}
+	locations, err := ops.ListDiskLocations(t.Context())
+	if _, ok := locations[data]; err != nil || !ok || len(locations) != 1 {
+		t.Errorf("the locations are %v, %v", locations, err)
+	}
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 4 {
+		t.Errorf("the ids are %v, %v", ids, err)
+	}
+
+	for _, call := range []string{win.CallSystemWindowsDirectory, win.CallRegistryStrings} {
+		simtest.Must(t, sim.Fail(winsim.Match{Call: call}, win.ErrorAccessDenied))
+		before := writes(sim)
+		simtest.WantKind(t, ops.PartitionDisk(t.Context(), data), csiproxy.ErrUnavailable)
+		simtest.WantKind(t, ops.SetDiskState(t.Context(), data, false), csiproxy.ErrUnavailable)
+		_, err := ops.ListDiskLocations(t.Context())
+		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		if writes(sim) != before {
+			t.Errorf("%s fails: a disk was changed", call)
+		}
+		sim.ResetRules()
+	}
+	simtest.Must(t, ops.PartitionDisk(t.Context(), data))
+}
