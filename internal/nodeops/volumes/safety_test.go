@@ -1,0 +1,445 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Somebody formats the volume and writes to it at each call of FormatVolume in turn, also
+// while a format that is refused for a moment is tried again. The data stay. The format
+// itself is left out: Windows has no call that looks at a volume and formats it in one
+// step.
+func TestFormatVolumeBesideSomebodyElse(t *testing.T) {
+	for _, refusals := range []int{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			for at, more := 0, true; more && !t.Failed(); at++ {
+				n := newNode(t)
+				_, id := n.attach(winsim.DiskSpec{})
+				if refusals > 0 {
+					n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: refusals}, win.ErrorGenFailure))
+				}
+				formats := 0
+				var during string
+				calls, busy := 0, false
+				const mount = kubelet + `\other`
+				n.sim.OnCall(func(c winsim.Call) {
+					if busy {
+						return
+					}
+					if c.Name == win.CallFormatVolume {
+						formats++
+					}
+					last := c.Name == win.CallFormatVolume && formats > refusals
+					if calls++; calls-1 != at || last {
+						return
+					}
+					busy = true
+					defer func() { busy = false }()
+					if n.sim.FormatVolume(t.Context(), string(id), win.FormatOptions{FileSystem: "NTFS"}) != nil {
+						return // ours has the volume open, or it is a refusal's turn
+					}
+					simtest.Mount(t, n.sim, mount, string(id))
+					n.do(n.sim.WriteFile(mount+`\file`, []byte("data")))
+					during = c.Name
+				})
+				err := n.volumes.FormatVolume(operation.Inline(t.Context()), id)
+				n.sim.OnCall(nil)
+				if during != "" {
+					if data, readErr := n.sim.ReadFile(mount + `\file`); string(data) != "data" {
+						t.Errorf("%d refusals, before call %d, %s: the data are gone (%v); the error is %v", refusals, at, during, readErr, err)
+					}
+				}
+				more = at < calls
+			}
+		})
+	}
+}
+
+// Another process that uses the same library formats the volume at each call in turn, also
+// at the format.
+func TestFormatVolumeBesideAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for at, more := 0, true; more && !t.Failed(); at++ {
+			n := newNode(t)
+			_, id := n.attach(winsim.DiskSpec{})
+			other := n.volumes
+			n.restart()
+			const mount = kubelet + `\other`
+			calls, busy, written := 0, false, false
+			n.sim.OnCall(func(winsim.Call) {
+				if busy {
+					return
+				}
+				if calls++; calls-1 != at {
+					return
+				}
+				busy = true
+				defer func() { busy = false }()
+				if other.FormatVolume(operation.Inline(t.Context()), id) == nil {
+					simtest.Mount(t, n.sim, mount, string(id))
+					n.do(n.sim.WriteFile(mount+`\file`, []byte("data")))
+					written = true
+				}
+			})
+			err := n.volumes.FormatVolume(operation.Inline(t.Context()), id)
+			n.sim.OnCall(nil)
+			if written {
+				if data, readErr := n.sim.ReadFile(mount + `\file`); string(data) != "data" {
+					t.Errorf("call %d: the data are gone (%v); the error is %v", at, readErr, err)
+				}
+			} else if err != nil {
+				t.Errorf("call %d: neither process has formatted the volume: %v", at, err)
+			}
+			more = at < calls
+		}
+	})
+}
+
+// At each call in turn, the disk is pulled out and another one gets its number. No volume
+// of that one is returned, and nothing on it is changed.
+func TestAnotherDiskGetsTheNumber(t *testing.T) {
+	for name, run := range map[string]func(ctx context.Context, n *node, number disk.Number, id volume.ID) ([]volume.ID, error){
+		"ListVolumesOnDisk": func(ctx context.Context, n *node, number disk.Number, _ volume.ID) ([]volume.ID, error) {
+			return n.volumes.ListVolumesOnDisk(ctx, number, 0)
+		},
+		"DataVolumeOfDisk": func(ctx context.Context, n *node, number disk.Number, _ volume.ID) ([]volume.ID, error) {
+			id, err := n.volumes.DataVolumeOfDisk(ctx, number)
+			return []volume.ID{id}, err
+		},
+		"ResizeVolume": func(ctx context.Context, n *node, _ disk.Number, id volume.ID) ([]volume.ID, error) {
+			return nil, n.volumes.ResizeVolume(ctx, id, 5*gibibyte)
+		},
+		"FormatVolume": func(ctx context.Context, n *node, _ disk.Number, id volume.ID) ([]volume.ID, error) {
+			return nil, n.volumes.FormatVolume(ctx, id)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for at, more := 1, true; more && !t.Failed(); at++ {
+					n := newNode(t)
+					attach := func() disk.Number {
+						number := simtest.Attach(t, n.sim, winsim.DiskSpec{})
+						simtest.Partition(t, n.sim, number, 1)
+						n.sim.Settle()
+						return disk.Number(number)
+					}
+					number := attach()
+					id := n.sim.VolumesOfDisk(uint32(number))[0]
+					if name != "FormatVolume" {
+						n.do(n.sim.FormatVolume(t.Context(), id, win.FormatOptions{FileSystem: "NTFS"}))
+					}
+					swapped, busy := false, false
+					i := -1
+					n.sim.OnCall(func(winsim.Call) {
+						if busy {
+							return
+						}
+						if i++; i == at {
+							busy = true
+							n.do(n.sim.DetachDisk(uint32(number)))
+							if got := attach(); got != number {
+								t.Fatalf("the other disk got the number %d", got)
+							}
+							busy, swapped = false, true
+						}
+					})
+					ids, err := run(operation.Inline(t.Context()), n, number, volume.ID(id))
+					n.sim.OnCall(nil)
+					if more = swapped; !swapped {
+						break
+					}
+					stranger := n.sim.VolumesOfDisk(uint32(number))[0]
+					if err == nil && len(ids) > 0 && ids[0].Equal(volume.ID(stranger)) {
+						t.Errorf("call %d: the volume of the other disk was returned", at)
+					}
+					if _, err := n.sim.VolumeInformation(t.Context(), stranger); !errors.Is(err, win.ErrorUnrecognizedVolume) {
+						t.Errorf("call %d: the other disk's volume isn't raw any more: %v", at, err)
+					}
+					if got := partitionLength(t, n.sim, number); got != gibibyte {
+						t.Errorf("call %d: the other disk's partition has %d bytes; %v", at, got, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func partitionLength(t *testing.T, sim *winsim.System, number disk.Number) int64 {
+	t.Helper()
+	h, err := sim.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.AccessNone)
+	simtest.Must(t, err)
+	defer h.Close()
+	out := make([]byte, 1<<16)
+	size, err := h.Control(t.Context(), win.IoctlDiskGetDriveLayoutEx, nil, out)
+	simtest.Must(t, err)
+	layout, err := win.DecodeDriveLayout(out[:size])
+	simtest.Must(t, err)
+	last := layout.Partitions[len(layout.Partitions)-1]
+	return last.Length
+}
+
+// A disk gets another number while a call waits for its lock. The call then works under
+// the lock of the new number.
+func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		locks := new(operation.Locks[disk.Number])
+		paths, err := pathpolicy.New(kubelet)
+		n.do(err)
+		ops := volumes.New(n.sim, paths, volumes.Options{Locks: locks})
+		number, id := n.attach(winsim.DiskSpec{Serial: "ours"})
+		unlock, err := locks.Lock(t.Context(), number)
+		n.do(err)
+		unlockNext, err := locks.Lock(t.Context(), number+1)
+		n.do(err)
+		ended := make(chan error, 1)
+		go func() { ended <- ops.FormatVolume(t.Context(), id) }()
+		synctest.Wait()
+		n.do(n.sim.DetachDisk(uint32(number)))
+		simtest.Attach(t, n.sim, winsim.DiskSpec{})
+		if got := simtest.Attach(t, n.sim, winsim.DiskSpec{SizeBytes: gibibyte, Serial: "ours"}); got != uint32(number)+1 {
+			t.Fatalf("it has the number %d now", got)
+		}
+		n.sim.Settle()
+		unlock()
+		synctest.Wait()
+		if got := n.sim.Calls()[win.CallFormatVolume]; got != 0 || len(ended) != 0 {
+			t.Errorf("it was formatted under the lock of another disk: %d", got)
+		}
+		unlockNext()
+		n.do(<-ended)
+	})
+}
+
+// A second caller waits for the first one, however long that takes.
+func TestOneChangeOfADiskAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		_, id := n.attach(winsim.DiskSpec{})
+		n.do(n.sim.Delay(winsim.Match{Call: win.CallFormatVolume}, time.Minute))
+		errs := make([]error, 3)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { errs[i] = n.volumes.FormatVolume(t.Context(), id) })
+		}
+		wg.Wait()
+		n.sim.ResetRules()
+		succeeded := 0
+		for _, err := range errs {
+			if err == nil {
+				succeeded++
+			} else if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+				t.Error(err)
+			}
+		}
+		if got := n.sim.Calls()[win.CallFormatVolume]; succeeded != 1 || got != 1 {
+			t.Errorf("%d succeeded with %d formats", succeeded, got)
+		}
+
+		number, id := n.formatted(winsim.DiskSpec{})
+		n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+		n.do(n.sim.Delay(winsim.Match{Call: "IOCTL_DISK_GROW_PARTITION"}, time.Minute))
+		counted := simtest.Counted(n.sim, "IOCTL_DISK_GROW_PARTITION")
+		for range errs {
+			wg.Go(func() {
+				if err := n.volumes.ResizeVolume(t.Context(), id, 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := counted(); got[0] != 1 {
+			t.Errorf("it was grown %d times", got[0])
+		}
+	})
+}
+
+// A volume of which somebody has something open is formatted when they are done.
+func TestFormatVolumeRetries(t *testing.T) {
+	for errno, want := range map[win.Errno]int{
+		win.ErrorGenFailure: 3, win.ErrorSemTimeout: 3, win.ErrorRetry: 3, win.ErrorAccessDenied: 1, win.ErrorNotSupported: 1,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			_, id := n.attach(winsim.DiskSpec{})
+			n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 2}, errno))
+			err := n.volumes.FormatVolume(t.Context(), id)
+			if got := n.sim.Calls()[win.CallFormatVolume]; got != want || (err == nil) != (want == 3) {
+				t.Errorf("error %d: %d attempts, %v", errno, got, err)
+			}
+		})
+	}
+}
+
+// Volumes of a disk that Windows runs from, and those that hold the node's directories,
+// are never presented to a pod; the former aren't changed either.
+func TestSystemVolumes(t *testing.T) {
+	n := newNode(t)
+	number, pages := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.SetVolumeMountPoint(t.Context(), `P:\`, string(pages)))
+	n.do(n.sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\P:\pagefile.sys`))
+	windows := volume.ID(n.sim.VolumesOfDisk(0)[0])
+	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	for id, why := range map[volume.ID]string{windows: `C:\Windows`, pages: `P:\pagefile.sys`} {
+		for name, err := range map[string]error{
+			"MountVolume": n.volumes.MountVolume(t.Context(), id, staging), "FormatVolume": n.volumes.FormatVolume(t.Context(), id),
+			"ResizeVolume": n.volumes.ResizeVolume(t.Context(), id, 0),
+		} {
+			if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s of %s: %v", name, why, err)
+			}
+		}
+	}
+	_, data := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.Fail(winsim.Match{Call: win.CallRegistryStrings}, win.ErrorAccessDenied))
+	for name, err := range map[string]error{
+		"MountVolume": n.volumes.MountVolume(t.Context(), data, staging), "FormatVolume": n.volumes.FormatVolume(t.Context(), data),
+		"ResizeVolume": n.volumes.ResizeVolume(t.Context(), data, 0),
+	} {
+		if !errors.Is(err, csiproxy.ErrUnavailable) {
+			t.Errorf("%s while the registry can't be read: %v", name, err)
+		}
+	}
+	n.sim.ResetRules()
+
+	n.do(n.sim.SetVolumeMountPoint(t.Context(), `K:\`, string(data)))
+	n.with(volumes.Options{Directories: []string{kubelet, `K:\kubelet\not\there\yet`}})
+	if err := n.volumes.MountVolume(t.Context(), data, staging); !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), `K:\kubelet`) {
+		t.Errorf("the volume of an allowed directory: %v", err)
+	}
+	n.with(volumes.Options{Directories: []string{kubelet}})
+	n.do(n.volumes.MountVolume(t.Context(), data, staging)) // a drive letter alone is no reason
+}
+
+// A partition whose volume hasn't arrived may be the one that is meant.
+func TestDataVolumeOfDiskCountsPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		number := n.twoPartitions()
+		n.sim.Settle()
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "Partition2"}, win.ErrorFileNotFound))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFindVolumes}, win.ErrorNotSupported))
+		_, err := n.volumes.DataVolumeOfDisk(t.Context(), number)
+		simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition)
+	})
+}
+
+// Asked for more than there is, but for no more than the disk has, a volume grows as far
+// as it can. It never becomes larger than what is asked.
+func TestResizeVolumeSizes(t *testing.T) {
+	const disk20 = 20 * gibibyte
+	most := int64(disk20 - dataOffset - mebibyte)
+	for _, c := range []struct {
+		asked, least, most int64
+		kind               error
+	}{
+		{1583867904, 0, 0, nil}, // below what it has: nothing is done
+		{15*gibibyte + 12345, 15*gibibyte - 20*mebibyte, 15*gibibyte + 12345, nil},
+		{15*gibibyte + mebibyte - 1, 15*gibibyte - mebibyte, 15*gibibyte + mebibyte - 1, nil},
+		{disk20 - 5*mebibyte, most - mebibyte, most, nil},
+		{disk20, most - mebibyte, most, nil},
+		{disk20 + 20*mebibyte, most - mebibyte, most, nil},
+		{disk20 + 20*mebibyte + 1, 0, 0, csiproxy.ErrFailedPrecondition},
+	} {
+		n := newNode(t)
+		number, id := n.formatted(winsim.DiskSpec{})
+		before := size(n, id)
+		n.do(n.sim.GrowDisk(uint32(number), disk20))
+		err := n.volumes.ResizeVolume(t.Context(), id, c.asked)
+		simtest.WantKind(t, err, c.kind)
+		if c.kind != nil && !(strings.Contains(err.Error(), fmt.Sprint(c.asked)) && strings.Contains(err.Error(), fmt.Sprint(int64(disk20)))) {
+			t.Errorf("the sizes aren't in: %v", err)
+		}
+		got := size(n, id)
+		if c.most == 0 && got != before || c.most > 0 && (got < c.least || got > c.most) {
+			t.Errorf("asked for %d: it has %d, before %d", c.asked, got, before)
+		}
+	}
+}
+
+// exFAT is a node with volumes whose file system can't grow.
+type exFAT struct{ *winsim.System }
+
+func (e exFAT) VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error) {
+	info, err := e.System.VolumeInformation(ctx, root)
+	info.FileSystem = "exFAT"
+	return info, err
+}
+
+// GCE's driver calls ResizeVolume(0) after each mount.
+func TestResizeVolumeThatCannotGrow(t *testing.T) {
+	n := newNode(t)
+	number, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	paths, err := pathpolicy.New(kubelet)
+	n.do(err)
+	ops := volumes.New(exFAT{n.sim}, paths, volumes.Options{})
+	n.do(ops.ResizeVolume(t.Context(), id, 0))
+	simtest.WantKind(t, ops.ResizeVolume(t.Context(), id, 15*gibibyte), csiproxy.ErrUnimplemented)
+	if got := n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"] + n.sim.Calls()["FSCTL_EXTEND_VOLUME"]; got != 0 {
+		t.Errorf("it was grown %d times", got)
+	}
+}
+
+// A volume on a dynamic disk begins where a partition begins, too, but isn't that
+// partition.
+func TestResizeVolumeOnADynamicDisk(t *testing.T) {
+	n := newNode(t)
+	number, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	paths, err := pathpolicy.New(kubelet)
+	n.do(err)
+	ops := volumes.New(dynamic{n.sim}, paths, volumes.Options{})
+	simtest.WantKind(t, ops.ResizeVolume(t.Context(), id, 0), csiproxy.ErrFailedPrecondition)
+	if got := n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]; got != 0 {
+		t.Errorf("it was grown %d times", got)
+	}
+}
+
+// dynamic is a node whose data partitions are those of dynamic disks (LDM).
+type dynamic struct{ *winsim.System }
+
+func (s dynamic) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	d, err := s.System.OpenDevice(ctx, path, access)
+	if err != nil {
+		return nil, err
+	}
+	return dynamicDevice{d}, nil
+}
+
+type dynamicDevice struct{ win.Device }
+
+func (d dynamicDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	size, err := d.Device.Control(ctx, code, in, out)
+	if code != win.IoctlDiskGetDriveLayoutEx || err != nil {
+		return size, err
+	}
+	layout, err := win.DecodeDriveLayout(out[:size])
+	if err != nil {
+		return 0, err
+	}
+	ldm, _ := win.ParseGUID("af9b60a0-1431-4f62-bc68-3311714a69ad")
+	for i := range layout.Partitions {
+		layout.Partitions[i].Type = ldm
+	}
+	return copy(out, layout.Encode()), nil
+}
