@@ -94,7 +94,9 @@ func (s *System) changeTable(d *drive, code win.IoctlCode, in []byte) error {
 		change = func() error { return d.growPartition(g) }
 	}
 	switch {
-	case !d.writable():
+	// That a table can be replaced while its disk is offline is a guess: diskpart gives
+	// such a disk new ids.
+	case d.is(win.DiskReadOnly), d.is(win.DiskOffline) && code != win.IoctlDiskSetDriveLayoutEx:
 		return win.ErrorWriteProtect
 	case d.System && code != win.IoctlDiskGrowPartition: // Windows doesn't saw off its branch
 		return win.ErrorAccessDenied

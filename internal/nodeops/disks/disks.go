@@ -188,10 +188,17 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) er
 			if !online {
 				return d.takeOffline(ctx, h)
 			}
+			attributes, err := h.Attributes(ctx)
+			if err == nil && attributes&win.DiskOffline != 0 {
+				err = d.settleClone(ctx, h)
+			}
+			if err != nil {
+				return err
+			}
 			if _, err := d.bringOnline(ctx, h); err != nil {
 				return err
 			}
-			_, err := d.awaitVolumes(ctx, h)
+			_, err = d.awaitVolumes(ctx, h)
 			return err
 		})
 	})

@@ -36,6 +36,9 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 				return err
 			}
 			_, lacking, err := d.inspect(ctx, h)
+			if err == nil && attributes&win.DiskOffline != 0 {
+				err = d.settleClone(ctx, h)
+			}
 			if err != nil {
 				return err
 			}

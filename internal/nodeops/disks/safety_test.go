@@ -403,3 +403,62 @@ func TestSystemDisks(t *testing.T) {
 	}
 	simtest.Must(t, ops.PartitionDisk(t.Context(), data))
 }
+
+// clone attaches an offline disk with the contents of disk n, as a snapshot of it has.
+func clone(t *testing.T, sim *winsim.System, n disk.Number) disk.Number {
+	t.Helper()
+	const size, part = 10 * gibibyte, 17 << 20
+	other := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
+	for _, offset := range []int64{0, size - part} {
+		b := make([]byte, part)
+		simtest.Must(t, sim.ReadImage(uint32(n), b, offset))
+		simtest.Must(t, sim.WriteImage(uint32(other), b, offset))
+	}
+	return other
+}
+
+func TestClones(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, sim *winsim.System, n disk.Number){
+		"GPT": func(t *testing.T, sim *winsim.System, n disk.Number) { simtest.Partition(t, sim, uint32(n), 1) },
+		"MBR": func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(7)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, ops := newNode(t)
+			original := attach(t, sim, winsim.DiskSpec{})
+			prepare(t, sim, original)
+			sim.Settle()
+			copied := clone(t, sim, original)
+			before := layoutOf(t, sim, copied)
+			for call, err := range map[string]error{
+				"SetDiskState": ops.SetDiskState(t.Context(), copied, true), "PartitionDisk": ops.PartitionDisk(t.Context(), copied),
+			} {
+				if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), fmt.Sprintf("copy of disk %d", original)) {
+					t.Errorf("%s: %v", call, err)
+				}
+			}
+			if writes(sim) != 0 && name == "MBR" {
+				t.Error("it was written to")
+			}
+
+			ops = disks.New(sim, disks.Options{NewIDsForClones: true})
+			simtest.Must(t, ops.PartitionDisk(t.Context(), copied))
+			simtest.Must(t, ops.SetDiskState(t.Context(), copied, true))
+			after := layoutOf(t, sim, copied)
+			if len(after.Partitions) != len(before.Partitions) || after.Partitions[0].StartingOffset != before.Partitions[0].StartingOffset {
+				t.Errorf("its partitions are %+v, were %+v", after.Partitions, before.Partitions)
+			}
+			if after.DiskID == before.DiskID && after.Signature == before.Signature {
+				t.Error("it has its old ids")
+			}
+			if len(sim.VolumesOfDisk(uint32(copied))) != 1 || len(sim.VolumesOfDisk(uint32(original))) != 1 {
+				t.Error("not both have a volume")
+			}
+			// A disk without a twin keeps its ids.
+			simtest.Must(t, ops.SetDiskState(t.Context(), copied, false))
+			simtest.Must(t, ops.SetDiskState(t.Context(), copied, true))
+			if got := layoutOf(t, sim, copied); got.DiskID != after.DiskID || got.Signature != after.Signature {
+				t.Error("it has got other ids once more")
+			}
+		})
+	}
+}

@@ -111,12 +111,11 @@ func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint3
 	}
 	ids := []volume.ID{}
 	for _, p := range wanted {
-		if name, ok := volumes[p]; ok {
-			ids = append(ids, volume.ID(name))
+		name, ok := volumes[p]
+		if !ok { // a list without it would say that it isn't there
+			return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
 		}
-	}
-	if len(ids) == 0 {
-		return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume of its data partitions has arrived")
+		ids = append(ids, volume.ID(name))
 	}
 	return ids, nil
 }
@@ -162,7 +161,7 @@ func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.I
 		if err != nil {
 			return "", err
 		}
-		// Partitions count, not volumes: one that hasn't arrived may be the one meant.
+		// Partitions count, not volumes: one that hasn't arrived may be the one that is meant.
 		switch len(wanted) {
 		case 0:
 			return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")

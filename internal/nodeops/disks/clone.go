@@ -1,0 +1,141 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// settleClone deals with an offline disk whose table has ids of a disk that is online,
+// such as the disk of a snapshot next to its original. Windows can't have both online: it
+// would take the second one offline again. Without Options.NewIDsForClones such a disk is
+// refused, with it it gets new ids.
+func (d *Disks) settleClone(ctx context.Context, h *device.Disk) error {
+	_, refusal, err := d.findOriginal(ctx, h)
+	if err != nil || refusal == nil {
+		return err
+	}
+	if !d.options.NewIDsForClones {
+		return refusal
+	}
+	release, err := device.Exclude(ctx, d.sys, h.Number)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return d.giveNewIDs(ctx, h)
+}
+
+// giveNewIDs replaces the ids in the table of a disk that is offline, while they are still
+// those of another one. Its partitions and what they hold stay.
+//
+// That IOCTL_DISK_SET_DRIVE_LAYOUT_EX works while a disk is offline isn't documented.
+// diskpart's "uniqueid disk", which is the documented way out of such a collision, does
+// the same to a disk that is offline since there is one.
+//
+// Source: https://learn.microsoft.com/windows-server/administration/windows-commands/uniqueid
+func (d *Disks) giveNewIDs(ctx context.Context, h *device.Disk) error {
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return err
+	}
+	if attributes&win.DiskReadOnly != 0 {
+		if err := h.SetAttributes(ctx, 0, win.DiskReadOnly); err != nil {
+			return err
+		}
+	}
+	// Another process may have given it new ids, or used it, meanwhile.
+	layout, refusal, err := d.findOriginal(ctx, h)
+	if err != nil || refusal == nil {
+		return err
+	}
+	if err := h.Verify(ctx); err != nil {
+		return err
+	}
+	if err := h.VerifyLayout(ctx, layout); err != nil {
+		return err
+	}
+	d.options.Logger.Info("a disk gets new ids", "disk", h.Number, "why", refusal)
+	switch layout.Style {
+	case win.StyleGPT:
+		layout.DiskID = win.NewGUID()
+		for i := range layout.Partitions {
+			layout.Partitions[i].ID = win.NewGUID()
+			layout.Partitions[i].RewritePartition = true
+		}
+	case win.StyleMBR:
+		random := win.NewGUID()
+		layout.Signature = binary.LittleEndian.Uint32(random[:]) | 1 // 0 means that there is none
+		for i := range layout.Partitions {
+			layout.Partitions[i].RewritePartition = true
+		}
+	}
+	if err := h.SetLayout(ctx, layout); err != nil {
+		return err
+	}
+	return h.UpdateProperties(ctx)
+}
+
+// findOriginal looks for a disk that is online and has ids of h. It returns the table of
+// h, and a refusal that says so if there is one.
+func (d *Disks) findOriginal(ctx context.Context, h *device.Disk) (_ *win.DriveLayout, refusal, _ error) {
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids := tableIDs(layout)
+	if len(ids) == 0 {
+		return layout, nil, nil
+	}
+	found := func(n disk.Number, others []string) {
+		i := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(others, id) })
+		if i >= 0 && n != h.Number && refusal == nil {
+			refusal = csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+				"it is a copy of disk %d, which is online: both have the %s, and Windows can't have both online; "+
+					"detach one of them, or let CSI Proxy give copies new ids (-new-ids-for-clones)", n, ids[i])
+		}
+	}
+	err = eachDisk(ctx, d, "ids of the table", idsIfOnline, found, nil)
+	return layout, refusal, err
+}
+
+// idsIfOnline returns the ids in the table of a disk; none if it is offline.
+func idsIfOnline(ctx context.Context, _ disk.Number, h device.Handle) ([]string, error) {
+	attributes, err := h.Attributes(ctx)
+	if err != nil || attributes&win.DiskOffline != 0 {
+		return nil, err
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tableIDs(layout), nil
+}
+
+// tableIDs names the ids in a partition table by which Windows tells disks and volumes
+// apart.
+func tableIDs(l *win.DriveLayout) (ids []string) {
+	switch l.Style {
+	case win.StyleGPT:
+		ids = append(ids, "disk id {"+l.DiskID.String()+"}")
+		for _, p := range l.Partitions {
+			if !p.ID.IsZero() {
+				ids = append(ids, "partition id {"+p.ID.String()+"}")
+			}
+		}
+	case win.StyleMBR:
+		if l.Signature != 0 {
+			ids = append(ids, fmt.Sprintf("disk signature %08X", l.Signature))
+		}
+	}
+	return ids
+}

@@ -1,0 +1,250 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+)
+
+// all are the calls on all disks.
+var all = map[string]func(ctx context.Context, ops *disks.Disks) (map[disk.Number]disk.IDs, error){
+	"ListDiskIDs": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]disk.IDs, error) {
+		return ops.ListDiskIDs(ctx)
+	},
+	"ListDiskLocations": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]disk.IDs, error) {
+		locations, err := ops.ListDiskLocations(ctx)
+		ids := make(map[disk.Number]disk.IDs)
+		for n := range locations {
+			ids[n] = disk.IDs{}
+		}
+		return ids, err
+	},
+	"Rescan": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]disk.IDs, error) {
+		return nil, ops.Rescan(ctx)
+	},
+}
+
+// Several disks that don't answer cost each call the patience with one, once. Then nobody
+// waits for them any more, until they answer again.
+func TestSilentDisks(t *testing.T) {
+	for name, call := range all {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := simtest.Open(t, winsim.Delays{})
+				var log bytes.Buffer
+				var counts []int
+				ops := disks.New(sim, disks.Options{
+					SilentDiskTimeout: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					OnSkippedDisks: func(count int) { counts = append(counts, count) },
+				})
+				healthy := attach(t, sim, winsim.DiskSpec{Serial: "healthy"})
+				var silent []disk.Number
+				for range 3 {
+					silent = append(silent, attach(t, sim, winsim.DiskSpec{}))
+				}
+				_, err := call(t.Context(), ops) // their numbers are known now
+				simtest.Must(t, err)
+				for _, n := range silent {
+					simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen, Object: device.PhysicalDrive(n)}, time.Hour))
+				}
+				for i, most := range []time.Duration{3500 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond} {
+					begin := time.Now()
+					got, err := call(t.Context(), ops)
+					if took := time.Since(begin); err != nil || took > most {
+						t.Errorf("call %d took %v: %v", i, took, err)
+					}
+					if _, listed := got[healthy]; name != "Rescan" && !listed {
+						t.Errorf("call %d: the healthy disk is missing", i)
+					}
+					for _, n := range silent {
+						if ids, listed := got[n]; listed != (name == "ListDiskIDs") || ids != (disk.IDs{}) {
+							t.Errorf("call %d: disk %d is listed: %v, %+v", i, n, listed, ids)
+						}
+					}
+				}
+				if warnings := strings.Count(log.String(), "WARN"); warnings != len(silent) {
+					t.Errorf("there are %d warnings:\n%s", warnings, log.String())
+				}
+				sim.ResetRules()
+				synctest.Wait()
+				got, err := call(t.Context(), ops)
+				simtest.Must(t, err)
+				if ids := got[silent[0]]; name == "ListDiskIDs" && ids.SerialNumber == "" {
+					t.Error("a disk that answers again isn't listed with its ids")
+				}
+				if fmt.Sprint(counts) != "[3 0]" {
+					t.Errorf("the numbers of skipped disks are %v", counts)
+				}
+			})
+		})
+	}
+}
+
+// A disk that answers with an error doesn't hide the others.
+func TestSickDisks(t *testing.T) {
+	for name, call := range all {
+		for _, at := range []string{win.CallOpen, "IOCTL_STORAGE_GET_DEVICE_NUMBER", "IOCTL_STORAGE_QUERY_PROPERTY", "IOCTL_DISK_UPDATE_DRIVE_SIZE"} {
+			for _, errno := range []win.Errno{5, 31, 32, 50, 1117} {
+				sim, ops := newNode(t)
+				healthy, sick := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+				_, err := ops.ListDiskIDs(t.Context())
+				simtest.Must(t, err)
+				simtest.Must(t, sim.Fail(winsim.Match{Call: at, Object: device.PhysicalDrive(sick)}, errno))
+				got, err := call(t.Context(), ops)
+				if err != nil {
+					t.Errorf("%s, error %d of %s: %v", name, errno, at, err)
+				}
+				if _, listed := got[healthy]; name != "Rescan" && !listed {
+					t.Errorf("%s, error %d of %s: the healthy disk is missing", name, errno, at)
+				}
+				if _, listed := got[sick]; name == "ListDiskIDs" && !listed {
+					t.Errorf("%s, error %d of %s: the sick disk is missing", name, errno, at)
+				}
+			}
+		}
+	}
+}
+
+// A disk that isn't ready yet, or has no disk's device type, is no disk of the node.
+func TestWhatIsNoDisk(t *testing.T) {
+	sim, ops := newNode(t)
+	n := attach(t, sim, winsim.DiskSpec{})
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
+		t.Fatal(ids, err)
+	}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: device.PhysicalDrive(n)}, win.ErrorNotReady))
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 1 {
+		t.Errorf("a disk that isn't ready: %v, %v", ids, err)
+	}
+	sim.ResetRules()
+	ops = disks.New(tape{sim, n}, disks.Options{})
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 1 {
+		t.Errorf("a tape: %v, %v", ids, err)
+	}
+	before := writes(sim)
+	simtest.WantKind(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
+	if writes(sim) != before {
+		t.Error("a tape was partitioned")
+	}
+}
+
+// tape is a node on which a disk says that it is a tape drive.
+type tape struct {
+	*winsim.System
+	number disk.Number
+}
+
+func (s tape) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	d, err := s.System.OpenDevice(ctx, path, access)
+	if err != nil {
+		return nil, err
+	}
+	return tapeDevice{d, s.number}, nil
+}
+
+type tapeDevice struct {
+	win.Device
+	number disk.Number
+}
+
+func (d tapeDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	size, err := d.Device.Control(ctx, code, in, out)
+	if code == win.IoctlStorageGetDeviceNumber && err == nil {
+		if n, err := win.DecodeDeviceNumber(out[:size]); err == nil && n.DeviceNumber == d.number {
+			n.DeviceType = 0x1f // FILE_DEVICE_TAPE
+			return copy(out, n.Encode()), nil
+		}
+	}
+	return size, err
+}
+
+// Re-enumerating the root also starts devices that aren't configured: it is done only when
+// the adapters have found nothing, and then at most once in half a minute.
+func TestRescanAsksTheWholeTreeSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, ops := newNode(t)
+		roots := 0
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallReenumerateDevice && c.Object == "" {
+				roots++
+			}
+		})
+		rescan := func(want int) {
+			t.Helper()
+			roots = 0
+			simtest.Must(t, ops.Rescan(t.Context()))
+			if roots != want {
+				t.Errorf("the whole tree was asked %d times, want %d", roots, want)
+			}
+		}
+		_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true})
+		simtest.Must(t, err)
+		rescan(0) // an adapter has found a disk
+		rescan(1)
+		rescan(0)
+		time.Sleep(29 * time.Second)
+		rescan(0)
+		time.Sleep(time.Second)
+		rescan(1)
+	})
+}
+
+// One adapter that refuses, or doesn't answer, keeps no disk from being found.
+func TestRescanBesideABadAdapter(t *testing.T) {
+	for name, spoil := range map[string]func(sim *winsim.System, m winsim.Match) error{
+		"refuses": func(sim *winsim.System, m winsim.Match) error { return sim.Fail(m, win.ErrorAccessDenied) },
+		"silent":  func(sim *winsim.System, m winsim.Match) error { return sim.DelayUncancellable(m, time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, ops := newNode(t)
+				grown := attach(t, sim, winsim.DiskSpec{SizeBytes: gibibyte})
+				simtest.Must(t, sim.GrowDisk(uint32(grown), 2*gibibyte))
+				_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "new", NeedsRescan: true})
+				simtest.Must(t, err)
+				simtest.Must(t, spoil(sim, winsim.Match{Call: win.CallReenumerateDevice, Object: "port#0000"}))
+				begin := time.Now()
+				simtest.Must(t, ops.Rescan(t.Context()))
+				if took := time.Since(begin); took > 6*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 3 {
+					t.Errorf("the disks are %v, %v", ids, err)
+				}
+				if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 2*gibibyte {
+					t.Errorf("the disk that has grown: %+v, %v", stats, err)
+				}
+				sim.ResetRules()
+			})
+		})
+	}
+}
+
+func TestUnknownDiskNamesTheOthers(t *testing.T) {
+	sim, ops := newNode(t)
+	attach(t, sim, winsim.DiskSpec{})
+	_, err := ops.GetDiskStats(t.Context(), 99)
+	if err == nil || !strings.Contains(err.Error(), "GetDiskStats disk 99: there is no disk 99; the node has 0 and 1") {
+		t.Errorf("got %v", err)
+	}
+	attach(t, sim, winsim.DiskSpec{})
+	if err := ops.PartitionDisk(t.Context(), 99); err == nil || !strings.Contains(err.Error(), "the node has 0, 1 and 2") {
+		t.Errorf("got %v", err)
+	}
+}
