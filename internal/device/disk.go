@@ -40,13 +40,19 @@ func OpenDisk(ctx context.Context, sys win.DeviceOpener, n disk.Number, access w
 		return nil, err
 	}
 	d := &Disk{Handle: h, Number: n}
-	if err = d.checkNumber(ctx); err == nil {
-		d.identity, err = d.identify(ctx)
-	}
-	if err != nil {
-		h.Close()
+	known := false
+	defer func() {
+		if !known {
+			h.Close()
+		}
+	}()
+	if err := d.checkNumber(ctx); err != nil {
 		return nil, err
 	}
+	if d.identity, err = d.identify(ctx); err != nil {
+		return nil, err
+	}
+	known = true
 	return d, nil
 }
 

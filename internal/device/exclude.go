@@ -62,9 +62,9 @@ func Exclude(ctx context.Context, sys Excluder, n disk.Number) (release func(), 
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return func() {
+		defer file.Close()
 		// A file that stays behind does no harm: it excludes only while it is open.
 		_ = file.Delete(context.WithoutCancel(ctx))
-		file.Close()
 	}, nil
 }
 

@@ -74,11 +74,17 @@ func (v *visits) all(ctx context.Context, class win.GUID, question string, ask f
 	}
 	v.forgetOthers(class, paths)
 	results := make([]result, len(paths))
+	panics := make(chan any, len(paths)) // they belong to the caller's goroutine
 	var wg sync.WaitGroup
 	for i, path := range paths {
 		answered := make(chan struct{})
 		wg.Go(func() {
 			defer close(answered)
+			defer func() {
+				if p := recover(); p != nil {
+					panics <- p
+				}
+			}()
 			value, err := v.one(ctx, class, path, question, ask)
 			results[i] = result{path, value, err}
 		})
@@ -90,6 +96,11 @@ func (v *visits) all(ctx context.Context, class win.GUID, question string, ask f
 		next.Stop()
 	}
 	wg.Wait()
+	select {
+	case p := <-panics:
+		panic(p)
+	default:
+	}
 	v.count()
 	return results, ctx.Err()
 }

@@ -290,8 +290,7 @@ func TestFormatVolumeRetries(t *testing.T) {
 	}
 }
 
-// Volumes of a disk that Windows runs from, and those that hold the node's directories,
-// are never presented to a pod; the former aren't changed either.
+// Volumes of a disk that Windows runs from are neither presented to a pod nor changed.
 func TestSystemVolumes(t *testing.T) {
 	n := newNode(t)
 	number, pages := n.formatted(winsim.DiskSpec{})
@@ -321,13 +320,7 @@ func TestSystemVolumes(t *testing.T) {
 	}
 	n.sim.ResetRules()
 
-	n.do(n.sim.SetVolumeMountPoint(t.Context(), `K:\`, string(data)))
-	n.with(volumes.Options{Directories: []string{kubelet, `K:\kubelet\not\there\yet`}})
-	if err := n.volumes.MountVolume(t.Context(), data, staging); !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), `K:\kubelet`) {
-		t.Errorf("the volume of an allowed directory: %v", err)
-	}
-	n.with(volumes.Options{Directories: []string{kubelet}})
-	n.do(n.volumes.MountVolume(t.Context(), data, staging)) // a drive letter alone is no reason
+	n.do(n.volumes.MountVolume(t.Context(), data, staging))
 }
 
 // A partition whose volume hasn't arrived may be the one that is meant.
