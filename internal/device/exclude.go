@@ -32,8 +32,9 @@ const (
 // process can't, and Windows has no call that looks at a disk and changes it in one step.
 //
 // What excludes is a file in Windows' directory, where only administrators can make one,
-// that is open without sharing. The handle goes with its process, however that ends. It
-// is for the time of the change only: a disk that needs none isn't waited for.
+// that is open without sharing. The handle goes with its process, however that ends; the
+// file, which is empty, stays: one for each disk number. It is open for the time of the
+// change only: a disk that needs none isn't waited for.
 //
 // A disk that another process keeps for longer than ten seconds is
 // csiproxy.ErrUnavailable.
@@ -46,7 +47,7 @@ func Exclude(ctx context.Context, sys Excluder, n disk.Number) (release func(), 
 	var file win.File
 	err = operation.Retry(ctx, excludePatience, excludeInterval, isExcluded, func() (err error) {
 		file, err = sys.OpenFile(ctx, path, win.OpenOptions{
-			Access:      win.Delete | win.GenericWrite,
+			Access:      win.GenericWrite,
 			Disposition: win.FileOpenIf,
 			Options:     win.FileNonDirectoryFile | win.FileOpenReparsePoint,
 		})
@@ -61,15 +62,8 @@ func Exclude(ctx context.Context, sys Excluder, n disk.Number) (release func(), 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return func() {
-		defer file.Close()
-		// A file that stays behind does no harm: it excludes only while it is open.
-		_ = file.Delete(context.WithoutCancel(ctx))
-	}, nil
+	return func() { file.Close() }, nil
 }
 
-// isExcluded reports whether err says that another process has the file open, or is just
-// deleting it.
-func isExcluded(err error) bool {
-	return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorDeletePending)
-}
+// isExcluded reports whether err says that another process has the file open.
+func isExcluded(err error) bool { return errors.Is(err, win.ErrorSharingViolation) }

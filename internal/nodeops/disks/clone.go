@@ -104,7 +104,8 @@ func (d *Disks) findOriginal(ctx context.Context, h *device.Disk) (_ *win.DriveL
 					"detach one of them, or let CSI Proxy give copies new ids (-new-ids-for-clones)", n, ids[i])
 		}
 	}
-	err = eachDisk(ctx, d, "ids of the table", idsIfOnline, found, nil)
+	// An original that doesn't answer is missed. Windows takes the copy offline again then.
+	err = eachDisk(ctx, d, "ids of the table", aside, idsIfOnline, found, nil)
 	return layout, refusal, err
 }
 

@@ -34,6 +34,7 @@ type System interface {
 	win.Devices
 	win.Notices
 	win.VolumeNames
+	win.FileSystems
 	win.Registry
 	device.Excluder
 }
@@ -290,15 +291,20 @@ func (d *Disks) flushVolumes(ctx context.Context, h *device.Disk) {
 		return
 	}
 	for _, name := range volumes {
-		v, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
-		if err == nil {
-			err = v.Flush(ctx)
-			v.Close()
-		}
-		if err != nil {
+		if err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) }); err != nil {
 			d.options.Logger.Info("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)
 		}
 	}
+}
+
+// onVolume calls f with a volume, open for reading and writing.
+func (d *Disks) onVolume(ctx context.Context, name string, f func(device.Handle, context.Context) error) error {
+	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return f(h, ctx)
 }
 
 // Patience with states that pass by themselves. Windows Server needs up to some

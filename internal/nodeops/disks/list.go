@@ -28,7 +28,7 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, erro
 
 func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 	ids := make(map[disk.Number]disk.IDs)
-	err := eachDisk(ctx, d, "ids",
+	err := eachDisk(ctx, d, "ids", d.visits.patience,
 		func(ctx context.Context, n disk.Number, h device.Handle) (disk.IDs, error) {
 			page83, err := page83(ctx, h)
 			if err := d.tolerate(n, "page 83", err); err != nil {
@@ -72,7 +72,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loc
 			return nil, err
 		}
 		locations := make(map[disk.Number]disk.Location)
-		err = eachDisk(ctx, d, "location", d.location, func(n disk.Number, l *disk.Location) {
+		err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(n disk.Number, l *disk.Location) {
 			if _, runsWindows := windows[n]; l != nil && !runsWindows {
 				locations[n] = *l
 			}

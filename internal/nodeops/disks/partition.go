@@ -5,6 +5,7 @@ package disks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -124,6 +125,13 @@ func hasPartition(l *win.DriveLayout) bool {
 // meanwhile, and Windows may see more of it than before. So all is looked at again, right
 // before each write. A disk that is refused then gets its attributes back.
 func (d *Disks) partition(ctx context.Context, h *device.Disk) error {
+	if err := d.partitionAlone(ctx, h); err != nil {
+		return err
+	}
+	return h.UpdateProperties(ctx)
+}
+
+func (d *Disks) partitionAlone(ctx context.Context, h *device.Disk) error {
 	release, err := device.Exclude(ctx, d.sys, h.Number)
 	if err != nil {
 		return err
@@ -177,10 +185,7 @@ func (d *Disks) writeTable(ctx context.Context, h *device.Disk) (written bool, _
 		return true, err
 	}
 	layout.Partitions = append(layout.Partitions, partitions...)
-	if err := h.SetLayout(ctx, layout); err != nil {
-		return true, err
-	}
-	return true, h.UpdateProperties(ctx)
+	return true, h.SetLayout(ctx, layout)
 }
 
 // checkRoom refuses a disk that is too small for a data partition, before it is given a
@@ -262,17 +267,16 @@ func (d *Disks) awaitVolumes(ctx context.Context, h *device.Disk) (device.Volume
 }
 
 // bringVolumesOnline brings volumes online that are offline since automatic
-// mounting is switched off on the node (mountvol /N). To others it does nothing. A
-// refusal is passed over: it says nothing about a volume that is online, and one
-// that isn't can't be formatted.
+// mounting is switched off on the node (mountvol /N). Others aren't opened: that would
+// keep their callers from formatting them. A refusal is passed over: a volume that
+// doesn't go online can't be formatted.
 func (d *Disks) bringVolumesOnline(ctx context.Context, n disk.Number, volumes device.Volumes) {
 	for _, name := range volumes {
-		h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
-		if err == nil {
-			err = h.OnlineVolume(ctx)
-			h.Close()
+		_, err := d.sys.VolumeInformation(ctx, name)
+		if !errors.Is(err, win.ErrorNotReady) {
+			continue // online: raw or not
 		}
-		if err != nil {
+		if err := d.onVolume(ctx, name, device.Handle.OnlineVolume); err != nil {
 			d.options.Logger.Info("a volume doesn't go online", "disk", n, "volume", name, "err", err)
 		}
 	}

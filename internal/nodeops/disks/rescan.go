@@ -45,7 +45,7 @@ func (d *Disks) scan(ctx context.Context) error {
 	slices.Sort(before)
 	// Each storage adapter asks its bus again, which finds logical units that came and
 	// went without a notice. One that refuses keeps no other from it.
-	_, err = d.visits.all(ctx, win.InterfaceClassStoragePort, "re-enumeration", func(ctx context.Context, path string) (any, error) {
+	_, err = d.visits.all(ctx, win.InterfaceClassStoragePort, "re-enumeration", d.visits.patience, func(ctx context.Context, path string) (any, error) {
 		return nil, d.sys.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *Disks) scan(ctx context.Context) error {
 	}
 	// Windows reads the size and the partitions of each disk anew. Whatever a single disk
 	// answers must not keep the others from being seen.
-	_, err = d.visits.all(ctx, win.InterfaceClassDisk, "refresh", d.refresh)
+	_, err = d.visits.all(ctx, win.InterfaceClassDisk, "refresh", d.visits.patience, d.refresh)
 	return err
 }
 

@@ -65,9 +65,13 @@ type result struct {
 // Devices that answer are asked one after the other.
 const overlap = 50 * time.Millisecond
 
+// aside is how long those wait for other disks who want something of one disk only.
+const aside = 200 * time.Millisecond
+
 // all asks the devices of a class the same question. It returns when each has answered or
-// has been silent for too long. The error is that there is no list of devices, or ctx's.
-func (v *visits) all(ctx context.Context, class win.GUID, question string, ask func(ctx context.Context, path string) (any, error)) ([]result, error) {
+// has been silent for longer than patience. The error is that there is no list of devices,
+// or ctx's.
+func (v *visits) all(ctx context.Context, class win.GUID, question string, patience time.Duration, ask func(ctx context.Context, path string) (any, error)) ([]result, error) {
 	paths, err := v.sys.DeviceInterfaces(ctx, class)
 	if err != nil {
 		return nil, err
@@ -85,7 +89,7 @@ func (v *visits) all(ctx context.Context, class win.GUID, question string, ask f
 					panics <- p
 				}
 			}()
-			value, err := v.one(ctx, class, path, question, ask)
+			value, err := v.one(ctx, class, path, question, patience, ask)
 			results[i] = result{path, value, err}
 		})
 		next := time.NewTimer(overlap)
@@ -106,8 +110,7 @@ func (v *visits) all(ctx context.Context, class win.GUID, question string, ask f
 }
 
 // one asks one device.
-func (v *visits) one(ctx context.Context, class win.GUID, path, question string, ask func(ctx context.Context, path string) (any, error)) (any, error) {
-	patience := v.patience
+func (v *visits) one(ctx context.Context, class win.GUID, path, question string, patience time.Duration, ask func(ctx context.Context, path string) (any, error)) (any, error) {
 	if v.of(class, path).silent {
 		patience = 0 // it may have begun to answer, but that isn't waited for
 	}
@@ -120,6 +123,9 @@ func (v *visits) one(ctx context.Context, class win.GUID, path, question string,
 		return value, err
 	}
 	if errors.Is(err, operation.ErrSilent) {
+		if patience < v.patience && !v.of(class, path).silent {
+			return nil, err // that isn't long enough to call it silent
+		}
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered for %v or longer", v.patience)
 		v.update(class, path, func(d *visited) { d.silent = true })
 	}
@@ -209,9 +215,9 @@ type answer[T any] struct {
 // eachDisk asks all disks the same question, and calls found for each that has answered
 // and skipped for each that was skipped though its number is known. A disk that leaves
 // meanwhile is passed over.
-func eachDisk[T any](ctx context.Context, d *Disks, question string,
+func eachDisk[T any](ctx context.Context, d *Disks, question string, patience time.Duration,
 	ask func(context.Context, disk.Number, device.Handle) (T, error), found func(disk.Number, T), skipped func(disk.Number)) error {
-	results, err := d.visits.all(ctx, win.InterfaceClassDisk, question, func(ctx context.Context, path string) (any, error) {
+	results, err := d.visits.all(ctx, win.InterfaceClassDisk, question, patience, func(ctx context.Context, path string) (any, error) {
 		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 		if err != nil {
 			return answer[T]{}, err
@@ -244,7 +250,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, question string,
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
-	err := eachDisk(ctx, d, "number",
+	err := eachDisk(ctx, d, "number", aside,
 		func(context.Context, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil },
 		func(n disk.Number, _ struct{}) { numbers = append(numbers, n) },
 		func(n disk.Number) { numbers = append(numbers, n) })
