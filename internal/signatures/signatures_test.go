@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -113,4 +114,72 @@ func FuzzRecognise(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		Recognise(t.Context(), medium{b: b}, int64(size%(1<<20)), sector)
 	})
+}
+
+// The places of MD RAID's superblocks are aligned, whatever the size of the disk.
+func TestMDOnOddSizes(t *testing.T) {
+	const size = mediumSize + 5*sector
+	for _, place := range []int64{(size - 8<<10) / 4096 * 4096, size/(64<<10)*(64<<10) - 64<<10} {
+		b := make([]byte, size)
+		copy(b[place:], "\xfc\x4e\x2b\xa9")
+		if got := recognise(t, b); got != "a Linux MD RAID member" {
+			t.Errorf("at %d: %q", place, got)
+		}
+	}
+	b := make([]byte, size)
+	copy(b[size-8<<10:], "\xfc\x4e\x2b\xa9") // nobody writes one there
+	if got := recognise(t, b); got != "" {
+		t.Errorf("not aligned: %q", got)
+	}
+}
+
+// The copy of a boot sector is in the last sector, of 512 bytes or of 4096.
+func TestCopyOfTheBootSector(t *testing.T) {
+	for _, s := range []uint32{512, 4096} {
+		b := make([]byte, mediumSize)
+		copy(b[mediumSize-int(s):], "\xeb\x52\x90NTFS    ")
+		found, err := Recognise(t.Context(), medium{b: b}, mediumSize, s)
+		if err != nil || found != "an NTFS file system with a damaged boot sector" {
+			t.Errorf("sectors of %d: %q, %v", s, found, err)
+		}
+	}
+}
+
+func TestRecogniseDisk(t *testing.T) {
+	const size = 200 << 20
+	for _, c := range []struct {
+		sectorSize uint32
+		want       string
+		parts      map[int64]string
+	}{
+		{512, "", nil},
+		{512, "an XFS file system", map[int64]string{0: "XFSB"}},
+		{512, "(sector 1)", map[int64]string{512: "EFI PART"}},
+		{512, "(sector 8)", map[int64]string{4096: "EFI PART"}},
+		{4096, "(sector 0)", map[int64]string{512: "EFI PART"}},
+		{4096, "(sector 1)", map[int64]string{4096: "EFI PART"}},
+		{512, "(sector 409599)", map[int64]string{size - 512: "EFI PART"}},
+		{512, "(sector 409592)", map[int64]string{size - 4096: "EFI PART"}},
+		{4096, "(sector 51199)", map[int64]string{size - 512: "EFI PART"}},
+		{512, "", map[int64]string{1 << 20: "EFI PART"}},
+		{512, "an exFAT file system where a partition usually begins (sector 2048)", map[int64]string{1<<20 + 3: "EXFAT   "}},
+		{512, "a FAT32 file system where a partition usually begins (sector 32768)", map[int64]string{16<<20 + 82: "FAT32   ", 16<<20 + 510: "\x55\xaa"}},
+		{512, "", map[int64]string{16<<20 + 82: "FAT32   "}}, // no boot sector
+		{512, "an NTFS file system where a partition usually begins (sector 264192)", map[int64]string{129<<20 + 3: "NTFS    "}},
+		{512, "", map[int64]string{40<<20 + 3: "NTFS    "}}, // a leftover
+	} {
+		b := make([]byte, size)
+		for offset, s := range c.parts {
+			copy(b[offset:], s)
+		}
+		got, err := RecogniseDisk(t.Context(), medium{b: b}, size, c.sectorSize)
+		if err != nil || !strings.HasSuffix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%v with sectors of %d: %q, %v; want %q", c.parts, c.sectorSize, got, err, c.want)
+		}
+	}
+	for _, small := range []int64{0, 512, 1024, 4096, 5000} {
+		if got, err := RecogniseDisk(t.Context(), medium{b: make([]byte, small)}, small, 512); got != "" || err != nil {
+			t.Errorf("%d bytes: %q, %v", small, got, err)
+		}
+	}
 }

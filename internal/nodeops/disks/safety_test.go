@@ -462,3 +462,45 @@ func TestClones(t *testing.T) {
 		})
 	}
 }
+
+// deaf is a node that accepts a control call and does nothing.
+type deaf struct {
+	*winsim.System
+	code win.IoctlCode
+}
+
+func (s deaf) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	d, err := s.System.OpenDevice(ctx, path, access)
+	if err != nil {
+		return nil, err
+	}
+	return deafDevice{d, s.code}, nil
+}
+
+type deafDevice struct {
+	win.Device
+	code win.IoctlCode
+}
+
+func (d deafDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	if code == d.code {
+		return 0, nil
+	}
+	return d.Device.Control(ctx, code, in, out)
+}
+
+// That Windows accepts a call doesn't mean that it has done what was asked.
+func TestAcceptedButNotDone(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{})
+	offline, raw := attach(t, sim, winsim.DiskSpec{Offline: true}), attach(t, sim, winsim.DiskSpec{})
+	ops := disks.New(deaf{sim, win.IoctlDiskSetDiskAttributes}, disks.Options{})
+	simtest.WantKind(t, ops.SetDiskState(t.Context(), offline, true), csiproxy.ErrUnavailable)
+	simtest.WantKind(t, ops.PartitionDisk(t.Context(), offline), csiproxy.ErrUnavailable)
+	ops = disks.New(deaf{sim, win.IoctlDiskCreateDisk}, disks.Options{})
+	if err := ops.PartitionDisk(t.Context(), raw); err == nil || !strings.Contains(err.Error(), "partition style 2") {
+		t.Errorf("got %v", err)
+	}
+	if writes(sim) != 0 {
+		t.Error("it was written to")
+	}
+}

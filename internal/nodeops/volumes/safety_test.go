@@ -436,3 +436,14 @@ func (d dynamicDevice) Control(ctx context.Context, code win.IoctlCode, in, out 
 	}
 	return copy(out, layout.Encode()), nil
 }
+
+// NTFS keeps the last sector of its partition for itself. With clusters of one sector that
+// is a cluster, for which a growth isn't worth a call.
+func TestResizeVolumeOfAFullPartition(t *testing.T) {
+	n := newNode(t)
+	_, id := n.formatted(winsim.DiskSpec{SectorSize: 4096})
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	if got := n.sim.Calls()["FSCTL_EXTEND_VOLUME"]; got != 0 {
+		t.Errorf("the file system was grown %d times", got)
+	}
+}

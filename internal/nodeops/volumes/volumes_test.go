@@ -425,6 +425,9 @@ func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
 	if err := n.volumes.ResizeVolume(t.Context(), ids[0], 2*gibibyte); !errors.Is(err, csiproxy.ErrResourceExhausted) {
 		t.Errorf("into the next partition: %v", err)
 	}
+	if got := n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]; got != 0 {
+		t.Errorf("Windows was asked %d times to grow into the next partition", got)
+	}
 }
 
 // The process dies at each of its calls to Windows in turn, or the call fails; the next
