@@ -16,7 +16,8 @@ type Operations interface {
 	// ListVolumesOnDisk returns the volumes of a disk's data partitions, or of one
 	// partition if partition isn't 0. Reserved and system partitions have none; a
 	// disk without data partitions gives an empty list. If a volume is still
-	// arriving, it is waited for. A disk that is offline gives
+	// arriving, it is waited for; one that doesn't arrive gives csiproxy.ErrUnavailable,
+	// so that a list is always complete. A disk that is offline gives
 	// csiproxy.ErrFailedPrecondition, since its volumes can't be known.
 	ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]ID, error)
 	// DataVolumeOfDisk returns the volume of a disk that has exactly one data
@@ -45,12 +46,18 @@ type Operations interface {
 	// FormatVolume gives a raw volume an NTFS file system, quickly and with
 	// Windows' defaults. It refuses with csiproxy.ErrFailedPrecondition a volume
 	// that has a file system that Windows knows, or whose content is recognised as
-	// data of another system: see Options.AllowRecognizedData.
+	// data of another system: see Options.AllowRecognizedData. A volume that somebody else
+	// has open for a moment is waited for; it is looked at again before each attempt.
 	FormatVolume(ctx context.Context, id ID) error
-	// ResizeVolume grows a volume's partition and file system to sizeBytes, or as
-	// far as its disk allows if that is 0. It is a success without any change if the
-	// volume is that large already, or larger, or by less than 1 MiB smaller. More
-	// than the disk allows is csiproxy.ErrResourceExhausted.
+	// ResizeVolume grows a volume's partition and file system to sizeBytes, never above
+	// it, or as far as its disk allows if sizeBytes is 0 or the size of the disk. It may
+	// stay up to 20 MiB below sizeBytes where the disk has no more. It is a success
+	// without any change if the volume is that large already, or larger, or by less than
+	// 1 MiB smaller, or if sizeBytes is 0 and its file system can't grow.
+	//
+	// More than the disk has by over 20 MiB is csiproxy.ErrFailedPrecondition, more than
+	// other partitions leave is csiproxy.ErrResourceExhausted. Windows can grow only NTFS
+	// and ReFS on basic disks.
 	//
 	// A file system that is smaller than its partition, as a crash between the two
 	// steps leaves it, is grown to the partition in any case.

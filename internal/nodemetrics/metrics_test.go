@@ -81,6 +81,7 @@ func TestLoad(t *testing.T) {
 	}
 	delete(got, "csi_proxy_windows_oldest_call_seconds disks")
 	want := map[string]float64{
+		"csi_proxy_skipped_disks":                     0,
 		"csi_proxy_windows_calls disks running":       3,
 		"csi_proxy_windows_calls disks overdue":       2,
 		"csi_proxy_windows_calls disks waiting":       1,

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
 // visits asks devices one by one, each apart, so that one which doesn't answer or answers
@@ -114,6 +115,9 @@ func (v *visits) one(ctx context.Context, class win.GUID, path, question string,
 	if v.of(class, path).silent {
 		patience = 0 // it may have begun to answer, but that isn't waited for
 	}
+	// Nobody is kept waiting for a device that doesn't answer, so those who wait for this
+	// operation needn't be refused.
+	ctx, _ = wincalls.WithTracker(ctx)
 	value, err := v.flights.Do(ctx, flight{path, question}, patience, func(ctx context.Context) (any, error) {
 		value, err := ask(ctx, path)
 		v.update(class, path, func(d *visited) { d.silent = false })
@@ -122,7 +126,7 @@ func (v *visits) one(ctx context.Context, class win.GUID, path, question string,
 	if ctx.Err() != nil {
 		return value, err
 	}
-	if errors.Is(err, operation.ErrSilent) {
+	if _, silent := errors.AsType[*operation.SilentError](err); silent {
 		if patience < v.patience && !v.of(class, path).silent {
 			return nil, err // that isn't long enough to call it silent
 		}
