@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -33,7 +34,7 @@ func (f *File) Unmount(ctx context.Context) error {
 	if winname.Length(f.Path())+len(`\\?\`)+len(`\`) <= MaxLongPath {
 		err = f.callMountManager(ctx, sys.DeleteVolumeMountPoint)
 	}
-	unknown := gone(err) || errors.Is(err, win.ErrorInvalidParameter) || errors.Is(err, win.ErrorNotAReparsePoint)
+	unknown := errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorInvalidParameter) || errors.Is(err, win.ErrorNotAReparsePoint)
 	if !unknown {
 		return err
 	}
