@@ -25,10 +25,7 @@ import (
 
 // unfit are sequences that don't work yet with a switch, by the name of its field.
 var unfit = map[string]map[string]string{
-	"stage a disk":                    {"OfflineAfterArrival": "PartitionDisk waits for a volume on a disk that has gone offline again"},
-	"format a volume that is in use":  {"FormatInUse": "FormatVolume waits only for what answers 32 or 33"},
-	"grow a disk without a rescan":    {"FreshHandleToGrow": "ResizeVolume keeps the handle that it has read the new size with"},
-	"keep what is on an offline disk": {"OfflineLayoutRAW": "PartitionDisk doesn't read the layout again once the disk is online, and writes a new one"},
+	"grow a disk without a rescan": {"FreshHandleToGrow": "ResizeVolume keeps the handle that it has read the new size with"},
 }
 
 func skipUnfit(t *testing.T, sequence string, set winsim.Settings) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
@@ -22,11 +21,11 @@ func TestPlaces(t *testing.T) {
 	disks := systemdisk.New(sim)
 	ask := func() (ofDisk, ofVolume string) {
 		t.Helper()
-		ofDisk, err := disks.Disk(t.Context(), disk.Number(number))
+		ofDisk, err := disks.Disk(t.Context(), number)
 		simtest.Must(t, err)
 		ofVolume, err = disks.Protected(t.Context(), strings.ToUpper(name))
 		simtest.Must(t, err)
-		if err := disks.Check(t.Context(), disk.Number(number)); (csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition) != (ofDisk != "") {
+		if err := disks.Check(t.Context(), number); (csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition) != (ofDisk != "") {
 			t.Errorf("Check says %v where Disk says %q", err, ofDisk)
 		}
 		return ofDisk, ofVolume

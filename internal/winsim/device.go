@@ -118,7 +118,7 @@ func (s *System) findVolumeDevice(path string) (*volume, bool) {
 	if n > 1 {
 		return s.volumes.find(func(v *volume) bool { return v.ntDevice == uint32(n) })
 	}
-	d, ok := s.disks.find(func(d *disk) bool { return d.System })
+	d, ok := s.disks.find(func(d *drive) bool { return d.System })
 	if !ok {
 		return nil, false
 	}

@@ -53,9 +53,9 @@ type Settings struct {
 	// whether each change gives a notice.
 	NoNotices bool
 	// FormatInUse is the error of MSFT_Volume.Format while somebody has the volume open;
-	// 0 is ErrorSharingViolation. Unknown: which of the method's results that is, of
+	// 0 is ErrorGenFailure. Unknown: which of the method's results that is, of
 	// which package winsys makes these numbers.
-	FormatInUse win.Errno `also:"31,121"`
+	FormatInUse win.Errno `also:"121"`
 	// GoneMountPoint is the error of DeleteVolumeMountPointW at a mount point whose
 	// volume has gone; 0 is none, and the directory is free again. Unknown: which it is.
 	GoneMountPoint win.Errno `also:"2,3"`

@@ -79,11 +79,11 @@ func TestSettings(t *testing.T) {
 				t.Errorf("no notice: %t", got)
 			}
 		}},
-		"FormatInUse": {Settings{FormatInUse: win.ErrorGenFailure}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+		"FormatInUse": {Settings{FormatInUse: win.ErrorSemTimeout}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 			v := openDevice(t, s, device1(volume), readWrite)
 			defer closeHandle(t, v)
 			err := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
-			wantErr(t, "format", err, map[bool]win.Errno{true: win.ErrorGenFailure, false: win.ErrorSharingViolation}[on])
+			wantErr(t, "format", err, map[bool]win.Errno{true: win.ErrorSemTimeout, false: win.ErrorGenFailure}[on])
 		}},
 		"GoneMountPoint": {Settings{GoneMountPoint: win.ErrorPathNotFound}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 			must(t, s.MkdirAll(stage))

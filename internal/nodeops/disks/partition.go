@@ -36,7 +36,13 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 			if err != nil {
 				return err
 			}
-			_, lacking, err := d.inspect(ctx, h)
+			// Windows may not show the table of an offline disk. What is left of one counts
+			// only when the disk is online.
+			recognise := signatures.RecogniseDisk
+			if attributes&win.DiskOffline != 0 {
+				recognise = signatures.Recognise
+			}
+			_, lacking, err := d.inspect(ctx, h, recognise)
 			if err == nil && attributes&win.DiskOffline != 0 {
 				err = d.settleClone(ctx, h)
 			}
@@ -64,8 +70,8 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 // inspect looks at what a disk holds. It returns the partition table, and whether the
 // disk lacks a data partition. It refuses a disk that lacks one but must not be written
 // to. The last thing that it looks at is the table: a disk that somebody has begun to use
-// has one.
-func (d *Disks) inspect(ctx context.Context, h *device.Disk) (_ *win.DriveLayout, lacking bool, _ error) {
+// has one. recognise is a function of package signatures.
+func (d *Disks) inspect(ctx context.Context, h *device.Disk, recognise func(context.Context, signatures.Reader, int64, uint32) (string, error)) (_ *win.DriveLayout, lacking bool, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, false, err
@@ -88,7 +94,7 @@ func (d *Disks) inspect(ctx context.Context, h *device.Disk) (_ *win.DriveLayout
 	if err := checkRoom(geometry); err != nil {
 		return nil, false, err
 	}
-	found, err := signatures.RecogniseDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	found, err := recognise(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
 	if err != nil {
 		return nil, false, err
 	}
@@ -154,7 +160,7 @@ func (d *Disks) writeTable(ctx context.Context, h *device.Disk) (written bool, _
 	if err := h.Verify(ctx); err != nil {
 		return false, err
 	}
-	layout, lacking, err := d.inspect(ctx, h)
+	layout, lacking, err := d.inspect(ctx, h, signatures.RecogniseDisk)
 	if err != nil || !lacking {
 		return false, err
 	}

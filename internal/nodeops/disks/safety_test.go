@@ -28,10 +28,10 @@ import (
 func use(t *testing.T, sim *winsim.System, n disk.Number) string {
 	t.Helper()
 	const mount = simtest.Kubelet + `\other`
-	simtest.Must(t, sim.SetDiskAttributes(uint32(n), win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}))
-	simtest.Partition(t, sim, uint32(n), 1)
+	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}))
+	simtest.Partition(t, sim, n, 1)
 	sim.Settle()
-	name := sim.VolumesOfDisk(uint32(n))[0]
+	name := sim.VolumesOfDisk(n)[0]
 	simtest.Must(t, sim.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
 	simtest.Mount(t, sim, mount, name)
 	simtest.Must(t, sim.WriteFile(mount+`\file`, []byte("data")))
@@ -99,7 +99,7 @@ func TestPartitionDiskBesideAnotherProcess(t *testing.T) {
 					simtest.WantKind(t, err, csiproxy.ErrUnavailable)
 					return
 				}
-				name := sim.VolumesOfDisk(uint32(n))[0]
+				name := sim.VolumesOfDisk(n)[0]
 				if sim.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}) != nil {
 					return // the first process has the volume open, and then is done with it
 				}
@@ -147,7 +147,7 @@ func TestAnotherDiskGetsTheNumber(t *testing.T) {
 					swapped := false
 					simtest.BeforeCalls(sim, func(i int, _ winsim.Call) {
 						if i == at {
-							simtest.Must(t, sim.DetachDisk(uint32(n)))
+							simtest.Must(t, sim.DetachDisk(n))
 							if got := attach(t, sim, stranger); got != n {
 								t.Fatalf("the other disk got the number %d", got)
 							}
@@ -185,7 +185,7 @@ func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 		go func() { ended <- ops.PartitionDisk(t.Context(), n) }()
 		go func() { ended <- ops.SetDiskState(t.Context(), n, true) }()
 		synctest.Wait()
-		simtest.Must(t, sim.DetachDisk(uint32(n)))
+		simtest.Must(t, sim.DetachDisk(n))
 		attach(t, sim, winsim.DiskSpec{SizeBytes: gibibyte, Offline: true})
 		unlock()
 		for range 2 {
@@ -284,7 +284,7 @@ func TestPartitionDiskRefusesForeignPartitions(t *testing.T) {
 	} {
 		sim, ops := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{})
-		simtest.Partition(t, sim, uint32(n), 0)
+		simtest.Partition(t, sim, n, 0)
 		h, err := device.Open(t.Context(), sim, device.PhysicalDrive(n), win.GenericRead|win.GenericWrite)
 		simtest.Must(t, err)
 		p.Style, p.ID, p.StartingOffset, p.Length = win.StyleGPT, win.NewGUID(), 1<<20, gibibyte
@@ -308,12 +308,12 @@ func TestPartitionDiskBringsTheDiskOnlineAgain(t *testing.T) {
 				// After the table was written, at each look for the volume.
 				if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, "Harddisk") && left > 0 {
 					left--
-					simtest.Must(t, sim.SetDiskAttributes(uint32(n), win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
+					simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
 				}
 			})
 			err := ops.PartitionDisk(t.Context(), n)
 			simtest.WantKind(t, err, want)
-			if err == nil && len(sim.VolumesOfDisk(uint32(n))) != 1 {
+			if err == nil && len(sim.VolumesOfDisk(n)) != 1 {
 				t.Errorf("offline %d times: it has no volume", times)
 			}
 		})
@@ -342,7 +342,7 @@ func TestPartitionDiskRefusesADamagedTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim, ops := newNode(t)
 			n := attach(t, sim, winsim.DiskSpec{SectorSize: c.sectorSize})
-			simtest.Partition(t, sim, uint32(n), 1)
+			simtest.Partition(t, sim, n, 1)
 			for offset, length := range c.damage {
 				plant(t, sim, n, offset, strings.Repeat("\x00", length))
 			}
@@ -367,7 +367,7 @@ func TestSystemDisks(t *testing.T) {
 	data, pages, dump := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
 	for n, letter := range map[disk.Number]string{pages: "P", dump: "Q"} {
 		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
-		simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), letter+`:\`, sim.VolumesOfDisk(uint32(n))[0]))
+		simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), letter+`:\`, sim.VolumesOfDisk(n)[0]))
 	}
 	// At run time, after the disks were looked at.
 	simtest.Must(t, sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\C:\pagefile.sys`, `\??\P:\pagefile.sys`))
@@ -411,15 +411,15 @@ func clone(t *testing.T, sim *winsim.System, n disk.Number) disk.Number {
 	other := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
 	for _, offset := range []int64{0, size - part} {
 		b := make([]byte, part)
-		simtest.Must(t, sim.ReadImage(uint32(n), b, offset))
-		simtest.Must(t, sim.WriteImage(uint32(other), b, offset))
+		simtest.Must(t, sim.ReadImage(n, b, offset))
+		simtest.Must(t, sim.WriteImage(other, b, offset))
 	}
 	return other
 }
 
 func TestClones(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, sim *winsim.System, n disk.Number){
-		"GPT": func(t *testing.T, sim *winsim.System, n disk.Number) { simtest.Partition(t, sim, uint32(n), 1) },
+		"GPT": func(t *testing.T, sim *winsim.System, n disk.Number) { simtest.Partition(t, sim, n, 1) },
 		"MBR": func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(7)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -450,7 +450,7 @@ func TestClones(t *testing.T) {
 			if after.DiskID == before.DiskID && after.Signature == before.Signature {
 				t.Error("it has its old ids")
 			}
-			if len(sim.VolumesOfDisk(uint32(copied))) != 1 || len(sim.VolumesOfDisk(uint32(original))) != 1 {
+			if len(sim.VolumesOfDisk(copied)) != 1 || len(sim.VolumesOfDisk(original)) != 1 {
 				t.Error("not both have a volume")
 			}
 			// A disk without a twin keeps its ids.

@@ -221,7 +221,7 @@ func TestRescanBesideABadAdapter(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim, ops := newNode(t)
 				grown := attach(t, sim, winsim.DiskSpec{SizeBytes: gibibyte})
-				simtest.Must(t, sim.GrowDisk(uint32(grown), 2*gibibyte))
+				simtest.Must(t, sim.GrowDisk(grown, 2*gibibyte))
 				_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "new", NeedsRescan: true})
 				simtest.Must(t, err)
 				simtest.Must(t, spoil(sim, winsim.Match{Call: win.CallReenumerateDevice, Object: "port#0000"}))

@@ -143,7 +143,7 @@ func TestAnotherDiskGetsTheNumber(t *testing.T) {
 						return disk.Number(number)
 					}
 					number := attach()
-					id := n.sim.VolumesOfDisk(uint32(number))[0]
+					id := n.sim.VolumesOfDisk(number)[0]
 					if name != "FormatVolume" {
 						n.do(n.sim.FormatVolume(t.Context(), id, win.FormatOptions{FileSystem: "NTFS"}))
 					}
@@ -155,7 +155,7 @@ func TestAnotherDiskGetsTheNumber(t *testing.T) {
 						}
 						if i++; i == at {
 							busy = true
-							n.do(n.sim.DetachDisk(uint32(number)))
+							n.do(n.sim.DetachDisk(number))
 							if got := attach(); got != number {
 								t.Fatalf("the other disk got the number %d", got)
 							}
@@ -167,7 +167,7 @@ func TestAnotherDiskGetsTheNumber(t *testing.T) {
 					if more = swapped; !swapped {
 						break
 					}
-					stranger := n.sim.VolumesOfDisk(uint32(number))[0]
+					stranger := n.sim.VolumesOfDisk(number)[0]
 					if err == nil && len(ids) > 0 && ids[0].Equal(volume.ID(stranger)) {
 						t.Errorf("call %d: the volume of the other disk was returned", at)
 					}
@@ -214,9 +214,9 @@ func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- ops.FormatVolume(t.Context(), id) }()
 		synctest.Wait()
-		n.do(n.sim.DetachDisk(uint32(number)))
+		n.do(n.sim.DetachDisk(number))
 		simtest.Attach(t, n.sim, winsim.DiskSpec{})
-		if got := simtest.Attach(t, n.sim, winsim.DiskSpec{SizeBytes: gibibyte, Serial: "ours"}); got != uint32(number)+1 {
+		if got := simtest.Attach(t, n.sim, winsim.DiskSpec{SizeBytes: gibibyte, Serial: "ours"}); got != number+1 {
 			t.Fatalf("it has the number %d now", got)
 		}
 		n.sim.Settle()
@@ -256,7 +256,7 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 		}
 
 		number, id := n.formatted(winsim.DiskSpec{})
-		n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+		n.do(n.sim.GrowDisk(number, 20*gibibyte))
 		n.do(n.sim.Delay(winsim.Match{Call: "IOCTL_DISK_GROW_PARTITION"}, time.Minute))
 		counted := simtest.Counted(n.sim, "IOCTL_DISK_GROW_PARTITION")
 		for range errs {
@@ -297,7 +297,7 @@ func TestSystemVolumes(t *testing.T) {
 	n.do(n.sim.SetVolumeMountPoint(t.Context(), `P:\`, string(pages)))
 	n.do(n.sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\P:\pagefile.sys`))
 	windows := volume.ID(n.sim.VolumesOfDisk(0)[0])
-	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	for id, why := range map[volume.ID]string{windows: `C:\Windows`, pages: `P:\pagefile.sys`} {
 		for name, err := range map[string]error{
 			"MountVolume": n.volumes.MountVolume(t.Context(), id, staging), "FormatVolume": n.volumes.FormatVolume(t.Context(), id),
@@ -356,7 +356,7 @@ func TestResizeVolumeSizes(t *testing.T) {
 		n := newNode(t)
 		number, id := n.formatted(winsim.DiskSpec{})
 		before := size(n, id)
-		n.do(n.sim.GrowDisk(uint32(number), disk20))
+		n.do(n.sim.GrowDisk(number, disk20))
 		err := n.volumes.ResizeVolume(t.Context(), id, c.asked)
 		simtest.WantKind(t, err, c.kind)
 		if c.kind != nil && !(strings.Contains(err.Error(), fmt.Sprint(c.asked)) && strings.Contains(err.Error(), fmt.Sprint(int64(disk20)))) {
@@ -382,7 +382,7 @@ func (e exFAT) VolumeInformation(ctx context.Context, root string) (win.VolumeIn
 func TestResizeVolumeThatCannotGrow(t *testing.T) {
 	n := newNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	paths, err := pathpolicy.New(kubelet)
 	n.do(err)
 	ops := volumes.New(exFAT{n.sim}, paths, volumes.Options{})
@@ -398,7 +398,7 @@ func TestResizeVolumeThatCannotGrow(t *testing.T) {
 func TestResizeVolumeOnADynamicDisk(t *testing.T) {
 	n := newNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.GrowDisk(uint32(number), 20*gibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	paths, err := pathpolicy.New(kubelet)
 	n.do(err)
 	ops := volumes.New(dynamic{n.sim}, paths, volumes.Options{})
