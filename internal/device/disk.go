@@ -117,6 +117,28 @@ func (d *Disk) Verify(ctx context.Context) error {
 	return err
 }
 
+// Reopen opens the same disk once more.
+func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Access) (*Disk, error) {
+	again, err := OpenDisk(ctx, sys, d.Number, access)
+	if err != nil {
+		return nil, err
+	}
+	same := false
+	defer func() {
+		if !same {
+			again.Close()
+		}
+	}()
+	if err := d.Verify(ctx); err != nil { // so the number was d's when again was opened
+		return nil, err
+	}
+	if again.identity != d.identity {
+		return nil, ErrChanged("it has another identity")
+	}
+	same = true
+	return again, nil
+}
+
 // VerifyLayout returns the partition table of the disk, and an error unless it is the one
 // that a decision was based on.
 func (d *Disk) VerifyLayout(ctx context.Context, decided *win.DriveLayout) error {

@@ -24,9 +24,7 @@ import (
 // The main sequences of drivers pass however Windows decides what nobody has documented.
 
 // unfit are sequences that don't work yet with a switch, by the name of its field.
-var unfit = map[string]map[string]string{
-	"grow a disk without a rescan": {"FreshHandleToGrow": "ResizeVolume keeps the handle that it has read the new size with"},
-}
+var unfit = map[string]map[string]string{}
 
 func skipUnfit(t *testing.T, sequence string, set winsim.Settings) {
 	t.Helper()

@@ -48,6 +48,13 @@ func (v *Volumes) resize(ctx context.Context, p place, sizeBytes int64) error {
 	if err := refreshSize(ctx, p.disk); err != nil {
 		return err
 	}
+	// Whether a handle that was open before takes in the new size isn't documented.
+	fresh, err := p.disk.Reopen(ctx, v.sys, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer fresh.Close()
+	p.disk = fresh
 	length, err := v.growPartition(ctx, p, sizeBytes, growable)
 	if err != nil || !formatted || !growable {
 		return err
