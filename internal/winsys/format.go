@@ -12,15 +12,16 @@ import (
 )
 
 // The provider of the Windows storage management classes keeps a cache of disks,
-// partitions and volumes that lags behind the partition manager. A volume that it
-// doesn't know yet is looked for again, so often and after so long.
+// partitions and volumes that lags behind the partition manager. These constants say
+// how often, and after which pause, a volume that it doesn't know yet is looked for
+// again.
 const (
 	findAttempts = 10
 	findPause    = time.Second
 )
 
 // storageManagement are the calls of the storage management provider that a format
-// takes.
+// needs.
 type storageManagement interface {
 	// findVolume returns the object path of the MSFT_Volume with the given name, or
 	// "" if the provider doesn't know it.
@@ -31,8 +32,8 @@ type storageManagement interface {
 	format(ctx context.Context, volume string, o win.FormatOptions) (uint32, error)
 }
 
-// formatVolume formats a volume as soon as the provider knows it. If it doesn't
-// come to know it, the error is [win.ErrorRetry].
+// formatVolume formats a volume as soon as the provider knows it. If that takes too
+// long, the error is [win.ErrorRetry].
 func formatVolume(ctx context.Context, m storageManagement, name string, o win.FormatOptions) error {
 	for attempt := 1; ; attempt++ {
 		volume, err := m.findVolume(ctx, name)
@@ -84,7 +85,7 @@ func (e formatError) Error() string {
 	return fmt.Sprintf("MSFT_Volume.Format: result %d: %v", uint32(e), e.Unwrap())
 }
 
-// Unwrap returns the error number that means the same to callers.
+// Unwrap returns the error number with the same meaning.
 func (e formatError) Unwrap() error {
 	if errno, ok := formatErrnos[e]; ok {
 		return errno
