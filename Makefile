@@ -53,7 +53,7 @@ run: build-here bin/demo ## start the daemon on a simulated Windows node, show a
 	@bin/demo -keep
 
 .PHONY: demo
-demo: build-here bin/demo ## show a volume's life and exit; fails unless all was as expected
+demo: build-here bin/demo ## show a volume's life and exit; fails if a step has an unexpected result
 	@bin/demo
 
 .PHONY: bin/demo
@@ -69,7 +69,7 @@ build: build-here build-windows-amd64 ## build csi-proxy and csi-proxyctl into b
 endif
 
 .PHONY: build-all
-build-all: build build-windows-arm64 ## build also for Windows on arm64, into bin/windows-arm64/
+build-all: build build-windows-arm64 ## like build, and also for Windows on arm64, into bin/windows-arm64/
 
 .PHONY: build-here
 build-here:
@@ -86,7 +86,7 @@ build-windows-%: link-windows-% bin/winres
 		bin/.linked/windows-$*/csi-proxyctl.exe $(BIN_windows-$*)/csi-proxyctl.exe
 
 .PHONY: wintest
-wintest: $(addprefix wintest-,$(WINDOWS_ARCHS)) ## build csi-proxy-wintest.exe, which proves this source on any Windows with one command
+wintest: $(addprefix wintest-,$(WINDOWS_ARCHS)) ## build csi-proxy-wintest.exe, which tests this source on a Windows machine with one command
 
 # The tests' programs into bin/.wintest/<arch>/, and all into one program.
 wintest-%: build-windows-% bin/pack
@@ -115,7 +115,7 @@ bin/winres bin/sbom bin/notices bin/pack: bin/%: FORCE
 FORCE:
 
 .PHONY: check-build
-check-build: ## build for Windows in a new clone as other projects do: for each architecture, and from a vendor directory
+check-build: ## build for Windows in a new clone, as other projects do: each architecture, and from a vendor directory
 	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \
 		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$copy && cd $$copy && \
 		for arch in $(WINDOWS_ARCHS); do \
@@ -147,7 +147,7 @@ release: build-all wintest $(addprefix link-,$(RELEASED)) bin/sbom bin/notices #
 	cd dist && sha256sum -- * >SHA256SUMS
 
 .PHONY: check-release
-check-release: release ## build the release again, elsewhere and without a cache, and compare every byte
+check-release: release ## build the release again, in another directory and without a cache, and compare every byte
 	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \
 		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$copy && \
 		GOCACHE=$$copy/.cache $(MAKE) -C $$copy release VERSION='$(VERSION)' COMMIT='$(COMMIT)' && \
@@ -181,7 +181,7 @@ soak: ## run each long, random test for SOAK, 2m unless given; SOAK_SEED repeats
 	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 
 .PHONY: test-published
-test-published: ## drive the daemon with the published client, every sequence with every crash
+test-published: ## test the daemon with the published client, every sequence with every crash
 	cd test/published && $(GO) test -count=1 -timeout 20m ./...
 
 .PHONY: test-csi
@@ -192,7 +192,7 @@ test-csi: ## test the example driver, with the CSI project's csi-sanity over the
 	done
 
 .PHONY: test-windows
-test-windows: ## test the Windows programs under Wine, as a service too; says so where there is none
+test-windows: ## test the Windows programs under Wine, also as a service; says so and skips if there is no Wine
 	test/wine/test-windows
 
 .PHONY: conformance-windows
@@ -200,15 +200,15 @@ conformance-windows: ## check our daemon and the published one against the wire 
 	test/wine/conformance
 
 .PHONY: compare-windows
-compare-windows: ## measure the Windows daemon under Wine, beside PEER=other.exe if given
+compare-windows: ## measure the Windows daemon under Wine, and PEER=other.exe if given
 	test/wine/compare-windows '$(PEER)'
 
 .PHONY: windows-proof
-windows-proof: ## write what csi-proxy-wintest reported, REPORT='file…', into docs/windows-proof.md
+windows-proof: ## write the reports of csi-proxy-wintest, REPORT='file…', into docs/windows-proof.md
 	$(GO) run ./internal/windowsproof/update docs/windows-proof.md $(REPORT)
 
 .PHONY: bench
-bench: ## measure; the ratios within one run are what counts
+bench: ## measure; only ratios within one run are comparable
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/bench
 
 .PHONY: mutate
@@ -233,7 +233,7 @@ bin/staticcheck: tools/go.mod
 	$(FOR_TOOLS) $(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 
 .PHONY: generate
-generate: ## print the generated code again; the C side needs gcc-mingw-w64-x86-64
+generate: ## regenerate the generated code; the C side needs gcc-mingw-w64-x86-64
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
 	$(GO) generate ./internal/winsys/...
 	cp internal/virtdisk/virtdisk_windows.go test/windows/virtdisk/

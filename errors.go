@@ -1,12 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package csiproxy holds what the node library, the client and the daemon say in
-// the same words: their errors.
+// Package csiproxy has the errors that the node library, the client and the daemon
+// share.
 //
-// A caller tells errors apart with errors.Is and the sentinels below. It works
-// the same for an operation done in process by package node and for one done
-// over a pipe by package client.
+// A caller tells errors apart with errors.Is and the sentinels below. This works
+// the same for an operation in process, by package node, and for one over a pipe,
+// by package client.
 package csiproxy
 
 import (
@@ -22,55 +22,55 @@ import (
 // The classes of errors. Every error of an operation is exactly one of these, or
 // context.Canceled or context.DeadlineExceeded.
 var (
-	// ErrInvalidArgument: the request is wrong whatever the node's state.
+	// ErrInvalidArgument: the request is wrong in any state of the node.
 	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrNotFound: the disk, volume, path or other object isn't there.
+	// ErrNotFound: the disk, volume, path or other object doesn't exist.
 	ErrNotFound = errors.New("not found")
-	// ErrAlreadyExists: the object to create is there and is a different one.
+	// ErrAlreadyExists: a different object exists where one is to be created.
 	ErrAlreadyExists = errors.New("already exists")
-	// ErrFailedPrecondition: the node's state forbids the operation, and trying
-	// again won't help before somebody changes that state.
+	// ErrFailedPrecondition: the node's state forbids the operation. Trying again
+	// doesn't help until somebody changes that state.
 	ErrFailedPrecondition = errors.New("failed precondition")
 	// ErrPermissionDenied: Windows or the path policy refused.
 	ErrPermissionDenied = errors.New("permission denied")
 	// ErrUnauthenticated: a server refused the credentials given.
 	ErrUnauthenticated = errors.New("unauthenticated")
-	// ErrResourceExhausted: no room is left on a disk, or a bound is reached.
+	// ErrResourceExhausted: a disk is full, or a limit is reached.
 	ErrResourceExhausted = errors.New("resource exhausted")
 	// ErrUnavailable: busy or not ready; trying again later may succeed.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrUnimplemented: this daemon, version or device can't do it.
 	ErrUnimplemented = errors.New("unimplemented")
-	// ErrInternal: none of the above; a fault to report.
+	// ErrInternal: none of the above. Please report it as a bug.
 	ErrInternal = errors.New("internal error")
 )
 
-// Error is what a storage operation returns when it doesn't succeed.
+// Error is the error of a storage operation.
 type Error struct {
-	// Op is the operation by its name in the API: "PartitionDisk".
+	// Op is the operation's name in the API: "PartitionDisk".
 	Op string
-	// Object is what Op was done on: "disk 3"; may be empty.
+	// Object is what Op works on: "disk 3". It may be empty.
 	Object string
 	// Kind is one of the sentinels of this package. If nil, it is derived from
 	// Err: see KindOf.
 	Kind error
-	// Detail says in words what is wrong, where Err doesn't.
+	// Detail says in words what is wrong, if Err doesn't.
 	Detail string
-	// WindowsError is the Windows error number behind it, 0 if there is none.
-	// It is filled for errors that came over the wire, where Err can't be; use
-	// the WindowsErrorOf function to look in both.
+	// WindowsError is the Windows error number of an error that came over the
+	// wire, where Err can't be sent; 0 if there is none. The function
+	// WindowsErrorOf looks in both.
 	WindowsError uint32
-	// Err is the cause; may be nil.
+	// Err is the cause. It may be nil.
 	Err error
 }
 
-// Errorf returns an error of a class, which is one of the sentinels of this package,
-// with a formatted text.
+// Errorf returns an error with a formatted text. kind, its class, is one of the
+// sentinels of this package.
 func Errorf(kind error, format string, a ...any) error {
 	return &Error{Kind: kind, Detail: fmt.Sprintf(format, a...)}
 }
 
-// Error returns "op object: detail: cause", leaving out what is empty.
+// Error returns "op object: detail: cause" without the empty parts.
 func (e *Error) Error() string {
 	var parts []string
 	if head := strings.TrimSpace(e.Op + " " + e.Object); head != "" {
@@ -91,17 +91,17 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is the error's kind, given or derived: see KindOf. An
-// error that came over the wire also answers for its Windows error number, such
-// as to fs.ErrNotExist.
+// Is reports whether target is the class of the error, as KindOf returns it. For an
+// error that came over the wire, the Windows error number counts too: it may match
+// fs.ErrNotExist, for example.
 func (e *Error) Is(target error) bool {
 	return target == KindOf(e) || e.WindowsError != 0 && win.Errno(e.WindowsError).Is(target)
 }
 
 // KindOf returns the class of err: a sentinel of this package, context.Canceled
-// or context.DeadlineExceeded; nil for nil. The outermost *Error with a Kind, or
-// sentinel, decides; else a Windows error number is looked up; else it is
-// ErrInternal.
+// or context.DeadlineExceeded; nil for nil. The class is that of the outermost
+// *Error with a Kind or the outermost sentinel. If there is neither, the Windows
+// error number decides. If there is no number either, it is ErrInternal.
 func KindOf(err error) error {
 	if err == nil {
 		return nil
@@ -126,7 +126,7 @@ func KindOf(err error) error {
 	return ErrInternal
 }
 
-// WindowsErrorOf returns the Windows error number that caused err, if one did.
+// WindowsErrorOf returns the Windows error number in err, if it has one.
 func WindowsErrorOf(err error) (uint32, bool) {
 	found := find(err, func(e error) error {
 		switch e := e.(type) {
@@ -143,8 +143,9 @@ func WindowsErrorOf(err error) (uint32, bool) {
 	return uint32(number), ok
 }
 
-// find returns the first result of f that isn't nil, over err and what it wraps,
-// from the outside in. errors.Is can't serve here: it asks Error.Is.
+// find calls f for err and the errors that it wraps, from the outside in, and returns
+// the first result that isn't nil. It doesn't use errors.Is, which calls Error.Is,
+// which calls find.
 func find(err error, f func(error) error) error {
 	for err != nil {
 		if result := f(err); result != nil {
@@ -173,9 +174,9 @@ var kinds = []error{
 	ErrUnimplemented, ErrInternal, context.Canceled, context.DeadlineExceeded,
 }
 
-// kindOfErrno is the class of a Windows error number that no operation has
-// given a class of its own. What isn't here is ErrInternal: 87 (invalid
-// parameter) for one, since requests are checked before Windows sees them.
+// kindOfErrno has the class of a Windows error number, for errors to which the
+// operation didn't give a class. Other numbers are ErrInternal. One of them is 87
+// (invalid parameter), since requests are checked before Windows sees them.
 var kindOfErrno = map[win.Errno]error{
 	win.ErrorInvalidFunction:            ErrUnimplemented,
 	win.ErrorFileNotFound:               ErrNotFound,

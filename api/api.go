@@ -1,15 +1,14 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api knows the published wire contract: the groups, their versions, the
-// names under which each is reached, and their descriptors.
+// Package api has the published wire contract: the groups, their versions, the names
+// of their endpoints and services, and their descriptors.
 //
-// The .proto files in the directories <group>/<version> are the contract's
-// source. A published version never changes; wire.json in testdata states it
-// apart from the .proto files, and a test compares the two. Go code is generated
-// only for the versions with a shape of their own; the descriptors of all
-// versions are embedded here. Fields with credentials have the option
-// debug_redact: nothing that prints messages may show them.
+// The .proto files in the directories <group>/<version> are the contract's source. A
+// published version never changes: testdata/wire.json also describes it, and a test
+// compares the two. Go code is generated only for versions with a shape of their own.
+// The descriptors of all versions are embedded here. Fields with credentials have the
+// option debug_redact, so that they aren't printed with a message.
 //
 // A version is reached at an endpoint of its own ([EndpointName]) and there under
 // two service names: the published one ([ServiceName]), which every driver
@@ -38,9 +37,8 @@ import (
 // Groups returns the names of the API groups in alphabetical order.
 func Groups() []string { return slices.Sorted(maps.Keys(contract())) }
 
-// Versions returns the versions of a group, newest first: of two major versions
-// the greater one, then stable before beta before alpha. It returns nothing for an
-// unknown group.
+// Versions returns the versions of a group, newest first: higher major versions come
+// first, then stable before beta before alpha. It returns nothing for an unknown group.
 func Versions(group string) []string {
 	var names []string
 	for _, v := range contract()[group] {
@@ -103,9 +101,8 @@ type version struct {
 	service protoreflect.ServiceDescriptor
 }
 
-// contract parses the embedded descriptors, once, into the versions of each
-// group, newest first. Nothing that a caller does makes it fail: it panics only
-// if the program was built with something else than what protogen writes.
+// contract parses the embedded descriptors, once, into the versions of each group, newest
+// first. It panics only if the program was built with a file that protogen didn't write.
 var contract = sync.OnceValue(func() map[string][]version {
 	groups, err := parse([]byte(descriptors))
 	if err != nil {
@@ -145,8 +142,8 @@ func parse(descriptors []byte) (map[string][]version, error) {
 	return groups, err
 }
 
-// age orders versions: compared number by number, the newer one is greater. The
-// numbers are the major version, the stage and the number within the stage.
+// age orders versions. Its numbers, compared in order, are the major version, the stage
+// and the number within the stage; those of a newer version are greater.
 type age [3]int
 
 var (

@@ -17,8 +17,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
-// VersionError says that the version of a group that is in use doesn't have an
-// operation, nor anything that does exactly the same.
+// VersionError means that the version in use of a group has neither an operation nor
+// an equivalent of it.
 type VersionError struct {
 	Group   string // "volume"
 	Version string // the one in use: "v1beta2"
@@ -26,16 +26,16 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("version %s of the %s API, which is in use, doesn't have it", e.Version, e.Group)
+	return fmt.Sprintf("version %s of the %s API, which is in use, doesn't have this operation", e.Version, e.Group)
 }
 
-// way is one way to do an operation: a method, with the messages that it has in
-// some versions. An operation lists its ways; which one a version has, the
-// descriptors of the API tell.
+// way is one way to do an operation: a method with the messages that it has in some
+// versions. An operation lists its ways. The descriptors of the API tell which of
+// them a version has.
 type way struct {
 	method            string
 	request, response proto.Message
-	read              func() error // takes the result out of the response
+	read              func() error // gets the result from the response
 }
 
 // message is a pointer to a generated message.
@@ -44,12 +44,12 @@ type message[T any] interface {
 	proto.Message
 }
 
-// noResult is a way whose response says nothing.
+// noResult is a way whose response is empty.
 func noResult(method string, request, response proto.Message) way {
 	return way{method, request, response, func() error { return nil }}
 }
 
-// result is a way whose response read takes the result from.
+// result is a way with a result, which read gets from the response.
 func result[T any, Response message[T]](method string, request proto.Message, read func(Response)) way {
 	return checkedResult(method, request, func(response Response) error {
 		read(response)
@@ -57,13 +57,14 @@ func result[T any, Response message[T]](method string, request proto.Message, re
 	})
 }
 
-// checkedResult is a way whose response may turn out not to have a result.
+// checkedResult is result for a response that may be invalid: read returns an error
+// then.
 func checkedResult[T any, Response message[T]](method string, request proto.Message, read func(Response) error) way {
 	response := Response(new(T))
 	return way{method, request, response, func() error { return read(response) }}
 }
 
-// call does the operation op on object in the way that the version in use has.
+// call does the operation op on object, in the first way that the version in use has.
 func (g *group) call(ctx context.Context, op, object string, ways ...way) error {
 	version, err := g.version(ctx)
 	if err != nil {
@@ -99,7 +100,7 @@ func (w way) isIn(service protoreflect.ServiceDescriptor) bool {
 		wire.Identical(method.Output(), w.response.ProtoReflect().Descriptor()) == nil
 }
 
-// failure is the error of a call as the operation's.
+// failure turns the error of a call into the error of the operation.
 func failure(op, object string, request proto.Message, err error) error {
 	if _, invalid := proto.Marshal(request); invalid != nil { // a string isn't UTF-8
 		return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument, Err: invalid}
@@ -108,10 +109,11 @@ func failure(op, object string, request proto.Message, err error) error {
 	e, ok := errors.AsType[*csiproxy.Error](err)
 	switch {
 	case !ok:
-	case e.Op != "": // the method's name in the version in use
+	case e.Op != "": // it may be another name, that of the method in the version in use
 		e.Op = op
 	case !strings.Contains(e.Detail, op):
-		// Neither the published daemon nor a broken connection says what was asked for.
+		// Errors of the published daemon and of a broken connection don't name the
+		// operation and its object.
 		e.Op, e.Object = op, object
 	}
 	return err

@@ -1,30 +1,28 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client calls CSI Proxy on the node where it runs, for CSI drivers and
-// tools.
+// Package client calls CSI Proxy on this node, for CSI drivers and tools.
 //
-// A [Client] has one typed client for each API group, as a node.Node has its
-// operations:
+// A [Client] has a field with a typed client for each API group:
 //
 //	c := client.New()
 //	defer c.Close()
 //	err := c.Disk.PartitionDisk(ctx, number)
 //
-// Each speaks the newest version of its group that the node's daemon serves, down to
-// the first one published, so that a driver works with every daemon in the field. It
-// finds out which when it is first used, and anew when that version's endpoint has
-// gone. Methods have the signatures of the operations in the packages below node: what
-// a driver declares as its interface is satisfied in process and over the pipe.
+// Each uses the newest version of its group that the node's daemon serves. It knows
+// all published versions, so a driver works with every daemon. It looks for the
+// version when it is first used, and again when that version's endpoint is gone. The
+// fields and methods are those of node.Node, so a driver's interfaces are satisfied
+// in process and over the pipe.
 //
 // # Errors
 //
-// Errors are *csiproxy.Error, to be told apart with errors.Is as in process. Two
-// are the client's own. Where no endpoint of a group is served, as while the daemon
-// is upgraded, the error is csiproxy.ErrUnavailable: try again. Where the version
-// in use doesn't have an operation, it is csiproxy.ErrUnimplemented, and
-// errors.As finds a [VersionError]. The published daemon, which doesn't classify its
-// failures, gives csiproxy.ErrInternal with its text.
+// Errors are *csiproxy.Error. As in process, errors.Is tells them apart. The client
+// itself returns two more errors. If no endpoint of a group is served, as during an
+// upgrade of the daemon, the error is csiproxy.ErrUnavailable: try again. If the
+// version in use doesn't have an operation, it is csiproxy.ErrUnimplemented, and
+// errors.As finds a [VersionError]. The published daemon doesn't classify its
+// failures; they are csiproxy.ErrInternal with the daemon's text.
 //
 // No call has a deadline unless its context has one.
 package client
@@ -41,8 +39,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 )
 
-// Client reaches the CSI Proxy of this node. Its methods, and those of its groups,
-// may be called concurrently. It comes from [New].
+// Client calls the CSI Proxy of this node. [New] makes one. Its methods, and those of
+// its groups, may be called concurrently.
 type Client struct {
 	Disk       *Disk
 	Volume     *Volume
@@ -56,7 +54,7 @@ type Client struct {
 	close   context.CancelFunc // ends the groups' context
 }
 
-// New returns a client. It connects when it is first used, and reconnects by itself.
+// New returns a client. It connects on first use, and reconnects by itself.
 func New(opts ...Option) *Client {
 	o := options{dir: DefaultEndpointDir(), versions: make(map[string][]string)}
 	o.dial = func(ctx context.Context, group, version string) (net.Conn, error) {
@@ -90,39 +88,39 @@ type Option func(*options)
 type options struct {
 	dir      string // of the endpoints
 	dial     Dialer
-	versions map[string][]string // by group, to try in this order
-	invalid  error               // an option's mistake
+	versions map[string][]string // by group; they are tried in this order
+	invalid  error               // the error of an invalid option
 }
 
-// address is where the endpoint of a version is.
+// address returns the pipe name or socket path of a version's endpoint.
 func (o *options) address(group, version string) string {
 	return pipe.Address(o.dir, api.EndpointName(group, version))
 }
 
-// DefaultEndpointDir returns the directory of the daemon's sockets unless told
-// otherwise: /run/csi-proxy for root, and for another user a directory of the
-// user's own. It is empty on Windows, where pipes aren't in a directory.
+// DefaultEndpointDir returns the default directory of the daemon's sockets:
+// /run/csi-proxy for root, a directory of the user's own for others. It is empty on
+// Windows, where pipes aren't in a directory.
 func DefaultEndpointDir() string { return pipe.DefaultDir() }
 
-// WithEndpointDir looks for the daemon's sockets in dir. Windows, which has named
-// pipes, ignores it.
+// WithEndpointDir looks for the daemon's sockets in dir. On Windows, where endpoints
+// are named pipes, it is ignored.
 func WithEndpointDir(dir string) Option {
 	return func(o *options) { o.dir = dir }
 }
 
 // Dialer connects to the endpoint of a version of a group, such as "disk" and
-// "v1". Where there is none, the error must answer errors.Is(err, fs.ErrNotExist).
+// "v1". If there is no such endpoint, errors.Is(err, fs.ErrNotExist) must be true.
 type Dialer func(ctx context.Context, group, version string) (net.Conn, error)
 
-// WithDialer connects with dial instead of to the node's pipes or sockets, as in
-// tests that have the daemon in memory.
+// WithDialer connects with dial instead of to the node's pipes or sockets. Tests use
+// it to reach a daemon in memory.
 func WithDialer(dial Dialer) Option {
 	return func(o *options) { o.dial = dial }
 }
 
-// WithVersions speaks only these versions of a group, the newest of them that is
-// served. A group or version that doesn't exist is csiproxy.ErrInvalidArgument at
-// the first use of the client.
+// WithVersions uses only these versions of a group: the newest of them that is served.
+// If the group or a version doesn't exist, every call of the client returns
+// csiproxy.ErrInvalidArgument.
 func WithVersions(group string, versions ...string) Option {
 	return func(o *options) {
 		for _, version := range versions {
@@ -130,7 +128,7 @@ func WithVersions(group string, versions ...string) Option {
 				o.invalid = &csiproxy.Error{
 					Op:     "WithVersions",
 					Kind:   csiproxy.ErrInvalidArgument,
-					Detail: fmt.Sprintf("there is no version %q of a group %q", version, group),
+					Detail: fmt.Sprintf("the API has no group %q with a version %q", group, version),
 				}
 				return
 			}
@@ -141,8 +139,8 @@ func WithVersions(group string, versions ...string) Option {
 	}
 }
 
-// Close ends all connections. Calls under way end with context.Canceled, later ones
-// with csiproxy.ErrFailedPrecondition.
+// Close ends all connections. Calls under way return context.Canceled, later ones
+// csiproxy.ErrFailedPrecondition.
 func (c *Client) Close() error {
 	c.close()
 	var errs []error

@@ -19,8 +19,8 @@ import (
 // Disk calls the disk group. A [Client] has one.
 type Disk struct{ group *group }
 
-// Version returns the version in use, such as "v1", and looks for the newest one
-// that is served if none is.
+// Version returns the version in use, such as "v1". If there is none yet, it chooses
+// the newest one that is served.
 func (d *Disk) Version(ctx context.Context) (string, error) { return d.group.version(ctx) }
 
 // ListDiskLocations returns where each disk is attached.
@@ -59,7 +59,8 @@ func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[disk.Number]disk.IDs,
 	return disks, err
 }
 
-// listDiskIDs are the ways to get the identities of all disks, which read is given.
+// listDiskIDs returns the ways to get the identities of all disks. They pass the
+// result to read.
 func listDiskIDs(read func(map[disk.Number]disk.IDs) error) []way {
 	disks := make(map[disk.Number]disk.IDs)
 	return []way{
@@ -82,8 +83,8 @@ func listDiskIDs(read func(map[disk.Number]disk.IDs) error) []way {
 	}
 }
 
-// FindDiskByPage83 returns the disk that has exactly this page 83 identifier, as
-// ListDiskIDs gives it. None is csiproxy.ErrNotFound.
+// FindDiskByPage83 returns the disk whose page 83 identifier, as ListDiskIDs returns
+// it, is exactly this one. If there is none, the error is csiproxy.ErrNotFound.
 func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Number, err error) {
 	const op = "FindDiskByPage83"
 	object := strconv.Quote(page83)
@@ -108,8 +109,8 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 	return n, err
 }
 
-// PartitionDisk makes sure that a disk has a data partition; one that has is left
-// untouched. The partition's volume can be used when it returns.
+// PartitionDisk makes sure that a disk has a data partition. It doesn't change a disk
+// that has one. When it returns, the partition's volume can be used.
 func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return d.group.call(ctx, "PartitionDisk", diskObject(n),
 		noResult("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}, &diskv1.PartitionDiskResponse{}),
@@ -135,8 +136,8 @@ func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stat
 	return stats, err
 }
 
-// SetDiskState takes a disk online or offline; one that is so already is left. It
-// needs version v1beta2.
+// SetDiskState takes a disk online or offline. It is no error if the disk is in that
+// state already. It needs version v1beta2.
 func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return d.group.call(ctx, "SetDiskState", diskObject(n),
 		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}, &diskv1.SetDiskStateResponse{}),
@@ -159,11 +160,11 @@ func (d *Disk) GetDiskState(ctx context.Context, n disk.Number) (online bool, er
 
 func diskObject(n disk.Number) string { return "disk " + n.String() }
 
-// parseNumber reads a disk number of a response.
+// parseNumber reads a disk number from a response.
 func parseNumber(s string) (disk.Number, error) {
 	n, err := disk.ParseNumber(s)
 	if err != nil {
-		return 0, malformed("%q for a disk number", s)
+		return 0, malformed("the invalid disk number %q", s)
 	}
 	return n, nil
 }

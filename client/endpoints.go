@@ -19,21 +19,21 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
-// Endpoint is what Endpoints found out about the endpoint of one version.
+// Endpoint is the state of the endpoint of one version.
 type Endpoint struct {
 	Group, Version string
 	Address        string // of the pipe or socket
 	Served         bool   // the daemon answers
-	// Err is why nobody answers although the endpoint is there. It is nil if the
-	// endpoint is not there.
+	// Err says why an endpoint that exists isn't served. It is nil if the endpoint
+	// doesn't exist.
 	Err error
 }
 
-// Endpoints asks at the endpoint of each version of all API groups whether it is
-// served. It answers in alphabetical order of the groups, newest version first.
+// Endpoints checks for each version of all API groups whether its endpoint is served.
+// The result is in alphabetical order of the groups, newest version first.
 //
-// An endpoint that takes the connection and never answers keeps it waiting until
-// ctx ends.
+// If an endpoint accepts the connection and never answers, Endpoints waits until ctx
+// ends.
 func (c *Client) Endpoints(ctx context.Context) []Endpoint {
 	var endpoints []Endpoint
 	for _, group := range api.Groups() {
@@ -58,19 +58,18 @@ func (c *Client) check(ctx context.Context, e *Endpoint) {
 	}
 }
 
-// Ready returns nil if a CSI Proxy is there and answers now: for a driver's
-// readiness probe. It connects anew, whatever is known of earlier calls. That nobody
-// is there, or the daemon is about to end, is csiproxy.ErrUnavailable. The published
-// daemon, which has no health checks, is ready if it answers at all.
+// Ready returns nil if CSI Proxy answers now. It is meant for a driver's readiness
+// probe, and always makes a new connection. If there is no daemon, or the daemon is
+// stopping, the error is csiproxy.ErrUnavailable. The published daemon has no health
+// checks; it is ready if it answers at all.
 //
-// A daemon that takes the connection and never answers keeps it waiting until ctx
-// ends.
+// If the daemon accepts the connection and never answers, Ready waits until ctx ends.
 func (c *Client) Ready(ctx context.Context) error {
 	if c.options.invalid != nil {
 		return c.options.invalid
 	}
 	var err error
-	for _, name := range api.Groups() { // each group will do: one daemon serves them all
+	for _, name := range api.Groups() { // any group will do: one daemon serves them all
 		if err = c.groups[name].ready(ctx); !errors.Is(err, csiproxy.ErrUnavailable) {
 			break
 		}
@@ -81,7 +80,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	return nil
 }
 
-// ready returns nil if somebody answers at the newest version that is served.
+// ready returns nil if the newest version that is served answers.
 func (g *group) ready(ctx context.Context) error {
 	ctx, cancel := g.untilClosed(ctx)
 	defer cancel()
@@ -94,8 +93,8 @@ func (g *group) ready(ctx context.Context) error {
 	return err
 }
 
-// checkEndpoint returns nil if the endpoint of a version is served, and the error of the
-// dial as it is.
+// checkEndpoint returns nil if the endpoint of a version is served. It doesn't wrap an
+// error of dial.
 func checkEndpoint(ctx context.Context, dial Dialer, group, version string) error {
 	probe, err := dial(ctx, group, version)
 	if err != nil {
@@ -116,7 +115,7 @@ func checkEndpoint(ctx context.Context, dial Dialer, group, version string) erro
 	case err != nil:
 		return wire.FromStatus(err)
 	case response.Status != healthgrpc.HealthCheckResponse_SERVING:
-		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is about to end")
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is stopping")
 	}
 	return closeErr
 }

@@ -14,16 +14,15 @@ import (
 
 // Filesystem calls the filesystem group. A [Client] has one.
 //
-// Paths are Windows paths with backslashes. Malformed ones, and those outside of the
-// daemon's allowed directories, are csiproxy.ErrInvalidArgument.
+// Paths are Windows paths with backslashes. A malformed path, or one outside of the
+// daemon's allowed directories, is csiproxy.ErrInvalidArgument.
 type Filesystem struct{ group *group }
 
-// Version returns the version in use, such as "v2alpha1", and looks for the newest one
-// that is served if none is.
+// Version returns the version in use, such as "v2alpha1". If there is none yet, it
+// chooses the newest one that is served.
 func (f *Filesystem) Version(ctx context.Context) (string, error) { return f.group.version(ctx) }
 
-// PathExists reports whether something is at a path; a link counts, also if its
-// target is gone.
+// PathExists reports whether a path exists. A link exists even if its target is gone.
 func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
 	err = f.group.call(ctx, "PathExists", quote.Text(path),
 		result("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path}, func(r *filesystemv2alpha1.PathExistsResponse) {
@@ -36,8 +35,8 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, 
 	return exists, err
 }
 
-// Mkdir creates a directory and the missing ones above it; success if it is there
-// already.
+// Mkdir creates a directory and the missing ones above it. It is no error if the
+// directory exists.
 func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	return f.group.call(ctx, "Mkdir", quote.Text(path),
 		noResult("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}, &filesystemv2alpha1.MkdirResponse{}),
@@ -45,9 +44,9 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	)
 }
 
-// Rmdir removes a directory or a link, never what a link leads to. A directory
-// that isn't empty is csiproxy.ErrFailedPrecondition unless force is set; with it,
-// also a missing path is success.
+// Rmdir removes a directory or a link, but never the target of a link. Without force,
+// a directory that isn't empty is csiproxy.ErrFailedPrecondition. With force, its
+// contents are removed too, and a missing path is no error.
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	return f.group.call(ctx, "Rmdir", quote.Text(path),
 		noResult("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}, &filesystemv2alpha1.RmdirResponse{}),
@@ -55,8 +54,8 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	)
 }
 
-// RmdirContents removes all that is in a directory, as Rmdir with force does, and
-// leaves the directory. It needs version v2alpha1.
+// RmdirContents removes everything in a directory, as Rmdir with force does, and keeps
+// the directory. It needs version v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 	return f.group.call(ctx, "RmdirContents", quote.Text(path),
 		noResult("RmdirContents", &filesystemv2alpha1.RmdirContentsRequest{Path: path}, &filesystemv2alpha1.RmdirContentsResponse{}),
@@ -71,7 +70,7 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 	)
 }
 
-// IsSymlink reports whether a path is a link or mount point whose target is there.
+// IsSymlink reports whether a path is a link or mount point whose target exists.
 // A missing path is csiproxy.ErrNotFound.
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool, err error) {
 	err = f.group.call(ctx, "IsSymlink", quote.Text(path),
@@ -85,8 +84,8 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool
 	return isSymlink, err
 }
 
-// pathContext chooses the directory that old daemons allow a path in: kubelet's
-// pods or its plugins.
+// pathContext returns the context that old versions need for a path: kubelet's
+// directory of pods or that of plugins.
 func pathContext(path string) filesystemv1beta1.PathContext {
 	for element := range strings.SplitSeq(path, `\`) {
 		switch strings.ToLower(element) {

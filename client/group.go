@@ -24,14 +24,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 )
 
-// Bounds of messages in bytes, as the daemon has them.
+// Limits of messages in bytes. They are those of the daemon.
 const (
 	maxRequestBytes  = 1 << 20
 	maxResponseBytes = 4 << 20
 )
 
-// reconnect is how a connection that can't be made is tried again. A daemon on the
-// same node can't be overrun, so the pauses are short.
+// reconnect says how a failed connection is tried again. A daemon on the same node
+// can't be overloaded by that, so the pauses are short.
 var reconnect = grpc.ConnectParams{
 	Backoff: backoff.Config{
 		BaseDelay:  50 * time.Millisecond,
@@ -42,30 +42,30 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 5 * time.Second,
 }
 
-// group is an API group: the choice of the version to speak, and the connections.
+// group is an API group: the version in use, and the connections.
 type group struct {
 	ctx     context.Context // ends when the client is closed
 	name    string
 	options options
 
-	// choosing is held, by having sent to it, while a version is chosen. It isn't
-	// a mutex so that waiting ends with a context.
+	// choosing is a lock: its holder, which has sent to it, chooses a version. It
+	// isn't a mutex, so that a wait for it can end with a context.
 	choosing chan struct{}
 
-	mu     sync.Mutex       // guards all below, and calls of links; held for moments only
-	chosen string           // version; empty before the choice, and again when its endpoint has gone
+	mu     sync.Mutex       // guards the fields below and the calls of links; held only briefly
+	chosen string           // the version in use; empty before the choice, and when its endpoint is gone
 	links  map[string]*link // by version
 }
 
 // link is a connection to the endpoint of a version.
 //
-// gRPC would make a lost connection again by itself, but after an attempt that
-// fails it fails calls for the length of a pause without looking. When nobody
-// serves the endpoint, as while the daemon is upgraded, the link is therefore
-// given up: the next call gets a new one and finds out how things are then.
+// gRPC makes a lost connection again by itself. But after a failed attempt it fails
+// all calls during a pause, without trying. So when nobody serves the endpoint, as
+// during an upgrade of the daemon, the link is dropped, and the next call makes a new
+// one.
 type link struct {
 	conn   *grpc.ClientConn
-	vacant atomic.Bool // nobody was at the endpoint at the last dial
+	vacant atomic.Bool // at the last dial, nobody served the endpoint
 	calls  int         // under way
 }
 
@@ -73,7 +73,7 @@ func newGroup(ctx context.Context, name string, o options) *group {
 	return &group{ctx: ctx, name: name, options: o, choosing: make(chan struct{}, 1), links: make(map[string]*link)}
 }
 
-// version returns the version to speak.
+// version returns the version in use, and chooses one if there is none.
 func (g *group) version(ctx context.Context) (string, error) {
 	if g.options.invalid != nil {
 		return "", g.options.invalid
@@ -120,8 +120,7 @@ func (g *group) current() string {
 	return g.chosen
 }
 
-// ended returns the error of a call that can't go on: the client is closed, or the
-// caller's context has ended.
+// ended returns an error if the client is closed or the caller's context has ended.
 func (g *group) ended(ctx context.Context) error {
 	if g.ctx.Err() != nil {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the client is closed")
@@ -139,7 +138,8 @@ func (g *group) untilClosed(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// first returns the first version whose endpoint somebody serves, as try finds out.
+// first returns the first version for which try succeeds. It ends at an error of try
+// that doesn't mean that nobody serves the endpoint.
 func (g *group) first(ctx context.Context, try func(ctx context.Context, version string) error) (string, error) {
 	versions := g.options.versions[g.name]
 	for _, version := range versions {
@@ -157,12 +157,12 @@ func (g *group) first(ctx context.Context, try func(ctx context.Context, version
 	}
 	return "", &csiproxy.Error{
 		Kind: csiproxy.ErrUnavailable,
-		Detail: fmt.Sprintf("no endpoint like %s is served, of the versions %s: CSI Proxy isn't running, or is being restarted",
+		Detail: fmt.Sprintf("no endpoint %s is served for any of the versions %s: CSI Proxy isn't running, or is being restarted",
 			g.options.address(g.name, "<version>"), strings.Join(versions, ", ")),
 	}
 }
 
-// dial returns nil if the endpoint of a version takes a connection.
+// dial returns nil if the endpoint of a version accepts a connection.
 func (g *group) dial(ctx context.Context, version string) error {
 	conn, err := g.options.dial(ctx, g.name, version)
 	if err != nil {
@@ -173,7 +173,7 @@ func (g *group) dial(ctx context.Context, version string) error {
 }
 
 // isVacant reports whether an error of a dial means that nobody serves the
-// endpoint: it isn't there, or it is a socket that a killed daemon left behind.
+// endpoint: it doesn't exist, or it is a socket that a killed daemon left behind.
 func isVacant(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
@@ -213,8 +213,8 @@ func (g *group) begin(ctx context.Context, version string) (*link, error) {
 	return l, nil
 }
 
-// end gives the link back after a call. A link that is given up goes with its last
-// call: a daemon that is about to end takes no connections, but ends its calls.
+// end gives the link back after a call. A dropped link is closed after its last call:
+// a daemon that is stopping accepts no connections, but completes its calls.
 func (g *group) end(version string, l *link) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -226,15 +226,15 @@ func (g *group) end(version string, l *link) {
 		}
 	}
 	if l.calls == 0 && g.links[version] != l {
-		_ = l.conn.Close() // its only error: it is closed already
+		_ = l.conn.Close() // the only possible error: it is closed already
 	}
 }
 
-// newConn returns a gRPC connection that dial makes when it is needed.
+// newConn returns a gRPC connection. It calls dial on first use.
 func newConn(group, version string, dial func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+api.EndpointName(group, version),
 		grpc.WithContextDialer(dial),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // nobody else is between the ends
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // it never leaves the node
 		grpc.WithConnectParams(reconnect),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallSendMsgSize(maxRequestBytes),
@@ -243,8 +243,7 @@ func newConn(group, version string, dial func(context.Context, string) (net.Conn
 	)
 }
 
-// close ends all links. The group's context has ended, so that there are no new
-// ones.
+// close ends all links. The group's context has ended before, so no new ones are made.
 func (g *group) close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

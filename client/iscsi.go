@@ -19,19 +19,19 @@ import (
 // ISCSI calls the iscsi group. A [Client] has one.
 type ISCSI struct{ group *group }
 
-// Version returns the version in use, such as "v1alpha2", and looks for the newest one
-// that is served if none is.
+// Version returns the version in use, such as "v1alpha2". If there is none yet, it
+// chooses the newest one that is served.
 func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.version(ctx) }
 
-// AddTargetPortal makes a portal known to the node's initiator; success if it is
-// already.
+// AddTargetPortal makes a portal known to the node's initiator. It is no error if the
+// portal is known already.
 func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.call(ctx, "AddTargetPortal", portalObject(p),
 		noResult("AddTargetPortal", &iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{}),
 	)
 }
 
-// DiscoverTargetPortal asks a portal, which must be known, for its targets.
+// DiscoverTargetPortal asks a portal for its targets. The portal must be known.
 func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targets []iscsi.IQN, err error) {
 	err = i.group.call(ctx, "DiscoverTargetPortal", portalObject(p),
 		result("DiscoverTargetPortal", &iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)}, func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) {
@@ -50,7 +50,7 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 			var listed []iscsi.Portal
 			for _, p := range r.TargetPortals {
 				if p.TargetPort > math.MaxUint16 {
-					return malformed("%d for a TCP port", p.TargetPort)
+					return malformed("the invalid TCP port %d", p.TargetPort)
 				}
 				listed = append(listed, iscsi.Portal{Address: p.TargetAddress, Port: uint16(p.TargetPort)})
 			}
@@ -61,7 +61,7 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 	return portals, err
 }
 
-// RemoveTargetPortal makes the initiator forget a portal. An unknown one is
+// RemoveTargetPortal makes the initiator forget a portal. An unknown portal is
 // csiproxy.ErrNotFound.
 func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.call(ctx, "RemoveTargetPortal", portalObject(p),
@@ -69,9 +69,9 @@ func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	)
 }
 
-// ConnectTarget logs in to a target, which must have been discovered; success if
-// the node is connected already. Credentials that the target refuses are
-// csiproxy.ErrUnauthenticated.
+// ConnectTarget logs in to a target, which must have been discovered. It is no error
+// if the node is connected already. If the target refuses the credentials, the error
+// is csiproxy.ErrUnauthenticated.
 func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
 	const op = "ConnectTarget"
 	request := &iscsiv1alpha2.ConnectTargetRequest{
@@ -94,8 +94,8 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 }
 
 // DisconnectTarget logs out of a target and makes sure that the node doesn't log in
-// to it again by itself; success if it isn't connected. While its disks are used,
-// the error is csiproxy.ErrUnavailable.
+// to it again by itself. It is no error if the node isn't connected. While a disk of
+// the target is in use, the error is csiproxy.ErrUnavailable.
 func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
 	return i.group.call(ctx, "DisconnectTarget", targetObject(iqn),
 		noResult("DisconnectTarget", &iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)}, &iscsiv1alpha2.DisconnectTargetResponse{}),
@@ -124,8 +124,8 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQ
 }
 
 // SetMutualCHAPSecret sets the secret, of 12 to 16 bytes, with which targets prove
-// themselves to this node in MutualCHAP. It holds for the whole node. It needs
-// version v1alpha2.
+// their identity to this node in MutualCHAP. The whole node has one such secret. It
+// needs version v1alpha2.
 func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
 	return i.group.call(ctx, "SetMutualCHAPSecret", "",
 		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}, &iscsiv1alpha2.SetMutualChapSecretResponse{}),

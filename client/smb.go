@@ -14,24 +14,24 @@ import (
 
 // SMB calls the smb group. A [Client] has one.
 //
-// A mapping is the node's, not the caller's: all volumes on a share have the same
-// one, and who removes it must know that nobody else needs it.
+// A mapping belongs to the node, not to the caller: all volumes on a share use the
+// same mapping. Don't remove it before nobody else needs it.
 type SMB struct{ group *group }
 
-// Version returns the version in use, such as "v1", and looks for the newest one
-// that is served if none is.
+// Version returns the version in use, such as "v1". If there is none yet, it chooses
+// the newest one that is served.
 func (s *SMB) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
-// NewSMBGlobalMapping makes the share of remotePath, which is \\server\share or a
-// directory on it, usable by the whole node. A mapping that works is kept, whoever's
-// credentials it was made with; a broken one is made again. If localPath isn't
-// empty, it becomes a directory link to remotePath, in a directory that must be
-// there; it may be that link already, but anything else there is
+// NewSMBGlobalMapping maps the share of remotePath for the whole node. remotePath is
+// \\server\share or a directory on it. A mapping that works is kept, even if it was
+// made with other credentials. A broken one is made again. If localPath isn't empty,
+// it becomes a directory link to remotePath. The directory above it must exist. It is
+// no error if the link exists; anything else at localPath is
 // csiproxy.ErrAlreadyExists.
 //
-// Credentials that the server refuses are csiproxy.ErrUnauthenticated, a share that
-// it doesn't have is csiproxy.ErrNotFound, a server that can't be reached is
-// csiproxy.ErrUnavailable, and another user's mapping of the same server is
+// If the server refuses the credentials, the error is csiproxy.ErrUnauthenticated. If
+// it doesn't have the share, it is csiproxy.ErrNotFound. If it can't be reached, it is
+// csiproxy.ErrUnavailable. If another user has a mapping of the same server, it is
 // csiproxy.ErrFailedPrecondition.
 func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
 	return s.group.call(ctx, "NewSMBGlobalMapping", quote.Text(remotePath),
@@ -44,8 +44,9 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath str
 	)
 }
 
-// RemoveSMBGlobalMapping removes the mapping of the share of remotePath, also while
-// it is used. Links to the share stay. No such mapping is csiproxy.ErrNotFound.
+// RemoveSMBGlobalMapping removes the mapping of the share of remotePath, even while
+// it is in use. Links to the share stay. If there is no such mapping, the error is
+// csiproxy.ErrNotFound.
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return s.group.call(ctx, "RemoveSMBGlobalMapping", quote.Text(remotePath),
 		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1.RemoveSmbGlobalMappingResponse{}),

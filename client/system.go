@@ -13,16 +13,15 @@ import (
 
 // System calls the system group. A [Client] has one.
 //
-// Services go by their names in the service manager, such as MSiSCSI; an unknown
-// one is csiproxy.ErrNotFound.
+// Services are named as in the service manager, such as MSiSCSI. An unknown service
+// is csiproxy.ErrNotFound.
 type System struct{ group *group }
 
-// Version returns the version in use, such as "v1alpha1", and looks for the newest one
-// that is served if none is.
+// Version returns the version in use, such as "v1alpha1". If there is none yet, it
+// chooses the newest one that is served.
 func (s *System) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
-// GetBIOSSerialNumber returns the serial number of the machine as its firmware has
-// it.
+// GetBIOSSerialNumber returns the serial number in the machine's firmware.
 func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err error) {
 	err = s.group.call(ctx, "GetBIOSSerialNumber", "",
 		result("GetBIOSSerialNumber", &systemv1alpha1.GetBIOSSerialNumberRequest{}, func(r *systemv1alpha1.GetBIOSSerialNumberResponse) {
@@ -36,7 +35,7 @@ func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err er
 func (s *System) GetService(ctx context.Context, name string) (service system.Service, err error) {
 	err = s.group.call(ctx, "GetService", serviceObject(name),
 		result("GetService", &systemv1alpha1.GetServiceRequest{Name: name}, func(r *systemv1alpha1.GetServiceResponse) {
-			// On the wire, too, these are the service manager's numbers.
+			// The numbers on the wire are also those of the service manager.
 			service = system.Service{
 				DisplayName: r.DisplayName,
 				StartType:   system.StartType(r.StartType),
@@ -47,7 +46,7 @@ func (s *System) GetService(ctx context.Context, name string) (service system.Se
 	return service, err
 }
 
-// StartService starts a service and waits until it runs; success if it does
+// StartService starts a service and waits until it runs. It is no error if it runs
 // already.
 func (s *System) StartService(ctx context.Context, name string) error {
 	return s.group.call(ctx, "StartService", serviceObject(name),
@@ -55,9 +54,9 @@ func (s *System) StartService(ctx context.Context, name string) error {
 	)
 }
 
-// StopService stops a service and waits until it has stopped; success if it is
-// already. With force, it stops the running services that depend on it first;
-// without, they are csiproxy.ErrFailedPrecondition.
+// StopService stops a service and waits until it has stopped. It is no error if it is
+// stopped already. If running services depend on it, force stops them first; without
+// force, the error is csiproxy.ErrFailedPrecondition.
 func (s *System) StopService(ctx context.Context, name string, force bool) error {
 	return s.group.call(ctx, "StopService", serviceObject(name),
 		noResult("StopService", &systemv1alpha1.StopServiceRequest{Name: name, Force: force}, &systemv1alpha1.StopServiceResponse{}),

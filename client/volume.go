@@ -19,12 +19,12 @@ import (
 // Volume calls the volume group. A [Client] has one.
 type Volume struct{ group *group }
 
-// Version returns the version in use, such as "v2alpha1", and looks for the newest one
-// that is served if none is.
+// Version returns the version in use, such as "v2alpha1". If there is none yet, it
+// chooses the newest one that is served.
 func (v *Volume) Version(ctx context.Context) (string, error) { return v.group.version(ctx) }
 
 // ListVolumesOnDisk returns the volumes of a disk's partition or, for partition 0,
-// of all data partitions. Another partition than 0 needs version v1beta3.
+// of all data partitions. A partition other than 0 needs version v1beta3.
 func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) (ids []volume.ID, err error) {
 	object := diskObject(n)
 	if partition != 0 {
@@ -37,7 +37,7 @@ func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition
 	return ids, err
 }
 
-// listVolumesOnDisk are the ways to list volumes, which read is given.
+// listVolumesOnDisk returns the ways to list volumes. They pass the result to read.
 func listVolumesOnDisk(n disk.Number, partition uint32, read func([]volume.ID) error) []way {
 	request := &volumev2alpha1.ListVolumesOnDiskRequest{DiskNumber: uint32(n), PartitionNumber: partition}
 	ways := []way{
@@ -45,7 +45,7 @@ func listVolumesOnDisk(n disk.Number, partition uint32, read func([]volume.ID) e
 			return read(volumeIDs(r.VolumeIds))
 		}),
 	}
-	if partition == 0 { // the old method has no partition
+	if partition == 0 { // the old request has no partition number
 		request := &volumev1beta2.ListVolumesOnDiskRequest{DiskId: n.String()}
 		ways = append(ways, checkedResult("ListVolumesOnDisk", request, func(r *volumev1beta2.ListVolumesOnDiskResponse) error {
 			return read(volumeIDs(r.VolumeIds))
@@ -62,8 +62,8 @@ func volumeIDs(texts []string) []volume.ID {
 	return ids
 }
 
-// DataVolumeOfDisk returns the only data volume of a disk. Several give
-// csiproxy.ErrFailedPrecondition, none gives csiproxy.ErrNotFound.
+// DataVolumeOfDisk returns the only data volume of a disk. If there are several, the
+// error is csiproxy.ErrFailedPrecondition; if there is none, csiproxy.ErrNotFound.
 func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume.ID, err error) {
 	err = v.group.call(ctx, "DataVolumeOfDisk", diskObject(n), listVolumesOnDisk(n, 0, func(ids []volume.ID) error {
 		switch len(ids) {
@@ -78,9 +78,9 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume
 	return id, err
 }
 
-// MountVolume presents a volume at an empty directory, which is created if it is
-// missing. Success if the volume is there already; another volume there is
-// csiproxy.ErrFailedPrecondition.
+// MountVolume mounts a volume at an empty directory, which it creates if it is
+// missing. It is no error if the volume is mounted there already. If another volume
+// is, the error is csiproxy.ErrFailedPrecondition.
 func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "MountVolume", volumeObject(id),
 		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.MountVolumeResponse{}),
@@ -88,7 +88,7 @@ func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath strin
 	)
 }
 
-// UnmountVolume flushes a volume and takes it from a directory, which stays.
+// UnmountVolume flushes a volume and unmounts it from a directory. The directory stays.
 func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "UnmountVolume", volumeObject(id),
 		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.UnmountVolumeResponse{}),
@@ -106,21 +106,21 @@ func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted
 	return formatted, err
 }
 
-// FormatVolume makes an NTFS file system on a volume. One that has a file system,
-// or data of another kind, is refused with csiproxy.ErrFailedPrecondition; the
-// published daemon formats it.
+// FormatVolume makes an NTFS file system on a volume. If the volume has a file system
+// or other data, the error is csiproxy.ErrFailedPrecondition. The published daemon
+// formats such a volume.
 func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
 	return v.group.call(ctx, "FormatVolume", volumeObject(id),
 		noResult("FormatVolume", &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)}, &volumev2alpha1.FormatVolumeResponse{}),
 	)
 }
 
-// ResizeVolume grows a volume with its file system to sizeBytes or, for 0, as far
-// as the disk allows. A volume of that size or larger is left.
+// ResizeVolume grows a volume and its file system to sizeBytes or, for 0, as far as the
+// disk allows. It doesn't change a volume of that size or larger.
 func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) error {
 	const op = "ResizeVolume"
-	// The daemon takes a number here for a disk's only volume, for the sake of one
-	// driver. In process it is an error, and so it is here.
+	// For one driver's sake, the daemon also accepts a disk number here, meaning the
+	// disk's only volume. In process that is an error, so it is one here too.
 	if _, err := volume.ParseID(string(id)); err != nil {
 		return &csiproxy.Error{Op: op, Object: volumeObject(id), Err: err}
 	}
@@ -152,7 +152,7 @@ func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n
 			func(r *volumev2alpha1.GetDiskNumberFromVolumeIDResponse) { n = disk.Number(r.DiskNumber) }),
 		checkedResult("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeDiskNumberResponse) error {
 			if r.DiskNumber < 0 || r.DiskNumber > math.MaxUint32 {
-				return malformed("%d for a disk number", r.DiskNumber)
+				return malformed("the invalid disk number %d", r.DiskNumber)
 			}
 			n = disk.Number(r.DiskNumber)
 			return nil
@@ -161,9 +161,9 @@ func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n
 	return n, err
 }
 
-// GetVolumeIDFromTargetPath returns the volume that is mounted at a path, or that a
-// link there leads to. A path without one is csiproxy.ErrNotFound. It needs
-// version v1beta1.
+// GetVolumeIDFromTargetPath returns the volume that is mounted at a path, or to which
+// a link at the path leads. If there is none, the error is csiproxy.ErrNotFound. It
+// needs version v1beta1.
 func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
 	err = v.group.call(ctx, "GetVolumeIDFromTargetPath", quote.Text(path),
 		result("GetVolumeIDFromTargetPath", &volumev2alpha1.GetVolumeIDFromTargetPathRequest{TargetPath: path},
@@ -174,9 +174,9 @@ func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id
 	return id, err
 }
 
-// GetClosestVolumeIDFromTargetPath returns the volume that a path lies on: the
-// nearest mount point above it or, at last, the drive's volume. It needs version
-// v2alpha1.
+// GetClosestVolumeIDFromTargetPath returns the volume that a path lies on: that of the
+// nearest mount point above it or, if there is none, that of the drive. It needs
+// version v2alpha1.
 func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
 	err = v.group.call(ctx, "GetClosestVolumeIDFromTargetPath", quote.Text(path),
 		result("GetClosestVolumeIDFromTargetPath", &volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package grpccode tells the gRPC code of an error of CSI Proxy, for CSI drivers: CSI
-// answers with gRPC codes too. The daemon's own answers have the same.
+// Package grpccode gives the gRPC code of an error of CSI Proxy. CSI drivers can
+// return it, since CSI uses gRPC codes too. The daemon's responses have the same codes.
 package grpccode
 
 import (
@@ -13,8 +13,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// classes is the one place that says which code a class of errors has. Codes are
-// unique, so that a client can tell the class by its code.
+// classes is the only table of classes and their codes. Each code stands for one
+// class, so that a client can get the class from the code.
 var classes = []struct {
 	kind error
 	code codes.Code
@@ -33,9 +33,9 @@ var classes = []struct {
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 }
 
-// Of returns the code of the class of err, as csiproxy.KindOf tells it: codes.OK for
-// nil, and codes.Internal for csiproxy.ErrInternal and what has no class. It doesn't
-// look for a gRPC status in err.
+// Of returns the code of err's class, which is that of csiproxy.KindOf: codes.OK for
+// nil, codes.Internal for csiproxy.ErrInternal and for errors without a class. It
+// doesn't look for a gRPC status in err.
 func Of(err error) codes.Code {
 	kind := csiproxy.KindOf(err)
 	for _, class := range classes {

@@ -1,9 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node does the storage operations of one Windows node in process: what
-// the daemon offers over its endpoints, as Go methods. A driver's test gets one
-// on a simulated node from package simnode.
+// Package node does the storage operations of one Windows node in process: Go methods
+// for the operations that the daemon offers over its endpoints. For a driver's tests,
+// package simnode has a simulated node.
 package node
 
 import (
@@ -33,33 +33,33 @@ type Options struct {
 	KubeletPath string
 	// WorkingDirs are further directories below which paths are accepted.
 	WorkingDirs []string
-	// ProtectedVolumes are volumes that no operation mounts, or enters by way of a mount
-	// point: each a drive letter, such as D:, or a volume id. Somebody who can make a
-	// directory below the kubelet directory can mount any volume there, and a call with a
-	// path would act on that volume. The volume of C: and those that hold KubeletPath and
-	// WorkingDirs are protected anyhow.
+	// ProtectedVolumes are volumes that no operation mounts, or enters through a mount
+	// point. Each is a drive letter, such as D:, or a volume id. Anyone who can make a
+	// directory below the kubelet directory could otherwise mount a volume there, and a
+	// call with a path would act on that volume. The volumes of C:, KubeletPath and
+	// WorkingDirs are always protected.
 	ProtectedVolumes []string
-	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data of
-	// another system that they recognise. Default: they refuse.
+	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data that
+	// they recognise as another system's. Default: they refuse.
 	AllowRecognizedData bool
-	// NewIDsForClones lets PartitionDisk and SetDiskState give a disk new ids whose
-	// partition table has those of a disk that is online, such as the disk of a snapshot
-	// next to its original: Windows can't have both online. Default: they refuse.
+	// NewIDsForClones lets PartitionDisk and SetDiskState give a clone new ids. A clone is
+	// a disk whose partition table has the same ids as a disk that is online, such as a
+	// snapshot next to its original. Windows can't have both online. Default: they refuse
+	// clones.
 	NewIDsForClones bool
 	// SilentDiskTimeout is how long ListDiskIDs, ListDiskLocations and Rescan wait for
 	// a disk that doesn't answer. Default: DefaultSilentDiskTimeout.
 	SilentDiskTimeout time.Duration
-	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares of servers that don't
-	// encrypt. Default: it doesn't.
+	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares without encryption.
+	// Default: encryption is required.
 	SMBWithoutPrivacy bool
-	// Logger gets what an operation passes over without failing. Default: none.
+	// Logger logs problems that don't fail an operation. Default: they aren't logged.
 	Logger *slog.Logger
-	// OnOperation is told of every operation that has ended: its name, such as
-	// "PartitionDisk", how long it took and its error. Default: nobody is told.
+	// OnOperation is called after every operation with its name, such as
+	// "PartitionDisk", how long it took, and its error. May be nil.
 	OnOperation func(name string, took time.Duration, err error)
-	// OnWindowsCall is told of every call to Windows that was answered: the name of the
-	// Win32 function or control code, how long it took and its error. Default: nobody
-	// is told.
+	// OnWindowsCall is called when Windows has answered a call, with the name of the
+	// Win32 function or control code, how long it took, and its error. May be nil.
 	OnWindowsCall func(call string, took time.Duration, err error)
 	// OnSkippedDisks is told how many disks ListDiskIDs, ListDiskLocations and Rescan pass
 	// over because they don't answer or answer with errors, whenever that number changes.

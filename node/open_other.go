@@ -14,6 +14,6 @@ import (
 func open(Options) (*Node, error) {
 	return nil, &csiproxy.Error{
 		Op: "open", Object: "the node", Kind: csiproxy.ErrUnimplemented,
-		Detail: "this system is " + runtime.GOOS + ", not windows; package simnode has a simulated node",
+		Detail: "this system is " + runtime.GOOS + ", not windows; for tests, package simnode has a simulated node",
 	}
 }

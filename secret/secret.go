@@ -10,20 +10,20 @@ import (
 	"log/slog"
 )
 
-// Text is a password or another text that must not be shown. Whatever prints,
-// logs or encodes it gets a placeholder. Only Reveal gives the text: its calls are
-// the places to review.
+// Text is a password or another text that must not be shown. Printing, logging or
+// encoding it gives a placeholder. Only Reveal returns the text, so a review can
+// check the calls of Reveal.
 //
-// A Go string can't be erased from memory; the buffers that are made of it for
-// Windows are.
+// A Go string can't be erased from memory. The buffers made of it for Windows are
+// erased.
 type Text struct {
-	// A pointer, since fmt prints an unexported field of somebody's struct without
-	// asking its methods.
+	// A pointer, since fmt prints unexported fields of other structs without calling
+	// their methods.
 	text *string
 }
 
-// placeholder is what stands for every text, also an empty one: whether there is
-// one is nobody's business either.
+// placeholder stands for every text, including an empty one: whether there is a
+// secret isn't shown either.
 const placeholder = "[secret]"
 
 // New returns text as a secret.

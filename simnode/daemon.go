@@ -28,8 +28,8 @@ import (
 
 const (
 	bufferBytes = 64 << 10 // of an in-memory connection
-	// gracePeriod lets idle clients see the end of their connection before the
-	// next daemon starts, so that no call is lost on it.
+	// gracePeriod lets idle clients notice the end of their connection before the
+	// next daemon starts, so that they don't send a call on it.
 	gracePeriod = 500 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ type runner struct {
 	mu     sync.Mutex // guards all below
 	node   *nodeops.Node
 	memory map[string]*bufconn.Listener // by endpoint name; nil while it is stopped
-	stops  []func() error               // of what is served
+	stops  []func() error               // stop the servers
 	dir    string                       // of the sockets; "" if there are none
 	claim  *pipe.Claimed
 }
@@ -77,8 +77,8 @@ func (d *runner) start() error {
 	return nil
 }
 
-// serve serves all versions, and the control of the simulated node, at listeners that
-// listen makes.
+// serve serves all versions, and the control of the simulated node, on listeners made
+// by listen.
 func (d *runner) serve(listen func(name string) (net.Listener, error)) error {
 	s, err := daemon.New(daemon.Config{
 		Operations:  rpc.Operations(d.node.Operations),
@@ -135,14 +135,14 @@ func (d *runner) dial(ctx context.Context, group, version string) (net.Conn, err
 	case !running:
 		return nil, fmt.Errorf("dial %s: CSI Proxy isn't running: %w", name, os.ErrNotExist)
 	case l == nil:
-		return nil, fmt.Errorf("dial %s: there is no such endpoint: %w", name, os.ErrNotExist)
+		return nil, fmt.Errorf("dial %s: CSI Proxy has no such endpoint: %w", name, os.ErrNotExist)
 	}
 	return l.DialContext(ctx)
 }
 
-// endpointDir makes the directory of the sockets, if it isn't there, and the sockets
-// unless the daemon is stopped. The directory is one of their own: one that a test gets
-// may be too long for a socket's path.
+// endpointDir makes the directory of the sockets if it is missing, and the sockets
+// unless the daemon is stopped. It doesn't use the test's temporary directory, whose
+// path may be too long for a socket.
 func (d *runner) endpointDir() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

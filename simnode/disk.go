@@ -14,19 +14,20 @@ type Disk struct {
 	SizeBytes  int64
 	SectorSize int    // in bytes: 512, the default, or 4096
 	Serial     string // default: a running number
-	Page83     string // ASCII identifier of VPD page 0x83; default: a binary one
+	Page83     string // ASCII identifier of VPD page 0x83; default: a binary identifier
 	// Adapter, Target and LUN are the SCSI address; default: the next free LUN
 	// of adapter 1.
 	Adapter, Target, LUN int
-	// Offline and ReadOnly are how the disk arrives, as under a SAN policy.
+	// Offline and ReadOnly are the state in which the disk arrives, as under a SAN
+	// policy.
 	Offline, ReadOnly bool
-	// NeedsRescan keeps Windows from seeing the disk before a Rescan.
+	// NeedsRescan means that Windows sees the disk only after a Rescan.
 	NeedsRescan bool
 }
 
-// AttachDisk attaches a disk and returns its number, if Windows sees it by itself.
-// A disk with the serial number of one that was detached is that disk, with its
-// data.
+// AttachDisk attaches a disk. It returns the disk's number, unless the disk needs a
+// rescan. If d has the serial number of a detached disk, that disk is attached again,
+// with its data.
 func (n *Node) AttachDisk(d Disk) disk.Number {
 	n.helper()
 	number, err := n.sys.AttachDisk(d.spec())
@@ -48,7 +49,7 @@ func (d Disk) spec() winsim.DiskSpec {
 	return spec
 }
 
-// DiskState is where a disk is on its way into the node.
+// DiskState says whether a disk is attached, and whether Windows sees it.
 type DiskState string
 
 // States of disks.
@@ -64,18 +65,18 @@ var diskStates = map[winsim.DiskState]DiskState{
 	winsim.DiskPresent:  DiskPresent,
 }
 
-// DiskInfo is how a disk is.
+// DiskInfo is the state of a disk.
 type DiskInfo struct {
 	Number    disk.Number // while State is DiskPresent
 	State     DiskState
 	Serial    string
-	SizeBytes int64 // of the hardware; Windows may not have seen it grow
+	SizeBytes int64 // of the hardware; if it has grown, Windows may not know yet
 	// Offline and ReadOnly are Windows' attributes.
 	Offline, ReadOnly bool
 }
 
-// Disks returns all disks, in the order in which they came to the node: the first is
-// that of Windows itself.
+// Disks returns all disks, in the order in which they were first attached. The first
+// is the one that Windows runs from.
 func (n *Node) Disks() []DiskInfo {
 	var infos []DiskInfo
 	for _, d := range n.sys.Disks() {
@@ -88,8 +89,8 @@ func (n *Node) Disks() []DiskInfo {
 }
 
 // SetDiskAttributes takes a disk offline or online and makes it read-only or writable,
-// as an administrator does. It stays so when the node starts again or the disk comes
-// back.
+// as an administrator does. The attributes survive a restart of the node, and a
+// detach.
 func (n *Node) SetDiskAttributes(number disk.Number, offline, readOnly bool) {
 	n.helper()
 	change := win.SetDiskAttributes{Persist: true, Mask: win.DiskOffline | win.DiskReadOnly}
@@ -102,14 +103,15 @@ func (n *Node) SetDiskAttributes(number disk.Number, offline, readOnly bool) {
 	n.must(n.sys.SetDiskAttributes(number, change))
 }
 
-// DetachDisk pulls a disk. Its data are kept for an AttachDisk with its serial.
+// DetachDisk detaches a disk without warning. Its data are kept: AttachDisk with its
+// serial number attaches it again.
 func (n *Node) DetachDisk(number disk.Number) {
 	n.helper()
 	n.must(n.sys.DetachDisk(number))
 }
 
-// DeleteDisk throws a detached disk away, with its data: one with its serial is a new
-// disk then.
+// DeleteDisk deletes a detached disk with its data. After that, AttachDisk with its
+// serial number attaches a new disk.
 func (n *Node) DeleteDisk(serial string) {
 	n.helper()
 	n.must(n.sys.DeleteDisk(serial))
@@ -122,7 +124,7 @@ func (n *Node) GrowDisk(number disk.Number, sizeBytes int64) {
 	n.must(n.sys.GrowDisk(number, sizeBytes))
 }
 
-// WriteDisk writes raw bytes to a disk, as another system has left them there.
+// WriteDisk writes raw bytes to a disk, such as data of another system.
 func (n *Node) WriteDisk(number disk.Number, data []byte, offset int64) {
 	n.helper()
 	n.must(n.sys.WriteImage(number, data, offset))

@@ -11,27 +11,26 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// iSCSI targets stand outside of the node: they and their data outlast its reboots
-// and losses of power, and sessions don't. The portals that were added on the node
-// stay known there.
+// iSCSI targets are outside of the node. They and their data survive its reboots and
+// power losses. Sessions don't. The node remembers the portals that were added.
 
 // ISCSITarget is an iSCSI target.
 type ISCSITarget struct {
 	IQN     iscsi.IQN
 	Portals []iscsi.Portal
-	// CHAPUser is whom the target lets in, with CHAPSecret; "": anybody, without
-	// CHAP.
+	// CHAPUser and CHAPSecret are the credentials that the target requires. If
+	// CHAPUser is "", it requires none.
 	CHAPUser   string
 	CHAPSecret secret.Text // 12 to 16 bytes
-	// MutualSecret is what the target proves itself with: the node needs the same by
-	// SetMutualCHAPSecret. Empty: it can't prove itself.
+	// MutualSecret is the secret with which the target proves its identity. It must
+	// be that of SetMutualCHAPSecret. If empty, the target can't prove its identity.
 	MutualSecret secret.Text
-	// LUNs are its disks, from LUN 0 on. They are disks of the node while it is
-	// connected. Adapter, Target and LUN aren't theirs to choose: they must be 0.
+	// LUNs are its disks, from LUN 0 on. While the node is connected, they are disks
+	// of the node. Their Adapter, Target and LUN must be 0: the node chooses them.
 	LUNs []Disk
 }
 
-// AddISCSITarget puts a target on the network, and its portals if they aren't there.
+// AddISCSITarget adds a target to the network, and its portals if they don't exist.
 func (n *Node) AddISCSITarget(t ISCSITarget) {
 	n.helper()
 	target := iscsitarget.Target{
@@ -47,21 +46,21 @@ func (n *Node) AddISCSITarget(t ISCSITarget) {
 	n.must(n.sys.ISCSI().AddTarget(target, luns...))
 }
 
-// RemoveISCSITarget takes a target off the network: the node loses its session and
-// the disks. They are detached disks then, with their data.
+// RemoveISCSITarget removes a target from the network. The node loses its session and
+// the disks, which become detached disks and keep their data.
 func (n *Node) RemoveISCSITarget(iqn iscsi.IQN) {
 	n.helper()
 	n.must(n.sys.ISCSI().RemoveTarget(string(iqn)))
 }
 
-// AddISCSILUN gives a target another disk. If the node is connected it arrives there.
+// AddISCSILUN adds a disk to a target. If the node is connected, the disk arrives there.
 func (n *Node) AddISCSILUN(iqn iscsi.IQN, d Disk) {
 	n.helper()
 	n.must(n.sys.ISCSI().AddLUN(string(iqn), d.spec()))
 }
 
-// SetISCSIPortal lets a portal be reached or not. While it can't be, the node's
-// sessions over it have no disks, and what was open on them fails; afterwards the
+// SetISCSIPortal sets whether a portal can be reached. While it can't, the node's
+// sessions over it have no disks, and open files on them fail. When it can again, the
 // disks come back.
 func (n *Node) SetISCSIPortal(p iscsi.Portal, reachable bool) {
 	n.helper()

@@ -1,16 +1,16 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simnode gives the test of a CSI driver a Windows node with CSI Proxy on
-// it, in process and on any system: disks to attach and grow, the real API over
-// sockets or in memory, the file system as a pod sees it, faults and power loss.
+// Package simnode is a simulated Windows node with CSI Proxy on it, for tests of CSI
+// drivers, in process and on any system. It has disks to attach and grow, the real API
+// over sockets or in memory, the file system as a pod sees it, faults and power loss.
 //
 //	node := simnode.New(t)
 //	number := node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Serial: "vol-1"})
 //	driver := mydriver.New(node.Client())
 //
-// What runs is CSI Proxy's own code down to the bytes of each Windows call. Only
-// what answers these calls is simulated. docs/simulated-node.md says how deep.
+// CSI Proxy's own code runs, down to the bytes of each call to Windows. Only the
+// answers to these calls are simulated. docs/simulated-node.md says how far.
 package simnode
 
 import (
@@ -30,7 +30,7 @@ import (
 )
 
 // Node is a simulated node with a running CSI Proxy. Its methods may be called
-// concurrently. What can go wrong only through a mistake of the test ends the test.
+// concurrently. A mistake of the test, such as an unknown disk, ends the test.
 type Node struct {
 	fail    func(err error) // doesn't return
 	helper  func()
@@ -45,7 +45,7 @@ type options struct {
 	config winsim.Config
 }
 
-// Option changes how a node is made.
+// Option changes the node that New and Start make.
 type Option func(*options)
 
 // WithRealisticDelays makes calls and arrivals take as long as on a quick cloud
@@ -54,8 +54,8 @@ func WithRealisticDelays() Option {
 	return func(o *options) { o.config.Delays = winsim.RealisticDelays() }
 }
 
-// WithStateFile keeps the node, its hardware and data, in a file. A node made
-// again on the same file goes on from there.
+// WithStateFile keeps the node, its hardware and its data in a file. A new node with
+// the same file continues from there.
 func WithStateFile(path string) Option {
 	return func(o *options) { o.config.StateFile = path }
 }
@@ -65,7 +65,7 @@ func WithNodeOptions(n node.Options) Option {
 	return func(o *options) { o.node = n }
 }
 
-// New starts a node with one disk, that of Windows itself, and CSI Proxy on it.
+// New starts a node with one disk, from which Windows runs, and CSI Proxy on it.
 // Both end with the test.
 func New(t testing.TB, opts ...Option) *Node {
 	t.Helper()
@@ -86,8 +86,8 @@ func New(t testing.TB, opts ...Option) *Node {
 	return n
 }
 
-// Start is New for a program that is no test. It must Close the node. A mistake
-// panics.
+// Start is New for a program that isn't a test. The program must Close the node. A
+// mistake in a call of the node panics.
 func Start(opts ...Option) (*Node, error) {
 	n := &Node{helper: func() {}, fail: func(err error) { panic(err) }}
 	for _, o := range opts {
@@ -117,19 +117,19 @@ func (n *Node) must(err error) {
 	}
 }
 
-// Client returns a client of the node's CSI Proxy, connected in memory. It goes on
-// over RestartDaemon, Reboot and PowerLoss, and ends with the node.
+// Client returns a client of the node's CSI Proxy, connected in memory. It keeps
+// working after RestartDaemon, Reboot and PowerLoss, and ends with the node.
 func (n *Node) Client() *client.Client { return n.client }
 
 // Operations returns the node's operations in process, as a driver in a
-// HostProcess container has them.
+// HostProcess container uses them.
 func (n *Node) Operations() *node.Node { return n.daemon.operations() }
 
-// EndpointDir returns a directory with the sockets of all endpoints, named as the
-// daemon names them: csi-proxy-disk-v1.sock. It is made at the first call. For a
-// driver that runs as a process of its own, and for csi-proxyctl --endpoint-dir, whose
-// commands below sim work too: the control of the node, csi-proxy-sim-v1.sock, is among
-// them. On Windows, where pipes aren't in a directory, it ends the test.
+// EndpointDir returns a directory with the sockets of all endpoints. They have the
+// daemon's names: csi-proxy-disk-v1.sock. The first call makes the directory. It is for
+// drivers that run in another process, and for csi-proxyctl --endpoint-dir. The
+// socket csi-proxy-sim-v1.sock controls the node, so csi-proxyctl sim works too. On
+// Windows, where pipes aren't in a directory, EndpointDir ends the test.
 func (n *Node) EndpointDir() string {
 	n.helper()
 	dir, err := n.daemon.endpointDir()
@@ -143,9 +143,9 @@ func (n *Node) Dial(ctx context.Context, group, version string) (net.Conn, error
 	return n.daemon.dial(ctx, group, version)
 }
 
-// StopDaemon ends CSI Proxy, as the beginning of an upgrade does: nobody is at its
-// endpoints then. Calls under way are cut off after half a second. The node itself, and
-// Operations, go on.
+// StopDaemon stops CSI Proxy, as at the beginning of an upgrade: its endpoints aren't
+// served any more. Calls under way are cut off after half a second. The node itself
+// keeps running, and Operations can still be used.
 func (n *Node) StopDaemon() {
 	n.helper()
 	n.must(n.daemon.stop())
@@ -157,7 +157,7 @@ func (n *Node) StartDaemon() {
 	n.must(n.daemon.start())
 }
 
-// RestartDaemon is StopDaemon and StartDaemon, an upgrade.
+// RestartDaemon is StopDaemon and StartDaemon, as for an upgrade.
 func (n *Node) RestartDaemon() {
 	n.helper()
 	n.StopDaemon()
@@ -185,7 +185,7 @@ func (n *Node) PowerLoss() {
 // The calls below do what a process in a pod does on a path of the node. They
 // follow links and mount points, and return Windows' errors.
 
-// WriteFile replaces the contents of a file, which it creates if need be.
+// WriteFile replaces the contents of a file. It creates the file if it is missing.
 func (n *Node) WriteFile(path string, data []byte) error { return n.sys.WriteFile(path, data) }
 
 // ReadFile returns the contents of a file.
@@ -202,7 +202,7 @@ func (n *Node) ReadDir(path string) ([]string, error) {
 	return names, err
 }
 
-// MkdirAll makes a directory and those above it.
+// MkdirAll makes a directory and the missing ones above it.
 func (n *Node) MkdirAll(path string) error { return n.sys.MkdirAll(path) }
 
 // Symlink makes a symbolic link to a directory.
@@ -220,16 +220,17 @@ func (n *Node) Fail(call string, windowsError uint32, count int) {
 	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count}, win.Errno(windowsError)))
 }
 
-// Delay makes the next count calls, or all with a count of 0, take d longer.
+// Delay makes the next count calls take d longer; a count of 0 delays all calls until
+// ClearFaults.
 func (n *Node) Delay(call string, d time.Duration, count int) {
 	n.helper()
 	n.must(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
 }
 
-// ClearFaults ends all that Fail and Delay have begun.
+// ClearFaults ends the effects of Fail and Delay.
 func (n *Node) ClearFaults() { n.sys.ResetRules() }
 
-// Calls returns how often each Windows call was made so far.
+// Calls returns how often each call to Windows was made so far.
 func (n *Node) Calls() map[string]int { return n.sys.Calls() }
 
 // String names the node in messages of a test.

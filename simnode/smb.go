@@ -8,18 +8,18 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// SMB servers stand outside of the node: they, their shares and the files there
-// outlast its reboots and losses of power, and mappings of shares don't. Names of
-// servers, shares and users are the same in any case.
+// SMB servers are outside of the node. They, their shares and their files survive its
+// reboots and power losses. Mappings don't. Names of servers, shares and users ignore
+// case.
 //
-// Pods use a share by \\server\share\… or a link to there, while the node has a
-// mapping of it. The test puts files there in the same way.
+// While the node has a mapping of a share, pods use \\server\share\… or a link to
+// such a path. The test makes files there in the same way.
 
 // SMBShare is a share of an SMB server.
 type SMBShare struct {
 	Server, Name string
-	// Users are those who may connect, by the names that SetSMBUser gave them; none:
-	// all users of the server.
+	// Users are the names, as for SetSMBUser, of the users that may connect. If there
+	// are none, all users of the server may.
 	Users []string
 }
 
@@ -36,10 +36,9 @@ func (n *Node) RemoveSMBShare(server, name string) {
 	n.must(n.sys.SMB().RemoveShare(server, name))
 }
 
-// SetSMBUser adds a user to a server, or changes his password, as one does that has
-// come to an end: mappings with the old one fail with the Windows error 1326 when
-// they are used next. The user is named as the driver names him, with a domain or
-// without.
+// SetSMBUser adds a user to a server, or changes the user's password: the next use of
+// a mapping with the old password fails with the Windows error 1326. The name must be
+// the one that the driver uses, with or without a domain.
 func (n *Node) SetSMBUser(server, user string, password secret.Text) {
 	n.helper()
 	n.must(n.sys.SMB().SetUser(server, user, password))
@@ -51,17 +50,18 @@ func (n *Node) RemoveSMBUser(server, user string) {
 	n.must(n.sys.SMB().RemoveUser(server, user))
 }
 
-// SMBServer is how a server is. The zero value is one that works.
+// SMBServer is the state of a server. The zero value is a working one.
 type SMBServer struct {
-	// Unreachable: it doesn't answer, and what uses it fails with the Windows error
-	// 53: at once, unless a Delay says otherwise. Mappings work again when it is
-	// back.
+	// Unreachable: the server doesn't answer. Calls that use it fail with the Windows
+	// error 53, at once unless Delay delays them. When the server is back, mappings
+	// work again.
 	Unreachable bool
-	// NoEncryption: it can't encrypt connections, as CSI Proxy asks for by default.
+	// NoEncryption: the server can't encrypt connections, which CSI Proxy requires by
+	// default.
 	NoEncryption bool
 }
 
-// SetSMBServer sets how a server is.
+// SetSMBServer sets the state of a server.
 func (n *Node) SetSMBServer(server string, s SMBServer) {
 	n.helper()
 	n.must(n.sys.SMB().SetState(server, smbserver.State{Unreachable: s.Unreachable, NoEncryption: s.NoEncryption}))

@@ -13,14 +13,14 @@ import (
 type Service struct {
 	Name        string
 	DisplayName string // default: Name
-	// Automatic starts it when the node starts. Disabled keeps it from starting. By
-	// default it is started by hand.
+	// Automatic: it starts when the node starts. Disabled: it can't be started. The
+	// default is a manual start.
 	Automatic, Disabled bool
-	DependsOn           []string // names of services that have to run before it starts
+	DependsOn           []string // names of services that must run before it starts
 	Running             bool
 	// StartError is the Windows error number with which its start fails, such as
-	// 1053 or 1069, or with which it stops again while it starts, such as 1066; 0 if
-	// it can start.
+	// 1053 or 1069, or with which it stops while it is starting, such as 1066. It is
+	// 0 for a service that can start.
 	StartError uint32
 }
 
@@ -40,15 +40,15 @@ func (n *Node) AddService(s Service) {
 	n.must(n.sys.Services().Add(spec))
 }
 
-// RemoveService removes a service, whatever its state.
+// RemoveService removes a service in any state.
 func (n *Node) RemoveService(name string) {
 	n.helper()
 	n.must(n.sys.Services().Remove(name))
 }
 
 // SetBIOSSerial changes the serial number in the node's firmware: up to 64 printable
-// ASCII characters, or "" for a firmware that has none. A new node has one as virtual
-// machines on vSphere have it: "VMware-56 4d …".
+// ASCII characters, or "" for a firmware that has none. A new node's has the form of a
+// virtual machine's on vSphere: "VMware-56 4d …".
 func (n *Node) SetBIOSSerial(serial string) {
 	n.helper()
 	n.must(n.sys.SetBIOSSerial(serial))

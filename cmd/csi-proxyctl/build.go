@@ -14,8 +14,8 @@ import (
 // -ldflags "-X main.version=v1.2.3 -X main.commit=0123abc".
 var version, commit string
 
-// currentBuild describes the build of this program by the linker's values or, if
-// they are empty, by what the go command recorded.
+// currentBuild describes the build of this program, from the linker's values or, if
+// they are empty, from what the go command recorded.
 func currentBuild() string {
 	version, commit := version, commit
 	if info, ok := debug.ReadBuildInfo(); ok {

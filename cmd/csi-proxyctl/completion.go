@@ -16,10 +16,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/client"
 )
 
-// completionTimeout is how long somebody may wait who has pressed the tab key.
+// completionTimeout limits the wait after the tab key is pressed.
 const completionTimeout = 3 * time.Second
 
-// require makes a flag mandatory, and has its help say so.
+// require makes a flag mandatory, and says so in its help.
 func require(cmd *cobra.Command, flag string) {
 	if err := cmd.MarkFlagRequired(flag); err != nil {
 		panic(err) // there is no such flag: a mistake of this program
@@ -34,7 +34,7 @@ func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	}
 }
 
-// completeFiles completes a flag's value with the names of files.
+// completeFiles completes a flag's value with file names.
 func completeFiles(cmd *cobra.Command, flag string) {
 	complete(cmd, flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -47,7 +47,7 @@ func completions(cmd *cobra.Command, list func(ctx context.Context) ([]cobra.Com
 	defer cancel()
 	found, err := list(ctx)
 	if err != nil {
-		cobra.CompErrorln(err.Error()) // the shell doesn't show it
+		cobra.CompErrorln(err.Error()) // only for debugging: the shell doesn't show it
 		return nil, cobra.ShellCompDirectiveError
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
@@ -84,7 +84,7 @@ func (p *program) completeVolumes(cmd *cobra.Command, args []string, _ string) (
 		for _, n := range slices.Sorted(maps.Keys(all)) {
 			ids, err := c.Volume.ListVolumesOnDisk(ctx, n, 0)
 			if err != nil {
-				continue // the disk has none, or has just gone
+				continue // the disk has none, or is gone
 			}
 			for _, id := range ids {
 				found = append(found, cobra.CompletionWithDesc(string(id), "disk "+n.String()))
@@ -94,7 +94,7 @@ func (p *program) completeVolumes(cmd *cobra.Command, args []string, _ string) (
 	})
 }
 
-// completeCalls offers the names of the calls that rules know.
+// completeCalls offers the names of the calls that a rule can name.
 func (p *program) completeCalls(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
 		conn, err := p.dialSim(ctx)

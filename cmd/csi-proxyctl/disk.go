@@ -17,7 +17,8 @@ import (
 )
 
 func (p *program) disk() *cobra.Command {
-	// leaf and numbered are commands of the disk group; numbered ones have a disk.
+	// leaf and numbered are commands of the disk group. Those of numbered have a disk
+	// as their argument.
 	leaf := func(use, short string, do func(context.Context, *client.Disk, []string) (reply, error)) *cobra.Command {
 		return p.leaf(use, short, on(p, func(c *client.Client) *client.Disk { return c.Disk }, do))
 	}
@@ -38,8 +39,8 @@ func (p *program) disk() *cobra.Command {
 		}
 	}
 
-	return p.group("disk", "Work on disks, which go by their Windows disk number",
-		leaf("list", "List all disks with all that is known of them", listDisks),
+	return p.group("disk", "Work on disks, identified by their Windows disk numbers",
+		leaf("list", "List all disks with their properties", listDisks),
 		leaf("ids", "List the identities of all disks", listDiskIDs),
 		leaf("locations", "List where the disks are attached", listDiskLocations),
 		numbered("partition", "Make sure that a disk has a data partition", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
@@ -68,7 +69,7 @@ type locationJSON struct {
 	LUNID   string `json:"lun_id"`
 }
 
-// diskJSON is a disk of disk list. What isn't known is null.
+// diskJSON is a disk in the output of disk list. What isn't known is null.
 type diskJSON struct {
 	Number       disk.Number   `json:"number"`
 	TotalBytes   *int64        `json:"total_bytes"`
@@ -78,8 +79,9 @@ type diskJSON struct {
 	SerialNumber string        `json:"serial_number"`
 }
 
-// listDisks merges all that the group tells of disks. What a disk, or the version
-// in use, can't tell is left out: an operator wants to see the others.
+// listDisks merges what the calls of the group return about disks. If a disk, or the
+// version in use, can't answer one of them, its part is left out and the others are
+// shown.
 func listDisks(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
 	ids, err := disks.ListDiskIDs(ctx)
 	if err != nil && !isMissing(err) {
@@ -126,8 +128,8 @@ func listDisks(ctx context.Context, disks *client.Disk, _ []string) (reply, erro
 // isMissing reports whether the version in use doesn't have an operation.
 func isMissing(err error) bool { return errors.Is(err, csiproxy.ErrUnimplemented) }
 
-// tolerate makes what is wrong with one disk a warning. It returns an error that is
-// about all of them.
+// tolerate turns an error that is about one disk into a warning. It returns an error
+// that is about all disks.
 func (r *reply) tolerate(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
@@ -172,7 +174,7 @@ func listDiskLocations(ctx context.Context, disks *client.Disk, _ []string) (rep
 	return r, err
 }
 
-// parseDisk reads the number of a disk on the command line.
+// parseDisk reads a disk number from the command line.
 func parseDisk(arg string) (disk.Number, error) {
 	n, err := disk.ParseNumber(arg)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
-// exitCodes are the exit codes other than 0, with the classes of errors that they
-// are for. Scripts rely on them.
+// exitCodes are the exit codes other than 0, with the gRPC codes of the errors that
+// they stand for. Scripts rely on them.
 var exitCodes = []struct {
 	exit    int
 	codes   []codes.Code
@@ -28,9 +28,9 @@ var exitCodes = []struct {
 	{1, nil, "any other error"},
 	{2, []codes.Code{codes.InvalidArgument}, "wrong command line or argument"},
 	{3, []codes.Code{codes.NotFound}, "no such disk, volume, path, share, target or service"},
-	{4, []codes.Code{codes.FailedPrecondition, codes.AlreadyExists}, "the state of the node forbids it"},
+	{4, []codes.Code{codes.FailedPrecondition, codes.AlreadyExists}, "the state of the node doesn't allow it"},
 	{5, []codes.Code{codes.PermissionDenied, codes.Unauthenticated}, "permission denied"},
-	{6, []codes.Code{codes.Unavailable, codes.ResourceExhausted}, "the daemon isn't there, or the node is busy or full: try again later"},
+	{6, []codes.Code{codes.Unavailable, codes.ResourceExhausted}, "the daemon isn't running, or the node is busy or full: try again later"},
 	{7, []codes.Code{codes.DeadlineExceeded}, "it took too long: see --timeout"},
 }
 
@@ -56,8 +56,8 @@ func exitCode(err error) int {
 	return 1
 }
 
-// statusOf returns the code and the stable reason that an error has on the wire,
-// also one that never was there.
+// statusOf returns the code and the stable reason that err has, or would have, on the
+// wire.
 func statusOf(err error) *status.Status { return status.Convert(wire.ToStatus(err)) }
 
 // usageError is an error of the command line.
@@ -68,7 +68,7 @@ func (e usageError) Error() string { return e.err.Error() + "; see --help" }
 // Unwrap makes it an error of the class csiproxy.ErrInvalidArgument.
 func (e usageError) Unwrap() []error { return []error{csiproxy.ErrInvalidArgument, e.err} }
 
-// errorJSON is an error as programs get it.
+// errorJSON is an error in JSON.
 type errorJSON struct {
 	Code         string `json:"code"`   // gRPC's name: "NotFound"
 	Reason       string `json:"reason"` // stable: "NOT_FOUND"
@@ -91,7 +91,7 @@ func (p *program) printError(err error) {
 	}
 	e.WindowsError, _ = csiproxy.WindowsErrorOf(err)
 	text, jsonErr := json.Marshal(map[string]errorJSON{"error": e})
-	if jsonErr != nil { // not for strings and a number
+	if jsonErr != nil { // strings and a number can always be encoded
 		panic(errors.Join(jsonErr, err))
 	}
 	fmt.Fprintf(p.stderr, "%s\n", text)

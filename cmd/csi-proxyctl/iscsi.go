@@ -22,8 +22,8 @@ import (
 )
 
 func (p *program) iscsi() *cobra.Command {
-	// leaf, atPortal and atTarget are commands of the iscsi group; the latter two
-	// begin with a portal, or a portal and a target.
+	// leaf, atPortal and atTarget are commands of the iscsi group. The first argument
+	// of atPortal is a portal, and those of atTarget are a portal and a target.
 	leaf := func(use, short string, do func(context.Context, *client.ISCSI, []string) (reply, error)) *cobra.Command {
 		return p.leaf(use, short, on(p, func(c *client.Client) *client.ISCSI { return c.ISCSI }, do))
 	}
@@ -54,21 +54,21 @@ func (p *program) iscsi() *cobra.Command {
 		}
 		return done, initiator.ConnectTarget(ctx, portal, iqn, authentication)
 	})
-	connect.Long = `Log in to a target of a known portal: see iscsi portal add.
+	connect.Long = `Log in to a target of a known portal. See iscsi portal add.
 
 ` + secretHelp
 	login = newLoginFlags(connect)
 
 	var mutualSecret func() (secret.Text, error)
-	mutual := leaf("mutual-chap-secret", "Set the secret that targets prove themselves with", func(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
+	mutual := leaf("mutual-chap-secret", "Set the secret with which targets prove their identity", func(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
 		s, err := mutualSecret()
 		if err != nil {
 			return reply{}, err
 		}
 		return done, initiator.SetMutualCHAPSecret(ctx, s)
 	})
-	mutual.Long = `Set the secret, of 12 to 16 bytes, that targets prove themselves with to this node when it
-logs in with --mutual-chap. The node has only one.
+	mutual.Long = `Set the secret, of 12 to 16 bytes, with which targets prove their identity to this node when
+it logs in with --mutual-chap. The node has only one such secret.
 
 ` + secretHelp
 	mutualSecret = secretFlag(mutual, "secret-file", "the secret")
@@ -99,8 +99,8 @@ initiator's service, MSiSCSI, is started if it doesn't run.`, iscsi.DefaultPort)
 	return group
 }
 
-// parsePortal reads a portal as the help describes it. The daemon checks the
-// address.
+// parsePortal reads a portal in the form that the help describes. The daemon checks
+// the address.
 func parsePortal(s string) (iscsi.Portal, error) {
 	_, err := netip.ParseAddr(s)
 	if err == nil || !strings.Contains(s, ":") {
@@ -114,7 +114,7 @@ func parsePortal(s string) (iscsi.Portal, error) {
 	port, portErr := strconv.ParseUint(portText, 10, 16)
 	if err != nil || portErr != nil || port == 0 {
 		return iscsi.Portal{}, &csiproxy.Error{
-			Object: "portal " + strconv.Quote(s), Kind: csiproxy.ErrInvalidArgument, Detail: "it isn't ADDRESS or ADDRESS:PORT",
+			Object: "portal " + strconv.Quote(s), Kind: csiproxy.ErrInvalidArgument, Detail: "must be ADDRESS or ADDRESS:PORT",
 		}
 	}
 	return iscsi.Portal{Address: address, Port: uint16(port)}, nil
@@ -129,20 +129,20 @@ type loginFlags struct {
 
 func newLoginFlags(cmd *cobra.Command) *loginFlags {
 	l := &loginFlags{secret: secretFlag(cmd, "chap-secret-file", "the secret of the CHAP user, of 12 to 16 bytes")}
-	cmd.Flags().Func("chap-username", "log in with CHAP, by this `name`", func(name string) error {
+	cmd.Flags().Func("chap-username", "log in with CHAP and this `name`", func(name string) error {
 		l.username = &name
 		return nil
 	})
-	cmd.Flags().BoolVar(&l.mutualCHAP, "mutual-chap", false, "the target must prove itself, too: see iscsi mutual-chap-secret")
+	cmd.Flags().BoolVar(&l.mutualCHAP, "mutual-chap", false, "the target must prove its identity too; see iscsi mutual-chap-secret")
 	cmd.MarkFlagsRequiredTogether("chap-username", "chap-secret-file")
 	completeFiles(cmd, "chap-secret-file")
 	return l
 }
 
-// authentication is what the flags mean.
+// authentication returns the meaning of the flags.
 func (l *loginFlags) authentication() (iscsi.Authentication, error) {
 	switch {
-	case l.username != nil: // also with an empty one: that mustn't become a login without CHAP
+	case l.username != nil: // even an empty name, which mustn't become a login without CHAP
 		s, err := l.secret()
 		a := iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: *l.username, Secret: s}
 		if l.mutualCHAP {
@@ -150,7 +150,7 @@ func (l *loginFlags) authentication() (iscsi.Authentication, error) {
 		}
 		return a, err
 	case l.mutualCHAP:
-		return iscsi.Authentication{}, usageError{errors.New("--mutual-chap goes with --chap-username only")}
+		return iscsi.Authentication{}, usageError{errors.New("--mutual-chap needs --chap-username")}
 	}
 	return iscsi.Authentication{}, nil
 }

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command csi-proxyctl calls CSI Proxy on this node by hand: what a CSI driver can
-// do, and on a simulated node what the cloud, a pod and the power supply can do.
+// Command csi-proxyctl calls CSI Proxy on this node by hand, as a CSI driver does. On a
+// simulated node it also plays the cloud, a pod and the power supply.
 package main
 
 import (
@@ -27,8 +27,8 @@ func main() {
 	os.Exit(code)
 }
 
-// defaultTimeout is longer than anything takes that goes well: the published
-// daemon needs seconds for some calls.
+// defaultTimeout is longer than any successful command takes. The published daemon
+// needs seconds for some calls.
 const defaultTimeout = 2 * time.Minute
 
 // program is one run of the program.
@@ -39,7 +39,7 @@ type program struct {
 	timeout     time.Duration // 0 for none
 	format      format
 
-	started bool // a command runs: the command line was right
+	started bool // a command has started, so the command line was valid
 }
 
 // run runs the program and returns its exit code.
@@ -71,15 +71,16 @@ func (p *program) root() *cobra.Command {
 		p.service(),
 		p.conformance(),
 	)
-	root.Long = `csi-proxyctl does by hand what a CSI driver does: it calls CSI Proxy on this node, in the
-newest API version that is served. On a simulated node, "csi-proxyctl sim" also plays the
-cloud, a pod and the power supply.
+	root.Long = `csi-proxyctl calls CSI Proxy on this node, as a CSI driver does. It uses the newest API
+version that is served. On a simulated node, "csi-proxyctl sim" also plays the cloud, a pod
+and the power supply.
 
 Sizes may have a unit: 20GiB, 512MiB, 10GB, or plain bytes. Paths are those of the Windows
-node. A question is answered with yes or no, and exit code 0 either way.
+node. A command that asks a question prints yes or no; its exit code is 0 for both.
 
-For programs there is -o json, with names that stay and sizes in bytes: an array for a list,
-else an object; {} where there is nothing to say. An error is then an object on standard error.
+For programs, -o json prints an array for a list, and an object for anything else: {} if there
+is no result. Its names don't change, and sizes are in bytes. An error is an object on standard
+error.
 
 Exit codes:
 ` + exitCodeHelp()
@@ -92,7 +93,7 @@ Exit codes:
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
-		"`directory` of the daemon's sockets; Windows has named pipes instead")
+		"`directory` of the daemon's sockets; not used on Windows, which has named pipes")
 	flags.DurationVar(&p.timeout, "timeout", defaultTimeout, "how long the command may take; 0 for as long as it needs")
 	flags.VarP(&p.format, "output", "o", "`format` of the output: text or json")
 	complete(root, "output", cobra.FixedCompletions([]cobra.Completion{string(formatText), string(formatJSON)}, cobra.ShellCompDirectiveNoFileComp))
@@ -110,14 +111,14 @@ func (p *program) group(use, short string, commands ...*cobra.Command) *cobra.Co
 			}
 			return cmd.Help()
 		},
-		Args: cobra.ArbitraryArgs, // which RunE says better than cobra
+		Args: cobra.ArbitraryArgs, // RunE has a better error for them than cobra
 	}
 	group.AddCommand(commands...)
 	return group
 }
 
-// leaf is a command that does something. In use, the words after the first are the
-// names of its arguments.
+// leaf is a command that does something. The first word of use is its name, the others
+// name its arguments.
 func (p *program) leaf(use, short string, do func(ctx context.Context, args []string) (reply, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
@@ -141,7 +142,7 @@ func (p *program) leaf(use, short string, do func(ctx context.Context, args []st
 	}
 }
 
-// on is a leaf's function that needs the client of a group.
+// on gives the function of a leaf the client of a group.
 func on[Group any](p *program, groupOf func(*client.Client) Group,
 	do func(context.Context, Group, []string) (reply, error)) func(context.Context, []string) (reply, error) {
 	return func(ctx context.Context, args []string) (r reply, err error) {

@@ -33,27 +33,27 @@ func (f *format) Set(s string) error {
 		*f = format(s)
 		return nil
 	}
-	return fmt.Errorf("it is %s or %s", formatText, formatJSON)
+	return fmt.Errorf("must be %s or %s", formatText, formatJSON)
 }
 
-// reply is what a command prints, in either format.
+// reply is the output of a command, in both formats.
 type reply struct {
-	// json is for programs: snake_case names that stay, sizes in bytes. Nil is
-	// printed as {}.
+	// json is for programs. Its names are in snake_case and don't change; sizes are in
+	// bytes. Nil is printed as {}.
 	json any
 	// header and rows are a table for people. Both may be empty.
 	header []string
 	rows   [][]string
-	// warnings are what went wrong without failing the command.
+	// warnings are problems that don't fail the command.
 	warnings []string
-	// raw is printed as it is, in both formats, instead of all else.
+	// raw is printed unchanged in both formats, instead of everything else.
 	raw []byte
 }
 
 // line is a reply of one line.
 func line(json any, text string) reply { return reply{json: json, rows: [][]string{{text}}} }
 
-// done is the reply of a command that has nothing to say.
+// done is the reply of a command without output.
 var done = reply{}
 
 func (p *program) print(r reply) error {
@@ -91,8 +91,8 @@ func (r reply) printTable(out io.Writer) error {
 	return table.Flush()
 }
 
-// printable returns a text that disks and daemons have made as it may be sent to a
-// terminal: it could hold control sequences.
+// printable escapes what can't be printed in a text from a disk or a daemon, which
+// could contain control sequences for the terminal.
 func printable(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return s
@@ -115,13 +115,13 @@ func onlineOffline(online bool) string {
 	return "offline"
 }
 
-// size is a number of bytes for people.
+// size returns a number of bytes with a unit.
 func size(bytes int64) string {
 	if bytes < 0 {
-		return strconv.FormatInt(bytes, 10) // no size, whatever it is
+		return strconv.FormatInt(bytes, 10) // not a valid size
 	}
 	return humanize.IBytes(uint64(bytes))
 }
 
-// exactSize is size with the bytes themselves.
+// exactSize is size with the exact number of bytes.
 func exactSize(bytes int64) string { return fmt.Sprintf("%s (%d bytes)", size(bytes), bytes) }

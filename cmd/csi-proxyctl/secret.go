@@ -14,18 +14,18 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// secretFlag gives cmd a flag that names the file with a secret, and returns what
-// reads it. The flag's value isn't the secret itself: everybody on the machine can
-// see a command line, and shells keep it.
+// secretFlag adds a flag to cmd that names the file with a secret, and returns a
+// function that reads the secret. The flag's value isn't the secret itself, since
+// everybody on the machine can see a command line, and shells record it.
 //
-// The line break at the end of the file doesn't belong to the secret.
+// The line break at the end of the file isn't part of the secret.
 func secretFlag(cmd *cobra.Command, flag, what string) func() (secret.Text, error) {
 	file := cmd.Flags().String(flag, "", "`file` that holds "+what+"; - for standard input")
 	return func() (secret.Text, error) {
 		text, err := readInput(cmd, *file)
 		if err != nil {
 			e := &csiproxy.Error{Op: "read", Object: what, Err: err}
-			if cmd.Context().Err() == nil { // else it is the interruption
+			if cmd.Context().Err() == nil { // otherwise the command was interrupted
 				e.Kind = csiproxy.ErrInvalidArgument
 			}
 			return secret.Text{}, e
@@ -35,8 +35,8 @@ func secretFlag(cmd *cobra.Command, flag, what string) func() (secret.Text, erro
 	}
 }
 
-// readInput reads a file, or standard input if its name is "-": for that it waits
-// until there is all of it or the command is interrupted.
+// readInput reads a file, or standard input if its name is "-". It waits until all of
+// the input has arrived or the command is interrupted.
 func readInput(cmd *cobra.Command, file string) ([]byte, error) {
 	if file != "-" {
 		return os.ReadFile(file)

@@ -21,8 +21,8 @@ import (
 const (
 	defaultServiceName = "csi-proxy"
 	serviceDescription = "Serves the storage operations of this node to CSI drivers"
-	// serviceStopTimeout is the daemon's default grace period, and what it needs
-	// after that.
+	// serviceStopTimeout is the daemon's default grace period and the time that it
+	// needs after that.
 	serviceStopTimeout = 30 * time.Second
 )
 
@@ -32,12 +32,12 @@ func (p *program) service() *cobra.Command {
 		p.serviceUninstall(),
 		p.serviceStatus(),
 	)
-	group.Long = `Install the daemon as a Windows service, remove it, or tell what Windows knows of it. Only
-an administrator may do the former two.`
+	group.Long = `Install the daemon as a Windows service, remove it, or show its state. Only an administrator
+may install and remove it.`
 	return group
 }
 
-// nameFlag gives a command the flag of a service's name.
+// nameFlag adds the flag for the service's name to a command.
 func nameFlag(c *cobra.Command) *string {
 	return c.Flags().String("name", defaultServiceName, "`name` of the service")
 }
@@ -45,7 +45,7 @@ func nameFlag(c *cobra.Command) *string {
 func (p *program) serviceInstall() *cobra.Command {
 	var config winservice.Config
 	var name *string
-	c := p.leaf("install DAEMON", "Install the daemon, or change the service that it is", func(ctx context.Context, args []string) (reply, error) {
+	c := p.leaf("install DAEMON", "Install the daemon as a service, or change that service", func(ctx context.Context, args []string) (reply, error) {
 		daemon, err := filepath.Abs(args[0])
 		if err != nil {
 			return reply{}, err
@@ -61,12 +61,12 @@ func (p *program) serviceInstall() *cobra.Command {
 		return line(map[string]string{"name": config.Name, "command_line": config.CommandLine}, config.CommandLine), nil
 	})
 	c.Use = "install DAEMON [-- FLAG...]"
-	c.Long = `Install csi-proxy.exe, whose path is DAEMON, as a service that starts with the system, as
-LocalSystem, and is restarted 10 seconds after a failure. The flags after -- are for the
-daemon; -windows-service is added. Prints the command line of the service.
+	c.Long = `Install csi-proxy.exe as a service. DAEMON is its path. The service runs as LocalSystem, starts
+with the system, and is restarted 10 seconds after a failure. The flags after -- are passed to
+the daemon, with -windows-service added. The command prints the service's command line.
 
-Installing it again changes the service; a running one takes that over when it is started
-again. The service isn't started: sc.exe start csi-proxy does that.`
+If the service exists, it is changed; if it runs, the change takes effect at its next start.
+The command doesn't start the service. To start it, run: sc.exe start csi-proxy`
 	c.Example = `  csi-proxyctl service install C:\k\csi-proxy.exe -- -logtostderr=false -log_file=C:\k\csi-proxy.log`
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		before := cmd.ArgsLenAtDash()
@@ -74,7 +74,7 @@ again. The service isn't started: sc.exe start csi-proxy does that.`
 			before = len(args)
 		}
 		if before != 1 {
-			return fmt.Errorf("it takes one DAEMON, and the daemon's flags after --; there are %d arguments before", before)
+			return fmt.Errorf("there are %d arguments before --; give one, DAEMON, and put the daemon's flags after --", before)
 		}
 		return nil
 	}
@@ -86,14 +86,14 @@ again. The service isn't started: sc.exe start csi-proxy does that.`
 	}
 	name = nameFlag(c)
 	flags := c.Flags()
-	flags.StringVar(&config.DisplayName, "display-name", "", "`name` for people; the name if empty")
+	flags.StringVar(&config.DisplayName, "display-name", "", "display `name`; if empty, the name of the service")
 	flags.StringVar(&config.Description, "description", serviceDescription, "what the service does, in a `sentence`")
 	flags.DurationVar(&config.StopTimeout, "stop-timeout", serviceStopTimeout,
-		"how long a system that shuts down waits: the daemon's -grace-period and 5 seconds")
+		"how long Windows waits for the service at a shutdown: 5 seconds more than the daemon's -grace-period")
 	return c
 }
 
-// daemonArgs returns the arguments of a daemon that is a service.
+// daemonArgs adds -windows-service to the daemon's arguments if it is missing.
 func daemonArgs(args []string) []string {
 	const asService = "-windows-service"
 	if slices.Contains(args, asService) || slices.Contains(args, "-"+asService) {
@@ -107,13 +107,14 @@ func (p *program) serviceUninstall() *cobra.Command {
 	c := p.leaf("uninstall", "Stop and remove the service", func(ctx context.Context, _ []string) (reply, error) {
 		return done, winservice.Uninstall(ctx, *name)
 	})
-	c.Long = `Stop the service, wait until its process has ended, and remove it. It is no error if there
-is none. A service of the name that isn't CSI Proxy's is left alone.`
+	c.Long = `Stop the service, wait until its process has ended, and remove it. It is no error if the
+service doesn't exist. A service that has the name but isn't CSI Proxy is an error, and isn't
+touched.`
 	name = nameFlag(c)
 	return c
 }
 
-// serviceJSON is the status of a service as programs get it.
+// serviceJSON is the state of a service in JSON.
 type serviceJSON struct {
 	Name             string `json:"name"`
 	State            string `json:"state"`
@@ -128,7 +129,7 @@ type serviceJSON struct {
 
 func (p *program) serviceStatus() *cobra.Command {
 	var name *string
-	c := p.leaf("status", "Tell what Windows knows of the service", func(context.Context, []string) (reply, error) {
+	c := p.leaf("status", "Show the state of the service", func(context.Context, []string) (reply, error) {
 		s, err := winservice.Query(*name)
 		return reply{
 			json: serviceJSON{
@@ -146,14 +147,14 @@ func (p *program) serviceStatus() *cobra.Command {
 			rows:   [][]string{{s.State.String(), s.Start.String(), processID(s), exitCodeOf(s), s.Account, s.CommandLine}},
 		}, err
 	})
-	c.Long = `Tell what Windows knows of the service. The exit code is a Windows error number, of the
-last time that it has stopped: 1077 if it was never started since the system was, and
-1066 with the service's own code if it has failed.`
+	c.Long = `Show the state of the service. The exit code is the Windows error number with which the
+service last stopped: 1077 if it hasn't been started since the system was started, 1066 with
+the service's own code in brackets if it failed.`
 	name = nameFlag(c)
 	return c
 }
 
-// processID is the process of a service for people, empty for none.
+// processID returns the process id of a service as text, empty for none.
 func processID(s winservice.Status) string {
 	if s.ProcessID == 0 {
 		return ""
@@ -161,7 +162,7 @@ func processID(s winservice.Status) string {
 	return strconv.FormatUint(uint64(s.ProcessID), 10)
 }
 
-// exitCodeOf is the exit code of a service for people.
+// exitCodeOf returns the exit code of a service as text.
 func exitCodeOf(s winservice.Status) string {
 	if s.SpecificExitCode != 0 {
 		return fmt.Sprintf("%d (%d)", s.ExitCode, s.SpecificExitCode)

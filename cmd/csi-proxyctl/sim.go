@@ -30,7 +30,7 @@ func (p *program) sim() *cobra.Command {
 		p.simDelay(),
 		p.simRules(),
 		p.simCalls(),
-		p.simLeaf("power-loss", "Take the power away and start the node again", func(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
+		p.simLeaf("power-loss", "Cut the node's power, and start the node again", func(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
 			_, err := sim.PowerLoss(ctx, &simv1.PowerLossRequest{})
 			return done, err
 		}),
@@ -41,7 +41,7 @@ func (p *program) sim() *cobra.Command {
 	)
 }
 
-// simLeaf is a leaf that needs the control of the simulated node.
+// simLeaf is a leaf that controls the simulated node.
 func (p *program) simLeaf(use, short string, do func(context.Context, simv1.SimClient, []string) (reply, error)) *cobra.Command {
 	return p.leaf(use, short, func(ctx context.Context, args []string) (reply, error) {
 		conn, err := p.dialSim(ctx)
@@ -60,7 +60,7 @@ func (p *program) dialSim(ctx context.Context) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, &csiproxy.Error{
 			Op: "connect", Object: "to the simulated node", Kind: csiproxy.ErrUnavailable,
-			Detail: "CSI Proxy isn't running, or its node is a real one", Err: err,
+			Detail: "CSI Proxy isn't running, or doesn't run on a simulated node", Err: err,
 		}
 	}
 	_ = probe.Close() // nothing was sent that could get lost

@@ -38,15 +38,15 @@ func (p *program) simDisk() *cobra.Command {
 	return p.group("disk", "Play the cloud: attach, grow, detach and delete disks",
 		p.simDiskAttach(),
 		grow,
-		numbered("detach DISK", "Pull a disk out; its data are kept for an attach with its serial number", func(ctx context.Context, sim simv1.SimClient, n uint32, _ []string) (reply, error) {
+		numbered("detach DISK", "Detach a disk without warning; its data are kept until it is attached again by its serial number", func(ctx context.Context, sim simv1.SimClient, n uint32, _ []string) (reply, error) {
 			_, err := sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: n})
 			return done, err
 		}),
-		p.simLeaf("delete SERIAL", "Throw a detached disk away, with its data", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		p.simLeaf("delete SERIAL", "Delete a detached disk and its data", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 			_, err := sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: args[0]})
 			return done, err
 		}),
-		p.simLeaf("list", "List all disks, also detached ones", listSimDisks),
+		p.simLeaf("list", "List all disks, including detached ones", listSimDisks),
 		numbered("export DISK FILE", "Write a disk as a sparse raw image to a new file of this machine", func(ctx context.Context, sim simv1.SimClient, n uint32, args []string) (reply, error) {
 			file, err := filepath.Abs(args[0])
 			if err != nil {
@@ -63,7 +63,7 @@ func (p *program) simDiskAttach() *cobra.Command {
 	var diskSize sizeFlag
 	var adapter, bus, target, lun uint8
 	var cmd *cobra.Command
-	cmd = p.simLeaf("attach", "Attach a new disk, or the detached one with a serial number", func(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
+	cmd = p.simLeaf("attach", "Attach a new disk, or a detached one by its serial number", func(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
 		request.SizeBytes = int64(diskSize)
 		for _, part := range []string{"adapter", "bus", "target", "lun"} {
 			if cmd.Flags().Changed(part) {
@@ -74,30 +74,29 @@ func (p *program) simDiskAttach() *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		text := "attached; it takes a rescan to be seen"
+		text := "attached; Windows sees it after a rescan"
 		if response.DiskNumber != nil {
 			text = strconv.FormatUint(uint64(*response.DiskNumber), 10)
 		}
 		return line(map[string]*uint32{"disk_number": response.DiskNumber}, text), nil
 	})
 	flags := cmd.Flags()
-	flags.Var(&diskSize, "size", "`size` of the disk; may be left out for a detached one")
+	flags.Var(&diskSize, "size", "`size` of the disk; not needed for a detached disk")
 	flags.Uint32Var(&request.SectorSize, "sector-size", 512, "size of a logical sector in `bytes`: 512 or 4096")
-	flags.StringVar(&request.SerialNumber, "serial", "", "serial number; made up if it is left out")
-	flags.StringVar(&request.Page83, "page83", "", "identifier of vital product data page 0x83; made up if it is left out")
-	flags.Uint8Var(&adapter, "adapter", 1, "`number` of the adapter; without any part of the address, it is the next free one")
+	flags.StringVar(&request.SerialNumber, "serial", "", "serial number; generated if empty")
+	flags.StringVar(&request.Page83, "page83", "", "identifier of vital product data page 0x83; generated if empty")
+	flags.Uint8Var(&adapter, "adapter", 1, "`number` of the adapter; if no part of the address is given, the next free address is used")
 	flags.Uint8Var(&bus, "bus", 0, "`number` of the SCSI bus")
 	flags.Uint8Var(&target, "target", 0, "`number` of the SCSI target")
 	flags.Uint8Var(&lun, "lun", 0, "`number` of the SCSI logical unit")
-	flags.BoolVar(&request.Offline, "offline", false, "it arrives offline, as a shared disk does")
-	flags.BoolVar(&request.ReadOnly, "read-only", false, "it arrives read-only")
-	flags.BoolVar(&request.NeedsRescan, "needs-rescan", false, "Windows doesn't see it before a rescan")
+	flags.BoolVar(&request.Offline, "offline", false, "the disk arrives offline, as shared disks do")
+	flags.BoolVar(&request.ReadOnly, "read-only", false, "the disk arrives read-only")
+	flags.BoolVar(&request.NeedsRescan, "needs-rescan", false, "Windows sees the disk only after a rescan")
 	cmd.MarkFlagsOneRequired("size", "serial")
 	return cmd
 }
 
-// simDiskJSON is a disk of the hardware. A disk that Windows doesn't see has no
-// number.
+// simDiskJSON is a disk of the hardware. It has no number if Windows doesn't see it.
 type simDiskJSON struct {
 	Number       *uint32 `json:"number"`
 	State        string  `json:"state"`

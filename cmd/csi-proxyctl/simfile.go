@@ -17,7 +17,7 @@ func (p *program) simFile() *cobra.Command {
 		_, err := sim.WriteFile(ctx, &simv1.WriteFileRequest{Path: args[0], Data: []byte(text)})
 		return done, err
 	})
-	write.Flags().StringVar(&text, "text", "", "what the file is to hold")
+	write.Flags().StringVar(&text, "text", "", "contents of the file")
 	require(write, "text")
 
 	var toFile bool
@@ -25,25 +25,25 @@ func (p *program) simFile() *cobra.Command {
 		_, err := sim.CreateSymlink(ctx, &simv1.CreateSymlinkRequest{SourcePath: args[0], TargetPath: args[1], File: toFile})
 		return done, err
 	})
-	symlink.Flags().BoolVar(&toFile, "file", false, "SOURCE is a file: Windows tells such links apart")
+	symlink.Flags().BoolVar(&toFile, "file", false, "SOURCE is a file: Windows distinguishes links to files and to directories")
 
 	return p.group("file", "Play a pod: use files by their paths on the node",
 		write,
-		p.simLeaf("read PATH", "Print the contents of a file, as they are in either output format", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		p.simLeaf("read PATH", "Print the contents of a file, unchanged in both output formats", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 			response, err := sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: args[0]})
 			return reply{raw: append([]byte{}, response.GetData()...)}, err
 		}),
 		p.simLeaf("ls PATH", "List a directory", listSimDirectory),
-		p.simLeaf("mkdir PATH", "Make a directory and those above it", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		p.simLeaf("mkdir PATH", "Make a directory and the missing ones above it", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 			_, err := sim.MakeDirectory(ctx, &simv1.MakeDirectoryRequest{Path: args[0]})
 			return done, err
 		}),
-		p.simLeaf("rm PATH", "Delete a file, an empty directory, or a link itself", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		p.simLeaf("rm PATH", "Delete a file, an empty directory, or a link but not its target", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 			_, err := sim.Remove(ctx, &simv1.RemoveRequest{Path: args[0]})
 			return done, err
 		}),
 		symlink,
-		p.simLeaf("readlink PATH", "Tell where a link or mount point leads", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		p.simLeaf("readlink PATH", "Show the target of a link or mount point", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 			response, err := sim.ReadLink(ctx, &simv1.ReadLinkRequest{Path: args[0]})
 			return line(map[string]string{"target": response.GetTarget()}, response.GetTarget()), err
 		}),

@@ -16,24 +16,24 @@ import (
 )
 
 func (p *program) simISCSI() *cobra.Command {
-	return p.group("iscsi", "Play iSCSI targets, which the node reaches over its network",
+	return p.group("iscsi", "Control the iSCSI targets on the node's network",
 		p.group("target", "Add, remove and list targets",
 			p.simISCSITargetAdd(),
-			p.simLeaf("remove IQN", "Take a target away; its disks are detached ones then", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+			p.simLeaf("remove IQN", "Remove a target; its disks become detached disks", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 				_, err := sim.RemoveIscsiTarget(ctx, &simv1.RemoveIscsiTargetRequest{Iqn: args[0]})
 				return done, err
 			}),
 			p.simLeaf("list", "List the targets", listSimTargets),
 		),
 		p.group("lun", "Add disks to targets", p.simISCSILUNAdd()),
-		p.group("portal", "Take portals away and bring them back",
+		p.group("portal", "Make portals unreachable and reachable again",
 			p.simISCSIPortalSet(),
-			p.simLeaf("list", "List the portals, also those that no target has any longer", listSimPortals),
+			p.simLeaf("list", "List the portals, including those without a target", listSimPortals),
 		),
 	)
 }
 
-// simPortal reads a portal of the command line.
+// simPortal reads a portal from the command line.
 func simPortal(text string) (*simv1.IscsiPortal, error) {
 	portal, err := parsePortal(text)
 	return &simv1.IscsiPortal{Address: portal.Address, Port: uint32(portal.Port)}, err
@@ -44,7 +44,7 @@ func (p *program) simISCSITargetAdd() *cobra.Command {
 	var chapUser string
 	var chapSecret, mutualSecret func() (secret.Text, error)
 	var cmd *cobra.Command
-	cmd = p.simLeaf("add IQN", "Put a target without disks on the network", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+	cmd = p.simLeaf("add IQN", "Add a target without disks to the network", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 		target := &simv1.IscsiTarget{Iqn: args[0], ChapUser: chapUser}
 		for _, text := range portals {
 			portal, err := simPortal(text)
@@ -73,14 +73,15 @@ func (p *program) simISCSITargetAdd() *cobra.Command {
 		_, err := sim.AddIscsiTarget(ctx, request)
 		return done, err
 	})
-	cmd.Long = `Put a target without disks on the network: see sim iscsi lun add. With --chap-user, it lets in
-only who has the secret; with --mutual-chap-secret-file, it also proves itself to the node.
+	cmd.Long = `Add a target without disks to the network; sim iscsi lun add adds disks to it. With
+--chap-user, the target requires CHAP with that name and secret. With
+--mutual-chap-secret-file, the target can also prove its identity to the node.
 
 ` + secretHelp
-	cmd.Flags().StringSliceVar(&portals, "portal", nil, "`portal` that offers it: ADDRESS or ADDRESS:PORT; may be given several times")
+	cmd.Flags().StringSliceVar(&portals, "portal", nil, "`portal` that offers the target: ADDRESS or ADDRESS:PORT; may be given several times")
 	cmd.Flags().StringVar(&chapUser, "chap-user", "", "`name` of the CHAP user")
 	chapSecret = secretFlag(cmd, "chap-secret-file", "the secret of the CHAP user, of 12 to 16 bytes")
-	mutualSecret = secretFlag(cmd, "mutual-chap-secret-file", "the secret that it proves itself with, of 12 to 16 bytes")
+	mutualSecret = secretFlag(cmd, "mutual-chap-secret-file", "the secret with which the target proves its identity, of 12 to 16 bytes")
 	require(cmd, "portal")
 	cmd.MarkFlagsRequiredTogether("chap-user", "chap-secret-file")
 	completeFiles(cmd, "chap-secret-file")
@@ -91,26 +92,26 @@ only who has the secret; with --mutual-chap-secret-file, it also proves itself t
 func (p *program) simISCSILUNAdd() *cobra.Command {
 	lun := &simv1.IscsiLun{}
 	var diskSize sizeFlag
-	cmd := p.simLeaf("add IQN", "Give a target a new disk, or the detached one with a serial number", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+	cmd := p.simLeaf("add IQN", "Add a new disk to a target, or a detached one by its serial number", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 		lun.SizeBytes = int64(diskSize)
 		_, err := sim.AddIscsiLun(ctx, &simv1.AddIscsiLunRequest{Iqn: args[0], Lun: lun})
 		return done, err
 	})
 	flags := cmd.Flags()
-	flags.Var(&diskSize, "size", "`size` of the disk; may be left out for a detached one")
+	flags.Var(&diskSize, "size", "`size` of the disk; not needed for a detached disk")
 	flags.Uint32Var(&lun.SectorSize, "sector-size", 512, "size of a logical sector in `bytes`: 512 or 4096")
-	flags.StringVar(&lun.SerialNumber, "serial", "", "serial number; made up if it is left out")
-	flags.StringVar(&lun.Page83, "page83", "", "identifier of vital product data page 0x83; made up if it is left out")
-	flags.BoolVar(&lun.Offline, "offline", false, "it arrives offline, as a shared disk does")
-	flags.BoolVar(&lun.ReadOnly, "read-only", false, "it arrives read-only")
-	flags.BoolVar(&lun.NeedsRescan, "needs-rescan", false, "Windows doesn't see it before a rescan")
+	flags.StringVar(&lun.SerialNumber, "serial", "", "serial number; generated if empty")
+	flags.StringVar(&lun.Page83, "page83", "", "identifier of vital product data page 0x83; generated if empty")
+	flags.BoolVar(&lun.Offline, "offline", false, "the disk arrives offline, as shared disks do")
+	flags.BoolVar(&lun.ReadOnly, "read-only", false, "the disk arrives read-only")
+	flags.BoolVar(&lun.NeedsRescan, "needs-rescan", false, "Windows sees the disk only after a rescan")
 	cmd.MarkFlagsOneRequired("size", "serial")
 	return cmd
 }
 
 func (p *program) simISCSIPortalSet() *cobra.Command {
 	var unreachable bool
-	cmd := p.simLeaf("set PORTAL", "Set how a portal is: without flags, it works", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+	cmd := p.simLeaf("set PORTAL", "Set the state of a portal; without flags, it works", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 		portal, err := simPortal(args[0])
 		if err != nil {
 			return reply{}, err
@@ -118,7 +119,7 @@ func (p *program) simISCSIPortalSet() *cobra.Command {
 		_, err = sim.SetIscsiPortal(ctx, &simv1.SetIscsiPortalRequest{Portal: portal, Reachable: !unreachable})
 		return done, err
 	})
-	cmd.Flags().BoolVar(&unreachable, "unreachable", false, "it doesn't answer: sessions over it have no disks")
+	cmd.Flags().BoolVar(&unreachable, "unreachable", false, "the portal doesn't answer, and sessions over it have no disks")
 	return cmd
 }
 

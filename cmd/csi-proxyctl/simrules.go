@@ -18,10 +18,10 @@ import (
 
 func (p *program) simFail() *cobra.Command {
 	var windowsError uint32
-	cmd := p.addRule("fail", "Make calls of Windows fail", func(r *simv1.Rule) {
+	cmd := p.addRule("fail", "Make calls to Windows fail", func(r *simv1.Rule) {
 		r.Effect = &simv1.Rule_WindowsError{WindowsError: windowsError}
 	})
-	cmd.Flags().Uint32Var(&windowsError, "error", 0, "Windows error `number` that the calls fail with, such as 5 or 0x80310000")
+	cmd.Flags().Uint32Var(&windowsError, "error", 0, "Windows error `number` with which the calls fail, such as 5 or 0x80310000")
 	require(cmd, "error")
 	return cmd
 }
@@ -29,7 +29,7 @@ func (p *program) simFail() *cobra.Command {
 func (p *program) simDelay() *cobra.Command {
 	var delay time.Duration
 	var uncancellable bool
-	cmd := p.addRule("delay", "Make calls of Windows take longer", func(r *simv1.Rule) {
+	cmd := p.addRule("delay", "Make calls to Windows take longer", func(r *simv1.Rule) {
 		r.Effect, r.Uncancellable = &simv1.Rule_DelayNs{DelayNs: int64(delay)}, uncancellable
 	})
 	cmd.Flags().DurationVar(&delay, "duration", 0, "how much longer the calls take")
@@ -39,7 +39,7 @@ func (p *program) simDelay() *cobra.Command {
 	return cmd
 }
 
-// addRule is a command that adds a rule, with the flags that all rules have.
+// addRule is a command that adds a rule. It has the flags that all rules share.
 func (p *program) addRule(use, short string, setEffect func(*simv1.Rule)) *cobra.Command {
 	rule := &simv1.Rule{}
 	cmd := p.simLeaf(use, short, func(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
@@ -47,18 +47,18 @@ func (p *program) addRule(use, short string, setEffect func(*simv1.Rule)) *cobra
 		_, err := sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: rule})
 		return done, err
 	})
-	cmd.Flags().StringVar(&rule.Call, "call", "", "`name` of the call: see csi-proxyctl sim calls --all")
-	cmd.Flags().StringVar(&rule.Object, "object", "", "only for calls about this: `part` of a path or device name, such as PhysicalDrive1")
-	cmd.Flags().Int32Var(&rule.Skip, "skip", 0, "leave so many calls alone first")
-	cmd.Flags().Int32Var(&rule.Count, "count", 0, "for so many calls; 0 for all until sim rules clear")
+	cmd.Flags().StringVar(&rule.Call, "call", "", "`name` of the call; csi-proxyctl sim calls --all lists the names")
+	cmd.Flags().StringVar(&rule.Object, "object", "", "only for calls on this object: `part` of a path or device name, such as PhysicalDrive1")
+	cmd.Flags().Int32Var(&rule.Skip, "skip", 0, "skip this many calls first")
+	cmd.Flags().Int32Var(&rule.Count, "count", 0, "apply to this many calls; 0 for all until sim rules clear")
 	require(cmd, "call")
 	complete(cmd, "call", p.completeCalls)
 	return cmd
 }
 
 func (p *program) simRules() *cobra.Command {
-	return p.group("rules", "Manage what sim fail and sim delay have added",
-		p.simLeaf("list", "List all rules, also those whose count is used up", listRules),
+	return p.group("rules", "Manage the rules that sim fail and sim delay have added",
+		p.simLeaf("list", "List all rules, including those whose count is used up", listRules),
 		p.simLeaf("clear", "End all rules", func(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
 			_, err := sim.ClearRules(ctx, &simv1.ClearRulesRequest{})
 			return done, err
@@ -85,7 +85,7 @@ func listRules(ctx context.Context, sim simv1.SimClient, _ []string) (reply, err
 		if rule.GetDelayNs() > 0 {
 			effect = fmt.Sprintf("takes %v longer", time.Duration(rule.GetDelayNs()))
 			if rule.Uncancellable {
-				effect += ", whatever its caller does"
+				effect += ", even if its caller gives up"
 			}
 		}
 		count := "all"
@@ -104,7 +104,7 @@ func (p *program) simCalls() *cobra.Command {
 		Count int64  `json:"count"`
 	}
 	var all bool
-	cmd := p.simLeaf("calls", "List how often each call of Windows was made", func(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
+	cmd := p.simLeaf("calls", "List how often each call to Windows was made", func(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
 		response, err := sim.ListCalls(ctx, &simv1.ListCallsRequest{})
 		r := reply{header: []string{"CALL", "COUNT"}}
 		list := []callJSON{}

@@ -18,7 +18,7 @@ import (
 func (p *program) simService() *cobra.Command {
 	return p.group("service", "Add, remove and list Windows services",
 		p.simServiceAdd(),
-		p.simLeaf("remove NAME", "Remove a service, whatever its state", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		p.simLeaf("remove NAME", "Remove a service in any state", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 			_, err := sim.RemoveService(ctx, &simv1.RemoveServiceRequest{Name: args[0]})
 			return done, err
 		}),
@@ -36,11 +36,11 @@ func (p *program) simServiceAdd() *cobra.Command {
 		return done, err
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&added.DisplayName, "display-name", "", "`name` for people; the name if it is left out")
+	flags.StringVar(&added.DisplayName, "display-name", "", "display `name`; if empty, the name of the service")
 	flags.Var(&start, "start", "when it starts: automatic, with the node; manual; or disabled, never")
-	flags.StringSliceVar(&added.DependsOn, "depends-on", nil, "`service` that has to run before it starts; may be given several times")
-	flags.BoolVar(&added.Running, "running", false, "it runs already")
-	flags.Uint32Var(&added.StartError, "start-error", 0, "Windows error `number` with which its start fails, such as 1053 or 1066; 0 if it can start")
+	flags.StringSliceVar(&added.DependsOn, "depends-on", nil, "`service` that must run before this one starts; may be given several times")
+	flags.BoolVar(&added.Running, "running", false, "the service is running")
+	flags.Uint32Var(&added.StartError, "start-error", 0, "Windows error `number` with which its start fails, such as 1053 or 1066; 0 for a service that can start")
 	complete(cmd, "start", cobra.FixedCompletions([]cobra.Completion{
 		winservice.Automatic.String(), winservice.Manual.String(), winservice.Disabled.String(),
 	}, cobra.ShellCompDirectiveNoFileComp))
@@ -62,7 +62,7 @@ func (f *startFlag) Set(s string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("it is %s, %s or %s", winservice.Automatic, winservice.Manual, winservice.Disabled)
+	return fmt.Errorf("must be %s, %s or %s", winservice.Automatic, winservice.Manual, winservice.Disabled)
 }
 
 func listSimServices(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 func (p *program) simSMB() *cobra.Command {
-	return p.group("smb", `Play SMB servers: their files have the paths \\SERVER\SHARE\…`,
+	return p.group("smb", `Control SMB servers, whose files have the paths \\SERVER\SHARE\…`,
 		p.simLeaf("list", "List the servers with their shares and users", listSimSMBServers),
 		p.group("share", "Add and remove shares",
 			p.simSMBShareAdd(),
@@ -23,14 +23,14 @@ func (p *program) simSMB() *cobra.Command {
 				return done, err
 			}),
 		),
-		p.group("user", "Set and remove users, who have the same password for all shares of a server",
+		p.group("user", "Set and remove users, who have one password for all shares of a server",
 			p.simSMBUserSet(),
 			p.simLeaf("remove SERVER USER", "Remove a user", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 				_, err := sim.RemoveSmbUser(ctx, &simv1.RemoveSmbUserRequest{Server: args[0], User: args[1]})
 				return done, err
 			}),
 		),
-		p.group("server", "Take servers away and bring them back", p.simSMBServerSet()),
+		p.group("server", "Make servers unreachable and reachable again", p.simSMBServerSet()),
 	)
 }
 
@@ -47,7 +47,7 @@ func (p *program) simSMBShareAdd() *cobra.Command {
 
 func (p *program) simSMBUserSet() *cobra.Command {
 	var password func() (secret.Text, error)
-	cmd := p.simLeaf("set SERVER USER", "Add a user, or change his password", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+	cmd := p.simLeaf("set SERVER USER", "Add a user, or change the user's password", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 		text, err := password()
 		if err != nil {
 			return reply{}, err
@@ -55,8 +55,8 @@ func (p *program) simSMBUserSet() *cobra.Command {
 		_, err = sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: args[0], User: args[1], Password: text.Reveal()})
 		return done, err
 	})
-	cmd.Long = `Add a user to a server, or change his password: mappings with the old one fail when they are
-used next. USER is the name as mappings give it, with a domain or without.
+	cmd.Long = `Add a user to a server, or change the user's password. Mappings with the old password fail at
+their next use. USER must be the name that mappings use, with or without a domain.
 
 ` + secretHelp
 	password = secretFlag(cmd, "password-file", "the user's password")
@@ -67,20 +67,20 @@ used next. USER is the name as mappings give it, with a domain or without.
 
 func (p *program) simSMBServerSet() *cobra.Command {
 	request := &simv1.SetSmbServerRequest{}
-	cmd := p.simLeaf("set SERVER", "Set how a server is: without flags, it works", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+	cmd := p.simLeaf("set SERVER", "Set the state of a server; without flags, it works", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 		request.Server = args[0]
 		_, err := sim.SetSmbServer(ctx, request)
 		return done, err
 	})
-	cmd.Flags().BoolVar(&request.Unreachable, "unreachable", false, "it doesn't answer")
-	cmd.Flags().BoolVar(&request.NoEncryption, "no-encryption", false, "it can't encrypt connections")
+	cmd.Flags().BoolVar(&request.Unreachable, "unreachable", false, "the server doesn't answer")
+	cmd.Flags().BoolVar(&request.NoEncryption, "no-encryption", false, "the server can't encrypt connections")
 	return cmd
 }
 
 func listSimSMBServers(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
 	type shareJSON struct {
 		Name  string   `json:"name"`
-		Users []string `json:"users"` // all of the server, if there are none
+		Users []string `json:"users"` // empty: all users of the server
 	}
 	type serverJSON struct {
 		Name       string      `json:"name"`

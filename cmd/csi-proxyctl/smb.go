@@ -14,9 +14,9 @@ import (
 )
 
 // secretHelp goes into the help of commands that need a secret.
-const secretHelp = `A secret is the text of a file, or of standard input if the file is "-", without the line break
-at its end. It is never an argument: all users of a machine can see the arguments of its
-processes, and shells keep them.`
+const secretHelp = `A secret is read from a file, or from standard input if the file is "-". The line break at its
+end isn't part of it. A secret is never an argument, since all users of a machine can see the
+arguments of its processes, and shells record them.`
 
 func (p *program) smb() *cobra.Command {
 	leaf := func(use, short string, do func(context.Context, *client.SMB, []string) (reply, error)) *cobra.Command {
@@ -38,21 +38,21 @@ func (p *program) smb() *cobra.Command {
 	})
 	mapShare.Use = "map REMOTE [LOCAL]"
 	mapShare.Args = cobra.RangeArgs(1, 2)
-	mapShare.Long = `Map a share for the whole node, and make the directory link LOCAL, which leads to it. REMOTE
-is \\server\share or a directory below it. A mapping that works is kept, with the credentials
+	mapShare.Long = `Map a share for the whole node, and make LOCAL a directory link to it. REMOTE is
+\\server\share or a directory on the share. A mapping that works is kept with the credentials
 that it has.
 
 ` + secretHelp
 	mapShare.Example = `  csi-proxyctl smb map '\\server\share' 'C:\var\lib\kubelet\plugins\share' --username USER --password-file -`
-	mapShare.Flags().StringVar(&username, "username", "", "`name` of the user at the server; may be DOMAIN\\name or name@domain")
+	mapShare.Flags().StringVar(&username, "username", "", "`name` of the user on the server; may be DOMAIN\\name or name@domain")
 	password = secretFlag(mapShare, "password-file", "the user's password")
 	require(mapShare, "username")
 	require(mapShare, "password-file")
 	completeFiles(mapShare, "password-file")
 
-	return p.group("smb", `Work on the node's mappings of SMB shares, which go by their paths: \\server\share`,
+	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
 		mapShare,
-		leaf("unmap REMOTE", "Remove a share's mapping, also while it is used", func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
+		leaf("unmap REMOTE", "Remove the mapping of a share, even while it is in use", func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
 			return done, mappings.RemoveSMBGlobalMapping(ctx, args[0])
 		}),
 	)

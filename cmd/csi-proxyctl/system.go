@@ -35,7 +35,7 @@ one in the service manager, not the display name. CSI Proxy's own service is ins
 removed by "csi-proxyctl service", which talks to Windows itself.`
 
 	return p.group("system", "Work on the node's firmware data and Windows services",
-		leaf("bios", "Show the serial number of the machine, as its firmware has it", func(ctx context.Context, machine *client.System, _ []string) (reply, error) {
+		leaf("bios", "Show the serial number in the machine's firmware", func(ctx context.Context, machine *client.System, _ []string) (reply, error) {
 			serial, err := machine.GetBIOSSerialNumber(ctx)
 			return line(map[string]string{"serial_number": serial}, serial), err
 		}),

@@ -58,7 +58,7 @@ func (p *program) versions() *cobra.Command {
 	return cmd
 }
 
-// where says where endpoints are, as the end of a sentence.
+// where returns the end of a sentence, which says where the endpoints are.
 func (p *program) where() string {
 	if p.endpointDir == "" {
 		return ""

@@ -14,8 +14,8 @@ import (
 )
 
 func (p *program) volume() *cobra.Command {
-	// leaf and identified are commands of the volume group; identified ones have a
-	// volume as their first argument.
+	// leaf and identified are commands of the volume group. The first argument of
+	// identified is a volume.
 	leaf := func(use, short string, do func(context.Context, *client.Volume, []string) (reply, error)) *cobra.Command {
 		return p.leaf(use, short, on(p, func(c *client.Client) *client.Volume { return c.Volume }, do))
 	}
@@ -49,9 +49,9 @@ func (p *program) volume() *cobra.Command {
 		id, err := find(ctx, args[0])
 		return line(map[string]volume.ID{"volume_id": id}, string(id)), err
 	})
-	at.Flags().BoolVar(&closest, "closest", false, "or, if there is none, the volume that the path lies on")
+	at.Flags().BoolVar(&closest, "closest", false, "if no volume is mounted there, show the volume that the path lies on")
 
-	return p.group("volume", `Work on volumes, which go by their ids: \\?\Volume{guid}\`,
+	return p.group("volume", `Work on volumes, identified by \\?\Volume{guid}\`,
 		list,
 		identified("mount VOLUME PATH", "Mount a volume at a directory", func(ctx context.Context, volumes *client.Volume, id volume.ID, args []string) (reply, error) {
 			return done, volumes.MountVolume(ctx, id, args[0])
@@ -59,7 +59,7 @@ func (p *program) volume() *cobra.Command {
 		identified("unmount VOLUME PATH", "Unmount a volume from a directory", func(ctx context.Context, volumes *client.Volume, id volume.ID, args []string) (reply, error) {
 			return done, volumes.UnmountVolume(ctx, id, args[0])
 		}),
-		identified("formatted VOLUME", "Tell whether a volume has a file system", func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
+		identified("formatted VOLUME", "Show whether a volume has a file system", func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
 			formatted, err := volumes.IsVolumeFormatted(ctx, id)
 			return line(map[string]bool{"formatted": formatted}, yesNo(formatted)), err
 		}),

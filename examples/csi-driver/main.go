@@ -1,12 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command csi-driver is a CSI driver for Windows nodes, for reading and copying: see
-// package driver, and docs/quickstart-driver.md for a walk with it.
+// Command csi-driver is a CSI driver for Windows nodes, to be read and copied. See
+// package driver. docs/quickstart-driver.md shows how to use it.
 //
-// It does its work with the CSI Proxy that runs beside it, or with CSI Proxy as a
-// library. Elsewhere than on Windows the node is a simulated one, whose hardware is
-// then the cloud that the driver's Controller creates volumes in.
+// It uses the CSI Proxy that runs beside it, or CSI Proxy as a library. On other systems
+// than Windows the node is a simulated one. Its hardware is then the cloud in which the
+// driver's Controller creates volumes.
 package main
 
 import (
@@ -65,10 +65,10 @@ func parseFlags(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("csi-driver", flag.ContinueOnError)
 	flags.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "the `address` of the socket to serve CSI at")
 	flags.StringVar(&o.nodeID, "node-id", host, "the `name` of this node in the cloud")
-	flags.StringVar(&o.via, "via", viaPipe, "how to reach CSI Proxy: `"+viaPipe+"`, or "+viaInProcess+" to be it")
+	flags.StringVar(&o.via, "via", viaPipe, "how to use CSI Proxy: `"+viaPipe+"` for the daemon, "+viaInProcess+" for the library")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
-		"the `directory` of CSI Proxy's sockets; Windows has named pipes instead")
-	flags.StringVar(&o.stateDir, "state-dir", "", "an own `directory` that outlasts the driver")
+		"the `directory` of CSI Proxy's sockets; not used on Windows, which has named pipes")
+	flags.StringVar(&o.stateDir, "state-dir", "", "a `directory` of the driver's own that survives its restart")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -76,11 +76,11 @@ func parseFlags(args []string) (o options, err error) {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	case o.via != viaPipe && o.via != viaInProcess:
-		return o, fmt.Errorf("-via=%s: it is %s or %s", o.via, viaPipe, viaInProcess)
+		return o, fmt.Errorf("-via=%s: must be %s or %s", o.via, viaPipe, viaInProcess)
 	case o.stateDir == "":
 		return o, errors.New("-state-dir is missing")
 	case !strings.HasPrefix(o.endpoint, "unix://"):
-		return o, fmt.Errorf("-endpoint=%s: it is like unix:///csi/csi.sock", o.endpoint)
+		return o, fmt.Errorf("-endpoint=%s: must have the form unix:///csi/csi.sock", o.endpoint)
 	}
 	return o, nil
 }
@@ -119,7 +119,7 @@ func run(args []string) (err error) {
 	return driver.New(settings).Serve(ctx, l)
 }
 
-// listen makes the socket. One that a killed driver has left is in the way.
+// listen makes the socket. It first removes one that a killed driver has left.
 func listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -127,7 +127,7 @@ func listen(path string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// openedNode is the node that the driver is on: see open.
+// openedNode is the node on which the driver runs: see open.
 type openedNode struct {
 	proxy    driver.Proxy
 	hardware cloud.Hardware // nil if it isn't simulated

@@ -16,8 +16,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
-// open returns a simulated node: that of the daemon beside the driver, or one in the
-// driver's state directory. Its hardware is a cloud to play with.
+// open returns a simulated node: that of the daemon, or one in the driver's state
+// directory. Its hardware is the cloud.
 func open(o options) (*openedNode, error) {
 	if o.via == viaInProcess {
 		n, err := simnode.Start(simnode.WithStateFile(filepath.Join(o.stateDir, "node.db")))

@@ -11,8 +11,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
-// open returns the node that this process runs on: by the CSI Proxy beside it or, as
-// in a HostProcess container, by itself. It has no cloud that the driver could use.
+// open returns the node on which this process runs. It is used through the CSI Proxy
+// daemon or, as in a HostProcess container, in process. It has no cloud.
 func open(o options) (*openedNode, error) {
 	if o.via == viaPipe {
 		c := client.New()

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures what drivers feel. Machines differ and are noisy, so what
-// counts are ratios within one run; `make bench` prints them.
+// Package bench measures the performance that drivers see. Machines differ and are noisy,
+// so only ratios within one run are comparable. `make bench` prints them.
 package bench
 
 import (
@@ -94,13 +94,13 @@ func timed(tb testing.TB, f func() error) time.Duration {
 	return took
 }
 
-// BenchmarkListDiskIDs shows that the work is linear in the number of disks: the
-// Windows calls for each disk stay the same.
+// BenchmarkListDiskIDs shows that the work is linear in the number of disks: the number of
+// calls to Windows for each disk is constant.
 func BenchmarkListDiskIDs(b *testing.B) {
 	for _, disks := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("disks=%d", disks), func(b *testing.B) {
 			node := simnode.New(b)
-			for i := range disks - 1 { // one is Windows' own
+			for i := range disks - 1 { // Windows runs from one more
 				node.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Adapter: 1 + i/256, LUN: i % 256, Target: i / 128})
 			}
 			operations := node.Operations().Disk
@@ -142,7 +142,7 @@ func BenchmarkStage(b *testing.B) {
 	b.ReportMetric(float64(together.Milliseconds())/float64(b.N), fmt.Sprintf("ms/%d", volumes))
 }
 
-// stageAtOnce stages so many volumes concurrently on a fresh node and returns how
+// stageAtOnce stages a number of volumes concurrently on a fresh node and returns how
 // long it took.
 func stageAtOnce(b *testing.B, volumes int) time.Duration {
 	node := simnode.New(b, simnode.WithRealisticDelays())

@@ -40,7 +40,7 @@ func start(b *testing.B, binary, dir string) *os.Process {
 	c := client.New(client.WithEndpointDir(dir))
 	defer c.Close()
 	for {
-		_, err := c.Volume.ListVolumesOnDisk(b.Context(), 0, 0) // of all groups the last to listen
+		_, err := c.Volume.ListVolumesOnDisk(b.Context(), 0, 0) // the volume group is the last to listen
 		if err == nil {
 			return cmd.Process
 		}
@@ -57,7 +57,7 @@ func stop(b *testing.B, p *os.Process) {
 	}
 }
 
-// shortDir is a directory for sockets, whose paths may not be long.
+// shortDir is a directory with a short path, since the paths of sockets must be short.
 func shortDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "bench")
@@ -101,7 +101,7 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			open = append(open, c)
 		}
-		// All are accepted when a later one is served.
+		// When a later connection is served, all these are accepted.
 		callOnce(b, dir)
 		with += residentKiB(b, p.Pid)
 		for _, c := range open {

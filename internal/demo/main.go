@@ -29,8 +29,7 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "keep serving after the walk, until interrupted")
 	flag.Parse()
-	// Also when the terminal or the reader of the output goes: the daemon must not stay
-	// behind.
+	// The daemon must also end if the terminal or the reader of the output is gone.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	if err := run(ctx, os.Stdout, *keep); err != nil {
@@ -47,7 +46,7 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	defer os.RemoveAll(scratch)
 	dir := filepath.Join(scratch, "endpoints")
 	if keep {
-		dir = client.DefaultEndpointDir() // where csi-proxyctl looks by itself
+		dir = client.DefaultEndpointDir() // the default of csi-proxyctl too
 	}
 
 	d, err := startDaemon(ctx, dir, scratch)
@@ -103,7 +102,7 @@ func startDaemon(ctx context.Context, dir, scratch string) (*daemon, error) {
 	d.cmd = exec.Command(filepath.Join("bin", "csi-proxy"),
 		"-node=simulated", "-endpoint-dir="+dir, "-sim-state="+filepath.Join(scratch, "node.db"), "-v=4")
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	// An interrupt at the terminal is for us, who end the daemon in order.
+	// An interrupt at the terminal is for this program, which then stops the daemon.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := d.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%w; `make build` makes it", err)

@@ -33,7 +33,7 @@ const (
 	words   = "written by a pod"
 )
 
-// walk is the screen and what it is about.
+// walk has the output and the state of the walk.
 type walk struct {
 	ctx    context.Context
 	out    io.Writer
@@ -45,7 +45,7 @@ func newWalk(ctx context.Context, out io.Writer, dir string) *walk {
 	return &walk{ctx: ctx, out: out, dir: dir, client: client.New(client.WithEndpointDir(dir))}
 }
 
-// volumesLife is the walk. Each step fails it that doesn't give what it must.
+// volumesLife is the walk. It fails if a step has an unexpected result.
 func (w *walk) volumesLife() (err error) {
 	defer func() { err = errors.Join(err, w.client.Close()) }()
 	if err := w.introduce(); err != nil {
@@ -97,7 +97,7 @@ Here it runs on a simulated Windows node. The client found disk %s, volume %s an
 
 func (w *walk) chapter(title string) { fmt.Fprintf(w.out, "\n%s\n", title) }
 
-// tool runs csi-proxyctl, for what isn't a driver's to do.
+// tool runs csi-proxyctl, for steps that a driver doesn't do.
 func (w *walk) tool(who string, args ...string) ([]byte, error) {
 	shown := "csi-proxyctl"
 	for _, arg := range args {
@@ -316,7 +316,7 @@ func (w *walk) again(number *disk.Number, id volume.ID) error {
 	)
 }
 
-// readBack is what it is all about.
+// readBack checks that the pod's file is still there.
 func (w *walk) readBack() error {
 	output, err := w.tool("pod", "sim", "file", "read", file)
 	if err != nil {

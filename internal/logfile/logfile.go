@@ -1,17 +1,17 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logfile keeps a log in the file of one name, which stays the current
-// one: those who collect logs know that name only.
+// Package logfile writes a log to a file and rotates it. The current file always has
+// the same name, since log collectors know only that name.
 //
-// A file that would grow over its bound is renamed name.1, the one before it
-// name.2, and so on up to a number of old files; the log goes on in a new file of
-// the name. The same happens when somebody else renames or removes the file: the
-// log notices within a second. Nothing is buffered, so a crash loses no line.
+// When the file would exceed its limit, it is renamed name.1, the previous name.1
+// becomes name.2, and so on up to a number of old files. The log continues in a new
+// file. If somebody else renames or removes the file, the log notices within a second
+// and makes a new one. Nothing is buffered, so a crash loses no line.
 //
-// A log must not end the program that writes it. What can't be written, on a full
-// disk for one, is lost; the first line that can be written is preceded by one
-// that says how many were lost and why.
+// A log must not end the program that writes it. Lines that can't be written, on a
+// full disk for example, are lost. When writing works again, the log first gets a
+// line that says how many writes were lost and why.
 package logfile
 
 import (
@@ -27,22 +27,22 @@ import (
 	"time"
 )
 
-// checkInterval is how long lines may go to a file that has lost its name. A
-// check opens the file, which on Windows costs more than writing a line.
+// checkInterval is the longest time for which lines may go to a file that was renamed
+// or removed. A check opens the file, which on Windows costs more than writing a line.
 const checkInterval = time.Second
 
 // Config says where a log goes.
 type Config struct {
-	// Name is the path of the current file. Its directory is made if missing.
+	// Name is the path of the current file. If its directory is missing, it is made.
 	Name string
-	// MaxBytes bounds the file; 0 is no bound. A single write that is larger
-	// gets a file for itself.
+	// MaxBytes limits the size of the file; 0 means no limit. A single write that is
+	// larger gets a file of its own.
 	MaxBytes int64
 	// OldFiles is how many old files are kept, at least 1.
 	OldFiles int
-	// CrashOutput sends what the Go runtime prints when it ends the program,
-	// like the trace of a panic, to the log too. A service has no other place
-	// for it. At most one log of a process has it.
+	// CrashOutput also sends what the Go runtime prints when it ends the program,
+	// such as the trace of a panic, to the log. A service has no other output for
+	// it. At most one log of a process may set it.
 	CrashOutput bool
 }
 
@@ -50,33 +50,33 @@ type Config struct {
 type File struct {
 	config Config
 
-	mu       sync.Mutex // guards all below
-	file     *os.File   // nil when closed, also until it can be opened again
+	mu       sync.Mutex // guards the fields below
+	file     *os.File   // nil if closed, or not yet opened again
 	size     int64      // of file
-	rotateAt int64      // the size that the file mustn't exceed
+	rotateAt int64      // the size above which the file is rotated
 	checked  time.Time  // when file was last known to have its name
 	torn     bool       // the file ends with a part of a line
-	trouble  trouble    // to be told in the log
+	trouble  trouble    // not yet reported in the log
 	closed   bool
 }
 
-// trouble is what the log didn't manage to do.
+// trouble is what has failed since the log last reported it.
 type trouble struct {
 	err   error // the first cause
 	since time.Time
 	lost  int // writes
 }
 
-// Open opens the log, making its file and directory if they are missing. An
-// existing file is continued.
+// Open opens the log, and makes its file and directory if they are missing. It appends
+// to an existing file.
 func Open(config Config) (*File, error) {
 	switch {
 	case config.Name == "":
 		return nil, errors.New("open log file: it has no name")
 	case config.MaxBytes < 0:
-		return nil, fmt.Errorf("open log file %s: size bound %d is negative", config.Name, config.MaxBytes)
+		return nil, fmt.Errorf("open log file %s: the size limit %d is negative", config.Name, config.MaxBytes)
 	case config.OldFiles < 1:
-		return nil, fmt.Errorf("open log file %s: cannot keep %d old files, only 1 or more", config.Name, config.OldFiles)
+		return nil, fmt.Errorf("open log file %s: the number of old files to keep is %d, must be at least 1", config.Name, config.OldFiles)
 	}
 	f := &File{config: config}
 	if err := f.open(); err != nil {
@@ -85,8 +85,8 @@ func Open(config Config) (*File, error) {
 	return f, nil
 }
 
-// Write appends p, whole lines, to the log. An error means that p is lost, or a
-// part of it; later writes may succeed. After Close the error is fs.ErrClosed.
+// Write appends p, which consists of whole lines, to the log. After an error p is lost,
+// wholly or in part; later writes may succeed. After Close the error is fs.ErrClosed.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,8 +135,8 @@ func (f *File) full(p []byte) bool {
 	return f.config.MaxBytes > 0 && f.size > 0 && f.size+int64(len(p)) > f.rotateAt
 }
 
-// append writes p to the open file. After an error the file is closed: the next
-// write may find that opening it again helps.
+// append writes p to the open file. After an error it closes the file, so that the next
+// write tries to open it again.
 func (f *File) append(p []byte) (int, error) {
 	n, err := f.file.Write(p)
 	f.size += int64(n)
@@ -161,8 +161,8 @@ func (f *File) open() error {
 	switch {
 	case err != nil:
 		err = fmt.Errorf("open log file: %w", err)
-	case !info.Mode().IsRegular(): // renaming a device would be a disaster
-		err = fmt.Errorf("open log file %s: it is no regular file", f.config.Name)
+	case !info.Mode().IsRegular(): // a device must not be renamed
+		err = fmt.Errorf("open log file %s: it isn't a regular file", f.config.Name)
 	case f.config.CrashOutput:
 		if err = debug.SetCrashOutput(file, debug.CrashOptions{}); err != nil {
 			err = fmt.Errorf("send crash output to log file: %w", err)
@@ -200,17 +200,17 @@ func (f *File) check() {
 			return
 		}
 	}
-	// Whatever err is, opening the file again will tell. A removed file may keep
-	// its name on Windows, unusable, until nobody has it open.
+	// err needn't be looked at: opening the file again finds the problem. On Windows,
+	// a removed file may keep its name, unusable, until nobody has it open.
 	f.blame(f.release())
 }
 
-// rotate makes the file an old one and closes it, for a new one or the same one,
-// emptied, to be opened. If that is impossible the file grows on, and rotate is
-// due again when it has grown by an eighth of its bound.
+// rotate turns the file into an old one and closes it. Then a new file, or the same
+// one emptied, is to be opened. If rotation fails, the file keeps growing, and is
+// rotated again when it has grown by an eighth of its limit.
 func (f *File) rotate() {
-	// An old file that somebody has open may stay in the way (on Windows). It is
-	// one of the old ones then that is lost, never a line of the current file.
+	// On Windows, an old file that somebody has open may be impossible to rename.
+	// Then one of the old files is lost, but never a line of the current file.
 	free := 1
 	for free < f.config.OldFiles && exists(f.oldName(free)) {
 		free++
@@ -256,19 +256,19 @@ func exists(name string) bool {
 
 func (f *File) oldName(i int) string { return f.config.Name + "." + strconv.Itoa(i) }
 
-// blame keeps err, the first one if there are several, to be told in the log.
+// blame keeps err to be reported in the log. Of several errors it keeps the first.
 func (f *File) blame(err error) {
 	if err != nil && f.trouble.err == nil {
 		f.trouble.err, f.trouble.since = err, time.Now()
 	}
 }
 
-// confession is the line that tells the trouble.
+// confession returns the line that reports the trouble.
 func (f *File) confession() []byte {
 	var line []byte
 	if f.torn {
 		line = append(line, '\n')
 	}
-	return fmt.Appendf(line, "log file: trouble since %s, %d writes lost: %q\n",
+	return fmt.Appendf(line, "log file: problems since %s, %d writes were lost: %q\n",
 		f.trouble.since.UTC().Format(time.RFC3339), f.trouble.lost, f.trouble.err)
 }

@@ -258,7 +258,7 @@ func TestTellsLostLines(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, f, "after", "the trouble")
-		wantMatch(t, read(t, f.config.Name), `^log file: trouble since \S+Z, 2 writes lost: ".+"\nafter\nthe trouble\n$`)
+		wantMatch(t, read(t, f.config.Name), `^log file: problems since \S+Z, 2 writes were lost: ".+"\nafter\nthe trouble\n$`)
 	})
 }
 
@@ -273,7 +273,7 @@ func TestBrokenHandle(t *testing.T) {
 		t.Errorf("Write = %v", err)
 	}
 	write(t, f, "after")
-	wantMatch(t, read(t, f.config.Name), `^log file: trouble since \S+Z, 1 writes lost: ".+"\nafter\n$`)
+	wantMatch(t, read(t, f.config.Name), `^log file: problems since \S+Z, 1 writes were lost: ".+"\nafter\n$`)
 }
 
 func TestRotationInTheWay(t *testing.T) {
@@ -286,7 +286,7 @@ func TestRotationInTheWay(t *testing.T) {
 	f := openTest(t, Config{Name: name, MaxBytes: 8000, OldFiles: 1})
 	line := strings.Repeat("x", 7999)
 	write(t, f, line, "more", "and more")
-	wantMatch(t, read(t, name), `^x+\nlog file: trouble since \S+Z, 0 writes lost: ".+"\nmore\nand more\n$`)
+	wantMatch(t, read(t, name), `^x+\nlog file: problems since \S+Z, 0 writes were lost: ".+"\nmore\nand more\n$`)
 
 	if err := os.RemoveAll(name + ".1"); err != nil {
 		t.Fatal(err)

@@ -39,5 +39,5 @@ func TestFullDisk(t *testing.T) {
 	}
 
 	write(t, f, "after")
-	wantMatch(t, read(t, f.config.Name), `^before\nlo\nlog file: trouble since \S+Z, 2 writes lost: ".+"\nafter\n$`)
+	wantMatch(t, read(t, f.config.Name), `^before\nlo\nlog file: problems since \S+Z, 2 writes were lost: ".+"\nafter\n$`)
 }

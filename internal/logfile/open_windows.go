@@ -11,11 +11,11 @@ import (
 // fileReadAttributes is FILE_READ_ATTRIBUTES, what Stat needs.
 const fileReadAttributes = 0x80
 
-// openAppend shares deletion, which includes renaming, so that an operator or a
-// collector can move the file away, and rotation can. os.OpenFile doesn't.
+// openAppend opens the file so that it can be renamed and deleted while it is open, by
+// rotation, an operator or a log collector. os.OpenFile doesn't share deletion.
 //
 // With FILE_APPEND_DATA and without FILE_WRITE_DATA each write goes to the end of
-// the file, also after somebody else has emptied it.
+// the file, even after somebody else has emptied it.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/fileapi/nf-fileapi-createfilew
 // https://learn.microsoft.com/en-us/windows/win32/fileio/file-access-rights-constants

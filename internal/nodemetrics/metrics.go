@@ -1,9 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodemetrics counts what a node does, for Prometheus: the operations on
-// storage and the calls to Windows below them. (The calls that drivers make are
-// counted by the server.)
+// Package nodemetrics counts the operations on a node's storage and the calls to
+// Windows below them, for Prometheus. The server counts the calls of drivers.
 package nodemetrics
 
 import (
@@ -17,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// buckets in seconds: from a control call of some microseconds to a format or a
-// dead server that takes a minute.
+// buckets, in seconds, range from a control call of some microseconds to a format, or
+// a server that doesn't answer, of a minute.
 var buckets = []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5, 10, 60}
 
 // Node is a collector with an observer for each of its sources.
@@ -65,7 +64,7 @@ func (n *Node) collectLoad(ch chan<- prometheus.Metric) {
 	}
 }
 
-// NewNode returns metrics that have seen nothing yet.
+// NewNode returns metrics that have counted nothing yet.
 func NewNode() *Node {
 	return &Node{
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -120,7 +119,7 @@ func (n *Node) WindowsCall(call string, took time.Duration, err error) {
 	if err == nil {
 		return
 	}
-	number, _ := csiproxy.WindowsErrorOf(err) // 0: the call was given up
+	number, _ := csiproxy.WindowsErrorOf(err) // 0: the caller gave up
 	n.callErrors.WithLabelValues(call, strconv.FormatUint(uint64(number), 10)).Inc()
 }
 

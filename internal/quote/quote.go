@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quote makes texts of callers fit to stand in errors and logs.
+// Package quote makes texts from callers safe to print in errors and logs.
 package quote
 
 import (
@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// longest is how much of a text is kept, in bytes: twice the longest path of the older
-// Windows functions.
+// longest limits a text, in bytes: twice the longest path of the older Windows
+// functions.
 const longest = 2 * 260
 
-// Text returns s as it may stand in a message: as it is if all of it can be printed, else
-// as a Go string literal. A long text is cut.
+// Text returns s for use in a message: unchanged if it is printable, otherwise as a Go
+// string literal. A long text is cut.
 func Text(s string) string {
 	if len(s) > longest {
 		end := longest

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package signatures recognises what a raw disk or volume holds, so that nothing
-// is written over data that somebody put there with another system. It looks
-// only for signatures of formats that exist: random leftovers of a recycled disk
-// are no reason to refuse it.
+// is written over data of another system. It looks only for signatures of known
+// formats: random leftovers on a recycled disk aren't a reason to refuse it.
 //
-// What it can't see: a BitLocker volume whose boot sector is gone, since the
-// other copies of BitLocker's metadata lie at no fixed place.
+// It can't recognise a BitLocker volume whose boot sector is gone, since the other
+// copies of BitLocker's metadata have no fixed offset.
 package signatures
 
 import (

@@ -24,15 +24,15 @@ const (
 	typeSystem     = 1
 	typeEndOfTable = 127
 
-	// serialNumber is where the system information has the number of the string that
-	// is the serial number.
+	// serialNumber is the offset in the system information of the serial number's
+	// string number.
 	serialNumber = 7
 )
 
-// SystemSerial returns the serial number in RawSMBIOSData, which is what
-// GetSystemFirmwareTable returns for 'RSMB', without blanks at its end. It is what
-// firmware's maker put there: also "" or "To be filled by O.E.M.". Tables that can't
-// be read give an error, those without system information ErrNoSystem.
+// SystemSerial returns the serial number in RawSMBIOSData, the result of
+// GetSystemFirmwareTable for 'RSMB', without blanks at its end. It may be anything that
+// the firmware's maker put there, such as "" or "To be filled by O.E.M.". Tables without
+// system information give ErrNoSystem, invalid tables another error.
 //
 //	struct RawSMBIOSData {
 //	  BYTE  Used20CallingMethod;
@@ -80,7 +80,7 @@ type structure struct {
 // next takes the first structure off the table.
 func next(table []byte) (s structure, rest []byte, err error) {
 	if len(table) < structureHeader {
-		return s, nil, errors.New("no room for a structure")
+		return s, nil, errors.New("the table is too short for a structure")
 	}
 	length := int(table[1])
 	if length < structureHeader || length > len(table) {
@@ -110,7 +110,7 @@ func (s structure) serial() (string, error) {
 	}
 	number := int(s.formatted[serialNumber])
 	if number == 0 {
-		return "", nil // there is none
+		return "", nil // no serial number
 	}
 	if number > len(s.strings) {
 		return "", fmt.Errorf("the serial number is string %d of %d in the SMBIOS system information", number, len(s.strings))
@@ -118,8 +118,8 @@ func (s structure) serial() (string, error) {
 	return strings.TrimRight(text(s.strings[number-1]), " "), nil
 }
 
-// text decodes a string. SMBIOS says UTF-8 since 3.0; before, it left open what the
-// bytes above 127 are, which are taken as Latin-1.
+// text decodes a string. Since SMBIOS 3.0 it is UTF-8. Before, the meaning of bytes above
+// 127 was undefined. If they aren't UTF-8, they are taken as Latin-1.
 func text(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package virtdisk gives tests on Windows disks of their own: VHDX files that
-// virtdisk.dll attaches. It needs an administrator, but no Hyper-V.
+// Package virtdisk makes disks for tests on Windows: VHDX files that virtdisk.dll
+// attaches. It needs an administrator, but no Hyper-V.
 //
 // The module test/windows imports nothing of the product, so it has a copy of this
 // package's Windows file. TestCopy compares the two; make generate copies the file.

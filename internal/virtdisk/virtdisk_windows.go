@@ -26,21 +26,20 @@ var (
 	getVirtualDiskPhysicalPath = library.NewProc("GetVirtualDiskPhysicalPath")
 )
 
-// arrival bounds the time from attaching a file until Windows has the disk.
+// arrival limits the time from attaching a file until the disk can be opened.
 const arrival = 30 * time.Second
 
-// Disk is a VHDX file that grows as it is written to, attached as a disk of this
-// Windows without a drive letter. Its end detaches it, also that of the process.
+// Disk is a VHDX file that grows as it is written to. It is attached as a disk without a
+// drive letter. Closing it, or the end of the process, detaches it.
 type Disk struct {
-	// Number is the disk's. It may change when Grow returns.
+	// Number is the disk's number. Grow may change it.
 	Number uint32
 
 	handle   windows.Handle
 	attached bool
 }
 
-// New makes a file that isn't there yet and attaches it. size is in bytes; the
-// sectors have 512 or 4096 bytes.
+// New makes a new file and attaches it. Sizes are in bytes; sectors have 512 or 4096.
 func New(path string, size uint64, sectorSize uint32) (*Disk, error) {
 	path16, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -51,7 +50,7 @@ func New(path string, size uint64, sectorSize uint32) (*Disk, error) {
 		device uint32
 		vendor windows.GUID
 	}{3, windows.GUID{Data1: 0xec984aec, Data2: 0xa0f9, Data3: 0x47e9, Data4: [8]byte{0x90, 0x1f, 0x71, 0x41, 0x5a, 0x66, 0x34, 0x5b}}}
-	// CREATE_VIRTUAL_DISK_PARAMETERS, version 2, for which no access is asked.
+	// CREATE_VIRTUAL_DISK_PARAMETERS, version 2, which needs the access mask to be 0.
 	create := parameters(184, 2)
 	binary.LittleEndian.PutUint64(create[24:], size)       // MaximumSize
 	binary.LittleEndian.PutUint32(create[36:], sectorSize) // SectorSizeInBytes
@@ -106,9 +105,9 @@ func (d *Disk) find() error {
 	return windows.CloseHandle(handle)
 }
 
-// Grow makes the disk larger, as a cloud does, and returns which way worked. The
-// documentation doesn't say whether an attached VHDX may grow on every Windows, so it
-// tries ExpandVirtualDisk, then ResizeVirtualDisk, and in the end detaches the disk.
+// Grow makes the disk larger, as a cloud does, and returns the way that worked. The
+// documentation doesn't say whether an attached VHDX can grow on every Windows. So it
+// tries ExpandVirtualDisk, then ResizeVirtualDisk, and then detaches the disk to grow it.
 func (d *Disk) Grow(size uint64) (way string, err error) {
 	var refused []error
 	for _, try := range []struct {
@@ -153,7 +152,7 @@ func (d *Disk) resize(size uint64) error {
 	return result("ResizeVirtualDisk", r, err)
 }
 
-// Detach takes the disk away, as a cloud does. Doing it again does nothing.
+// Detach detaches the disk, as a cloud does. Detaching it again does nothing.
 func (d *Disk) Detach() error {
 	if !d.attached {
 		return nil
@@ -166,12 +165,12 @@ func (d *Disk) Detach() error {
 	return nil
 }
 
-// Close detaches the disk and lets go of its file, which it doesn't remove.
+// Close detaches the disk and closes its file. It doesn't remove the file.
 func (d *Disk) Close() error {
 	return errors.Join(d.Detach(), windows.CloseHandle(d.handle))
 }
 
-// parameters returns a structure of virtdisk: of a size, zero but for its version.
+// parameters returns a structure of a size. It is zero except for its version.
 func parameters(size int, version uint32) []byte {
 	aligned := make([]uint64, (size+7)/8)
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&aligned[0])), size)
@@ -179,8 +178,8 @@ func parameters(size int, version uint32) []byte {
 	return b
 }
 
-// call calls a function of the library; err is that of finding it. The directive
-// keeps what the arguments point to where it is, as for syscall.SyscallN itself.
+// call calls a function of the library; err is the error of finding it. The directive
+// keeps what the arguments point to in place, as for syscall.SyscallN itself.
 //
 //go:uintptrescapes
 func call(f *windows.LazyProc, args ...uintptr) (r uintptr, err error) {

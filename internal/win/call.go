@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// Names of the calls of the seam, as metrics, logs and the simulated node's rules have
-// them: the Win32 function or WMI method that does the work. A control code has the name
-// of its constant, see [IoctlCode.String].
+// Names of the calls of the seam in metrics, logs and the simulated node's rules: the
+// Win32 function or WMI method that does the work. The name of a control code is that of
+// its constant, see [IoctlCode.String].
 const (
 	CallDeviceInterfaces        = "CM_Get_Device_Interface_ListW"
 	CallReenumerateDevice       = "CM_Reenumerate_DevNode"

@@ -311,7 +311,7 @@ var errnoText = map[Errno]string{
 // Error gives a short English text and the number. The text is ours, not the
 // system's: system texts are localized, so nothing may depend on them.
 func (e Errno) Error() string {
-	// Both as Microsoft's pages have them, which is how people search for them.
+	// The numbers have the form of Microsoft's pages, so that people can search for them.
 	format := "Windows error %d"
 	if e > 0xFFFF {
 		format = "Windows error 0x%08X"
@@ -336,7 +336,7 @@ func (e Errno) Is(target error) bool {
 	return false
 }
 
-// Gone reports that the device behind a handle or a name has left the node.
+// Gone reports whether the device behind a handle or a name has left the node.
 func (e Errno) Gone() bool {
 	switch e {
 	case ErrorFileNotFound, ErrorPathNotFound, ErrorDevNotExist, ErrorNoSuchDevice, ErrorDeviceNotConnected, ErrorDeviceRemoved:

@@ -12,7 +12,7 @@ import (
 )
 
 // GUID is a GUID as Windows lays it out in memory: the first three fields little
-// endian, the last eight bytes as they are.
+// endian, the last eight bytes in order.
 type GUID [16]byte
 
 // Device interface classes.

@@ -5,8 +5,8 @@ package win
 
 import "github.com/csi-proxy/csi-proxy/secret"
 
-// The functions of iscsidsc.dll give their ISDSC_STATUS as an Errno: a Windows
-// error number, or one of the ISDSC codes.
+// The functions of iscsidsc.dll return an ISDSC_STATUS, which is an Errno here: a
+// Windows error number or an ISDSC code.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
 
@@ -16,7 +16,7 @@ type ISCSIPortal struct {
 	Port    uint16 // TCP
 }
 
-// ISCSIAuthType is ISCSI_AUTH_TYPES: who proves whom.
+// ISCSIAuthType is ISCSI_AUTH_TYPES: who proves its identity to whom.
 type ISCSIAuthType uint32
 
 // Authentication types.
@@ -52,8 +52,8 @@ type ISCSISession struct {
 // ISCSIDevice is the part of ISCSI_DEVICE_ON_SESSIONW that operations use.
 type ISCSIDevice struct {
 	SCSIAddress SCSIAddress
-	// Device has NoNumber as its DeviceNumber until the disk has arrived. A LUN may
-	// be something else than a disk, which DeviceType tells.
+	// Device has NoNumber as its DeviceNumber until the disk has arrived. DeviceType
+	// says whether the LUN is a disk or something else.
 	Device DeviceNumber
 }
 

@@ -26,10 +26,10 @@ const (
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-partition_information_gpt
 const (
 	GPTAttributeHidden        uint64 = 1 << 62 // the volume isn't announced
-	GPTAttributeNoDriveLetter uint64 = 1 << 63 // no letter is given by itself
+	GPTAttributeNoDriveLetter uint64 = 1 << 63 // Windows assigns no letter by itself
 )
 
-// Sizes in bytes of DRIVE_LAYOUT_INFORMATION_EX without and of one
+// Sizes in bytes: DRIVE_LAYOUT_INFORMATION_EX without its partitions, and
 // PARTITION_INFORMATION_EX.
 const (
 	layoutHeaderSize = 48
@@ -203,7 +203,7 @@ func DecodeCreateDisk(b []byte) (CreateDisk, error) {
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-disk_grow_partition
 type GrowPartition struct {
 	PartitionNumber uint32
-	BytesToGrow     int64 // how much more, a multiple of the sector size
+	BytesToGrow     int64 // the growth, a multiple of the sector size
 }
 
 // Encode returns the bytes of the structure.

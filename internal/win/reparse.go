@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// MaximumReparseDataSize bounds a REPARSE_DATA_BUFFER, in bytes.
+// MaximumReparseDataSize is the maximum size of a REPARSE_DATA_BUFFER, in bytes.
 const MaximumReparseDataSize = 16 * 1024
 
 // ntPrefix begins the names that the object manager resolves: `\??\C:\x`.
@@ -66,8 +66,8 @@ func (r ReparsePoint) Volume() (string, bool) {
 	return name, true
 }
 
-// Target returns what a symlink, junction or mount point leads to, in the form
-// in which Win32 calls take it: `C:\dir`, `\\server\share`, `\\?\Volume{guid}\`
+// Target returns the target of a symlink, junction or mount point in the form
+// that Win32 calls accept: `C:\dir`, `\\server\share`, `\\?\Volume{guid}\`
 // or, if r.Relative, a path relative to the directory of the link.
 func (r ReparsePoint) Target() string {
 	s := r.SubstituteName

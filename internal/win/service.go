@@ -33,13 +33,13 @@ const (
 	ServicePaused          ServiceState = 7
 )
 
-// Service is what the service manager says of a service.
+// Service is the configuration and state of a service.
 type Service struct {
 	DisplayName string
 	StartType   ServiceStartType
 	State       ServiceState
-	// ExitCode is why it stopped: 0, or ErrorServiceSpecificError with its own
-	// number in SpecificExitCode.
+	// ExitCode is the error with which it stopped. If that is
+	// ErrorServiceSpecificError, SpecificExitCode has the service's own number.
 	ExitCode         Errno
 	SpecificExitCode uint32
 }

@@ -5,8 +5,8 @@ package win
 
 import "github.com/csi-proxy/csi-proxy/secret"
 
-// SMBMappingStatus is the state of an SMB mapping. It says how things were when
-// the mapping was last used: an old password shows only at the next use.
+// SMBMappingStatus is the state of an SMB mapping at its last use. A changed password,
+// for example, shows only at the next use.
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/msft-smbglobalmapping
 type SMBMappingStatus uint32
@@ -21,15 +21,15 @@ const (
 	SMBMappingReconnecting SMBMappingStatus = 5
 )
 
-// SMBMapping is an SMB global mapping: a share that every session of the node,
-// containers too, can use without credentials of its own.
+// SMBMapping is an SMB global mapping: a share that every session and container of the
+// node can use without credentials of its own.
 type SMBMapping struct {
 	RemotePath string // \\server\share, in any case
 	Status     SMBMappingStatus
 }
 
-// SMBMappingOptions say how to make a mapping. It never gets a drive letter and
-// never outlasts a restart of the node, which would store the password.
+// SMBMappingOptions say how to make a mapping. It has no drive letter, and it ends with
+// a restart of the node: otherwise Windows would store the password.
 type SMBMappingOptions struct {
 	Username       string // user, DOMAIN\user or user@domain
 	Password       secret.Text

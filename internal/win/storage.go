@@ -13,9 +13,9 @@ import (
 // FileDeviceDisk is the DeviceType of a disk or of a volume on one.
 const FileDeviceDisk = 7
 
-// NoNumber is what a DeviceNumber has where a number doesn't apply: the disk
-// number of a path below a multipath disk, the partition number of a device
-// that isn't a partition.
+// NoNumber stands in a DeviceNumber for a number that doesn't exist: the disk number
+// of a path below a multipath disk, the partition number of a device that isn't a
+// partition.
 const NoNumber = 0xFFFFFFFF
 
 // DeviceNumber is STORAGE_DEVICE_NUMBER: 12 bytes.
@@ -77,8 +77,8 @@ func DecodePropertyQuery(b []byte) (PropertyID, error) {
 	return PropertyID(le.Uint32(b)), nil
 }
 
-// DescriptorSize reads the Size field that every storage property begins with
-// (STORAGE_DESCRIPTOR_HEADER): how many bytes the whole of it takes.
+// DescriptorSize reads the Size field at the start of every storage property
+// (STORAGE_DESCRIPTOR_HEADER): the size of all of it, in bytes.
 func DescriptorSize(b []byte) (uint32, error) {
 	if err := need("STORAGE_DESCRIPTOR_HEADER", b, 8); err != nil {
 		return 0, err
@@ -137,7 +137,7 @@ type DeviceDescriptor struct {
 	BusType        BusType
 	VendorID       string
 	ProductID      string
-	SerialNumber   string // as the device gives it, with the blanks around it
+	SerialNumber   string // with the blanks that the device puts around it
 }
 
 // Encode returns the bytes of the structure.
@@ -335,8 +335,7 @@ func DecodeSCSIAddress(b []byte) (SCSIAddress, error) {
 	return SCSIAddress{b[4], b[5], b[6], b[7]}, nil
 }
 
-// DiskGeometryEx is the part of DISK_GEOMETRY_EX (40 bytes) that still means
-// something.
+// DiskGeometryEx is the part of DISK_GEOMETRY_EX (40 bytes) that still has a meaning.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-disk_geometry_ex
 type DiskGeometryEx struct {
@@ -344,8 +343,8 @@ type DiskGeometryEx struct {
 	DiskSize       int64 // bytes
 }
 
-// DiskGeometrySize is the size of DISK_GEOMETRY, which is also the least output
-// buffer that IoctlDiskUpdateDriveSize accepts.
+// DiskGeometrySize is the size of DISK_GEOMETRY. The output buffer of
+// IoctlDiskUpdateDriveSize must be at least as large.
 const DiskGeometrySize = 24
 
 // Encode returns the bytes of the structure.
@@ -402,7 +401,7 @@ func DecodeGetDiskAttributes(b []byte) (DiskAttributes, error) {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-set_disk_attributes
 type SetDiskAttributes struct {
-	Persist    bool // keep it over restarts of the node
+	Persist    bool // keep the change after a restart of the node
 	Attributes DiskAttributes
 	Mask       DiskAttributes // which of them to change
 }

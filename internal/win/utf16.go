@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// Windows takes any sequence of UTF-16 units but NUL for a name: also half of a
-// surrogate pair, which no UTF-8 can express. So that such a file can be listed,
-// opened and deleted, names are WTF-8 in Go, as those of package os are on Windows:
-// UTF-8 in which half a pair has the three bytes of its number.
+// Windows accepts any sequence of UTF-16 units except NUL as a name. It may contain half
+// of a surrogate pair, which UTF-8 can't express. So that such a file can be listed,
+// opened and deleted, names are WTF-8 in Go, as in package os on Windows: UTF-8 that
+// encodes half a pair as the three bytes of its number.
 //
 // Source: https://simonsapin.github.io/wtf-8/
 
 // AppendUTF16 appends the UTF-16 units of a WTF-8 string to u, without a NUL at
-// their end. A byte that is no part of WTF-8 becomes U+FFFD.
+// their end. A byte that isn't part of valid WTF-8 becomes U+FFFD.
 func AppendUTF16(u []uint16, s string) []uint16 {
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)
@@ -36,8 +36,8 @@ func isHalfPair(s string) bool {
 	return len(s) >= 3 && s[0] == 0xED && 0xA0 <= s[1] && s[1] <= 0xBF && 0x80 <= s[2] && s[2] <= 0xBF
 }
 
-// StringFromUTF16 returns UTF-16 units as WTF-8. AppendUTF16 gives the same units
-// again, whatever they are.
+// StringFromUTF16 returns UTF-16 units as WTF-8. AppendUTF16 turns them back into the
+// same units, whatever they are.
 func StringFromUTF16(u []uint16) string {
 	b := make([]byte, 0, len(u))
 	for i := 0; i < len(u); i++ {

@@ -9,14 +9,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 )
 
-// VolumeInformation is what GetVolumeInformationW says of a mounted file system.
+// VolumeInformation is what GetVolumeInformationW returns about a mounted file system.
 type VolumeInformation struct {
 	FileSystem string // "NTFS", "ReFS", "FAT32", …
 	Label      string
 	Serial     uint32
 }
 
-// DiskSpace is what GetDiskFreeSpaceExW says, in bytes.
+// DiskSpace is what GetDiskFreeSpaceExW returns, in bytes.
 type DiskSpace struct {
 	Available uint64 // to the caller, under its quota
 	Total     uint64 // of the file system
@@ -74,7 +74,7 @@ func DecodeDiskExtents(b []byte) ([]DiskExtent, error) {
 	return extents, nil
 }
 
-// FileSystemData is what the file system's own call says of its size:
+// FileSystemData is the size of a file system, as its own control code returns it:
 // NTFS_VOLUME_DATA_BUFFER (96 bytes) or REFS_VOLUME_DATA_BUFFER (152 bytes).
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-ntfs_volume_data_buffer

@@ -1,12 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package windowsproof knows docs/windows-proof.md: which tests prove which of its
-// rows, what a run of these tests on Windows says of each row, and how that gets into
+// Package windowsproof reads and updates docs/windows-proof.md. It finds the tests that
+// prove each row, evaluates a run of these tests on Windows, and writes the results into
 // the page.
 //
 // A row has an id, which stays when its text changes. The column with the check names
-// tests in backticks; those decide about the row:
+// tests in backticks. They decide the result of the row:
 //
 //	`TestName`               a test, whose name only one package has
 //	`internal/x.TestName`    a test of one of the packages that have this name
@@ -28,7 +28,7 @@ type Row struct {
 	Assumption string // the call or the assumption
 	Proof      string // what proves it without Windows
 	Check      string // what is left to check on Windows; empty if nothing is
-	Result     string // what Windows said
+	Result     string // what the check on Windows found
 	line       int    // in the page, from 0
 }
 
@@ -61,7 +61,7 @@ func ParsePage(page string) ([]Row, error) {
 		}
 		row := Row{cells[0], cells[1], cells[2], cells[3], cells[4], i}
 		if !idForm.MatchString(row.ID) || seen[row.ID] {
-			return nil, fmt.Errorf("line %d: %q is no id, or another row has it", i+1, row.ID)
+			return nil, fmt.Errorf("line %d: %q isn't a valid id, or another row has it", i+1, row.ID)
 		}
 		seen[row.ID] = true
 		rows = append(rows, row)

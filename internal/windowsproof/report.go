@@ -37,7 +37,7 @@ var (
 	ends   = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 )
 
-// maxLine bounds a line of a test's output.
+// maxLine limits a line of a test's output.
 const maxLine = 1 << 20
 
 // Add adds what the test program of a package printed with -test.v=test2json, which
@@ -87,7 +87,8 @@ func isEnd(line string) bool {
 	return line == "PASS" || line == "FAIL" || strings.HasPrefix(line, "exit status ")
 }
 
-// Failed returns the tests that have failed, but for those of which a part has.
+// Failed returns the tests that have failed. A test is left out if one of its parts has
+// failed.
 func (o Outcomes) Failed() []Test {
 	var failed []Test
 	for test, outcome := range o {
@@ -115,7 +116,7 @@ const (
 	Proven  = "proven"
 	Refuted = "refuted"
 	NotRun  = "not run"
-	// ByHand is the result of a row whose check is no test.
+	// ByHand is the result of a row whose check isn't a test.
 	ByHand = "by hand"
 	// NoNeed is the result of a row that has no check.
 	NoNeed = "needs no Windows"
@@ -131,16 +132,16 @@ type Head struct {
 	Time    string `json:"time"`    // RFC 3339
 }
 
-// Line is a line of a report: what a run says of a row.
+// Line is a line of a report: the result of a row.
 type Line struct {
 	Row    string `json:"row"`
 	Result string `json:"result"`
-	// Seen is what was seen where it is refuted, and why where it wasn't run.
+	// Seen is what was seen if the row is refuted, and the reason if it wasn't run.
 	Seen  []string          `json:"seen,omitempty"`
 	Tests map[string]string `json:"tests,omitempty"` // their results
 }
 
-// Evaluate says what a run says of each row.
+// Evaluate returns the result of a run for each row.
 func Evaluate(rows []Row, o Outcomes) []Line {
 	var lines []Line
 	for _, row := range rows {
@@ -194,8 +195,7 @@ func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string, re
 	return Proven, nil, results
 }
 
-// without returns the tests that ended before they came to the part that a pattern
-// names.
+// without returns the tests that ended before the part that a pattern names.
 func (o Outcomes) without(p Pattern) (names []string) {
 	parent, part := path.Split(p.Test)
 	if parent == "" {
@@ -210,7 +210,7 @@ func (o Outcomes) without(p Pattern) (names []string) {
 	return names
 }
 
-// outputOf returns what a test that has failed printed, or its parts that have.
+// outputOf returns the output of a failed test, or of its parts that failed.
 func (o Outcomes) outputOf(test Test) []string {
 	output := o[test].Output
 	for other, outcome := range o {

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Report is what one machine said.
+// Report is the report of one machine.
 type Report struct {
 	Head  Head
 	Lines []Line
 }
 
-// maxSeen bounds what the page quotes of what was seen; the report has all of it.
+// maxSeen limits how much of what was seen the page quotes. The report has all of it.
 const maxSeen = 200
 
-// Update writes the results of reports into the last column of the page. A report
-// replaces all that the page says about rows with tests, so reports of several versions
-// of Windows belong together. Rows that are checked by hand stay as they are.
+// Update writes the results of reports into the last column of the page. It replaces
+// all results of rows with tests, so the reports of all versions of Windows must be
+// given together. Rows that are checked by hand don't change.
 func Update(page string, reports []Report) (string, error) {
 	rows, err := ParsePage(page)
 	if err != nil {
@@ -32,7 +32,7 @@ func Update(page string, reports []Report) (string, error) {
 		}
 		for _, line := range r.Lines {
 			if !slices.ContainsFunc(rows, func(row Row) bool { return row.ID == line.Row }) {
-				return "", fmt.Errorf("the report has the row %s, which the page has not", line.Row)
+				return "", fmt.Errorf("the report has the row %s, which the page doesn't have", line.Row)
 			}
 		}
 	}
@@ -51,8 +51,8 @@ func Update(page string, reports []Report) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// resultOf is what reports say of a row: results with the versions of Windows, and what
-// was seen where it is refuted.
+// resultOf is the result of a row in all reports: each result with its versions of
+// Windows, and what was seen if the row is refuted.
 func resultOf(id string, reports []Report) string {
 	versions := map[string][]string{}
 	var seen []string
@@ -86,7 +86,7 @@ func resultOf(id string, reports []Report) string {
 	return text
 }
 
-// inCell makes a text one that a cell of a table can have.
+// inCell makes a text safe for a cell of a table.
 func inCell(text string) string {
 	text = strings.NewReplacer("|", "/", "`", "'", "<", "‹", ">", "›").Replace(text)
 	if runes := []rune(text); len(runes) > maxSeen {

@@ -32,7 +32,7 @@ func Read(r io.Reader) ([]Call, error) {
 	}
 }
 
-// Ids and sizes of a machine, which differ from one to the next. A time isn't recorded.
+// Ids and sizes that differ between machines. Times aren't recorded.
 var masks = []struct {
 	form *regexp.Regexp
 	mask string
@@ -51,8 +51,8 @@ func masked(text string) string {
 	return text
 }
 
-// ofTheMachine are calls whose contents are ids, sizes and lists of one machine: of these
-// only the size of buffers is compared.
+// ofTheMachine are calls whose data are ids, sizes and lists of one machine. Only the
+// sizes of their buffers are compared.
 var ofTheMachine = []string{
 	win.CallDeviceInterfaces, win.CallFindVolumes, win.CallDiskFreeSpace, win.CallVolumeInformation, win.CallFirmwareTable,
 	win.CallISCSIPortals, win.CallISCSITargets, win.CallRegistryStrings, win.CallSMBGlobalMappings,
@@ -62,7 +62,7 @@ var ofTheMachine = []string{
 	win.FsctlGetNtfsVolumeData.String(), win.FsctlGetRefsVolumeData.String(),
 }
 
-// key is what makes two calls the same one.
+// key is equal for calls that are compared with each other.
 func (c Call) key() string { return c.Call + " " + masked(c.On) }
 
 // answer is what is compared of a call.
@@ -76,7 +76,7 @@ func (c Call) answer() string {
 
 var contents = regexp.MustCompile(`,"hex":"[0-9a-f]*"`)
 
-// sizes leaves of a text with buffers their sizes, and nothing of another.
+// sizes returns the sizes of the buffers in a text.
 func sizes(text string) string {
 	if !strings.Contains(text, `"size"`) {
 		return ""
@@ -92,7 +92,7 @@ func orNothing(s string) string {
 }
 
 // Compare lists the differences between two recordings of the scenario, step by step.
-// Steps that the first lacks are left out: not every system can play all.
+// It leaves out steps that the first lacks, since not every system can do all steps.
 func Compare(nameA string, a []Call, nameB string, b []Call) []string {
 	var differences []string
 	for _, step := range stepsOf(a) {
@@ -110,8 +110,8 @@ func stepsOf(calls []Call) (steps []string) {
 	return steps
 }
 
-// ofStep returns the calls of a step. Who waits asks again and again and gets the same
-// answer: how often depends on the machine, so that counts as one call.
+// ofStep returns the calls of a step. An operation that waits repeats a call and gets the
+// same answer. How often depends on the machine, so such calls count as one.
 func ofStep(calls []Call, step string) (of []Call) {
 	for _, c := range calls {
 		if c.Step != step {

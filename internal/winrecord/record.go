@@ -1,12 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package winrecord writes down what a system answers to each call of the seam, so that
-// Windows and the simulated node can be compared call by call.
+// Package winrecord records each call of the seam with its answer, so that Windows and
+// the simulated node can be compared call by call.
 //
-// A recording is a file of JSON lines, one for each call in the order in which they were
-// answered. It has no secrets: passwords are masked by their type, and of data that were
-// read from a disk and of the firmware's table it has the size only.
+// A recording is a file with a line of JSON for each call, in the order of the answers.
+// It has no secrets: passwords are masked by their type, and only the size is recorded
+// of data read from a disk and of the firmware's table.
 package winrecord
 
 import (
@@ -50,8 +50,7 @@ func buffer(b []byte) *bytesOf {
 
 func sizeOnly(b []byte) *bytesOf { return &bytesOf{Size: len(b)} }
 
-// Recorder is a system whose calls are written down. Close doesn't belong to the seam, so
-// the end of a handle isn't a call.
+// Recorder is a system whose calls are recorded, except for Close.
 type Recorder struct {
 	sys win.System
 
@@ -87,8 +86,8 @@ func (r *Recorder) Err() error {
 // args are the arguments of a call, by name.
 type args map[string]any
 
-// get makes a call that has a result, of which out makes what is written down. The
-// arguments are written down before the call, which erases secrets.
+// get makes a call that has a result, and records what out returns for that result. It
+// encodes the arguments before the call, since the call erases secrets.
 func get[T any](r *Recorder, call, on string, in args, f func() (T, error), out func(T) any) (T, error) {
 	c := Call{Call: call, On: on}
 	var encodeErr error
@@ -114,7 +113,7 @@ func get[T any](r *Recorder, call, on string, in args, f func() (T, error), out 
 	return v, err
 }
 
-// whole writes down all of a result.
+// whole records all of a result.
 func whole[T any](v T) any { return v }
 
 // do makes a call that has no result.

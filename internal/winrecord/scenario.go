@@ -12,20 +12,19 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 )
 
-// Kubelet is the directory of the scenario, the same on each system, so that paths can
-// be compared. Its parent must be there, and it must be empty.
+// Kubelet is the directory of the scenario. It is the same on each system, so that paths
+// can be compared. Its parent must exist, and it must be empty.
 const Kubelet = `C:\csi-proxy-wintest-record\kubelet`
 
-// Disk is a new, raw disk of 1 GiB that the scenario may do anything with.
+// Disk is a new, raw disk of 1 GiB that the scenario may use as it likes.
 type Disk interface {
 	Number() disk.Number
 	Grow(sizeBytes int64) error // its number may change
 }
 
 // Play plays the scenario: the operations of a node, in an order that is the same on each
-// system. d is nil on a system that has no disks to give. What an operation returns
-// doesn't matter, only that it can be compared: a step that fails is part of the
-// recording.
+// system. d is nil on a system without a spare disk. A step may fail: its errors are
+// part of the recording, and are compared.
 func Play(ctx context.Context, r *Recorder, d Disk) error {
 	ops, err := nodeops.New(r, nodeops.Options{KubeletPath: Kubelet})
 	if err != nil {
@@ -72,7 +71,7 @@ func playDisk(ctx context.Context, ops *nodeops.Node, d Disk, step func(string, 
 	step("PartitionDisk again", func() error { return ops.Disk.PartitionDisk(ctx, d.Number()) })
 	id, err := ops.Volume.DataVolumeOfDisk(ctx, d.Number())
 	if err != nil {
-		return fmt.Errorf("the scenario ends without a volume: %w", err)
+		return fmt.Errorf("the scenario stops, since the disk has no volume: %w", err)
 	}
 	volumes := ops.Volume
 	step("IsVolumeFormatted of a raw volume", func() error { _, err := volumes.IsVolumeFormatted(ctx, id); return err })

@@ -19,14 +19,14 @@ const (
 	eventFailed
 )
 
-// maxEventText bounds the text of an event, in bytes. Windows takes 31,839
+// maxEventText limits the text of an event, in bytes. Windows accepts 31,839
 // characters.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-reporteventw
 const maxEventText = 8 << 10
 
 // A source of the Application log is a registry key with the file of its message
-// texts. The texts of eventMessages are the entries' own.
+// texts. Those of eventMessages consist only of the text that each entry carries.
 //
 // https://learn.microsoft.com/en-us/windows/win32/eventlog/event-sources
 const (
@@ -44,7 +44,7 @@ func openEvents(source string, note *slog.Logger) *events {
 	e := &events{note: note}
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, sourcesKey+`\`+source, registry.QUERY_VALUE)
 	if errors.Is(err, fs.ErrNotExist) {
-		note.Info("no entries go to the event log, where the service was not made a source", "service", source)
+		note.Info("nothing is written to the Event Log, since the service isn't one of its sources; csi-proxyctl service install makes it one", "service", source)
 		return e
 	}
 	if err == nil {
@@ -78,7 +78,7 @@ func (e *events) close() {
 
 func (e *events) check(err error) {
 	if err != nil {
-		e.note.Warn("event log fails", "err", err)
+		e.note.Warn("an entry can't be written to the Event Log", "err", err)
 	}
 }
 
@@ -94,7 +94,7 @@ func installSource(name string) error {
 	if err != nil {
 		return err
 	}
-	defer source.Close() // each value is there when it is set
+	defer source.Close() // values are stored when they are set
 	if ours, err := isOurs(source); err != nil || !ours {
 		return err
 	}
@@ -126,7 +126,7 @@ func uninstallSource(name string) error {
 	return registry.DeleteKey(sources, name)
 }
 
-// isOurs reports whether installSource made the source, or has begun to.
+// isOurs reports whether installSource made the source, wholly or in part.
 func isOurs(source registry.Key) (bool, error) {
 	file, _, err := source.GetStringValue("EventMessageFile")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -25,13 +25,13 @@ import (
 const (
 	// restartDelay is the wait before a failed service is started again.
 	restartDelay = 10 * time.Second
-	// pollInterval is how often the manager is asked about a change that it
-	// doesn't announce to all Windows versions alike.
+	// pollInterval is how often the manager is asked about a change. Not all
+	// versions of Windows announce these changes.
 	pollInterval = 100 * time.Millisecond
 )
 
-// installRights are what install needs of the service. To make the manager
-// restart a service takes the right to start it.
+// installRights are the rights that install needs. Recovery actions that restart a
+// service need the right to start it.
 //
 // https://learn.microsoft.com/en-us/windows/win32/services/service-security-and-access-rights
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_failure_actionsw
@@ -43,7 +43,7 @@ func install(ctx context.Context, config Config) error {
 		err = checkCommandLine(config.CommandLine)
 	}
 	if err == nil && config.StopTimeout <= 0 {
-		err = invalid("stop timeout %v must be longer than 0", config.StopTimeout)
+		err = invalid("the stop timeout is %v, must be longer than 0", config.StopTimeout)
 	}
 	if err == nil {
 		err = installChecked(ctx, config)
@@ -76,7 +76,7 @@ func installChecked(ctx context.Context, config Config) error {
 	} {
 		switch {
 		case errors.Is(optional.err, windows.ERROR_INVALID_LEVEL):
-			config.Log.Warn("this Windows doesn't have it", "setting", optional.what, "err", optional.err)
+			config.Log.Warn("this Windows doesn't have a setting of services", "setting", optional.what, "err", optional.err)
 		case optional.err != nil:
 			return fmt.Errorf("set %q: %w", optional.what, optional.err)
 		}
@@ -87,8 +87,8 @@ func installChecked(ctx context.Context, config Config) error {
 	return nil
 }
 
-// createOrUpdate returns the service, with installRights. While an earlier one is
-// to be deleted it waits, and doesn't hold it open.
+// createOrUpdate returns the service, opened with installRights. While an earlier one is
+// being deleted it waits, without keeping it open.
 func createOrUpdate(ctx context.Context, config Config) (*mgr.Service, error) {
 	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|windows.SC_MANAGER_CREATE_SERVICE)
 	if err != nil {
@@ -170,7 +170,7 @@ func uninstall(ctx context.Context, name string) error {
 	return describe("UninstallService", name, err)
 }
 
-// remove stops and deletes the service if it is there.
+// remove stops and deletes the service if it exists.
 func remove(ctx context.Context, name string) error {
 	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS|windows.SERVICE_STOP|windows.DELETE)
 	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
@@ -190,8 +190,8 @@ func remove(ctx context.Context, name string) error {
 	return errors.Join(err, s.Close())
 }
 
-// stop stops the service and waits until its process, which may outlive what it
-// reports to the manager, has ended: then its program can be replaced.
+// stop stops the service and waits until its process has ended, so that its program can
+// be replaced. The process may end later than the service reports to the manager.
 func stop(ctx context.Context, s *mgr.Service) error {
 	var process windows.Handle
 	defer func() {
@@ -222,7 +222,7 @@ func stop(ctx context.Context, s *mgr.Service) error {
 			return nil
 		}
 		if status.State != svc.StopPending && status.State != svc.Stopped {
-			// A service that is starting takes no controls yet.
+			// A service that is starting accepts no controls yet.
 			_, err := s.Control(svc.Stop)
 			if err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL) && !errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
 				return fmt.Errorf("stop service: %w", err)
@@ -234,7 +234,7 @@ func stop(ctx context.Context, s *mgr.Service) error {
 	}
 }
 
-// wait waits for pollInterval; its error is the cause of ctx's end.
+// wait waits for pollInterval. If ctx ends first, the error is its cause.
 func wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -296,7 +296,7 @@ func open(name string, rights uint32) (*mgr.Service, error) {
 	return &mgr.Service{Name: name, Handle: handle}, nil
 }
 
-// queryConfig is mgr.Service.Config without what Wine doesn't have.
+// queryConfig is mgr.Service.Config without the parts that Wine doesn't have.
 func queryConfig(s *mgr.Service) (mgr.Config, error) {
 	// No configuration is longer.
 	// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/nf-winsvc-queryserviceconfigw
@@ -314,8 +314,8 @@ func queryConfig(s *mgr.Service) (mgr.Config, error) {
 	}, nil
 }
 
-// checkCommandLine checks that the command line starts a program of ours. With a
-// path that has a space and no quotation marks Windows would try others first.
+// checkCommandLine checks that the command line starts a program of ours. If a path has
+// a space but no quotation marks, Windows would try other programs first.
 func checkCommandLine(commandLine string) error {
 	program, err := programOf(commandLine)
 	if err != nil {
@@ -324,19 +324,19 @@ func checkCommandLine(commandLine string) error {
 	info, err := os.Stat(program)
 	switch {
 	case !filepath.IsAbs(program):
-		return invalid("command line: the program %q is no full path", program)
+		return invalid("command line: the program %q must be a full path", program)
 	case err != nil:
 		return invalid("command line: %w", err)
 	case !info.Mode().IsRegular():
-		return invalid("command line: %s is no program", program)
+		return invalid("command line: %s isn't a file", program)
 	case !isOurProgram(program):
-		return invalid("command line: the name of %s does not have csi-proxy in it", program)
+		return invalid("command line: the name of %s doesn't contain csi-proxy", program)
 	}
 	return nil
 }
 
-// checkOurs checks that the service is one of this daemon: nobody wants another
-// one replaced or removed.
+// checkOurs checks that the service runs this daemon, so that no other service is
+// replaced or removed.
 func checkOurs(s *mgr.Service) error {
 	config, err := queryConfig(s)
 	if err != nil {
@@ -346,7 +346,7 @@ func checkOurs(s *mgr.Service) error {
 	if err != nil || !isOurProgram(program) {
 		return &csiproxy.Error{
 			Kind:   csiproxy.ErrFailedPrecondition,
-			Detail: fmt.Sprintf("it is a service of another program, %s", config.BinaryPathName),
+			Detail: fmt.Sprintf("the service runs another program, %s; choose another name", config.BinaryPathName),
 			Err:    err,
 		}
 	}
@@ -356,7 +356,7 @@ func checkOurs(s *mgr.Service) error {
 func programOf(commandLine string) (string, error) {
 	args, err := windows.DecomposeCommandLine(commandLine)
 	if err == nil && len(args) == 0 {
-		err = errors.New("it is empty")
+		err = errors.New("the command line is empty")
 	}
 	if err != nil {
 		return "", err
@@ -373,9 +373,9 @@ func commandLine(program string, args []string) (string, error) {
 	line := windows.ComposeCommandLine(append([]string{program}, args...))
 	switch {
 	case program == "":
-		return "", describe("CommandLine", "", invalid("it has no program"))
+		return "", describe("CommandLine", "", invalid("the program is missing"))
 	case strings.ContainsAny(program, "\"\x00") || strings.Contains(line, "\x00"):
-		return "", describe("CommandLine", program, invalid("it has a character that cannot be quoted"))
+		return "", describe("CommandLine", program, invalid("a quotation mark in the program, and a NUL, can't be quoted"))
 	}
 	return line, nil
 }
@@ -384,7 +384,7 @@ func invalid(format string, args ...any) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Err: fmt.Errorf(format, args...)}
 }
 
-// describe returns err as an error of op on the service.
+// describe turns err into an error of op on the service.
 func describe(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -397,7 +397,8 @@ func describe(op, name string, err error) error {
 	return described
 }
 
-// kinds are the classes of the manager's errors that csiproxy.KindOf doesn't know.
+// kinds has the classes of those errors of the manager for which csiproxy.KindOf has
+// none.
 var kinds = map[windows.Errno]error{
 	windows.ERROR_DEPENDENT_SERVICES_RUNNING: csiproxy.ErrFailedPrecondition,
 	windows.ERROR_SERVICE_DOES_NOT_EXIST:     csiproxy.ErrNotFound,

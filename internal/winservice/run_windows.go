@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// progressInterval is how often the manager hears that a start or stop goes
-	// on. It must be shorter than the wait hints, which are the timeouts.
+	// progressInterval is how often progress of a start or stop is reported to the
+	// manager. It must be shorter than the wait hints, which are the timeouts.
 	progressInterval = 2 * time.Second
 	// minTimeout is the shortest wait hint.
 	minTimeout = 2 * progressInterval
 	// dispatcherTimeout is how long the dispatcher may take to return after the
-	// service has ended. A control that comes at that moment can block it, and
-	// after a failure that the manager isn't told it never returns.
+	// service has ended. A control that arrives at that moment can block it. After a
+	// failure that isn't reported to the manager, it never returns.
 	dispatcherTimeout = time.Second
 )
 
@@ -33,7 +33,7 @@ func runManaged(run func(ctx context.Context, ready func()) error, options Optio
 	return newHandler(run, options, restartsCrashesOnly, extendPreshutdown).dispatch()
 }
 
-// handler is the service as the manager sees it.
+// handler handles the manager's controls.
 type handler struct {
 	run     func(ctx context.Context, ready func()) error
 	options Options
@@ -51,7 +51,7 @@ func newHandler(run func(ctx context.Context, ready func()) error, options Optio
 // dispatch is Run.
 func (h *handler) dispatch() error {
 	dispatched := make(chan error, 1)
-	// For a service with a process of its own the manager ignores the name.
+	// The manager ignores the name, since the service has a process of its own.
 	go func() { dispatched <- svc.Run("", h) }()
 
 	select {
@@ -65,7 +65,7 @@ func (h *handler) dispatch() error {
 			return fmt.Errorf("run as a service: %w (%w)", ErrNotManaged, err)
 		}
 		if err == nil {
-			err = errors.New("the service manager has ended it")
+			err = errors.New("the service manager has ended the service")
 		}
 		return fmt.Errorf("run as a service: %w", err)
 	case err := <-h.ended:
@@ -81,7 +81,7 @@ func (h *handler) dispatch() error {
 var stopCauses = map[svc.Cmd]error{
 	svc.Stop:        errors.New("the service manager stops the service"),
 	svc.PreShutdown: errors.New("the system is about to shut down"),
-	svc.Shutdown:    errors.New("the system shuts down"),
+	svc.Shutdown:    errors.New("the system is shutting down"),
 }
 
 var (
@@ -105,14 +105,14 @@ func (h *handler) Execute(args []string, controls <-chan svc.ChangeRequest, stat
 		events.info(eventStopped, "The service has stopped.")
 	}
 	if err == nil || asked {
-		// To tell an error would make the manager start again what it was asked
-		// to stop.
+		// If an error were reported, the manager would restart a service that it was
+		// asked to stop.
 		h.ended <- err
 		return false, 0
 	}
 	silent, queryErr := h.crashes(name)
 	if queryErr != nil {
-		h.options.Log.Warn("recovery actions are unknown", "service", name, "err", queryErr)
+		h.options.Log.Warn("the recovery actions of the service can't be read", "service", name, "err", queryErr)
 	}
 	h.ended <- err
 	if silent {
@@ -161,7 +161,7 @@ func (h *handler) execute(name string, events *events, controls <-chan svc.Chang
 				status = svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown | svc.AcceptPreShutdown}
 				statuses <- status
 				events.info(eventStarted, "The service has started.")
-				// Apart, since the manager may be waiting for an answer of this one.
+				// In a goroutine, since the manager may be waiting for an answer of this one.
 				go h.extendPreshutdown(name)
 			}
 		case <-progress.C:
@@ -188,10 +188,10 @@ func (h *handler) execute(name string, events *events, controls <-chan svc.Chang
 	}
 }
 
-// extendPreshutdown has the manager wait long enough for this service at a shutdown.
+// extendPreshutdown makes Windows wait long enough for this service at a shutdown.
 func (h *handler) extendPreshutdown(name string) {
 	if err := h.extend(name, h.options.StopTimeout); err != nil {
-		h.options.Log.Warn("a system that shuts down may not wait until the service has ended; csi-proxyctl service install makes it wait",
+		h.options.Log.Warn("at a shutdown, Windows may not wait until the service has ended; to fix that, run csi-proxyctl service install",
 			"service", name, "needed", h.options.StopTimeout, "err", err)
 	}
 }
@@ -200,13 +200,12 @@ func pending(state svc.State, timeout time.Duration) svc.Status {
 	return svc.Status{State: state, CheckPoint: 1, WaitHint: uint32(max(timeout, minTimeout).Milliseconds())}
 }
 
-// extendPreshutdown makes the time for which a system that shuts down waits for the
-// service at least as long as the service may take to stop. The manager gives a
-// service that was made without such a time, as by sc.exe, ten seconds since build
-// 15063 of Windows, and sc.exe has no command to change it. Wait hints don't extend
-// it. Someone who wants a shorter one gives the daemon a shorter time to stop, so
-// the time is raised and never lowered. The right to change the service, which
-// LocalSystem has as a member of the Administrators, is asked for only if needed.
+// extendPreshutdown makes Windows wait for the service at a shutdown at least as long as
+// the service may take to stop. If a service was made without such a time, as by sc.exe,
+// Windows waits ten seconds since build 15063, and sc.exe has no command to change that.
+// Wait hints don't extend the time. It is raised and never lowered: for a shorter time,
+// give the daemon a shorter time to stop. The right to change the service, which
+// LocalSystem has as a member of the Administrators, is requested only if needed.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_preshutdown_info
 func extendPreshutdown(name string, atLeast time.Duration) error {
@@ -227,7 +226,7 @@ func extendPreshutdown(name string, atLeast time.Duration) error {
 	return setPreshutdown(change, atLeast)
 }
 
-// preshutdown returns for how long a system that shuts down waits for the service.
+// preshutdown returns how long Windows waits for the service at a shutdown.
 func preshutdown(s *mgr.Service) (time.Duration, error) {
 	var milliseconds, needed uint32 // SERVICE_PRESHUTDOWN_INFO
 	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO,
@@ -242,9 +241,8 @@ func setPreshutdown(s *mgr.Service, wait time.Duration) error {
 	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&milliseconds)))
 }
 
-// restartsCrashesOnly reports whether the manager does something about a failure
-// of the service only if its process ends without having reported that the
-// service has stopped.
+// restartsCrashesOnly reports whether the manager takes recovery actions only if the
+// process ends without having reported that the service has stopped.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_failure_actions_flag
 func restartsCrashesOnly(name string) (bool, error) {

@@ -17,7 +17,7 @@ func unimplemented(op, name string) error {
 		Op:     op,
 		Object: name,
 		Kind:   csiproxy.ErrUnimplemented,
-		Detail: "this system is " + runtime.GOOS + ", it has no Windows services",
+		Detail: "this system is " + runtime.GOOS + ", which has no Windows services",
 	}
 }
 

@@ -1,12 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package winservice makes the daemon a Windows service: Run runs it under the
-// service manager, Install, Uninstall and Query are for who administers it. On
-// other systems they return csiproxy.ErrUnimplemented.
+// Package winservice makes the daemon a Windows service. Run runs it under the
+// service manager. Install, Uninstall and Query are for administrators. On other
+// systems they return csiproxy.ErrUnimplemented.
 //
-// A service is known by the name that it was installed under, whatever that is.
-// The Event Log's source of its entries has the same name.
+// A service has the name with which it was installed. The Event Log source of its
+// entries has the same name.
 package winservice
 
 import (
@@ -17,43 +17,43 @@ import (
 	"time"
 )
 
-// ErrNotManaged is what Run returns in a process that the service manager didn't
-// start, like one on a console.
+// ErrNotManaged is the error of Run in a process that the service manager didn't
+// start, such as one on a console.
 var ErrNotManaged = errors.New("the service manager did not start this process")
 
-// ExitFailed is the service-specific exit code that the manager is told when the
+// ExitFailed is the service-specific exit code that is reported to the manager when the
 // service fails.
 const ExitFailed = 1
 
 // Options say how a service runs. The timeouts are longer than 0.
 type Options struct {
-	// StartTimeout is how long the service may take to be ready. Then it is
-	// told to stop, and has failed.
+	// StartTimeout is how long the service may take to be ready. After that it is
+	// told to stop, and counts as failed.
 	StartTimeout time.Duration
 	// StopTimeout is how long the service may take to end after it was told to
-	// stop. Then Run returns without waiting for it any longer.
+	// stop. After that, Run returns without waiting any longer.
 	StopTimeout time.Duration
-	// Log gets notes of what doesn't keep the service from running. Default:
-	// none.
+	// Log logs problems that don't keep the service from running. Default: they
+	// aren't logged.
 	Log *slog.Logger
 }
 
 // Run tells the service manager that this process is a service, calls run, and
-// returns when the service has ended, with the error of run if it failed. The
-// caller is then to end the process. A process can call it once.
+// returns when the service has ended, with the error of run if it failed. The caller
+// must then end the process. A process can call Run once.
 //
-// The service is starting until run calls ready, running until run returns. When
-// the manager wants it to stop, or the system shuts down, the context is done; its
-// cause says which.
+// The service is starting until run calls ready, and running until run returns. When
+// the manager stops it or the system shuts down, the context ends; its cause says
+// which.
 //
-// Once the service is ready, a system that shuts down waits for it as long as
-// StopTimeout, also if whoever made the service, such as sc.exe, has set no such time
-// or a shorter one: Run changes that setting of the service.
+// Once the service is ready, Windows waits for it at a shutdown as long as StopTimeout.
+// If the service was made with no such time or a shorter one, as by sc.exe, Run changes
+// that setting of the service.
 //
-// The manager is told ExitFailed if the service fails without having been asked to
-// stop. It isn't told anything, as by a crash, if the service has recovery actions
-// that are for crashes only: those that sc.exe failure sets up, unless sc.exe
-// failureflag does more.
+// If the service fails without having been asked to stop, ExitFailed is reported to the
+// manager. But if the service's recovery actions are for crashes only, nothing is
+// reported, as in a crash. Those that sc.exe failure sets up are for crashes only,
+// unless sc.exe failureflag changes that.
 func Run(run func(ctx context.Context, ready func()) error, options Options) error {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -70,24 +70,25 @@ type Config struct {
 	Name        string
 	DisplayName string // default: Name
 	Description string
-	// CommandLine starts the daemon. It is what the manager keeps, to the
-	// letter: see CommandLine. Its program must be there, by its full path, and
-	// have a name with csi-proxy in it.
+	// CommandLine starts the daemon. The manager stores it unchanged. The function
+	// CommandLine makes one. Its program must be a full path of an existing file
+	// whose name contains csi-proxy.
 	CommandLine string
-	// StopTimeout is how long a system that shuts down waits for the service.
+	// StopTimeout is how long Windows waits for the service at a shutdown.
 	StopTimeout time.Duration
-	// Log gets notes of what this Windows can't do. Default: none.
+	// Log logs the settings that this Windows doesn't have. Default: they aren't
+	// logged.
 	Log *slog.Logger
 }
 
-// Install makes the service, or gives the one of that name this configuration,
-// which a running service takes over when it is started again. It starts with the
-// system, as LocalSystem if it is new, and is restarted ten seconds after a
-// failure. If another service has the name, Install returns
+// Install makes the service, or gives the existing one this configuration; if that one
+// runs, the change takes effect at its next start. The service starts with the system,
+// as LocalSystem if it is new, and is restarted ten seconds after a failure. If a
+// service of another program has the name, Install returns
 // csiproxy.ErrFailedPrecondition. It doesn't start the service.
 //
-// While an earlier service of the name waits for its deletion, because somebody
-// has it open, Install waits too, until ctx is done.
+// If a deleted service of the name still exists because somebody has it open, Install
+// waits until it is gone or ctx ends.
 func Install(ctx context.Context, config Config) error {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -95,21 +96,21 @@ func Install(ctx context.Context, config Config) error {
 	return install(ctx, config)
 }
 
-// Uninstall stops the service, waits until its process has ended, and removes it.
-// A service that isn't there is no error; one that isn't of this daemon is
-// csiproxy.ErrFailedPrecondition. If somebody has the service open, it is there
-// until they close it, but can't be started.
+// Uninstall stops the service, waits until its process has ended, and removes it. It
+// is no error if the service doesn't exist. A service of another program is
+// csiproxy.ErrFailedPrecondition. If somebody has the service open, it exists until
+// they close it, but can't be started.
 func Uninstall(ctx context.Context, name string) error {
 	return uninstall(ctx, name)
 }
 
-// Status is what the manager knows of a service.
+// Status is the state and configuration of a service.
 type Status struct {
 	State     State
 	ProcessID uint32 // 0 if there is no process
-	// ExitCode is a Windows error number, of the last time that the service has
-	// stopped: 0 in good order, 1077 if it was never started since the system
-	// was, 1066 if it has failed with SpecificExitCode.
+	// ExitCode is the Windows error number with which the service last stopped: 0 for
+	// no error, 1077 if it hasn't been started since the system was started, 1066 if
+	// it failed with SpecificExitCode.
 	ExitCode         uint32
 	SpecificExitCode uint32
 	Start            StartType
@@ -156,20 +157,20 @@ func (t StartType) String() string {
 	return word(uint32(t), "boot", "system", "automatic", "manual", "disabled")
 }
 
-// Query returns the status of the service; csiproxy.ErrNotFound if there is none
-// of the name.
+// Query returns the status of the service. If it doesn't exist, the error is
+// csiproxy.ErrNotFound.
 func Query(name string) (Status, error) {
 	return query(name)
 }
 
 // CommandLine returns the command line that starts program with the arguments,
-// each of them quoted if it must be. What no quoting can express is
-// csiproxy.ErrInvalidArgument: a quotation mark in program, a NUL.
+// quoted where needed. A quotation mark in program, or a NUL, can't be quoted and is
+// csiproxy.ErrInvalidArgument.
 func CommandLine(program string, args ...string) (string, error) {
 	return commandLine(program, args)
 }
 
-// word returns the word of a number.
+// word returns the word for a number.
 func word(n uint32, words ...string) string {
 	if int64(n) < int64(len(words)) && words[n] != "" {
 		return words[n]

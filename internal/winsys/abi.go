@@ -16,7 +16,7 @@ const (
 	devpropTypeString        = 0x12
 )
 
-// threadTerminate is THREAD_TERMINATE, the right that CancelSynchronousIo asks for.
+// threadTerminate is THREAD_TERMINATE, the right that CancelSynchronousIo needs.
 const threadTerminate = 0x1
 
 // notifyFilter is CM_NOTIFY_FILTER for a class of device interfaces: 416 bytes, of
@@ -40,8 +40,7 @@ type fileTagInfo struct {
 	reparseTag uint32
 }
 
-// fileBasicInfo is FILE_BASIC_INFO. Times of 0, and attributes of 0, stay as they
-// are.
+// fileBasicInfo is FILE_BASIC_INFO. Times and attributes that are 0 aren't changed.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winbase/ns-winbase-file_basic_info
 type fileBasicInfo struct {

@@ -5,12 +5,12 @@ package winsys
 
 import "time"
 
-// pollInterval is how often device interfaces are listed where Windows gives no
-// notice of arrivals.
+// pollInterval is how often device interfaces are listed if Windows sends no notices
+// of arrivals.
 const pollInterval = time.Second
 
-// poll signals changed whenever list differs from what it was before, until stop is
-// closed. An error of list is passed over: nobody knows yet what is there.
+// poll signals changed whenever the result of list has changed, until stop is closed.
+// It ignores errors of list, and tries again.
 func poll(list func() ([]string, error), changed chan<- struct{}, stop <-chan struct{}) {
 	known, err := list()
 	tick := time.NewTicker(pollInterval)
@@ -32,7 +32,7 @@ func poll(list func() ([]string, error), changed chan<- struct{}, stop <-chan st
 	}
 }
 
-// signal leaves a notice, unless there is one that wasn't taken yet.
+// signal sends a notice, unless the previous one wasn't received yet.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -9,7 +9,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// aligned returns n zero bytes that begin where every structure can.
+// aligned returns n zero bytes that are aligned for every structure.
 func aligned(n int) []byte {
 	if n == 0 {
 		return nil
@@ -18,14 +18,14 @@ func aligned(n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n)
 }
 
-// growAttempts bounds how often a buffer is made larger. What Windows has to say may
-// grow between two calls, but not for ever.
+// growAttempts limits how often a buffer is made larger. The result may grow between
+// two calls, but not for ever.
 const growAttempts = 8
 
 // grown calls f with buffers of increasing size, first with one of size bytes, and
-// returns the buffer that was large enough. With [win.ErrorInsufficientBuffer] or
-// [win.ErrorMoreData] f says that its buffer was too small, and how many bytes it
-// needs. A buffer begins where every structure can.
+// returns the buffer that was large enough. If a buffer is too small, f returns
+// [win.ErrorInsufficientBuffer] or [win.ErrorMoreData], and how many bytes it needs.
+// Buffers are aligned for every structure.
 func grown(size int, f func(buf []byte) (needed uint32, err error)) ([]byte, error) {
 	for range growAttempts {
 		buf := aligned(size)
@@ -33,7 +33,7 @@ func grown(size int, f func(buf []byte) (needed uint32, err error)) ([]byte, err
 		case nil:
 			return buf, nil
 		case win.ErrorInsufficientBuffer, win.ErrorMoreData:
-			size = max(int(needed), 2*size) // also if Windows doesn't say how many
+			size = max(int(needed), 2*size) // even if Windows doesn't say how many
 		default:
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// OpenDevice is CreateFileW(OPEN_EXISTING) that shares reading and writing.
+// OpenDevice is CreateFileW(OPEN_EXISTING), shared for reading and writing.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-createfilew
 func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
@@ -37,8 +37,8 @@ type device struct {
 	handle
 }
 
-// Control implements [win.Device] and [win.File]. Windows gets buffers of its own,
-// which begin where the structures in them can.
+// Control implements [win.Device] and [win.File]. It copies in and out through buffers
+// that are aligned for the structures in them.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/ioapiset/nf-ioapiset-deviceiocontrol
 func (h *handle) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
@@ -59,8 +59,8 @@ func (h *handle) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 	return int(n), err
 }
 
-// onlyReads reports whether a control code changes nothing, so that it may be
-// interrupted. The access that a code asks of a handle doesn't tell.
+// onlyReads reports whether a control code changes nothing, so that its call may be
+// cancelled. The access that the code requires doesn't show that.
 func onlyReads(code win.IoctlCode) bool {
 	switch code {
 	case win.IoctlStorageGetDeviceNumber, win.IoctlStorageQueryProperty, win.IoctlScsiGetAddress,
@@ -84,7 +84,7 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	case win.ErrorHandleEOF:
 		return n, nil
 	case win.ErrorInvalidParameter, win.ErrorSectorNotFound:
-		// So answer disks whose end lies before that of the read.
+		// Disks return this if the read goes past their end.
 		length, lengthErr := d.length(ctx)
 		if lengthErr != nil || length-off >= int64(len(p)) {
 			return n, err
@@ -94,8 +94,8 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// read reads through a handle that isn't for overlapped calls: the OVERLAPPED gives
-// it the offset, and it waits all the same.
+// read reads at an offset from a synchronous handle. The OVERLAPPED only has the
+// offset; the call waits until the read is done.
 func (d *device) read(ctx context.Context, p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -108,7 +108,7 @@ func (d *device) read(ctx context.Context, p []byte, off int64) (int, error) {
 	return int(n), err
 }
 
-// pageAligned returns n bytes that begin on a page, as no disk asks more.
+// pageAligned returns n bytes that begin on a page. No disk needs a larger alignment.
 func pageAligned(n int) []byte {
 	const page = 4096
 	b := make([]byte, n+page)

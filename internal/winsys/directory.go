@@ -62,8 +62,8 @@ func decodeUnits(b []byte) []uint16 {
 	return u
 }
 
-// fileInfo is FILE_ATTRIBUTE_TAG_INFO, of which Windows doesn't define the tag
-// where there is no reparse point.
+// fileInfo is FILE_ATTRIBUTE_TAG_INFO. Windows doesn't define the tag of a file that
+// isn't a reparse point.
 func fileInfo(attributes, tag uint32) win.FileInfo {
 	i := win.FileInfo{Attributes: win.FileAttributes(attributes)}
 	if i.IsReparsePoint() {

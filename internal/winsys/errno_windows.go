@@ -14,8 +14,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// errno gives the error of a Windows call the only form in which it leaves this
-// package.
+// errno turns the error of a call to Windows into a [win.Errno]. No other form leaves
+// this package.
 func errno(err error) error {
 	switch e := err.(type) {
 	case nil:
@@ -33,8 +33,7 @@ func errno(err error) error {
 	return err
 }
 
-// configError is CM_MapCrToWin32Err, apart from results that say that a device isn't
-// there any more.
+// configError is CM_MapCrToWin32Err, except for results that mean that a device is gone.
 func configError(ret windows.CONFIGRET) win.Errno {
 	switch ret {
 	case windows.CR_NO_SUCH_DEVNODE, windows.CR_DEVICE_NOT_THERE, windows.CR_NO_SUCH_DEVICE_INTERFACE:
@@ -43,9 +42,8 @@ func configError(ret windows.CONFIGRET) win.Errno {
 	return win.Errno(ret.Win32Error(windows.ERROR_GEN_FAILURE))
 }
 
-// ntError is RtlNtStatusToDosError, apart from a status that it makes
-// ERROR_ACCESS_DENIED of: that of a file that is being deleted and will soon be
-// gone.
+// ntError is RtlNtStatusToDosError, except for STATUS_DELETE_PENDING, the status of a
+// file that is being deleted, which that function turns into ERROR_ACCESS_DENIED.
 func ntError(status windows.NTStatus) win.Errno {
 	if status == windows.STATUS_DELETE_PENDING {
 		return win.ErrorDeletePending
@@ -53,7 +51,7 @@ func ntError(status windows.NTStatus) win.Errno {
 	return win.Errno(status.Errno())
 }
 
-// interrupted is the error of a call that was given up because ctx ended.
+// interrupted is the error of a call that was cancelled because ctx ended.
 func interrupted(ctx context.Context, err error) error {
 	if errors.Is(err, win.ErrorOperationAborted) && ctx.Err() != nil {
 		return ctx.Err()
@@ -61,8 +59,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// utf16Ptr returns s with a NUL at its end. Like all functions of x/sys that take or
-// give UTF-16, and like [win.AppendUTF16], it takes WTF-8.
+// utf16Ptr returns s with a NUL at its end. Like [win.AppendUTF16] and the functions of
+// x/sys that convert to or from UTF-16, it accepts WTF-8.
 func utf16Ptr(s string) (*uint16, error) {
 	p, err := windows.UTF16PtrFromString(s)
 	if err != nil {

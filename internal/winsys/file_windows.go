@@ -13,8 +13,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// OpenFile is NtCreateFile of a full path, which goes to the file system as it is.
-// Links on the way are followed.
+// OpenFile is NtCreateFile with a full path, which is passed on unchanged. Links on the
+// way are followed.
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
 	name, err := ntPath(path)
 	if err != nil {
@@ -59,7 +59,7 @@ type file struct {
 	handle
 }
 
-// openFile opens a name below the directory root, or a full one if root is 0.
+// openFile opens a name below the directory root, or a full path if root is 0.
 func (s *System) openFile(ctx context.Context, root windows.Handle, name string, attributes uint32, o win.OpenOptions) (win.File, error) {
 	var h windows.Handle
 	open := func() (err error) {
@@ -78,7 +78,7 @@ func (s *System) openFile(ctx context.Context, root windows.Handle, name string,
 	return &file{s.own(h, name)}, nil
 }
 
-// ntCreateFile opens a file for calls that wait for their answer.
+// ntCreateFile opens a file for synchronous calls.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winternl/nf-winternl-ntcreatefile
 func ntCreateFile(root windows.Handle, name string, attributes uint32, o win.OpenOptions) (h windows.Handle, err error) {
@@ -93,7 +93,7 @@ func ntCreateFile(root windows.Handle, name string, attributes uint32, o win.Ope
 		windows.FILE_ATTRIBUTE_NORMAL, uint32(o.Share), uint32(o.Disposition),
 		uint32(o.Options)|windows.FILE_SYNCHRONOUS_IO_NONALERT, 0, 0)
 	if s, ok := err.(windows.NTStatus); ok && int32(s) >= 0 {
-		return h, nil // opened, with a remark such as STATUS_OPLOCK_BREAK_IN_PROGRESS
+		return h, nil // success, even with a status such as STATUS_OPLOCK_BREAK_IN_PROGRESS
 	}
 	return h, errno(err)
 }
@@ -129,7 +129,7 @@ func (f *file) FinalPath(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if int(n) >= len(path) { // the length that it needs
+	if int(n) >= len(path) { // n is the length that the path needs
 		return "", win.ErrorFilenameExcedRange
 	}
 	return windows.UTF16ToString(path[:n]), nil
@@ -144,12 +144,12 @@ func (f *file) Volume(ctx context.Context) (string, error) {
 	return volumeOfPath(path)
 }
 
-// directoryBuffer is how many bytes of a directory are read at a time: some hundred
+// directoryBuffer is how many bytes of a directory are read at a time: several hundred
 // entries.
 const directoryBuffer = 64 << 10
 
-// ReadDir implements [win.File]. It asks for FileFullDirectoryInfo, which every file
-// system has.
+// ReadDir implements [win.File]. It uses FileFullDirectoryInfo, which every file system
+// supports.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-getfileinformationbyhandleex
 func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntry, err error) {
@@ -162,7 +162,7 @@ func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntr
 		err = interruptible(ctx, func() error {
 			return errno(windows.GetFileInformationByHandleEx(f.h, class, &buf[0], directoryBuffer))
 		})
-		if err == win.ErrorFileNotFound { // so answers an empty root directory
+		if err == win.ErrorFileNotFound { // the root directory is empty
 			err = win.ErrorNoMoreFiles
 		}
 		if err == nil {
@@ -190,14 +190,14 @@ func (f *file) Delete(ctx context.Context) error {
 		(*byte)(unsafe.Pointer(&flags)), uint32(unsafe.Sizeof(flags))))
 	switch err {
 	case win.ErrorInvalidParameter, win.ErrorNotSupported, win.ErrorInvalidFunction:
-		return f.deleteOnClose() // the file system, or this Windows, lacks the call or a flag
+		return f.deleteOnClose() // the file system, or this Windows, doesn't support the call or a flag
 	}
 	return err
 }
 
-// deleteOnClose marks the file for deletion when its last handle is closed. A
-// read-only file must stop being so first; it stays read-only if it can't be
-// deleted.
+// deleteOnClose marks the file for deletion when its last handle is closed. It first
+// makes a read-only file writable. If the file can't be deleted, it is made read-only
+// again.
 func (f *file) deleteOnClose() error {
 	mark := func() error {
 		deleteFile := byte(1) // FILE_DISPOSITION_INFO: BOOLEAN DeleteFile
@@ -220,8 +220,8 @@ func (f *file) deleteOnClose() error {
 	return nil
 }
 
-// setAttributes sets the attributes of the file through a handle of its own, for
-// which the empty name below f's stands.
+// setAttributes sets the attributes of the file through a second handle. It opens that
+// by the empty name relative to f, which is the file itself.
 func (f *file) setAttributes(a win.FileAttributes) error {
 	h, err := ntCreateFile(f.h, "", 0, win.OpenOptions{
 		Access:      win.FileWriteAttributes,

@@ -11,7 +11,7 @@ import (
 )
 
 // storageManagement are the calls of the storage management provider that a format
-// takes.
+// needs.
 type storageManagement interface {
 	// findVolume returns the object path of the MSFT_Volume with the given name, or
 	// "" if the provider doesn't know it.
@@ -72,7 +72,7 @@ func (e formatError) Error() string {
 	return fmt.Sprintf("MSFT_Volume.Format: result %d: %v", uint32(e), e.Unwrap())
 }
 
-// Unwrap returns the error number that means the same to callers.
+// Unwrap returns the error number with the same meaning.
 func (e formatError) Unwrap() error {
 	if errno, ok := formatErrnos[e]; ok {
 		return errno

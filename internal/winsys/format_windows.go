@@ -12,8 +12,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winsys/wmi"
 )
 
-// FormatVolume is MSFT_Volume.Format, a quick format that doesn't ask. Once begun, it
-// goes on when ctx ends.
+// FormatVolume is MSFT_Volume.Format: a quick format without questions. Once it has
+// begun, the end of ctx doesn't stop it.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume
 func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
@@ -27,8 +27,8 @@ type storageProvider struct {
 	services *wmi.Services
 }
 
-// findVolume looks through all volumes rather than asking for one, so that no text
-// from outside becomes part of a query.
+// findVolume searches all volumes instead of querying for one, so that no text from
+// outside becomes part of a query.
 func (p storageProvider) findVolume(ctx context.Context, name string) (path string, err error) {
 	errFound := errors.New("found")
 	err = p.services.Select(ctx, "SELECT * FROM MSFT_Volume", func(o *wmi.Object) error {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// interruptible runs f, one call that changes nothing, and asks Windows to give it
-// up when ctx ends. Whether and when it does is up to the driver.
+// interruptible runs f, one call that changes nothing, and asks Windows to cancel it
+// when ctx ends. Whether and when it ends is up to the driver.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/canceling-pending-i-o-operations
 func interruptible(ctx context.Context, f func() error) error {
@@ -22,7 +22,7 @@ func interruptible(ctx context.Context, f func() error) error {
 	if ctx.Done() == nil {
 		return f()
 	}
-	runtime.LockOSThread() // so that the number means this thread until f has returned
+	runtime.LockOSThread() // so that the id is that of this thread until f has returned
 	defer runtime.UnlockOSThread()
 	thread := windows.GetCurrentThreadId()
 
@@ -34,24 +34,24 @@ func interruptible(ctx context.Context, f func() error) error {
 	err := f()
 	close(ended)
 	if !stop() {
-		<-interrupting // the thread must not be interrupted in another call
+		<-interrupting // no other call of this thread must be cancelled
 	}
 	return interrupted(ctx, err)
 }
 
-// interrupt interrupts the call of a thread until it has ended: the first time may
-// be before the call has come to its driver.
+// interrupt cancels the call of a thread, and repeats that until the call has ended: the
+// first attempt may come before the call has reached its driver.
 func interrupt(threadID uint32, ended <-chan struct{}) {
 	thread, err := windows.OpenThread(threadTerminate, false, threadID)
 	if err != nil {
-		<-ended // nothing can be done but wait
+		<-ended // it can only wait
 		return
 	}
 	defer windows.CloseHandle(thread)
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		cancelSynchronousIo(thread) // fails if there is nothing to interrupt
+		cancelSynchronousIo(thread) // fails if there is nothing to cancel
 		select {
 		case <-ended:
 			return

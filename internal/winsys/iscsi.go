@@ -16,9 +16,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// The structures of iscsidsc.h, as 64-bit Windows lays them out. Those that Windows
-// fills have the addresses in them as numbers: nothing follows one before it is
-// known to lie in the buffer.
+// The structures of iscsidsc.h with the layout of 64-bit Windows. In those that Windows
+// fills, addresses are numbers: before one is used, it is checked that it lies in the
+// buffer.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
 
@@ -84,8 +84,8 @@ type loginOptions struct {
 	password             *byte
 }
 
-// reportedLoginOptions is ISCSI_LOGIN_OPTIONS as Windows reports it. Nobody follows
-// its addresses: a password is at one of them.
+// reportedLoginOptions is ISCSI_LOGIN_OPTIONS as Windows reports it. Its addresses
+// aren't used: one of them is that of a password.
 type reportedLoginOptions [8]uint64
 
 // sessionInfo is ISCSI_SESSION_INFOW.
@@ -166,9 +166,8 @@ func (l *persistentLogin) decode() win.ISCSIPersistentLogin {
 	}
 }
 
-// newLoginOptions gives Windows a login's credentials, and a function that erases
-// them after the call. Without a user name, Windows logs in with the node's iSCSI
-// name.
+// newLoginOptions returns a login's credentials for a call, and a function that erases
+// them after the call. Without a user name, Windows logs in with the node's iSCSI name.
 func newLoginOptions(l win.ISCSILogin) (o *loginOptions, erase func()) {
 	o = &loginOptions{authType: l.AuthType, informationSpecified: loginOptionAuthType}
 	if l.AuthType == win.ISCSINoAuth {
@@ -187,13 +186,13 @@ func newLoginOptions(l win.ISCSILogin) (o *loginOptions, erase func()) {
 	return o, func() { clear(password) }
 }
 
-// revealedBytes returns a secret for a call, after which it is to be cleared. Its
-// bytes are never on a stack, which leaves a copy behind when it grows.
+// revealedBytes returns a secret for a call. The caller must clear it afterwards. Its
+// bytes are never on a stack, since a stack that grows leaves a copy behind.
 //
 //go:noinline
 func revealedBytes(s secret.Text) []byte { return []byte(s.Reveal()) }
 
-// checkISCSIName refuses what Windows would cut.
+// checkISCSIName refuses a name that Windows would cut.
 func checkISCSIName(name string) error {
 	if len(utf16.Encode([]rune(name))) > maxISCSINameLen || strings.ContainsRune(name, 0) {
 		return win.ISDSCInvalidISCSIName
@@ -309,7 +308,7 @@ func wideAt(b []byte, base, address uint64, longest int) (string, error) {
 	if address == 0 {
 		return "", nil
 	}
-	offset := address - base // far behind the end, if it lies before the buffer
+	offset := address - base // far past the end if the address is before the buffer
 	if offset >= uint64(len(b)) {
 		return "", fmt.Errorf("its address isn't in the buffer of %d bytes", len(b))
 	}
@@ -331,9 +330,9 @@ func wideLen(b []byte) (int, error) {
 	return 0, fmt.Errorf("no NUL in %d bytes", len(b))
 }
 
-// decodeWide reads a string from an array that it may fill. Half a surrogate pair
-// becomes U+FFFD: no iSCSI name has one, and these texts are sent to clients, which
-// take UTF-8 only.
+// decodeWide reads a string from an array, which has no NUL if the string fills it.
+// Half a surrogate pair becomes U+FFFD: no iSCSI name has one, and clients, to which
+// these texts are sent, accept only UTF-8.
 func decodeWide(u []uint16) string {
 	if end := slices.Index(u, 0); end >= 0 {
 		u = u[:end]
@@ -352,16 +351,17 @@ func elements[T any](what string, b []byte, count uint32) ([]T, error) {
 	return list, nil
 }
 
-// A report of the initiator begins with room for firstISCSIReport bytes. One of more
-// than maxISCSIReport isn't taken: a portal can announce as many targets as it likes.
+// The first buffer for a report of the initiator has firstISCSIReport bytes. A report of
+// more than maxISCSIReport is refused, since a portal can announce any number of targets.
 const (
 	firstISCSIReport = 4 << 10
 	maxISCSIReport   = 16 << 20
 )
 
-// iscsiReport calls f until its buffer is large enough, and decodes what is in it. f
-// gets how many elements of the given size the buffer has room for, and says how many
-// it needs or has written. Buffers are erased: some reports have passwords in them.
+// iscsiReport calls f with larger and larger buffers until one is large enough, and
+// decodes its contents. f gets the number of elements of the given size for which the
+// buffer has room. It returns the number that it needs or has written. Buffers are
+// erased, since some reports contain passwords.
 func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, buf []byte) error, decode func(buf []byte) (T, error)) (report T, err error) {
 	buf, err := grown(int(max(size, firstISCSIReport)), func(buf []byte) (uint32, error) {
 		if err := ctx.Err(); err != nil {
@@ -388,8 +388,8 @@ func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, b
 	return decode(buf)
 }
 
-// bufferTooSmall reports whether a status says so. Some have the error number in
-// their lower half only.
+// bufferTooSmall reports whether a status means that the buffer was too small. Some
+// statuses have the error number only in their lower half.
 func bufferTooSmall(err error) bool {
 	code, ok := errors.AsType[win.Errno](err)
 	return ok && (code&0xFFFF == win.ErrorInsufficientBuffer || code == win.ISDSCBufferTooSmall)

@@ -16,16 +16,16 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// The iSCSI initiator is a service, MSiSCSI, that iscsidsc.dll calls. Nothing
-// interrupts such a call: when its context ends, it isn't begun. Errors are of the
-// service as it gives them; where it doesn't run, [win.ISDSCServiceNotRunning].
+// The iSCSI initiator is the service MSiSCSI, which iscsidsc.dll calls. Such a call can't
+// be cancelled; if its context has ended before, it isn't made. Errors are those of the
+// service. If the service doesn't run, the error is [win.ISDSCServiceNotRunning].
 //
 // All portals and sessions are those of any initiator port of the node.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
 
 // AddISCSISendTargetPortal is AddIScsiSendTargetPortalW, which asks the portal for
-// its targets. The initiator remembers the portal, also after a restart.
+// its targets. The initiator remembers the portal, even after a restart.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-addiscsisendtargetportalw
 func (s *System) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
@@ -82,8 +82,8 @@ func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([
 	if err != nil {
 		return nil, err
 	}
-	// The size is in bytes. The buffer holds as many units, in case it is in those as
-	// ReportIScsiTargetsW's is.
+	// The size is in bytes. The buffer has room for as many UTF-16 units, in case
+	// Windows takes the size as units, as ReportIScsiTargetsW does.
 	return iscsiReport(ctx, 2, func(size *uint32, buf []byte) error {
 		return iscsiStatus(getISCSITargetInformation(name, nil, iscsiDiscoveryMechanisms, size, &buf[0]))
 	}, decodeMultiSZ)
@@ -166,9 +166,9 @@ func persistentLogins(ctx context.Context) ([]persistentLogin, error) {
 	}, func(buf []byte) ([]persistentLogin, error) { return decodePersistentLogins(buf, count) })
 }
 
-// RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW with what
-// ReportIScsiPersistentLoginsW says of the login: also the symbolic name of its
-// portal. The error is [win.ErrorNotFound] if there is no such login.
+// RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW with the values that
+// ReportIScsiPersistentLoginsW returns for the login, including the symbolic name of its
+// portal. If there is no such login, the error is [win.ErrorNotFound].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
 func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
@@ -192,8 +192,8 @@ func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPers
 	return iscsiStatus(removeISCSIPersistentTarget(initiator, login.initiatorPortNumber, target, &login.portal))
 }
 
-// SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret: what the node
-// proves itself with to all targets that ask for mutual CHAP.
+// SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret: it sets the node's
+// secret for mutual CHAP, which is the same for all targets.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-setiscsiinitiatorchapsharedsecret
 func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {
@@ -205,7 +205,7 @@ func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Te
 	return iscsiStatus(setISCSIInitiatorCHAPSharedSecret(uint32(len(b)), bytesPtr(b)))
 }
 
-// callWithPortal is one call with a portal.
+// callWithPortal makes one call with a portal.
 func callWithPortal(ctx context.Context, p win.ISCSIPortal, call func(*targetPortal) error) error {
 	portal, err := newTargetPortal(p)
 	if err != nil {
@@ -224,8 +224,8 @@ func iscsiNamePtr(name string) (*uint16, error) {
 	return utf16Ptr(name)
 }
 
-// iscsiStatus is the error of a call: an ISDSC_STATUS, or that Windows lacks the DLL
-// or the function.
+// iscsiStatus is the error of a call: an ISDSC_STATUS, or the error for a Windows without
+// the DLL or the function.
 func iscsiStatus(err error) error {
 	switch e := err.(type) {
 	case syscall.Errno:

@@ -14,7 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// DeviceInterfaces is CM_Get_Device_Interface_ListW of those present.
+// DeviceInterfaces is CM_Get_Device_Interface_ListW for the interfaces that are present.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_get_device_interface_listw
 func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
@@ -27,7 +27,7 @@ func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string
 func deviceInterfaces(class win.GUID) ([]string, error) {
 	guid := toGUID(class)
 	paths, err := windows.CM_Get_Device_Interface_List("", &guid, windows.CM_GET_DEVICE_INTERFACE_LIST_PRESENT)
-	if err == windows.ERROR_NO_SUCH_DEVICE_INTERFACE { // so x/sys reports an empty list
+	if err == windows.ERROR_NO_SUCH_DEVICE_INTERFACE { // x/sys returns this for an empty list
 		return nil, nil
 	}
 	return paths, errno(err)
@@ -39,16 +39,16 @@ func toGUID(g win.GUID) windows.GUID {
 	}
 }
 
-// ReenumerateDevice is CM_Reenumerate_DevNode of the device behind an interface, or
-// of the root of all devices if the path is empty. It waits until the bus has been
-// asked, not until the devices found have started.
+// ReenumerateDevice is CM_Reenumerate_DevNode for the device behind an interface or, if
+// the path is empty, for the root of all devices. It waits until the bus was asked, but
+// not until the devices found have started.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_reenumerate_devnode
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var instance *uint16 // none is the root
+	var instance *uint16 // nil for the root
 	if interfacePath != "" {
 		id, err := deviceInstance(interfacePath)
 		if err != nil {
@@ -91,11 +91,11 @@ func cm(ret windows.CONFIGRET) error {
 	return errno(ret)
 }
 
-// NotifyArrivals signals arrived when interfaces of a class come or go, until stop
-// is called; signals that aren't taken are merged. An interface may arrive before
-// its device answers. Notices begin before NotifyArrivals returns, so a list made
-// afterwards misses none. Where Windows gives no notices, the interfaces are listed
-// every second instead.
+// NotifyArrivals signals arrived when interfaces of a class come or go, until stop is
+// called. Signals that weren't received yet are merged. An interface may arrive before
+// its device answers. Notices begin before NotifyArrivals returns, so the caller misses
+// no arrival if it lists the interfaces afterwards. If Windows sends no notices, the
+// interfaces are listed every second instead.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_register_notification
 func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
@@ -106,7 +106,7 @@ func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-
 	stop, err = w.register(class)
 	if err != nil {
 		s.noNotices.Do(func() {
-			s.log.Warn("no notices of arriving devices, they are listed every second", "error", err)
+			s.log.Warn("Windows sends no notices of arriving devices; they are listed every second instead", "error", err)
 		})
 		stopped := make(chan struct{})
 		go poll(func() ([]string, error) { return deviceInterfaces(class) }, w.arrived, stopped)
@@ -132,17 +132,17 @@ func (w *watcher) register(class win.GUID) (stop func(), err error) {
 		return nil, err
 	}
 	return func() {
-		cmUnregisterNotification(notification) // returns when no callback runs any more
+		cmUnregisterNotification(notification) // returns when no callback is running
 		pinner.Unpin()
 	}, nil
 }
 
-// arrivalCallback is the CM_NOTIFY_CALLBACK of all registrations: a program can have
-// only so many callbacks, and never gives one back.
+// arrivalCallback is the CM_NOTIFY_CALLBACK of all registrations, since the number of
+// callbacks of a program is limited and they are never freed.
 var arrivalCallback = sync.OnceValue(func() uintptr { return windows.NewCallback(onArrival) })
 
-// onArrival runs on a thread of Windows' and must be quick. Of the class that was
-// asked for, the only actions are that an interface arrives or is removed.
+// onArrival runs on a thread of Windows and must be quick. The only actions are the
+// arrival and the removal of an interface of the class.
 func onArrival(_ windows.Handle, w *watcher, _ uintptr, _ *byte, _ uintptr) uintptr {
 	signal(w.arrived)
 	return uintptr(windows.ERROR_SUCCESS)

@@ -12,8 +12,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// withService calls f with a service that is opened with just the given rights:
-// many a service of Windows refuses more, to administrators too.
+// withService calls f with a service that is opened with only the given rights. Some
+// services of Windows refuse further rights even to administrators.
 //
 // Source: https://learn.microsoft.com/windows/win32/services/service-security-and-access-rights
 func withService(ctx context.Context, name string, rights uint32, f func(service windows.Handle) error) error {
@@ -71,7 +71,7 @@ func (s *System) QueryService(ctx context.Context, name string) (queried win.Ser
 }
 
 // StartService is StartServiceW without arguments. It returns when the service's
-// process has begun, at most 30 seconds later, and not when the service runs.
+// process has begun, at most 30 seconds later, but maybe before the service runs.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
 func (s *System) StartService(ctx context.Context, name string) error {
@@ -81,7 +81,7 @@ func (s *System) StartService(ctx context.Context, name string) error {
 }
 
 // StopService is ControlService with SERVICE_CONTROL_STOP. It returns when the
-// service has taken the control, and not when it has stopped.
+// service has accepted the control, but maybe before it has stopped.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-controlservice
 func (s *System) StopService(ctx context.Context, name string) error {
@@ -91,8 +91,8 @@ func (s *System) StopService(ctx context.Context, name string) error {
 	})
 }
 
-// ActiveDependentServices is EnumDependentServicesW of those that aren't stopped.
-// They come in the reverse order of their start.
+// ActiveDependentServices is EnumDependentServicesW for services that aren't stopped.
+// They are in the reverse order of their start.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-enumdependentservicesw
 func (s *System) ActiveDependentServices(ctx context.Context, name string) (names []string, err error) {

@@ -23,7 +23,7 @@ const (
 	smbQuery = "SELECT * FROM " + smbClass
 )
 
-// smbClasses are the calls of WMI that mappings take.
+// smbClasses are the calls of WMI that mappings need.
 type smbClasses interface {
 	// find calls f with each object that a query selects.
 	find(ctx context.Context, query string, f func(smbObject) error) error
@@ -76,10 +76,10 @@ func createSMBMapping(c smbClasses, remotePath string, o win.SMBMappingOptions) 
 	return smbResult("Create", result)
 }
 
-// smbCredential returns user name and password in the form in which PowerShell's
-// New-SmbGlobalMapping hands a PSCredential over: joined by a colon, with a
-// backslash before each backslash and colon of the user name. The password stays as
-// it is. The caller clears the text.
+// smbCredential returns user name and password in the form that PowerShell's
+// New-SmbGlobalMapping makes of a PSCredential: joined by a colon, with a backslash
+// before each backslash and colon of the user name. The password isn't escaped. The
+// caller must clear the text.
 //
 // Source: cimConverter.cs of PowerShell, which the published daemon follows too
 func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
@@ -89,7 +89,7 @@ func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
 			return nil, fmt.Errorf("a credential that isn't text: %w", win.ErrorInvalidParameter)
 		}
 	}
-	// Large enough from the start, so that no copy is left behind.
+	// It is large enough from the start: growing would leave a copy behind.
 	credential := make(wmi.Secret, 0, 2*len(o.Username)+1+len(password))
 	for _, r := range o.Username {
 		if r == '\\' || r == ':' {
@@ -104,8 +104,8 @@ func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
 	return credential, nil
 }
 
-// removeSMBMapping removes all mappings of the share. Of each object the path is the
-// one that the object itself gives.
+// removeSMBMapping removes all mappings of the share, each by the path that its object
+// has.
 func removeSMBMapping(ctx context.Context, c smbClasses, remotePath string) error {
 	var paths []string
 	err := c.find(ctx, smbQuery, func(o smbObject) error {
@@ -141,9 +141,9 @@ func removeSMBMapping(ctx context.Context, c smbClasses, remotePath string) erro
 	return nil
 }
 
-// smbResult is the error of a method's result. Microsoft documents no results of
-// this class. Its errors have been seen as errors of the call only, with Windows
-// error numbers; so a number is taken for one of these, or for an HRESULT.
+// smbResult turns a method's result into an error. Microsoft documents no results of
+// this class. So far, its errors were seen only as errors of the call, with Windows
+// error numbers. So a result is taken as a Windows error number or an HRESULT.
 func smbResult(method string, result uint32) error {
 	switch {
 	case result == 0:

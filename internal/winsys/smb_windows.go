@@ -25,17 +25,17 @@ func (s *System) SMBGlobalMappings(ctx context.Context) (mappings []win.SMBMappi
 	return mappings, err
 }
 
-// CreateSMBGlobalMapping makes a global mapping without drive letter, which doesn't
-// outlast a restart, and connects to the server. Once begun, it goes on when ctx
-// ends.
+// CreateSMBGlobalMapping makes a global mapping without a drive letter, and connects to
+// the server. The mapping ends with a restart. Once the call has begun, the end of ctx
+// doesn't stop it.
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
 	return wmi.Connect(ctx, smbNamespace, func(services *wmi.Services) error {
 		return createSMBMapping(smbServices{services}, remotePath, o)
 	})
 }
 
-// RemoveSMBGlobalMapping removes the global mappings of a share, also if files are
-// open. If there is none, the error is [win.ErrorNotConnected].
+// RemoveSMBGlobalMapping removes the global mappings of a share, even if files are open.
+// If there is none, the error is [win.ErrorNotConnected].
 func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return wmi.Connect(ctx, smbNamespace, func(services *wmi.Services) error {
 		return removeSMBMapping(ctx, smbServices{services}, remotePath)

@@ -18,11 +18,10 @@ import (
 
 // Options configure a System.
 type Options struct {
-	// Logger is told what the system has to do without: privileges, notices of
-	// arrivals. Default: nobody is.
+	// Logger logs the privileges that are missing, and that Windows sends no notices of
+	// arrivals. Default: they aren't logged.
 	Logger *slog.Logger
-	// Handles, in tests, keeps the stack of each open handle, for Close to report.
-	// Default: none is kept.
+	// Handles, in tests, keeps the stack of each open handle, which Close reports.
 	Handles *handletrack.Tracker
 }
 
@@ -31,10 +30,10 @@ type System struct {
 	log       *slog.Logger
 	tracker   *handletrack.Tracker
 	handles   atomic.Int64 // that are open
-	noNotices sync.Once    // logs that Windows gives none
+	noNotices sync.Once    // logs once that Windows sends no notices
 }
 
-// privileges are those that Open enables; the package's doc comment says what for.
+// privileges are those that Open enables. The package's doc comment gives the reasons.
 var privileges = [...]string{
 	"SeBackupPrivilege",
 	"SeRestorePrivilege",
@@ -60,14 +59,14 @@ func Open(o Options) (*System, error) {
 	return s, nil
 }
 
-// Close reports, as an error, how many devices and files were left open. With
-// Options.Handles it says where they were opened, and lists notifications too.
+// Close returns an error if devices or files are still open. With Options.Handles the
+// error lists where they were opened, and those of notifications too.
 func (s *System) Close() error {
 	if err := s.tracker.Err(); err != nil {
 		return err
 	}
 	if n := s.handles.Load(); n != 0 {
-		return fmt.Errorf("%d handles were left open", n)
+		return fmt.Errorf("%d handles are still open", n)
 	}
 	return nil
 }
@@ -130,7 +129,7 @@ func enablePrivileges(names ...string) (missing []string, err error) {
 	return missing, nil
 }
 
-// lookupPrivilege returns the number by which this Windows knows a privilege.
+// lookupPrivilege returns the number of a privilege on this Windows.
 func lookupPrivilege(name string) (luid windows.LUID, err error) {
 	p, err := utf16Ptr(name)
 	if err != nil {
@@ -158,7 +157,7 @@ func tokenPrivileges(token windows.Token) (map[windows.LUID]uint32, error) {
 	return held, nil
 }
 
-// bytesPtr is the address that Windows gets of a buffer: none if it is empty.
+// bytesPtr returns the address of a buffer, nil if it is empty.
 func bytesPtr(b []byte) *byte {
 	if len(b) == 0 {
 		return nil

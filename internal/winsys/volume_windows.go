@@ -14,7 +14,7 @@ import (
 // volumeNameLen has room for \\?\Volume{guid}\ and the NUL at its end.
 const volumeNameLen = 50
 
-// FindVolumes is FindFirstVolumeW and its like.
+// FindVolumes is FindFirstVolumeW and FindNextVolumeW.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-findfirstvolumew
 func (s *System) FindVolumes(ctx context.Context) ([]string, error) {

@@ -18,18 +18,18 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 )
 
-// prefix is that of the names of what the tests make outside of their directory. The
-// services of internal/winsys have one of their own.
+// prefix begins the names of everything that the tests make outside of their directory.
+// The services of internal/winsys have another prefix.
 const (
 	prefix       = "csi-proxy-wintest-"
 	winsysPrefix = "csi-proxy-winsys-test"
 )
 
-// patience bounds what the service manager and the file system take to let go.
+// patience limits the wait for the service manager and the file system.
 const patience = time.Minute
 
-// cleanUp removes what the tests left behind. Each test removes its own; this is for
-// those that were cut off, also in an earlier run.
+// cleanUp removes what the tests left behind. Each test cleans up after itself; this is
+// for tests that were cut off, in this run or an earlier one.
 func cleanUp(wine bool) error {
 	var errs []error
 	errs = append(errs, cleanUpServices())
@@ -70,7 +70,7 @@ func removeService(m *mgr.Mgr, name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	// Or the manager starts the service again. Wine knows no such actions.
+	// Otherwise the manager would restart the service. Wine has no such actions.
 	if err := s.ResetRecoveryActions(); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
 		return err
 	}
@@ -86,7 +86,7 @@ func removeService(m *mgr.Mgr, name string) (err error) {
 			break
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("it is in state %d, and doesn't stop: end the process %d", status.State, status.ProcessId)
+			return fmt.Errorf("the service is in state %d and doesn't stop: end process %d", status.State, status.ProcessId)
 		}
 	}
 	return s.Delete()
@@ -118,7 +118,7 @@ func cleanUpByPowershell() error {
 	return nil
 }
 
-// cleanUpDirectories removes the tests' directories. A virtual disk lets go of its file
+// cleanUpDirectories removes the tests' directories. The file of a virtual disk is closed
 // when the program that attached it has ended.
 func cleanUpDirectories() error {
 	dirs, err := filepath.Glob(`C:\` + prefix + `*`)

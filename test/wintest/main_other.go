@@ -11,6 +11,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "csi-proxy-wintest: it runs on Windows only")
+	fmt.Fprintln(os.Stderr, "csi-proxy-wintest: this program runs only on Windows")
 	os.Exit(2)
 }

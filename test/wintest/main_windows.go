@@ -35,7 +35,7 @@ var version = "unknown" // set by the linker
 const (
 	exitFailed  = 1 // a test failed, or the program could not do its work
 	exitUsage   = 2
-	exitRefused = 3 // it was not to go on
+	exitRefused = 3 // the user didn't let it go on
 )
 
 // plan is what the user is asked about.
@@ -66,9 +66,9 @@ const planRecord = `  - write down what Windows answers to each call of a scenar
 
 func main() {
 	yes := flag.Bool("yes", false, "go on without asking")
-	report := flag.String("report", "csi-proxy-wintest.jsonl", "the `file` for the report; - is the standard output")
+	report := flag.String("report", "csi-proxy-wintest.jsonl", "the `file` for the report; - is standard output")
 	iscsi := flag.Bool("iscsi", false, "also test iSCSI: needs Install-WindowsFeature FS-iSCSITarget-Server, and changes the CHAP secret of this machine's initiator")
-	record := flag.String("record", "", "also write down what Windows answers to each call, to this `file`; - is the standard output")
+	record := flag.String("record", "", "also record Windows' answer to each call in this `file`; - is standard output")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
@@ -107,7 +107,7 @@ func run(yes, iscsi bool, report, record string) int {
 	if err == nil && record != "" {
 		err = recordCalls(ctx, record, dir, head.Wine != "")
 	}
-	// Whatever has happened, nothing is left behind.
+	// In any case nothing is left behind.
 	if err := errors.Join(err, cleanUp(head.Wine != "")); err != nil {
 		return failed(err)
 	}
@@ -144,7 +144,7 @@ func describe() (head windowsproof.Head, err error) {
 		return head, fmt.Errorf("the version of Windows: %w", err)
 	}
 	defer key.Close()
-	// Neither is there on every Windows, nor on Wine.
+	// Neither exists on every Windows, or under Wine.
 	if revision, _, err := key.GetIntegerValue("UBR"); err == nil {
 		head.Windows += fmt.Sprintf(".%d", revision)
 	}
@@ -158,32 +158,32 @@ func describe() (head windowsproof.Head, err error) {
 func check() error {
 	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
 	if err != nil {
-		return fmt.Errorf("only an administrator can run it; start it from a terminal that was opened as administrator: %w", err)
+		return fmt.Errorf("this program must run as an administrator; start it from a terminal that was opened as administrator: %w", err)
 	}
 	if err := windows.CloseServiceHandle(m); err != nil {
 		return err
 	}
 	pipes, err := os.ReadDir(`\\.\pipe\`)
 	if err != nil {
-		return nil // Wine can't list them; then the first test finds out
+		return nil // Wine can't list pipes; then the first test finds out
 	}
 	for _, p := range pipes {
 		if strings.HasPrefix(p.Name(), "csi-proxy-") && strings.Contains(p.Name(), "-v") {
-			return fmt.Errorf("somebody serves the pipe %s: stop the service of CSI Proxy first", p.Name())
+			return fmt.Errorf("the pipe %s is served already: stop the service of CSI Proxy first", p.Name())
 		}
 	}
 	return nil
 }
 
-// testTimeout bounds the test program of one package.
+// testTimeout limits the test program of one package.
 const testTimeout = 25 * time.Minute
 
-// prove runs the test programs and returns what became of each test.
+// prove runs the test programs and returns the outcome of each test.
 func prove(ctx context.Context, dir string, iscsi bool) (windowsproof.Outcomes, error) {
 	if err := endWithChildren(); err != nil {
 		return nil, err
 	}
-	if err := cleanUpServices(); err != nil { // an earlier run's would keep the pipes
+	if err := cleanUpServices(); err != nil { // services of an earlier run would keep the pipes
 		return nil, err
 	}
 	tests, err := unpack(dir)
@@ -210,7 +210,7 @@ func prove(ctx context.Context, dir string, iscsi bool) (windowsproof.Outcomes, 
 			if ctx.Err() != nil {
 				return nil, errors.New("interrupted")
 			}
-			if err := cleanUpServices(); err != nil { // what a test left that was cut off
+			if err := cleanUpServices(); err != nil { // services of a test that was cut off
 				return nil, err
 			}
 		}
@@ -218,19 +218,19 @@ func prove(ctx context.Context, dir string, iscsi bool) (windowsproof.Outcomes, 
 	return outcomes, nil
 }
 
-// guessing is the package whose tests are partly guesses about Windows. These run on
-// their own: one that hangs keeps none of the others from running.
+// guessing is the package some of whose tests are guesses about Windows. Those run
+// separately, so that one that hangs doesn't stop the others.
 const guessing = "test/windows"
 
 // testRun is a run of the test program of a package.
 type testRun struct {
 	pkg   string
-	whole string // the name of the test that has failed if the program itself has
+	whole string // the name of the test that is reported as failed if the program fails
 	flags []string
 }
 
 func (r testRun) run(ctx context.Context, dir string, env []string, outcomes windowsproof.Outcomes) error {
-	// Where the tests find the files of their package.
+	// The directory where the tests find the files of their package.
 	source := filepath.Join(dir, "source", filepath.FromSlash(r.pkg))
 	if err := os.MkdirAll(source, 0o700); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (r testRun) run(ctx context.Context, dir string, env []string, outcomes win
 	cmd.Dir, cmd.Env = source, env
 	var log bytes.Buffer
 	output := io.MultiWriter(&log, &progress{out: os.Stdout})
-	cmd.Stdout, cmd.Stderr = output, output // of one writer, or they would overwrite each other
+	cmd.Stdout, cmd.Stderr = output, output // one writer, or they would overwrite each other
 	err := cmd.Run()
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 		return err
@@ -278,12 +278,12 @@ func (p *progress) Write(b []byte) (int, error) {
 	}
 }
 
-// programOf is where the test program of a package is unpacked.
+// programOf is the path to which the test program of a package is unpacked.
 func programOf(dir, pkg string) string {
 	return filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test.exe")
 }
 
-// page is docs/windows-proof.md as it was packed.
+// page is the packed docs/windows-proof.md.
 var page string
 
 // unpack unpacks the archive at the end of this program and returns the packages whose
@@ -295,12 +295,12 @@ func unpack(dir string) (tests []string, err error) {
 	}
 	archive, err := zip.OpenReader(self)
 	if err != nil {
-		return nil, fmt.Errorf("the tests are not packed into this program, as make wintest does: %w", err)
+		return nil, fmt.Errorf("this program contains no tests; build it with make wintest: %w", err)
 	}
 	defer func() { err = errors.Join(err, archive.Close()) }()
 	for _, f := range archive.File {
 		if !filepath.IsLocal(f.Name) {
-			return nil, fmt.Errorf("the archive has %s", f.Name)
+			return nil, fmt.Errorf("the archive has a file with an unexpected name, %s", f.Name)
 		}
 		content, err := archive.Open(f.Name)
 		if err != nil {
@@ -326,7 +326,7 @@ func unpack(dir string) (tests []string, err error) {
 	return tests, nil
 }
 
-// judge writes the report, prints what has failed, and returns the exit code.
+// judge writes the report, prints the tests that have failed, and returns the exit code.
 func judge(outcomes windowsproof.Outcomes, head windowsproof.Head, report string) int {
 	rows, err := windowsproof.ParsePage(page)
 	if err != nil {
@@ -366,8 +366,8 @@ func judge(outcomes windowsproof.Outcomes, head windowsproof.Head, report string
 	return code
 }
 
-// endWithChildren lets Windows end the programs that this one started when it ends,
-// however that is. Services are not among them.
+// endWithChildren makes Windows end the programs that this one started when it ends for
+// any reason. Services are not among them.
 func endWithChildren() error {
 	job, err := windows.CreateJobObject(nil, nil) // closed by the end of this program
 	if err != nil {

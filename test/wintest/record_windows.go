@@ -27,8 +27,8 @@ func (d recordedDisk) Grow(sizeBytes int64) error {
 	return err
 }
 
-// recordCalls plays the scenario on this Windows and writes the recording to a file. Wine
-// has no virtual disks, so there the scenario has none.
+// recordCalls plays the scenario on this Windows and writes the recording to a file. Under
+// Wine, which has no virtual disks, the scenario has no disk.
 func recordCalls(ctx context.Context, name, dir string, wine bool) (err error) {
 	sys, err := winsys.Open(winsys.Options{})
 	if err != nil {
@@ -54,6 +54,6 @@ func recordCalls(ctx context.Context, name, dir string, wine bool) (err error) {
 	} else {
 		err = os.WriteFile(name, b.Bytes(), 0o600)
 	}
-	// What there is of a recording that ended early is worth having.
+	// A recording that ended early is written too.
 	return errors.Join(played, err)
 }

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Of returns the modules of a program, as the linker has put them into it, or of a list:
-// a file whose name ends in .modules, with a line "path version" for each. Programs of
-// tests have none in them.
+// Of returns the modules that the linker has recorded in a program, or those of a list: a
+// file whose name ends in .modules, with a line "path version" for each. Test programs
+// have no such record, so they need a list.
 func Of(name string) ([]*debug.Module, error) {
 	if !strings.HasSuffix(name, ".modules") {
 		info, err := buildinfo.ReadFile(name)
@@ -31,7 +31,7 @@ func Of(name string) ([]*debug.Module, error) {
 	for line := range strings.Lines(string(b)) {
 		path, version, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if !ok {
-			return nil, fmt.Errorf("%q is no module with a version", line)
+			return nil, fmt.Errorf("the line %q must be a module's path and version", line)
 		}
 		modules = append(modules, &debug.Module{Path: path, Version: version})
 	}

@@ -1,17 +1,17 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command notices prints the licences and notices of what the linker has put into
-// programs of this repository, as the programs themselves say: a release has to show
-// them. From the repository's root:
+// Command notices prints the licences and notices of the modules in programs of this
+// repository, which a release must contain. It reads the list of modules from the
+// programs. From the repository's root:
 //
 //	go -C tools build -o ../bin/notices ./notices
 //	bin/notices program… list.modules…
 //
-// Programs of tests don't say what is in them: a list has it, with a line "path version"
-// for each module.
+// Test programs have no list of their modules. For these, give a file with a line "path
+// version" for each module.
 //
-// A module without a licence is an error. The same programs give the same bytes.
+// A module without a licence is an error. The same programs give the same output.
 package main
 
 import (
@@ -117,7 +117,7 @@ func notices(dir string) ([]byte, error) {
 		fmt.Fprintf(&all, "%s\n\n", bytes.TrimSpace(text))
 	}
 	if !licensed {
-		return nil, errors.New("it has no licence")
+		return nil, errors.New("the module has no licence file")
 	}
 	return all.Bytes(), nil
 }

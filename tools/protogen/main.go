@@ -40,8 +40,8 @@ import (
 const (
 	// module is cut from the Go import paths to get file names.
 	module = "github.com/csi-proxy/csi-proxy"
-	// namePrefix comes before the path below api/ in the name under which a file
-	// is registered, so that the name matches the proto package and is unique in
+	// namePrefix and the path below api/ make the name under which a file is
+	// registered. With it the name matches the proto package, and is unique in
 	// programs that link other descriptors too.
 	namePrefix = "csiproxy/"
 )
@@ -61,9 +61,9 @@ var goVersions = []string{
 // embedded descriptors don't have them.
 var controlAPIs = []string{"sim/v1"}
 
-// plugins are the tools of go.mod that generate Go code, with what they generate it
-// for. The contract's services have no stubs: the daemon and the client call their
-// methods by name.
+// plugins are the tools of go.mod that generate Go code, with the files that they
+// generate it for. The contract's services have no stubs: the daemon and the client call
+// their methods by name.
 var plugins = []struct {
 	tool     string
 	versions []string

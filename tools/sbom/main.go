@@ -1,17 +1,18 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sbom prints the software bill of materials of a program of this
-// repository, in CycloneDX's JSON: the modules that the linker has put into it, as
-// the program itself says. From the repository's root:
+// Command sbom prints the software bill of materials of a program of this repository, in
+// CycloneDX's JSON: the modules that the linker has recorded in it. From the repository's
+// root:
 //
 //	go -C tools build -o ../bin/sbom ./sbom
 //	bin/sbom -version v1.2.3 program.exe [packed.exe | list.modules]...
 //
-// A program may have others packed into it, whose modules count as its own. Programs
-// of tests don't say what is in them: a list has it, with a line "path version" for each.
+// A program may have others packed into it, whose modules count as its own. Test programs
+// have no record of their modules. For these, give a file with a line "path version" for
+// each module.
 //
-// The same program and flags give the same bytes, so it has no time and no serial
+// The same program and flags give the same output, so it has no time and no serial
 // number.
 //
 // https://cyclonedx.org/docs/1.6/json/

@@ -1,9 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command winres copies a Windows program of this repository and gives the copy
-// the properties that Windows shows of a file: version, commit, description. From
-// the repository's root:
+// Command winres copies a Windows program of this repository and gives the copy file
+// properties, which Windows shows: version, commit, description. From the repository's
+// root:
 //
 //	go -C tools build -o ../bin/winres ./winres
 //	bin/winres -version v1.2.3 -commit 0123abc -description "what it does" linked.exe program.exe
@@ -27,9 +27,9 @@ import (
 
 func main() {
 	var p properties
-	flag.StringVar(&p.version, "version", "", "the version, like v1.2.3 or what git describe says")
-	flag.StringVar(&p.commit, "commit", "", "the commit that it was built from")
-	flag.StringVar(&p.description, "description", "", "what the program does, in a line")
+	flag.StringVar(&p.version, "version", "", "the version, such as v1.2.3 or the output of git describe")
+	flag.StringVar(&p.commit, "commit", "", "the commit that the program was built from")
+	flag.StringVar(&p.description, "description", "", "what the program does, in one line")
 	flag.Parse()
 	if flag.NArg() != 2 {
 		fmt.Fprintln(os.Stderr, "usage: winres [flag]... linked.exe program.exe")
@@ -109,7 +109,7 @@ func versionNumbers(v string) (numbers [4]uint16, err error) {
 		}
 		n, err := strconv.ParseUint(digits, 10, 16)
 		if err != nil {
-			return [4]uint16{}, fmt.Errorf("version %q: Windows has 16 bits for each number of it", v)
+			return [4]uint16{}, fmt.Errorf("version %q: each number must fit into 16 bits", v)
 		}
 		numbers[i-1] = uint16(n)
 	}

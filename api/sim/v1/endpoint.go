@@ -8,5 +8,5 @@ package simv1
 // and suffix.
 const EndpointName = "csi-proxy-sim-v1"
 
-// MaxData is how many bytes of a file or disk one call takes or gives.
+// MaxData limits the bytes of a file or disk in one request or response.
 const MaxData = 512 << 10

@@ -1,9 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloud is the cloud of the example driver: volumes that are created, attached
-// to its one node, grown and deleted. Its disks are the hardware of a simulated node.
-// A driver for a real cloud has that cloud's client in its place.
+// Package cloud is the cloud of the example driver. Its volumes are created, attached to
+// its one node, grown and deleted. Its disks are the hardware of a simulated node. A
+// driver for a real cloud has that cloud's client instead.
 package cloud
 
 import (
@@ -25,22 +25,23 @@ import (
 
 // Sizes of volumes in bytes.
 const (
-	unit        = 1 << 20 // what sizes are multiples of
+	unit        = 1 << 20 // sizes are multiples of it
 	defaultSize = 1 << 30
 	minSize     = 64 << 20 // a smaller disk has no room for a partition table and NTFS
 	maxSize     = 64 << 40
 )
 
-// Hardware is the node's: where disks are plugged in. Each call may be repeated.
+// Hardware is the hardware of the node, to which disks are attached. Each call may be
+// repeated.
 type Hardware interface {
-	// Attach plugs in the disk with a serial number: a new and empty one the first
-	// time.
+	// Attach attaches the disk with a serial number. The first time it is a new, empty
+	// disk.
 	Attach(ctx context.Context, serial string, sizeBytes int64, readOnly bool) error
-	// Detach unplugs a disk; its data are kept.
+	// Detach detaches a disk. Its data are kept.
 	Detach(ctx context.Context, serial string) error
-	// Grow makes a disk that is plugged in larger.
+	// Grow makes an attached disk larger.
 	Grow(ctx context.Context, serial string, sizeBytes int64) error
-	// Delete throws away a disk that isn't plugged in, with its data, if there is one.
+	// Delete deletes a detached disk with its data. It is no error if there is none.
 	Delete(ctx context.Context, serial string) error
 }
 
@@ -56,7 +57,7 @@ type Volume struct {
 	ReadOnly   bool              `json:"readOnly,omitzero"`
 }
 
-// Nodes returns the nodes that the volume is attached to.
+// Nodes returns the nodes to which the volume is attached.
 func (v Volume) Nodes() []string {
 	if v.Node == "" {
 		return nil
@@ -64,25 +65,25 @@ func (v Volume) Nodes() []string {
 	return []string{v.Node}
 }
 
-// Range bounds a size in bytes; 0 doesn't.
+// Range limits a size, in bytes; 0 means no limit.
 type Range struct{ Required, Limit int64 }
 
 // holds reports whether a size is in the range.
 func (r Range) holds(size int64) bool { return size >= r.Required && (r.Limit == 0 || size <= r.Limit) }
 
-// Cloud is a cloud with one node. Its methods may be called concurrently. Errors are
-// of csiproxy's classes, as CSI wants them.
+// Cloud is a cloud with one node. Its methods may be called concurrently. Errors have
+// the classes of csiproxy that CSI requires.
 type Cloud struct {
 	hardware Hardware
 	node     string
 	file     string
 
-	mu      sync.Mutex // guards volumes and the file, and orders what happens to disks
+	mu      sync.Mutex // guards volumes and the file, and serialises changes of disks
 	volumes map[string]Volume
 }
 
-// Open returns the cloud whose volumes are listed in a file, or a new one. node is
-// the name of its node, which has the hardware.
+// Open returns the cloud whose volumes are listed in a file, or a new one. node is the
+// name of its node, to which the hardware belongs.
 func Open(file, node string, h Hardware) (*Cloud, error) {
 	c := &Cloud{hardware: h, node: node, file: file, volumes: make(map[string]Volume)}
 	data, err := os.ReadFile(file)
@@ -105,7 +106,8 @@ func (c *Cloud) put(v Volume) error {
 	return c.save(changed)
 }
 
-// save makes volumes the cloud's, if they can be written. c.mu is held.
+// save writes volumes to the file and, if that succeeds, makes them the cloud's. c.mu is
+// held.
 func (c *Cloud) save(volumes map[string]Volume) error {
 	data, err := json.MarshalIndent(volumes, "", "  ")
 	if err == nil {
@@ -118,8 +120,8 @@ func (c *Cloud) save(volumes map[string]Volume) error {
 	return nil
 }
 
-// Create creates a volume, or returns the one that has the name already. isDisk is
-// false for storage that is there without the cloud: it has no size.
+// Create creates a volume, or returns the existing one of that name. isDisk is false for
+// storage that isn't the cloud's, which has no size.
 func (c *Cloud) Create(name string, size Range, isDisk bool, parameters map[string]string) (Volume, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +132,7 @@ func (c *Cloud) Create(name string, size Range, isDisk bool, parameters map[stri
 			continue
 		}
 		if v.Disk != isDisk || !size.holds(v.SizeBytes) || !maps.Equal(v.Parameters, parameters) {
-			return Volume{}, failure("create", name, csiproxy.ErrAlreadyExists, "there is a volume of this name, and it is different")
+			return Volume{}, failure("create", name, csiproxy.ErrAlreadyExists, "a different volume has this name")
 		}
 		return v, nil
 	}
@@ -163,8 +165,8 @@ func (r Range) choose() (int64, error) {
 	return size, nil
 }
 
-// newID returns a volume id that never was one: late calls for a volume that was
-// deleted must not mean another.
+// newID returns a volume id that was never used before. Otherwise, late calls for a
+// deleted volume could affect another one.
 func newID() string {
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails
@@ -181,7 +183,7 @@ func (c *Cloud) Get(id string) (Volume, error) {
 func (c *Cloud) get(op, id string) (Volume, error) {
 	v, ok := c.volumes[id]
 	if !ok {
-		return Volume{}, failure(op, id, csiproxy.ErrNotFound, "there is no such volume")
+		return Volume{}, failure(op, id, csiproxy.ErrNotFound, "the cloud has no such volume")
 	}
 	return v, nil
 }
@@ -193,7 +195,7 @@ func (c *Cloud) List() []Volume {
 	return slices.SortedFunc(maps.Values(c.volumes), func(a, b Volume) int { return int(a.Sequence - b.Sequence) })
 }
 
-// Delete deletes a volume; success if there is none. One that is attached is refused.
+// Delete deletes a volume. It is no error if there is none. An attached volume is refused.
 func (c *Cloud) Delete(ctx context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +204,7 @@ func (c *Cloud) Delete(ctx context.Context, id string) error {
 		return nil
 	}
 	if v.Node != "" {
-		return failure("delete", id, csiproxy.ErrFailedPrecondition, "it is attached to "+v.Node)
+		return failure("delete", id, csiproxy.ErrFailedPrecondition, "the volume is attached to "+v.Node)
 	}
 	if v.Disk {
 		if err := c.hardware.Delete(ctx, id); err != nil {
@@ -223,9 +225,9 @@ func (c *Cloud) Attach(ctx context.Context, id, node string, readOnly bool) erro
 	case err != nil:
 		return err
 	case node != c.node:
-		return failure("attach", id, csiproxy.ErrNotFound, "there is no node "+node)
+		return failure("attach", id, csiproxy.ErrNotFound, "the cloud has no node "+node)
 	case v.Node != "" && v.ReadOnly != readOnly:
-		return failure("attach", id, csiproxy.ErrAlreadyExists, "it is attached with another readOnly")
+		return failure("attach", id, csiproxy.ErrAlreadyExists, "the volume is attached with another value of readOnly")
 	}
 	v.Node, v.ReadOnly = node, readOnly
 	if err := c.put(v); err != nil || !v.Disk {
@@ -234,8 +236,8 @@ func (c *Cloud) Attach(ctx context.Context, id, node string, readOnly bool) erro
 	return c.hardware.Attach(ctx, id, v.SizeBytes, readOnly)
 }
 
-// Detach detaches a volume from a node, or from any if node is empty; success if it
-// isn't attached there, or there is no such volume.
+// Detach detaches a volume from a node, or from any if node is empty. It is no error if
+// the volume isn't attached there or doesn't exist.
 func (c *Cloud) Detach(ctx context.Context, id, node string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +254,7 @@ func (c *Cloud) Detach(ctx context.Context, id, node string) error {
 	return c.put(v)
 }
 
-// Grow makes a volume larger, also one that is attached.
+// Grow makes a volume larger, even if it is attached.
 func (c *Cloud) Grow(ctx context.Context, id string, size Range) (Volume, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,7 +263,7 @@ func (c *Cloud) Grow(ctx context.Context, id string, size Range) (Volume, error)
 		return Volume{}, err
 	}
 	if !v.Disk {
-		return Volume{}, failure("grow", id, csiproxy.ErrFailedPrecondition, "its storage isn't the cloud's")
+		return Volume{}, failure("grow", id, csiproxy.ErrFailedPrecondition, "its storage doesn't belong to the cloud")
 	}
 	size.Required = max(size.Required, v.SizeBytes)
 	if v.SizeBytes, err = size.choose(); err != nil {

@@ -14,8 +14,8 @@ func failure(op, volume string, kind error, detail string) error {
 	return &csiproxy.Error{Op: op, Object: "volume " + volume, Kind: kind, Detail: detail}
 }
 
-// outOfRange is CSI's error for a size that can't be, which has no class in csiproxy.
+// outOfRange is CSI's error for an impossible size, for which csiproxy has no class.
 func outOfRange(r Range) error {
-	return status.Errorf(codes.OutOfRange, "a volume of at least %d and, if that isn't 0, at most %d bytes is impossible: "+
+	return status.Errorf(codes.OutOfRange, "no volume can have required_bytes %d and limit_bytes %d: "+
 		"sizes are multiples of %d, from %d to %d", r.Required, r.Limit, unit, int64(minSize), int64(maxSize))
 }

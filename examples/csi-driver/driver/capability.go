@@ -14,7 +14,7 @@ import (
 // mode is a CSI access mode.
 type mode = csi.VolumeCapability_AccessMode_Mode
 
-// Access modes by what they allow.
+// Access modes, by what they allow.
 const (
 	singleNodeWriter       = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
 	singleNodeSingleWriter = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
@@ -26,9 +26,9 @@ const (
 )
 
 var (
-	// NTFS on a disk that several nodes have is lost, so a disk is one node's.
+	// NTFS would be damaged by a second node, so a disk is attached to one node.
 	diskModes = []mode{singleNodeWriter, singleNodeSingleWriter, singleNodeMultiWriter, singleNodeReader}
-	// A share is made for many.
+	// A share can be used by many nodes.
 	shareModes = append([]mode{multiNodeReader, multiNodeSingleWriter, multiNodeMultiWriter}, diskModes...)
 	// With these, a volume is published once on a node (CSI's table for
 	// NodePublishVolume with SINGLE_NODE_MULTI_WRITER).
@@ -36,7 +36,7 @@ var (
 	readers       = []mode{singleNodeReader, multiNodeReader}
 )
 
-// unsupported says why volumes of a source can't be used as c asks; "" if they can.
+// unsupported says why volumes of a source can't be used with c; "" if they can.
 func unsupported(c *csi.VolumeCapability, s source) string {
 	modes := diskModes
 	if s.Type == typeSMB {
@@ -44,13 +44,13 @@ func unsupported(c *csi.VolumeCapability, s source) string {
 	}
 	switch m, fs := c.GetAccessMode().GetMode(), c.GetMount().GetFsType(); {
 	case c.GetBlock() != nil:
-		return "a container on Windows can't be given a block device"
+		return "containers on Windows can't use block devices"
 	case c.GetMount() == nil:
 		return "the access type is missing"
 	case !slices.Contains(modes, m):
 		return fmt.Sprintf("the access mode %v isn't possible for a volume of type %s", m, s.Type)
 	case s.Type != typeSMB && fs != "" && !strings.EqualFold(fs, "ntfs"):
-		return fmt.Sprintf("the file system %q: it is NTFS", fs)
+		return fmt.Sprintf("the file system %q isn't supported, only NTFS is", fs)
 	case len(c.GetMount().GetMountFlags()) != 0:
 		return "Windows has no mount options"
 	default:
@@ -58,7 +58,7 @@ func unsupported(c *csi.VolumeCapability, s source) string {
 	}
 }
 
-// onlyReads reports whether nobody may write to what is published like this.
+// onlyReads reports whether a volume that is published like this is read-only.
 func onlyReads(c *csi.VolumeCapability, readonly bool) bool {
 	return readonly || slices.Contains(readers, c.GetAccessMode().GetMode())
 }

@@ -35,8 +35,8 @@ func (d *Driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 	return response, nil
 }
 
-// CreateVolume implements csi.ControllerServer. A volume on a share or a target is
-// created by name only: the storage is there already.
+// CreateVolume implements csi.ControllerServer. For a volume on a share or a target, it
+// only records the name, since the storage exists already.
 func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if err := required("name", r.Name); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	return &csi.CreateVolumeResponse{Volume: asVolume(v)}, nil
 }
 
-// parametersOf returns those parameters that are ours.
+// parametersOf returns the parameters that this driver uses.
 func parametersOf(params map[string]string) map[string]string {
 	ours := make(map[string]string)
 	for _, key := range []string{paramType, paramShare, paramPortal, paramIQN} {
@@ -129,8 +129,7 @@ func (d *Driver) ControllerUnpublishVolume(ctx context.Context, r *csi.Controlle
 	return &csi.ControllerUnpublishVolumeResponse{}, d.options.Cloud.Detach(ctx, r.VolumeId, r.NodeId)
 }
 
-// ControllerExpandVolume implements csi.ControllerServer. NodeExpandVolume has to
-// follow.
+// ControllerExpandVolume implements csi.ControllerServer. NodeExpandVolume must follow.
 func (d *Driver) ControllerExpandVolume(ctx context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
@@ -161,7 +160,7 @@ func (d *Driver) ControllerGetVolume(_ context.Context, r *csi.ControllerGetVolu
 }
 
 // ListVolumes implements csi.ControllerServer. A token is the sequence number of the
-// last volume listed, so that volumes may come and go between two pages.
+// last volume listed, so that volumes may be created and deleted between two pages.
 func (d *Driver) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	if r.MaxEntries < 0 {
 		return nil, invalid("max_entries is %d", r.MaxEntries)
@@ -170,7 +169,7 @@ func (d *Driver) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi
 	if r.StartingToken != "" {
 		var err error
 		if after, err = strconv.ParseInt(r.StartingToken, 10, 64); err != nil {
-			return nil, status.Errorf(codes.Aborted, "starting_token %q isn't one of ours: list from the start", r.StartingToken)
+			return nil, status.Errorf(codes.Aborted, "starting_token %q is invalid: list from the start", r.StartingToken)
 		}
 	}
 	response := &csi.ListVolumesResponse{}

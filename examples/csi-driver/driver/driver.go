@@ -1,16 +1,16 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver is a CSI driver for Windows nodes, to be read and copied: it puts
-// disks, SMB shares and iSCSI targets into pods with CSI Proxy and nothing else.
+// Package driver is a CSI driver for Windows nodes, to be read and copied. It makes
+// disks, SMB shares and iSCSI targets available to pods, with CSI Proxy and nothing else.
 //
-// [Driver] serves the three CSI services. Identity says what there is. The
-// Controller creates volumes in a cloud and attaches them to nodes. Node, the part
-// that a driver for Windows is about, stages a volume (makes it usable at one path of
-// the node), publishes it (shows it to a pod at another), and the ways back.
+// [Driver] serves the three CSI services. Identity describes the driver. The Controller
+// creates volumes in a cloud and attaches them to nodes. Node is the part that is special
+// for Windows: it stages a volume (makes it usable at one path of the node), publishes it
+// (shows it to a pod at another path), and undoes both.
 //
-// Each call may come twice, or again after a crash in the middle of the first, and
-// then does what is left to do.
+// Each call may be repeated, even after a crash in the middle of the first, and then does
+// what is left to do.
 package driver
 
 import (
@@ -32,20 +32,20 @@ import (
 // Name is the driver's name, by which a CO knows it.
 const Name = "example.csi-proxy.dev"
 
-// Options are what a driver is made of.
+// Options configure a driver.
 type Options struct {
-	// Version is what GetPluginInfo tells.
+	// Version is the version that GetPluginInfo returns.
 	Version string
 	// NodeID is the cloud's name for this node.
 	NodeID string
 	// Proxy is CSI Proxy on this node.
 	Proxy Proxy
-	// StateDir is a directory of the driver's own that outlasts its process, for
-	// what it has to remember of staged volumes.
+	// StateDir is a directory of the driver's own for its records of staged volumes.
+	// It must survive a restart of the driver.
 	StateDir string
 	// Cloud makes the driver serve the Controller too. Default: it doesn't.
 	Cloud *cloud.Cloud
-	// Logger gets a line for each call. Default: none.
+	// Logger logs each call. Default: they aren't logged.
 	Logger *slog.Logger
 }
 
@@ -69,8 +69,7 @@ func New(o Options) *Driver {
 	return &Driver{options: o, records: records{o.StateDir}}
 }
 
-// Serve serves until ctx ends; calls under way may then finish within the grace
-// period.
+// Serve serves until ctx ends. Calls under way may then finish within the grace period.
 func (d *Driver) Serve(ctx context.Context, l net.Listener) error {
 	const gracePeriod = 10 * time.Second
 	server := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
@@ -90,8 +89,8 @@ func (d *Driver) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// intercept logs a call, never its request, which may have secrets, and gives its
-// error a code.
+// intercept logs a call and gives its error a code. It never logs the request, which may
+// have secrets.
 func (d *Driver) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	response, err := handler(ctx, request)
@@ -104,6 +103,6 @@ func (d *Driver) intercept(ctx context.Context, request any, info *grpc.UnarySer
 		return response, nil
 	}
 	err = withCode(err)
-	log.Error("not done", "code", status.Code(err), "err", status.Convert(err).Message())
+	log.Error("the call failed", "code", status.Code(err), "err", status.Convert(err).Message())
 	return nil, err
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/grpccode"
 )
 
-// withCode gives err the code that a CO tells it by. Calls that mean something else
-// by a class of errors say so themselves.
+// withCode gives err the code of its class. A call for which the class means something
+// else sets the code itself.
 func withCode(err error) error {
 	if _, ok := status.FromError(err); ok { // nil too
 		return err
 	}
 	code := grpccode.Of(err)
 	if code == codes.Unimplemented {
-		code = codes.FailedPrecondition // it would say that the driver doesn't have the call at all
+		code = codes.FailedPrecondition // Unimplemented would mean that the driver doesn't have the call
 	}
 	return status.Error(code, err.Error())
 }
 
-// invalid is the error for a request that is wrong whatever the node's state.
+// invalid is the error for a request that is wrong in any state of the node.
 func invalid(format string, a ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, a...)
 }

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// NodeGetVolumeHealth implements csi.NodeServer. It is what CSI 1.13 has in the place
-// of the volume condition in NodeGetVolumeStats.
+// NodeGetVolumeHealth implements csi.NodeServer. In CSI 1.13 it replaces the volume
+// condition in NodeGetVolumeStats.
 func (d *Driver) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err

@@ -34,8 +34,8 @@ func (d *Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabiliti
 	}}, nil
 }
 
-// Probe implements csi.IdentityServer: the driver isn't ready while nobody serves
-// CSI Proxy, as during its upgrade. To restart the driver wouldn't help then.
+// Probe implements csi.IdentityServer. The driver isn't ready while CSI Proxy isn't
+// served, as during an upgrade. Restarting the driver wouldn't help then.
 func (d *Driver) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	err := d.options.Proxy.Ready(ctx)
 	if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {

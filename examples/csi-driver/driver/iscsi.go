@@ -13,13 +13,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// Keys of the node-stage secret: of an SMB share, and of an iSCSI target that asks for
+// Keys of the node-stage secret, for an SMB share and for an iSCSI target that requires
 // CHAP.
 const (
 	secretUsername = "username"
 	secretPassword = "password"
-	// By this one an iSCSI target proves itself to the node. Windows has one for all
-	// targets.
+	// With this one an iSCSI target proves its identity to the node. Windows has one
+	// for all targets.
 	secretMutual = "mutualPassword"
 )
 
@@ -56,13 +56,13 @@ func (d iscsiDisk) attach(ctx context.Context, rec *record, secrets map[string]s
 	case len(disks) > 1:
 		return 0, &csiproxy.Error{
 			Op: "attach", Object: string(iqn), Kind: csiproxy.ErrFailedPrecondition,
-			Detail: fmt.Sprintf("the target has %d disks, and a volume is a target with one", len(disks)),
+			Detail: fmt.Sprintf("the target has %d disks, must have one", len(disks)),
 		}
 	}
 	return disks[0], nil
 }
 
-// authentication is how to log in with the secrets given.
+// authentication returns the login for the given secrets.
 func authentication(secrets map[string]string) iscsi.Authentication {
 	a := iscsi.Authentication{Username: secrets[secretUsername]}
 	switch {
@@ -77,8 +77,7 @@ func authentication(secrets map[string]string) iscsi.Authentication {
 	return a
 }
 
-// detach disconnects the target. Its portal stays known: other volumes may be
-// reached through it.
+// detach disconnects the target. Its portal stays known, since other volumes may need it.
 func (d iscsiDisk) detach(ctx context.Context, rec *record) error {
 	return d.initiator.DisconnectTarget(ctx, rec.Source.Portal, rec.Source.IQN)
 }

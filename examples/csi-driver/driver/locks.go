@@ -11,14 +11,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// locks are locks by name: of volumes, of shares. The zero value has none locked.
+// locks are locks by name, such as that of a volume or a share. In the zero value, none
+// is locked.
 type locks struct {
-	mu   sync.Mutex // guards held, and is held for moments only
+	mu   sync.Mutex // guards held; held only briefly
 	held map[string]chan struct{}
 }
 
-// try locks name, or returns the error that CSI asks for if a call on the same
-// volume is under way: the CO tries again.
+// try locks name. If it is locked, a call on the same volume is under way, and the error
+// is the one that CSI requires for that; the CO then tries again.
 func (l *locks) try(name string) (unlock func(), err error) {
 	unlock, busy := l.lock(name)
 	if busy != nil {
@@ -27,7 +28,7 @@ func (l *locks) try(name string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// wait locks name, when nobody else has it any more.
+// wait waits until name isn't locked, and locks it.
 func (l *locks) wait(ctx context.Context, name string) (unlock func(), err error) {
 	for {
 		unlock, busy := l.lock(name)
@@ -42,7 +43,8 @@ func (l *locks) wait(ctx context.Context, name string) (unlock func(), err error
 	}
 }
 
-// lock locks name, or returns a channel that is closed when it is worth another try.
+// lock locks name. If it is locked already, lock returns a channel that is closed when it
+// is unlocked.
 func (l *locks) lock(name string) (unlock func(), busy chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

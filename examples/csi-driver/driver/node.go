@@ -43,7 +43,7 @@ func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 		return nil, err
 	}
 	if rec.Source.Type == typeSMB {
-		// Nothing in CSI Proxy's API tells how large a share is.
+		// CSI Proxy's API has no call for the size of a share.
 		return &csi.NodeGetVolumeStatsResponse{}, nil
 	}
 	stats, err := d.options.Proxy.Volume.GetVolumeStats(ctx, rec.Volume)
@@ -58,15 +58,16 @@ func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 	}}}, nil
 }
 
-// NodeExpandVolume implements csi.NodeServer. The file system grows to what the disk
-// has: a little less than the volume's capacity goes into the partition table.
+// NodeExpandVolume implements csi.NodeServer. The file system grows to the end of the
+// disk. It is a little smaller than the volume's capacity, since the partition table
+// needs room.
 func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	rec, err := d.volumeAt(ctx, r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err
 	}
 	if rec.Source.Type == typeSMB {
-		return nil, status.Error(codes.FailedPrecondition, "the size of a share is its server's")
+		return nil, status.Error(codes.FailedPrecondition, "a share can't be resized here, only on its server")
 	}
 	if r.VolumeCapability.GetBlock() != nil {
 		return nil, invalid("%s", unsupported(r.VolumeCapability, rec.Source))
@@ -98,8 +99,7 @@ func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: stats.TotalBytes}, nil
 }
 
-// volumeAt returns what is remembered of a volume, if it is what is at a path, staged
-// or published.
+// volumeAt returns the record of a volume, if the volume is staged or published at a path.
 func (d *Driver) volumeAt(ctx context.Context, volumeID, path string) (*record, error) {
 	if err := required("volume_id", volumeID); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (d *Driver) volumeAt(ctx context.Context, volumeID, path string) (*record, 
 	}
 	path, err = windowsPath("volume_path", path)
 	if err != nil || rec == nil {
-		return nil, isNot // a relative path leads to no volume
+		return nil, isNot // no volume has a relative path
 	}
 	if rec.Source.Type == typeSMB {
 		if !rec.isAt(path) {

@@ -16,8 +16,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// ntfs stages volumes that are an NTFS file system on a disk of their own: it is
-// mounted at the staging path.
+// ntfs stages volumes with an NTFS file system on a disk of their own, by mounting the
+// file system at the staging path.
 type ntfs struct {
 	proxy Proxy
 	disk  attachment
@@ -25,10 +25,10 @@ type ntfs struct {
 
 // attachment is how a disk comes to the node.
 type attachment interface {
-	// attach returns the number of the volume's disk. Windows may give the disk
-	// another one whenever it arrives.
+	// attach returns the number of the volume's disk. The number may be another one
+	// each time the disk arrives.
 	attach(ctx context.Context, rec *record, secrets map[string]string) (disk.Number, error)
-	// detach lets the disk go.
+	// detach detaches the disk.
 	detach(ctx context.Context, rec *record) error
 }
 
@@ -44,7 +44,7 @@ func (v ntfs) stage(ctx context.Context, rec *record, secrets map[string]string)
 	}
 	rec.Volume, err = v.proxy.Volume.DataVolumeOfDisk(ctx, number)
 	if rec.ReadOnly && errors.Is(err, csiproxy.ErrNotFound) {
-		return status.Errorf(codes.FailedPrecondition, "volume %s was never written to, and is attached read-only", rec.VolumeID)
+		return status.Errorf(codes.FailedPrecondition, "volume %s has no file system, and can't get one since it is attached read-only", rec.VolumeID)
 	}
 	if err != nil {
 		return err
@@ -61,10 +61,9 @@ func (v ntfs) stage(ctx context.Context, rec *record, secrets map[string]string)
 	return v.proxy.Volume.MountVolume(ctx, rec.Volume, rec.StagingPath)
 }
 
-// prepare makes sure that a disk is online, as it often isn't when the cloud
-// attaches it, and has a partition. Going online makes it writable too: Windows'
-// attribute for that goes together with the one for offline. So a disk that is
-// attached read-only has to arrive online.
+// prepare makes sure that a disk is online, which it often isn't when the cloud attaches
+// it, and has a partition. When CSI Proxy brings a disk online, it also clears the
+// read-only attribute. So a disk that is attached read-only must arrive online.
 func prepare(ctx context.Context, disks Disk, number disk.Number) error {
 	if err := disks.SetDiskState(ctx, number, true); err != nil {
 		return err
@@ -80,9 +79,9 @@ func (v ntfs) unstage(ctx context.Context, rec *record) error {
 }
 
 // unmount unmounts a volume from a staging path, which writes out its cache, and takes
-// its disk offline, so that nothing on the node uses it when it is detached. Without
-// an id, after a crash came before it was remembered, it is whatever is mounted there.
-// Else another volume there is left alone.
+// its disk offline, so that nothing on the node uses it when it is detached. If a crash
+// came before the id was recorded, there is no id, and any volume at the path is
+// unmounted. With an id, another volume at the path isn't touched.
 func unmount(ctx context.Context, p Proxy, stagingPath string, id volume.ID) error {
 	mounted, err := p.Volume.GetVolumeIDFromTargetPath(ctx, stagingPath)
 	if err != nil && !errors.Is(err, csiproxy.ErrNotFound) {
@@ -111,7 +110,7 @@ func unmount(ctx context.Context, p Proxy, stagingPath string, id volume.ID) err
 }
 
 func (v ntfs) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_VolumeHealthEntry, error) {
-	// Of a disk that has left or is offline, Windows doesn't know the volume.
+	// If a disk is gone or offline, Windows doesn't know its volume.
 	_, err := v.proxy.Volume.GetDiskNumberFromVolumeID(ctx, rec.Volume)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
@@ -126,16 +125,15 @@ func (v ntfs) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_Volu
 	case err != nil:
 		return nil, err
 	}
-	// What keeps Windows from reading the file system is what we are asked for,
-	// whatever it is.
+	// Any error that keeps Windows from reading the file system is a health status.
 	if _, err := v.proxy.Volume.GetVolumeStats(ctx, rec.Volume); err != nil && ctx.Err() == nil {
 		return inaccessible("FileSystemUnreadable", err.Error()), nil
 	}
 	return nil, ctx.Err()
 }
 
-// cloudDisk is a disk that the Controller has attached. Its serial number is the
-// volume id.
+// cloudDisk is a disk that the Controller has attached. Its serial number is the volume
+// id.
 type cloudDisk struct{ disks Disk }
 
 func (c cloudDisk) attach(ctx context.Context, rec *record, _ map[string]string) (disk.Number, error) {
@@ -143,7 +141,7 @@ func (c cloudDisk) attach(ctx context.Context, rec *record, _ map[string]string)
 	if !errors.Is(err, csiproxy.ErrNotFound) {
 		return number, err
 	}
-	// It is dear, so only when it is needed.
+	// A rescan is slow, so it is made only if needed.
 	if err := c.disks.Rescan(ctx); err != nil {
 		return 0, err
 	}
@@ -167,5 +165,5 @@ func (c cloudDisk) find(ctx context.Context, serial string) (disk.Number, error)
 	}
 }
 
-// detach is the cloud's to do.
+// detach does nothing, since the cloud detaches the disk.
 func (cloudDisk) detach(context.Context, *record) error { return nil }

@@ -5,12 +5,12 @@ package driver
 
 import "strings"
 
-// windowsPath returns a path as CSI Proxy takes it. Callers join with slashes now
-// and then, as Windows allows; "C:\pods/target" is "C:\pods\target".
+// windowsPath returns a path in the form that CSI Proxy accepts. Windows allows slashes,
+// and some callers use them: "C:\pods/target" is "C:\pods\target".
 //
-// A path that isn't absolute is the caller's mistake. Kubelet's staging paths are
-// absolute but name no drive, as in "\var\lib\kubelet\plugins": CSI Proxy takes them
-// on the drive of the kubelet directory.
+// A path that isn't absolute is invalid. Kubelet's staging paths are absolute but have no
+// drive, as in "\var\lib\kubelet\plugins". CSI Proxy takes them to be on the drive of the
+// kubelet directory.
 func windowsPath(field, path string) (string, error) {
 	if err := required(field, path); err != nil {
 		return "", err
@@ -22,7 +22,7 @@ func windowsPath(field, path string) (string, error) {
 	return p, nil
 }
 
-// withoutDrive returns a path less the drive that it names.
+// withoutDrive returns a path without its drive.
 func withoutDrive(path string) string {
 	if len(path) >= 2 && path[1] == ':' {
 		return path[2:]
@@ -30,11 +30,11 @@ func withoutDrive(path string) string {
 	return path
 }
 
-// parent returns the directory that holds what is at a Windows path.
+// parent returns the directory above a Windows path.
 func parent(path string) string { return path[:strings.LastIndexByte(path, '\\')] }
 
-// samePath reports whether two paths are spelled the same for Windows, which doesn't
-// mind the case. A path without a drive is the same as one on a drive.
+// samePath reports whether two paths are equal, ignoring case. A path without a drive
+// equals the same path on any drive.
 func samePath(a, b string) bool {
 	if bare, other := withoutDrive(a), withoutDrive(b); bare == a || other == b {
 		a, b = bare, other

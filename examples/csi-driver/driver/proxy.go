@@ -15,31 +15,32 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// Proxy is CSI Proxy on the driver's node: of each API group what the driver uses.
+// Proxy is CSI Proxy on the driver's node: the methods of each API group that the driver
+// uses.
 type Proxy struct {
 	Disk       Disk
 	Volume     Volume
 	Filesystem Filesystem
 	SMB        SMB
 	ISCSI      ISCSI
-	// Ready returns csiproxy.ErrUnavailable while there is nobody to call.
+	// Ready returns csiproxy.ErrUnavailable while CSI Proxy isn't served.
 	Ready func(ctx context.Context) error
 }
 
-// OverPipe is the CSI Proxy that runs beside a driver in a container, which can't
-// do these things itself.
+// OverPipe is CSI Proxy as a daemon on the node, for a driver in a container that can't do
+// these operations itself.
 func OverPipe(c *client.Client) Proxy {
 	return Proxy{c.Disk, c.Volume, c.Filesystem, c.SMB, c.ISCSI, c.Ready}
 }
 
-// InProcess is CSI Proxy as a library, for a driver that may do these things
-// itself, as one in a HostProcess container may.
+// InProcess is CSI Proxy as a library, for a driver that can do these operations itself,
+// such as one in a HostProcess container.
 func InProcess(n *node.Node) Proxy {
 	ready := func(context.Context) error { return nil }
 	return Proxy{n.Disk, n.Volume, n.Filesystem, n.SMB, n.ISCSI, ready}
 }
 
-// Disk is what the driver uses of the operations on disks.
+// Disk has the operations on disks that the driver uses.
 type Disk interface {
 	ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, error)
 	Rescan(ctx context.Context) error
@@ -48,7 +49,7 @@ type Disk interface {
 	PartitionDisk(ctx context.Context, n disk.Number) error
 }
 
-// Volume is what the driver uses of the operations on volumes.
+// Volume has the operations on volumes that the driver uses.
 type Volume interface {
 	DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error)
 	GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (disk.Number, error)
@@ -61,7 +62,7 @@ type Volume interface {
 	GetVolumeStats(ctx context.Context, id volume.ID) (volume.Stats, error)
 }
 
-// Filesystem is what the driver uses of the operations on directories and links.
+// Filesystem has the operations on directories and links that the driver uses.
 type Filesystem interface {
 	Mkdir(ctx context.Context, path string) error
 	Rmdir(ctx context.Context, path string, force bool) error
@@ -69,13 +70,13 @@ type Filesystem interface {
 	IsSymlink(ctx context.Context, path string) (bool, error)
 }
 
-// SMB is what the driver uses of the operations on SMB mappings.
+// SMB has the operations on SMB mappings that the driver uses.
 type SMB interface {
 	NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error
 	RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
 }
 
-// ISCSI is what the driver uses of the operations of the iSCSI initiator.
+// ISCSI has the operations of the iSCSI initiator that the driver uses.
 type ISCSI interface {
 	AddTargetPortal(ctx context.Context, p iscsi.Portal) error
 	DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) ([]iscsi.IQN, error)

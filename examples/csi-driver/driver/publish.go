@@ -18,11 +18,11 @@ import (
 // NodePublishVolume implements csi.NodeServer: the target path becomes a link to the
 // staging path.
 //
-// A link can't be read-only. What is staged read-only, since its disk is attached
-// that way (a PersistentVolume with readOnly), is so for everybody. Else it is the
-// CO who sees to it: kubelet tells the container runtime to mount a volume read-only
-// into the container, as it also does for volumeMounts with readOnly. A process that
-// isn't in such a container, and may write to the path, can.
+// A link can't be read-only. If the disk is attached read-only (a PersistentVolume with
+// readOnly), nobody can write to the volume. Otherwise the CO enforces it: kubelet tells
+// the container runtime to mount the volume read-only into the container, as it also
+// does for volumeMounts with readOnly. A process outside of such a container can write
+// to the path if it has the rights.
 func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	staging, at, err := checkPublish(r)
 	if err != nil {
@@ -53,7 +53,7 @@ func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolume
 	return &csi.NodePublishVolumeResponse{}, d.link(ctx, rec.StagingPath, at.Path)
 }
 
-// checkPublish checks a request as far as it can be without looking.
+// checkPublish checks a request without looking at the node.
 func checkPublish(r *csi.NodePublishVolumeRequest) (staging string, at target, err error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return "", target{}, err
@@ -79,21 +79,21 @@ func (rec *record) publish(at target) error {
 		same := samePath(other.Path, at.Path)
 		switch {
 		case same && (other.Mode != at.Mode || other.ReadOnly != at.ReadOnly):
-			return status.Errorf(codes.AlreadyExists, "volume %s is published at %s in another way", rec.VolumeID, at.Path)
+			return status.Errorf(codes.AlreadyExists, "volume %s is published at %s with another capability or readonly", rec.VolumeID, at.Path)
 		case same:
 			return nil
 		case slices.Contains(publishedOnce, at.Mode) || slices.Contains(publishedOnce, other.Mode):
-			return status.Errorf(codes.FailedPrecondition, "volume %s is published at %s, and with %v it can be once", rec.VolumeID, other.Path, at.Mode)
+			return status.Errorf(codes.FailedPrecondition, "volume %s is published at %s; with %v it can be published only once", rec.VolumeID, other.Path, at.Mode)
 		}
 	}
 	rec.Targets = append(rec.Targets, at)
 	return nil
 }
 
-// link makes a link at a target path to what is staged.
+// link makes a link at a target path to the staging path.
 func (d *Driver) link(ctx context.Context, staging, targetPath string) error {
 	fs := d.options.Proxy.Filesystem
-	// After the node has started again, a share has to be staged again.
+	// After a restart of the node, a share must be staged again.
 	usable, err := fs.IsSymlink(ctx, staging)
 	if errors.Is(err, csiproxy.ErrNotFound) || err == nil && !usable {
 		return status.Errorf(codes.FailedPrecondition, "nothing is mounted at %s", staging)
@@ -107,9 +107,9 @@ func (d *Driver) link(ctx context.Context, staging, targetPath string) error {
 	return insteadOfDirectory(ctx, fs, targetPath, func() error { return fs.CreateSymlink(ctx, staging, targetPath) })
 }
 
-// insteadOfDirectory makes a link with create. Kubelet may have made an empty
-// directory at its path; that, or a link to elsewhere, gives way. What was created
-// before is left as it is, since a pod may be using it.
+// insteadOfDirectory makes a link with create. It first removes an empty directory, which
+// kubelet may have made at the path, or a link to another target. It keeps a link that
+// was made before, since a pod may be using it.
 func insteadOfDirectory(ctx context.Context, fs Filesystem, path string, create func() error) error {
 	err := create()
 	if !errors.Is(err, csiproxy.ErrAlreadyExists) {
@@ -121,9 +121,9 @@ func insteadOfDirectory(ctx context.Context, fs Filesystem, path string, create 
 	return create()
 }
 
-// removeLink removes a link, or the empty directory that a call left half-way. It
-// isn't forced: whatever files are at a path that should be a link, somebody has put
-// them there.
+// removeLink removes a link, or an empty directory left by an interrupted call. It doesn't
+// use force: if there are files at a path that should be a link, somebody has put them
+// there.
 func removeLink(ctx context.Context, fs Filesystem, path string) error {
 	err := fs.Rmdir(ctx, path, false)
 	if errors.Is(err, csiproxy.ErrNotFound) {

@@ -17,18 +17,18 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// record is what the driver remembers of a volume from its staging to its
-// unstaging, since CSI doesn't say it again in the calls between: where the data
-// are, and who was given them. It is written before each change on the node, so
-// that whatever a crash leaves can be taken back.
+// record is what the driver remembers of a volume from its staging to its unstaging,
+// since CSI doesn't repeat it in the calls between: where the data are, and where they
+// are published. It is written before each change on the node, so that everything that a
+// crash leaves can be undone.
 //
-// What is true of the node is never read from it: Windows is asked.
+// The state of the node is never taken from it, but always from Windows.
 type record struct {
 	VolumeID    string `json:"volumeID"`
 	Source      source `json:"source"`
 	StagingPath string `json:"stagingPath"`
 	ReadOnly    bool   `json:"readOnly,omitzero"`
-	// Staged tells that NodeStageVolume has succeeded.
+	// Staged is true after NodeStageVolume has succeeded.
 	Staged bool `json:"staged,omitzero"`
 	// Volume is Windows' name for the volume, which stays the same on this node.
 	// A share has none.
@@ -47,7 +47,7 @@ type target struct {
 // records are the records of a node, as files in a directory of the driver's own.
 type records struct{ dir string }
 
-// file returns where the record of a volume is. An id may have any characters.
+// file returns the path of a volume's record. A volume id may have any characters.
 func (r records) file(volumeID string) string {
 	sum := sha256.Sum256([]byte(volumeID))
 	return filepath.Join(r.dir, hex.EncodeToString(sum[:16])+".json")
@@ -71,7 +71,7 @@ func (r records) all() ([]*record, error) {
 	var all []*record
 	for _, file := range files {
 		switch rec, err := read(file); {
-		case errors.Is(err, fs.ErrNotExist): // removed since
+		case errors.Is(err, fs.ErrNotExist): // removed in the meantime
 		case err != nil:
 			return nil, err
 		default:

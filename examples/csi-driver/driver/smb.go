@@ -16,11 +16,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/smb"
 )
 
-// smbShare stages SMB shares, or directories of them: the staging path is a link to
-// the share, which the node as a whole is connected to.
+// smbShare stages SMB shares, or directories on them. The staging path is a link to the
+// share, which is mapped for the whole node.
 //
-// All volumes of a share have one connection between them, so the last to go ends
-// it. The lock of the share keeps another from coming meanwhile.
+// All volumes on a share use the same mapping, so unstaging the last one removes it. The
+// lock of the share keeps another volume from being staged meanwhile.
 type smbShare struct {
 	proxy   Proxy
 	records records
@@ -46,7 +46,7 @@ func (b smbShare) stage(ctx context.Context, rec *record, secrets map[string]str
 	// The mapping is one of the share as a whole.
 	answers, err := b.proxy.Filesystem.IsSymlink(ctx, rec.StagingPath)
 	if err == nil && !answers {
-		return status.Errorf(codes.NotFound, "%s isn't there", rec.Source.Share)
+		return status.Errorf(codes.NotFound, "%s doesn't exist", rec.Source.Share)
 	}
 	return err
 }
@@ -71,9 +71,8 @@ func (b smbShare) unstage(ctx context.Context, rec *record) error {
 	return err
 }
 
-// usedByOthers reports whether another volume of the same share is staged. The
-// caller has the share's lock: a volume that is about to be staged has its record
-// already, so that it counts.
+// usedByOthers reports whether another volume of the same share is staged or is being
+// staged: staging writes the record first. The caller has the share's lock.
 func (b smbShare) usedByOthers(rec *record) (bool, error) {
 	all, err := b.records.all()
 	if err != nil {
@@ -87,7 +86,7 @@ func (b smbShare) usedByOthers(rec *record) (bool, error) {
 	return false, nil
 }
 
-// health asks the server: the link leads somewhere only if the share answers.
+// health checks the server too: the target of the link exists only if the share answers.
 func (b smbShare) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_VolumeHealthEntry, error) {
 	answers, err := b.proxy.Filesystem.IsSymlink(ctx, rec.StagingPath)
 	switch {
@@ -98,7 +97,7 @@ func (b smbShare) health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_
 	case err != nil:
 		return inaccessible("ShareUnreachable", err.Error()), nil
 	case !answers:
-		return inaccessible("ShareUnreachable", rec.Source.Share+" isn't there, or its server doesn't answer"), nil
+		return inaccessible("ShareUnreachable", rec.Source.Share+" doesn't exist, or its server doesn't answer"), nil
 	}
 	return nil, nil
 }

@@ -44,7 +44,7 @@ func parseSource(params map[string]string) (source, error) {
 		share := strings.TrimRight(strings.ReplaceAll(params[paramShare], "/", `\`), `\`)
 		parts := strings.Split(share, `\`)
 		if len(parts) < 4 || parts[0] != "" || parts[1] != "" || parts[2] == "" || parts[3] == "" {
-			return source{}, invalid("%s %q: it is like //server/share", paramShare, params[paramShare])
+			return source{}, invalid("%s %q must have the form //server/share", paramShare, params[paramShare])
 		}
 		return source{Type: typeSMB, Share: share}, nil
 	case typeISCSI:
@@ -54,7 +54,7 @@ func parseSource(params map[string]string) (source, error) {
 		}
 		return source{Type: typeISCSI, Portal: portal, IQN: iscsi.IQN(params[paramIQN])}, required(paramIQN, params[paramIQN])
 	default:
-		return source{}, invalid("%s %q: it is %s, %s or %s", paramType, t, typeDisk, typeSMB, typeISCSI)
+		return source{}, invalid("%s %q must be %s, %s or %s", paramType, t, typeDisk, typeSMB, typeISCSI)
 	}
 }
 
@@ -69,13 +69,13 @@ func parsePortal(text string) (iscsi.Portal, error) {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 || host == "" {
-		return iscsi.Portal{}, invalid("%s %q: it is like 192.0.2.1:3260", paramPortal, text)
+		return iscsi.Portal{}, invalid("%s %q must have the form 192.0.2.1:3260", paramPortal, text)
 	}
 	return iscsi.Portal{Address: host, Port: uint16(number)}, nil
 }
 
-// shareRoot returns \\server\share of a share or a directory of it, in lower case:
-// the name of the one mapping that all of them have on a node.
+// shareRoot returns \\server\share of a share or a directory on it, in lower case. All
+// volumes with the same root use the same mapping.
 func (s source) shareRoot() string {
 	parts := strings.SplitN(s.Share, `\`, 5) // "", "", server, share, rest
 	return strings.ToLower(strings.Join(parts[:4], `\`))

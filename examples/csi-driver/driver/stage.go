@@ -16,19 +16,19 @@ import (
 // disk is attached read-only.
 const publishReadOnly = "readOnly"
 
-// backend brings the volumes of one type of source to a staging path and back.
+// backend stages and unstages the volumes of one type of source.
 type backend interface {
-	// stage makes the volume usable at rec.StagingPath. It may set what it finds
-	// out in rec, which is kept if it succeeds.
+	// stage makes the volume usable at rec.StagingPath. It may set fields of rec, which
+	// are kept if it succeeds.
 	stage(ctx context.Context, rec *record, secrets map[string]string) error
-	// unstage takes back whatever stage has done, finished or not.
+	// unstage undoes what stage has done, finished or not.
 	unstage(ctx context.Context, rec *record) error
 	// health says what is wrong with a volume that was staged; nothing if all is
 	// well.
 	health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_VolumeHealthEntry, error)
 }
 
-// backend returns the one for a type of source.
+// backend returns the backend for a type of source.
 func (d *Driver) backend(sourceType string) backend {
 	switch sourceType {
 	case typeSMB:
@@ -57,7 +57,7 @@ func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequ
 		return nil, err
 	}
 	if other != nil && other.VolumeID != rec.VolumeID {
-		return nil, status.Errorf(codes.FailedPrecondition, "at %s, volume %s is staged", rec.StagingPath, other.VolumeID)
+		return nil, status.Errorf(codes.FailedPrecondition, "another volume, %s, is staged at %s", other.VolumeID, rec.StagingPath)
 	}
 	known, err := d.records.load(rec.VolumeID)
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequ
 	switch {
 	case known == nil:
 	case known.Source != rec.Source || known.ReadOnly != rec.ReadOnly || !samePath(known.StagingPath, rec.StagingPath):
-		return nil, status.Errorf(codes.AlreadyExists, "volume %s is staged in another way, at %s", rec.VolumeID, known.StagingPath)
+		return nil, status.Errorf(codes.AlreadyExists, "volume %s is already staged differently, at %s", rec.VolumeID, known.StagingPath)
 	default:
 		rec = known
 	}
@@ -81,20 +81,20 @@ func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequ
 	return &csi.NodeStageVolumeResponse{}, d.records.save(rec)
 }
 
-// giveUp takes back what NodeStageVolume has done before it failed with err, if
-// kubelet won't: it calls NodeUnstageVolume only after errors that leave in doubt
-// whether the volume is staged. One that was staged before is left to its pods.
+// giveUp undoes what NodeStageVolume has done before it failed with err. Kubelet calls
+// NodeUnstageVolume only if the error leaves in doubt whether the volume is staged, so
+// giveUp does it for other errors. It doesn't undo an earlier staging, which pods may use.
 func (d *Driver) giveUp(ctx context.Context, rec *record, err error) {
 	inDoubt := []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted}
 	if rec.Staged || slices.Contains(inDoubt, status.Code(withCode(err))) {
 		return
 	}
 	if err := d.unstage(ctx, rec); err != nil {
-		d.options.Logger.Error("what was staged so far stays until NodeUnstageVolume", "volume", rec.VolumeID, "err", err)
+		d.options.Logger.Error("a failed staging can't be undone now; NodeUnstageVolume must undo it", "volume", rec.VolumeID, "err", err)
 	}
 }
 
-// recordOf checks a request and returns what to remember of it.
+// recordOf checks a request and returns the record for it.
 func recordOf(r *csi.NodeStageVolumeRequest) (*record, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (d *Driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 	return &csi.NodeUnstageVolumeResponse{}, d.unstage(ctx, rec)
 }
 
-// unstage takes back what was staged, and forgets the volume.
+// unstage undoes the staging, and removes the record.
 func (d *Driver) unstage(ctx context.Context, rec *record) error {
 	if err := d.backend(rec.Source.Type).unstage(ctx, rec); err != nil {
 		return err
@@ -154,13 +154,13 @@ func (d *Driver) unstage(ctx context.Context, rec *record) error {
 	return d.records.remove(rec.VolumeID)
 }
 
-// unstageForgotten unmounts what is staged at a path of which there is no record. As
-// a rule nothing is. But if the record was lost, the volume's cache must be written
-// out before the CO has the disk detached.
+// unstageForgotten unmounts a volume at a staging path without a record. Usually there is
+// none. But if the record was lost, the volume's cache must be written out before the CO
+// has the disk detached.
 func (d *Driver) unstageForgotten(ctx context.Context, staging string) error {
 	other, err := d.records.stagedAt(staging)
 	if err != nil || other != nil {
-		return err // it is another volume's
+		return err // the path is another volume's
 	}
 	return unmount(ctx, d.options.Proxy, staging, "")
 }

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package abitest gives tests what a C compiler made of the headers of Windows: the
-// files that print.go in internal/win/testdata/abi prints.
+// Package abitest gives tests the sizes, offsets and values that a C compiler computed
+// from the headers of Windows: the output of print.go in internal/win/testdata/abi.
 package abitest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// ABI is what the headers state. Its methods end the test when they are asked for
-// something that isn't there.
+// ABI has the values from the headers. Its methods end the test if they don't have the
+// value asked for.
 type ABI struct {
 	t       testing.TB
 	numbers map[string]uint64
@@ -39,7 +39,7 @@ func Load(t testing.TB, dir string) *ABI {
 	return a
 }
 
-// read gives each line's last word, and what stands before it, to add.
+// read passes each line's last word, and the words before it, to add.
 func (a *ABI) read(path string, add func(key, text string) error) {
 	a.t.Helper()
 	f, err := os.Open(path)

@@ -1,10 +1,10 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handletrack says where handles were opened that nobody has closed. It is
-// for tests of what implements the seam of package win: such a system tracks each
-// handle that it opens, if it is given a Tracker, and reports at its end what is
-// still open, whether somebody holds it or it was forgotten and collected as garbage.
+// Package handletrack finds handles that were opened and not closed, for tests of
+// implementations of the seam. An implementation that is given a Tracker tracks each
+// handle that it opens. At its end it reports the handles that are still open, even
+// those that were collected as garbage.
 package handletrack
 
 import (
@@ -16,8 +16,7 @@ import (
 )
 
 // Tracker knows the handles that are open. Its methods may be called concurrently.
-// A nil Tracker knows none and costs nothing: that is how a system runs in
-// production.
+// A nil Tracker does nothing; production uses that.
 type Tracker struct {
 	mu   sync.Mutex
 	open []*opened // in the order in which they were opened
@@ -35,9 +34,8 @@ func New() *Tracker { return new(Tracker) }
 
 func nothing() {}
 
-// Track notes that a handle to what, such as a path, was opened by the caller, and
-// returns the function that notes that it was closed. That may be called more than
-// once.
+// Track records that the caller opened a handle to what, such as a path. It returns a
+// function that records the closing and may be called more than once.
 func (t *Tracker) Track(what string) (closed func()) {
 	if t == nil {
 		return nothing

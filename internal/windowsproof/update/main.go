@@ -1,12 +1,11 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command update writes what runs on Windows have reported into docs/windows-proof.md:
+// Command update writes reports of runs on Windows into docs/windows-proof.md:
 //
 //	update docs/windows-proof.md report…
 //
-// A report is what csi-proxy-wintest writes; give those of all versions of Windows
-// together.
+// csi-proxy-wintest writes the reports. Give those of all versions of Windows together.
 package main
 
 import (

@@ -20,8 +20,8 @@ import (
 //sys	sysFreeString(s bstr) = oleaut32.SysFreeString
 //sys	variantClear(v *variant) (ret HRESULT) = oleaut32.VariantClear
 
-// object is a COM object: it begins with the address of its table of methods. It
-// lies in COM's memory.
+// object is a COM object, which begins with the address of its table of methods. It is
+// in COM's memory.
 type object struct {
 	table unsafe.Pointer
 }
@@ -45,7 +45,7 @@ func (o *object) release() {
 // bstr is the address of a BSTR in COM's memory.
 type bstr uintptr
 
-// newBSTR copies s; its owner frees the copy with sysFreeString.
+// newBSTR copies s. The caller frees the copy with sysFreeString.
 func newBSTR(s string) (bstr, error) {
 	u, err := windows.UTF16FromString(s)
 	if err != nil {
@@ -54,8 +54,7 @@ func newBSTR(s string) (bstr, error) {
 	return copyBSTR(u[:len(u)-1])
 }
 
-// copyBSTR copies u, which may be empty; the owner frees the copy with
-// sysFreeString.
+// copyBSTR copies u, which may be empty. The caller frees the copy with sysFreeString.
 func copyBSTR(u []uint16) (bstr, error) {
 	b := sysAllocStringLen(unsafe.SliceData(u), uint32(len(u)))
 	if b == 0 {
@@ -64,7 +63,7 @@ func copyBSTR(u []uint16) (bstr, error) {
 	return b, nil
 }
 
-// text returns the characters themselves, of which there are length.
+// text returns the characters in COM's memory. length is their number.
 func (b bstr) text(length int) []uint16 {
 	return unsafe.Slice(*(**uint16)(unsafe.Pointer(&b)), length)
 }

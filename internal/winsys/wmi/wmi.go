@@ -1,12 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wmi calls Windows Management Instrumentation on this computer, as far as
-// package winsys needs it: it selects objects and executes methods, through the COM
+// Package wmi makes the calls to Windows Management Instrumentation that package winsys
+// needs: it selects objects and executes methods on this computer, through the COM
 // interfaces of wbemcli.h.
 //
-// COM belongs to threads. So a connection lives in one function call, which keeps
-// its operating system thread for as long, and so do all objects that come from it.
+// COM is bound to a thread. So a connection, and all objects that come from it, can be
+// used only within one function call, which stays on its operating system thread.
 package wmi
 
 import (
@@ -80,7 +80,7 @@ type variant struct {
 // HRESULT is the result of a COM call that failed.
 type HRESULT uint32
 
-// Results that are told apart.
+// Results with a meaning of their own.
 //
 // Source: https://learn.microsoft.com/windows/win32/wmisdk/wmi-error-constants
 const (
@@ -119,8 +119,8 @@ const (
 	kindHRESULT = "HRESULT" // MI_RESULT_TYPE_HRESULT
 )
 
-// explained is the error of a method whose provider said more than the result r,
-// which may be WBEM_E_FAILED whatever happened: a number of some kind.
+// explained is the error of a method whose provider gave an error number of some kind.
+// That says more than the result r, which may be WBEM_E_FAILED for any cause.
 func explained(r HRESULT, kind string, number uint32) error {
 	switch {
 	case number == 0: // not said
@@ -133,9 +133,9 @@ func explained(r HRESULT, kind string, number uint32) error {
 	return r
 }
 
-// Secret is a parameter of a method, in UTF-16 without a NUL, that nobody may see:
-// the copy that is made of it for COM is erased before it is freed. The caller clears
-// its own. What COM itself copies on the way to the provider is out of reach.
+// Secret is a secret parameter of a method, in UTF-16 without a NUL. The copy made of it
+// for COM is erased before it is freed. The caller must clear its own. The copies that
+// COM makes on the way to the provider can't be erased.
 type Secret []uint16
 
 // Format writes a placeholder, whatever the verb.
@@ -145,7 +145,7 @@ func (r HRESULT) failed() bool { return int32(r) < 0 }
 
 func (r HRESULT) Error() string { return fmt.Sprintf("HRESULT %#08x", uint32(r)) }
 
-// Unwrap returns the Windows error number that means the same to callers.
+// Unwrap returns the Windows error number with the same meaning.
 func (r HRESULT) Unwrap() error {
 	const facilityWin32 = 0x80070000
 	if errno, ok := errnos[r]; ok {

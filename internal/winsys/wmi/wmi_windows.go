@@ -27,9 +27,9 @@ type Services struct {
 	o *object
 }
 
-// Connect connects to a namespace, such as `root\cimv2`, and calls f. The
-// connection and what comes from it end with f, whose error is returned. Connecting
-// takes two minutes at most.
+// Connect connects to a namespace, such as `root\cimv2`, calls f and returns its error.
+// The connection and the objects from it can be used only within f. Connecting takes
+// two minutes at most.
 //
 // Source: https://learn.microsoft.com/windows/win32/wmisdk/creating-a-wmi-application-using-c-
 func Connect(ctx context.Context, namespace string, f func(*Services) error) error {
@@ -39,7 +39,7 @@ func Connect(ctx context.Context, namespace string, f func(*Services) error) err
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	switch r := initialize(); {
-	case r == errChangedMode: // the thread is in another apartment, which serves as well
+	case r == errChangedMode: // the thread is in another apartment, which works too
 	case r.failed():
 		return fmt.Errorf("CoInitializeEx: %w", r)
 	default:
@@ -81,8 +81,8 @@ func initialize() HRESULT {
 	}
 }
 
-// actForCaller lets the service use this process's identity: without, it may only
-// look at it.
+// actForCaller lets the service act with this process's identity. By default it can only
+// identify the caller.
 //
 // Source: https://learn.microsoft.com/windows/win32/wmisdk/setting-the-security-levels-on-a-wmi-connection
 func (o *object) actForCaller() error {
@@ -93,8 +93,8 @@ func (o *object) actForCaller() error {
 	return nil
 }
 
-// Select calls f with each object that a query selects, until f fails. An object
-// ends when f returns. Queries must not be made of text from outside.
+// Select calls f with each object that a query selects, until f fails. An object can be
+// used until f returns. A query must not contain text from outside.
 func (s *Services) Select(ctx context.Context, query string, f func(*Object) error) error {
 	var strings bstrs
 	defer strings.free()
@@ -162,7 +162,7 @@ func (s *Services) Call(class, path, method string, in map[string]any) (*Object,
 	if strings.err != nil {
 		return nil, strings.err
 	}
-	setErrorInfo(0, nil) // what is there afterwards is of this call
+	setErrorInfo(0, nil) // so that error information found later is from this call
 	var out *object
 	if r := s.o.call(slotExecMethod, objectPath, name, 0, 0, uintptr(unsafe.Pointer(parameters)), uintptr(unsafe.Pointer(&out)), 0); r.failed() {
 		return nil, fmt.Errorf("%s.%s: %w", class, method, providerError(r))
@@ -173,7 +173,7 @@ func (s *Services) Call(class, path, method string, in map[string]any) (*Object,
 	return &Object{out}, nil
 }
 
-// Execute is Call of which only the ReturnValue is wanted.
+// Execute is Call, but returns only the ReturnValue.
 func (s *Services) Execute(class, path, method string, in map[string]any) (result uint32, err error) {
 	out, err := s.Call(class, path, method, in)
 	if err != nil {
@@ -184,9 +184,9 @@ func (s *Services) Execute(class, path, method string, in map[string]any) (resul
 }
 
 // providerError is the error of a call that has just failed with r on this thread.
-// Providers leave an object, an MSFT_WmiError, that has their own error number. Of it
-// only that is taken: its texts are localized, and may have the parameters of the
-// call, secrets among them.
+// Providers leave an object, an MSFT_WmiError, with their own error number. Only that
+// number is used: the object's texts are localized, and may contain parameters of the
+// call, including secrets.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/wbemcli/nf-wbemcli-iwbemservices-execmethod
 // and https://learn.microsoft.com/previous-versions/windows/desktop/ramgmtpsprov/msft-wmierror
@@ -235,7 +235,7 @@ func (s *Services) parameters(class, method string, in map[string]any) (*object,
 		return nil, nil
 	}
 	if signature == nil {
-		return nil, fmt.Errorf("it has none: %w", win.ErrorInvalidParameter)
+		return nil, fmt.Errorf("the method has none: %w", win.ErrorInvalidParameter)
 	}
 	if r := signature.call(slotSpawnInstance, 0, uintptr(unsafe.Pointer(&parameters))); r.failed() {
 		return nil, r
@@ -293,7 +293,7 @@ type Object struct {
 	o *object
 }
 
-// Close lets the object go.
+// Close releases the object.
 func (o *Object) Close() { o.o.release() }
 
 // Get returns a property: a string, a bool, an int64, or nil if it is NULL. WMI

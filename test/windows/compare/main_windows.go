@@ -1,15 +1,14 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command compare measures two daemons of CSI Proxy side by side on Windows, or on
-// Wine, as their drivers see them: each runs as a service and is called with the
-// published client.
+// Command compare measures two daemons of CSI Proxy on Windows or Wine, as drivers see
+// them: each runs as a service and is called with the published client.
 //
 //	compare ours.exe [other.exe]
 //
-// They take turns within one run, since machines are noisy: the ratios are what
-// counts. Of the figures of all turns it prints the median, except for the calls,
-// which are taken together.
+// They take turns within one run, since machines are noisy and only the ratios are
+// comparable. It prints the median of all turns; the calls of all turns are taken
+// together.
 package main
 
 import (
@@ -37,9 +36,9 @@ import (
 const (
 	serviceName = "csi-proxy-compare"
 	pipePath    = `\\.\\pipe\\csi-proxy-filesystem-v1`
-	// path is one that both daemons take, with their own flags alone.
+	// path is allowed by both daemons without further flags.
 	path = `C:\var\lib\kubelet\compare`
-	// patience bounds what is to take milliseconds.
+	// patience limits steps that should take milliseconds.
 	patience = 10 * time.Second
 )
 
@@ -63,9 +62,9 @@ func run(programs []string) error {
 		return errors.New("usage: compare ours.exe [other.exe]")
 	}
 	if *turns < 1 || *timed < 1 {
-		return errors.New("without turns or calls there is nothing to measure")
+		return errors.New("the number of turns and of calls must be at least 1")
 	}
-	// Windows opens a process of LocalSystem for an administrator only with this.
+	// An administrator needs this to open a process of LocalSystem.
 	if err := privilege.Enable("SeDebugPrivilege"); err != nil {
 		return fmt.Errorf("SeDebugPrivilege: %w", err)
 	}
@@ -82,7 +81,7 @@ func run(programs []string) error {
 	}
 	for turn := range *turns {
 		for i := range programs {
-			i = (i + turn) % len(programs) // the first of a turn is always another
+			i = (i + turn) % len(programs) // each turn begins with another program
 			if err := measured[i].measure(programs[i]); err != nil {
 				return fmt.Errorf("%s: %w", programs[i], err)
 			}
@@ -119,7 +118,7 @@ func (f *figures) measure(program string) (err error) {
 		return err
 	}
 	defer windows.CloseHandle(process)
-	defer windows.TerminateProcess(process, 1) // after an error; else it has ended
+	defer windows.TerminateProcess(process, 1) // after an error; otherwise it has ended
 
 	client, err := connect()
 	if err != nil {
@@ -127,7 +126,7 @@ func (f *figures) measure(program string) (err error) {
 	}
 	defer client.Close()
 	f.start = append(f.start, time.Since(began))
-	time.Sleep(time.Second) // what a start leaves to do is done
+	time.Sleep(time.Second) // for work that goes on after the start
 	idle, err := residentBytes(process)
 	if err != nil {
 		return err
@@ -196,7 +195,7 @@ func create(program string) (*mgr.Service, error) {
 	defer m.Disconnect()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		s, err := m.CreateService(serviceName, program, mgr.Config{StartType: mgr.StartManual}, "-windows-service")
-		// The one before is there until the last handle to it is closed.
+		// The previous one exists until its last handle is closed.
 		if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) || time.Since(began) > patience {
 			return s, err
 		}
@@ -216,7 +215,7 @@ func processOf(s *mgr.Service) (windows.Handle, error) {
 		false, status.ProcessId)
 }
 
-// connect returns a client that has got an answer.
+// connect returns a client after the first answer.
 func connect() (*filesystem.Client, error) {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		client, err := filesystem.NewClient()
@@ -237,7 +236,7 @@ func call(client *filesystem.Client) error {
 	defer cancel()
 	resp, err := client.PathExists(ctx, &v1.PathExistsRequest{Path: path})
 	if err == nil && !resp.Exists {
-		err = fmt.Errorf("%s doesn't exist, says PathExists", path)
+		err = fmt.Errorf("PathExists returned that %s doesn't exist", path)
 	}
 	return err
 }

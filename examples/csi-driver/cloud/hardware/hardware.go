@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hardware plugs the disks of the example's cloud into a simulated node: that
-// of a daemon, or one in this process.
+// Package hardware attaches the disks of the example's cloud to a simulated node: that of
+// a daemon, or one in this process.
 package hardware
 
 import (
@@ -26,8 +26,8 @@ type Simulated struct {
 	sim  simv1.SimClient
 }
 
-// OfDaemon returns the hardware of a daemon's node. It is controlled by a socket beside
-// the daemon's endpoints in a directory.
+// OfDaemon returns the hardware of a daemon's node. The control socket is in endpointDir,
+// with the daemon's endpoints.
 func OfDaemon(endpointDir string) (*Simulated, error) {
 	return dial("unix:" + filepath.Join(endpointDir, simv1.EndpointName+".sock"))
 }
@@ -39,7 +39,7 @@ func InProcess(n *simnode.Node) (*Simulated, error) {
 	}))
 }
 
-// dial returns hardware that is connected to when it is used.
+// dial returns hardware to which the first call connects.
 func dial(target string, o ...grpc.DialOption) (*Simulated, error) {
 	conn, err := grpc.NewClient(target, append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -51,15 +51,15 @@ func dial(target string, o ...grpc.DialOption) (*Simulated, error) {
 // Close ends the connection.
 func (s *Simulated) Close() error { return s.conn.Close() }
 
-// Attach implements cloud.Hardware. What makes a disk read-only is Windows' attribute:
-// simulated hardware has no write protection.
+// Attach implements cloud.Hardware. Simulated hardware has no write protection, so a
+// read-only disk is one with Windows' read-only attribute.
 func (s *Simulated) Attach(ctx context.Context, serial string, sizeBytes int64, readOnly bool) error {
 	_, err := s.sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SerialNumber: serial, SizeBytes: sizeBytes})
 	if err != nil && status.Code(err) != codes.AlreadyExists {
 		return wrap("attach", serial, err)
 	}
 	if !readOnly {
-		return nil // the driver brings the disk online, and makes it writable by that
+		return nil // the driver brings the disk online, which makes it writable
 	}
 	number, err := s.find(ctx, serial)
 	if err != nil || number == nil {
@@ -114,8 +114,9 @@ func (s *Simulated) find(ctx context.Context, serial string) (*uint32, error) {
 	return nil, nil
 }
 
-// wrap says what a call was for. Its code isn't passed on, since to a CO it would
-// mean something about the volume: but a daemon that is being upgraded comes back.
+// wrap adds what a call was for. It keeps only the codes that mean that the caller should
+// try again, as during an upgrade of the daemon: a CO would take others to be about the
+// volume.
 func wrap(op, serial string, err error) error {
 	if err == nil {
 		return nil

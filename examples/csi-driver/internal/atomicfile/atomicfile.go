@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile writes small files that survive a crash whole.
+// Package atomicfile writes small files so that a crash leaves no partial file.
 package atomicfile
 
 import (
@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Write replaces a file's contents, or makes the file, so that a crash leaves the
-// old contents or the new ones. Only its owner may read it.
+// Write replaces a file's contents, or makes the file. A crash leaves either the old
+// contents or the new ones. Only its owner may read it.
 func Write(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
 	if err != nil {

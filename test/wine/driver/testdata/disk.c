@@ -1,11 +1,11 @@
 /* Copyright The CSI Proxy Authors.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A kernel driver for Wine that plays a disk, PhysicalDrive9, and the volume on its
- * second partition. It answers with the structures of Windows' own headers, and
- * writes down what it was asked with the fields as C reads them: so the daemon's
- * bytes go through CreateFileW and DeviceIoControl to code that shares no line with
- * it. It keeps a partition table, but it is no disk: reads give zeros.
+ * A kernel driver for Wine that acts as a disk, PhysicalDrive9, and the volume on its
+ * second partition. It answers with the structures of Windows' own headers, and records
+ * each request with the fields as C reads them. So the daemon's bytes go through
+ * CreateFileW and DeviceIoControl to code that shares nothing with the daemon. It keeps
+ * a partition table, but no data: reads return zeros.
  *
  * Built by build; driver_windows_test.go drives it. */
 

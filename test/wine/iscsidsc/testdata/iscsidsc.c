@@ -1,11 +1,10 @@
 /* Copyright The CSI Proxy Authors.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An iscsidsc.dll for Wine, which has none, that plays the iSCSI initiator. It refuses
- * arguments that differ from what the daemon means to pass, writes down the others
- * with the fields as C reads them, and answers with the structures of Windows' header.
- * What a buffer has room for beyond the answer is filled with rubbish: a caller that
- * lies about its size, or reads more than there is, gets caught.
+ * An iscsidsc.dll for Wine, which has none, that acts as the iSCSI initiator. It refuses
+ * unexpected arguments, records the others with the fields as C reads them, and answers
+ * with the structures of Windows' header. It fills the rest of a buffer, beyond the
+ * answer, with rubbish, to catch callers that pass a wrong size or read too much.
  *
  * The functions Double… are for the test, which makes one call at a time.
  *
