@@ -106,8 +106,7 @@ func overSockets(n *simnode.Node) func(context.Context, string, string) (net.Con
 
 // notKept are promises that our daemon doesn't keep yet. One that it does keep fails the
 // test, so that its line goes.
-var notKept = []KnownFailure{
-}
+var notKept []KnownFailure
 
 // With all inputs, our daemon passes all checks over its sockets, and the run leaves
 // nothing behind.

@@ -45,11 +45,15 @@ func (d *Disks) scan(ctx context.Context) error {
 	slices.Sort(before)
 	// Each storage adapter asks its bus again, which finds logical units that came and
 	// went without a notice. One that refuses keeps no other from it.
-	_, err = d.visits.all(ctx, win.InterfaceClassStoragePort, "re-enumeration", d.visits.patience, func(ctx context.Context, path string) (any, error) {
+	asked, err := d.visits.all(ctx, win.InterfaceClassStoragePort, "re-enumeration", d.visits.patience, func(ctx context.Context, path string) (any, error) {
 		return nil, d.sys.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
 		return err
+	}
+	// If all of them refuse, nothing was looked for.
+	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result) bool { return r.err == nil || isGone(r.err) }) {
+		return asked[0].err
 	}
 	after, err := d.settle(ctx)
 	if err != nil {

@@ -254,3 +254,11 @@ func TestUnknownDiskNamesTheOthers(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// If no adapter can be asked, such as for lack of the privilege, a rescan finds nothing.
+func TestRescanWithoutThePrivilege(t *testing.T) {
+	sim, ops := newNode(t)
+	simtest.Must(t, ops.Rescan(t.Context()))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReenumerateDevice}, win.ErrorAccessDenied))
+	simtest.WantKind(t, ops.Rescan(t.Context()), csiproxy.ErrPermissionDenied)
+}
