@@ -104,15 +104,11 @@ func overSockets(n *simnode.Node) func(context.Context, string, string) (net.Con
 	}
 }
 
-// notKept are promises that our daemon doesn't keep yet. One that it does keep fails the
-// test, so that its line goes.
-var notKept []KnownFailure
-
 // With all inputs, our daemon passes all checks over its sockets, and the run leaves
 // nothing behind.
 func TestOurDaemon(t *testing.T) {
 	n, o := expendable(t)
-	o.Dial, o.Known = overSockets(n), notKept
+	o.Dial = overSockets(n)
 	before := stateOf(t, n)
 	results, err := Run(t.Context(), o)
 	if err != nil {
@@ -122,9 +118,6 @@ func TestOurDaemon(t *testing.T) {
 		if r.Outcome != Passed && r.Outcome != KnownDifference {
 			t.Errorf("%s: %s: %s", r.ID(), r.Outcome, r.Why)
 		}
-	}
-	for _, k := range Unused(notKept, results) {
-		t.Errorf("%s is kept now: remove it from notKept", k.Trials)
 	}
 	if len(results) != len(o.selection()) {
 		t.Errorf("%d results of %d", len(results), len(o.selection()))
@@ -153,7 +146,7 @@ func stateOf(t *testing.T, n *simnode.Node) (state []string) {
 // Without inputs, what needs them isn't applicable and says which; nothing fails.
 func TestWithoutInputs(t *testing.T) {
 	n, o := expendable(t)
-	results, err := Run(t.Context(), Options{Dial: o.Dial, Known: notKept})
+	results, err := Run(t.Context(), Options{Dial: o.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -433,7 +433,6 @@ func TestPublishedDaemon(t *testing.T) {
 	b.o.Published = true
 	f := errorsAs(func(st *status.Status) error { return status.Error(codes.Unknown, st.Message()) })
 	b.fault.Store(&f)
-	b.o.Known = notKept
 	results, err := Run(t.Context(), b.o)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -27,9 +26,6 @@ func Open(ctx context.Context, sys win.DeviceOpener, path string, access win.Acc
 	}
 	return Handle{dev}, nil
 }
-
-// PhysicalDrive is the path of the disk with the given number.
-func PhysicalDrive(number disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, number) }
 
 func (h Handle) control(ctx context.Context, code win.IoctlCode, in, out []byte) ([]byte, error) {
 	n, err := h.Control(ctx, code, in, out)

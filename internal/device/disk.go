@@ -35,7 +35,7 @@ type identity struct {
 // OpenDisk opens the disk n and takes its identity. A disk that isn't there is
 // csiproxy.ErrNotFound.
 func OpenDisk(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access) (*Disk, error) {
-	h, err := Open(ctx, sys, PhysicalDrive(n), access)
+	h, err := Open(ctx, sys, win.PhysicalDrive(n), access)
 	if err != nil {
 		return nil, err
 	}

@@ -26,28 +26,10 @@ import (
 // error, its own death, a call that hangs, another disk in the place of its own, and
 // somebody else who does the same. See scenarios.
 
-// known are mishaps that operations don't take well yet.
-var known = map[string]string{
-	"TestHangAtEachCall/SetDiskState_online":                         "the search for its original opens the disk by its interface, which wincalls takes for another object than the disk's number",
-	"TestHangAtEachCall/NewSMBGlobalMapping_with_a_changed_password": "repeats wait for a server that does not answer",
-}
-
-func skipKnown(t *testing.T) {
-	t.Helper()
-	for name := t.Name(); name != ""; {
-		if why, ok := known[name]; ok {
-			t.Skip("known: " + why)
-		}
-		i := strings.LastIndex(name, "/")
-		name = name[:max(0, i)]
-	}
-}
-
 // atEachCall runs a scenario once for each call that it makes, in a bubble each. mishap is
 // called before the call with the index at; after says what follows.
 func atEachCall(t *testing.T, first int, s scenario, try func(t *testing.T, r *rig, before func(f func(c winsim.Call)))) {
 	t.Helper()
-	skipKnown(t)
 	for at, more := first, true; more; at++ {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)

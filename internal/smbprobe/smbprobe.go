@@ -20,9 +20,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
-// patience is for callers without a deadline. A dead server keeps those who ask it for 20
-// to 60 seconds.
-const patience = 90 * time.Second
+// patience is how long a server may take to answer. A dead server keeps those who ask it
+// for 20 to 60 seconds; nobody waits that long for it, and who asks again meanwhile is told
+// at once.
+const patience = 10 * time.Second
 
 // System is what a Prober uses of Windows.
 type System interface {

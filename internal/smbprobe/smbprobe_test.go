@@ -74,7 +74,7 @@ func path(t *testing.T, s string) unc.Path {
 
 func bubble(t *testing.T, f func(t *testing.T, n *network, p *smbprobe.Prober)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{calls: map[string]int{}, delay: time.Minute, err: win.ErrorBadNetPath}
+		n := &network{calls: map[string]int{}, delay: 8 * time.Second, err: win.ErrorBadNetPath}
 		f(t, n, smbprobe.New(n))
 		time.Sleep(time.Hour)
 	})
@@ -113,7 +113,7 @@ func TestProbeEndsWithItsCaller(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		// Who comes then joins the call that is still under way.
-		if err := p.Probe(t.Context(), path(t, `\\server\share`)); !errors.Is(err, win.ErrorBadNetPath) || time.Since(begin) != time.Minute {
+		if err := p.Probe(t.Context(), path(t, `\\server\share`)); !errors.Is(err, win.ErrorBadNetPath) || time.Since(begin) != 8*time.Second {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		if n.calls[`\\server\share`] != 1 {
@@ -134,7 +134,7 @@ func TestProbeWithoutDeadline(t *testing.T) {
 
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
-		n.set(time.Minute, win.ErrorLogonFailure)
+		n.set(8*time.Second, win.ErrorLogonFailure)
 		paths := []string{`\\server\share`, `\\server\Share\sub`, `\\server\share2`}
 		for _, s := range paths {
 			go p.Probe(t.Context(), path(t, s))

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/csi-proxy/csi-proxy/disk"
 )
 
 // Access is the desired access of a handle (ACCESS_MASK).
@@ -133,6 +135,9 @@ func (c IoctlCode) RequiredAccess() Access {
 	}
 	return a
 }
+
+// PhysicalDrive is the path of the disk with a number.
+func PhysicalDrive(number disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, number) }
 
 // Device is an open handle to a disk (\\.\PhysicalDriveN or a device interface)
 // or to a volume (\\?\Volume{guid} without the backslash at its end). Handles

@@ -18,6 +18,7 @@ type System struct {
 	sys     win.System
 	gate    *gate
 	observe func(call string, took time.Duration, err error)
+	names   diskNames
 }
 
 // New returns sys with its calls bounded and reported.
@@ -25,7 +26,7 @@ func New(sys win.System, o Options) *System {
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration, error) {}
 	}
-	return &System{sys, newGate(o.Logger), o.Observe}
+	return &System{sys: sys, gate: newGate(o.Logger), observe: o.Observe}
 }
 
 // get makes a call that has a result, when there is room for it.
@@ -187,11 +188,11 @@ func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
 }
 
 func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	d, err := get(ctx, s, win.CallOpen, deviceObject(path), func() (win.Device, error) { return s.sys.OpenDevice(ctx, path, access) })
+	d, err := get(ctx, s, win.CallOpen, s.deviceObject(path), func() (win.Device, error) { return s.sys.OpenDevice(ctx, path, access) })
 	if err != nil {
 		return nil, err
 	}
-	return &device{d, s, deviceObject(path)}, nil
+	return &device{d, s, path}, nil
 }
 
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
@@ -213,19 +214,23 @@ func (s *System) SystemWindowsDirectory(ctx context.Context) (string, error) {
 type device struct {
 	win.Device // Close isn't reported
 	sys        *System
-	object     object
+	path       string
 }
 
 func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	return get(ctx, d.sys, code.String(), d.object, func() (int, error) { return d.Device.Control(ctx, code, in, out) })
+	n, err := get(ctx, d.sys, code.String(), d.sys.deviceObject(d.path), func() (int, error) { return d.Device.Control(ctx, code, in, out) })
+	if err == nil && code == win.IoctlStorageGetDeviceNumber {
+		d.sys.names.learn(d.path, out[:min(n, len(out))])
+	}
+	return n, err
 }
 
 func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
-	return get(ctx, d.sys, win.CallRead, d.object, func() (int, error) { return d.Device.ReadAt(ctx, p, off) })
+	return get(ctx, d.sys, win.CallRead, d.sys.deviceObject(d.path), func() (int, error) { return d.Device.ReadAt(ctx, p, off) })
 }
 
 func (d *device) Flush(ctx context.Context) error {
-	return do(ctx, d.sys, win.CallFlush, d.object, func() error { return d.Device.Flush(ctx) })
+	return do(ctx, d.sys, win.CallFlush, d.sys.deviceObject(d.path), func() error { return d.Device.Flush(ctx) })
 }
 
 // maxObject is how long the path may be by which the calls on a file are known, in bytes.

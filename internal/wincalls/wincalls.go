@@ -26,6 +26,7 @@ package wincalls
 import (
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -105,12 +106,47 @@ type object struct {
 	above string // the directory that a file is in; "" for anything else
 }
 
-// deviceObject is the object of a call on an open disk or volume.
-func deviceObject(path string) object {
+// deviceObject is the object of a call on a disk or volume.
+func (s *System) deviceObject(path string) object {
 	if len(path) > 11 && strings.EqualFold(path[4:11], "Volume{") {
 		return object{pool: volumes, name: path}
 	}
-	return object{pool: disks, name: path}
+	return object{pool: disks, name: s.names.of(path)}
+}
+
+// diskNames knows under which path a disk is known by its number, for the paths of
+// interfaces whose disks have told it: both are the same object. A number that has become
+// another disk's is corrected when the disk next tells it; until then two disks share one
+// bound.
+type diskNames struct {
+	mu     sync.Mutex
+	byPath map[string]string
+}
+
+// maxDiskNames bounds how many paths are remembered.
+const maxDiskNames = 4096
+
+func (n *diskNames) of(path string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if name, ok := n.byPath[path]; ok {
+		return name
+	}
+	return path
+}
+
+// learn takes the answer of IOCTL_STORAGE_GET_DEVICE_NUMBER through a handle.
+func (n *diskNames) learn(path string, answer []byte) {
+	number, err := win.DecodeDeviceNumber(answer)
+	if err != nil || number.DeviceType != win.FileDeviceDisk || number.DeviceNumber == win.NoNumber {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byPath == nil || len(n.byPath) >= maxDiskNames {
+		n.byPath = make(map[string]string)
+	}
+	n.byPath[path] = win.PhysicalDrive(number.DeviceNumber)
 }
 
 // pathObject is the object of a call on a path: a server for what is on a share.

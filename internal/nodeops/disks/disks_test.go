@@ -36,7 +36,7 @@ func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number 
 
 func layoutOf(t *testing.T, sim *winsim.System, n disk.Number) *win.DriveLayout {
 	t.Helper()
-	h, err := device.Open(t.Context(), sim, device.PhysicalDrive(n), win.AccessNone)
+	h, err := device.Open(t.Context(), sim, win.PhysicalDrive(n), win.AccessNone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -600,7 +600,7 @@ func TestRescanPassesOverASickDisk(t *testing.T) {
 	if err := sim.GrowDisk(grown, 20*gibibyte); err != nil {
 		t.Fatal(err)
 	}
-	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: device.PhysicalDrive(sick)}, win.ErrorIODevice); err != nil {
+	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: win.PhysicalDrive(sick)}, win.ErrorIODevice); err != nil {
 		t.Fatal(err)
 	}
 	if err := ops.Rescan(t.Context()); err != nil {

@@ -285,7 +285,7 @@ func TestPartitionDiskRefusesForeignPartitions(t *testing.T) {
 		sim, ops := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{})
 		simtest.Partition(t, sim, n, 0)
-		h, err := device.Open(t.Context(), sim, device.PhysicalDrive(n), win.GenericRead|win.GenericWrite)
+		h, err := device.Open(t.Context(), sim, win.PhysicalDrive(n), win.GenericRead|win.GenericWrite)
 		simtest.Must(t, err)
 		p.Style, p.ID, p.StartingOffset, p.Length = win.StyleGPT, win.NewGUID(), 1<<20, gibibyte
 		simtest.Must(t, h.SetLayout(t.Context(), &win.DriveLayout{Style: win.StyleGPT, Partitions: []win.Partition{p}}))

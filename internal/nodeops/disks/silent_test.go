@@ -15,7 +15,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
@@ -61,7 +60,7 @@ func TestSilentDisks(t *testing.T) {
 				_, err := call(t.Context(), ops) // their numbers are known now
 				simtest.Must(t, err)
 				for _, n := range silent {
-					simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen, Object: device.PhysicalDrive(n)}, time.Hour))
+					simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(n)}, time.Hour))
 				}
 				for i, most := range []time.Duration{3500 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond} {
 					begin := time.Now()
@@ -111,7 +110,7 @@ func TestSickDisks(t *testing.T) {
 				healthy, sick := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
 				_, err := ops.ListDiskIDs(t.Context())
 				simtest.Must(t, err)
-				simtest.Must(t, sim.Fail(winsim.Match{Call: at, Object: device.PhysicalDrive(sick)}, errno))
+				simtest.Must(t, sim.Fail(winsim.Match{Call: at, Object: win.PhysicalDrive(sick)}, errno))
 				got, err := call(t.Context(), ops)
 				if err != nil {
 					t.Errorf("%s, error %d of %s: %v", name, errno, at, err)
@@ -134,7 +133,7 @@ func TestWhatIsNoDisk(t *testing.T) {
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
 		t.Fatal(ids, err)
 	}
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: device.PhysicalDrive(n)}, win.ErrorNotReady))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(n)}, win.ErrorNotReady))
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 1 {
 		t.Errorf("a disk that isn't ready: %v, %v", ids, err)
 	}

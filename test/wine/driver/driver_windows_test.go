@@ -47,7 +47,7 @@ type system struct {
 }
 
 func (s *system) DeviceInterfaces(context.Context, win.GUID) ([]string, error) {
-	return []string{device.PhysicalDrive(number)}, nil
+	return []string{win.PhysicalDrive(number)}, nil
 }
 
 func (s *system) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
@@ -215,7 +215,7 @@ type double struct {
 
 func (d *double) open(access win.Access) device.Handle {
 	d.t.Helper()
-	h, err := device.Open(d.t.Context(), d.sys, device.PhysicalDrive(number), access)
+	h, err := device.Open(d.t.Context(), d.sys, win.PhysicalDrive(number), access)
 	if err != nil {
 		d.t.Fatal(err)
 	}
