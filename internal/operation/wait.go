@@ -32,11 +32,14 @@ func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, err
 	if p.Longest < p.First {
 		p.Longest = max(p.First, 250*time.Millisecond)
 	}
-	deadline := time.NewTimer(p.Patience)
-	defer deadline.Stop()
+	var deadline *time.Timer
 	for interval := p.First; ; interval = min(2*interval, p.Longest) {
 		if done, err := check(); done || err != nil {
 			return done, err
+		}
+		if deadline == nil {
+			deadline = time.NewTimer(p.Patience)
+			defer deadline.Stop()
 		}
 		next := time.NewTimer(interval)
 		select {

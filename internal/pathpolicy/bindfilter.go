@@ -6,6 +6,7 @@ package pathpolicy
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -47,7 +48,7 @@ func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, e
 		open.Disposition, create.Disposition = win.FileOpen, win.FileCreate
 		for range attempts {
 			f, err := e.openByPath(ctx, open)
-			if !gone(err) {
+			if !errors.Is(err, fs.ErrNotExist) {
 				return f, err
 			}
 			// Made with the right to delete, which the caller's handle mustn't have.

@@ -6,6 +6,7 @@ package pathpolicy
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -92,7 +93,7 @@ func volumeAt(ctx context.Context, sys System, dir location) (volume string, err
 	for n := len(dir.names); n >= 0; n-- {
 		path := location{dir.drive, dir.names[:n]}.String()
 		volume, err := volumeOf(ctx, sys, path)
-		if gone(err) || errors.Is(err, win.ErrorDirectory) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorDirectory) {
 			continue
 		}
 		if err != nil {

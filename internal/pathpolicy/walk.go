@@ -6,10 +6,12 @@ package pathpolicy
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -200,8 +202,10 @@ func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error))
 	switch {
 	case errors.Is(err, win.ErrorReparsePointEncountered):
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Detail: "the directory has become a link", Err: err}
-	case gone(err):
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, missing{err}
+	case gone(err): // it says nothing of what is at the path
+		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer", Err: err}
 	case err != nil:
 		return nil, err
 	}
@@ -212,18 +216,23 @@ func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error))
 // retry runs f again for as long as it fails because somebody else has a file open, and
 // the walk's patience lasts: virus scanners, and kubelet itself, open files for moments.
 func (w *walk) retry(ctx context.Context, f func() error) error {
-	const first, longest = 5 * time.Millisecond, 100 * time.Millisecond
-	for wait := first; ; wait = min(2*wait, longest) {
-		err := f()
-		if w.patience <= 0 || !errors.Is(err, win.ErrorSharingViolation) && !errors.Is(err, win.ErrorDeletePending) {
-			return err
-		}
-		wait = min(wait, w.patience)
-		w.patience -= wait
-		if err := win.Sleep(ctx, wait); err != nil {
-			return err
-		}
+	inUse := func(err error) bool {
+		return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorDeletePending)
 	}
+	err := f()
+	if w.patience <= 0 || !inUse(err) {
+		return err
+	}
+	begin := time.Now()
+	polling := operation.Polling{Patience: w.patience, First: 5 * time.Millisecond, Longest: 100 * time.Millisecond}
+	if _, ctxErr := operation.Poll(ctx, polling, func() (bool, error) {
+		err = f()
+		return !inUse(err), nil
+	}); ctxErr != nil {
+		err = ctxErr
+	}
+	w.patience -= time.Since(begin)
+	return err
 }
 
 // missing is the error of a walk that found nothing at the path or on the way to it.
@@ -239,7 +248,7 @@ func Missing(err error) bool {
 	return ok
 }
 
-// gone reports whether err is Windows' number for a file, or a volume, that isn't there.
+// gone reports whether err is Windows' number for a device, or a volume, that isn't there.
 func gone(err error) bool {
 	var errno win.Errno
 	return errors.As(err, &errno) && errno.Gone()
