@@ -32,7 +32,11 @@
 //
 // Where a call only asks whether something exists, nothing needs to be held: one open
 // from the allowed directory does, with all reparse points refused. If it meets one, the
-// path is walked.
+// path is walked. With Policy.KeepDirectories, the allowed directory stays open for the
+// calls of the next second. What they find in it counts; that they find nothing there, and
+// every error, is confirmed from the directory that is then found by its path. An allowed
+// directory that the administrator replaces may thus be answered for, by its old files, for
+// a second more.
 //
 // # Why that is safe
 //

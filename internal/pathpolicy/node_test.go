@@ -71,5 +71,7 @@ func TestOnOtherWindows(t *testing.T) {
 		"TestReachMaking":      TestReachMaking,
 		"TestCheckReplaceable": TestCheckReplaceable,
 		"TestResolveFailures":  TestResolveFailures,
+		"TestKeptMeetsLink":    TestKeptMeetsLink,
+		"TestKeptIsReplaced":   TestKeptIsReplaced,
 	})
 }

@@ -12,19 +12,24 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
-// Policy is the set of allowed directories and of protected volumes. It doesn't change.
+// Policy is the set of allowed directories and of protected volumes, which don't change.
 type Policy struct {
 	allowed []location // as given; the first is the kubelet directory
 	roots   []location // those that lie in no other
 
 	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
 	ofTheNode VolumeCheck
+
+	kept *keptDirectories
 }
 
 // New returns the policy that allows the kubelet directory and the working
 // directories: absolute paths with a drive letter. They needn't exist yet.
 func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
-	p := &Policy{protected: []string{"C:"}} // where Windows is
+	p := &Policy{
+		protected: []string{"C:"}, // where Windows is
+		kept:      new(keptDirectories),
+	}
 	for _, dir := range append([]string{kubeletPath}, workingDirs...) {
 		l, err := split(dir, "")
 		if err != nil {

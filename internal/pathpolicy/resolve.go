@@ -128,23 +128,33 @@ func (w *walk) look(ctx context.Context, e Entry, r *Resolved) (link *Path, err 
 }
 
 // Exists reports whether there is a file, directory or link at path. The last element
-// isn't followed: a dangling link exists.
+// isn't followed: a dangling link exists. See KeepDirectories for many calls.
 func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
 	err := p.walk(sys, func(w *walk) error {
 		if len(path.names) == 0 {
 			_, err := Entry{walk: w, start: path}.Open(ctx, Look)
 			return err
 		}
+		start := Entry{walk: w, start: Path{root: path.root, volume: path.volume}}
+		// Without a link on the way, one open does.
+		look := func(dir *File) error {
+			_, err := dir.Entry(strings.Join(path.names, `\`)).Open(ctx, Look)
+			if errors.Is(err, win.ErrorDirectory) {
+				return missing{err}
+			}
+			return err
+		}
+		if counts, err := w.fromKept(start, look); counts || err != nil {
+			return err
+		}
 		dir, err := w.enter(ctx, path, win.FileOpen)
 		if err != nil {
 			return err
 		}
-		// Without a link on the way, one open does.
-		_, err = dir.Entry(strings.Join(path.names, `\`)).Open(ctx, Look)
-		if errors.Is(err, win.ErrorDirectory) {
-			return missing{err}
+		if err := look(dir); err != nil {
+			return err
 		}
-		return err
+		return w.leaveOpen(ctx, start)
 	})
 	if errors.Is(err, win.ErrorReparsePointEncountered) {
 		err = p.Reach(ctx, sys, path, func(e Entry) error {

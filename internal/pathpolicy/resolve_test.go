@@ -153,6 +153,11 @@ func TestExists(t *testing.T) {
 	if got || !errors.Is(err, csiproxy.ErrPermissionDenied) {
 		t.Errorf("behind a link outside: %v, %v", got, err)
 	}
+	must(t, sys.WriteFile(`C:\missing`, nil))
+	got, err = p.Exists(t.Context(), sys, mustParse(t, p, `C:\missing\x`))
+	if got || !errors.Is(err, win.ErrorDirectory) {
+		t.Errorf("below an allowed directory that is a file: %v, %v", got, err)
+	}
 }
 
 func TestResolveFailures(t *testing.T) {
