@@ -47,11 +47,12 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, errors.Join(err, sys.Close())
 	}
 	metrics.Watch(n.Load)
+	stop := n.KeepDirectories()
 	return &openedNode{
 		operations: rpc.Operations(n.Operations),
 		control:    control,
 		collectors: []prometheus.Collector{metrics},
-		close:      sys.Close,
+		close:      func() error { return errors.Join(stop(), sys.Close()) },
 	}, nil
 }
 

@@ -66,10 +66,16 @@ type Operations struct {
 type Node struct {
 	Operations
 	calls *wincalls.System
+	paths *pathpolicy.Policy
 }
 
 // Load returns what the calls to Windows have to do, by the kind of their objects.
 func (n *Node) Load() []wincalls.Load { return n.calls.Load() }
+
+// KeepDirectories has PathExists be quicker when it is called often: see
+// [pathpolicy.Policy.KeepDirectories]. Call stop after the last operation, before the
+// system is closed.
+func (n *Node) KeepDirectories() (stop func() error) { return n.paths.KeepDirectories() }
 
 // New returns the operations on the node that sys is. It fails only for bad options.
 func New(sys win.System, o Options) (*Node, error) {
@@ -91,7 +97,7 @@ func New(sys win.System, o Options) (*Node, error) {
 	runner := operation.NewRunner(o.OnOperation)
 	locks := new(operation.Locks[disk.Number])
 	probes := smbprobe.New(calls)
-	return &Node{calls: calls, Operations: Operations{
+	return &Node{calls: calls, paths: paths, Operations: Operations{
 		Disk: disks.New(calls, disks.Options{
 			AllowRecognizedData: o.AllowRecognizedData, NewIDsForClones: o.NewIDsForClones,
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,

@@ -137,6 +137,17 @@ var fileRows = []row{
 		},
 	},
 	{
+		method: "File.OpenAt", name: "through a handle for attributes only", needs: []need{aDirectory},
+		promise: "a directory's handle that was opened for attributes only is enough", guess: "which right to a directory a relative open needs isn't documented",
+		test: func(t *testing.T, f *Fixture) {
+			must(t, at(t, f.dir(t), "below", creating(win.FileCreate, win.FileDirectoryFile)))
+			kept := f.openFile(t, f.Directory, open(win.FileReadAttributes, win.FileDirectoryFile))
+			if err := at(t, kept, "below", open(win.FileReadAttributes, openLink)); err != nil {
+				t.Errorf("an open below it: %v", err)
+			}
+		},
+	},
+	{
 		method: "File.OpenAt", name: "refuses names that lead astray", needs: []need{aDirectory},
 		promise: `as do elements that are empty, "." or "..", or that have a slash, a colon, or a character that no name can have`,
 		test: func(t *testing.T, f *Fixture) {
