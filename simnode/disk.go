@@ -4,6 +4,9 @@
 package simnode
 
 import (
+	"fmt"
+	"math"
+
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
@@ -30,9 +33,20 @@ type Disk struct {
 // with its data.
 func (n *Node) AttachDisk(d Disk) disk.Number {
 	n.helper()
+	n.must(d.check())
 	number, err := n.sys.AttachDisk(d.spec())
 	n.must(err)
 	return number
+}
+
+// check refuses an address that SCSI doesn't have.
+func (d Disk) check() error {
+	for name, part := range map[string]int{"Adapter": d.Adapter, "Target": d.Target, "LUN": d.LUN} {
+		if part < 0 || part > math.MaxUint8 {
+			return fmt.Errorf("attach a disk: its %s is %d; it must be between 0 and %d", name, part, math.MaxUint8)
+		}
+	}
+	return nil
 }
 
 func (d Disk) spec() winsim.DiskSpec {

@@ -289,6 +289,7 @@ func TestMistakesEndTheTest(t *testing.T) {
 	for name, mistake := range map[string]func(*simnode.Node){
 		"unknown call":  func(n *simnode.Node) { n.Fail("NoSuchCall", 5, 1) },
 		"bad disk":      func(n *simnode.Node) { n.AttachDisk(simnode.Disk{SizeBytes: -1}) },
+		"bad LUN":       func(n *simnode.Node) { n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, LUN: 256}) },
 		"unknown disk":  func(n *simnode.Node) { n.DetachDisk(77) },
 		"attached disk": func(n *simnode.Node) { n.DeleteDisk("SIMSYSTEM") },
 		"no disk":       func(n *simnode.Node) { n.SetDiskAttributes(77, false, false) },

@@ -5,30 +5,31 @@ package smb
 
 import "context"
 
-// Operations are the operations of this group, with the same meaning in process
+// Operations are the operations on SMB global mappings. They mean the same in process
 // (package node) and over the pipe (package client). All methods may be called
 // concurrently. Errors are of the classes in package csiproxy.
 type Operations interface {
-	// NewSMBGlobalMapping maps the share of remotePath, \\server\share or a directory on
-	// it, for the whole node. If localPath isn't empty, it then becomes a directory link
-	// to remotePath, with a backslash at its end, in a directory that must be there.
+	// NewSMBGlobalMapping maps a share for the whole node. remotePath is \\server\share or a
+	// directory on the share. If localPath isn't empty, it becomes a directory link to
+	// remotePath, with a backslash at the end of the target. The directory of localPath must
+	// exist.
 	//
-	// A mapping of the share that works is kept, whoever's credentials it was made with.
-	// A mapping that fails is removed and made again only if the server says that there is
-	// no such share, or refuses the mapping's credentials, and c are others. Any other
-	// failure may pass, and pods may still use the mapping: it is kept, and the error is
-	// csiproxy.ErrUnavailable, csiproxy.ErrPermissionDenied or
-	// csiproxy.ErrFailedPrecondition. So is what goes wrong with a directory on the share;
-	// a missing one is a success.
+	// A mapping that works is kept, even if it was made with other credentials. A mapping
+	// that fails is removed and made again in two cases only: the server says that there is
+	// no such share, or it refuses the mapping's credentials and the caller's are others.
+	// Any other failure may pass while pods still use the mapping. Then the mapping is kept,
+	// and the error is csiproxy.ErrUnavailable, csiproxy.ErrPermissionDenied or
+	// csiproxy.ErrFailedPrecondition. A directory that is missing on the share is no error
+	// here.
 	//
-	// Credentials that the server refuses give csiproxy.ErrUnauthenticated, a missing
-	// share csiproxy.ErrNotFound, another user's mapping of the same server
-	// csiproxy.ErrFailedPrecondition, and something else at localPath, which stays,
-	// csiproxy.ErrAlreadyExists: a link to the same remote path there is a success. What
-	// goes wrong with the link doesn't undo the mapping.
+	// Credentials that the server refuses are csiproxy.ErrUnauthenticated. A missing share is
+	// csiproxy.ErrNotFound. A mapping of another user on the same server is
+	// csiproxy.ErrFailedPrecondition, since Windows allows one user per server. If something
+	// else than a link to the same remote path is at localPath, it stays, and the error is
+	// csiproxy.ErrAlreadyExists. An error of the link doesn't undo the mapping.
 	NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c Credentials) error
-	// RemoveSMBGlobalMapping removes the mapping of the share of remotePath, \\server\share
-	// or a directory on it, whoever uses it; no such mapping is csiproxy.ErrNotFound. Links
-	// to the share stay.
+	// RemoveSMBGlobalMapping removes the mapping of a share, even if others use it.
+	// remotePath is \\server\share or a directory on the share. Links to the share stay. If
+	// there is no such mapping, the error is csiproxy.ErrNotFound.
 	RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
 }

@@ -9,76 +9,76 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 )
 
-// Operations are the operations of this group, with the same meaning in process
-// (package node) and over the pipe (package client). All methods may be called
-// concurrently. Errors are of the classes in package csiproxy.
+// Operations are the operations on volumes. They mean the same in process (package node)
+// and over the pipe (package client). All methods may be called concurrently. Errors are
+// of the classes in package csiproxy. In the paths of this group a slash is a separator,
+// like a backslash.
 type Operations interface {
-	// ListVolumesOnDisk returns the volumes of a disk's data partitions, or of one
-	// partition if partition isn't 0. Reserved and system partitions have none; a
-	// disk without data partitions gives an empty list. If a volume is still
-	// arriving, it is waited for; one that doesn't arrive gives csiproxy.ErrUnavailable,
-	// so that a list is always complete. A disk that is offline gives
-	// csiproxy.ErrFailedPrecondition, since its volumes can't be known.
+	// ListVolumesOnDisk returns the volumes of a disk's data partitions. If partition isn't
+	// 0, it returns the volume of that partition only. Reserved and system partitions have
+	// no volume for users, so a disk without data partitions gives an empty list. The call
+	// waits for volumes that are still arriving. If one doesn't arrive, the error is
+	// csiproxy.ErrUnavailable: a list is always complete. The volumes of an offline disk
+	// can't be known: that is csiproxy.ErrFailedPrecondition.
 	ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]ID, error)
-	// DataVolumeOfDisk returns the volume of a disk that has exactly one data
-	// partition. Several give csiproxy.ErrFailedPrecondition, none gives
+	// DataVolumeOfDisk returns the volume of a disk that has exactly one data partition.
+	// Several data partitions are csiproxy.ErrFailedPrecondition, none is
 	// csiproxy.ErrNotFound.
 	DataVolumeOfDisk(ctx context.Context, n disk.Number) (ID, error)
-	// MountVolume presents a volume at a directory, which is made if it is missing,
-	// with those above it. It is a success if the volume is mounted there already.
-	// Anything else there, another volume or entries in the directory, gives
-	// csiproxy.ErrFailedPrecondition. So does a protected volume: one that belongs to
-	// the node itself, holds an allowed directory, or is named by the administrator.
-	// The file system of the directory must be NTFS.
+	// MountVolume mounts a volume at a directory on NTFS. It makes the directory, and those
+	// above it, if they are missing. If the volume is mounted there already, it succeeds.
 	//
-	// In all paths of this group a slash separates like a backslash.
+	// csiproxy.ErrFailedPrecondition means that another volume is mounted there, that the
+	// directory isn't empty, that its file system isn't NTFS, or that the volume is
+	// protected. Protected volumes are those of disks that Windows runs from, those that
+	// hold an allowed directory, and those that the administrator has named.
 	MountVolume(ctx context.Context, id ID, targetPath string) error
-	// UnmountVolume writes out what is cached of a volume and removes its mount
-	// point at a directory; the directory stays. It is a success if nothing is
-	// mounted there, also if the path or even the volume doesn't exist. If another
-	// volume is mounted there it gives csiproxy.ErrFailedPrecondition. A volume whose disk has left the
-	// node is unmounted all the same.
+	// UnmountVolume writes the volume's cache to its disk and removes the mount point. The
+	// directory stays. If nothing is mounted there, it succeeds, even if the path or the
+	// volume doesn't exist. If another volume is mounted there, the error is
+	// csiproxy.ErrFailedPrecondition. A volume whose disk has left the node can be
+	// unmounted too.
 	UnmountVolume(ctx context.Context, id ID, targetPath string) error
-	// IsVolumeFormatted reports whether a volume has a file system that Windows
-	// knows. It is false only where Windows says that the volume is raw: a volume
-	// that is locked by BitLocker or can't be read is an error.
+	// IsVolumeFormatted reports whether a volume has a file system that Windows knows. It
+	// is false only if Windows says that the volume is raw. A volume that BitLocker has
+	// locked, or that can't be read, is an error.
 	IsVolumeFormatted(ctx context.Context, id ID) (formatted bool, err error)
-	// FormatVolume gives a raw volume an NTFS file system, quickly and with
-	// Windows' defaults. It refuses with csiproxy.ErrFailedPrecondition a volume
-	// that has a file system that Windows knows, or whose content is recognised as
-	// data of another system: see Options.AllowRecognizedData. A volume that somebody else
-	// has open for a moment is waited for; it is looked at again before each attempt.
+	// FormatVolume makes an NTFS file system on a raw volume: a quick format with Windows'
+	// defaults. A volume that has a file system is refused with
+	// csiproxy.ErrFailedPrecondition. So is a volume with recognised data of another system,
+	// unless node.Options.AllowRecognizedData is set. If somebody else has the volume open,
+	// the call tries again for some seconds, and looks at the content before each attempt.
 	FormatVolume(ctx context.Context, id ID) error
-	// ResizeVolume grows a volume's partition and file system to sizeBytes, never above
-	// it, or as far as its disk allows if sizeBytes is 0 or the size of the disk. It may
-	// stay up to 20 MiB below sizeBytes where the disk has no more. It is a success
-	// without any change if the volume is that large already, or larger, or by less than
-	// 1 MiB smaller, or if sizeBytes is 0 and its file system can't grow.
+	// ResizeVolume grows a volume's partition and file system to sizeBytes. The volume never
+	// gets larger than that. It may stay up to 20 MiB smaller if the disk has no more. If
+	// sizeBytes is 0 or the size of the disk, the volume grows as far as the disk allows.
 	//
-	// More than the disk has by over 20 MiB is csiproxy.ErrFailedPrecondition, more than
-	// other partitions leave is csiproxy.ErrResourceExhausted. Windows can grow only NTFS
-	// and ReFS on basic disks.
+	// Nothing is changed, and the call succeeds, if the volume has that size already or is
+	// larger, if it would grow by less than 1 MiB, or if sizeBytes is 0 and its file system
+	// can't grow. Windows can grow NTFS and ReFS on basic disks only. A file system that is
+	// smaller than its partition, which a crash between the two steps leaves behind, is
+	// always grown to the partition.
 	//
-	// A file system that is smaller than its partition, as a crash between the two
-	// steps leaves it, is grown to the partition in any case.
+	// A size that exceeds the disk by more than 20 MiB is csiproxy.ErrFailedPrecondition. A
+	// size for which other partitions leave no room is csiproxy.ErrResourceExhausted.
 	ResizeVolume(ctx context.Context, id ID, sizeBytes int64) error
-	// GetVolumeStats returns the size and use of a volume's file system. A raw
-	// volume gives csiproxy.ErrFailedPrecondition.
+	// GetVolumeStats returns the size and the use of a volume's file system, in bytes. A raw
+	// volume is csiproxy.ErrFailedPrecondition.
 	GetVolumeStats(ctx context.Context, id ID) (Stats, error)
-	// GetDiskNumberFromVolumeID returns the disk that a volume lies on. A volume on
-	// several disks gives csiproxy.ErrFailedPrecondition.
+	// GetDiskNumberFromVolumeID returns the disk that a volume is on. A volume on several
+	// disks is csiproxy.ErrFailedPrecondition.
 	GetDiskNumberFromVolumeID(ctx context.Context, id ID) (disk.Number, error)
-	// GetVolumeIDFromTargetPath returns the volume that is mounted at a path, or at
-	// the end of the links there. Otherwise, also if nothing is at the path, it gives
-	// csiproxy.ErrNotFound with a message that has the words "because it does not
-	// exist": drivers look for them to tell that a volume isn't mounted yet.
+	// GetVolumeIDFromTargetPath returns the volume that is mounted at a path, or where the
+	// links at that path lead. If no volume is mounted there, or nothing is at the path, the
+	// error is csiproxy.ErrNotFound. Its text contains "because it does not exist": drivers
+	// look for these words to tell that a volume isn't mounted yet.
 	GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (ID, error)
-	// GetClosestVolumeIDFromTargetPath returns the volume that holds what is at a
-	// path, links followed: of the nearest mount point above it or, at last, of the
-	// drive. A link whose target is missing counts by the directory it would be in.
-	// A path that doesn't exist gives csiproxy.ErrNotFound, one that leads to a share
-	// csiproxy.ErrFailedPrecondition.
+	// GetClosestVolumeIDFromTargetPath follows the links at a path and returns the volume
+	// that it ends on: that of the nearest mount point above, or else that of the drive. For
+	// a link whose target is missing, it is the volume of the directory that the target
+	// would be in. A path that doesn't exist is csiproxy.ErrNotFound. A path that leads to a
+	// share is csiproxy.ErrFailedPrecondition.
 	GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (ID, error)
-	// WriteVolumeCache writes out everything that Windows has cached of a volume.
+	// WriteVolumeCache writes everything that Windows has cached of a volume to its disk.
 	WriteVolumeCache(ctx context.Context, id ID) error
 }

@@ -75,11 +75,11 @@ func volumesOfPartitions(ctx context.Context, sys VolumeFinder, n disk.Number, p
 	found := make(Volumes)
 	for _, p := range partitions {
 		name, err := sys.VolumeNameForMountPoint(ctx, PartitionPath(n, p)+`\`)
-		var errno win.Errno
+		_, refused := errors.AsType[win.Errno](err)
 		switch {
 		case err == nil:
 			found[p] = name
-		case !errors.As(err, &errno):
+		case !refused:
 			return nil, err
 		}
 	}
@@ -97,8 +97,7 @@ func searchVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partiti
 	found := make(Volumes)
 	for _, name := range names {
 		number, err := volumeNumber(ctx, sys, name)
-		var errno win.Errno
-		if errors.As(err, &errno) {
+		if _, refused := errors.AsType[win.Errno](err); refused {
 			continue // a CD drive, a volume on several disks, a disk that has left
 		}
 		if err != nil {

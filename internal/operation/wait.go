@@ -73,7 +73,7 @@ func Retry(ctx context.Context, patience, interval time.Duration, transient func
 
 // lookAtWork is how often those who wait for somebody's work look whether Windows still
 // answers it.
-const lookAtWork = 250 * time.Millisecond
+const lookAtWork = 500 * time.Millisecond
 
 // awaitWork returns nil when done is closed or has a value. It returns a refusal when a
 // call to Windows of the work that it waits for is overdue, and ctx's error if ctx ends

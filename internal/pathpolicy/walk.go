@@ -250,8 +250,8 @@ func Missing(err error) bool {
 
 // gone reports whether err is Windows' number for a device, or a volume, that isn't there.
 func gone(err error) bool {
-	var errno win.Errno
-	return errors.As(err, &errno) && errno.Gone()
+	errno, ok := errors.AsType[win.Errno](err)
+	return ok && errno.Gone()
 }
 
 // Entry is the last element of a path, or a name in an open directory: where something is,

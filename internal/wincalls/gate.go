@@ -319,7 +319,7 @@ func without(calls []*Call, c *Call) []*Call {
 // for one is refused, and it makes room in its pool.
 const watchInterval = 100 * time.Millisecond
 
-// watchSoon has the watch run for as long as calls are under way.
+// watchSoon has the watch run once more.
 func (g *gate) watchSoon() {
 	if !g.watching {
 		g.watching = true
@@ -339,11 +339,14 @@ func (g *gate) watch() {
 				c.logged = true
 				g.log.Warn("Windows does not answer a call", "call", c.Name, "object", quote.Text(c.Object), "since", c.Since)
 			}
+			if !c.logged {
+				g.watchSoon() // it may become overdue
+			}
 		}
 		if len(p.waiting) > 0 {
 			g.settle(p, now)
 		}
-		if len(p.calls) > 0 {
+		if len(p.waiting) > 0 {
 			g.watchSoon()
 		}
 	}

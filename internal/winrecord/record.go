@@ -95,7 +95,7 @@ func get[T any](r *Recorder, call, on string, in args, f func() (T, error), out 
 		c.In, encodeErr = json.Marshal(in)
 	}
 	v, err := f()
-	if errno := win.Errno(0); errors.As(err, &errno) {
+	if errno, ok := errors.AsType[win.Errno](err); ok {
 		c.Error = uint32(errno)
 	} else if err != nil {
 		c.Text = err.Error()

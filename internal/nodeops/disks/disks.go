@@ -318,8 +318,8 @@ const (
 // isFreshDiskError reports whether err is one that a disk gives for a short time
 // after its arrival.
 func isFreshDiskError(err error) bool {
-	var errno win.Errno
-	if !errors.As(err, &errno) {
+	errno, ok := errors.AsType[win.Errno](err)
+	if !ok {
 		return false
 	}
 	switch errno {

@@ -185,8 +185,7 @@ func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.P
 // exists tells from the error of asking for the attributes of a volume or UNC path
 // whether it is there.
 func exists(err error) (bool, error) {
-	var errno win.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[win.Errno](err); ok {
 		switch {
 		case errno == win.ErrorUnrecognizedVolume: // it has no file system yet
 			return true, nil

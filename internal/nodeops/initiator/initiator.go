@@ -108,8 +108,8 @@ func query[T any](ctx context.Context, i *Initiator, f func(context.Context) (T,
 
 // serviceDown reports whether err may come from a service that isn't running.
 func serviceDown(err error) bool {
-	var errno win.Errno
-	if !errors.As(err, &errno) {
+	errno, ok := errors.AsType[win.Errno](err)
+	if !ok {
 		return false
 	}
 	switch errno {

@@ -85,8 +85,8 @@ func (m *Mappings) judge(remote unc.Path, c smb.Credentials, err error) (state, 
 	if err == nil {
 		return working, nil
 	}
-	var errno win.Errno
-	if !errors.As(err, &errno) { // no answer of Windows
+	errno, ok := errors.AsType[win.Errno](err)
+	if !ok { // no answer of Windows
 		return kept, err
 	}
 	sameUser, sameCredentials := m.users.compare(remote, c)

@@ -172,8 +172,8 @@ func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry)
 	if !mounted.Equal(id) {
 		return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 	}
-	var errno win.Errno
-	if err := v.flush(ctx, id); errors.As(err, &errno) && errno.Gone() {
+	err = v.flush(ctx, id)
+	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
 		// Its pods must be able to end.
 		v.options.Logger.Info("a volume that has left the node is unmounted", "volume", id, "err", err)
 	} else if err != nil {

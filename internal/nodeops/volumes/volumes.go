@@ -399,8 +399,8 @@ func (v *Volumes) formatWhenFree(ctx context.Context, p place) error {
 func formatMaySucceed(err error) bool {
 	for _, transient := range []win.Errno{win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorRetry} {
 		if errors.Is(err, transient) {
-			var refused *csiproxy.Error
-			return !errors.As(err, &refused)
+			_, ours := errors.AsType[*csiproxy.Error](err)
+			return !ours
 		}
 	}
 	return false
