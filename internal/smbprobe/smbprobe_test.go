@@ -57,6 +57,13 @@ func (n *network) SMBGlobalMappings(context.Context) ([]win.SMBMapping, error) {
 	return list, nil
 }
 
+// made returns how often something was asked for.
+func (n *network) made(what string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.calls[what]
+}
+
 func (n *network) set(delay time.Duration, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -181,8 +188,8 @@ func TestMappings(t *testing.T) {
 				t.Errorf("after %v: %v", time.Since(begin), err)
 			}
 		}
-		if n.calls[""] != 3 {
-			t.Errorf("WMI was asked %d times", n.calls[""])
+		if calls := n.made(""); calls != 3 {
+			t.Errorf("WMI was asked %d times", calls)
 		}
 	})
 }
