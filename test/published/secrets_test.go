@@ -81,7 +81,7 @@ func TestSecrets(t *testing.T) {
 		}
 		for _, call := range []string{"MSFT_SmbGlobalMapping", "MSFT_SmbGlobalMapping.Create"} {
 			n.failNext(call, errorIODevice)
-			c.fail(codes.Internal, "NewSmbGlobalMapping", request)
+			c.fail(codes.Unavailable, "NewSmbGlobalMapping", request)
 		}
 	}
 	addTarget(n, "iqn.2026-01.example:secret", fields{"chap_user": "user"}, newSecret(3), newSecret(4))
@@ -99,7 +99,7 @@ func TestSecrets(t *testing.T) {
 		c.fail(codes.InvalidArgument, "ConnectTarget", request.with("chap_secret", newSecret(6)+newSecret(6)))
 		c.fail(codes.InvalidArgument, "ConnectTarget", request.with("auth_type", oneWayCHAP+7))
 		n.failNext("LoginIScsiTargetW", errorIODevice)
-		c.fail(codes.Internal, "ConnectTarget", request)
+		c.fail(codes.Unavailable, "ConnectTarget", request)
 		if !c.has("SetMutualChapSecret") {
 			continue
 		}

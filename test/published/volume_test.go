@@ -99,7 +99,7 @@ func testFormatVolume(n *node, c *client) {
 	}
 	// An I/O error mustn't look like "not formatted": the driver would format.
 	n.failNext("GetVolumeInformationW", errorIODevice)
-	c.fail(codes.Internal, "IsVolumeFormatted", fields{"volume_id": volume})
+	c.fail(codes.Unavailable, "IsVolumeFormatted", fields{"volume_id": volume})
 
 	c.succeed("FormatVolume", fields{"volume_id": volume})
 	if !formatted() {
