@@ -130,11 +130,11 @@ func TestDisk(t *testing.T) {
 			}
 		}
 		d.want(t, []string{
-			"attributes persist=1 attributes=0 mask=3", // also not read-only
+			"attributes persist=1 attributes=0 mask=1",
 			"update properties",
 			"attributes persist=1 attributes=1 mask=1",
 			"update properties",
-			"attributes persist=1 attributes=0 mask=3",
+			"attributes persist=1 attributes=0 mask=1",
 			"update properties",
 		})
 	})
@@ -156,7 +156,7 @@ func TestDisk(t *testing.T) {
 		}
 		reserved, data := layout.Partitions[0], layout.Partitions[1]
 		d.want(t, []string{
-			"attributes persist=1 attributes=0 mask=3",
+			"attributes persist=1 attributes=0 mask=1",
 			"update properties",
 			fmt.Sprintf("create style=1 id=%s max=128", braced(layout.DiskID)),
 			"update properties",
@@ -166,8 +166,6 @@ func TestDisk(t *testing.T) {
 			fmt.Sprintf("partition style=1 start=%d length=%d number=0 rewrite=1 type=%s id=%s attributes=8000000000000000 name=Basic data partition",
 				16*mib, gib-17*mib, braced(win.PartitionTypeBasicData), braced(data.ID)),
 			"update properties",
-			"volume online",
-			"volume online",
 		})
 		ids, err := n.Volume.ListVolumesOnDisk(ctx, number, 0)
 		if diff := cmp.Diff([]volume.ID{volumeName}, ids); err != nil || diff != "" {
