@@ -115,6 +115,9 @@ func testEvilPaths(c *client, method protoreflect.MethodDescriptor, evilField pr
 		if path == "" && evilField == "local_path" {
 			continue // no link is asked for
 		}
+		if c.group == "volume" && strings.Contains(path, "/") {
+			continue // a slash separates there, as a backslash does
+		}
 		c.fail(codes.InvalidArgument, string(method.Name()), request.with(string(evilField), path))
 	}
 }
