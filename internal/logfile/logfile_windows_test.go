@@ -26,8 +26,8 @@ func TestRotationWithReaders(t *testing.T) {
 		old    map[string]string
 	}{
 		"current file":  {"log", `^d+ e $`, map[string]string{"log.1": both("c"), "log.2": both("b")}},
-		"old file":      {"log.1", `^log file: trouble .* d+ e $`, map[string]string{"log.1": both("c"), "log.2": both("a")}},
-		"file to leave": {"log.2", `^log file: trouble .* d+ e $`, map[string]string{"log.1": both("c"), "log.2": both("a")}},
+		"old file":      {"log.1", `^log file: problems .* d+ e $`, map[string]string{"log.1": both("c"), "log.2": both("a")}},
+		"file to leave": {"log.2", `^log file: problems .* d+ e $`, map[string]string{"log.1": both("c"), "log.2": both("a")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
