@@ -24,32 +24,7 @@ var (
 	mount     = simtest.Mount
 )
 
-func newNode(t *testing.T) *winsim.System {
-	sys := simtest.Open(t, winsim.Delays{})
-	must(t, sys.SetSettings(windows))
-	return sys
-}
-
-// windows are the switches of the nodes that a test is on: what Windows does there isn't
-// documented.
-var windows winsim.Settings
-
-// onOtherWindows runs tests with the switches that concern paths in other positions.
-func onOtherWindows(t *testing.T, tests map[string]func(*testing.T)) {
-	defer func() { windows = winsim.Settings{} }()
-	for name, settings := range map[string]winsim.Settings{
-		"the mount manager wants a directory for itself": {MountManagerExclusive: true},
-		"a bind filter": {BindFilter: true},
-		"both":          {MountManagerExclusive: true, BindFilter: true},
-	} {
-		windows = settings
-		t.Run(name, func(t *testing.T) {
-			for name, test := range tests {
-				t.Run(name, test)
-			}
-		})
-	}
-}
+func newNode(t *testing.T) *winsim.System { return simtest.Open(t, winsim.Delays{}) }
 
 // newFilesystem returns the operations with the kubelet directory and the working
 // directories allowed.
@@ -109,7 +84,7 @@ func linkTarget(t *testing.T, sys *winsim.System, path string) string {
 }
 
 func TestOnOtherWindows(t *testing.T) {
-	onOtherWindows(t, map[string]func(*testing.T){
+	simtest.OnOtherWindows(t, map[string]func(*testing.T){
 		"TestPathExists":                  TestPathExists,
 		"TestMkdir":                       TestMkdir,
 		"TestIsSymlink":                   TestIsSymlink,
@@ -123,8 +98,8 @@ func TestOnOtherWindows(t *testing.T) {
 }
 
 func TestAttacksAndFailuresOnOtherWindows(t *testing.T) {
-	windows = winsim.Settings{MountManagerExclusive: true, BindFilter: true}
-	defer func() { windows = winsim.Settings{} }()
-	t.Run("TestSwappedLinks", TestSwappedLinks)
-	t.Run("TestEachCallFails", TestEachCallFails)
+	simtest.OnWindows(t, winsim.Settings{MountManagerExclusive: true, BindFilter: true}, map[string]func(*testing.T){
+		"TestSwappedLinks":  TestSwappedLinks,
+		"TestEachCallFails": TestEachCallFails,
+	})
 }

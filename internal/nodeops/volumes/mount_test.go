@@ -301,29 +301,8 @@ func TestClosestVolumeOfADrive(t *testing.T) {
 	}
 }
 
-// windows are the switches of the nodes that a test is on: what Windows does there isn't
-// documented.
-var windows winsim.Settings
-
-// onOtherWindows runs tests with the switches that concern paths in other positions.
-func onOtherWindows(t *testing.T, tests map[string]func(*testing.T)) {
-	defer func() { windows = winsim.Settings{} }()
-	for name, settings := range map[string]winsim.Settings{
-		"the mount manager wants a directory for itself": {MountManagerExclusive: true},
-		"a bind filter": {BindFilter: true},
-		"both":          {MountManagerExclusive: true, BindFilter: true},
-	} {
-		windows = settings
-		t.Run(name, func(t *testing.T) {
-			for name, test := range tests {
-				t.Run(name, test)
-			}
-		})
-	}
-}
-
 func TestOnOtherWindows(t *testing.T) {
-	onOtherWindows(t, map[string]func(*testing.T){
+	simtest.OnOtherWindows(t, map[string]func(*testing.T){
 		"TestMountAndUnmount":             TestMountAndUnmount,
 		"TestMountRefusals":               TestMountRefusals,
 		"TestUnmountWithoutMountManager":  TestUnmountWithoutMountManager,

@@ -42,7 +42,6 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t, sim: simtest.Open(t, winsim.Delays{})}
-	n.do(n.sim.SetSettings(windows))
 	n.restart()
 	return n
 }

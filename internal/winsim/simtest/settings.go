@@ -26,6 +26,32 @@ func EachSetting(t *testing.T, test func(t *testing.T, settings winsim.Settings)
 	}
 }
 
+// windows are the switches of the nodes that Open starts.
+var windows winsim.Settings
+
+// OnWindows runs tests on nodes with some switches: each node that Open starts meanwhile
+// has them. No other test may run at the same time, but the tests may have parallel parts.
+func OnWindows(t *testing.T, settings winsim.Settings, tests map[string]func(*testing.T)) {
+	t.Helper()
+	windows = settings
+	defer func() { windows = winsim.Settings{} }()
+	t.Run(SettingsName(settings), func(t *testing.T) {
+		for name, test := range tests {
+			t.Run(name, test)
+		}
+	})
+}
+
+// OnOtherWindows runs tests with the switches that concern paths in other positions.
+func OnOtherWindows(t *testing.T, tests map[string]func(*testing.T)) {
+	t.Helper()
+	for _, settings := range []winsim.Settings{
+		{MountManagerExclusive: true}, {BindFilter: true}, {MountManagerExclusive: true, BindFilter: true},
+	} {
+		OnWindows(t, settings, tests)
+	}
+}
+
 // Settings gives the positions that EachSetting has.
 func Settings() iter.Seq[winsim.Settings] {
 	return func(yield func(winsim.Settings) bool) {

@@ -4,8 +4,10 @@
 package simtest
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 )
 
@@ -49,4 +51,25 @@ func TestSettings(t *testing.T) {
 	if len(names) < alone+6 || len(names) > 2*alone+20 {
 		t.Errorf("there are %d rows for %d positions", len(names), alone)
 	}
+}
+
+// A node that a test opens has the switches that it runs with, and none afterwards.
+func TestOnWindows(t *testing.T) {
+	exclusive := func(t *testing.T, want error) {
+		sys := Open(t, winsim.Delays{})
+		volume, _ := Volume(t, sys)
+		Must(t, sys.MkdirAll(Kubelet+`\mount`))
+		held, err := sys.OpenFile(t.Context(), Kubelet+`\mount`, win.OpenOptions{
+			Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+		})
+		Must(t, err)
+		defer held.Close()
+		if err := sys.SetVolumeMountPoint(t.Context(), Kubelet+`\mount\`, volume); !errors.Is(err, want) {
+			t.Errorf("error %v, want %v", err, want)
+		}
+	}
+	OnWindows(t, winsim.Settings{MountManagerExclusive: true}, map[string]func(*testing.T){
+		"exclusive": func(t *testing.T) { exclusive(t, win.ErrorSharingViolation) },
+	})
+	exclusive(t, nil)
 }

@@ -28,12 +28,13 @@ func Must(t testing.TB, err error) {
 }
 
 // Open starts a node that ends with the test, and fails the test if handles are
-// left open then, with the stacks that opened them.
+// left open then, with the stacks that opened them. OnWindows sets its switches.
 func Open(t testing.TB, delays winsim.Delays) *winsim.System {
 	t.Helper()
 	handles := handletrack.New()
 	sys, err := winsim.Open(winsim.Config{Delays: delays, Handles: handles})
 	Must(t, err)
+	Must(t, sys.SetSettings(windows))
 	t.Cleanup(func() {
 		// An operation that its caller gave up ends soon after.
 		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
