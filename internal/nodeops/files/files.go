@@ -25,7 +25,7 @@ import (
 // System is what the operations on files use of Windows.
 type System interface {
 	pathpolicy.System
-	win.SMBMappings
+	smbprobe.System
 }
 
 // Options change how the operations behave. The zero value is the default.
