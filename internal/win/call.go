@@ -10,63 +10,61 @@ import (
 
 // Names of the calls of the seam in metrics, logs and the simulated node's rules: the
 // Win32 function or WMI method that does the work. The name of a control code is that of
-// its constant, see [IoctlCode.String].
-const (
-	CallDeviceInterfaces        = "CM_Get_Device_Interface_ListW"
-	CallReenumerateDevice       = "CM_Reenumerate_DevNode"
-	CallNotifyArrivals          = "CM_Register_Notification"
-	CallOpen                    = "CreateFileW" // OpenDevice and OpenFile
-	CallOpenAt                  = "NtCreateFile"
-	CallRead                    = "ReadFile"
-	CallFlush                   = "FlushFileBuffers"
-	CallFileInfo                = "GetFileInformationByHandleEx"
-	CallReadDir                 = "NtQueryDirectoryFile" // what GetFileInformationByHandleEx calls for entries
-	CallDeleteFile              = "SetFileInformationByHandle"
-	CallFinalPath               = "GetFinalPathNameByHandleW"
-	CallFileAttributes          = "GetFileAttributesW"
-	CallFindVolumes             = "FindFirstVolumeW"
-	CallVolumeInformation       = "GetVolumeInformationW"
-	CallDiskFreeSpace           = "GetDiskFreeSpaceExW"
-	CallVolumeNameForMountPoint = "GetVolumeNameForVolumeMountPointW"
-	CallSetVolumeMountPoint     = "SetVolumeMountPointW"
-	CallDeleteVolumeMountPoint  = "DeleteVolumeMountPointW"
-	CallFormatVolume            = "MSFT_Volume.Format"
-	CallSMBGlobalMappings       = "MSFT_SmbGlobalMapping" // a query for its instances
-	CallCreateSMBGlobalMapping  = "MSFT_SmbGlobalMapping.Create"
-	CallRemoveSMBGlobalMapping  = "MSFT_SmbGlobalMapping.Remove"
-	CallAddISCSIPortal          = "AddIScsiSendTargetPortalW"
-	CallRemoveISCSIPortal       = "RemoveIScsiSendTargetPortalW"
-	CallRefreshISCSIPortal      = "RefreshIScsiSendTargetPortalW"
-	CallISCSIPortals            = "ReportIScsiSendTargetPortalsExW"
-	CallISCSITargets            = "ReportIScsiTargetsW"
-	CallISCSITargetInformation  = "GetIScsiTargetInformationW"
-	CallLoginISCSITarget        = "LoginIScsiTargetW"
-	CallLogoutISCSITarget       = "LogoutIScsiTarget"
-	CallISCSISessions           = "GetIScsiSessionListW"
-	CallISCSISessionDevices     = "GetDevicesForIScsiSessionW"
-	CallISCSIPersistentLogins   = "ReportIScsiPersistentLoginsW"
-	CallRemoveISCSIPersistent   = "RemoveIScsiPersistentTargetW"
-	CallSetISCSICHAPSecret      = "SetIScsiInitiatorCHAPSharedSecret"
-	CallQueryService            = "QueryServiceStatusEx"
-	CallStartService            = "StartServiceW"
-	CallStopService             = "ControlService"
-	CallActiveDependentServices = "EnumDependentServicesW"
-	CallFirmwareTable           = "GetSystemFirmwareTable"
-	CallRegistryStrings         = "RegGetValueW"
-	CallSystemWindowsDirectory  = "GetSystemWindowsDirectoryW"
-	CallUnknownControl          = "DeviceIoControl" // a control code without a name
+// its constant, see [IoctlCode.String]. Nobody assigns to them.
+var (
+	CallDeviceInterfaces        = named("CM_Get_Device_Interface_ListW")
+	CallReenumerateDevice       = named("CM_Reenumerate_DevNode")
+	CallNotifyArrivals          = named("CM_Register_Notification")
+	CallOpen                    = named("CreateFileW") // OpenDevice and OpenFile
+	CallOpenAt                  = named("NtCreateFile")
+	CallRead                    = named("ReadFile")
+	CallFlush                   = named("FlushFileBuffers")
+	CallFileInfo                = named("GetFileInformationByHandleEx")
+	CallReadDir                 = named("NtQueryDirectoryFile") // what GetFileInformationByHandleEx calls for entries
+	CallDeleteFile              = named("SetFileInformationByHandle")
+	CallFinalPath               = named("GetFinalPathNameByHandleW")
+	CallFileAttributes          = named("GetFileAttributesW")
+	CallFindVolumes             = named("FindFirstVolumeW")
+	CallVolumeInformation       = named("GetVolumeInformationW")
+	CallDiskFreeSpace           = named("GetDiskFreeSpaceExW")
+	CallVolumeNameForMountPoint = named("GetVolumeNameForVolumeMountPointW")
+	CallSetVolumeMountPoint     = named("SetVolumeMountPointW")
+	CallDeleteVolumeMountPoint  = named("DeleteVolumeMountPointW")
+	CallFormatVolume            = named("MSFT_Volume.Format")
+	CallSMBGlobalMappings       = named("MSFT_SmbGlobalMapping") // a query for its instances
+	CallCreateSMBGlobalMapping  = named("MSFT_SmbGlobalMapping.Create")
+	CallRemoveSMBGlobalMapping  = named("MSFT_SmbGlobalMapping.Remove")
+	CallAddISCSIPortal          = named("AddIScsiSendTargetPortalW")
+	CallRemoveISCSIPortal       = named("RemoveIScsiSendTargetPortalW")
+	CallRefreshISCSIPortal      = named("RefreshIScsiSendTargetPortalW")
+	CallISCSIPortals            = named("ReportIScsiSendTargetPortalsExW")
+	CallISCSITargets            = named("ReportIScsiTargetsW")
+	CallISCSITargetInformation  = named("GetIScsiTargetInformationW")
+	CallLoginISCSITarget        = named("LoginIScsiTargetW")
+	CallLogoutISCSITarget       = named("LogoutIScsiTarget")
+	CallISCSISessions           = named("GetIScsiSessionListW")
+	CallISCSISessionDevices     = named("GetDevicesForIScsiSessionW")
+	CallISCSIPersistentLogins   = named("ReportIScsiPersistentLoginsW")
+	CallRemoveISCSIPersistent   = named("RemoveIScsiPersistentTargetW")
+	CallSetISCSICHAPSecret      = named("SetIScsiInitiatorCHAPSharedSecret")
+	CallQueryService            = named("QueryServiceStatusEx")
+	CallStartService            = named("StartServiceW")
+	CallStopService             = named("ControlService")
+	CallActiveDependentServices = named("EnumDependentServicesW")
+	CallFirmwareTable           = named("GetSystemFirmwareTable")
+	CallRegistryStrings         = named("RegGetValueW")
+	CallSystemWindowsDirectory  = named("GetSystemWindowsDirectoryW")
+	CallUnknownControl          = named("DeviceIoControl") // a control code without a name
 )
 
-var callNames = append(slices.Collect(maps.Values(ioctlNames)),
-	CallDeviceInterfaces, CallReenumerateDevice, CallNotifyArrivals, CallOpen, CallOpenAt, CallRead, CallFlush,
-	CallFileInfo, CallReadDir, CallDeleteFile, CallFinalPath, CallFileAttributes, CallFindVolumes, CallVolumeInformation,
-	CallDiskFreeSpace, CallVolumeNameForMountPoint, CallSetVolumeMountPoint, CallDeleteVolumeMountPoint, CallFormatVolume,
-	CallSMBGlobalMappings, CallCreateSMBGlobalMapping, CallRemoveSMBGlobalMapping,
-	CallAddISCSIPortal, CallRemoveISCSIPortal, CallRefreshISCSIPortal, CallISCSIPortals, CallISCSITargets,
-	CallISCSITargetInformation, CallLoginISCSITarget, CallLogoutISCSITarget, CallISCSISessions, CallISCSISessionDevices,
-	CallISCSIPersistentLogins, CallRemoveISCSIPersistent, CallSetISCSICHAPSecret,
-	CallQueryService, CallStartService, CallStopService, CallActiveDependentServices,
-	CallFirmwareTable, CallRegistryStrings, CallSystemWindowsDirectory, CallUnknownControl)
+// callNames are the names above, and those of the control codes.
+var callNames = slices.Collect(maps.Values(ioctlNames))
+
+// named adds a name to callNames.
+func named(call string) string {
+	callNames = append(callNames, call)
+	return call
+}
 
 // CallNames returns the names of all calls of the seam, sorted.
 func CallNames() []string { return slices.Sorted(slices.Values(callNames)) }
