@@ -186,11 +186,12 @@ test-published: ## test the daemon with the published client, every sequence wit
 	cd test/published && $(GO) test -count=1 -timeout 20m ./...
 
 .PHONY: test-csi
-test-csi: ## test the example driver, with the CSI project's csi-sanity over the pipe and in process
+test-csi: ## test the example driver, with the CSI project's csi-sanity over the pipe and in process, and the commands of docs/quickstart-driver.md
 	cd examples/csi-driver && $(GO) test $(RACE) -count=1 -skip TestSanity ./...
 	for via in pipe in-process; do \
 		(cd examples/csi-driver && $(GO) test $(RACE) -count=1 -run TestSanity -v . -via=$$via -ginkgo.no-color) || exit 1; \
 	done
+	test/quickstart
 
 .PHONY: test-windows
 test-windows: ## test the Windows programs under Wine, also as a service; says so and skips if there is no Wine

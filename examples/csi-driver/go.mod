@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/csi-proxy/csi-proxy => ../..
 
 require (
+	github.com/Microsoft/go-winio v0.6.4
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
 	github.com/google/go-cmp v0.7.0
@@ -16,7 +17,6 @@ require (
 
 require (
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect
-	github.com/Microsoft/go-winio v0.6.4 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-task/slim-sprig/v3 v3.0.0 // indirect
 	github.com/google/pprof v0.0.0-20260402051712-545e8a4df936 // indirect

@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -44,6 +45,7 @@ type options struct {
 	via         string
 	endpointDir string
 	stateDir    string
+	simulated   bool
 }
 
 func main() {
@@ -63,12 +65,14 @@ func parseFlags(args []string) (o options, err error) {
 		return o, err
 	}
 	flags := flag.NewFlagSet("csi-driver", flag.ContinueOnError)
-	flags.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "the `address` of the socket to serve CSI at")
+	flags.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "the `address` to serve CSI at: unix:///csi/csi.sock or tcp://127.0.0.1:10000")
 	flags.StringVar(&o.nodeID, "node-id", host, "the `name` of this node in the cloud")
 	flags.StringVar(&o.via, "via", viaPipe, "how to use CSI Proxy: `"+viaPipe+"` for the daemon, "+viaInProcess+" for the library")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
 		"the `directory` of CSI Proxy's sockets; not used on Windows, which has named pipes")
 	flags.StringVar(&o.stateDir, "state-dir", "", "a `directory` of the driver's own that survives its restart")
+	flags.BoolVar(&o.simulated, "simulated", runtime.GOOS != "windows",
+		"CSI Proxy runs on a simulated node, whose hardware is the cloud; on other systems than Windows it always does")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -77,10 +81,12 @@ func parseFlags(args []string) (o options, err error) {
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	case o.via != viaPipe && o.via != viaInProcess:
 		return o, fmt.Errorf("-via=%s: must be %s or %s", o.via, viaPipe, viaInProcess)
+	case !o.simulated && runtime.GOOS != "windows":
+		return o, errors.New("-simulated=false: there is a real node on Windows only")
 	case o.stateDir == "":
 		return o, errors.New("-state-dir is missing")
-	case !strings.HasPrefix(o.endpoint, "unix://"):
-		return o, fmt.Errorf("-endpoint=%s: must have the form unix:///csi/csi.sock", o.endpoint)
+	case !strings.HasPrefix(o.endpoint, "unix://") && !strings.HasPrefix(o.endpoint, "tcp://"):
+		return o, fmt.Errorf("-endpoint=%s: must have the form unix:///csi/csi.sock or tcp://127.0.0.1:10000", o.endpoint)
 	}
 	return o, nil
 }
@@ -112,19 +118,24 @@ func run(args []string) (err error) {
 			return err
 		}
 	}
-	l, err := listen(strings.TrimPrefix(o.endpoint, "unix://"))
+	l, err := listen(o.endpoint)
 	if err != nil {
 		return err
 	}
 	return driver.New(settings).Serve(ctx, l)
 }
 
-// listen makes the socket. It first removes one that a killed driver has left.
-func listen(path string) (net.Listener, error) {
+// listen serves an endpoint. It first removes a socket that a killed driver has left. TCP has
+// no access control, so it is for tests only.
+func listen(endpoint string) (net.Listener, error) {
+	network, path, _ := strings.Cut(endpoint, "://")
+	if network == "tcp" {
+		return net.Listen(network, path)
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return net.Listen("unix", path)
+	return net.Listen(network, path)
 }
 
 // openedNode is the node on which the driver runs: see open.

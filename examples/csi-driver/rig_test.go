@@ -71,7 +71,7 @@ func (r *rig) startDriver() {
 		Version: "test", NodeID: nodeID, Proxy: proxy, StateDir: records, Cloud: volumes,
 		Logger: slog.New(slog.NewTextHandler(ginkgo.GinkgoWriter, nil)),
 	})
-	l, err := listen(r.socket())
+	l, err := listen("unix://" + r.socket())
 	r.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"path/filepath"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -26,11 +25,9 @@ type Simulated struct {
 	sim  simv1.SimClient
 }
 
-// OfDaemon returns the hardware of a daemon's node. The control socket is in endpointDir,
-// with the daemon's endpoints.
-func OfDaemon(endpointDir string) (*Simulated, error) {
-	return dial("unix:" + filepath.Join(endpointDir, simv1.EndpointName+".sock"))
-}
+// OfDaemon returns the hardware of a daemon's node. On Windows the control of the node is a
+// named pipe; elsewhere it is a socket in endpointDir, with the daemon's endpoints.
+func OfDaemon(endpointDir string) (*Simulated, error) { return dialControl(endpointDir) }
 
 // InProcess returns the hardware of a node in this process.
 func InProcess(n *simnode.Node) (*Simulated, error) {
