@@ -53,7 +53,10 @@ type Options struct {
 	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares without encryption.
 	// Default: encryption is required.
 	SMBWithoutPrivacy bool
-	// Logger logs problems that don't fail an operation. Default: they aren't logged.
+	// Logger gets a line for each change of the node, such as a volume that was mounted, at
+	// slog.LevelInfo; problems that don't fail an operation, at slog.LevelWarn; and each
+	// call to Windows at slog.LevelDebug. Errors of operations are returned, not logged.
+	// docs/logs.md has the lines. Default: none.
 	Logger *slog.Logger
 	// OnOperation is called after every operation with its name, such as
 	// "PartitionDisk", how long it took, and its error. May be nil.

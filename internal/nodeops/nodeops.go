@@ -107,11 +107,11 @@ func New(sys win.System, o Options) (*Node, error) {
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
 			SystemDisks: systemDisks,
 		}),
-		Filesystem: files.New(calls, paths, files.Options{Runner: runner, Shares: probes}),
+		Filesystem: files.New(calls, paths, files.Options{Logger: o.Logger, Runner: runner, Shares: probes}),
 		SMB: mappings.New(calls, paths, mappings.Options{
 			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: probes,
 		}),
 		ISCSI:  initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner}),
-		System: machine.New(calls, machine.Options{Runner: runner}),
+		System: machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
 	}}, nil
 }

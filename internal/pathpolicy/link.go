@@ -39,20 +39,20 @@ func (l Link) IsMountPoint() bool { return l.Kind == LinkToVolume && l.Tag == wi
 
 // MakeSymlink makes the entry a symlink to target, as win.NewSymlink takes
 // it: one of a file, or of a directory. A symlink there that is the same to same is
-// a success; anything else there is csiproxy.ErrAlreadyExists and stays.
+// a success, with made false; anything else there is csiproxy.ErrAlreadyExists and stays.
 //
 // Windows makes a link in two steps. If the process dies between them, an empty
 // directory or file is left. It is not taken for a link half made, since somebody
 // may need it as it is.
-func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same func(Link) bool) error {
+func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same func(Link) bool) (made bool, _ error) {
 	if err := e.CheckReplaceable(); err != nil {
-		return err
+		return false, err
 	}
 	const attempts = 4
 	for range attempts {
 		err := e.makeSymlink(ctx, target, file)
 		if !errors.Is(err, win.ErrorAlreadyExists) {
-			return err
+			return err == nil, err
 		}
 		link, err := e.link(ctx)
 		if errors.Is(err, win.ErrorNotAReparsePoint) {
@@ -64,15 +64,15 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 		case Missing(err): // somebody has removed it meanwhile
 			continue
 		case errors.Is(err, win.ErrorNotAReparsePoint):
-			return csiproxy.Errorf(csiproxy.ErrAlreadyExists, "there is a file or directory")
+			return false, csiproxy.Errorf(csiproxy.ErrAlreadyExists, "there is a file or directory")
 		case err != nil:
-			return err
+			return false, err
 		case link.Tag == win.TagSymlink && same(link):
-			return nil
+			return false, nil
 		}
-		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + quote.Text(link.Target())}
+		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + quote.Text(link.Target())}
 	}
-	return csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove it all the time")
+	return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove it all the time")
 }
 
 // link opens the entry and reads it.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -24,10 +25,11 @@ const patience = 2 * time.Minute
 // Start starts a service, if it isn't running, and waits until it runs. One that
 // stops again on the way gives csiproxy.ErrFailedPrecondition, with the Windows error
 // that it ended with, and so does a paused one. Without a deadline in ctx, a service
-// that takes too long gives csiproxy.ErrUnavailable.
+// that takes too long gives csiproxy.ErrUnavailable. A service that Start has started is
+// logged.
 //
 // Source: https://learn.microsoft.com/windows/win32/services/starting-a-service
-func Start(ctx context.Context, m win.Services, name string) error {
+func Start(ctx context.Context, m win.Services, log *slog.Logger, name string) error {
 	started := false
 	return poll(ctx, "start", func(ctx context.Context) (bool, error) {
 		s, err := m.QueryService(ctx, name)
@@ -36,6 +38,9 @@ func Start(ctx context.Context, m win.Services, name string) error {
 		}
 		switch {
 		case s.State == win.ServiceRunning:
+			if started {
+				log.Info("service started", "service", name)
+			}
 			return true, nil
 		case s.State == win.ServicePaused:
 			return false, failed("the service is paused", nil)
@@ -72,14 +77,15 @@ func failed(detail string, err error) error {
 // that depend on it are stopped first with force, one after the other; without, they
 // give csiproxy.ErrFailedPrecondition, which names them. A service that can't be
 // stopped gives csiproxy.ErrFailedPrecondition. Without a deadline in ctx, one that
-// takes too long gives csiproxy.ErrUnavailable.
+// takes too long gives csiproxy.ErrUnavailable. Each service that Stop has stopped is
+// logged.
 //
 // Source: https://learn.microsoft.com/windows/win32/services/stopping-a-service
-func Stop(ctx context.Context, m win.Services, name string, force bool) error {
+func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, force bool) error {
 	// A dependent may be started while others are being stopped.
 	const rounds = 3
 	for round := 1; ; round++ {
-		err := stop(ctx, m, name)
+		err := stop(ctx, m, log, name)
 		if !errors.Is(err, win.ErrorDependentServicesRunning) {
 			return err
 		}
@@ -91,7 +97,7 @@ func Stop(ctx context.Context, m win.Services, name string, force bool) error {
 			return failed("these services depend on it and are running: "+strings.Join(dependents, ", "), err)
 		}
 		for _, dependent := range dependents {
-			err := stop(ctx, m, dependent)
+			err := stop(ctx, m, log, dependent)
 			gone := errors.Is(err, win.ErrorServiceDoesNotExist)
 			again := errors.Is(err, win.ErrorDependentServicesRunning) // the next round sees to it
 			if err != nil && !gone && !again {
@@ -110,11 +116,14 @@ const (
 )
 
 // stop stops a service that no running one depends on.
-func stop(ctx context.Context, m win.Services, name string) error {
+func stop(ctx context.Context, m win.Services, log *slog.Logger, name string) error {
 	asked, last := 0, time.Time{}
 	return poll(ctx, "stop", func(ctx context.Context) (bool, error) {
 		s, err := m.QueryService(ctx, name)
 		if err != nil || s.State == win.ServiceStopped {
+			if err == nil && asked > 0 {
+				log.Info("service stopped", "service", name)
+			}
 			return err == nil, err
 		}
 		if s.State == win.ServiceStopPending || asked == maxAsked || asked > 0 && time.Since(last) < askAgain {

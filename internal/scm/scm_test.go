@@ -6,6 +6,7 @@ package scm_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/google/go-cmp/cmp"
 )
+
+var discard = slog.New(slog.DiscardHandler)
 
 // manager is a service manager whose services do what a test says: which a simulated
 // node's can't, since they behave.
@@ -113,7 +116,7 @@ func TestStart(t *testing.T) {
 				if m.start == nil {
 					m.start = accept
 				}
-				err := scm.Start(t.Context(), m, "svc")
+				err := scm.Start(t.Context(), m, discard, "svc")
 				check(t, err, test.want, test.cause)
 				if len(m.asked) != test.asked {
 					t.Errorf("it was asked %q", m.asked)
@@ -163,7 +166,7 @@ func TestStop(t *testing.T) {
 				if m.stop == nil {
 					m.stop = accept
 				}
-				err := scm.Stop(t.Context(), m, "svc", false)
+				err := scm.Stop(t.Context(), m, discard, "svc", false)
 				check(t, err, test.want, test.cause)
 				if len(m.asked) != test.asked {
 					t.Errorf("it was asked %q", m.asked)
@@ -176,8 +179,8 @@ func TestStop(t *testing.T) {
 // The caller's deadline bounds a wait, and then its error is the caller's.
 func TestDeadline(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *manager) error{
-		"start": func(ctx context.Context, m *manager) error { return scm.Start(ctx, m, "svc") },
-		"stop":  func(ctx context.Context, m *manager) error { return scm.Stop(ctx, m, "svc", true) },
+		"start": func(ctx context.Context, m *manager) error { return scm.Start(ctx, m, discard, "svc") },
+		"stop":  func(ctx context.Context, m *manager) error { return scm.Stop(ctx, m, discard, "svc", true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -225,20 +228,20 @@ func dependents(restarts int) *manager {
 func TestStopDependents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dependents(0)
-		err := scm.Stop(t.Context(), m, "svc", false)
+		err := scm.Stop(t.Context(), m, discard, "svc", false)
 		check(t, err, csiproxy.ErrFailedPrecondition, win.ErrorDependentServicesRunning)
 		if diff := cmp.Diff([]string{"stop svc"}, m.asked); diff != "" {
 			t.Errorf("without force (-want +got):\n%s", diff)
 		}
 		m.asked = nil
-		if err := scm.Stop(t.Context(), m, "svc", true); err != nil {
+		if err := scm.Stop(t.Context(), m, discard, "svc", true); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]string{"stop svc", "stop a", "stop b", "stop svc"}, m.asked); diff != "" {
 			t.Errorf("with force (-want +got):\n%s", diff)
 		}
 		m.asked = nil
-		if err := scm.Stop(t.Context(), m, "svc", true); err != nil || len(m.asked) != 0 {
+		if err := scm.Stop(t.Context(), m, discard, "svc", true); err != nil || len(m.asked) != 0 {
 			t.Errorf("the second time: %v, %q", err, m.asked)
 		}
 	})
@@ -246,10 +249,10 @@ func TestStopDependents(t *testing.T) {
 
 func TestStopDependentsThatStartAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if err := scm.Stop(t.Context(), dependents(1), "svc", true); err != nil {
+		if err := scm.Stop(t.Context(), dependents(1), discard, "svc", true); err != nil {
 			t.Errorf("one that is started once: %v", err)
 		}
-		check(t, scm.Stop(t.Context(), dependents(100), "svc", true), csiproxy.ErrFailedPrecondition, win.ErrorDependentServicesRunning)
+		check(t, scm.Stop(t.Context(), dependents(100), discard, "svc", true), csiproxy.ErrFailedPrecondition, win.ErrorDependentServicesRunning)
 	})
 }
 
@@ -263,7 +266,7 @@ func TestStopDependentsInAnyOrder(t *testing.T) {
 			slices.Reverse(list)
 			return list, err
 		}
-		if err := scm.Stop(t.Context(), m, "svc", true); err != nil {
+		if err := scm.Stop(t.Context(), m, discard, "svc", true); err != nil {
 			t.Error(err)
 		}
 	})
@@ -279,11 +282,11 @@ func TestStopDependentFails(t *testing.T) {
 			}
 			return stop(name)
 		}
-		check(t, scm.Stop(t.Context(), m, "svc", true), csiproxy.ErrFailedPrecondition, win.ErrorInvalidServiceControl)
+		check(t, scm.Stop(t.Context(), m, discard, "svc", true), csiproxy.ErrFailedPrecondition, win.ErrorInvalidServiceControl)
 		if m.states["b"][0] != running {
 			t.Error("it went on after one that can't be stopped")
 		}
 		m.dependents = func(string) ([]string, error) { return nil, win.ErrorAccessDenied }
-		check(t, scm.Stop(t.Context(), m, "svc", true), csiproxy.ErrPermissionDenied, win.ErrorAccessDenied)
+		check(t, scm.Stop(t.Context(), m, discard, "svc", true), csiproxy.ErrPermissionDenied, win.ErrorAccessDenied)
 	})
 }

@@ -6,9 +6,11 @@ package wincalls
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -45,7 +47,15 @@ func get[T any](ctx context.Context, s *System, name string, o object, f func() 
 		s.gate.leave(c, err)
 	}()
 	v, err = f()
-	s.observe(name, time.Since(c.Since), err)
+	took := time.Since(c.Since)
+	s.observe(name, took, err)
+	if s.gate.log.Enabled(ctx, slog.LevelDebug) {
+		attrs := []slog.Attr{slog.String("call", name), slog.String("object", quote.Text(o.name)), slog.Duration("duration", took.Round(time.Microsecond))}
+		if err != nil {
+			attrs = append(attrs, slog.Any("err", err))
+		}
+		s.gate.log.LogAttrs(ctx, slog.LevelDebug, "Windows call", attrs...)
+	}
 	return v, err
 }
 

@@ -37,7 +37,8 @@ type Options struct {
 	// Observe is told of every call that was answered: its name, how long it took, and
 	// its error. Default: nobody is told.
 	Observe func(call string, took time.Duration, err error)
-	// Logger is told of calls that Windows doesn't answer in time. Default: none.
+	// Logger is told of calls that Windows doesn't answer in time, and at slog.LevelDebug
+	// of every call. Default: none.
 	Logger *slog.Logger
 }
 

@@ -52,6 +52,7 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *device.Disk) error {
 		if err := h.SetAttributes(ctx, 0, win.DiskReadOnly); err != nil {
 			return err
 		}
+		d.options.Logger.Info("disk made writable", "disk", h.Number)
 	}
 	// Another process may have given it new ids, or used it, meanwhile.
 	layout, refusal, err := d.findOriginal(ctx, h)
@@ -64,7 +65,6 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *device.Disk) error {
 	if err := h.VerifyLayout(ctx, layout); err != nil {
 		return err
 	}
-	d.options.Logger.Info("a disk gets new ids", "disk", h.Number, "why", refusal)
 	switch layout.Style {
 	case win.StyleGPT:
 		layout.DiskID = win.NewGUID()
@@ -82,6 +82,7 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *device.Disk) error {
 	if err := h.SetLayout(ctx, layout); err != nil {
 		return err
 	}
+	d.options.Logger.Info("disk given new ids", "disk", h.Number, "why", refusal)
 	return h.UpdateProperties(ctx)
 }
 

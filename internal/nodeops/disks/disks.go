@@ -44,7 +44,8 @@ type Options struct {
 	// AllowRecognizedData lets PartitionDisk write over data of another system
 	// that it recognises. Default: such a disk is refused.
 	AllowRecognizedData bool
-	// Logger gets what an operation passes over without failing. Default: none.
+	// Logger gets each change of a disk, and what an operation passes over without
+	// failing. Default: none.
 	Logger *slog.Logger
 	// Locks serialises changes of the layout of a disk, by disk number. The
 	// volume operations of the same node must share it. Default: its own.
@@ -240,6 +241,10 @@ func (d *Disks) bringOnline(ctx context.Context, h *device.Disk) (before win.Dis
 	if err == nil && now&blocking != 0 {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request but the disk is still offline or read-only")
 	}
+	if err == nil {
+		d.options.Logger.Info("disk brought online", "disk", h.Number,
+			"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
+	}
 	return before & blocking, err
 }
 
@@ -250,8 +255,11 @@ func (d *Disks) putBack(ctx context.Context, h *device.Disk, attributes win.Disk
 		return
 	}
 	if err := h.SetAttributes(ctx, attributes, attributes); err != nil {
-		d.options.Logger.Info("a disk that was refused stays online and writable", "disk", h.Number, "err", err)
+		d.options.Logger.Warn("a disk that was refused stays online and writable", "disk", h.Number, "err", err)
+		return
 	}
+	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number,
+		"offline", attributes&win.DiskOffline != 0, "readOnly", attributes&win.DiskReadOnly != 0)
 }
 
 func (d *Disks) takeOffline(ctx context.Context, h *device.Disk) error {
@@ -274,6 +282,7 @@ func (d *Disks) takeOffline(ctx context.Context, h *device.Disk) error {
 	if err := h.SetAttributes(ctx, win.DiskOffline, win.DiskOffline); err != nil {
 		return err
 	}
+	d.options.Logger.Info("disk taken offline", "disk", h.Number)
 	return h.UpdateProperties(ctx)
 }
 
@@ -287,12 +296,12 @@ func (d *Disks) flushVolumes(ctx context.Context, h *device.Disk) {
 		volumes, err = h.AwaitVolumes(ctx, d.sys, device.DataPartitions(layout), 0, nil)
 	}
 	if err != nil {
-		d.options.Logger.Info("volumes aren't flushed before the disk goes offline", "disk", h.Number, "err", err)
+		d.options.Logger.Warn("volumes aren't flushed before the disk goes offline", "disk", h.Number, "err", err)
 		return
 	}
 	for _, name := range volumes {
 		if err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) }); err != nil {
-			d.options.Logger.Info("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)
+			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)
 		}
 	}
 }

@@ -169,6 +169,7 @@ func (d *Disks) writeTable(ctx context.Context, h *device.Disk) (written bool, _
 		if err := h.CreateDisk(ctx, create); err != nil {
 			return true, err
 		}
+		d.options.Logger.Info("partition table made", "disk", h.Number, "style", "GPT", "diskID", create.DiskID)
 		// Windows may add its reserved partition by itself.
 		if err := h.UpdateProperties(ctx); err != nil {
 			return true, err
@@ -191,7 +192,12 @@ func (d *Disks) writeTable(ctx context.Context, h *device.Disk) (written bool, _
 		return true, err
 	}
 	layout.Partitions = append(layout.Partitions, partitions...)
-	return true, h.SetLayout(ctx, layout)
+	if err := h.SetLayout(ctx, layout); err != nil {
+		return true, err
+	}
+	data := partitions[len(partitions)-1]
+	d.options.Logger.Info("disk partitioned", "disk", h.Number, "partitionID", data.ID, "bytes", data.Length)
+	return true, nil
 }
 
 // checkRoom refuses a disk that is too small for a data partition, before it is given a
@@ -283,7 +289,9 @@ func (d *Disks) bringVolumesOnline(ctx context.Context, n disk.Number, volumes d
 			continue // online: raw or not
 		}
 		if err := d.onVolume(ctx, name, device.Handle.OnlineVolume); err != nil {
-			d.options.Logger.Info("a volume doesn't go online", "disk", n, "volume", name, "err", err)
+			d.options.Logger.Warn("a volume doesn't go online", "disk", n, "volume", name, "err", err)
+			continue
 		}
+		d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
 	}
 }

@@ -12,6 +12,8 @@ package files
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"log/slog"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
@@ -30,6 +32,8 @@ type System interface {
 
 // Options change how the operations behave. The zero value is the default.
 type Options struct {
+	// Logger gets each change of a directory or link. Default: none.
+	Logger *slog.Logger
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
@@ -54,6 +58,9 @@ type Filesystem struct {
 
 // New returns the operations on the files of sys that paths allows.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
@@ -98,7 +105,15 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 	isLink := false
 	err := f.paths.ReachMaking(ctx, f.sys, p, func(e pathpolicy.Entry) error {
-		dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
+		dir, err := e.Open(ctx, pathpolicy.Directory(win.FileCreate))
+		if err == nil {
+			f.options.Logger.Info("directory made", "path", e.Path())
+			return nil
+		}
+		// Windows may refuse to create the root of a drive without saying that it is there.
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, win.ErrorAccessDenied) {
+			dir, err = e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
+		}
 		if errors.Is(err, win.ErrorDirectory) {
 			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a file", Err: err}
 		}

@@ -20,8 +20,9 @@ import (
 // handle and some memory that doesn't depend on the depth.
 type remover struct {
 	limits
-	removed int // entries so far
-	listed  int // entries that the levels keep: listed and not seen to
+	removed   int // entries so far
+	unmounted int // volumes so far
+	listed    int // entries that the levels keep: listed and not seen to
 }
 
 // limits bound what one call does and keeps.
@@ -164,7 +165,7 @@ func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.Fil
 	const attempts = 5
 	for range attempts {
 		if e.ReparseTag == win.TagMountPoint {
-			if err := unmount(ctx, &e); err != nil {
+			if err := r.unmount(ctx, &e); err != nil {
 				return nil, err
 			}
 		}
@@ -232,7 +233,7 @@ func isMountPoint(ctx context.Context, file *pathpolicy.File) (bool, error) {
 // unmount takes a mount point away through the mount manager, and leaves a junction
 // alone. The directory is held meanwhile, without the right to delete it: the mount
 // manager opens it too, and doesn't share deletion.
-func unmount(ctx context.Context, e *entry) error {
+func (r *remover) unmount(ctx context.Context, e *entry) error {
 	file, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, win.ErrorDirectory) {
 		file, err = e.Open(ctx, pathpolicy.Look) // it has become a file meanwhile
@@ -242,7 +243,9 @@ func unmount(ctx context.Context, e *entry) error {
 	}
 	mounted, err := isMountPoint(ctx, file)
 	if err == nil && mounted {
-		err = file.Unmount(ctx)
+		if err = file.Unmount(ctx); err == nil {
+			r.unmounted++
+		}
 	}
 	if err == nil {
 		e.FileInfo, err = file.Info(ctx)

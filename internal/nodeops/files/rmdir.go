@@ -33,6 +33,7 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry, force bool)
 		return err
 	}
 	r := &remover{limits: f.limits}
+	defer f.report(r, at)
 	if force {
 		return r.removeTree(ctx, entry{at, info})
 	}
@@ -40,7 +41,14 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry, force bool)
 	if err != nil || dir == nil {
 		return err
 	}
-	return dir.Delete(ctx)
+	return r.delete(ctx, dir)
+}
+
+// report logs what a remover has removed of a directory, also if it failed in the end.
+func (f *Filesystem) report(r *remover, at pathpolicy.Entry) {
+	if r.removed+r.unmounted > 0 {
+		f.options.Logger.Info("files and directories removed", "path", at.Path(), "entries", r.removed, "unmounted", r.unmounted)
+	}
 }
 
 // RmdirContents implements [filesystem.Operations].
@@ -62,6 +70,7 @@ func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 				return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a link or mount point")
 			}
 			r := &remover{limits: f.limits}
+			defer f.report(r, e)
 			return r.removeBelow(ctx, &level{dir: dir, stays: true})
 		})
 	})

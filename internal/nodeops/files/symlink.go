@@ -22,9 +22,13 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a link to itself")
 		}
 		return f.paths.Reach(ctx, f.sys, target, func(e pathpolicy.Entry) error {
-			return e.MakeSymlink(ctx, source.String(), file, func(l pathpolicy.Link) bool {
+			made, err := e.MakeSymlink(ctx, source.String(), file, func(l pathpolicy.Link) bool {
 				return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source)
 			})
+			if made {
+				f.options.Logger.Info("link made", "path", e.Path(), "target", source.String())
+			}
+			return err
 		})
 	})
 }

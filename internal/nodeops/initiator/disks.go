@@ -104,7 +104,7 @@ func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN)
 func (i *Initiator) rescan(ctx context.Context) error {
 	err := i.rescans.Do(ctx, func(ctx context.Context) error { return device.ReenumerateAdapters(ctx, i.sys) })
 	if _, refused := errors.AsType[win.Errno](err); refused {
-		i.options.Logger.Info("an adapter isn't asked for new disks", "err", err)
+		i.options.Logger.Warn("an adapter isn't asked for new disks", "err", err)
 		return nil
 	}
 	return err

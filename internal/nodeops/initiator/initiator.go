@@ -32,7 +32,8 @@ type System interface {
 
 // Options change how the operations behave. The zero value is the default.
 type Options struct {
-	// Logger gets what an operation passes over without failing. Default: none.
+	// Logger gets each change of the initiator, and what an operation passes over without
+	// failing. Default: none.
 	Logger *slog.Logger
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
@@ -67,7 +68,11 @@ func (i *Initiator) SetMutualCHAPSecret(ctx context.Context, s secret.Text) erro
 		if err := checkSecret(s); err != nil {
 			return err
 		}
-		return i.call(ctx, func() error { return i.sys.SetISCSIInitiatorCHAPSecret(ctx, s) })
+		err := i.call(ctx, func() error { return i.sys.SetISCSIInitiatorCHAPSecret(ctx, s) })
+		if err == nil {
+			i.options.Logger.Info("mutual CHAP secret set")
+		}
+		return err
 	})
 }
 
@@ -90,8 +95,7 @@ func (i *Initiator) call(ctx context.Context, f func() error) error {
 	if !serviceDown(err) {
 		return err
 	}
-	i.options.Logger.Info("the iSCSI initiator's service is started", "service", serviceName, "err", err)
-	if err := scm.Start(ctx, i.sys, serviceName); err != nil {
+	if err := scm.Start(ctx, i.sys, i.options.Logger, serviceName); err != nil {
 		return &csiproxy.Error{Object: "service " + serviceName, Err: err}
 	}
 	return operation.Retry(ctx, servicePatience, retryInterval, serviceDown, f)

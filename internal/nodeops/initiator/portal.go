@@ -35,6 +35,9 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 		if errors.Is(err, win.ISDSCTargetPortalAlreadyExists) { // added by somebody else
 			return nil
 		}
+		if err == nil {
+			i.options.Logger.Info("portal added", "portal", iscsi.Portal(want).String())
+		}
 		return err
 	})
 }
@@ -134,7 +137,11 @@ func (i *Initiator) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) erro
 		if !known {
 			return csiproxy.Errorf(csiproxy.ErrNotFound, "the initiator doesn't know the portal")
 		}
-		return i.call(ctx, func() error { return i.sys.RemoveISCSISendTargetPortal(ctx, portal) })
+		err = i.call(ctx, func() error { return i.sys.RemoveISCSISendTargetPortal(ctx, portal) })
+		if err == nil {
+			i.options.Logger.Info("portal removed", "portal", iscsi.Portal(portal).String())
+		}
+		return err
 	})
 }
 

@@ -60,10 +60,14 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi
 }
 
 func (i *Initiator) login(ctx context.Context, l win.ISCSILogin) error {
-	return i.call(ctx, func() error {
+	err := i.call(ctx, func() error {
 		_, err := i.sys.LoginISCSITarget(ctx, l)
 		return err
 	})
+	if err == nil {
+		i.options.Logger.Info("target connected", "target", l.Target, "portal", iscsi.Portal(l.Portal).String())
+	}
+	return err
 }
 
 // discoverAndLogin logs in to a target that may have come to its portal since the
@@ -131,6 +135,9 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 		if err != nil && !errors.Is(err, win.ErrorNotFound) { // somebody else did
 			return err
 		}
+		if err == nil {
+			i.options.Logger.Info("persistent login removed", "target", l.Target, "portal", iscsi.Portal(l.Portal).String())
+		}
 	}
 	return nil
 }
@@ -145,6 +152,7 @@ func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 	for _, s := range sessions {
 		err := i.sys.LogoutISCSITarget(ctx, s.ID)
 		if err == nil {
+			i.options.Logger.Info("target disconnected", "target", s.Target, "portal", iscsi.Portal(p).String())
 			continue
 		}
 		left, listErr := query(ctx, i, i.sys.ISCSISessions)

@@ -10,6 +10,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/csi-proxy/csi-proxy/system"
 
@@ -30,6 +31,8 @@ type System interface {
 
 // Options change how the operations behave. The zero value is the default.
 type Options struct {
+	// Logger gets each service that is started or stopped. Default: none.
+	Logger *slog.Logger
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
@@ -43,6 +46,9 @@ type Machine struct {
 
 // New returns the operations on the machine that sys is.
 func New(sys System, o Options) *Machine {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
@@ -98,7 +104,7 @@ func (m *Machine) StartService(ctx context.Context, name string) error {
 		if err := winname.CheckService(name); err != nil {
 			return err
 		}
-		return scm.Start(ctx, m.sys, name)
+		return scm.Start(ctx, m.sys, m.options.Logger, name)
 	})
 }
 
@@ -110,7 +116,7 @@ func (m *Machine) StopService(ctx context.Context, name string, force bool) erro
 		if err := winname.CheckService(name); err != nil {
 			return err
 		}
-		return scm.Stop(ctx, m.sys, name, force)
+		return scm.Stop(ctx, m.sys, m.options.Logger, name, force)
 	})
 }
 

@@ -15,14 +15,18 @@ import (
 // link makes the entry a link to remote. Drivers read the link back to learn which
 // share it was, and Go's os.Stat follows a link to the root of a share only if there
 // is a backslash at its end.
-func link(ctx context.Context, e pathpolicy.Entry, remote unc.Path) error {
-	return e.MakeSymlink(ctx, remote.String()+`\`, false, func(l pathpolicy.Link) bool {
+func (m *Mappings) link(ctx context.Context, e pathpolicy.Entry, remote unc.Path) error {
+	made, err := e.MakeSymlink(ctx, remote.String()+`\`, false, func(l pathpolicy.Link) bool {
 		if l.Kind != pathpolicy.LinkToShare {
 			return false
 		}
 		to, err := unc.Parse(l.Target())
 		return err == nil && to.Equal(remote)
 	})
+	if made {
+		m.options.Logger.Info("link made", "path", e.Path(), "target", remote.String()+`\`)
+	}
+	return err
 }
 
 // atLocal says that err is about the local path.

@@ -46,7 +46,7 @@ func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c smb.Credential
 		case working, kept:
 			return err
 		case broken:
-			m.options.Logger.Info("a mapping doesn't work and is made again", "remotePath", remote.Root(), "err", err)
+			m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", remote.Root(), "err", err)
 			if err := m.remove(ctx, remote); err != nil && !errors.Is(err, win.ErrorNotConnected) {
 				return err
 			}
@@ -148,6 +148,7 @@ func (m *Mappings) create(ctx context.Context, remote unc.Path, c smb.Credential
 	})
 	if err == nil {
 		m.users.made(remote, c)
+		m.options.Logger.Info("mapping made", "remotePath", remote.Root(), "requirePrivacy", !m.options.WithoutPrivacy)
 	}
 	if errors.Is(err, win.ErrorAccessDenied) && !m.options.WithoutPrivacy {
 		return &csiproxy.Error{Detail: "the user may not use the share, or its server can't encrypt, which is required", Err: err}
@@ -160,6 +161,9 @@ func (m *Mappings) remove(ctx context.Context, remote unc.Path) error {
 	err := m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
 	if err == nil || errors.Is(err, win.ErrorNotConnected) {
 		m.users.removed(remote)
+	}
+	if err == nil {
+		m.options.Logger.Info("mapping removed", "remotePath", remote.Root())
 	}
 	return err
 }
@@ -185,7 +189,7 @@ func (m *Mappings) createInstead(ctx context.Context, remote unc.Path, c smb.Cre
 	var again []unc.Path
 	for _, other := range others {
 		sameUser, _ := m.users.compare(other, c)
-		m.options.Logger.Info("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other", remote.Root())
+		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other", remote.Root())
 		if err := m.remove(ctx, other); err != nil && !errors.Is(err, win.ErrorNotConnected) {
 			return err
 		}

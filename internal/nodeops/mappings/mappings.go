@@ -79,7 +79,8 @@ type System interface {
 type Options struct {
 	// WithoutPrivacy accepts servers that don't encrypt. Default: they are refused.
 	WithoutPrivacy bool
-	// Logger gets what an operation passes over without failing. Default: none.
+	// Logger gets each change of a mapping, and what an operation passes over without
+	// failing. Default: none.
 	Logger *slog.Logger
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
@@ -141,7 +142,7 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 		if err := m.reach(ctx, remote); err != nil || localPath == "" {
 			return err
 		}
-		err = m.paths.Reach(ctx, m.sys, local, func(e pathpolicy.Entry) error { return link(ctx, e, remote) })
+		err = m.paths.Reach(ctx, m.sys, local, func(e pathpolicy.Entry) error { return m.link(ctx, e, remote) })
 		return atLocal(localPath, err)
 	})
 }

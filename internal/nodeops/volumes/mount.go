@@ -87,6 +87,9 @@ func (v *Volumes) mount(ctx context.Context, id volume.ID, e pathpolicy.Entry) e
 		if mounted == "" && mountErr != nil {
 			return refuse("the directory is not empty")
 		}
+		if mountErr == nil && mounted.Equal(id) {
+			v.options.Logger.Info("volume mounted", "volume", id, "path", directory.Path())
+		}
 	}
 	if !mounted.Equal(id) {
 		return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
@@ -175,11 +178,15 @@ func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry)
 	err = v.flush(ctx, id)
 	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
 		// Its pods must be able to end.
-		v.options.Logger.Info("a volume that has left the node is unmounted", "volume", id, "err", err)
+		v.options.Logger.Warn("a volume that has left the node is unmounted without a flush", "volume", id, "err", err)
 	} else if err != nil {
 		return err
 	}
-	return directory.Unmount(ctx)
+	if err := directory.Unmount(ctx); err != nil {
+		return err
+	}
+	v.options.Logger.Info("volume unmounted", "volume", id, "path", directory.Path())
+	return nil
 }
 
 // GetVolumeIDFromTargetPath implements [volume.Operations].

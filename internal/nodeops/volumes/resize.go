@@ -93,7 +93,7 @@ func (v *Volumes) growPartition(ctx context.Context, p place, sizeBytes int64, g
 		return 0, err
 	}
 	defer release()
-	if err := useWholeDisk(ctx, p.disk); err != nil {
+	if err := v.useWholeDisk(ctx, p.disk); err != nil {
 		return 0, err
 	}
 	// Another process may have grown it, or made another partition behind it.
@@ -107,6 +107,8 @@ func (v *Volumes) growPartition(ctx context.Context, p place, sizeBytes int64, g
 	if err := p.disk.GrowPartition(ctx, grow); err != nil {
 		return 0, err
 	}
+	v.options.Logger.Info("partition grown", "volume", p.id, "disk", p.disk.Number, "partition", partition.Number,
+		"bytesBefore", partition.Length, "bytes", partition.Length+growth)
 	return partition.Length + growth, p.disk.UpdateProperties(ctx)
 }
 
@@ -149,7 +151,7 @@ func plan(ctx context.Context, p place, sizeBytes int64) (_ win.Partition, growt
 // useWholeDisk moves the end of a GPT to the end of its disk where Windows hasn't
 // done so by itself when it read the new size. Whether it does on each of its
 // versions isn't documented.
-func useWholeDisk(ctx context.Context, h *device.Disk) error {
+func (v *Volumes) useWholeDisk(ctx context.Context, h *device.Disk) error {
 	geometry, err := h.Geometry(ctx)
 	if err != nil {
 		return err
@@ -169,6 +171,7 @@ func useWholeDisk(ctx context.Context, h *device.Disk) error {
 	if err := h.SetLayout(ctx, layout); err != nil {
 		return err
 	}
+	v.options.Logger.Info("partition table moved to the end of its disk", "disk", h.Number, "bytes", geometry.DiskSize)
 	return h.UpdateProperties(ctx)
 }
 
@@ -236,5 +239,10 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, p place, 
 	if err := p.disk.Verify(ctx); err != nil {
 		return err
 	}
-	return h.ExtendFileSystem(ctx, sectors)
+	if err := h.ExtendFileSystem(ctx, sectors); err != nil {
+		return err
+	}
+	v.options.Logger.Info("file system grown", "volume", p.id, "disk", p.disk.Number, "fileSystem", fileSystem,
+		"bytesBefore", data.NumberSectors*int64(data.BytesPerSector), "bytes", sectors*int64(data.BytesPerSector))
+	return nil
 }

@@ -43,7 +43,8 @@ type Options struct {
 	// that it recognises. Default: such a volume is refused. A volume with a
 	// file system that Windows knows is refused always.
 	AllowRecognizedData bool
-	// Logger gets what an operation passes over without failing. Default: none.
+	// Logger gets each change of a volume, and what an operation passes over without
+	// failing. Default: none.
 	Logger *slog.Logger
 	// Locks serialises changes of the layout of a disk, by disk number. The
 	// disk operations of the same node must share it. Default: its own.
@@ -387,7 +388,12 @@ func (v *Volumes) formatWhenFree(ctx context.Context, p place) error {
 			}
 			return err
 		}
+		start := time.Now()
 		failed = v.sys.FormatVolume(ctx, string(p.id), win.FormatOptions{FileSystem: "NTFS"})
+		if failed == nil {
+			v.options.Logger.Info("volume formatted", "volume", p.id, "disk", p.disk.Number, "fileSystem", "NTFS",
+				"took", time.Since(start).Round(time.Millisecond))
+		}
 		return failed
 	})
 }
