@@ -9,9 +9,13 @@ COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 RACE ?= $(if $(shell command -v $${CC:-gcc} 2>/dev/null),-race)
 LDFLAGS = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
+# The time that released files give as theirs: that of the commit, in seconds since 1970.
+SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+
 # Git is asked once, for all programs of a run.
 VERSION := $(VERSION)
 COMMIT := $(COMMIT)
+export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 # No path and nothing of the working copy gets into a program: the same source and
 # version make the same bytes.
 #
@@ -37,7 +41,7 @@ LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Vers
 # What a release has apart from them.
 RELEASED = linux-amd64 linux-arm64
 # The modules apart from the product: what they need must not become its own.
-SIDE_MODULES = test/published tools examples/csi-driver
+SIDE_MODULES = test/published tools tools/release examples/csi-driver
 # Those that have a side for Windows.
 WINDOWS_SIDE_MODULES = test/windows examples/csi-driver
 
@@ -109,8 +113,12 @@ wintest-%: build-windows-% bin/pack
 		>$(BIN_windows-$*)/csi-proxy-wintest.exe
 	chmod +x $(BIN_windows-$*)/csi-proxy-wintest.exe
 
-bin/winres bin/sbom bin/notices bin/pack: bin/%: FORCE
+bin/winres bin/pack: bin/%: FORCE
 	@$(FOR_TOOLS) $(GO) -C tools build -o ../bin/ ./$*
+
+# What only releases need is a module of its own, so that a build needs none of it.
+bin/sbom bin/notices bin/image: bin/%: FORCE
+	@$(FOR_TOOLS) $(GO) -C tools/release build -o ../../bin/ ./$*
 
 FORCE:
 
@@ -123,6 +131,23 @@ check-build: ## build for Windows in a new clone, as other projects do: each arc
 		done && \
 		$(GO) mod vendor && $(GO) -C tools mod vendor && \
 		GOFLAGS=-mod=vendor GOPROXY=off CGO_ENABLED=1 GOOS=windows $(MAKE) build && file bin/csi-proxy.exe
+
+IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
+
+.PHONY: image
+image: build-windows-amd64 bin/image bin/sbom bin/notices ## build the image of the HostProcess container, without Docker, into bin/; see docs/image.md
+	rm -rf bin/.image && mkdir -p bin/.image
+	for program in csi-proxy csi-proxyctl; do \
+		cp bin/$$program.exe bin/.image/ && \
+		bin/sbom -version '$(VERSION)' bin/$$program.exe >bin/.image/$$program.exe.cdx.json || exit 1; \
+	done
+	bin/notices bin/csi-proxy.exe bin/csi-proxyctl.exe >bin/.image/LICENSES.txt
+	bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH) \
+		$(foreach f,csi-proxy.exe csi-proxyctl.exe csi-proxy.exe.cdx.json csi-proxyctl.exe.cdx.json LICENSES.txt,$(f)=bin/.image/$(f)) >$(IMAGE_ARCHIVE)
+
+.PHONY: push-image
+push-image: image ## build the image and push it: IMAGE=repository:tag
+	bin/image push $(IMAGE_ARCHIVE) '$(or $(IMAGE),$(error say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3))'
 
 .PHONY: release
 release: build-all wintest $(addprefix link-,$(RELEASED)) bin/sbom bin/notices ## build all systems into dist/, with checksums, bills of materials, licences
@@ -160,6 +185,7 @@ test: ## run the tests, with the race detector
 	$(GO) test ./internal/nodeops
 	cd test/published && $(GO) test $(RACE) -short -count=1 ./...
 	$(FOR_TOOLS) $(GO) -C tools test ./...
+	$(FOR_TOOLS) $(GO) -C tools/release test ./...
 
 # How long each fuzz target and each long test runs.
 FUZZTIME ?= 20s

@@ -32,7 +32,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/tools/modules"
+	"github.com/csi-proxy/csi-proxy/tools/release/modules"
 )
 
 func main() {

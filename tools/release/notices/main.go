@@ -28,7 +28,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/tools/modules"
+	"github.com/csi-proxy/csi-proxy/tools/release/modules"
 )
 
 func main() {

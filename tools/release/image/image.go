@@ -1,0 +1,158 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/base64"
+	"io"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/csi-proxy/csi-proxy/tools/release/hive"
+	"github.com/csi-proxy/csi-proxy/tools/release/security"
+)
+
+// file is one at the root of the container's volume.
+type file struct {
+	name     string
+	contents []byte
+}
+
+// description is what the image says of itself.
+type description struct {
+	version, commit string
+	created         time.Time
+}
+
+// hives are the files without which Windows doesn't unpack a layer that has no other
+// below it. Since Windows Server 2025 they must be valid registry hives.
+//
+// https://github.com/microsoft/windows-host-process-containers-base-image
+var hives = []string{"DEFAULT", "SAM", "SECURITY", "SOFTWARE", "SYSTEM"}
+
+// entryPoint is the program, by the name that every containerd has for the place of the
+// container's volume. Before version 1.7 that place is another for each container.
+//
+// https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
+const entryPoint = `%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxy.exe`
+
+// newImage returns the image of a HostProcess container with the files. It names no
+// version of Windows, so it runs on all.
+//
+// https://github.com/opencontainers/image-spec/blob/main/config.md
+func newImage(files []file, about description) (v1.Image, error) {
+	base, err := newLayer(baseEntries())
+	if err != nil {
+		return nil, err
+	}
+	programs, err := newLayer(programEntries(files))
+	if err != nil {
+		return nil, err
+	}
+	created := v1.Time{Time: about.created}
+	image, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), &v1.ConfigFile{
+		Architecture: "amd64",
+		OS:           "windows",
+		Created:      created,
+		RootFS:       v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: []string{entryPoint},
+			User:       `NT AUTHORITY\SYSTEM`,
+			Labels: map[string]string{
+				"org.opencontainers.image.title":       "CSI Proxy",
+				"org.opencontainers.image.description": "The storage operations of a Windows node, for CSI drivers. For HostProcess containers only",
+				"org.opencontainers.image.version":     about.version,
+				"org.opencontainers.image.revision":    about.commit,
+				"org.opencontainers.image.created":     about.created.Format(time.RFC3339),
+				"org.opencontainers.image.source":      "https://github.com/csi-proxy/csi-proxy",
+				"org.opencontainers.image.licenses":    "Apache-2.0",
+				"org.opencontainers.image.vendor":      "The CSI Proxy Authors",
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
+	return mutate.Append(image,
+		mutate.Addendum{Layer: base, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: "empty registry hives"}},
+		mutate.Addendum{Layer: programs, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: "CSI Proxy's programs"}},
+	)
+}
+
+// entry is a directory or a file of a layer. All have the same time, so that the same
+// contents give the same layer.
+type entry struct {
+	name     string // with slashes; a layer has its files below Files/
+	contents []byte // nil for a directory
+	extended map[string]string
+}
+
+// baseEntries are those of the layer without programs. Like Microsoft's base image, they
+// say nothing of who may do what.
+func baseEntries() []entry {
+	entries := []entry{{name: "Files"}, {name: "Files/Windows"}, {name: "Files/Windows/System32"}, {name: "Files/Windows/System32/config"}}
+	for _, name := range hives {
+		entries = append(entries, entry{name: "Files/Windows/System32/config/" + name, contents: hive.Empty(name)})
+	}
+	return entries
+}
+
+// programEntries are those of the layer with the programs. Windows wants Hives, for
+// changes to the registry, in each layer but the first.
+//
+// The names of the extended records are those of Microsoft's hcsshim, which unpacks the
+// layer: https://github.com/microsoft/go-winio/blob/main/backuptar/tar.go
+func programEntries(files []file) []entry {
+	// Only SYSTEM and the Administrators may replace the programs; who works on the node
+	// may run them.
+	const inherit = security.ObjectInherit | security.ContainerInherit
+	sd := base64.StdEncoding.EncodeToString(security.Descriptor(security.Administrators, security.Administrators,
+		security.Entry{Account: security.System, Rights: fileAllAccess, Inherit: inherit},
+		security.Entry{Account: security.Administrators, Rights: fileAllAccess, Inherit: inherit},
+		security.Entry{Account: security.Users, Rights: fileReadAndExecute, Inherit: inherit}))
+	directory := map[string]string{"MSWINDOWS.fileattr": "16", "MSWINDOWS.rawsd": sd}
+	regular := map[string]string{"MSWINDOWS.fileattr": "32", "MSWINDOWS.rawsd": sd}
+	entries := []entry{{name: "Files", extended: directory}, {name: "Hives", extended: directory}}
+	for _, f := range files {
+		entries = append(entries, entry{"Files/" + f.name, f.contents, regular})
+	}
+	return entries
+}
+
+// Rights to files.
+const (
+	fileAllAccess      = 0x1f01ff
+	fileReadAndExecute = 0x1200a9
+)
+
+func newLayer(entries []entry) (v1.Layer, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		header := &tar.Header{Format: tar.FormatPAX, Name: e.name, Typeflag: tar.TypeDir, Mode: 0o555, ModTime: time.Unix(0, 0), PAXRecords: e.extended}
+		if e.contents != nil {
+			header.Typeflag, header.Size = tar.TypeReg, int64(len(e.contents))
+		}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(e.contents); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
+}

@@ -1,0 +1,232 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/csi-proxy/csi-proxy/tools/release/hive"
+)
+
+// builtImage builds an image of two files and returns its archive.
+func builtImage(t *testing.T, flags ...string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	for name, contents := range map[string]string{"daemon": "the daemon", "ctl": "the command line"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(contents), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := append([]string{"build", "-version=v1.2.3", "-commit=0123abc", "-created=1767225600"}, flags...)
+	var out bytes.Buffer
+	if err := run(append(args, "csi-proxyctl.exe="+filepath.Join(dir, "ctl"), "csi-proxy.exe="+filepath.Join(dir, "daemon")), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// unpacked returns the image of an archive, and the archive's file.
+func unpacked(t *testing.T, archive []byte) (v1.Image, string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "image.tar")
+	if err := os.WriteFile(file, archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	image, err := readArchive(file, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image, file
+}
+
+func TestConfig(t *testing.T) {
+	image, _ := unpacked(t, builtImage(t))
+	if err := validate.Image(image); err != nil {
+		t.Errorf("the image isn't valid: %v", err)
+	}
+	raw, err := image.RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(raw, []byte("os.version")) {
+		t.Error("the image names a version of Windows, so it doesn't run on others")
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.OS != "windows" || config.Architecture != "amd64" || config.Created.Unix() != 1767225600 || len(config.History) != 2 {
+		t.Errorf("the config is %s", raw)
+	}
+	c := config.Config
+	if !slices.Equal(c.Entrypoint, []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxy.exe`}) || len(c.Cmd) > 0 || c.User != `NT AUTHORITY\SYSTEM` {
+		t.Errorf("it starts %q %q as %q", c.Entrypoint, c.Cmd, c.User)
+	}
+	for label, want := range map[string]string{"version": "v1.2.3", "revision": "0123abc", "created": "2026-01-01T00:00:00Z"} {
+		if got := c.Labels["org.opencontainers.image."+label]; got != want {
+			t.Errorf("the label %s is %q, want %q", label, got, want)
+		}
+	}
+}
+
+func TestLayers(t *testing.T) {
+	image, _ := unpacked(t, builtImage(t))
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 2 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+
+	base := entriesOf(t, layers[0])
+	names := []string{"Files/", "Files/Windows/", "Files/Windows/System32/", "Files/Windows/System32/config/"}
+	for _, name := range []string{"DEFAULT", "SAM", "SECURITY", "SOFTWARE", "SYSTEM"} {
+		names = append(names, "Files/Windows/System32/config/"+name)
+	}
+	if diff := cmp.Diff(names, namesOf(base)); diff != "" {
+		t.Errorf("the first layer (- want, + got):\n%s", diff)
+	}
+	for _, e := range base[4:] {
+		if !bytes.Equal(e.contents, hive.Empty(filepath.Base(e.header.Name))) {
+			t.Errorf("%s isn't the empty hive", e.header.Name)
+		}
+	}
+
+	programs := entriesOf(t, layers[1])
+	if diff := cmp.Diff([]string{"Files/", "Hives/", "Files/csi-proxy.exe", "Files/csi-proxyctl.exe"}, namesOf(programs)); diff != "" {
+		t.Errorf("the second layer (- want, + got):\n%s", diff)
+	}
+	for _, e := range programs {
+		attributes := "32" // FILE_ATTRIBUTE_ARCHIVE
+		if e.header.Typeflag == tar.TypeDir {
+			attributes = "16" // FILE_ATTRIBUTE_DIRECTORY
+		}
+		if got := e.header.PAXRecords["MSWINDOWS.fileattr"]; got != attributes {
+			t.Errorf("%s has the attributes %s, want %s", e.header.Name, got, attributes)
+		}
+		sd, err := base64.StdEncoding.DecodeString(e.header.PAXRecords["MSWINDOWS.rawsd"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The users' entry: read and execute, nothing else.
+		if users := "00031800" + "a9001200" + "01020000000000052000000021020000"; strings.Count(hex.EncodeToString(sd), users) != 1 {
+			t.Errorf("%s has the security descriptor %x", e.header.Name, sd)
+		}
+	}
+	if string(programs[2].contents) != "the daemon" || string(programs[3].contents) != "the command line" {
+		t.Errorf("the programs are %q and %q", programs[2].contents, programs[3].contents)
+	}
+}
+
+type layerEntry struct {
+	header   *tar.Header
+	contents []byte
+}
+
+func entriesOf(t *testing.T, layer v1.Layer) (entries []layerEntry) {
+	t.Helper()
+	if mediaType, err := layer.MediaType(); err != nil || mediaType != types.OCILayer {
+		t.Errorf("the layer's type is %s, %v", mediaType, err)
+	}
+	r, err := layer.Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for archive := tar.NewReader(r); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			return entries
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.ModTime.Unix() != 0 {
+			t.Errorf("%s has the time %v", header.Name, header.ModTime)
+		}
+		entries = append(entries, layerEntry{header, contents})
+	}
+}
+
+// namesOf returns the names, with a slash after those of directories.
+func namesOf(entries []layerEntry) (names []string) {
+	for _, e := range entries {
+		name := e.header.Name
+		if e.header.Typeflag == tar.TypeDir {
+			name += "/"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func TestReproducible(t *testing.T) {
+	if !bytes.Equal(builtImage(t), builtImage(t)) {
+		t.Error("the same files give two archives")
+	}
+	if bytes.Equal(builtImage(t), builtImage(t, "-version=v1.2.4")) {
+		t.Error("another version gives the same archive")
+	}
+}
+
+func TestPush(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.WithBlobHandler(registry.NewInMemoryBlobHandler())))
+	defer server.Close()
+	image, archive := unpacked(t, builtImage(t))
+	want, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	reference := strings.TrimPrefix(server.URL, "http://") + "/csi-proxy:v1.2.3"
+	var out bytes.Buffer
+	if err := run([]string{"push", archive, reference}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(out.String()); got != reference+"@"+want.String() {
+		t.Errorf("it prints %q, want %s@%s", got, reference, want)
+	}
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushed, err := remote.Get(tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pushed.MediaType != types.OCIManifestSchema1 || pushed.Digest != want {
+		t.Errorf("the tag is a %s with digest %s, want a manifest with %s", pushed.MediaType, pushed.Digest, want)
+	}
+	if err := run([]string{"push", archive, server.URL}, io.Discard); err == nil {
+		t.Error("a reference without a tag is taken")
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	for _, args := range [][]string{{}, {"build"}, {"push", "archive"}, {"build", "-unknown"}, {"build", "a.exe"}, {"build", `x\a.exe=go.mod`}, {"build", "a.exe=missing"}} {
+		if err := run(args, io.Discard); err == nil {
+			t.Errorf("run(%q) succeeds", args)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command image builds the image of the HostProcess container that runs CSI Proxy, and
+// pushes it. It needs no Docker, no Windows and no base image. From the repository's root:
+//
+//	go -C tools/release build -o ../../bin/ ./image
+//	bin/image build -version v1.2.3 -commit 0123abc -created 1767225600 csi-proxy.exe=bin/csi-proxy.exe … >image.tar
+//	bin/image push image.tar registry.example.org/csi-proxy:v1.2.3
+//
+// The same files and flags give the same bytes. docs/image.md says what is in the image.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+const usage = `usage: image build [flag]... name=file... >archive
+       image push archive repository:tag`
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); errors.Is(err, errUsage) {
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(2)
+	} else if err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+var errUsage = errors.New(usage)
+
+func run(args []string, stdout io.Writer) error {
+	switch {
+	case len(args) > 1 && args[0] == "build":
+		return build(args[1:], stdout)
+	case len(args) == 3 && args[0] == "push":
+		return push(args[1], args[2], stdout)
+	}
+	return errUsage
+}
+
+// build writes the archive of an image that has the files of args.
+func build(args []string, stdout io.Writer) error {
+	var about description
+	flags := flag.NewFlagSet("build", flag.ContinueOnError)
+	flags.StringVar(&about.version, "version", "", "the version of the programs")
+	flags.StringVar(&about.commit, "commit", "", "the commit that they were built from")
+	created := flags.Int64("created", 0, "the time of the image, in seconds since 1970")
+	if err := flags.Parse(args); err != nil {
+		return errUsage
+	}
+	about.created = time.Unix(*created, 0).UTC()
+
+	var files []file
+	for _, arg := range flags.Args() {
+		name, source, ok := strings.Cut(arg, "=")
+		if !ok || name == "" || strings.ContainsAny(name, `/\`) {
+			return fmt.Errorf("%s: it must be name=file, with a name without folders", arg)
+		}
+		contents, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{name, contents})
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+
+	image, err := newImage(files, about)
+	if err != nil {
+		return err
+	}
+	var archive bytes.Buffer // nothing is written if it can't be whole
+	if err := writeArchive(&archive, image, about); err != nil {
+		return err
+	}
+	_, err = archive.WriteTo(stdout)
+	return err
+}
+
+// push pushes the image of an archive with the credentials that docker or podman has for
+// the registry, and prints its reference by digest.
+func push(archive, reference string, stdout io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	image, err := readArchive(archive, dir)
+	if err != nil {
+		return fmt.Errorf("%s: %w", archive, err)
+	}
+	tag, err := name.NewTag(reference, name.StrictValidation)
+	if err != nil {
+		return err
+	}
+	if err := remote.Write(tag, image, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("push to %s: %w", tag, err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s@%s\n", tag, digest)
+	return err
+}
