@@ -197,8 +197,8 @@ type Files interface {
 	OpenFile(ctx context.Context, path string, o OpenOptions) (File, error)
 
 	// FileAttributes is GetFileAttributesW: of the last element itself, not of what a
-	// link there leads to. Errors are those of OpenFile. Of a path on an SMB server, Windows asks the server; a server
-	// that doesn't answer keeps it for 20 to 60 seconds.
+	// link there leads to. Errors are those of OpenFile. Of a path on an SMB server,
+	// Windows asks the server; a server that doesn't answer keeps it for 20 to 60 seconds.
 	FileAttributes(ctx context.Context, path string) (FileAttributes, error)
 }
 
