@@ -437,16 +437,19 @@ func TestPublishedDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	different := 0
+	details, different := 0, 0
 	for _, r := range results {
-		if r.Outcome == KnownDifference && strings.HasSuffix(r.Check, ".error-details") {
-			different++
+		if strings.HasSuffix(r.Check, ".error-details") {
+			details++
+			if r.Outcome == KnownDifference {
+				different++
+			}
 		}
 		if r.Outcome == Failed {
 			t.Errorf("%s: %s", r.ID(), r.Why)
 		}
 	}
-	if different != 23 {
-		t.Errorf("%d checks of details are known differences, want one for each version", different)
+	if different == 0 || different != details {
+		t.Errorf("%d of %d checks of details are known differences, want all", different, details)
 	}
 }
