@@ -31,8 +31,8 @@ type System interface {
 // Disks are the disks that Windows runs from. All methods may be called concurrently.
 //
 // Each question reads anew where Windows' files are, since a page file may be added at
-// any time: four calls that reach no disk. On which disks these places lie is remembered
-// for as long as the places stay the same. That can't change meanwhile: Windows neither
+// any time: four calls that reach no disk. On which disks these files lie is remembered
+// for as long as the files stay the same. That can't change meanwhile: Windows neither
 // lets go of such a disk nor gives its drive letters away.
 type Disks struct {
 	sys System
@@ -43,17 +43,17 @@ type Disks struct {
 
 // found is which disks Windows runs from.
 type found struct {
-	places  []place
+	files   []systemFile
 	volumes map[string]string      // reasons by the volume's name in lower case
 	disks   map[disk.Number]string // reasons by the disk's number
 }
 
-// place is something that Windows runs from.
-type place struct{ what, path string }
+// systemFile is a file, directory or partition that Windows runs from.
+type systemFile struct{ what, path string }
 
-// reason names a place in refusals.
-func (p place) reason() string {
-	return fmt.Sprintf("Windows runs from this disk: %s %s", p.what, p.path)
+// reason names the file in refusals.
+func (s systemFile) reason() string {
+	return fmt.Sprintf("Windows runs from this disk: %s %s", s.what, s.path)
 }
 
 // New returns the disks that Windows runs from on the node sys.
@@ -127,20 +127,20 @@ func (d *Disks) find(ctx context.Context) (*found, error) {
 }
 
 func (d *Disks) look(ctx context.Context) (*found, error) {
-	places, err := d.places(ctx)
+	files, err := d.systemFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	known := d.known
 	d.mu.Unlock()
-	if known != nil && slices.Equal(known.places, places) {
+	if known != nil && slices.Equal(known.files, files) {
 		return known, nil
 	}
-	f := &found{places: places, volumes: make(map[string]string), disks: make(map[disk.Number]string)}
-	for _, p := range places {
-		if err := f.add(ctx, d.sys, p); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", p.what, p.path, err)
+	f := &found{files: files, volumes: make(map[string]string), disks: make(map[disk.Number]string)}
+	for _, s := range files {
+		if err := f.add(ctx, d.sys, s); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", s.what, s.path, err)
 		}
 	}
 	d.mu.Lock()
@@ -149,14 +149,14 @@ func (d *Disks) look(ctx context.Context) (*found, error) {
 	return f, nil
 }
 
-// places asks Windows where it runs from. A value that the registry doesn't have means
+// systemFiles asks Windows where it runs from. A value that the registry doesn't have means
 // that Windows has nothing of that kind.
-func (d *Disks) places(ctx context.Context) ([]place, error) {
+func (d *Disks) systemFiles(ctx context.Context) ([]systemFile, error) {
 	windows, err := d.sys.SystemWindowsDirectory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	places := []place{{"its directory", windows}}
+	files := []systemFile{{"its directory", windows}}
 	for _, v := range []struct{ what, key, value string }{
 		{"its system partition", win.RegistrySetup, win.RegistrySystemPartition},
 		{"its page file", win.RegistryMemoryManagement, win.RegistryExistingPageFiles},
@@ -167,10 +167,10 @@ func (d *Disks) places(ctx context.Context) ([]place, error) {
 			return nil, fmt.Errorf(`HKLM\%s\%s: %w`, v.key, v.value, err)
 		}
 		for _, path := range paths {
-			places = append(places, place{v.what, plainPath(path, windows)})
+			files = append(files, systemFile{v.what, plainPath(path, windows)})
 		}
 	}
-	return places, nil
+	return files, nil
 }
 
 // plainPath takes \??\ off a path, and fills in the variables that a path of the system
@@ -185,23 +185,23 @@ func plainPath(path, windows string) string {
 	return path
 }
 
-// add finds the disks of a place: of a path on a drive, or of \Device\HarddiskVolumeN.
+// add finds the disks of a file: of a path on a drive, or of \Device\HarddiskVolumeN.
 // Page files and dump files are always on drives: Windows takes no mounted folders.
-func (f *found) add(ctx context.Context, sys System, p place) error {
+func (f *found) add(ctx context.Context, sys System, s systemFile) error {
 	var volume string
 	switch {
-	case len(p.path) >= 3 && p.path[1:3] == `:\`:
-		name, err := sys.VolumeNameForMountPoint(ctx, p.path[:3])
+	case len(s.path) >= 3 && s.path[1:3] == `:\`:
+		name, err := sys.VolumeNameForMountPoint(ctx, s.path[:3])
 		if err != nil {
 			return err
 		}
 		if key := strings.ToLower(name); f.volumes[key] == "" {
-			f.volumes[key] = p.reason()
+			f.volumes[key] = s.reason()
 		}
 		volume = device.VolumePath(name)
-	case len(p.path) >= 8 && strings.EqualFold(p.path[:8], `\Device\`):
-		name, _, _ := strings.Cut(p.path[8:], `\`)
-		volume = `\\?\GLOBALROOT` + p.path[:8] + name
+	case len(s.path) >= 8 && strings.EqualFold(s.path[:8], `\Device\`):
+		name, _, _ := strings.Cut(s.path[8:], `\`)
+		volume = `\\?\GLOBALROOT` + s.path[:8] + name
 	default:
 		return fmt.Errorf("the path is neither on a drive nor that of a device: %w", win.ErrorInvalidName)
 	}
@@ -211,7 +211,7 @@ func (f *found) add(ctx context.Context, sys System, p place) error {
 	}
 	for _, e := range extents {
 		if f.disks[e.DiskNumber] == "" {
-			f.disks[e.DiskNumber] = p.reason()
+			f.disks[e.DiskNumber] = s.reason()
 		}
 	}
 	return nil

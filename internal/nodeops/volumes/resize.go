@@ -33,38 +33,38 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 		if sizeBytes < 0 {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 		}
-		return v.withLayout(ctx, id, win.GenericRead|win.GenericWrite, func(p place) error {
-			return v.resize(ctx, p, sizeBytes)
+		return v.withLayout(ctx, id, win.GenericRead|win.GenericWrite, func(dv diskVolume) error {
+			return v.resize(ctx, dv, sizeBytes)
 		})
 	})
 }
 
-func (v *Volumes) resize(ctx context.Context, p place, sizeBytes int64) error {
-	info, formatted, err := v.information(ctx, p.id)
+func (v *Volumes) resize(ctx context.Context, dv diskVolume, sizeBytes int64) error {
+	info, formatted, err := v.information(ctx, dv.id)
 	if err != nil {
 		return err
 	}
 	growable := !formatted || info.FileSystem == "NTFS" || info.FileSystem == "ReFS"
-	if err := refreshSize(ctx, p.disk); err != nil {
+	if err := refreshSize(ctx, dv.disk); err != nil {
 		return err
 	}
 	// Whether a handle that was open before takes in the new size isn't documented.
-	fresh, err := p.disk.Reopen(ctx, v.sys, win.GenericRead|win.GenericWrite)
+	fresh, err := dv.disk.Reopen(ctx, v.sys, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return err
 	}
 	defer fresh.Close()
-	p.disk = fresh
-	length, err := v.growPartition(ctx, p, sizeBytes, growable)
+	dv.disk = fresh
+	length, err := v.growPartition(ctx, dv, sizeBytes, growable)
 	if err != nil || !formatted || !growable {
 		return err
 	}
-	h, err := v.open(ctx, p.id, win.GenericRead|win.GenericWrite)
+	h, err := v.open(ctx, dv.id, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	return v.growFileSystem(ctx, h, p, info.FileSystem, length)
+	return v.growFileSystem(ctx, h, dv, info.FileSystem, length)
 }
 
 // refreshSize has Windows read the capacity of a disk: it may have grown since Windows
@@ -80,51 +80,51 @@ func refreshSize(ctx context.Context, h *device.Disk) error {
 // growPartition grows the partition under a volume as far as is asked and
 // possible, and returns its length in bytes after that. A file system that isn't
 // growable keeps its partition as it is.
-func (v *Volumes) growPartition(ctx context.Context, p place, sizeBytes int64, growable bool) (int64, error) {
-	partition, growth, err := plan(ctx, p, sizeBytes)
+func (v *Volumes) growPartition(ctx context.Context, dv diskVolume, sizeBytes int64, growable bool) (int64, error) {
+	partition, growth, err := plan(ctx, dv, sizeBytes)
 	if err != nil || growth == 0 || !growable && sizeBytes == 0 {
 		return partition.Length, err
 	}
 	if !growable {
 		return 0, csiproxy.Errorf(csiproxy.ErrUnimplemented, "Windows can grow only NTFS and ReFS file systems")
 	}
-	release, err := device.Exclude(ctx, v.sys, p.disk.Number)
+	release, err := device.Exclude(ctx, v.sys, dv.disk.Number)
 	if err != nil {
 		return 0, err
 	}
 	defer release()
-	if err := v.useWholeDisk(ctx, p.disk); err != nil {
+	if err := v.useWholeDisk(ctx, dv.disk); err != nil {
 		return 0, err
 	}
 	// Another process may have grown it, or made another partition behind it.
-	if err := v.verify(ctx, p); err != nil {
+	if err := v.verify(ctx, dv); err != nil {
 		return 0, err
 	}
-	if partition, growth, err = plan(ctx, p, sizeBytes); err != nil || growth == 0 {
+	if partition, growth, err = plan(ctx, dv, sizeBytes); err != nil || growth == 0 {
 		return partition.Length, err
 	}
 	grow := win.GrowPartition{PartitionNumber: partition.Number, BytesToGrow: growth}
-	if err := p.disk.GrowPartition(ctx, grow); err != nil {
+	if err := dv.disk.GrowPartition(ctx, grow); err != nil {
 		return 0, err
 	}
-	v.options.Logger.Info("partition grown", "volume", p.id, "disk", p.disk.Number, "partition", partition.Number,
+	v.options.Logger.Info("partition grown", "volume", dv.id, "disk", dv.disk.Number, "partition", partition.Number,
 		"bytesBefore", partition.Length, "bytes", partition.Length+growth)
-	return partition.Length + growth, p.disk.UpdateProperties(ctx)
+	return partition.Length + growth, dv.disk.UpdateProperties(ctx)
 }
 
 // plan returns the partition under a volume and by how many bytes to grow it, in whole MiB
 // and never above the size that is asked for; 0 if it is large enough. The last thing that
 // it looks at is the partition table.
-func plan(ctx context.Context, p place, sizeBytes int64) (_ win.Partition, growth int64, _ error) {
-	geometry, err := p.disk.Geometry(ctx)
+func plan(ctx context.Context, dv diskVolume, sizeBytes int64) (_ win.Partition, growth int64, _ error) {
+	geometry, err := dv.disk.Geometry(ctx)
 	if err != nil {
 		return win.Partition{}, 0, err
 	}
-	layout, err := p.disk.Layout(ctx)
+	layout, err := dv.disk.Layout(ctx)
 	if err != nil {
 		return win.Partition{}, 0, err
 	}
-	partition, ok := partitionAt(layout, p.extent)
+	partition, ok := partitionAt(layout, dv.extent)
 	if !ok {
 		return win.Partition{}, 0, refuse("it lies on no partition of a basic disk")
 	}
@@ -214,7 +214,7 @@ func maximumLength(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) in
 
 // growFileSystem makes the file system as large as its partition, if it isn't. h is the
 // volume.
-func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, p place, fileSystem string, partitionLength int64) error {
+func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVolume, fileSystem string, partitionLength int64) error {
 	data, err := h.FileSystemData(ctx, fileSystem)
 	if err != nil {
 		return err
@@ -228,21 +228,21 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, p place, 
 	if (sectors-1-data.NumberSectors)*int64(data.BytesPerSector) < int64(data.BytesPerCluster) {
 		return nil
 	}
-	// The partition is that of the disk p.disk; so must this volume be.
+	// The partition is that of the disk dv.disk; so must this volume be.
 	extent, err := onlyExtent(ctx, h)
 	if err != nil {
 		return err
 	}
-	if extent.DiskNumber != p.extent.DiskNumber || extent.StartingOffset != p.extent.StartingOffset {
+	if extent.DiskNumber != dv.extent.DiskNumber || extent.StartingOffset != dv.extent.StartingOffset {
 		return device.ErrChanged("the volume lies elsewhere")
 	}
-	if err := p.disk.Verify(ctx); err != nil {
+	if err := dv.disk.Verify(ctx); err != nil {
 		return err
 	}
 	if err := h.ExtendFileSystem(ctx, sectors); err != nil {
 		return err
 	}
-	v.options.Logger.Info("file system grown", "volume", p.id, "disk", p.disk.Number, "fileSystem", fileSystem,
+	v.options.Logger.Info("file system grown", "volume", dv.id, "disk", dv.disk.Number, "fileSystem", fileSystem,
 		"bytesBefore", data.NumberSectors*int64(data.BytesPerSector), "bytes", sectors*int64(data.BytesPerSector))
 	return nil
 }

@@ -244,31 +244,31 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
 	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
-		return v.withLayout(ctx, id, win.AccessNone, func(p place) error {
-			if err := v.checkRaw(ctx, p); err != nil { // without waiting for other processes
+		return v.withLayout(ctx, id, win.AccessNone, func(dv diskVolume) error {
+			if err := v.checkRaw(ctx, dv); err != nil { // without waiting for other processes
 				return err
 			}
-			release, err := device.Exclude(ctx, v.sys, p.disk.Number)
+			release, err := device.Exclude(ctx, v.sys, dv.disk.Number)
 			if err != nil {
 				return err
 			}
 			defer release()
-			return v.formatWhenFree(ctx, p)
+			return v.formatWhenFree(ctx, dv)
 		})
 	})
 }
 
-// place is where a volume lies.
-type place struct {
+// diskVolume is a volume with the disk and the extent that it lies on.
+type diskVolume struct {
 	id     volume.ID
 	disk   *device.Disk
 	extent win.DiskExtent
 }
 
-// withLayout calls f with the place of a volume and its disk, which is open with access,
-// while no other operation of this process changes the layout of that disk. It holds no
-// handle of the volume meanwhile: that would keep it from being formatted.
-func (v *Volumes) withLayout(ctx context.Context, id volume.ID, access win.Access, f func(place) error) error {
+// withLayout calls f with a volume and its disk, which is open with access, while no other
+// operation of this process changes the layout of that disk. It holds no handle of the
+// volume meanwhile: that would keep it from being formatted.
+func (v *Volumes) withLayout(ctx context.Context, id volume.ID, access win.Access, f func(diskVolume) error) error {
 	for {
 		extent, err := v.extent(ctx, id)
 		if err != nil {
@@ -285,7 +285,7 @@ func (v *Volumes) withLayout(ctx context.Context, id volume.ID, access win.Acces
 // tryLayout is withLayout for a volume that lay on disk n a moment ago. It reports whether
 // it lies on another one by the time that it has the lock of disk n, and doesn't call f
 // then.
-func (v *Volumes) tryLayout(ctx context.Context, id volume.ID, n disk.Number, access win.Access, f func(place) error) (moved bool, _ error) {
+func (v *Volumes) tryLayout(ctx context.Context, id volume.ID, n disk.Number, access win.Access, f func(diskVolume) error) (moved bool, _ error) {
 	unlock, err := v.options.Locks.Lock(ctx, n)
 	if err != nil {
 		return false, err
@@ -304,23 +304,23 @@ func (v *Volumes) tryLayout(ctx context.Context, id volume.ID, n disk.Number, ac
 		return false, err
 	}
 	defer h.Close()
-	p := place{id, h, extent}
-	if err := v.verify(ctx, p); err != nil {
+	dv := diskVolume{id, h, extent}
+	if err := v.verify(ctx, dv); err != nil {
 		return false, err
 	}
-	return false, f(p)
+	return false, f(dv)
 }
 
 // verify returns an error unless the volume lies where it did, on the disk that is open.
-func (v *Volumes) verify(ctx context.Context, p place) error {
-	now, err := v.extent(ctx, p.id)
+func (v *Volumes) verify(ctx context.Context, dv diskVolume) error {
+	now, err := v.extent(ctx, dv.id)
 	if err != nil {
 		return err
 	}
-	if now != p.extent {
+	if now != dv.extent {
 		return device.ErrChanged("the volume lies elsewhere")
 	}
-	return p.disk.Verify(ctx) // so the number in extent was that of this disk
+	return dv.disk.Verify(ctx) // so the number in extent was that of this disk
 }
 
 // extent returns where a volume lies.
@@ -335,18 +335,18 @@ func (v *Volumes) extent(ctx context.Context, id volume.ID) (win.DiskExtent, err
 
 // checkRaw refuses a volume that holds anything. What Windows knows of it is looked at
 // last, too: what others make of a raw volume are file systems of Windows.
-func (v *Volumes) checkRaw(ctx context.Context, p place) error {
-	geometry, err := p.disk.Geometry(ctx)
+func (v *Volumes) checkRaw(ctx context.Context, dv diskVolume) error {
+	geometry, err := dv.disk.Geometry(ctx)
 	if err != nil {
 		return err
 	}
-	if err := v.checkUnformatted(ctx, p.id); err != nil {
+	if err := v.checkUnformatted(ctx, dv.id); err != nil {
 		return err
 	}
-	if err := v.checkSignatures(ctx, p, geometry.BytesPerSector); err != nil {
+	if err := v.checkSignatures(ctx, dv, geometry.BytesPerSector); err != nil {
 		return err
 	}
-	return v.checkUnformatted(ctx, p.id)
+	return v.checkUnformatted(ctx, dv.id)
 }
 
 func (v *Volumes) checkUnformatted(ctx context.Context, id volume.ID) error {
@@ -357,13 +357,13 @@ func (v *Volumes) checkUnformatted(ctx context.Context, id volume.ID) error {
 	return err
 }
 
-func (v *Volumes) checkSignatures(ctx context.Context, p place, sectorSize uint32) error {
-	h, err := v.open(ctx, p.id, win.GenericRead)
+func (v *Volumes) checkSignatures(ctx context.Context, dv diskVolume, sectorSize uint32) error {
+	h, err := v.open(ctx, dv.id, win.GenericRead)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	found, err := signatures.Recognise(ctx, h, p.extent.Length, sectorSize)
+	found, err := signatures.Recognise(ctx, h, dv.extent.Length, sectorSize)
 	if err == nil && found != "" && !v.options.AllowRecognizedData {
 		err = refuse("it holds " + found)
 	}
@@ -373,13 +373,13 @@ func (v *Volumes) checkSignatures(ctx context.Context, p place, sectorSize uint3
 // formatWhenFree formats a volume, and waits for those who have it open for a moment:
 // virus scanners and the indexer look at every new volume. Before each attempt it looks
 // whether the volume is still raw.
-func (v *Volumes) formatWhenFree(ctx context.Context, p place) error {
+func (v *Volumes) formatWhenFree(ctx context.Context, dv diskVolume) error {
 	var failed error // of the attempt before
 	return operation.Retry(ctx, formatPatience, formatInterval, formatMaySucceed, func() error {
-		if err := v.verify(ctx, p); err != nil {
+		if err := v.verify(ctx, dv); err != nil {
 			return err
 		}
-		if err := v.checkRaw(ctx, p); err != nil {
+		if err := v.checkRaw(ctx, dv); err != nil {
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 				return &csiproxy.Error{
 					Kind: csiproxy.ErrUnavailable, Err: failed,
@@ -389,9 +389,9 @@ func (v *Volumes) formatWhenFree(ctx context.Context, p place) error {
 			return err
 		}
 		start := time.Now()
-		failed = v.sys.FormatVolume(ctx, string(p.id), win.FormatOptions{FileSystem: "NTFS"})
+		failed = v.sys.FormatVolume(ctx, string(dv.id), win.FormatOptions{FileSystem: "NTFS"})
 		if failed == nil {
-			v.options.Logger.Info("volume formatted", "volume", p.id, "disk", p.disk.Number, "fileSystem", "NTFS",
+			v.options.Logger.Info("volume formatted", "volume", dv.id, "disk", dv.disk.Number, "fileSystem", "NTFS",
 				"took", time.Since(start).Round(time.Millisecond))
 		}
 		return failed
