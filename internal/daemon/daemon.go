@@ -7,6 +7,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
 // Config says what to serve, where and how.
@@ -73,7 +75,7 @@ func New(c Config) (*server.Server, error) {
 	}
 	s, err := server.New(server.Config{
 		Endpoints:    endpoints,
-		Interceptors: append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor),
+		Interceptors: append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor, shareWindows),
 		Limits:       c.Limits,
 		GracePeriod:  c.GracePeriod,
 		Log:          c.Log,
@@ -82,6 +84,11 @@ func New(c Config) (*server.Server, error) {
 		c.announce(versions)
 	}
 	return s, err
+}
+
+// shareWindows says for which client calls to Windows are made, since clients share these.
+func shareWindows(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return handler(wincalls.WithClient(ctx, server.ClientOf(ctx)), req)
 }
 
 func listen(services map[string]server.Service, listener func(name string) (net.Listener, error)) ([]server.Endpoint, error) {

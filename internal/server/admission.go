@@ -55,6 +55,11 @@ func connOf(ctx context.Context) *conn {
 	return p.AuthInfo.(connInfo).conn
 }
 
+// ClientOf returns whom the call of ctx is counted for: a process, where the system tells
+// which process a connection belongs to; else a connection. The value can be compared, and
+// stands for the same client as long as that has calls or connections.
+func ClientOf(ctx context.Context) any { return connOf(ctx).client }
+
 // admitting registers services so that their unary calls are bounded, before any of
 // their requests is read. The stream interceptors do that for streaming ones.
 type admitting struct {

@@ -23,9 +23,16 @@ type Call struct {
 
 	due    time.Time // when it becomes overdue
 	pool   pool
-	states [2]*objectState // of its object, and of the directory that it is in, if any
+	states [3]*objectState // of its object, of the directory that it is in, and of its client; see the constants below
 	logged bool            // as overdue; guarded by gate.mu
 }
+
+// The states of a call. Only the first is always there.
+const (
+	ofObject = iota
+	ofDirectory
+	ofClient
+)
 
 // Overdue reports whether the call takes longer than calls of its name should.
 func (c *Call) Overdue(now time.Time) bool { return now.After(c.due) }
@@ -48,9 +55,10 @@ type gate struct {
 }
 
 type key struct {
-	pool  pool
-	name  string
-	below bool // the calls on what is below a directory, rather than on itself
+	pool   pool
+	name   string
+	below  bool // the calls on what is below a directory, rather than on itself
+	client any  // whose calls; nil for those of everybody
 }
 
 type poolState struct {
@@ -60,12 +68,12 @@ type poolState struct {
 }
 
 // objectState is what is known of an object while calls on it are under way or wait, or
-// while it is suspect.
+// while it is suspect; or what is known of a client's calls.
 type objectState struct {
 	key     key
 	bound   int       // of its calls
 	calls   []*Call   // under way, oldest first
-	users   int       // calls that are under way or wait
+	users   int       // calls that are under way, wait, or are to be decided on
 	suspect time.Time // until when; zero for never
 }
 
@@ -85,9 +93,13 @@ func newGate(log *slog.Logger) *gate {
 func (g *gate) enter(ctx context.Context, name string, o object) (*Call, error) {
 	g.mu.Lock()
 	c := &Call{Name: name, Object: o.name, pool: o.pool}
-	c.states[0] = g.use(key{o.pool, o.name, false}, maxOfObject)
+	client := ctx.Value(clientKey{})
+	c.states[ofObject] = g.use(key{pool: o.pool, name: o.name}, maxOfObject)
 	if o.above != "" {
-		c.states[1] = g.use(key{o.pool, o.above, true}, maxBelowObject)
+		c.states[ofDirectory] = g.use(key{o.pool, o.above, true, client}, maxBelowObject)
+	}
+	if client != nil {
+		c.states[ofClient] = g.use(key{pool: o.pool, client: client}, maxOverdue*poolSizes[o.pool])
 	}
 	p := &g.pools[o.pool]
 	if g.admissible(c, time.Now()) {
@@ -96,7 +108,7 @@ func (g *gate) enter(ctx context.Context, name string, o object) (*Call, error) 
 		return c, nil
 	}
 	refusal := g.refusal(c, time.Now())
-	if refusal == nil && len(p.waiting) >= maxWaiting {
+	if client := c.states[ofClient]; refusal == nil && !hasRoom(client, client.waiting()-1, len(p.waiting), maxWaiting) {
 		refusal = csiproxy.Errorf(csiproxy.ErrResourceExhausted, "%d calls to Windows on %s are waiting already; try again later",
 			len(p.waiting), poolNames[o.pool])
 	}
@@ -164,17 +176,56 @@ func (g *gate) admissible(c *Call, now time.Time) bool {
 		return false
 	}
 	p, size := &g.pools[c.pool], poolSizes[c.pool]
-	if len(p.calls) < min(size, maxSuspect) {
+	if 2*len(p.calls) < min(size, maxSuspect) {
 		return true
 	}
-	if p.exhausted(c, now) || p.scarce(c) && len(c.states[0].calls) > 0 {
+	if p.exhausted(c, now) || p.scarce(c) && len(c.states[ofObject].calls) > 0 || !p.hasThread(c) {
 		return false
 	}
 	if g.suspects > 0 && c.suspect(now) &&
-		p.inTime(now, func(other *Call) bool { return other.suspect(now) }) >= maxSuspect {
+		inTime(p.calls, now, func(other *Call) bool { return other.suspect(now) }) >= maxSuspect {
 		return false
 	}
-	return len(p.calls) < size || p.inTime(now, nil) < size
+	client := c.states[ofClient]
+	return hasRoom(client, inTime(client.underWay(), now, nil), inTime(p.calls, now, nil), size)
+}
+
+// hasRoom reports whether a client that has some of what there is may have one more, when
+// so many are taken of all. One half is for every client. When that is taken, a client may
+// have a few, and of the last quarter one. So a client that takes what it can get leaves
+// room for others. Without a client, everything may be had.
+func hasRoom(client *objectState, has, taken, all int) bool {
+	switch free := all - taken; {
+	case client == nil || 2*free > all:
+		return free > 0
+	case 4*free > all:
+		return has < fewCalls
+	default:
+		return free > 0 && has == 0
+	}
+}
+
+// hasThread reports whether the pool has a thread for the client of c, overdue calls
+// included.
+func (p *poolState) hasThread(c *Call) bool {
+	client := c.states[ofClient]
+	return hasRoom(client, len(client.underWay()), len(p.calls), maxOverdue*poolSizes[c.pool])
+}
+
+// underWay returns the calls under way, none for nil.
+func (s *objectState) underWay() []*Call {
+	if s == nil {
+		return nil
+	}
+	return s.calls
+}
+
+// waiting returns how many calls wait or are to be decided on, 0 for nil.
+func (s *objectState) waiting() int {
+	if s == nil {
+		return 0
+	}
+	return s.users - len(s.calls)
 }
 
 // refusal returns why c, for which there is no room, must not wait either: nil if it may.
@@ -196,6 +247,13 @@ func (g *gate) refusal(c *Call, now time.Time) error {
 		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows has not answered %d calls on %s; the oldest is %s on %s since %s",
 			len(p.calls), poolNames[c.pool], p.calls[0].Name, quote.Text(p.calls[0].Object), p.calls[0].Since.UTC().Format(time.RFC3339))
 	}
+	if p := &g.pools[c.pool]; !p.hasThread(c) {
+		calls := c.states[ofClient].underWay()
+		if i := slices.IndexFunc(calls, func(other *Call) bool { return other.Overdue(now) }); i >= 0 {
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "%d calls of this client to Windows on %s are under way; Windows has not answered %s since %s",
+				len(calls), poolNames[c.pool], calls[i], calls[i].Since.UTC().Format(time.RFC3339))
+		}
+	}
 	return nil
 }
 
@@ -210,7 +268,7 @@ func (p *poolState) exhausted(c *Call, now time.Time) bool {
 
 // repeated returns the call that c repeats and that is overdue, nil if there is none.
 func repeated(c *Call, now time.Time) *Call {
-	for _, other := range c.states[0].calls {
+	for _, other := range c.states[ofObject].calls {
 		if other.Name == c.Name && other.Overdue(now) {
 			return other
 		}
@@ -218,10 +276,10 @@ func repeated(c *Call, now time.Time) *Call {
 	return nil
 }
 
-// inTime counts the calls of a pool that aren't overdue, of those that which accepts.
-func (p *poolState) inTime(now time.Time, which func(*Call) bool) int {
+// inTime counts the calls that aren't overdue, of those that which accepts.
+func inTime(calls []*Call, now time.Time, which func(*Call) bool) int {
 	n := 0
-	for _, c := range p.calls {
+	for _, c := range calls {
 		if !c.Overdue(now) && (which == nil || which(c)) {
 			n++
 		}
@@ -229,7 +287,7 @@ func (p *poolState) inTime(now time.Time, which func(*Call) bool) int {
 	return n
 }
 
-func (c *Call) suspect(now time.Time) bool { return now.Before(c.states[0].suspect) }
+func (c *Call) suspect(now time.Time) bool { return now.Before(c.states[ofObject].suspect) }
 
 // begin notes that a call begins.
 func (g *gate) begin(c *Call) {
@@ -294,7 +352,7 @@ func unanswered(err error) bool {
 // suspectOrClear makes the object of a call suspect if the call was overdue, or failed late
 // without an answer of the object, and clears it if the object has answered in time.
 func (g *gate) suspectOrClear(c *Call, err error, now time.Time) {
-	s, none := c.states[0], unanswered(err)
+	s, none := c.states[ofObject], unanswered(err)
 	switch overdue := c.Overdue(now) || none && now.Sub(c.Since) > slowRefusal; {
 	case overdue && (!s.suspect.IsZero() || g.suspects < maxSuspects):
 		if s.suspect.IsZero() {
@@ -409,7 +467,7 @@ func (s *System) Load() []Load {
 	for i := range g.pools {
 		p := &g.pools[i]
 		l := Load{Pool: poolNames[i], Running: len(p.calls), Waiting: len(p.waiting), Refused: p.refused}
-		l.Overdue = l.Running - p.inTime(now, nil)
+		l.Overdue = l.Running - inTime(p.calls, now, nil)
 		if l.Running > 0 {
 			l.Oldest = *p.calls[0]
 		}

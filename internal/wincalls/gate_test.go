@@ -128,6 +128,95 @@ func TestManyHangingObjects(t *testing.T) {
 	})
 }
 
+// Clients share the threads of a pool and its queue. One whose calls hang leaves room for
+// another one, in the end also dozens of them do.
+func TestClientsShare(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		attack := func(client int) {
+			ctx := WithClient(t.Context(), client)
+			for i := range 500 {
+				go sys.FileAttributes(ctx, fmt.Sprintf(`C:\hangs%d.%d`, client, i))
+			}
+			synctest.Wait()
+		}
+		other := func(client int, what string) {
+			t.Helper()
+			begin := time.Now()
+			if _, err := sys.FileAttributes(WithClient(t.Context(), client), `C:\answers`); err != nil || time.Since(begin) != 0 {
+				t.Errorf("%s, client %d got %v after %v", what, client, err, time.Since(begin))
+			}
+		}
+		attack(1)
+		if s.most != poolSizes[files]/2 {
+			t.Errorf("%d calls of one client at one time, want half of %d", s.most, poolSizes[files])
+		}
+		other(100, "at once")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s.most != maxOverdue*poolSizes[files]/2 {
+			t.Errorf("%d calls of one client in the end, want half of %d", s.most, maxOverdue*poolSizes[files])
+		}
+		other(100, "10 s later")
+		begin := time.Now()
+		_, err := sys.FileAttributes(WithClient(t.Context(), 1), `C:\answers`)
+		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "128 calls of this client") ||
+			!strings.Contains(err.Error(), `GetFileAttributesW on C:\hangs1.`) || time.Since(begin) != 0 {
+			t.Errorf("the client itself got %v after %v", err, time.Since(begin))
+		}
+		for client := 2; client < 22; client++ {
+			attack(client)
+		}
+		other(100, "with 20 more")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		other(100, "with 20 more, 10 s later")
+		if load := sys.Load()[files]; load.Running >= maxOverdue*poolSizes[files] || load.Waiting != 0 {
+			t.Errorf("the load is %+v", load)
+		}
+	})
+}
+
+// A client whose calls on what is in a directory hang keeps no other from that directory.
+func TestClientsShareADirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &moody{takes: time.Hour}
+		sys := New(m, Options{})
+		dir, err := sys.OpenFile(t.Context(), `C:\pods`, win.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			go dir.OpenAt(WithClient(t.Context(), "hostile"), fmt.Sprint(i), win.OpenOptions{})
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		m.set(0)
+		begin := time.Now()
+		if _, err := dir.OpenAt(WithClient(t.Context(), "other"), "other", win.OpenOptions{}); err != nil || time.Since(begin) != 0 {
+			t.Errorf("another client got %v after %v", err, time.Since(begin))
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// A client takes half of the queue, and leaves room there for others.
+func TestClientsShareTheQueue(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		for range maxWaiting {
+			go sys.FileAttributes(WithClient(t.Context(), "hostile"), `C:\hangs`)
+		}
+		synctest.Wait()
+		if load := sys.Load()[files]; load.Waiting != maxWaiting/2 {
+			t.Errorf("%d calls of one client wait, want half of %d", load.Waiting, maxWaiting)
+		}
+		go sys.FileAttributes(WithClient(t.Context(), "other"), `C:\hangs`)
+		synctest.Wait()
+		if load := sys.Load()[files]; load.Waiting != maxWaiting/2+1 {
+			t.Errorf("%d calls wait, want one of another client more", load.Waiting)
+		}
+	})
+}
+
 // Waiting ends with the caller's context, and takes no room with it.
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {

@@ -21,9 +21,12 @@
 //     pool only, until it answers in time again.
 //   - A pool has several times its size of threads for calls that are overdue. The last of
 //     them are for objects that aren't suspect and have no call under way.
+//   - Clients (see [WithClient]) share each pool, and what is below each directory. So one
+//     client whose calls all hang, on whatever objects, leaves room for the others.
 package wincalls
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -45,9 +48,10 @@ type Options struct {
 // Bounds of the calls under way.
 const (
 	maxOfObject    = 16   // on one object
-	maxBelowObject = 32   // on what is directly below one directory
+	maxBelowObject = 32   // of one client, on what is directly below one directory
 	maxSuspect     = 16   // of a pool, on objects that are suspect
 	maxWaiting     = 4096 // of a pool; the server admits fewer calls at one time
+	fewCalls       = 8    // of one client, in a pool of which half is taken
 	// maxOverdue times its size is what a pool has of threads in all.
 	maxOverdue = 4
 	// suspicion is how long an object stays suspect.
@@ -55,6 +59,15 @@ const (
 	// maxSuspects bounds how many such objects are remembered.
 	maxSuspects = 4096
 )
+
+type clientKey struct{}
+
+// WithClient returns a context whose calls are made for a client, which may be any value
+// that can be compared. Calls without a client, such as those of a driver that uses the
+// operations in process, have nobody to share with.
+func WithClient(ctx context.Context, client any) context.Context {
+	return context.WithValue(ctx, clientKey{}, client)
+}
 
 // pool is the kind of an object. Calls of one kind wait only for each other.
 type pool int
