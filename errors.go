@@ -221,6 +221,7 @@ var kindOfErrno = map[win.Errno]error{
 	win.ErrorDeviceHardware:             ErrFailedPrecondition,
 	win.ErrorOperationAborted:           ErrUnavailable,
 	win.ErrorUnrecognizedVolume:         ErrFailedPrecondition,
+	win.ErrorFileInvalid:                ErrUnavailable,
 	win.ErrorDependentServicesRunning:   ErrFailedPrecondition,
 	win.ErrorInvalidServiceControl:      ErrFailedPrecondition,
 	win.ErrorServiceRequestTimeout:      ErrUnavailable,

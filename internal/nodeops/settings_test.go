@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,18 +21,6 @@ import (
 )
 
 // The main sequences of drivers pass however Windows decides what nobody has documented.
-
-// unfit are sequences that don't work yet with a switch, by the name of its field.
-var unfit = map[string]map[string]string{}
-
-func skipUnfit(t *testing.T, sequence string, set winsim.Settings) {
-	t.Helper()
-	for field, why := range unfit[sequence] {
-		if !reflect.ValueOf(set).FieldByName(field).IsZero() {
-			t.Skipf("known, with %s: %s", field, why)
-		}
-	}
-}
 
 // sequence is what a driver does on a node, as it does it: one call after the other.
 type sequence struct {
@@ -126,6 +113,39 @@ var sequences = []sequence{
 		},
 	},
 	{
+		name: "lose a disk while it is partitioned", prepare: func(r *rig) { r.raw(true) },
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			r.sim.OnCall(func(c winsim.Call) {
+				if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+					r.sim.OnCall(nil)
+					r.must(r.sim.DetachDisk(r.number))
+				}
+			})
+			return steps{
+				{"PartitionDisk", func() error { return lost(n.Disk.PartitionDisk(ctx, r.number)) }},
+				{"PartitionDisk again", func() error { return lost(n.Disk.PartitionDisk(ctx, r.number)) }},
+				{"Rescan", func() error { return n.Disk.Rescan(ctx) }},
+				{"ListDiskIDs", func() error { return listed(ctx, r, n, false) }},
+				{"attach", func() error { r.raw(false); return nil }}, // it may get another number
+				{"ListDiskIDs", func() error { return listed(ctx, r, n, true) }},
+				{"PartitionDisk", func() error { return n.Disk.PartitionDisk(ctx, r.number) }},
+				{"ListVolumesOnDisk", func() error { return r.findVolume(ctx, n) }},
+			}.run()
+		},
+	},
+	{
+		name: "lose a disk while its volume is formatted", prepare: (*rig).partitioned,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			r.sim.OnCall(func(c winsim.Call) {
+				if c.Name == win.CallRead {
+					r.sim.OnCall(nil)
+					r.must(r.sim.DetachDisk(r.number))
+				}
+			})
+			return lost(n.Volume.FormatVolume(ctx, r.volume))
+		},
+	},
+	{
 		name: "clean up after a disk that has gone", prepare: func(r *rig) {
 			r.mounted()
 			r.must(r.sim.DetachDisk(r.number))
@@ -195,6 +215,25 @@ var sequences = []sequence{
 	},
 }
 
+// lost wants the error of a call whose disk leaves: it isn't there, or the caller is to
+// look again.
+func lost(err error) error {
+	if kind := csiproxy.KindOf(err); kind != csiproxy.ErrNotFound && kind != csiproxy.ErrUnavailable {
+		return fmt.Errorf("without its disk: %w", errors.Join(errors.New("another error is wanted"), err))
+	}
+	return nil
+}
+
+// listed wants the disk with the serial number vol-1 in the list of disks, or not.
+func listed(ctx context.Context, r *rig, n *nodeops.Node, there bool) error {
+	ids, err := n.Disk.ListDiskIDs(ctx)
+	got := false
+	for number, id := range ids {
+		got = got || number == r.number && id.SerialNumber == "vol-1"
+	}
+	return want("in the list", got, there, err)
+}
+
 // findVolume makes the disk's only volume the scenario's.
 func (r *rig) findVolume(ctx context.Context, n *nodeops.Node) error {
 	ids, err := n.Volume.ListVolumesOnDisk(ctx, r.number, 0)
@@ -210,7 +249,6 @@ func TestSequencesWithEachSetting(t *testing.T) {
 	simtest.EachSetting(t, func(t *testing.T, set winsim.Settings) {
 		for _, s := range sequences {
 			t.Run(s.name, func(t *testing.T) {
-				skipUnfit(t, s.name, set)
 				synctest.Test(t, func(t *testing.T) {
 					r := newSlowRig(t, winsim.RealisticDelays())
 					s.prepare(r)

@@ -140,6 +140,7 @@ func TestABIErrorNumbers(t *testing.T) {
 		ErrorDeviceRemoved:                 "ERROR_DEVICE_REMOVED",
 		ErrorOperationAborted:              "ERROR_OPERATION_ABORTED",
 		ErrorUnrecognizedVolume:            "ERROR_UNRECOGNIZED_VOLUME",
+		ErrorFileInvalid:                   "ERROR_FILE_INVALID",
 		ErrorServiceNotActive:              "ERROR_SERVICE_NOT_ACTIVE",
 		ErrorIODevice:                      "ERROR_IO_DEVICE",
 		ErrorDeviceNotConnected:            "ERROR_DEVICE_NOT_CONNECTED",

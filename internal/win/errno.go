@@ -69,6 +69,7 @@ const (
 	ErrorOperationAborted           Errno = 995
 	ErrorNoAccess                   Errno = 998
 	ErrorUnrecognizedVolume         Errno = 1005
+	ErrorFileInvalid                Errno = 1006
 	ErrorDependentServicesRunning   Errno = 1051
 	ErrorInvalidServiceControl      Errno = 1052
 	ErrorServiceRequestTimeout      Errno = 1053
@@ -219,6 +220,7 @@ var errnoText = map[Errno]string{
 	ErrorOperationAborted:              "the operation was aborted",
 	ErrorNoAccess:                      "invalid access to memory location",
 	ErrorUnrecognizedVolume:            "the volume holds no recognized file system",
+	ErrorFileInvalid:                   "the volume of the open file has left, or was dismounted",
 	ErrorDependentServicesRunning:      "services that depend on it are running",
 	ErrorInvalidServiceControl:         "the control is not valid for this service",
 	ErrorServiceRequestTimeout:         "the service did not respond in time",

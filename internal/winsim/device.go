@@ -245,8 +245,6 @@ func (d *device) Flush(ctx context.Context) error {
 // ReenumerateDevice is CM_Reenumerate_DevNode(SYNCHRONOUS) of the device behind an
 // interface, or of the root with "": adapters find disks that need it, and disks
 // read their capacity again.
-//
-// Guess: a disk that has grown shows its new capacity after a re-enumeration.
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
 	return s.call(ctx, Call{win.CallReenumerateDevice, interfacePath}, func() error {
 		below := func(d *drive) bool {
@@ -266,7 +264,7 @@ func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) er
 			switch {
 			case d.State == DiskAttached && !d.Arriving:
 				s.diskArrivesLater(d)
-			case d.present() && d.Seen != d.Size:
+			case d.present() && d.Seen != d.Size && !s.node.Settings.GrownUnseen:
 				d.Seen = d.Size
 				d.touch()
 			}

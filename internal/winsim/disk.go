@@ -198,6 +198,8 @@ type disks struct {
 	byID map[uint64]*drive
 	list []*drive // in the order of their ids
 	next uint64   // id
+	// unused is a number that no disk has had since the node started, as all above it.
+	unused disk.Number
 	// dirty are the disks that have changes for the next commit, so that a call
 	// doesn't cost more on a node with more disks.
 	dirty map[*drive]struct{}
@@ -244,13 +246,17 @@ func (ds *disks) find(f func(*drive) bool) (*drive, bool) {
 	return nil, false
 }
 
-// freeNumber is the number of the next disk.
-//
-// Guess: a disk that arrives gets the lowest number that is free.
-func (ds *disks) freeNumber() disk.Number {
-	for n := disk.Number(0); ; n++ {
+// freeNumber is the number of the next disk: the lowest one that is free, or a fresh one,
+// which no disk has had.
+func (ds *disks) freeNumber(fresh bool) disk.Number {
+	n := disk.Number(0)
+	if fresh {
+		n = ds.unused
+	}
+	for ; ; n++ {
 		// A disk on its way in has its number already.
 		if _, taken := ds.find(func(d *drive) bool { return d.Number == n }); !taken {
+			ds.unused = max(ds.unused, n+1)
 			return n
 		}
 	}

@@ -4,6 +4,7 @@
 package winsim
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strconv"
@@ -110,7 +111,7 @@ func (s *System) diskArrivesLater(d *drive) {
 // diskComes says that an attached disk will arrive.
 func (s *System) diskComes(d *drive) {
 	if d.Number == win.NoNumber && !d.Spec.MultipathMember {
-		d.Number = s.disks.freeNumber()
+		d.Number = s.disks.freeNumber(s.node.Settings.FreshNumbers)
 	}
 	d.Arriving = true
 	d.touch()
@@ -158,14 +159,17 @@ func (s *System) DeleteDisk(serial string) error {
 }
 
 // withdrawDisk takes a disk off the node: what is open on it dies.
-//
-// Guess: what is open on a disk that was pulled out answers error 1167 from then on.
 func (s *System) withdrawDisk(d *drive) {
 	d.State, d.Number, d.Arriving = DiskDetached, win.NoNumber, false
 	d.touch()
 	s.scanVolumes(d)
-	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.disk == d })
+	s.handles.kill(s.goneDisk(), func(h *handle) bool { return h.disk == d })
 	s.notify(win.InterfaceClassDisk)
+}
+
+// goneDisk is the error of what is open on a disk that has left.
+func (s *System) goneDisk() win.Errno {
+	return cmp.Or(s.node.Settings.GoneDisk, win.ErrorDeviceNotConnected)
 }
 
 // GrowDisk gives a disk more capacity. Windows sees it when it next asks for it.
@@ -175,6 +179,9 @@ func (s *System) GrowDisk(number disk.Number, sizeBytes int64) error {
 			return win.ErrorInvalidParameter
 		}
 		d.grow(sizeBytes)
+		if s.node.Settings.GrownAtOnce && d.present() {
+			d.Seen = d.Size
+		}
 		return nil
 	})
 }

@@ -16,7 +16,6 @@ import (
 // Source: https://learn.microsoft.com/windows/win32/debug/system-error-codes
 const (
 	errorDirNotRoot          win.Errno = 144  // ERROR_DIR_NOT_ROOT
-	errorFileInvalid         win.Errno = 1006 // ERROR_FILE_INVALID: its volume was dismounted
 	errorCantAccessFile      win.Errno = 1920 // ERROR_CANT_ACCESS_FILE: nobody knows the reparse tag
 	errorCantResolveFilename win.Errno = 1921 // ERROR_CANT_RESOLVE_FILENAME
 	// ERROR_SYMLINK_CLASS_DISABLED: by default Windows follows no link that it meets

@@ -36,6 +36,17 @@ type Settings struct {
 	// offline, once, a moment later. Unknown: whether the partition manager, which still
 	// works on a disk that has just arrived, can come after a caller who is quick.
 	OfflineAfterArrival bool
+	// GrownAtOnce makes a disk that has grown show its new capacity at once, and
+	// GrownUnseen only after IOCTL_DISK_UPDATE_DRIVE_SIZE. By itself it does so after a
+	// re-enumeration, too. Unknown: when a driver learns of the capacity; that depends on
+	// the bus.
+	GrownAtOnce, GrownUnseen bool
+	// FreshNumbers gives a disk that arrives a number that no disk has had since the node
+	// started. By itself it gets the lowest one that is free. Unknown: how Windows chooses.
+	FreshNumbers bool
+	// GoneDisk is the error of what is open on a disk that was pulled out, and on its
+	// volumes; 0 is ErrorDeviceNotConnected. Unknown: which one the drivers give.
+	GoneDisk win.Errno `also:"55,433,1006"`
 	// FreshHandleToGrow makes IOCTL_DISK_GROW_PARTITION fail with ErrorInvalidParameter
 	// on a handle that was opened before the disk's size was read anew. Unknown: whether
 	// a handle keeps the size.

@@ -5,6 +5,7 @@ package winsim
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -18,6 +19,12 @@ import (
 func TestSettings(t *testing.T) {
 	offline := win.SetDiskAttributes{Mask: win.DiskOffline, Attributes: win.DiskOffline}
 	online := win.SetDiskAttributes{Mask: win.DiskOffline}
+	seen := func(t *testing.T, s *System, n disk.Number) int64 {
+		t.Helper()
+		size, err := win.DecodeInt64(mustControl(t, s, drivePath(n), win.IoctlDiskGetLengthInfo, nil))
+		must(t, err)
+		return size
+	}
 	style := func(t *testing.T, s *System, n disk.Number) win.PartitionStyle { return layoutOf(t, s, n).Style }
 	for name, test := range map[string]struct {
 		set   Settings
@@ -46,6 +53,41 @@ func TestSettings(t *testing.T) {
 					t.Errorf("brought online %d times: offline %t", i+1, is)
 				}
 			}
+		}},
+		"GrownAtOnce": {Settings{GrownAtOnce: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			must(t, s.GrowDisk(n, 20*gib))
+			if got := seen(t, s, n); (got == 20*gib) != on {
+				t.Errorf("it shows %d bytes", got)
+			}
+		}},
+		"GrownUnseen": {Settings{GrownUnseen: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			must(t, s.GrowDisk(n, 20*gib))
+			must(t, s.ReenumerateDevice(t.Context(), ""))
+			if got := seen(t, s, n); (got == 20*gib) == on {
+				t.Errorf("after a re-enumeration it shows %d bytes", got)
+			}
+			mustControl(t, s, drivePath(n), win.IoctlDiskUpdateDriveSize, nil)
+			if got := seen(t, s, n); got != 20*gib {
+				t.Errorf("in the end it shows %d bytes", got)
+			}
+		}},
+		"FreshNumbers": {Settings{FreshNumbers: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			must(t, s.DetachDisk(n))
+			if got := attach(t, s, DiskSpec{}); (got == n) == on {
+				t.Errorf("after disk %d has left, the next one is disk %d", n, got)
+			}
+		}},
+		"GoneDisk": {Settings{GoneDisk: win.ErrorNoSuchDevice}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			want := win.ErrorDeviceNotConnected
+			if on {
+				want = win.ErrorNoSuchDevice
+			}
+			for _, path := range []string{drivePath(n), strings.TrimSuffix(volume, `\`)} {
+				d := openDevice(t, s, path, readWrite)
+				defer closeHandle(t, d)
+				defer func() { wantErr(t, path, d.Flush(t.Context()), want) }()
+			}
+			must(t, s.DetachDisk(n))
 		}},
 		"FreshHandleToGrow": {Settings{FreshHandleToGrow: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 			d := openDevice(t, s, drivePath(n), readWrite)

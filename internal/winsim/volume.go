@@ -185,7 +185,7 @@ func (s *System) removeVolume(v *volume) {
 	s.volumes.present = slices.DeleteFunc(s.volumes.present, func(o *volume) bool { return o == v })
 	v.Present = false
 	s.volumes.touch(v.unique)
-	s.handles.kill(win.ErrorDeviceNotConnected, func(h *handle) bool { return h.on(v) })
+	s.handles.kill(s.goneDisk(), func(h *handle) bool { return h.on(v) })
 	s.notify(win.InterfaceClassVolume)
 }
 

@@ -375,7 +375,7 @@ func TestLockedVolume(t *testing.T) {
 	defer closeHandle(t, held)
 	must(t, s.SetVolumeLocked(name, true))
 	_, err = held.Info(t.Context())
-	wantErr(t, "a file that was open", err, errorFileInvalid)
+	wantErr(t, "a file that was open", err, win.ErrorFileInvalid)
 	_, err = s.VolumeInformation(t.Context(), name)
 	wantErr(t, "information", err, win.FVELockedVolume)
 	_, err = s.DiskFreeSpace(t.Context(), name)

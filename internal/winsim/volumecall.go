@@ -120,7 +120,7 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 func (s *System) SetVolumeLocked(name string, locked bool) error {
 	return s.controlVolume(name, func(v *volume) {
 		if locked {
-			s.handles.kill(errorFileInvalid, func(h *handle) bool { return h.on(v) && h.file != nil })
+			s.handles.kill(win.ErrorFileInvalid, func(h *handle) bool { return h.on(v) && h.file != nil })
 		}
 		v.Locked = locked
 	})
