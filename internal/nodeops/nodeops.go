@@ -97,12 +97,13 @@ func New(sys win.System, o Options) (*Node, error) {
 	runner := operation.NewRunner(o.OnOperation)
 	locks := new(operation.Locks[disk.Number])
 	probes := smbprobe.New(calls)
+	allDisks := disks.New(calls, disks.Options{
+		AllowRecognizedData: o.AllowRecognizedData, NewIDsForClones: o.NewIDsForClones,
+		SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
+		Logger: o.Logger, Locks: locks, Runner: runner, SystemDisks: systemDisks,
+	})
 	return &Node{calls: calls, paths: paths, Operations: Operations{
-		Disk: disks.New(calls, disks.Options{
-			AllowRecognizedData: o.AllowRecognizedData, NewIDsForClones: o.NewIDsForClones,
-			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
-			Logger: o.Logger, Locks: locks, Runner: runner, SystemDisks: systemDisks,
-		}),
+		Disk: allDisks,
 		Volume: volumes.New(calls, paths, volumes.Options{
 			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
 			SystemDisks: systemDisks,
@@ -111,7 +112,7 @@ func New(sys win.System, o Options) (*Node, error) {
 		SMB: mappings.New(calls, paths, mappings.Options{
 			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: probes,
 		}),
-		ISCSI:  initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner}),
+		ISCSI:  initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner, AskAdapters: allDisks.AskAdapters}),
 		System: machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
 	}}, nil
 }

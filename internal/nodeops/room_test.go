@@ -154,3 +154,23 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 		})
 	}
 }
+
+// An adapter that doesn't answer keeps nobody from the disks of a target: Windows finds
+// those by itself.
+func TestTargetDisksBesideASilentAdapter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := simtest.Open(t, winsim.Delays{DiskArrival: 12 * time.Second})
+		portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
+		target := iscsitarget.Target{IQN: "iqn.2026-01.example:target", Portals: []win.ISCSIPortal{portal}}
+		simtest.Must(t, sys.ISCSI().AddTarget(target, winsim.DiskSpec{SizeBytes: 1 << 30}))
+		n, err := nodeops.New(sys, nodeops.Options{})
+		simtest.Must(t, err)
+		simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), iscsi.Portal(portal)))
+		simtest.Must(t, sys.DelayUncancellable(winsim.Match{Call: win.CallReenumerateDevice}, time.Hour))
+		simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), iscsi.Portal(portal), iscsi.IQN(target.IQN), iscsi.Authentication{}))
+		if disks, err := n.ISCSI.GetTargetDisks(t.Context(), iscsi.Portal(portal), iscsi.IQN(target.IQN)); err != nil || len(disks) != 1 {
+			t.Errorf("the target has the disks %v, %v", disks, err)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}

@@ -43,17 +43,8 @@ func (d *Disks) scan(ctx context.Context) error {
 		return err
 	}
 	slices.Sort(before)
-	// Each storage adapter asks its bus again, which finds logical units that came and
-	// went without a notice. One that refuses keeps no other from it.
-	asked, err := d.visits.all(ctx, win.InterfaceClassStoragePort, "re-enumeration", d.visits.patience, func(ctx context.Context, path string) (any, error) {
-		return nil, d.sys.ReenumerateDevice(ctx, path)
-	})
-	if err != nil {
+	if err := d.AskAdapters(ctx); err != nil {
 		return err
-	}
-	// If all of them refuse, nothing was looked for.
-	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result) bool { return r.err == nil || isGone(r.err) }) {
-		return asked[0].err
 	}
 	after, err := d.settle(ctx)
 	if err != nil {
@@ -76,6 +67,23 @@ func (d *Disks) scan(ctx context.Context) error {
 	// answers must not keep the others from being seen.
 	_, err = d.visits.all(ctx, win.InterfaceClassDisk, "refresh", d.visits.patience, d.refresh)
 	return err
+}
+
+// AskAdapters has each storage adapter ask its bus again, which finds logical units that
+// came and went without a notice. One that refuses keeps no other from it, nor does one
+// that doesn't answer. If all refuse, so that nothing was looked for, the error is that of
+// one of them.
+func (d *Disks) AskAdapters(ctx context.Context) error {
+	asked, err := d.visits.all(ctx, win.InterfaceClassStoragePort, "re-enumeration", d.visits.patience, func(ctx context.Context, path string) (any, error) {
+		return nil, d.sys.ReenumerateDevice(ctx, path)
+	})
+	if err != nil {
+		return err
+	}
+	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result) bool { return r.err == nil || isGone(r.err) }) {
+		return asked[0].err
+	}
+	return nil
 }
 
 // settle waits until the list of disks stays as it is, and returns it sorted:

@@ -12,7 +12,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/iscsi"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -99,12 +98,14 @@ func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN)
 	return found, nil
 }
 
-// rescan has all storage adapters look for logical units, as far as they do. Callers
-// at the same time share it.
+// rescan has all storage adapters look for logical units, as far as they do.
 func (i *Initiator) rescan(ctx context.Context) error {
-	err := i.rescans.Do(ctx, func(ctx context.Context) error { return device.ReenumerateAdapters(ctx, i.sys) })
-	if _, refused := errors.AsType[win.Errno](err); refused {
-		i.options.Logger.Warn("an adapter isn't asked for new disks", "err", err)
+	if i.options.AskAdapters == nil {
+		return nil
+	}
+	err := i.options.AskAdapters(ctx)
+	if err != nil && ctx.Err() == nil {
+		i.options.Logger.Warn("the adapters aren't asked for new disks", "err", err)
 		return nil
 	}
 	return err

@@ -27,7 +27,6 @@ import (
 type System interface {
 	win.ISCSIInitiator
 	win.Services
-	win.Devices
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -38,6 +37,10 @@ type Options struct {
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
+	// AskAdapters has the node's storage adapters look for new disks. It is called while
+	// disks of a target are awaited. Default: they aren't asked, and Windows finds the
+	// disks by itself.
+	AskAdapters func(context.Context) error
 }
 
 // Initiator is the node's iSCSI initiator. All methods may be called concurrently.
@@ -45,8 +48,7 @@ type Initiator struct {
 	sys     System
 	options Options
 	// locks serialises logging in and out, by target in lower case.
-	locks   operation.Locks[string]
-	rescans operation.Shared
+	locks operation.Locks[string]
 }
 
 // New returns the operations on the initiator of sys.

@@ -49,7 +49,7 @@ func newNode(t *testing.T, delays winsim.Delays, targets ...testTarget) (*winsim
 		target.Portals = append(target.Portals, win.ISCSIPortal{Address: portal.Address, Port: 3260})
 		must(t, sys.ISCSI().AddTarget(target.Target, target.LUNs...))
 	}
-	return sys, initiator.New(sys, initiator.Options{})
+	return sys, initiator.New(sys, initiator.Options{AskAdapters: disks.New(sys, disks.Options{}).AskAdapters})
 }
 
 // testTarget is a target with its LUNs.
