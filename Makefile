@@ -41,7 +41,7 @@ LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Vers
 # What a release has apart from them.
 RELEASED = linux-amd64 linux-arm64
 # The modules apart from the product: what they need must not become its own.
-SIDE_MODULES = test/published tools tools/release examples/csi-driver
+SIDE_MODULES = test/published test/cluster tools tools/release examples/csi-driver
 # Those that have a side for Windows.
 WINDOWS_SIDE_MODULES = test/windows examples/csi-driver
 
@@ -179,7 +179,7 @@ check-release: release ## build the release again, in another directory and with
 		diff dist/SHA256SUMS $$copy/dist/SHA256SUMS
 
 .PHONY: test
-test: ## run the tests, with the race detector
+test: test-deploy ## run the tests, with the race detector
 	@test -n '$(RACE)' || echo 'without the race detector, for lack of a C compiler'
 	$(GO) test $(RACE) ./...
 	$(GO) test ./internal/nodeops
@@ -210,6 +210,10 @@ soak: ## run each long, random test for SOAK, 2m unless given; SOAK_SEED repeats
 .PHONY: test-published
 test-published: ## test the daemon with the published client, every sequence with every crash
 	cd test/published && $(GO) test -count=1 -timeout 20m ./...
+
+.PHONY: test-deploy
+test-deploy: ## test the manifests and the chart in deploy, without a server
+	$(GO) -C test/cluster test .
 
 .PHONY: test-csi
 test-csi: ## test the example driver, with the CSI project's csi-sanity over the pipe and in process, and the commands of docs/quickstart-driver.md

@@ -1,0 +1,55 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestManifests parses the daemon's command lines in the manifests of deploy, as the tests
+// in test/cluster have written them down.
+func TestManifests(t *testing.T) {
+	content, err := os.ReadFile("../../test/cluster/testdata/command-lines.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []struct {
+		Program string
+		Args    []string
+		In      []string
+	}
+	if err := json.Unmarshal(content, &lines); err != nil {
+		t.Fatal(err)
+	}
+	parsed := 0
+	for _, line := range lines {
+		args := line.Args
+		if line.Program == "csi-proxyctl" {
+			// The flags for a service come after --.
+			_, after, ok := strings.Cut(strings.Join(args, "\n"), "\n--\n")
+			if !ok {
+				continue
+			}
+			args = strings.Split(after, "\n")
+		} else if line.Program != "csi-proxy" {
+			continue
+		}
+		parsed++
+		o, err := parseFlags(args, io.Discard)
+		if err != nil {
+			t.Errorf("%q of %q: %v", args, line.In, err)
+			continue
+		}
+		if err := o.check(); err != nil {
+			t.Errorf("%q of %q: %v", args, line.In, err)
+		}
+	}
+	if parsed < 5 {
+		t.Errorf("only %d command lines of the daemon", parsed)
+	}
+}

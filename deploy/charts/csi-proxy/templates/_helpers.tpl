@@ -1,0 +1,104 @@
+{{/*
+Copyright The CSI Proxy Authors.
+SPDX-License-Identifier: Apache-2.0
+*/}}
+
+{{/* The name of CSI Proxy's objects: that of the release. */}}
+{{- define "csi-proxy.name" -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "csi-proxy.serviceAccountName" -}}
+{{ .Values.serviceAccount.name | default (include "csi-proxy.name" .) }}
+{{- end }}
+
+{{/* The labels that select the pods of a component: a dict of root and component. */}}
+{{- define "csi-proxy.selector" -}}
+app.kubernetes.io/name: {{ if eq .component "node" }}csi-example-driver{{ else }}csi-proxy{{ end }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "csi-proxy.labels" -}}
+{{ include "csi-proxy.selector" . }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "csi-proxy.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* The address that serves metrics, as it stands before a port. */}}
+{{- define "csi-proxy.bindHost" -}}
+{{- $address := .Values.metrics.bindAddress -}}
+{{ if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}
+{{- end }}
+
+{{/* The flags of csi-proxy. */}}
+{{- define "csi-proxy.flags" -}}
+- {{ printf "-kubelet-path=%s" .Values.kubeletPath | quote }}
+{{- range .Values.workingDirs }}
+- {{ printf "-working-dir=%s" . | quote }}
+{{- end }}
+{{- range .Values.protectedVolumes }}
+- {{ printf "-protected-volume=%s" . | quote }}
+{{- end }}
+{{- if not .Values.requirePrivacy }}
+- -require-privacy=false
+{{- end }}
+- {{ printf "-metrics-bind-address=%s:%d" (include "csi-proxy.bindHost" .) (int .Values.metrics.port) | quote }}
+- -grace-period={{ int .Values.gracePeriodSeconds }}s
+- -v={{ int .Values.logLevel }}
+{{- range .Values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* An HTTP request for a probe: a dict of root and path. */}}
+{{- define "csi-proxy.httpGet" -}}
+httpGet:
+  {{- if .root.Values.metrics.bindAddress }}
+  host: {{ .root.Values.metrics.bindAddress | quote }}
+  {{- end }}
+  path: {{ .path }}
+  port: metrics
+{{- end }}
+
+{{/* Where the pods of Windows nodes run. */}}
+{{- define "csi-proxy.placement" -}}
+os:
+  name: windows
+nodeSelector:
+  kubernetes.io/os: windows
+  {{- with .Values.nodeSelector }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* How a DaemonSet is upgraded. */}}
+{{- define "csi-proxy.update" -}}
+updateStrategy:
+  type: RollingUpdate
+  rollingUpdate:
+    maxUnavailable: {{ .Values.maxUnavailable }}
+    maxSurge: 0
+minReadySeconds: 15
+{{- end }}

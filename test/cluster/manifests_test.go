@@ -1,0 +1,389 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+)
+
+// everything returns all manifests that people can get: each base, and the chart for each
+// of its cases.
+func everything(t testing.TB) map[string][]byte {
+	t.Helper()
+	all := make(map[string][]byte)
+	for _, base := range bases {
+		all["kustomize "+base] = kustomized(t, base)
+	}
+	for name, values := range cases {
+		all["chart "+name] = mustHelm(t, values)
+	}
+	return all
+}
+
+// TestAllBasesAreTested keeps the list of bases complete.
+func TestAllBasesAreTested(t *testing.T) {
+	var found []string
+	err := filepath.WalkDir(kustomizeDir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.Name() != "kustomization.yaml" {
+			return err
+		}
+		base, err := filepath.Rel(kustomizeDir, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		// The shared parts are in those that use them.
+		if filepath.Base(base) != "base" && base != "podmonitor" {
+			found = append(found, base)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(found)
+	if diff := cmp.Diff(slices.Sorted(slices.Values(bases)), found); diff != "" {
+		t.Errorf("the directories with a kustomization.yaml (+) aren't those that are tested (-):\n%s", diff)
+	}
+}
+
+func TestManifestsDecodeStrictly(t *testing.T) {
+	for name, manifests := range everything(t) {
+		if len(decode(t, manifests)) == 0 {
+			t.Errorf("%s: no objects", name)
+		}
+	}
+}
+
+// TestDecodeIsStrict shows that TestManifestsDecodeStrictly can fail.
+func TestDecodeIsStrict(t *testing.T) {
+	mistyped := []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\nautomountServiceAcountToken: false\n")
+	if _, err := tryDecode(t, mistyped); err == nil {
+		t.Error("an unknown field was decoded")
+	}
+}
+
+// TestPods checks each pod for what all of them promise.
+func TestPods(t *testing.T) {
+	for name, manifests := range everything(t) {
+		t.Run(name, func(t *testing.T) {
+			objects := decode(t, manifests)
+			accounts := make(map[string]*core.ServiceAccount)
+			for _, account := range all[*core.ServiceAccount](objects) {
+				accounts[account.Namespace+"/"+account.Name] = account
+				if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
+					t.Errorf("ServiceAccount %s: its token is mounted", account.Name)
+				}
+			}
+			for _, set := range all[*apps.DaemonSet](objects) {
+				pod := &set.Spec.Template.Spec
+				if accounts[set.Namespace+"/"+pod.ServiceAccountName] == nil && !strings.Contains(name, "existing account") {
+					t.Errorf("DaemonSet %s: no ServiceAccount %s", set.Name, pod.ServiceAccountName)
+				}
+				checkPod(t, set, pod)
+			}
+		})
+	}
+}
+
+func checkPod(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
+	t.Helper()
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Errorf("%s: a token for the Kubernetes API is mounted", set.Name)
+	}
+	if pod.OS == nil || pod.OS.Name != core.Windows || pod.NodeSelector[core.LabelOSStable] != "windows" {
+		t.Errorf("%s: not only for Windows nodes", set.Name)
+	}
+	// Two daemons, or two drivers, on a node get in each other's way.
+	if surge := set.Spec.UpdateStrategy.RollingUpdate.MaxSurge; surge == nil || *surge != intstr.FromInt32(0) {
+		t.Errorf("%s: maxSurge is %v", set.Name, surge)
+	}
+	for key, value := range set.Spec.Selector.MatchLabels {
+		if set.Spec.Template.Labels[key] != value {
+			t.Errorf("%s: selects %s=%s, which its pods don't have", set.Name, key, value)
+		}
+	}
+	if pod.SecurityContext.WindowsOptions.RunAsUserName == nil {
+		t.Errorf("%s: the account isn't said", set.Name)
+	}
+	// Windows' container runtime refuses to mount a pipe into a HostProcess container; other
+	// mounts put a filter between the program and the node's paths.
+	if isHostProcess(pod) {
+		if !pod.HostNetwork {
+			t.Errorf("%s: a HostProcess pod needs hostNetwork", set.Name)
+		}
+		if len(pod.Volumes) > 0 {
+			t.Errorf("%s: a HostProcess pod has volumes", set.Name)
+		}
+	}
+	for _, c := range containers(pod) {
+		checkContainer(t, set.Name+" "+c.Name, pod, c)
+	}
+}
+
+func checkContainer(t *testing.T, name string, pod *core.PodSpec, c core.Container) {
+	t.Helper()
+	volumes := make(map[string]core.Volume)
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = v
+	}
+	for _, mount := range c.VolumeMounts {
+		v, ok := volumes[mount.Name]
+		if !ok {
+			t.Fatalf("%s: there is no volume %s", name, mount.Name)
+		}
+		if isPipe(v.HostPath.Path) != isPipe(mount.MountPath) || isPipe(mount.MountPath) && v.HostPath.Path != mount.MountPath {
+			t.Errorf("%s: %s is mounted at %s", name, v.HostPath.Path, mount.MountPath)
+		}
+		if isPipe(v.HostPath.Path) && *v.HostPath.Type != core.HostPathUnset {
+			t.Errorf("%s: the pipe %s has the type %s", name, v.HostPath.Path, *v.HostPath.Type)
+		}
+	}
+	if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
+		t.Errorf("%s: no limit of memory or no request of processor time", name)
+	}
+	if !strings.Contains(c.Image, ":") || strings.HasSuffix(c.Image, ":latest") {
+		t.Errorf("%s: the image %s has no version", name, c.Image)
+	}
+	if !isHostProcess(pod) {
+		return
+	}
+	// The runtime starts a HostProcess container by cmd /c, to which these mean something.
+	for _, arg := range slices.Concat(c.Command, c.Args) {
+		if strings.ContainsAny(strings.ReplaceAll(arg, "%CONTAINER_SANDBOX_MOUNT_POINT%", ""), `&|<>^%"`) {
+			t.Errorf("%s: cmd.exe would change %s", name, arg)
+		}
+	}
+}
+
+func isPipe(path string) bool { return strings.HasPrefix(path, `\\.\pipe\`) }
+
+// TestDaemonOutlivesItsGracePeriod compares the two times of a stop.
+func TestDaemonOutlivesItsGracePeriod(t *testing.T) {
+	for name, manifests := range everything(t) {
+		for _, set := range all[*apps.DaemonSet](decode(t, manifests)) {
+			pod := &set.Spec.Template.Spec
+			for _, c := range pod.Containers {
+				p, args := program(c)
+				if p != "csi-proxy" {
+					continue
+				}
+				var grace int64
+				for _, arg := range args {
+					if n, err := fmt.Sscanf(arg, "-grace-period=%ds", &grace); n == 1 && err == nil {
+						break
+					}
+				}
+				if got := *pod.TerminationGracePeriodSeconds; got < grace+5 {
+					t.Errorf("%s: Kubernetes kills the pod after %d s, the daemon's grace period is %d s", name, got, grace)
+				}
+			}
+		}
+	}
+}
+
+// TestChartMakesWhatKustomizeMakes compares the two sources, without labels, which Helm has
+// more of, and without namespaces, which Helm doesn't make.
+func TestChartMakesWhatKustomizeMakes(t *testing.T) {
+	for base, values := range map[string]string{
+		"hostprocess":                "",
+		"example-driver/classic":     "exampleDriver: {enabled: true}",
+		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: 'csi-example-driver:hostprocess'}",
+	} {
+		fromKustomize := comparable(t, kustomized(t, base))
+		fromChart := comparable(t, mustHelm(t, values))
+		if base != "hostprocess" {
+			// The chart has the daemon too.
+			for key := range comparable(t, mustHelm(t, "")) {
+				delete(fromChart, key)
+			}
+		}
+		if diff := cmp.Diff(fromKustomize, fromChart); diff != "" {
+			t.Errorf("%s: the chart (+) differs from the base (-):\n%s", base, diff)
+		}
+	}
+}
+
+// comparable returns objects by kind and component, without what differs by design.
+func comparable(t *testing.T, manifests []byte) map[string]runtime.Object {
+	t.Helper()
+	found := make(map[string]runtime.Object)
+	for _, object := range decode(t, manifests) {
+		if _, ok := object.(*core.Namespace); ok {
+			continue
+		}
+		o, err := meta.Accessor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := object.GetObjectKind().GroupVersionKind().Kind
+		name := strings.Replace(o.GetName(), "csi-proxy-example-driver", "csi-example-driver", 1)
+		o.SetLabels(nil)
+		o.SetNamespace("")
+		o.SetName(name)
+		if set, ok := object.(*apps.DaemonSet); ok {
+			set.Spec.Selector = nil
+			set.Spec.Template.Labels = nil
+			account := &set.Spec.Template.Spec.ServiceAccountName
+			*account = strings.Replace(*account, "csi-proxy-example-driver", "csi-example-driver", 1)
+		}
+		found[kind+" "+name] = object
+	}
+	return found
+}
+
+var update = flag.Bool("update", false, "write testdata/command-lines.json anew")
+
+// commandLine is a command line of ours in a manifest, as the program gets it.
+type commandLine struct {
+	Program string   `json:"program"`
+	Args    []string `json:"args"`
+	In      []string `json:"in"` // the manifests
+}
+
+// TestCommandLines writes down each command line of ours in the manifests. The tests of the
+// programs parse them with their own flags, so that a flag that changes can't be forgotten
+// here.
+func TestCommandLines(t *testing.T) {
+	const file = "testdata/command-lines.json"
+	found := make(map[string]*commandLine)
+	for name, manifests := range everything(t) {
+		for _, set := range all[*apps.DaemonSet](decode(t, manifests)) {
+			for _, c := range containers(&set.Spec.Template.Spec) {
+				p, args := program(c)
+				if p == "" {
+					continue
+				}
+				key := p + " " + strings.Join(args, " ")
+				if found[key] == nil {
+					found[key] = &commandLine{Program: p, Args: args}
+				}
+				if !slices.Contains(found[key].In, name) {
+					found[key].In = append(found[key].In, name)
+				}
+			}
+		}
+	}
+	var lines []*commandLine
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		slices.Sort(found[key].In)
+		lines = append(lines, found[key])
+	}
+	if *update {
+		content, err := json.MarshalIndent(lines, "", "\t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, append(content, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written []*commandLine
+	if err := json.Unmarshal(content, &written); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(written, lines); diff != "" {
+		t.Errorf("%s (-) isn't what the manifests have (+); run go -C test/cluster test -run TestCommandLines -update:\n%s", file, diff)
+	}
+}
+
+func TestChartLint(t *testing.T) {
+	for name, values := range cases {
+		given := parse(t, values)
+		for _, message := range lint.RunAll(chartDir, given, "csi-proxy").Messages {
+			if message.Severity > support.InfoSev {
+				t.Errorf("%s: %v", name, message)
+			}
+		}
+	}
+}
+
+// TestEveryValueMatters sets each value of values.yaml to another one and looks whether
+// that changes anything.
+func TestEveryValueMatters(t *testing.T) {
+	defaults := loadChart(t).Values
+	tested := make(map[string]bool)
+	for _, change := range changes {
+		tested[change.value] = true
+		before := mustHelm(t, change.with)
+		after := mustHelm(t, merge(t, change.with, nest(change.value, change.to)))
+		if reflect.DeepEqual(before, after) {
+			t.Errorf("%s: %v changes nothing", change.value, change.to)
+		}
+	}
+	for _, value := range leaves("", defaults) {
+		if !tested[value] {
+			t.Errorf("%s: no change in the table", value)
+		}
+		delete(tested, value)
+	}
+	for value := range tested {
+		t.Errorf("%s isn't in values.yaml", value)
+	}
+}
+
+func TestWrongValuesAreRefused(t *testing.T) {
+	for _, values := range []string{
+		"Image: {tag: v1}",
+		"image: {repository: ''}",
+		"image: {digest: sha256:abc}",
+		"image: {pullPolicy: Sometimes}",
+		"imagePullSecrets: [secret]",
+		`kubeletPath: var\lib\kubelet`,
+		`kubeletPath: 'C:\var\lib\kubelet\'`,
+		`kubeletPath: C:/var/lib/kubelet`,
+		`workingDirs: ['D:\a & del D:\b']`,
+		`workingDirs: D:\a`,
+		"protectedVolumes: ['']",
+		"requirePrivacy: 'no'",
+		"gracePeriodSeconds: 25s",
+		"gracePeriodSeconds: -1",
+		"logLevel: debug",
+		"extraArgs: [require-privacy]",
+		"metrics: {port: 0}",
+		"metrics: {port: 65536}",
+		"metrics: {bindAddress: localhost}",
+		"metrics: {podMonitor: {interval: often}}",
+		"metrics: {podMonitor: {labels: {a: 1}}}",
+		"serviceAccount: {name: 1}",
+		"resourceQuota: {pods: 0}",
+		"maxUnavailable: 0",
+		"maxUnavailable: 0%",
+		"maxUnavailable: some",
+		"tolerations: {operator: Exists}",
+		"podLabels: {a: [b]}",
+		"exampleDriver: {mode: container}",
+		"exampleDriver: {image: ''}",
+		"exampleDriver: {pipes: {disks: v1}}",
+		"exampleDriver: {pipes: {disk: 1}}",
+		"unknown: true",
+		"exampleDriver: {unknown: true}",
+	} {
+		if _, err := helmed(t, values); err == nil {
+			t.Errorf("the chart takes %s", values)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"sigs.k8s.io/yaml"
+)
+
+// cases are the values, in YAML, for which the chart is tested.
+var cases = map[string]string{
+	"defaults":   "",
+	"pinned":     "image: {repository: registry.example.com/csi-proxy, tag: v1.2.3, digest: 'sha256:" + strings.Repeat("0a", 32) + "', pullPolicy: Always}",
+	"local":      "metrics: {bindAddress: 127.0.0.1, port: 19810}",
+	"ipv6":       "metrics: {bindAddress: '::1'}",
+	"podmonitor": "metrics: {podMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}}",
+	"all flags": `{kubeletPath: 'D:\kubelet', workingDirs: ['C:\k\csi', 'C:\Program Files\csi'], protectedVolumes: ['D:'],
+		requirePrivacy: false, gracePeriodSeconds: 60, logLevel: 4, extraArgs: [-max-calls=100, -new-ids-for-clones]}`,
+	"existing account": "serviceAccount: {create: false, name: windows}",
+	"placement": `{nodeSelector: {pool: storage}, tolerations: [{key: os, value: windows, effect: NoSchedule}], maxUnavailable: 10%,
+		affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}},
+		imagePullSecrets: [{name: secret}], priorityClassName: system-cluster-critical, podLabels: {team: storage}, podAnnotations: {a: b},
+		resources: {requests: {cpu: 20m}, limits: {memory: 1Gi}}}`,
+	"quota":                       "resourceQuota: {enabled: true}",
+	"example driver":              "exampleDriver: {enabled: true}",
+	"example driver, few pipes":   "exampleDriver: {enabled: true, pipes: {iscsi: null, smb: null, volume: v1beta3}}",
+	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
+}
+
+// changes are a change for each value of values.yaml, and the values with which it matters.
+var changes = []struct {
+	value string
+	to    any
+	with  string
+}{
+	{"image.repository", "registry.example.com/csi-proxy", ""},
+	{"image.tag", "v1.2.3", ""},
+	{"image.digest", "sha256:" + strings.Repeat("0a", 32), ""},
+	{"image.pullPolicy", "Always", ""},
+	{"imagePullSecrets", []any{map[string]any{"name": "secret"}}, ""},
+	{"kubeletPath", `D:\kubelet`, ""},
+	{"workingDirs", []any{`C:\k\csi`}, ""},
+	{"protectedVolumes", []any{"D:"}, ""},
+	{"requirePrivacy", false, ""},
+	{"gracePeriodSeconds", 60, ""},
+	{"logLevel", 4, ""},
+	{"extraArgs", []any{"-max-calls=100"}, ""},
+	{"metrics.bindAddress", "127.0.0.1", ""},
+	{"metrics.port", 19810, ""},
+	{"metrics.podMonitor.enabled", true, ""},
+	{"metrics.podMonitor.interval", "1m", "metrics: {podMonitor: {enabled: true}}"},
+	{"metrics.podMonitor.labels", map[string]any{"a": "b"}, "metrics: {podMonitor: {enabled: true}}"},
+	{"serviceAccount.create", false, ""},
+	{"serviceAccount.name", "windows", ""},
+	{"priorityClassName", "", ""},
+	{"resourceQuota.enabled", true, ""},
+	{"resourceQuota.pods", 5, "resourceQuota: {enabled: true}"},
+	{"nodeSelector", map[string]any{"a": "b"}, ""},
+	{"tolerations", []any{}, ""},
+	{"affinity", map[string]any{"nodeAffinity": map[string]any{}}, ""},
+	{"maxUnavailable", 2, ""},
+	{"resources.requests.cpu", "20m", ""},
+	{"resources.requests.memory", "20Mi", ""},
+	{"resources.limits.memory", "1Gi", ""},
+	{"podLabels", map[string]any{"a": "b"}, ""},
+	{"podAnnotations", map[string]any{"a": "b"}, ""},
+	{"exampleDriver.enabled", true, ""},
+	{"exampleDriver.mode", "hostProcess", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.image", "a:b", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.registrarImage", "a:b", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.livenessProbeImage", "a:b", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.pullPolicy", "Always", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.pipes.disk", "v1beta3", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.pipes.filesystem", "v1beta2", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.pipes.iscsi", "v1alpha1", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.pipes.smb", "v1beta2", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.pipes.volume", "v1beta3", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.livenessPort", 19811, "exampleDriver: {enabled: true, mode: hostProcess}"},
+	{"exampleDriver.registrarPort", 19812, "exampleDriver: {enabled: true, mode: hostProcess}"},
+}
+
+// leaves returns the paths of all values that aren't maps with something in them.
+func leaves(prefix string, values map[string]any) []string {
+	var paths []string
+	for key, value := range values {
+		if below, ok := value.(map[string]any); ok && len(below) > 0 {
+			paths = append(paths, leaves(prefix+key+".", below)...)
+		} else {
+			paths = append(paths, prefix+key)
+		}
+	}
+	return paths
+}
+
+// nest returns the map in which value is at a path such as a.b.
+func nest(path string, value any) map[string]any {
+	key, below, more := strings.Cut(path, ".")
+	if more {
+		return map[string]any{key: nest(below, value)}
+	}
+	return map[string]any{key: value}
+}
+
+func parse(t testing.TB, values string) map[string]any {
+	t.Helper()
+	parsed := make(map[string]any)
+	if err := yaml.UnmarshalStrict([]byte(values), &parsed); err != nil {
+		t.Fatalf("%s: %v", values, err)
+	}
+	return parsed
+}
+
+// merge returns values with others over them.
+func merge(t testing.TB, values string, others map[string]any) string {
+	t.Helper()
+	merged, err := yaml.Marshal(util.MergeTables(others, parse(t, values)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(merged)
+}
