@@ -92,8 +92,14 @@ build-windows-%: link-windows-% bin/winres
 .PHONY: wintest
 wintest: $(addprefix wintest-,$(WINDOWS_ARCHS)) ## build csi-proxy-wintest.exe, which tests this source on a Windows machine with one command
 
+# The daemon with the simulated node, which the released one for Windows doesn't have.
+build-sim-windows-%: bin/winres FORCE
+	GOOS=windows GOARCH=$* $(BUILD) -tags simulated -o bin/.linked/windows-$*/csi-proxy-sim.exe ./cmd/csi-proxy
+	$(WINRES) -description 'CSI Proxy on a simulated node, for tests of CSI drivers' \
+		bin/.linked/windows-$*/csi-proxy-sim.exe $(BIN_windows-$*)/csi-proxy-sim.exe
+
 # The tests' programs into bin/.wintest/<arch>/, and all into one program.
-wintest-%: build-windows-% bin/pack
+wintest-%: build-windows-% build-sim-windows-% bin/pack
 	rm -rf bin/.wintest/$* && mkdir -p bin/.wintest/$*
 	for package in $(WINTEST_PACKAGES); do \
 		CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) test -c -trimpath -buildvcs=false -ldflags '-s -w' \
@@ -107,7 +113,7 @@ wintest-%: build-windows-% bin/pack
 	$(WINRES) -description 'Tests of CSI Proxy on Windows' \
 		bin/.linked/windows-$*/csi-proxy-wintest.exe bin/.wintest/$*/csi-proxy-wintest.exe
 	bin/pack bin/.wintest/$*/csi-proxy-wintest.exe windows-proof.md=docs/windows-proof.md \
-		csi-proxy.exe=$(BIN_windows-$*)/csi-proxy.exe csi-proxyctl.exe=$(BIN_windows-$*)/csi-proxyctl.exe \
+		csi-proxy.exe=$(BIN_windows-$*)/csi-proxy.exe csi-proxy-sim.exe=$(BIN_windows-$*)/csi-proxy-sim.exe csi-proxyctl.exe=$(BIN_windows-$*)/csi-proxyctl.exe \
 		$(foreach f,$(WINTEST_FILES),source/$(f)=$(f)) \
 		$(foreach p,$(WINTEST_PACKAGES) test/windows,tests/$(p)=bin/.wintest/$*/$(subst /,-,$(p)).exe) \
 		>$(BIN_windows-$*)/csi-proxy-wintest.exe
@@ -165,7 +171,7 @@ release: build-all wintest $(addprefix link-,$(RELEASED)) bin/sbom bin/notices #
 		tests=dist/csi-proxy-wintest-windows-$$arch.exe; \
 		[ $$arch = amd64 ] && dir=$(BIN_windows-amd64) || dir=$(BIN_windows-arm64); \
 		cp $$dir/csi-proxy-wintest.exe $$tests && \
-		bin/sbom -version '$(VERSION)' $$tests $$dir/csi-proxy.exe $$dir/csi-proxyctl.exe bin/.wintest/$$arch/*.modules >$$tests.cdx.json || exit 1; \
+		bin/sbom -version '$(VERSION)' $$tests $$dir/csi-proxy-sim.exe $$dir/csi-proxyctl.exe bin/.wintest/$$arch/*.modules >$$tests.cdx.json || exit 1; \
 	done
 	bin/notices bin/.wintest/amd64/packages.modules >dist/LICENSES-wintest.txt
 	cd test/windows && ../../bin/notices ../../bin/.wintest/amd64/test-windows.modules >>../../dist/LICENSES-wintest.txt
@@ -253,13 +259,16 @@ mutate: ## change the code of PACKAGES bit by bit and see which changes no test 
 lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
-	for arch in $(WINDOWS_ARCHS); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./... || exit 1; done
+	for arch in $(WINDOWS_ARCHS); do \
+		CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./... && \
+		CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet -tags simulated ./cmd/csi-proxy || exit 1; \
+	done
 	for module in $(SIDE_MODULES); do (cd $$module && $(GO) vet ./...) || exit 1; done
 	for module in $(WINDOWS_SIDE_MODULES); do for arch in $(WINDOWS_ARCHS); do \
 		(cd $$module && CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./...) || exit 1; \
 	done; done
 	@# Together, so that what only one system uses isn't taken as unused.
-	printf 'linux: GOOS=linux\nwindows: GOOS=windows\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
+	printf 'linux: GOOS=linux\nwindows: GOOS=windows\nsimulated: GOOS=windows -tags=simulated\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
 
 bin/staticcheck: tools/go.mod
 	$(FOR_TOOLS) $(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck

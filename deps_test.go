@@ -105,6 +105,25 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// The released daemon for Windows carries nothing of the simulated node. The one with the
+// build tag does.
+func TestReleasedDaemon(t *testing.T) {
+	simulated := []string{module + "/internal/winsim", module + "/internal/simcontrol", "go.etcd.io/bbolt"}
+	for tags, want := range map[string]bool{"": false, "simulated": true} {
+		cmd := exec.Command("go", "list", "-deps", "-tags="+tags, "./cmd/csi-proxy")
+		cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		for _, pkg := range simulated {
+			if slices.Contains(strings.Fields(string(out)), pkg) != want {
+				t.Errorf("with the tags %q, csi-proxy.exe has %s: %t, want %t", tags, pkg, !want, want)
+			}
+		}
+	}
+}
+
 func matchesAny(pkg string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		base, below := strings.CutSuffix(pattern, "/...")

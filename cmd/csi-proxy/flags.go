@@ -68,7 +68,8 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.version, "version", false, "print the version and exit")
 	flags.BoolVar(&o.windowsService, "windows-service", false, "run as a Windows service")
 	flags.StringVar(&o.node, "node", defaultNode(),
-		"the `kind` of node: windows is this machine, simulated is one in memory, on any system")
+		"the `kind` of node: windows is this machine; simulated is one in memory, on any system, which on\n"+
+			"Windows only csi-proxy-sim.exe has")
 	flags.StringVar(&o.simState, "sim-state", "",
 		"the `file` that keeps the simulated node when the daemon ends; without one it is forgotten")
 	flags.StringVar(&o.kubeletPath, "kubelet-path", node.DefaultKubeletPath,
@@ -142,8 +143,9 @@ func asksForService(args []string) bool {
 	})
 }
 
+// defaultNode is the simulated node in the programs that have one.
 func defaultNode() string {
-	if runtime.GOOS == "windows" {
+	if openSimulated == nil {
 		return nodeWindows
 	}
 	return nodeSimulated
@@ -156,6 +158,8 @@ func (o *options) check() error {
 		return fmt.Errorf("-node=%s: it is %s or %s", o.node, nodeWindows, nodeSimulated)
 	case o.node == nodeWindows && runtime.GOOS != "windows":
 		return fmt.Errorf("-node=%s: this system is %s; use -node=%s", nodeWindows, runtime.GOOS, nodeSimulated)
+	case o.node == nodeSimulated && openSimulated == nil:
+		return fmt.Errorf("-node=%s: this program has no simulated node; use csi-proxy-sim.exe", nodeSimulated)
 	case o.node != nodeSimulated && o.simState != "":
 		return fmt.Errorf("-sim-state: it goes with -node=%s only", nodeSimulated)
 	case o.windowsService && runtime.GOOS != "windows":

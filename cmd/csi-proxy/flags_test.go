@@ -117,6 +117,17 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
+// The released daemon for Windows has no simulated node, and says what has.
+func TestWithoutSimulatedNode(t *testing.T) {
+	defer func(open func(options) (system, map[string]server.Service, error)) { openSimulated = open }(openSimulated)
+	openSimulated = nil
+	if got := defaultNode(); got != nodeWindows {
+		t.Errorf("the default node is %s, want %s", got, nodeWindows)
+	}
+	wantUsageError(t, "-node=simulated")
+	wantUsageError(t, "-node=simulated -sim-state=node.state")
+}
+
 func TestAsksForService(t *testing.T) {
 	for args, want := range map[string]bool{
 		"-v=much -windows-service":      true,

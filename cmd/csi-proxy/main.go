@@ -6,7 +6,8 @@
 //
 // On Windows the endpoints are named pipes and the node is the machine itself.
 // Elsewhere they are Unix sockets, and the node is a simulated one, which is what
-// tests of drivers want.
+// tests of drivers want. On Windows, the build tag "simulated" adds the simulated node;
+// the program is then called csi-proxy-sim.exe.
 package main
 
 import (

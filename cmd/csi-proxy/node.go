@@ -12,14 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/nodemetrics"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
-	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
 )
 
 // openNode opens the node that the command line chooses. This is the one place
@@ -66,12 +63,12 @@ type system interface {
 // any, by the names of their endpoints.
 func openSystem(o options, log *slog.Logger) (system, map[string]server.Service, error) {
 	if o.node == nodeSimulated {
-		sim, err := winsim.Open(winsim.Config{StateFile: o.simState})
-		if err != nil {
-			return nil, nil, err
-		}
-		return sim, map[string]server.Service{simv1.EndpointName: simcontrol.New(sim)}, nil
+		return openSimulated(o)
 	}
 	sys, err := openWindows(o, log)
 	return sys, nil, err
 }
+
+// openSimulated opens a simulated node. It is nil in the released daemon for Windows, so
+// that nothing of it is on the nodes of a cluster.
+var openSimulated func(o options) (system, map[string]server.Service, error)

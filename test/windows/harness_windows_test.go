@@ -23,8 +23,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/test/windows/privilege"
 )
 
-// The programs under test.
-var daemonProgram, ctlProgram string
+// The programs under test: the daemon as it is released, the one with a simulated node,
+// and the command line.
+var daemonProgram, simProgram, ctlProgram string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -55,18 +56,24 @@ func run(m *testing.M) (code int) {
 			return 1
 		}
 	}
-	daemonProgram, ctlProgram = os.Getenv("CSI_PROXY_BIN"), os.Getenv("CSI_PROXYCTL_BIN")
-	if daemonProgram == "" || ctlProgram == "" {
+	daemonProgram, simProgram, ctlProgram = os.Getenv("CSI_PROXY_BIN"), os.Getenv("CSI_PROXY_SIM_BIN"), os.Getenv("CSI_PROXYCTL_BIN")
+	if daemonProgram == "" || simProgram == "" || ctlProgram == "" {
 		dir := filepath.Join(temp, "programs")
-		build := exec.Command("go", "build", "-o", dir+`\`, "./cmd/csi-proxy", "./cmd/csi-proxyctl")
-		build.Dir = filepath.Join("..", "..")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
-			return 1
+		daemonProgram, simProgram, ctlProgram = filepath.Join(dir, "csi-proxy.exe"), filepath.Join(dir, "csi-proxy-sim.exe"), filepath.Join(dir, "csi-proxyctl.exe")
+		for _, args := range [][]string{
+			{"-o", daemonProgram, "./cmd/csi-proxy"},
+			{"-o", simProgram, "-tags", "simulated", "./cmd/csi-proxy"},
+			{"-o", ctlProgram, "./cmd/csi-proxyctl"},
+		} {
+			build := exec.Command("go", append([]string{"build"}, args...)...)
+			build.Dir = filepath.Join("..", "..")
+			if out, err := build.CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+				return 1
+			}
 		}
-		daemonProgram, ctlProgram = filepath.Join(dir, "csi-proxy.exe"), filepath.Join(dir, "csi-proxyctl.exe")
 	}
-	for _, program := range []*string{&daemonProgram, &ctlProgram} { // the service manager has a current directory of its own
+	for _, program := range []*string{&daemonProgram, &simProgram, &ctlProgram} { // the service manager has a current directory of its own
 		absolute, err := filepath.Abs(*program)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -117,6 +124,17 @@ var installed int
 // every one has. It isn't started.
 func install(t testing.TB, flags ...string) *service {
 	t.Helper()
+	return installProgram(t, daemonProgram, flags...)
+}
+
+// installSimulated installs a daemon with a simulated node that outlives it.
+func installSimulated(t testing.TB) *service {
+	t.Helper()
+	return installProgram(t, simProgram, "-sim-state="+filepath.Join(t.TempDir(), "state"))
+}
+
+func installProgram(t testing.TB, program string, flags ...string) *service {
+	t.Helper()
 	m, err := mgr.Connect()
 	if err != nil {
 		t.Fatal(err)
@@ -126,19 +144,13 @@ func install(t testing.TB, flags ...string) *service {
 	flags = append([]string{"-windows-service", "-logtostderr=false", "-log_file=" + log}, flags...)
 	installed++
 	name := fmt.Sprintf("%s%d-%d", leftoverPrefix, os.Getpid(), installed)
-	created, err := m.CreateService(name, daemonProgram, mgr.Config{DisplayName: displayName, StartType: mgr.StartManual}, flags...)
+	created, err := m.CreateService(name, program, mgr.Config{DisplayName: displayName, StartType: mgr.StartManual}, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &service{created, t, log}
 	t.Cleanup(s.uninstall)
 	return s
-}
-
-// installSimulated installs the daemon with a simulated node that outlives it.
-func installSimulated(t testing.TB) *service {
-	t.Helper()
-	return install(t, "-node=simulated", "-sim-state="+filepath.Join(t.TempDir(), "state"))
 }
 
 // uninstall removes the service, whatever state it is in: one that is left behind would

@@ -33,7 +33,7 @@ func TestGuessISCSI(t *testing.T) {
 		t.Skip("CSI_PROXY_TEST_ISCSI is not set")
 	}
 	kubelet := kubeletDirectory(t)
-	s := install(t, "-node=windows", "-kubelet-path="+kubelet)
+	s := install(t, "-kubelet-path="+kubelet)
 	s.start()
 	client, err := iscsi.NewClient()
 	if err != nil {

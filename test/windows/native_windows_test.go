@@ -16,7 +16,7 @@ import (
 // looked at with the os package, and the other way round.
 func TestNativeFilesystem(t *testing.T) {
 	kubelet := kubeletDirectory(t)
-	s := install(t, "-node=windows", "-kubelet-path="+kubelet)
+	s := install(t, "-kubelet-path="+kubelet)
 	s.start()
 
 	for _, test := range []struct {

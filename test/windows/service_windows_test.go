@@ -139,7 +139,7 @@ func TestSecondDaemon(t *testing.T) {
 	disks.call("ListDiskIDs", nil)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, daemonProgram, "-node=simulated").CombinedOutput()
+	out, err := exec.CommandContext(ctx, simProgram).CombinedOutput()
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("the second daemon ends with %v, want exit code 1:\n%s", err, out)
 	}

@@ -18,7 +18,7 @@ import (
 func TestNativeSMB(t *testing.T) {
 	notOnWine(t, "it has no SMB")
 	kubelet := kubeletDirectory(t)
-	s := install(t, "-node=windows", "-kubelet-path="+kubelet)
+	s := install(t, "-kubelet-path="+kubelet)
 	s.start()
 	t.Run("mapping", func(t *testing.T) { nativeMapping(t, kubelet) })
 	t.Run("new password", func(t *testing.T) { nativePasswordChange(t, kubelet) })
@@ -28,7 +28,7 @@ func TestNativeSMB(t *testing.T) {
 // Which errors the provider leaves is deduced from what PowerShell prints.
 func TestGuessSMBErrors(t *testing.T) {
 	notOnWine(t, "it has no SMB")
-	s := install(t, "-node=windows", "-kubelet-path="+kubeletDirectory(t))
+	s := install(t, "-kubelet-path="+kubeletDirectory(t))
 	s.start()
 	nativeMappingErrors(t)
 	wantNoSecrets(t, s)

@@ -32,7 +32,7 @@ func startOnStorage(t *testing.T) (kubelet string) {
 	t.Helper()
 	notOnWine(t, "it has no virtual disks, no mount points and no storage management")
 	kubelet = kubeletDirectory(t)
-	install(t, "-node=windows", "-kubelet-path="+kubelet).start()
+	install(t, "-kubelet-path="+kubelet).start()
 	return kubelet
 }
 

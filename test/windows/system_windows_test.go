@@ -15,7 +15,7 @@ import (
 
 // The system group against Windows itself.
 func TestNativeSystem(t *testing.T) {
-	s := install(t, "-node=windows")
+	s := install(t)
 	s.start()
 	t.Run("service", func(t *testing.T) { nativeService(t, s) })
 	t.Run("stop and start", nativeStopAndStart)

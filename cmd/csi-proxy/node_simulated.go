@@ -1,0 +1,23 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !windows || simulated
+
+package main
+
+import (
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+)
+
+func init() {
+	openSimulated = func(o options) (system, map[string]server.Service, error) {
+		sim, err := winsim.Open(winsim.Config{StateFile: o.simState})
+		if err != nil {
+			return nil, nil, err // and no system, which a nil *winsim.System would be
+		}
+		return sim, map[string]server.Service{simv1.EndpointName: simcontrol.New(sim)}, nil
+	}
+}
