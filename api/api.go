@@ -6,13 +6,14 @@
 //
 // The .proto files in the directories <group>/<version> are the contract's source. A
 // published version never changes: testdata/wire.json also describes it, and a test
-// compares the two. Go code is generated only for versions with a shape of their own.
+// compares the two. The group storage is CSI Proxy's own, and isn't published. Go code is generated only for versions with a shape of their own.
 // The descriptors of all versions are embedded here. Fields with credentials have the
 // option debug_redact, so that they aren't printed with a message.
 //
-// A version is reached at an endpoint of its own ([EndpointName]) and there under
-// two service names: the published one ([ServiceName]), which every driver
-// uses, and one that is unique among all groups ([QualifiedServiceName]).
+// A version is reached at an endpoint of its own ([EndpointName]). A version of a published
+// group is there under two service names: the published one ([ServiceName]), which every
+// driver uses, and one that is unique among all groups ([QualifiedServiceName]). Other
+// groups have the unique name only.
 package api
 
 import (
@@ -34,8 +35,21 @@ import (
 
 //go:generate go -C ../tools run ./protogen
 
-// Groups returns the names of the API groups in alphabetical order.
+// Groups returns the names of the API groups in alphabetical order, PublishedGroups and
+// CSI Proxy's own.
 func Groups() []string { return slices.Sorted(maps.Keys(contract())) }
+
+// PublishedGroups returns the names of the groups that drivers have been built with for
+// years, and whose versions never change, in alphabetical order.
+func PublishedGroups() []string {
+	return slices.DeleteFunc(Groups(), func(group string) bool { return !IsPublished(group) })
+}
+
+// IsPublished reports whether a group is one of PublishedGroups.
+func IsPublished(group string) bool { return group != storage }
+
+// storage is the only group that isn't published.
+const storage = "storage"
 
 // Versions returns the versions of a group, newest first: higher major versions come
 // first, then stable before beta before alpha. It returns nothing for an unknown group.
@@ -68,9 +82,13 @@ func Service(group, version string) (protoreflect.ServiceDescriptor, bool) {
 	return nil, false
 }
 
-// ServiceName returns the service name that published drivers use on the wire:
-// "v1beta1.Filesystem".
+// ServiceName returns the service name that clients use on the wire. In a published group
+// that is what published drivers use: "v1beta1.Filesystem". In another group it is the
+// qualified one.
 func ServiceName(group, version string) string {
+	if !IsPublished(group) {
+		return QualifiedServiceName(group, version)
+	}
 	return version + "." + serviceName(group)
 }
 

@@ -57,7 +57,7 @@ func TestDescriptorsMatchContract(t *testing.T) {
 	}
 
 	var got []wireVersion
-	for _, group := range Groups() {
+	for _, group := range PublishedGroups() {
 		for _, version := range slices.Sorted(slices.Values(Versions(group))) {
 			got = append(got, wireVersionOf(t, group, version))
 		}
@@ -181,6 +181,7 @@ func TestVersionsNewestFirst(t *testing.T) {
 		"filesystem": {"v2alpha1", "v1", "v1beta2", "v1beta1", "v1alpha1"},
 		"iscsi":      {"v1alpha2", "v1alpha1"},
 		"smb":        {"v1", "v1beta2", "v1beta1", "v1alpha1"},
+		"storage":    {"v1alpha1"},
 		"system":     {"v1alpha1"},
 		"volume":     {"v2alpha1", "v1", "v1beta3", "v1beta2", "v1beta1", "v1alpha1"},
 	}

@@ -10,7 +10,7 @@
 //	err := c.Disk.PartitionDisk(ctx, number)
 //
 // Each uses the newest version of its group that the node's daemon serves. It knows
-// all published versions, so a driver works with every daemon. It looks for the
+// all versions, so a driver works with every daemon. It looks for the
 // version when it is first used, and again when that version's endpoint is gone. The
 // fields and methods are those of node.Node, so a driver's interfaces are satisfied
 // in process and over the pipe.
@@ -48,6 +48,7 @@ type Client struct {
 	SMB        *SMB
 	ISCSI      *ISCSI
 	System     *System
+	Storage    *Storage
 
 	options options
 	groups  map[string]*group
@@ -79,6 +80,7 @@ func New(opts ...Option) *Client {
 	c.SMB = &SMB{c.groups["smb"]}
 	c.ISCSI = &ISCSI{c.groups["iscsi"]}
 	c.System = &System{c.groups["system"]}
+	c.Storage = &Storage{c.groups["storage"]}
 	return c
 }
 

@@ -69,7 +69,7 @@ func (c *Client) Ready(ctx context.Context) error {
 		return c.options.invalid
 	}
 	var err error
-	for _, name := range api.Groups() { // any group will do: one daemon serves them all
+	for _, name := range api.PublishedGroups() { // any group that each daemon has will do
 		if err = c.groups[name].ready(ctx); !errors.Is(err, csiproxy.ErrUnavailable) {
 			break
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -35,4 +36,5 @@ var (
 	_ smb.Operations        = (*client.SMB)(nil)
 	_ iscsi.Operations      = (*client.ISCSI)(nil)
 	_ system.Operations     = (*client.System)(nil)
+	_ storage.Operations    = (*client.Storage)(nil)
 )

@@ -63,6 +63,7 @@ func TestEveryGroupNegotiates(t *testing.T) {
 		"smb":        func(c *Client) func(context.Context) (string, error) { return c.SMB.Version },
 		"iscsi":      func(c *Client) func(context.Context) (string, error) { return c.ISCSI.Version },
 		"system":     func(c *Client) func(context.Context) (string, error) { return c.System.Version },
+		"storage":    func(c *Client) func(context.Context) (string, error) { return c.Storage.Version },
 	}
 	for _, group := range api.Groups() {
 		versions := api.Versions(group)

@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -296,6 +297,12 @@ var operations = []operation{
 	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) { return nil, c.System.StopService(ctx, "a", true) }, []exchange{
 		{"v1alpha1", "StopService", `{"name":"a","force":true}`, `{}`},
 	}, nil},
+
+	{"storage", "ListDisks", func(ctx context.Context, c *Client) (any, error) {
+		return c.Storage.ListDisks(ctx, storage.Selector{Number: new(disk.Number(0)), SerialNumber: "vol"})
+	}, []exchange{
+		{"v1alpha1", "ListDisks", `{"disk":{"number":0,"serialNumber":"vol"}}`, `{"disks": [{"number": 3, "serialNumber": "vol", "online": true}]}`},
+	}, []storage.Disk{{Number: 3, SerialNumber: "vol", Online: true}}},
 }
 
 // In each version, each operation sends what the version's descriptors say and

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -79,4 +80,5 @@ type Node struct {
 	SMB        smb.Operations
 	ISCSI      iscsi.Operations
 	System     system.Operations
+	Storage    storage.Operations
 }

@@ -86,7 +86,7 @@ func (f *conformanceFlags) addTo(cmd *cobra.Command, p *program) {
 
 	flags.BoolVar(&f.list, "list", false, "list the checks and run none")
 	flags.StringVar(&f.run, "run", "", "run only checks whose name, such as volume.mount/v1, this `regexp` matches")
-	flags.StringSliceVar(&f.Groups, "group", nil, "run only checks of this `group`: "+strings.Join(api.Groups(), ", ")+" or drivers; may be given several times")
+	flags.StringSliceVar(&f.Groups, "group", nil, "run only checks of this `group`: "+strings.Join(api.PublishedGroups(), ", ")+" or drivers; may be given several times")
 	flags.StringSliceVar(&f.Versions, "version", nil, "run only checks of this `version`, such as v1beta1; may be given several times")
 	flags.BoolVar(&f.Published, "published", false, "the daemon is the published one: what it is known not to do is a known difference, and codes of errors aren't compared")
 	flags.BoolVar(&f.CrashChecks, "crash-checks", false, "run also the checks that could end or harm a daemon that fails them")

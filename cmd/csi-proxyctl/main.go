@@ -67,6 +67,7 @@ func (p *program) root() *cobra.Command {
 		p.smb(),
 		p.iscsi(),
 		p.system(),
+		p.storage(),
 		p.sim(),
 		p.service(),
 		p.conformance(),

@@ -35,7 +35,7 @@ func open(ctx context.Context, o Options) (*session, error) {
 		Options: o, connections: make(map[endpoint]*connection), absent: make(map[endpoint]error),
 		own: o.KubeletPath + `\csi-proxy-conformance-` + rand.Text()[:10],
 	}
-	for _, group := range api.Groups() {
+	for _, group := range api.PublishedGroups() {
 		for _, version := range api.Versions(group) {
 			e := endpoint{group, version}
 			c, err := connect(ctx, o, e)
@@ -83,7 +83,7 @@ func (s *session) close(ctx context.Context) error {
 
 // newest returns the newest served endpoint that has a method.
 func (s *session) newest(method string) (endpoint, bool) {
-	for _, group := range api.Groups() {
+	for _, group := range api.PublishedGroups() {
 		for _, version := range api.Versions(group) {
 			e := endpoint{group, version}
 			service, _ := api.Service(group, version)
@@ -168,7 +168,7 @@ func (t *trial) want(ok bool, format string, args ...any) {
 func (t *trial) endpointFor(method string) endpoint {
 	groups := []string{t.Group}
 	if t.Group == driversGroup {
-		groups = api.Groups()
+		groups = api.PublishedGroups()
 	}
 	for _, group := range groups {
 		if service, ok := api.Service(group, t.version); ok && methodOf(service, method) != nil {

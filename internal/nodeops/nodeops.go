@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/staging"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -26,6 +27,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -60,6 +62,7 @@ type Operations struct {
 	SMB        smb.Operations
 	ISCSI      iscsi.Operations
 	System     system.Operations
+	Storage    storage.Operations
 }
 
 // Node is the operations with what bears them.
@@ -102,17 +105,23 @@ func New(sys win.System, o Options) (*Node, error) {
 		SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
 		Logger: o.Logger, Locks: locks, Runner: runner, SystemDisks: systemDisks,
 	})
+	allVolumes := volumes.New(calls, paths, volumes.Options{
+		AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
+		SystemDisks: systemDisks,
+	})
+	allFiles := files.New(calls, paths, files.Options{Logger: o.Logger, Runner: runner, Shares: probes})
+	allMappings := mappings.New(calls, paths, mappings.Options{
+		WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: probes,
+	})
+	targets := initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner, AskAdapters: allDisks.AskAdapters})
 	return &Node{calls: calls, paths: paths, Operations: Operations{
-		Disk: allDisks,
-		Volume: volumes.New(calls, paths, volumes.Options{
-			AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
-			SystemDisks: systemDisks,
-		}),
-		Filesystem: files.New(calls, paths, files.Options{Logger: o.Logger, Runner: runner, Shares: probes}),
-		SMB: mappings.New(calls, paths, mappings.Options{
-			WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: probes,
-		}),
-		ISCSI:  initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner, AskAdapters: allDisks.AskAdapters}),
-		System: machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
+		Disk:       allDisks,
+		Volume:     allVolumes,
+		Filesystem: allFiles,
+		SMB:        allMappings,
+		ISCSI:      targets,
+		System:     machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
+		Storage: staging.New(staging.Groups{Disks: allDisks, Initiator: targets},
+			staging.Options{Logger: o.Logger, Runner: runner}),
 	}}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -490,6 +491,13 @@ var scenarios = []scenario{
 		name: "GetBIOSSerialNumber", prepare: none,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.System.GetBIOSSerialNumber(ctx)
+			return err
+		},
+	},
+	{
+		name: "ListDisks", prepare: (*rig).mounted,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.ListDisks(ctx, storage.Selector{})
 			return err
 		},
 	},

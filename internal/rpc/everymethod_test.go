@@ -208,4 +208,10 @@ var everyMethod = []struct {
 	{"system", "v1alpha1", "StartService", `{"name": "n"}`, []string{"StartService n"}, `{}`},
 	{"system", "v1alpha1", "StopService", `{"name": "n"}`, []string{"StopService n false"}, `{}`},
 	{"system", "v1alpha1", "StopService", `{"name": "n", "force": true}`, []string{"StopService n true"}, `{}`},
+
+	{"storage", "v1alpha1", "ListDisks", `{}`, []string{"ListDisks any property"}, `{"disks": [{"number": 4294967295, "serial_number": "vol0123"}]}`},
+	{
+		"storage", "v1alpha1", "ListDisks", `{"disk": {"number": 0, "lun": 0, "vendor": "v"}}`,
+		[]string{`ListDisks the number 0, the LUN 0 and the vendor "v"`}, `{"disks": [{"number": 4294967295, "serial_number": "vol0123"}]}`,
+	},
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -203,9 +204,13 @@ func (n *fakeNode) StopService(_ context.Context, name string, force bool) error
 	return n.called("StopService", name, force)
 }
 
+func (n *fakeNode) ListDisks(_ context.Context, s storage.Selector) ([]storage.Disk, error) {
+	return []storage.Disk{{Number: 4294967295, SerialNumber: "vol0123"}}, n.called("ListDisks", s)
+}
+
 // operations are all groups of a fake node.
 func operations(node *fakeNode) Operations {
-	return Operations{Disk: node, Volume: node, Filesystem: node, SMB: node, ISCSI: node, System: node}
+	return Operations{Disk: node, Volume: node, Filesystem: node, SMB: node, ISCSI: node, System: node, Storage: node}
 }
 
 // services returns all services over a fake node.

@@ -27,6 +27,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -40,6 +41,7 @@ type Operations struct {
 	SMB        smb.Operations
 	ISCSI      iscsi.Operations
 	System     system.Operations
+	Storage    storage.Operations
 }
 
 // Service is one version of a group. It is served at an endpoint of its own.
@@ -81,6 +83,9 @@ func Services(ops Operations) ([]*Service, error) {
 	if ops.System != nil {
 		tables["system"] = systemVersions(ops.System)
 	}
+	if ops.Storage != nil {
+		tables["storage"] = storageVersions(ops.Storage)
+	}
 
 	var services []*Service
 	for _, group := range slices.Sorted(maps.Keys(tables)) {
@@ -117,13 +122,13 @@ func bindGroup(group string, table versions) ([]*Service, error) {
 	return services, errors.Join(faults...)
 }
 
-// Names returns the two names under which the service is registered: the
-// published one and the qualified one.
+// Names returns the names under which the service is registered: the published one, if
+// its group has one, and the qualified one.
 func (s *Service) Names() []string {
-	return []string{
+	return slices.Compact([]string{
 		api.ServiceName(s.Group, s.Version),
 		api.QualifiedServiceName(s.Group, s.Version),
-	}
+	})
 }
 
 // Register registers the service under each of its Names. The server's unary
@@ -140,15 +145,18 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	}
 }
 
-// Files returns a new registry with the descriptors of the service under both of
+// Files returns a new registry with the descriptors of the service under all of
 // its Names, for gRPC reflection. The caller may add those of other services at
 // the same endpoint.
 func (s *Service) Files() (*protoregistry.Files, error) {
 	qualified := s.descriptor.ParentFile()
+	files := new(protoregistry.Files)
+	if err := files.RegisterFile(qualified); err != nil || !api.IsPublished(s.Group) {
+		return files, err
+	}
 	published, err := publishedFile(qualified)
 	if err != nil {
 		return nil, err
 	}
-	files := new(protoregistry.Files)
-	return files, errors.Join(files.RegisterFile(qualified), files.RegisterFile(published))
+	return files, files.RegisterFile(published)
 }

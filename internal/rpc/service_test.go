@@ -153,7 +153,7 @@ func TestServedMethods(t *testing.T) {
 		"disk filesystem volume": {Disk: node, Volume: node, Filesystem: node},
 		"smb":                    {SMB: node},
 		"iscsi system":           {ISCSI: node, System: node},
-		"disk filesystem iscsi smb system volume": operations(node),
+		"disk filesystem iscsi smb system volume": {Disk: node, Volume: node, Filesystem: node, SMB: node, ISCSI: node, System: node},
 	}
 	for groups, ops := range tests {
 		t.Run(groups, func(t *testing.T) {
@@ -196,6 +196,15 @@ func TestServedMethods(t *testing.T) {
 	}
 }
 
+// A group that isn't published has no short service name.
+func TestNamesOfOwnGroups(t *testing.T) {
+	for _, s := range services(t, new(fakeNode)) {
+		if names := s.Names(); s.Group == "storage" && !slices.Equal(names, []string{"csiproxy.storage.v1alpha1.Storage"}) {
+			t.Errorf("%s %s has the names %q", s.Group, s.Version, names)
+		}
+	}
+}
+
 // A request that can't be translated is refused before any operation is called.
 func TestBadRequests(t *testing.T) {
 	node := new(fakeNode)
@@ -220,6 +229,7 @@ func TestBadRequests(t *testing.T) {
 		{"iscsi", "v1alpha2 v1alpha1", "GetTargetDisks", `{"target_portal": {"target_address": "a", "target_port": 4294967295}}`},
 		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": 3}`},
 		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": -1}`},
+		{"storage", "v1alpha1", "ListDisks", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
 	}
 	for _, test := range tests {
 		for version := range strings.FieldsSeq(test.versions) {

@@ -55,6 +55,7 @@ var goVersions = []string{
 	"smb/v1", "smb/v1beta1",
 	"iscsi/v1alpha2",
 	"system/v1alpha1",
+	"storage/v1alpha1",
 }
 
 // controlAPIs get Go code too, but aren't part of the contract with drivers, so the

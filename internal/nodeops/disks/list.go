@@ -41,7 +41,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
 		},
 		func(n disk.Number, answered disk.IDs) { ids[n] = answered },
-		func(n disk.Number) { ids[n] = disk.IDs{} })
+		func(n disk.Number, _ error) { ids[n] = disk.IDs{} })
 	return ids, err
 }
 

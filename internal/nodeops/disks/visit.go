@@ -220,7 +220,7 @@ type answer[T any] struct {
 // and skipped for each that was skipped though its number is known. A disk that leaves
 // meanwhile is passed over.
 func eachDisk[T any](ctx context.Context, d *Disks, question string, patience time.Duration,
-	ask func(context.Context, disk.Number, device.Handle) (T, error), found func(disk.Number, T), skipped func(disk.Number)) error {
+	ask func(context.Context, disk.Number, device.Handle) (T, error), found func(disk.Number, T), skipped func(n disk.Number, why error)) error {
 	results, err := d.visits.all(ctx, win.InterfaceClassDisk, question, patience, func(ctx context.Context, path string) (any, error) {
 		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 		if err != nil {
@@ -245,7 +245,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, question string, patience ti
 			found(a.number, a.value)
 		case r.err != nil && !isGone(r.err):
 			if known := d.visits.of(win.InterfaceClassDisk, r.path); known.numbered && skipped != nil {
-				skipped(known.number)
+				skipped(known.number, r.err)
 			}
 		}
 	}
@@ -257,7 +257,7 @@ func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
 	err := eachDisk(ctx, d, "number", aside,
 		func(context.Context, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil },
 		func(n disk.Number, _ struct{}) { numbers = append(numbers, n) },
-		func(n disk.Number) { numbers = append(numbers, n) })
+		func(n disk.Number, _ error) { numbers = append(numbers, n) })
 	slices.Sort(numbers)
 	return numbers, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const (
@@ -109,4 +110,28 @@ func (i *Initiator) rescan(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// LUNs returns which disks of the node are logical units of which targets.
+func (i *Initiator) LUNs(ctx context.Context) (map[disk.Number]storage.ISCSILUN, error) {
+	sessions, err := query(ctx, i, i.sys.ISCSISessions)
+	if err != nil {
+		return nil, err
+	}
+	luns := make(map[disk.Number]storage.ISCSILUN)
+	for _, s := range sessions {
+		devices, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) { return i.sys.ISCSISessionDevices(ctx, s.ID) })
+		if errors.Is(err, win.ISDSCInvalidSessionID) { // it has ended meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range devices {
+			if d.Device.DeviceNumber != win.NoNumber {
+				luns[d.Device.DeviceNumber] = storage.ISCSILUN{IQN: iscsi.IQN(s.Target), LUN: uint32(d.SCSIAddress.LUN)}
+			}
+		}
+	}
+	return luns, nil
 }

@@ -1,0 +1,232 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Hardware returns what each disk says of its hardware, in the order of the disks'
+// numbers. A disk that can't be asked, but whose number is known, has an Error. Nothing of
+// what the disks hold is looked at.
+func (d *Disks) Hardware(ctx context.Context) ([]storage.Disk, error) {
+	return d.each(ctx, "hardware", d.hardware)
+}
+
+// Describe returns all that is known of each disk, as Hardware does.
+func (d *Disks) Describe(ctx context.Context) ([]storage.Disk, error) {
+	windows, err := d.options.SystemDisks.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.each(ctx, "description", func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
+		s, err := d.hardware(ctx, n, h)
+		if err != nil {
+			return s, err
+		}
+		return s, d.contents(ctx, &s, h)
+	})
+	for i := range all {
+		all[i].System = windows[all[i].Number]
+	}
+	explainOffline(all)
+	return all, err
+}
+
+func (d *Disks) each(ctx context.Context, question string, ask func(context.Context, disk.Number, device.Handle) (storage.Disk, error)) ([]storage.Disk, error) {
+	var all []storage.Disk
+	err := eachDisk(ctx, d, question, d.visits.patience, ask,
+		func(_ disk.Number, s storage.Disk) { all = append(all, s) },
+		func(n disk.Number, why error) { all = append(all, storage.Disk{Number: n, Error: why.Error()}) })
+	slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
+	return all, err
+}
+
+// HardwareOf returns what an open disk says of its hardware.
+func (d *Disks) HardwareOf(ctx context.Context, h *device.Disk) (storage.Disk, error) {
+	return d.hardware(ctx, h.Number, h.Handle)
+}
+
+func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
+	s := storage.Disk{Number: n}
+	descriptor, err := h.Descriptor(ctx)
+	if err := d.tolerate(n, "serial number", err); err != nil {
+		return s, err
+	}
+	ids, err := h.Identifiers(ctx)
+	if err := d.tolerate(n, "page 83", err); err != nil {
+		return s, err
+	}
+	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
+	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
+	s.Bus = bus(descriptor.BusType)
+	s.Identifiers = identifiers(descriptor.BusType, ids)
+	address, err := h.SCSIAddress(ctx)
+	if err := d.tolerate(n, "SCSI address", err); err != nil {
+		return s, err
+	}
+	if err == nil {
+		s.Location.SCSI = &storage.SCSIAddress{Port: address.PortNumber, Path: address.PathID, Target: address.TargetID, LUN: address.LUN}
+		if descriptor.BusType == win.BusTypeNVMe {
+			s.Location.NVMeNamespace = uint32(address.LUN) + 1 // see namespaceLocation
+		}
+	}
+	return s, nil
+}
+
+// identifiers returns the designators that name the disk itself.
+func identifiers(busType win.BusType, ids []win.Identifier) (all []storage.Identifier) {
+	for _, id := range ids {
+		if id.Association != win.AssociationDevice {
+			continue
+		}
+		text := hex.EncodeToString(id.ID)
+		if id.CodeSet == win.CodeSetASCII || id.CodeSet == win.CodeSetUTF8 {
+			text = strings.TrimRight(string(id.ID), "\x00 ")
+		}
+		all = append(all, storage.Identifier{Kind: kindOf(busType, id), Text: text})
+	}
+	return all
+}
+
+// kindOf names a designator type.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddstor/ne-ntddstor-_storage_identifier_type
+func kindOf(busType win.BusType, id win.Identifier) storage.IdentifierKind {
+	switch id.Type {
+	case 0:
+		return storage.VendorSpecific
+	case 1:
+		return storage.T10
+	case 2:
+		if busType == win.BusTypeNVMe && len(id.ID) == 16 {
+			return storage.NGUID
+		}
+		return storage.EUI64
+	case 3:
+		return storage.NAA
+	case 8:
+		return storage.SCSIName
+	}
+	return storage.OtherKind
+}
+
+// buses are the names of STORAGE_BUS_TYPE.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ne-winioctl-storage_bus_type
+var buses = map[win.BusType]storage.Bus{
+	1: storage.BusSCSI, 2: "ATAPI", 3: "ATA", 4: "1394", 5: "SSA", 6: "Fibre Channel", 7: "USB", 8: "RAID", 9: storage.BusISCSI,
+	10: storage.BusSAS, 11: storage.BusSATA, 12: "SD", 13: "MMC", 14: "Virtual", 15: "File Backed Virtual", 16: "Storage Spaces",
+	17: storage.BusNVMe, 18: "SCM", 19: "UFS",
+}
+
+func bus(t win.BusType) storage.Bus {
+	if name, ok := buses[t]; ok {
+		return name
+	}
+	return storage.Bus(fmt.Sprintf("bus type %d", t))
+}
+
+// contents fills in the size, the state and the partitions of a disk. What a sick disk
+// refuses is noted as its Error.
+func (d *Disks) contents(ctx context.Context, s *storage.Disk, h device.Handle) error {
+	location, err := h.Location(ctx)
+	if err := d.tolerate(s.Number, "location", err); err != nil {
+		return err
+	}
+	s.Location.Text = location.Text
+	geometry, err := h.Geometry(ctx)
+	if err := noted(&s.Error, err); err != nil {
+		return err
+	}
+	s.SizeBytes = geometry.DiskSize
+	attributes, err := h.Attributes(ctx)
+	if err := noted(&s.Error, err); err != nil {
+		return err
+	}
+	s.Online, s.ReadOnly = err == nil && attributes&win.DiskOffline == 0, attributes&win.DiskReadOnly != 0
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return noted(&s.Error, err)
+	}
+	switch layout.Style {
+	case win.StyleGPT:
+		s.Style, s.DiskID = storage.GPT, layout.DiskID.String()
+	case win.StyleMBR:
+		s.Style, s.DiskID = storage.MBR, fmt.Sprintf("%08x", layout.Signature)
+	default:
+		s.Style = storage.RAW
+	}
+	for _, p := range layout.Partitions {
+		if p.Number == 0 || p.Length == 0 { // an entry of an MBR that isn't in use
+			continue
+		}
+		described := storage.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length, Data: device.IsDataPartition(p)}
+		if described.Data && s.Online {
+			if err := d.describeVolume(ctx, s.Number, &described); err != nil {
+				return err
+			}
+		}
+		s.Partitions = append(s.Partitions, described)
+	}
+	return nil
+}
+
+// describeVolume fills in what is on a partition.
+func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Partition) error {
+	name, err := d.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
+	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
+		p.Error = "its volume has not arrived"
+		return nil
+	}
+	if err != nil {
+		return noted(&p.Error, err)
+	}
+	p.VolumeID = volume.ID(name)
+	info, err := d.sys.VolumeInformation(ctx, name)
+	if errors.Is(err, win.ErrorUnrecognizedVolume) { // raw
+		return nil
+	}
+	p.FileSystem, p.Label = info.FileSystem, info.Label
+	return noted(&p.Error, err)
+}
+
+// noted keeps what Windows answers to a query that it refuses, and returns any other error.
+func noted(note *string, err error) error {
+	if _, refused := errors.AsType[win.Errno](err); !refused || isGone(err) {
+		return err
+	}
+	if *note == "" {
+		*note = err.Error()
+	}
+	return nil
+}
+
+// explainOffline fills in why disks are offline.
+func explainOffline(all []storage.Disk) {
+	for i := range all {
+		d := &all[i]
+		if d.Online || d.Error != "" {
+			continue
+		}
+		d.WhyOffline = "by the SAN policy or by an administrator"
+		for _, other := range all {
+			if other.Online && d.DiskID != "" && other.DiskID == d.DiskID && other.Style == d.Style {
+				d.WhyOffline = fmt.Sprintf("it is a copy of disk %d, which is online", other.Number)
+			}
+		}
+	}
+}

@@ -1,0 +1,87 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package staging has the operations of the storage group: whole tasks of a CSI node, made
+// of the operations of the other groups.
+package staging
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// Groups are the operations that the tasks are made of.
+type Groups struct {
+	Disks     *disks.Disks
+	Initiator *initiator.Initiator
+}
+
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// Logger gets what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. The groups of one node share it.
+	// Default: its own.
+	Runner *operation.Runner
+}
+
+// Staging is the tasks on one node. All methods may be called concurrently.
+type Staging struct {
+	Groups
+	options Options
+}
+
+// New returns the tasks that are made of the operations of one node.
+func New(g Groups, o Options) *Staging {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Runner == nil {
+		o.Runner = operation.NewRunner(nil)
+	}
+	return &Staging{Groups: g, options: o}
+}
+
+// ListDisks implements [storage.Operations].
+func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+	return operation.Get(ctx, s.options.Runner, "ListDisks", "", func(ctx context.Context) ([]storage.Disk, error) {
+		if err := wanted.Validate(); err != nil {
+			return nil, err
+		}
+		all, err := s.Disks.Describe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.addTargets(ctx, all); err != nil {
+			if wanted.ISCSI != nil || ctx.Err() != nil {
+				return nil, err
+			}
+			s.options.Logger.Info("disks are listed without their iSCSI targets", "err", err)
+		}
+		return slices.DeleteFunc(all, func(d storage.Disk) bool { return !wanted.Matches(d) }), nil
+	})
+}
+
+// addTargets fills in which disks are logical units of iSCSI targets. The initiator is
+// asked only if there are disks on that bus: asking it starts its service.
+func (s *Staging) addTargets(ctx context.Context, all []storage.Disk) error {
+	if !slices.ContainsFunc(all, func(d storage.Disk) bool { return d.Bus == storage.BusISCSI }) {
+		return nil
+	}
+	luns, err := s.Initiator.LUNs(ctx)
+	if err != nil {
+		return err
+	}
+	for i, d := range all {
+		if lun, ok := luns[d.Number]; ok && d.Bus == storage.BusISCSI {
+			all[i].ISCSI = &lun
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"fmt"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Disk is a disk of the node.
+type Disk struct {
+	// Number is Windows' number of the disk. It names the disk only until the disk leaves.
+	Number disk.Number
+	// SizeBytes is the size that Windows knows. If the disk has grown meanwhile, Windows
+	// learns that by a rescan, or by ExpandVolume.
+	SizeBytes int64
+	// SerialNumber is the disk's serial number, without blanks around it.
+	SerialNumber string
+	// Identifiers are all that the disk says of itself in VPD page 83, in the disk's order.
+	Identifiers []Identifier
+	// Vendor and Product are those of the SCSI inquiry, without blanks around them.
+	Vendor, Product string
+	Bus             Bus
+	Location        Location
+	// ISCSI is the target that provides the disk; nil if no iSCSI session does.
+	ISCSI *ISCSILUN
+
+	Online, ReadOnly bool
+	// WhyOffline says why the disk is offline, as far as that can be told.
+	WhyOffline string
+	// Style is the kind of its partition table.
+	Style PartitionStyle
+	// DiskID is the GUID in a GPT, or the signature in an MBR as eight hex digits.
+	DiskID string
+	// System says why nothing is done to the disk: Windows runs from it. It is empty for
+	// all other disks.
+	System     string
+	Partitions []Partition
+	// Error says what the disk doesn't answer. The fields that depend on it are empty.
+	Error string
+}
+
+// Identifier is one way in which a disk names itself.
+type Identifier struct {
+	Kind IdentifierKind
+	// Text is the identifier. What the disk gives in binary is in lower-case hex digits.
+	Text string
+}
+
+// IdentifierKind tells what an identifier is.
+type IdentifierKind string
+
+// Kinds of identifiers. All but NGUID are designator types of SPC-4; an NVMe disk's EUI-64
+// of 16 bytes is its NGUID.
+const (
+	VendorSpecific IdentifierKind = "vendor"
+	T10            IdentifierKind = "t10"    // vendor in 8 characters, then what the vendor likes
+	EUI64          IdentifierKind = "eui-64" // also an NVMe namespace's EUI-64
+	NGUID          IdentifierKind = "nguid"  // of an NVMe namespace
+	NAA            IdentifierKind = "naa"
+	SCSIName       IdentifierKind = "scsi-name"
+	OtherKind      IdentifierKind = "other"
+)
+
+// Bus is how a disk is attached, in Windows' words (STORAGE_BUS_TYPE).
+type Bus string
+
+// Buses that drivers meet. There are others.
+const (
+	BusSCSI  Bus = "SCSI"
+	BusISCSI Bus = "iSCSI"
+	BusSAS   Bus = "SAS"
+	BusSATA  Bus = "SATA"
+	BusNVMe  Bus = "NVMe"
+)
+
+// Location is where a disk is attached.
+type Location struct {
+	// Text is what Windows shows, such as "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0".
+	Text string
+	// SCSI is the disk's SCSI address. Windows gives one to NVMe disks, too. It is nil if
+	// the bus has none.
+	SCSI *SCSIAddress
+	// NVMeNamespace is the id of the NVMe namespace that the disk is; 0 if it isn't one.
+	NVMeNamespace uint32
+}
+
+// SCSIAddress is an address of the SCSI port driver.
+type SCSIAddress struct{ Port, Path, Target, LUN uint8 }
+
+// ISCSILUN is a logical unit of an iSCSI target.
+type ISCSILUN struct {
+	IQN iscsi.IQN
+	LUN uint32
+}
+
+// PartitionStyle is the kind of a partition table.
+type PartitionStyle string
+
+// Styles of partition tables.
+const (
+	RAW PartitionStyle = "raw" // none that Windows reads
+	MBR PartitionStyle = "mbr"
+	GPT PartitionStyle = "gpt"
+)
+
+// Partition is a partition of a disk.
+type Partition struct {
+	Number                 uint32
+	OffsetBytes, SizeBytes int64
+	// Data is set for a partition that has a volume for users. Reserved and system
+	// partitions have none.
+	Data bool
+	// VolumeID is empty if the partition has no volume, or not yet.
+	VolumeID volume.ID
+	// FileSystem is NTFS, ReFS or what else Windows knows; empty on a raw volume.
+	FileSystem string
+	Label      string
+	// Paths are where the volume is mounted: directories, and drives as `D:\`.
+	Paths []string
+	// Error says why Windows doesn't tell more of the volume.
+	Error string
+}
+
+// String names the disk for people: its number with what tells it from others.
+func (d Disk) String() string {
+	s := fmt.Sprintf("disk %d", d.Number)
+	if d.SerialNumber != "" {
+		s += fmt.Sprintf(" with serial number %q", d.SerialNumber)
+	}
+	if d.Location.SCSI != nil {
+		s += fmt.Sprintf(", LUN %d", d.Location.SCSI.LUN)
+	}
+	return s
+}
