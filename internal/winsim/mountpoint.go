@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // mounts are the mount manager's memory of mount points
@@ -30,7 +31,7 @@ type mountRecord struct {
 	Volume win.GUID // that is mounted there
 }
 
-func (m mountRecord) key() string { return m.Host.String() + strings.ToUpper(m.Path) }
+func (m mountRecord) key() string { return m.Host.String() + winname.Upper(m.Path) }
 
 func (m *mounts) put(r mountRecord) {
 	m.records[r.key()] = r

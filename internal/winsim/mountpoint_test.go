@@ -249,3 +249,20 @@ func TestVolumeNameOfAPartition(t *testing.T) {
 		}
 	}
 }
+
+// Two directories are two mount points, though Unicode has the same upper case for their
+// names: to Windows they differ.
+func TestMountPointsOfSimilarNames(t *testing.T) {
+	s := newNode(t, Delays{})
+	for _, name := range []string{"s", "ſ"} {
+		_, volume := newVolume(t, s, true)
+		must(t, s.MkdirAll(`C:\`+name))
+		must(t, s.SetVolumeMountPoint(t.Context(), `C:\`+name+`\`, volume))
+	}
+	for _, name := range []string{"s", "ſ"} {
+		wantErr(t, name, s.DeleteVolumeMountPoint(t.Context(), `C:\`+name+`\`), 0)
+	}
+	if len(s.mounts.records) != 0 {
+		t.Errorf("the mount manager knows %v", s.mounts.records)
+	}
+}

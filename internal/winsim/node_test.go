@@ -4,7 +4,6 @@
 package winsim
 
 import (
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/win/wintest"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
 
@@ -226,17 +226,8 @@ func newVolume(t *testing.T, s *System, format bool) (n disk.Number, volume stri
 
 func device1(volume string) string { return volume[:len(volume)-1] }
 
-// wantErr compares an error with a Windows error number; 0 is none.
-func wantErr(t *testing.T, what string, err error, want win.Errno) {
-	t.Helper()
-	if want == 0 && err != nil || want != 0 && !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// Short names for what tests of calls share.
+var (
+	must    = wintest.Must
+	wantErr = wintest.WantErrno
+)

@@ -187,21 +187,31 @@ const (
 	noVolume = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
 )
 
-func must(t *testing.T, err error) {
+// Must ends the test if a step of its preparation fails.
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// wantErrno wants one of some errors, or none if there are none.
-func wantErrno(t *testing.T, what string, err error, want ...win.Errno) {
+// WantErrno wants one of some errors; 0, or none of them, is success.
+func WantErrno(t testing.TB, what string, err error, want ...win.Errno) {
 	t.Helper()
-	var errno win.Errno
-	if len(want) == 0 && err != nil || len(want) > 0 && (!errors.As(err, &errno) || !slices.Contains(want, errno)) {
+	if len(want) == 0 {
+		want = []win.Errno{0}
+	}
+	errno, ok := errors.AsType[win.Errno](err)
+	if !slices.Contains(want, errno) || !ok && err != nil {
 		t.Errorf("%s: error %v, want %v", what, err, want)
 	}
 }
+
+// Short names for the rows.
+var (
+	must      = Must
+	wantErrno = WantErrno
+)
 
 // Errors that the contract names together.
 var (

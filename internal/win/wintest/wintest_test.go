@@ -4,6 +4,8 @@
 package wintest
 
 import (
+	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -15,6 +17,40 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
+
+// failing is a test that notes whether it has failed.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Helper()               {}
+func (f *failing) Errorf(string, ...any) { f.failed = true }
+
+func TestWantErrno(t *testing.T) {
+	other := errors.New("other")
+	wrapped := fmt.Errorf("open: %w", win.ErrorAccessDenied)
+	for _, test := range []struct {
+		err  error
+		want []win.Errno
+		ok   bool
+	}{
+		{nil, nil, true},
+		{nil, []win.Errno{0}, true},
+		{nil, []win.Errno{win.ErrorAccessDenied}, false},
+		{wrapped, nil, false},
+		{wrapped, []win.Errno{0}, false},
+		{wrapped, []win.Errno{win.ErrorNotReady, win.ErrorAccessDenied}, true},
+		{wrapped, []win.Errno{win.ErrorNotReady}, false},
+		{other, nil, false},
+		{other, []win.Errno{0}, false},
+	} {
+		f := failing{TB: t}
+		if WantErrno(&f, "call", test.err, test.want...); f.failed == test.ok {
+			t.Errorf("error %v, want %v: failed %t", test.err, test.want, f.failed)
+		}
+	}
+}
 
 // contract returns all comments of package win, as one line.
 func contract(t *testing.T) string {

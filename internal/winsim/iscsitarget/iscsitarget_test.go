@@ -4,7 +4,6 @@
 package iscsitarget
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/wintest"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -67,20 +67,11 @@ func newTarget(t *testing.T, n *Network, target Target) {
 	must(t, n.Add(target))
 }
 
-// wantErr compares an error with a Windows error number; 0 is none.
-func wantErr(t *testing.T, what string, err error, want win.Errno) {
-	t.Helper()
-	if want == 0 && err != nil || want != 0 && !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// Short names for what tests of calls share.
+var (
+	must    = wintest.Must
+	wantErr = wintest.WantErrno
+)
 
 func TestDiscovery(t *testing.T) {
 	n := New(&disks{})

@@ -12,9 +12,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf16"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winname"
@@ -364,11 +362,10 @@ func (m *Manager) Add(spec Spec) error {
 }
 
 func (m *Manager) add(spec Spec) error {
-	const maxName = 256
-	switch units := len(utf16.Encode([]rune(spec.Name))); {
-	case units == 0 || units > maxName || strings.ContainsAny(spec.Name, "/\\\x00"):
-		return fmt.Errorf("its name has %d UTF-16 units; it needs 1 to %d, without slashes: %w", units, maxName, win.ErrorInvalidParameter)
-	case spec.StartType > win.ServiceDisabled:
+	if err := winname.CheckService(spec.Name); err != nil {
+		return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
+	}
+	if spec.StartType > win.ServiceDisabled {
 		return fmt.Errorf("a start type of %d: %w", spec.StartType, win.ErrorInvalidParameter)
 	}
 	if _, exists := m.find(spec.Name); exists {

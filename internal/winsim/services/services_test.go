@@ -5,7 +5,6 @@ package services
 
 import (
 	"cmp"
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/wintest"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/statefile"
 )
 
@@ -71,20 +71,11 @@ func (m *node) settle() {
 	}
 }
 
-// wantErr compares an error with a Windows error number; 0 is none.
-func wantErr(t *testing.T, what string, err error, want win.Errno) {
-	t.Helper()
-	if want == 0 && err != nil || want != 0 && !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// Short names for what tests of calls share.
+var (
+	must    = wintest.Must
+	wantErr = wintest.WantErrno
+)
 
 func addService(t *testing.T, m *node, spec Spec) {
 	t.Helper()

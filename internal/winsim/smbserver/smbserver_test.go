@@ -4,7 +4,6 @@
 package smbserver
 
 import (
-	"errors"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/win/wintest"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -48,20 +48,11 @@ func wantMappings(t *testing.T, n *Network, want ...win.SMBMapping) {
 	}
 }
 
-// wantErr compares an error with a Windows error number; 0 is none.
-func wantErr(t *testing.T, what string, err error, want win.Errno) {
-	t.Helper()
-	if want == 0 && err != nil || want != 0 && !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// Short names for what tests of calls share.
+var (
+	must    = wintest.Must
+	wantErr = wintest.WantErrno
+)
 
 func TestCreateMapping(t *testing.T) {
 	with := func(change func(*win.SMBMappingOptions)) win.SMBMappingOptions {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
+
+	"github.com/csi-proxy/csi-proxy/internal/win/wintest"
 )
 
 // text is a part that keeps one text for each key.
@@ -30,12 +32,7 @@ func (p text) Restore(r *Reader) error {
 	})
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = wintest.Must
 
 // wantTexts opens the file again and compares its texts.
 func wantTexts(t *testing.T, path string, want text) {
