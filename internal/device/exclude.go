@@ -31,10 +31,10 @@ const (
 // beside the daemon, from changing the disk n until release is called. Locks within the
 // process can't, and Windows has no call that looks at a disk and changes it in one step.
 //
-// What excludes is a file in Windows' directory, where only administrators can make one,
-// that is open without sharing. The handle goes with its process, however that ends; the
-// file, which is empty, stays: one for each disk number. It is open for the time of the
-// change only: a disk that needs none isn't waited for.
+// What excludes is an empty file in Windows' directory, where only administrators can make
+// one, that is open without sharing. The handle goes with its process, however that ends,
+// and the file with the handle. It is there for the time of the change only: a disk that
+// needs none isn't waited for.
 //
 // A disk that another process keeps for longer than ten seconds is
 // csiproxy.ErrUnavailable.
@@ -47,9 +47,9 @@ func Exclude(ctx context.Context, sys Excluder, n disk.Number) (release func(), 
 	var file win.File
 	err = operation.Retry(ctx, excludePatience, excludeInterval, isExcluded, func() (err error) {
 		file, err = sys.OpenFile(ctx, path, win.OpenOptions{
-			Access:      win.GenericWrite,
+			Access:      win.GenericWrite | win.Delete,
 			Disposition: win.FileOpenIf,
-			Options:     win.FileNonDirectoryFile | win.FileOpenReparsePoint,
+			Options:     win.FileNonDirectoryFile | win.FileOpenReparsePoint | win.FileDeleteOnClose,
 		})
 		return err
 	})
@@ -65,5 +65,8 @@ func Exclude(ctx context.Context, sys Excluder, n disk.Number) (release func(), 
 	return func() { file.Close() }, nil
 }
 
-// isExcluded reports whether err says that another process has the file open.
-func isExcluded(err error) bool { return errors.Is(err, win.ErrorSharingViolation) }
+// isExcluded reports whether err says that another process has the file open, or is closing
+// it.
+func isExcluded(err error) bool {
+	return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorDeletePending)
+}

@@ -128,6 +128,20 @@ func TestManyHangingObjects(t *testing.T) {
 	})
 }
 
+// A disk is known by its number under the paths of its interfaces, too. A tape drive with
+// the same number is another object.
+func TestDiskNames(t *testing.T) {
+	var n diskNames
+	n.learn(`\\?\disk`, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: 1}.Encode())
+	n.learn(`\\?\tape`, win.DeviceNumber{DeviceType: 0x1f, DeviceNumber: 1}.Encode())
+	n.learn(`\\?\part`, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: win.NoNumber}.Encode())
+	for path, want := range map[string]string{`\\?\disk`: win.PhysicalDrive(1), `\\?\tape`: `\\?\tape`, `\\?\part`: `\\?\part`} {
+		if got := n.of(path); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+}
+
 // Clients share the threads of a pool and its queue. One whose calls hang leaves room for
 // another one, in the end also dozens of them do.
 func TestClientsShare(t *testing.T) {

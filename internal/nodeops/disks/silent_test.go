@@ -149,6 +149,18 @@ func TestWhatIsNoDisk(t *testing.T) {
 	}
 }
 
+// What a disk answers before it is ready isn't its identity.
+func TestADiskThatIsNotReady(t *testing.T) {
+	sim, ops := newNode(t)
+	n := attach(t, sim, winsim.DiskSpec{})
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String()}, win.ErrorNotReady))
+	before := writes(sim)
+	simtest.WantKind(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrUnavailable)
+	if writes(sim) != before {
+		t.Error("it was written to")
+	}
+}
+
 // tape is a node on which a disk says that it is a tape drive.
 type tape struct {
 	*winsim.System

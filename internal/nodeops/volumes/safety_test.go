@@ -15,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -112,6 +113,83 @@ func TestFormatVolumeBesideAnotherProcess(t *testing.T) {
 			more = at < calls
 		}
 	})
+}
+
+// While another process changes a disk, its volumes are neither formatted nor grown.
+func TestChangesExcludeOtherProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		raw, rawID := n.attach(winsim.DiskSpec{})
+		full, fullID := n.formatted(winsim.DiskSpec{})
+		n.do(n.sim.GrowDisk(full, 20*gibibyte))
+		for number, run := range map[disk.Number]func() error{
+			raw:  func() error { return n.volumes.FormatVolume(t.Context(), rawID) },
+			full: func() error { return n.volumes.ResizeVolume(t.Context(), fullID, 0) },
+		} {
+			changes := func() int {
+				return n.sim.Calls()[win.CallFormatVolume] + n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]
+			}
+			release, err := device.Exclude(t.Context(), n.sim, number)
+			n.do(err)
+			before := changes()
+			simtest.WantKind(t, run(), csiproxy.ErrUnavailable)
+			if changes() != before {
+				t.Errorf("disk %d was changed", number)
+			}
+			release()
+			n.do(run())
+			if changes() != before+1 {
+				t.Errorf("disk %d was changed %d times", number, changes()-before)
+			}
+		}
+	})
+}
+
+// Where Windows doesn't tell the volume of a partition, all volumes are looked through. One
+// of another kind of device may have the same numbers.
+func TestListVolumesWithSearch(t *testing.T) {
+	n := newNode(t)
+	a, idA := n.attach(winsim.DiskSpec{})
+	b, idB := n.attach(winsim.DiskSpec{})
+	paths, err := pathpolicy.New(kubelet)
+	n.do(err)
+	n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "GLOBALROOT"}, win.ErrorInvalidName))
+	for _, c := range []struct {
+		number          disk.Number
+		id, masquerades volume.ID
+	}{{a, idA, idB}, {b, idB, idA}} {
+		ops := volumes.New(masquerade{n.sim, c.masquerades, c.number}, paths, volumes.Options{})
+		if ids, err := ops.ListVolumesOnDisk(t.Context(), c.number, 0); err != nil || len(ids) != 1 || ids[0] != c.id {
+			t.Errorf("disk %d has %q, want %q; %v", c.number, ids, c.id, err)
+		}
+	}
+}
+
+// masquerade is a node on which a volume is that of a CD drive with the number of a disk.
+type masquerade struct {
+	*winsim.System
+	id     volume.ID
+	number disk.Number
+}
+
+func (s masquerade) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	d, err := s.System.OpenDevice(ctx, path, access)
+	if err != nil || path != device.VolumePath(string(s.id)) {
+		return d, err
+	}
+	return cdDevice{d, s.number}, nil
+}
+
+type cdDevice struct {
+	win.Device
+	number disk.Number
+}
+
+func (d cdDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	if code != win.IoctlStorageGetDeviceNumber {
+		return d.Device.Control(ctx, code, in, out)
+	}
+	return copy(out, win.DeviceNumber{DeviceType: 2, DeviceNumber: d.number, PartitionNumber: 2}.Encode()), nil
 }
 
 // At each call in turn, the disk is pulled out and another one gets its number. No volume
