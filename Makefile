@@ -221,6 +221,10 @@ test-published: ## test the daemon with the published client, every sequence wit
 test-deploy: ## test the manifests and the chart in deploy, without a server
 	$(GO) -C test/cluster test .
 
+.PHONY: test-cluster
+test-cluster: ## test deploy with a real kube-apiserver, which is built the first time
+	bin=$$(test/cluster/setup) && CSI_PROXY_CLUSTER=$$bin $(GO) -C test/cluster test -count=1 ./server
+
 .PHONY: test-csi
 test-csi: ## test the example driver, with the CSI project's csi-sanity over the pipe and in process, and the commands of docs/quickstart-driver.md
 	cd examples/csi-driver && $(GO) test $(RACE) -count=1 -skip TestSanity ./...

@@ -7,5 +7,5 @@
 //
 // The tests without a server render everything, decode it strictly and compare the two
 // sources of manifests with each other. Those with a server, which "make test-cluster" runs,
-// give the manifests to a real kube-apiserver; see the package's test "server".
+// give the manifests to a real kube-apiserver, are in the package server.
 package cluster

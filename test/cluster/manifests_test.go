@@ -16,38 +16,25 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"helm.sh/helm/v4/pkg/chart/v2/lint"
-	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"github.com/csi-proxy/csi-proxy/test/cluster/manifests"
 )
-
-// everything returns all manifests that people can get: each base, and the chart for each
-// of its cases.
-func everything(t testing.TB) map[string][]byte {
-	t.Helper()
-	all := make(map[string][]byte)
-	for _, base := range bases {
-		all["kustomize "+base] = kustomized(t, base)
-	}
-	for name, values := range cases {
-		all["chart "+name] = mustHelm(t, values)
-	}
-	return all
-}
 
 // TestAllBasesAreTested keeps the list of bases complete.
 func TestAllBasesAreTested(t *testing.T) {
 	var found []string
-	err := filepath.WalkDir(kustomizeDir, func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(manifests.KustomizeDir(t), func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.Name() != "kustomization.yaml" {
 			return err
 		}
-		base, err := filepath.Rel(kustomizeDir, filepath.Dir(path))
+		base, err := filepath.Rel(manifests.KustomizeDir(t), filepath.Dir(path))
 		if err != nil {
 			return err
 		}
@@ -61,14 +48,14 @@ func TestAllBasesAreTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(found)
-	if diff := cmp.Diff(slices.Sorted(slices.Values(bases)), found); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(manifests.Bases)), found); diff != "" {
 		t.Errorf("the directories with a kustomization.yaml (+) aren't those that are tested (-):\n%s", diff)
 	}
 }
 
 func TestManifestsDecodeStrictly(t *testing.T) {
-	for name, manifests := range everything(t) {
-		if len(decode(t, manifests)) == 0 {
+	for name, rendered := range manifests.Everything(t) {
+		if len(manifests.Decode(t, rendered)) == 0 {
 			t.Errorf("%s: no objects", name)
 		}
 	}
@@ -77,24 +64,24 @@ func TestManifestsDecodeStrictly(t *testing.T) {
 // TestDecodeIsStrict shows that TestManifestsDecodeStrictly can fail.
 func TestDecodeIsStrict(t *testing.T) {
 	mistyped := []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\nautomountServiceAcountToken: false\n")
-	if _, err := tryDecode(t, mistyped); err == nil {
+	if _, err := manifests.TryDecode(t, mistyped); err == nil {
 		t.Error("an unknown field was decoded")
 	}
 }
 
 // TestPods checks each pod for what all of them promise.
 func TestPods(t *testing.T) {
-	for name, manifests := range everything(t) {
+	for name, rendered := range manifests.Everything(t) {
 		t.Run(name, func(t *testing.T) {
-			objects := decode(t, manifests)
+			objects := manifests.Decode(t, rendered)
 			accounts := make(map[string]*core.ServiceAccount)
-			for _, account := range all[*core.ServiceAccount](objects) {
+			for _, account := range manifests.All[*core.ServiceAccount](objects) {
 				accounts[account.Namespace+"/"+account.Name] = account
 				if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
 					t.Errorf("ServiceAccount %s: its token is mounted", account.Name)
 				}
 			}
-			for _, set := range all[*apps.DaemonSet](objects) {
+			for _, set := range manifests.All[*apps.DaemonSet](objects) {
 				pod := &set.Spec.Template.Spec
 				if accounts[set.Namespace+"/"+pod.ServiceAccountName] == nil && !strings.Contains(name, "existing account") {
 					t.Errorf("DaemonSet %s: no ServiceAccount %s", set.Name, pod.ServiceAccountName)
@@ -127,7 +114,7 @@ func checkPod(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
 	}
 	// Windows' container runtime refuses to mount a pipe into a HostProcess container; other
 	// mounts put a filter between the program and the node's paths.
-	if isHostProcess(pod) {
+	if manifests.IsHostProcess(pod) {
 		if !pod.HostNetwork {
 			t.Errorf("%s: a HostProcess pod needs hostNetwork", set.Name)
 		}
@@ -135,7 +122,7 @@ func checkPod(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
 			t.Errorf("%s: a HostProcess pod has volumes", set.Name)
 		}
 	}
-	for _, c := range containers(pod) {
+	for _, c := range manifests.Containers(pod) {
 		checkContainer(t, set.Name+" "+c.Name, pod, c)
 	}
 }
@@ -164,7 +151,7 @@ func checkContainer(t *testing.T, name string, pod *core.PodSpec, c core.Contain
 	if !strings.Contains(c.Image, ":") || strings.HasSuffix(c.Image, ":latest") {
 		t.Errorf("%s: the image %s has no version", name, c.Image)
 	}
-	if !isHostProcess(pod) {
+	if !manifests.IsHostProcess(pod) {
 		return
 	}
 	// The runtime starts a HostProcess container by cmd /c, to which these mean something.
@@ -179,11 +166,11 @@ func isPipe(path string) bool { return strings.HasPrefix(path, `\\.\pipe\`) }
 
 // TestDaemonOutlivesItsGracePeriod compares the two times of a stop.
 func TestDaemonOutlivesItsGracePeriod(t *testing.T) {
-	for name, manifests := range everything(t) {
-		for _, set := range all[*apps.DaemonSet](decode(t, manifests)) {
+	for name, rendered := range manifests.Everything(t) {
+		for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, rendered)) {
 			pod := &set.Spec.Template.Spec
 			for _, c := range pod.Containers {
-				p, args := program(c)
+				p, args := manifests.Program(c)
 				if p != "csi-proxy" {
 					continue
 				}
@@ -209,11 +196,11 @@ func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 		"example-driver/classic":     "exampleDriver: {enabled: true}",
 		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: 'csi-example-driver:hostprocess'}",
 	} {
-		fromKustomize := comparable(t, kustomized(t, base))
-		fromChart := comparable(t, mustHelm(t, values))
+		fromKustomize := comparable(t, manifests.Kustomized(t, base))
+		fromChart := comparable(t, manifests.MustHelm(t, values))
 		if base != "hostprocess" {
 			// The chart has the daemon too.
-			for key := range comparable(t, mustHelm(t, "")) {
+			for key := range comparable(t, manifests.MustHelm(t, "")) {
 				delete(fromChart, key)
 			}
 		}
@@ -224,10 +211,10 @@ func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 }
 
 // comparable returns objects by kind and component, without what differs by design.
-func comparable(t *testing.T, manifests []byte) map[string]runtime.Object {
+func comparable(t *testing.T, rendered []byte) map[string]runtime.Object {
 	t.Helper()
 	found := make(map[string]runtime.Object)
-	for _, object := range decode(t, manifests) {
+	for _, object := range manifests.Decode(t, rendered) {
 		if _, ok := object.(*core.Namespace); ok {
 			continue
 		}
@@ -266,10 +253,10 @@ type commandLine struct {
 func TestCommandLines(t *testing.T) {
 	const file = "testdata/command-lines.json"
 	found := make(map[string]*commandLine)
-	for name, manifests := range everything(t) {
-		for _, set := range all[*apps.DaemonSet](decode(t, manifests)) {
-			for _, c := range containers(&set.Spec.Template.Spec) {
-				p, args := program(c)
+	for name, rendered := range manifests.Everything(t) {
+		for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, rendered)) {
+			for _, c := range manifests.Containers(&set.Spec.Template.Spec) {
+				p, args := manifests.Program(c)
 				if p == "" {
 					continue
 				}
@@ -311,9 +298,9 @@ func TestCommandLines(t *testing.T) {
 }
 
 func TestChartLint(t *testing.T) {
-	for name, values := range cases {
+	for name, values := range manifests.Cases {
 		given := parse(t, values)
-		for _, message := range lint.RunAll(chartDir, given, "csi-proxy").Messages {
+		for _, message := range lint.RunAll(manifests.ChartDir(t), given, "csi-proxy").Messages {
 			if message.Severity > support.InfoSev {
 				t.Errorf("%s: %v", name, message)
 			}
@@ -324,12 +311,12 @@ func TestChartLint(t *testing.T) {
 // TestEveryValueMatters sets each value of values.yaml to another one and looks whether
 // that changes anything.
 func TestEveryValueMatters(t *testing.T) {
-	defaults := loadChart(t).Values
+	defaults := manifests.LoadChart(t).Values
 	tested := make(map[string]bool)
 	for _, change := range changes {
 		tested[change.value] = true
-		before := mustHelm(t, change.with)
-		after := mustHelm(t, merge(t, change.with, nest(change.value, change.to)))
+		before := manifests.MustHelm(t, change.with)
+		after := manifests.MustHelm(t, merge(t, change.with, nest(change.value, change.to)))
 		if reflect.DeepEqual(before, after) {
 			t.Errorf("%s: %v changes nothing", change.value, change.to)
 		}
@@ -382,7 +369,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"unknown: true",
 		"exampleDriver: {unknown: true}",
 	} {
-		if _, err := helmed(t, values); err == nil {
+		if _, err := manifests.Helmed(t, values); err == nil {
 			t.Errorf("the chart takes %s", values)
 		}
 	}

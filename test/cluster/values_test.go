@@ -11,26 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cases are the values, in YAML, for which the chart is tested.
-var cases = map[string]string{
-	"defaults":   "",
-	"pinned":     "image: {repository: registry.example.com/csi-proxy, tag: v1.2.3, digest: 'sha256:" + strings.Repeat("0a", 32) + "', pullPolicy: Always}",
-	"local":      "metrics: {bindAddress: 127.0.0.1, port: 19810}",
-	"ipv6":       "metrics: {bindAddress: '::1'}",
-	"podmonitor": "metrics: {podMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}}",
-	"all flags": `{kubeletPath: 'D:\kubelet', workingDirs: ['C:\k\csi', 'C:\Program Files\csi'], protectedVolumes: ['D:'],
-		requirePrivacy: false, gracePeriodSeconds: 60, logLevel: 4, extraArgs: [-max-calls=100, -new-ids-for-clones]}`,
-	"existing account": "serviceAccount: {create: false, name: windows}",
-	"placement": `{nodeSelector: {pool: storage}, tolerations: [{key: os, value: windows, effect: NoSchedule}], maxUnavailable: 10%,
-		affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}},
-		imagePullSecrets: [{name: secret}], priorityClassName: system-cluster-critical, podLabels: {team: storage}, podAnnotations: {a: b},
-		resources: {requests: {cpu: 20m}, limits: {memory: 1Gi}}}`,
-	"quota":                       "resourceQuota: {enabled: true}",
-	"example driver":              "exampleDriver: {enabled: true}",
-	"example driver, few pipes":   "exampleDriver: {enabled: true, pipes: {iscsi: null, smb: null, volume: v1beta3}}",
-	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
-}
-
 // changes are a change for each value of values.yaml, and the values with which it matters.
 var changes = []struct {
 	value string

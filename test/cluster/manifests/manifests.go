@@ -1,7 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+// Package manifests renders all manifests that people can get from deploy, for tests.
+package manifests
 
 import (
 	"bufio"
@@ -9,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +23,6 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -31,22 +33,54 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	kustomizeDir = "../../deploy/kustomize/"
-	chartDir     = "../../deploy/charts/csi-proxy"
-)
+// KustomizeDir is the directory of the bases.
+func KustomizeDir(t testing.TB) string { return filepath.Join(root(t), "deploy/kustomize") }
 
-// bases are the directories below kustomizeDir that people apply.
-var bases = []string{
+// ChartDir is the directory of the chart.
+func ChartDir(t testing.TB) string { return filepath.Join(root(t), "deploy/charts/csi-proxy") }
+
+// root returns the directory of the repository.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "deploy/kustomize")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no directory above has deploy/kustomize")
+		}
+	}
+}
+
+// Bases are the directories below KustomizeDir that people apply.
+var Bases = []string{
 	"hostprocess",
 	"example-driver/classic",
 	"example-driver/hostprocess",
 }
 
-// kustomized returns the manifests of a base, as "kubectl kustomize" prints them.
-func kustomized(t testing.TB, base string) []byte {
+// Everything returns all manifests that people can get: each base, and the chart for each of
+// Cases.
+func Everything(t testing.TB) map[string][]byte {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), kustomizeDir+base)
+	all := make(map[string][]byte)
+	for _, base := range Bases {
+		all["kustomize "+base] = Kustomized(t, base)
+	}
+	for name, values := range Cases {
+		all["chart "+name] = MustHelm(t, values)
+	}
+	return all
+}
+
+// Kustomized returns the manifests of a base, as "kubectl kustomize" prints them.
+func Kustomized(t testing.TB, base string) []byte {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(KustomizeDir(t), base))
 	if err != nil {
 		t.Fatalf("kustomize %s: %v", base, err)
 	}
@@ -57,20 +91,20 @@ func kustomized(t testing.TB, base string) []byte {
 	return manifests
 }
 
-// helmed returns the manifests of the chart with values, in YAML, for a release named
+// Helmed returns the manifests of the chart with values, in YAML, for a release named
 // csi-proxy in a namespace of that name, as "helm template" prints them.
-func helmed(t testing.TB, values string) ([]byte, error) {
+func Helmed(t testing.TB, values string) ([]byte, error) {
 	t.Helper()
 	var given map[string]any
 	if err := yaml.UnmarshalStrict([]byte(values), &given); err != nil {
 		t.Fatalf("%s: %v", values, err)
 	}
 	options := common.ReleaseOptions{Name: "csi-proxy", Namespace: "csi-proxy", IsInstall: true}
-	merged, err := util.ToRenderValues(loadChart(t), given, options, common.DefaultCapabilities)
+	merged, err := util.ToRenderValues(LoadChart(t), given, options, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Engine{Strict: true}.Render(loadChart(t), merged)
+	files, err := engine.Engine{Strict: true}.Render(LoadChart(t), merged)
 	if err != nil {
 		return nil, err
 	}
@@ -83,36 +117,39 @@ func helmed(t testing.TB, values string) ([]byte, error) {
 	return manifests.Bytes(), nil
 }
 
-func mustHelm(t testing.TB, values string) []byte {
+// MustHelm is Helmed for values that the chart takes.
+func MustHelm(t testing.TB, values string) []byte {
 	t.Helper()
-	manifests, err := helmed(t, values)
+	manifests, err := Helmed(t, values)
 	if err != nil {
 		t.Fatalf("the chart with %s: %v", values, err)
 	}
 	return manifests
 }
 
-func loadChart(t testing.TB) *chart.Chart {
+// LoadChart returns the chart.
+func LoadChart(t testing.TB) *chart.Chart {
 	t.Helper()
-	c, err := loader.LoadDir(chartDir)
+	c, err := loader.LoadDir(ChartDir(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// decode decodes manifests into the types of Kubernetes. A field that a type doesn't have,
+// Decode decodes manifests into the types of Kubernetes. A field that a type doesn't have,
 // or that is there twice, is an error.
-func decode(t testing.TB, manifests []byte) []runtime.Object {
+func Decode(t testing.TB, manifests []byte) []runtime.Object {
 	t.Helper()
-	objects, err := tryDecode(t, manifests)
+	objects, err := TryDecode(t, manifests)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return objects
 }
 
-func tryDecode(t testing.TB, manifests []byte) ([]runtime.Object, error) {
+// TryDecode is Decode for manifests that may be wrong.
+func TryDecode(t testing.TB, manifests []byte) ([]runtime.Object, error) {
 	t.Helper()
 	types := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, monitoring.AddToScheme} {
@@ -122,7 +159,7 @@ func tryDecode(t testing.TB, manifests []byte) ([]runtime.Object, error) {
 	}
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, types, types, json.SerializerOptions{Yaml: true, Strict: true})
 	var objects []runtime.Object
-	for _, document := range documents(t, manifests) {
+	for _, document := range Documents(t, manifests) {
 		object, _, err := decoder.Decode(document, nil, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%w in:\n%s", err, document)
@@ -132,8 +169,8 @@ func tryDecode(t testing.TB, manifests []byte) ([]runtime.Object, error) {
 	return objects, nil
 }
 
-// documents splits YAML into its documents, without empty ones.
-func documents(t testing.TB, manifests []byte) [][]byte {
+// Documents splits YAML into its documents, without empty ones.
+func Documents(t testing.TB, manifests []byte) [][]byte {
 	t.Helper()
 	var all [][]byte
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifests)))
@@ -155,8 +192,8 @@ func documents(t testing.TB, manifests []byte) [][]byte {
 	}
 }
 
-// all returns the objects of a type.
-func all[T runtime.Object](objects []runtime.Object) []T {
+// All returns the objects of a type.
+func All[T runtime.Object](objects []runtime.Object) []T {
 	var found []T
 	for _, object := range objects {
 		if o, ok := object.(T); ok {
@@ -166,32 +203,20 @@ func all[T runtime.Object](objects []runtime.Object) []T {
 	return found
 }
 
-// containers returns the containers of a pod, those for its start first.
-func containers(pod *core.PodSpec) []core.Container {
+// Containers returns the containers of a pod, those for its start first.
+func Containers(pod *core.PodSpec) []core.Container {
 	return slices.Concat(pod.InitContainers, pod.Containers)
 }
 
-// isHostProcess reports whether the containers of a pod are HostProcess containers.
-func isHostProcess(pod *core.PodSpec) bool {
+// IsHostProcess reports whether the containers of a pod are HostProcess containers.
+func IsHostProcess(pod *core.PodSpec) bool {
 	s := pod.SecurityContext
 	return s != nil && s.WindowsOptions != nil && s.WindowsOptions.HostProcess != nil && *s.WindowsOptions.HostProcess
 }
 
-// container returns the container of that name of a DaemonSet.
-func container(t testing.TB, set *apps.DaemonSet, name string) core.Container {
-	t.Helper()
-	for _, c := range containers(&set.Spec.Template.Spec) {
-		if c.Name == name {
-			return c
-		}
-	}
-	t.Fatalf("DaemonSet %s has no container %s", set.Name, name)
-	return core.Container{}
-}
-
-// program returns the name of the program of ours that a container runs, and its
+// Program returns the name of the program of ours that a container runs, and its
 // arguments as the program gets them; none if it isn't ours.
-func program(c core.Container) (name string, args []string) {
+func Program(c core.Container) (name string, args []string) {
 	if len(c.Command) == 0 {
 		return "", nil
 	}
