@@ -34,6 +34,7 @@ const defaultGracePeriod = 25 * time.Second
 // options are what the command line says.
 type options struct {
 	version        bool
+	checkOnly      bool
 	windowsService bool
 
 	node     string // nodeWindows or nodeSimulated
@@ -66,6 +67,9 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.Usage = func() {}
 
 	flags.BoolVar(&o.version, "version", false, "print the version and exit")
+	flags.BoolVar(&o.checkOnly, "check", false,
+		"check the other flags, print as JSON what the daemon serves and needs with them, and exit;\n"+
+			"it touches nothing on the node")
 	flags.BoolVar(&o.windowsService, "windows-service", false, "run as a Windows service")
 	flags.StringVar(&o.node, "node", defaultNode(),
 		"the `kind` of node: windows is this machine; simulated is one in memory, on any system, which on\n"+
@@ -135,11 +139,14 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 
 // asksForService reports whether a command line that may be wrong has
 // -windows-service.
-func asksForService(args []string) bool {
+func asksForService(args []string) bool { return asks(args, "windows-service") }
+
+// asks reports whether a command line that may be wrong has the flag.
+func asks(args []string, flag string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool {
 		name, value, given := strings.Cut(arg, "=")
 		on, err := strconv.ParseBool(value)
-		return (name == "-windows-service" || name == "--windows-service") && (!given || err == nil && on)
+		return (name == "-"+flag || name == "--"+flag) && (!given || err == nil && on)
 	})
 }
 

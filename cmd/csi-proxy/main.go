@@ -58,12 +58,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "csi-proxy: %v\nRun csi-proxy -help for the flags.\n", err)
-		if asksForService(args) {
+		if asksForService(args) && !asks(args, "check") {
 			failService(err)
 		}
 		return exitUsage
 	case o.version:
 		fmt.Fprintln(stdout, describeBuild(currentBuild()))
+		return exitOK
+	case o.checkOnly:
+		if err := check(o, stdout); err != nil {
+			fmt.Fprintf(stderr, "csi-proxy: %v\n", err)
+			return exitFailed
+		}
 		return exitOK
 	}
 

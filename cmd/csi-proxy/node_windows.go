@@ -9,6 +9,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
 )
 
+// windowsPrivileges returns the privileges that a daemon for this machine needs.
+func windowsPrivileges() []string { return winsys.Privileges() }
+
 // openWindows opens this machine.
 func openWindows(o options, log *slog.Logger) (system, error) {
 	sys, err := winsys.Open(winsys.Options{Logger: log})

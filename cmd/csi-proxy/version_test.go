@@ -4,14 +4,20 @@
 package main
 
 import (
+	"encoding/json"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/server/exporter"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
 func TestBuildOf(t *testing.T) {
@@ -48,6 +54,38 @@ func TestVersionFlag(t *testing.T) {
 		}
 	}
 	if stderr.Len() > 0 {
+		t.Errorf("stderr is %q", &stderr)
+	}
+}
+
+// What installs and upgrades the daemon goes by the report, and by the error for flags
+// that aren't the daemon's.
+func TestCheckFlag(t *testing.T) {
+	var stdout, stderr strings.Builder
+	args := []string{"-check", "-windows-service=false", "-node=simulated", "-grace-period=10s", "-logtostderr=false", "-log_file=" + filepath.Join("logs", "a.log")}
+	if code := run(t.Context(), args, &stdout, &stderr, nil); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	var report winservice.Report
+	if err := json.Unmarshal([]byte(stdout.String()), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range api.Groups() {
+		for _, version := range api.Versions(group) {
+			if !slices.Contains(report.Endpoints, api.EndpointName(group, version)) {
+				t.Errorf("%s %s isn't reported", group, version)
+			}
+		}
+	}
+	if report.Version == "" || report.LogDirectory != "logs" || report.StopTimeout() != 15*time.Second || len(report.Privileges) != 0 {
+		t.Errorf("%+v", report)
+	}
+
+	stdout.Reset()
+	if code := run(t.Context(), []string{"-check", "-windows-service", "-unknown"}, &stdout, &stderr, nil); code != exitUsage || stdout.Len() > 0 {
+		t.Errorf("exit code %d, stdout %q", code, &stdout)
+	}
+	if !strings.Contains(stderr.String(), "-unknown") {
 		t.Errorf("stderr is %q", &stderr)
 	}
 }

@@ -5,69 +5,131 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/deployment"
 	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
-// Defaults of a service.
-const (
-	defaultServiceName = "csi-proxy"
-	serviceDescription = "Serves the storage operations of this node to CSI drivers"
-	// serviceStopTimeout is the daemon's default grace period and the time that it
-	// needs after that.
-	serviceStopTimeout = 30 * time.Second
-)
-
 func (p *program) service() *cobra.Command {
-	group := p.group("service", "Install the daemon as a Windows service",
+	group := p.group("service", "Run the daemon as a Windows service",
 		p.serviceInstall(),
 		p.serviceUninstall(),
+		p.serviceStart(),
+		p.serviceStop(),
+		p.serviceRestart(),
+		p.serviceUpgrade(),
 		p.serviceStatus(),
 	)
-	group.Long = `Install the daemon as a Windows service, remove it, or show its state. Only an administrator
-may install and remove it.`
+	group.Long = `Install the daemon as a Windows service, upgrade it, remove it, start and stop it, or show its
+state. All but the last need an administrator. Only one of these commands runs at a time.
+
+Without --name the commands mean the service ` + strings.Join(deployment.Names, ", ") + `, whichever
+exists, and for a new service the first of these.
+
+A command that was cut off can be repeated: it first brings what was begun to its end.`
 	return group
 }
 
 // nameFlag adds the flag for the service's name to a command.
 func nameFlag(c *cobra.Command) *string {
-	return c.Flags().String("name", defaultServiceName, "`name` of the service")
+	return c.Flags().String("name", "", "`name` of the service (default: the one that exists, else "+deployment.Names[0]+")")
+}
+
+// deployer returns what changes services. It tells its steps on standard error.
+func (p *program) deployer() *deployment.Deployer {
+	return &deployment.Deployer{
+		Services: deployment.RealServices{},
+		Programs: deployment.RealPrograms{},
+		Files:    deployment.RealFiles{},
+		Healthy:  p.healthy,
+		Log:      slog.New(slog.NewTextHandler(p.stderr, nil)),
+	}
+}
+
+// healthTimeout bounds one question whether the daemon is well. A connection may have
+// been made to a daemon that has just ended.
+const healthTimeout = 3 * time.Second
+
+// healthy returns nil if the endpoints of all versions answer.
+func (p *program) healthy(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	c := client.New(client.WithEndpointDir(p.endpointDir))
+	defer func() { err = errors.Join(err, c.Close()) }()
+	var faults []error
+	for _, e := range c.Endpoints(ctx) {
+		switch {
+		case e.Err != nil:
+			faults = append(faults, fmt.Errorf("%s: %w", e.Address, e.Err))
+		case !e.Served:
+			faults = append(faults, fmt.Errorf("%s: not served", e.Address))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// changing is a leaf that changes services, with the lock for that.
+func (p *program) changing(use, short string, do func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error)) *cobra.Command {
+	return p.leaf(use, short, func(ctx context.Context, args []string) (r reply, err error) {
+		unlock, err := winservice.Lock()
+		if err != nil {
+			return reply{}, err
+		}
+		defer func() { err = errors.Join(err, unlock()) }()
+		return do(ctx, p.deployer(), args)
+	})
 }
 
 func (p *program) serviceInstall() *cobra.Command {
-	var config winservice.Config
+	var in deployment.Installation
 	var name *string
-	c := p.leaf("install DAEMON", "Install the daemon as a service, or change that service", func(ctx context.Context, args []string) (reply, error) {
+	var replace bool
+	c := p.changing("install DAEMON", "Install the daemon as a service, or change that service", func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
 		daemon, err := filepath.Abs(args[0])
 		if err != nil {
 			return reply{}, err
 		}
-		if config.CommandLine, err = winservice.CommandLine(daemon, daemonArgs(args[1:])...); err != nil {
-			return reply{}, err
+		in.Name, in.Program, in.Args = *name, daemon, args[1:]
+		if !replace {
+			installed, err := d.Install(ctx, in)
+			return installedReply(installed), err
 		}
-		config.Name = *name
-		config.Log = slog.New(slog.NewTextHandler(p.stderr, nil))
-		if err := winservice.Install(ctx, config); err != nil {
-			return reply{}, err
-		}
-		return line(map[string]string{"name": config.Name, "command_line": config.CommandLine}, config.CommandLine), nil
+		installed, err := d.Replace(ctx, in)
+		return installedReply(installed), err
 	})
 	c.Use = "install DAEMON [-- FLAG...]"
-	c.Long = `Install csi-proxy.exe as a service. DAEMON is its path. The service runs as LocalSystem, starts
-with the system, and is restarted 10 seconds after a failure. The flags after -- are passed to
-the daemon, with -windows-service added. The command prints the service's command line.
+	c.Long = `Install csi-proxy.exe as a service. DAEMON is its path. The flags after -- are passed to the
+daemon, with -windows-service added. If they don't say where the log goes, it goes to
+C:\var\log\csi-proxy\csi-proxy.log. The command prints the service's command line.
+
+DAEMON is run with -check and these flags first, so what the daemon wouldn't start with is an
+error here. A directory for the log that doesn't exist is made, for SYSTEM and the
+Administrators only.
+
+The service runs as LocalSystem, with no more privileges than the daemon needs. It starts with
+the system, and is restarted 10 seconds after any failure. Windows waits for it at a shutdown as
+long as the daemon may take to stop.
 
 If the service exists, it is changed; if it runs, the change takes effect at its next start.
-The command doesn't start the service. To start it, run: sc.exe start csi-proxy`
-	c.Example = `  csi-proxyctl service install C:\k\csi-proxy.exe -- -logtostderr=false -log_file=C:\k\csi-proxy.log`
+The command doesn't start the service; see csi-proxyctl service start.
+
+With --replace the daemon takes the place of the published CSI Proxy. The service keeps its name,
+its texts and its flags; flags after -- come after these. It is stopped, its process is ended,
+and this daemon is started. If not all versions of the API are then served, the published daemon
+comes back, and the command fails. See also: csi-proxyctl service uninstall --restore. If there
+is no service yet, the daemon is installed and started.`
+	c.Example = `  csi-proxyctl service install C:\k\csi-proxy.exe -- -v=2 -log_file=C:\k\log\csi-proxy.log -logtostderr=false
+  csi-proxyctl service install --replace C:\k\csi-proxy.exe`
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		before := cmd.ArgsLenAtDash()
 		if before < 0 {
@@ -86,72 +148,231 @@ The command doesn't start the service. To start it, run: sc.exe start csi-proxy`
 	}
 	name = nameFlag(c)
 	flags := c.Flags()
-	flags.StringVar(&config.DisplayName, "display-name", "", "display `name`; if empty, the name of the service")
-	flags.StringVar(&config.Description, "description", serviceDescription, "what the service does, in a `sentence`")
-	flags.DurationVar(&config.StopTimeout, "stop-timeout", serviceStopTimeout,
-		"how long Windows waits for the service at a shutdown: 5 seconds more than the daemon's -grace-period")
+	flags.StringVar(&in.DisplayName, "display-name", "", "display `name` (default: the name of the service)")
+	flags.StringVar(&in.Description, "description", "", "what the service does, in a `sentence`")
+	flags.BoolVar(&in.DelayedStart, "delayed-start", false, "start about two minutes after the services that start with the system")
+	flags.BoolVar(&in.AllPrivileges, "all-privileges", false, "leave the service all privileges of LocalSystem")
+	flags.DurationVar(&in.StopTimeout, "stop-timeout", 0,
+		"how long Windows waits for the service at a shutdown (default: 5 seconds more than the daemon's -grace-period)")
+	flags.BoolVar(&replace, "replace", false, "take the place of the published CSI Proxy, and start")
 	return c
 }
 
-// daemonArgs adds -windows-service to the daemon's arguments if it is missing.
-func daemonArgs(args []string) []string {
-	const asService = "-windows-service"
-	if slices.Contains(args, asService) || slices.Contains(args, "-"+asService) {
-		return args
+// installedJSON is an installed service in JSON.
+type installedJSON struct {
+	Name        string `json:"name"`
+	CommandLine string `json:"command_line"`
+	Replaced    string `json:"replaced,omitempty"`
+}
+
+func installedReply(i deployment.Installed) reply {
+	r := line(installedJSON(i), i.CommandLine)
+	if i.Replaced != "" {
+		r.warnings = append(r.warnings, fmt.Sprintf("the service %s had the command line %s before; csi-proxyctl service uninstall --restore brings it back",
+			i.Name, i.Replaced))
 	}
-	return append([]string{asService}, args...)
+	return r
 }
 
 func (p *program) serviceUninstall() *cobra.Command {
 	var name *string
-	c := p.leaf("uninstall", "Stop and remove the service", func(ctx context.Context, _ []string) (reply, error) {
-		return done, winservice.Uninstall(ctx, *name)
+	var restore bool
+	c := p.changing("uninstall", "Stop and remove the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+		return done, d.Uninstall(ctx, *name, restore)
 	})
-	c.Long = `Stop the service, wait until its process has ended, and remove it. It is no error if the
-service doesn't exist. A service that has the name but isn't CSI Proxy is an error, and isn't
-touched.`
+	c.Long = `Stop the service, wait until its process has ended, and remove it. No file is removed. It is no
+error if the service doesn't exist. A service that has the name but isn't CSI Proxy is an error,
+and isn't touched.
+
+With --restore the service isn't removed: the daemon that csi-proxyctl service install --replace
+has replaced gets its place back, and is started if it ran.`
+	name = nameFlag(c)
+	c.Flags().BoolVar(&restore, "restore", false, "bring back the daemon that was replaced, instead of removing the service")
+	return c
+}
+
+func (p *program) serviceStart() *cobra.Command {
+	var name *string
+	c := p.changing("start", "Start the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+		found, err := d.Find(*name)
+		if err != nil {
+			return reply{}, err
+		}
+		return done, winservice.Start(ctx, found)
+	})
+	c.Long = `Start the service, and wait until it serves. It is no error if it runs already.`
+	name = nameFlag(c)
+	return c
+}
+
+func (p *program) serviceStop() *cobra.Command {
+	var name *string
+	c := p.changing("stop", "Stop the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+		found, err := d.Find(*name)
+		if err != nil {
+			return reply{}, err
+		}
+		return done, winservice.Stop(ctx, found)
+	})
+	c.Long = `Stop the service, and wait until its process has ended. Calls under way get the daemon's
+-grace-period to finish. A process that is there 5 seconds after the service has stopped, as the
+published daemon's is, is ended. It is no error if the service is stopped, or doesn't exist.`
+	name = nameFlag(c)
+	return c
+}
+
+func (p *program) serviceRestart() *cobra.Command {
+	var name *string
+	c := p.changing("restart", "Stop and start the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+		found, err := d.Find(*name)
+		if err != nil {
+			return reply{}, err
+		}
+		if _, err := winservice.Query(found); err != nil {
+			return reply{}, err
+		}
+		if err := winservice.Stop(ctx, found); err != nil {
+			return reply{}, err
+		}
+		return done, winservice.Start(ctx, found)
+	})
+	c.Long = `Stop the service as csi-proxyctl service stop does, and start it as csi-proxyctl service start
+does. Flags that were changed take effect.`
+	name = nameFlag(c)
+	return c
+}
+
+// upgradedJSON is an upgraded service in JSON.
+type upgradedJSON struct {
+	Name     string `json:"name"`
+	Program  string `json:"program"`
+	Version  string `json:"version"`
+	Changed  bool   `json:"changed"`
+	Previous string `json:"previous,omitempty"`
+}
+
+func (p *program) serviceUpgrade() *cobra.Command {
+	var name *string
+	c := p.changing("upgrade NEW", "Put a new program in the place of the service's", func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
+		path, err := filepath.Abs(args[0])
+		if err != nil {
+			return reply{}, err
+		}
+		u, err := d.Upgrade(ctx, *name, path)
+		result := upgradedJSON{Name: u.Name, Program: u.Program, Version: u.Version, Changed: u.Previous != "", Previous: u.Previous}
+		return line(result, fmt.Sprintf("%s is version %s", u.Program, u.Version)), err
+	})
+	c.Long = `Put a new program in the place of the service's. NEW is its path. The service's path and flags
+stay. The program before is kept beside it: for csi-proxy.exe as csi-proxy.previous.exe.
+
+NEW is run with -check and the service's flags first: it must run, and serve all versions of the
+API. Then the service is stopped, the program is exchanged, and the service is started. In
+between, calls of drivers are Unavailable for a moment. If not all versions are then served, the
+program before comes back, and the command fails.
+
+To go back later: csi-proxyctl service upgrade C:\k\csi-proxy.previous.exe`
+	c.Example = `  csi-proxyctl service upgrade C:\Users\Administrator\Downloads\csi-proxy.exe`
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return nil, cobra.ShellCompDirectiveDefault // files
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
 	name = nameFlag(c)
 	return c
 }
 
 // serviceJSON is the state of a service in JSON.
 type serviceJSON struct {
-	Name             string `json:"name"`
-	State            string `json:"state"`
-	Start            string `json:"start"`
-	ProcessID        uint32 `json:"process_id,omitempty"`
-	ExitCode         uint32 `json:"exit_code"`
-	SpecificExitCode uint32 `json:"specific_exit_code"`
-	CommandLine      string `json:"command_line"`
-	DisplayName      string `json:"display_name"`
-	Account          string `json:"account"`
+	Name             string               `json:"name"`
+	State            string               `json:"state"`
+	Start            string               `json:"start"`
+	ProcessID        uint32               `json:"process_id,omitempty"`
+	ExitCode         uint32               `json:"exit_code"`
+	SpecificExitCode uint32               `json:"specific_exit_code"`
+	CommandLine      string               `json:"command_line"`
+	DisplayName      string               `json:"display_name"`
+	Description      string               `json:"description"`
+	Account          string               `json:"account"`
+	DelayedStart     *bool                `json:"delayed_start,omitempty"`
+	Recovery         *winservice.Recovery `json:"recovery,omitempty"`
+	StopMilliseconds *uint32              `json:"stop_milliseconds,omitempty"`
+	Privileges       []string             `json:"privileges,omitempty"`
+	// Replaced is the command line of the daemon that uninstall --restore brings back.
+	Replaced string `json:"replaced,omitempty"`
+	// Interrupted is the command that was cut off and must be repeated: "upgrade" or
+	// "install --replace".
+	Interrupted string `json:"interrupted,omitempty"`
 }
 
 func (p *program) serviceStatus() *cobra.Command {
 	var name *string
 	c := p.leaf("status", "Show the state of the service", func(context.Context, []string) (reply, error) {
-		s, err := winservice.Query(*name)
-		return reply{
-			json: serviceJSON{
-				Name:             *name,
-				State:            s.State.String(),
-				Start:            s.Start.String(),
-				ProcessID:        s.ProcessID,
-				ExitCode:         s.ExitCode,
-				SpecificExitCode: s.SpecificExitCode,
-				CommandLine:      s.CommandLine,
-				DisplayName:      s.DisplayName,
-				Account:          s.Account,
-			},
-			header: []string{"STATE", "START", "PROCESS", "EXIT CODE", "ACCOUNT", "COMMAND LINE"},
-			rows:   [][]string{{s.State.String(), s.Start.String(), processID(s), exitCodeOf(s), s.Account, s.CommandLine}},
-		}, err
+		d := p.deployer()
+		found, err := d.Find(*name)
+		if err != nil {
+			return reply{}, err
+		}
+		return serviceStatusOf(d, found)
 	})
 	c.Long = `Show the state of the service. The exit code is the Windows error number with which the
 service last stopped: 1077 if it hasn't been started since the system was started, 1066 with
-the service's own code in brackets if it failed.`
+the service's own code in brackets if it failed. It says if an upgrade or a replacement was cut
+off and has to be repeated.`
 	name = nameFlag(c)
 	return c
+}
+
+func serviceStatusOf(d *deployment.Deployer, name string) (reply, error) {
+	s, err := winservice.Query(name)
+	if err != nil {
+		return reply{}, err
+	}
+	settings, err := winservice.QuerySettings(name)
+	if err != nil {
+		return reply{}, err
+	}
+	replaced, replacing, err := d.Replaced(name)
+	if err != nil {
+		return reply{}, err
+	}
+	rollback, err := d.Pending(s.CommandLine)
+	if err != nil {
+		return reply{}, err
+	}
+	r := reply{
+		header: []string{"NAME", "STATE", "START", "PROCESS", "EXIT CODE", "ACCOUNT", "COMMAND LINE"},
+		rows:   [][]string{{name, s.State.String(), s.Start.String(), processID(s), exitCodeOf(s), s.Account, s.CommandLine}},
+	}
+	interrupted := ""
+	if replacing {
+		interrupted = "install --replace"
+	}
+	if rollback != "" {
+		interrupted = "upgrade"
+	}
+	if interrupted != "" {
+		r.warnings = append(r.warnings, fmt.Sprintf("csi-proxyctl service %s was cut off; repeat it", interrupted))
+	}
+	r.json = serviceJSON{
+		Name:             name,
+		State:            s.State.String(),
+		Start:            s.Start.String(),
+		ProcessID:        s.ProcessID,
+		ExitCode:         s.ExitCode,
+		SpecificExitCode: s.SpecificExitCode,
+		CommandLine:      s.CommandLine,
+		DisplayName:      s.DisplayName,
+		Description:      settings.Description,
+		Account:          s.Account,
+		DelayedStart:     settings.DelayedStart,
+		Recovery:         settings.Recovery,
+		StopMilliseconds: settings.StopMilliseconds,
+		Privileges:       settings.Privileges,
+		Replaced:         replaced,
+		Interrupted:      interrupted,
+	}
+	return r, nil
 }
 
 // processID returns the process id of a service as text, empty for none.

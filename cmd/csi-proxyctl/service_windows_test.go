@@ -13,8 +13,30 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/windows"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
+
+// TestMain makes the test program a daemon that is run with -check.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-check" {
+		report := winservice.Report{Privileges: []string{"SeBackupPrivilege"}, StopSeconds: 30}
+		for _, group := range api.Groups() {
+			for _, version := range api.Versions(group) {
+				report.Endpoints = append(report.Endpoints, api.EndpointName(group, version))
+			}
+		}
+		if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 // ran runs the program, which must exit with a code, and returns what it prints.
 func ran(t *testing.T, code int, args ...string) (stdout, stderr string) {
@@ -39,7 +61,11 @@ func TestService(t *testing.T) {
 	// The tests of other packages run at the same time.
 	name := fmt.Sprintf("csi-proxy-wintest-ctl-%d", os.Getpid())
 	daemon := filepath.Join(t.TempDir(), "csi-proxy.exe")
-	if err := os.WriteFile(daemon, nil, 0o700); err != nil { // it isn't started
+	self, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(daemon, self, 0o700); err != nil { // it isn't started
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ran(t, 0, "service", "uninstall", "--name", name) })
@@ -60,18 +86,21 @@ func TestService(t *testing.T) {
 		ExitCode:    uint32(windows.ERROR_SERVICE_NEVER_STARTED),
 		CommandLine: daemon + ` -logtostderr=false -windows-service "-log_file=C:\a log"`,
 		DisplayName: "a test",
+		Description: "nothing",
 		Account:     "LocalSystem",
 	}
+	settings := cmpopts.IgnoreFields(serviceJSON{}, "DelayedStart", "Recovery", "StopMilliseconds", "Privileges") // internal/winservice tests them
 	ran(t, 0, "service", "install", "--name", name, "--display-name", "a test", "--description", "nothing", daemon,
 		"--", "-logtostderr=false", "-windows-service", `-log_file=C:\a log`)
-	if diff := cmp.Diff(want, status()); diff != "" {
+	if diff := cmp.Diff(want, status(), settings); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 
-	want.CommandLine = daemon + " -windows-service"
+	want.CommandLine = daemon + ` -windows-service -log_file=C:\var\log\csi-proxy\csi-proxy.log -logtostderr=false`
+	want.Description = "Serves the storage operations of this node to CSI drivers"
 	want.DisplayName = name
 	ran(t, 0, "service", "install", "--name", name, daemon)
-	if diff := cmp.Diff(want, status()); diff != "" {
+	if diff := cmp.Diff(want, status(), settings); diff != "" {
 		t.Errorf("status of the changed service (-want +got):\n%s", diff)
 	}
 
@@ -87,7 +116,7 @@ func TestServiceThatCannotBeInstalled(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"--name", `csi\proxy`, os.Args[0]},
-		{"--stop-timeout", "0s", os.Args[0]},
+		{"--stop-timeout", "-1s", os.Args[0]},
 		{another},
 	} {
 		ran(t, 2, append([]string{"service", "install"}, args...)...)

@@ -119,3 +119,24 @@ func (c conn) ClientProcess() uint32 {
 	}
 	return id
 }
+
+// ServerProcess returns the id of the process that listens at address. It connects for
+// that, and sends nothing. If nothing listens there, errors.Is(err, fs.ErrNotExist).
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-getnamedpipeserverprocessid
+func ServerProcess(ctx context.Context, address string) (uint32, error) {
+	c, err := dial(ctx, address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close() // nothing was sent
+	file, ok := c.(interface{ Fd() uintptr })
+	if !ok {
+		return 0, fmt.Errorf("%s: a connection without a handle", address)
+	}
+	var id uint32
+	if err := windows.GetNamedPipeServerProcessId(windows.Handle(file.Fd()), &id); err != nil {
+		return 0, fmt.Errorf("server process of %s: %w", address, err)
+	}
+	return id, nil
+}

@@ -15,7 +15,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
-	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -58,13 +57,8 @@ func installChecked(ctx context.Context, config Config) error {
 	}
 	defer s.Close() // what is done is done
 
-	description, err := windows.UTF16PtrFromString(config.Description)
-	if err != nil {
-		return invalid("description: %w", err)
-	}
-	if err := windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DESCRIPTION,
-		(*byte)(unsafe.Pointer(&windows.SERVICE_DESCRIPTION{Description: description}))); err != nil {
-		return fmt.Errorf("set description: %w", err)
+	if err := setDescription(s, config.Description); err != nil {
+		return err
 	}
 	for _, optional := range []struct {
 		what string
@@ -73,6 +67,8 @@ func installChecked(ctx context.Context, config Config) error {
 		{"restart after a failure", s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: restartDelay}}, 0)},
 		{"restart also if the failure was reported", s.SetRecoveryActionsOnNonCrashFailures(true)},
 		{"wait at a shutdown", setPreshutdown(s, config.StopTimeout)},
+		{"delayed start", setDelayedStart(s, config.DelayedStart)},
+		{"privileges", setPrivileges(s, config.Privileges)},
 	} {
 		switch {
 		case errors.Is(optional.err, windows.ERROR_INVALID_LEVEL):
@@ -180,7 +176,7 @@ func remove(ctx context.Context, name string) error {
 		return err
 	}
 	if err = checkOurs(s); err == nil {
-		err = stop(ctx, s)
+		err = stopProcess(ctx, s)
 	}
 	if err == nil {
 		if err = s.Delete(); errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
@@ -188,50 +184,6 @@ func remove(ctx context.Context, name string) error {
 		}
 	}
 	return errors.Join(err, s.Close())
-}
-
-// stop stops the service and waits until its process has ended, so that its program can
-// be replaced. The process may end later than the service reports to the manager.
-func stop(ctx context.Context, s *mgr.Service) error {
-	var process windows.Handle
-	defer func() {
-		if process != 0 {
-			windows.CloseHandle(process) // nothing depends on it
-		}
-	}()
-	for {
-		status, err := s.Query()
-		if err != nil {
-			return fmt.Errorf("query service: %w", err)
-		}
-		if process == 0 && status.ProcessId != 0 {
-			process, err = windows.OpenProcess(windows.SYNCHRONIZE, false, status.ProcessId)
-			if err != nil && !errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // it has just ended
-				return fmt.Errorf("open process %d: %w", status.ProcessId, err)
-			}
-		}
-		ended := status.State == svc.Stopped
-		if process != 0 {
-			event, err := windows.WaitForSingleObject(process, 0)
-			if err != nil {
-				return fmt.Errorf("wait for process %d: %w", status.ProcessId, err)
-			}
-			ended = event == windows.WAIT_OBJECT_0
-		}
-		if ended {
-			return nil
-		}
-		if status.State != svc.StopPending && status.State != svc.Stopped {
-			// A service that is starting accepts no controls yet.
-			_, err := s.Control(svc.Stop)
-			if err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL) && !errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
-				return fmt.Errorf("stop service: %w", err)
-			}
-		}
-		if err := wait(ctx); err != nil {
-			return fmt.Errorf("the service, in state %q, has not ended: %w", State(status.State), err)
-		}
-	}
 }
 
 // wait waits for pollInterval. If ctx ends first, the error is its cause.
@@ -317,9 +269,9 @@ func queryConfig(s *mgr.Service) (mgr.Config, error) {
 // checkCommandLine checks that the command line starts a program of ours. If a path has
 // a space but no quotation marks, Windows would try other programs first.
 func checkCommandLine(commandLine string) error {
-	program, err := programOf(commandLine)
+	program, _, err := splitCommandLine(commandLine)
 	if err != nil {
-		return invalid("command line: %w", err)
+		return err
 	}
 	info, err := os.Stat(program)
 	switch {
@@ -342,7 +294,7 @@ func checkOurs(s *mgr.Service) error {
 	if err != nil {
 		return err
 	}
-	program, err := programOf(config.BinaryPathName)
+	program, _, err := splitCommandLine(config.BinaryPathName)
 	if err != nil || !isOurProgram(program) {
 		return &csiproxy.Error{
 			Kind:   csiproxy.ErrFailedPrecondition,
@@ -351,17 +303,6 @@ func checkOurs(s *mgr.Service) error {
 		}
 	}
 	return nil
-}
-
-func programOf(commandLine string) (string, error) {
-	args, err := windows.DecomposeCommandLine(commandLine)
-	if err == nil && len(args) == 0 {
-		err = errors.New("the command line is empty")
-	}
-	if err != nil {
-		return "", err
-	}
-	return args[0], nil
 }
 
 func isOurProgram(path string) bool {
@@ -373,9 +314,9 @@ func commandLine(program string, args []string) (string, error) {
 	line := windows.ComposeCommandLine(append([]string{program}, args...))
 	switch {
 	case program == "":
-		return "", describe("CommandLine", "", invalid("the program is missing"))
+		return "", describe("InstallService", "", invalid("the program is missing"))
 	case strings.ContainsAny(program, "\"\x00") || strings.Contains(line, "\x00"):
-		return "", describe("CommandLine", program, invalid("a quotation mark in the program, and a NUL, can't be quoted"))
+		return "", describe("InstallService", "", invalid("a quotation mark in the program, and a NUL, can't be quoted"))
 	}
 	return line, nil
 }

@@ -67,15 +67,18 @@ func serviceMain(does, dir string) int {
 		"fails silently": fail,
 		"crashes":        func(ctx context.Context, ready func()) error { fail(ctx, ready); os.Exit(1); return nil },
 		"hangs":          func(_ context.Context, ready func()) error { ready(); select {} },
-	}[strings.Replace(does, "lingers", "runs", 1)]
+	}[strings.NewReplacer("lingers", "runs", "outlives", "runs").Replace(does)]
 	crashes := restartsCrashesOnly
 	if does == "fails silently" {
 		crashes = func(string) (bool, error) { return true, nil }
 	}
 	options := Options{StartTimeout: time.Minute, StopTimeout: time.Second, Log: slog.New(slog.NewTextHandler(log, nil))}
 	err = newHandler(run, options, crashes, extendPreshutdown).dispatch()
-	if does == "lingers" {
+	switch does {
+	case "lingers":
 		time.Sleep(5 * pollInterval)
+	case "outlives": // as the published daemon does
+		select {}
 	}
 	switch {
 	case errors.Is(err, ErrNotManaged) && errors.Is(err, windows.ERROR_FAILED_SERVICE_CONTROLLER_CONNECT):
@@ -267,7 +270,7 @@ func TestServiceLife(t *testing.T) {
 
 // A service that was removed leaves neither a process nor a file in use.
 func TestUninstallEndsProcess(t *testing.T) {
-	for _, does := range []string{"runs", "hangs", "lingers"} {
+	for _, does := range []string{"runs", "hangs", "lingers", "outlives"} {
 		t.Run(does, func(t *testing.T) {
 			s := newService(t, does)
 			s.install(t)
@@ -470,7 +473,7 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 
 func TestInstallRefuses(t *testing.T) {
 	valid := newService(t, "runs").Config
-	program, err := programOf(valid.CommandLine)
+	program, _, err := splitCommandLine(valid.CommandLine)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,42 @@ func query(name string) (Status, error) {
 	return Status{}, unimplemented("QueryService", name)
 }
 
+func start(_ context.Context, name string) error {
+	return unimplemented("StartService", name)
+}
+
+func stopAndRelease(_ context.Context, name string, _ []string) error {
+	return unimplemented("StopService", name)
+}
+
+func querySettings(name string) (Settings, error) {
+	return Settings{}, unimplemented("QuerySettings", name)
+}
+
+func restore(name string, _ Settings) error {
+	return unimplemented("RestoreService", name)
+}
+
+func readRecord(name string) ([]byte, error) {
+	return nil, unimplemented("ReadRecord", name)
+}
+
+func writeRecord(name string, _ []byte) error {
+	return unimplemented("WriteRecord", name)
+}
+
+func splitCommandLine(string) (string, []string, error) {
+	return "", nil, unimplemented("QueryService", "")
+}
+
+func makeLogDirectory(dir string) error {
+	return unimplemented("MakeLogDirectory", dir)
+}
+
+func lock() (func() error, error) {
+	return nil, unimplemented("change services", "")
+}
+
 func commandLine(program string, _ []string) (string, error) {
-	return "", unimplemented("CommandLine", program)
+	return "", unimplemented("InstallService", program)
 }

@@ -76,6 +76,14 @@ type Config struct {
 	CommandLine string
 	// StopTimeout is how long Windows waits for the service at a shutdown.
 	StopTimeout time.Duration
+	// DelayedStart starts the service about two minutes after those that start with the
+	// system.
+	DelayedStart bool
+	// Privileges are those of its account that the service keeps; empty for all. Windows
+	// takes the others away when it starts the process.
+	//
+	// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
+	Privileges []string
 	// Log logs the settings that this Windows doesn't have. Default: they aren't
 	// logged.
 	Log *slog.Logger
@@ -102,6 +110,91 @@ func Install(ctx context.Context, config Config) error {
 // they close it, but can't be started.
 func Uninstall(ctx context.Context, name string) error {
 	return uninstall(ctx, name)
+}
+
+// Start starts the service, and returns when it runs, which the daemon reports when it
+// serves. If it ends instead, the error has its exit code.
+func Start(ctx context.Context, name string) error {
+	return start(ctx, name)
+}
+
+// Stop stops the service, and returns when its process has ended. A service that doesn't
+// exist is stopped. A process that is there five seconds after the service has reported
+// that it is stopped, as the published daemon's is, is ended.
+//
+// With programs it also ends the processes of these programs that hold endpoints of the
+// API. If another program holds one, the error is csiproxy.ErrFailedPrecondition.
+func Stop(ctx context.Context, name string, programs ...string) error {
+	return stopAndRelease(ctx, name, programs)
+}
+
+// Settings are the settings of a service that Install changes, and with which Restore
+// undoes that. A nil field is a setting that this Windows doesn't have.
+type Settings struct {
+	CommandLine  string    `json:"command_line"`
+	DisplayName  string    `json:"display_name"`
+	Description  string    `json:"description"`
+	Start        StartType `json:"start"`
+	DelayedStart *bool     `json:"delayed_start,omitempty"`
+	Recovery     *Recovery `json:"recovery,omitempty"`
+	// StopMilliseconds is how long Windows waits for the service at a shutdown.
+	StopMilliseconds *uint32 `json:"stop_milliseconds,omitempty"`
+	// Privileges are those that the service is limited to; empty for no limit.
+	Privileges []string `json:"privileges,omitempty"`
+}
+
+// Recovery is what Windows does when the service fails.
+type Recovery struct {
+	Actions      []RecoveryAction `json:"actions"`
+	ResetSeconds uint32           `json:"reset_seconds"` // after which failures are forgotten
+	// Always is true if the actions are also taken when the service reports its failure,
+	// instead of crashing.
+	Always bool `json:"always"`
+}
+
+// RecoveryAction is an action after a failure.
+type RecoveryAction struct {
+	Type         int    `json:"type"` // of SC_ACTION
+	Milliseconds uint32 `json:"milliseconds"`
+}
+
+// QuerySettings returns the settings of a service. If it doesn't exist, the error is
+// csiproxy.ErrNotFound.
+func QuerySettings(name string) (Settings, error) {
+	return querySettings(name)
+}
+
+// Restore gives an existing service settings that QuerySettings returned earlier.
+func Restore(name string, settings Settings) error {
+	return restore(name, settings)
+}
+
+// Record returns what SetRecord has stored with the service; nil if nothing is stored.
+func Record(name string) ([]byte, error) {
+	return readRecord(name)
+}
+
+// SetRecord stores a record with the service, in its key in the registry, which is
+// removed with the service. Nil removes the record.
+func SetRecord(name string, record []byte) error {
+	return writeRecord(name, record)
+}
+
+// SplitCommandLine returns the program and the arguments of a command line.
+func SplitCommandLine(commandLine string) (program string, args []string, err error) {
+	return splitCommandLine(commandLine)
+}
+
+// MakeLogDirectory makes a directory, and those above it, that only SYSTEM and the
+// Administrators may use. A directory that exists is left as it is.
+func MakeLogDirectory(dir string) error {
+	return makeLogDirectory(dir)
+}
+
+// Lock keeps others from changing services of CSI Proxy until unlock is called or the
+// process ends. If another process has the lock, the error is csiproxy.ErrUnavailable.
+func Lock() (unlock func() error, err error) {
+	return lock()
 }
 
 // Status is the state and configuration of a service.

@@ -6,6 +6,7 @@ package winsys
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -41,6 +42,9 @@ var privileges = [...]string{
 	"SeManageVolumePrivilege",
 	"SeCreateSymbolicLinkPrivilege",
 }
+
+// Privileges returns the names of the privileges that Open enables.
+func Privileges() []string { return slices.Clone(privileges[:]) }
 
 // Open enables the privileges that the calls need, for the whole process. One that
 // the process doesn't hold is logged.

@@ -1,0 +1,70 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/filesystem"
+	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/smb"
+	systemgroup "github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// check is -check: it prints what the daemon serves and needs with these flags. It
+// touches nothing on the node.
+func check(o options, stdout io.Writer) error {
+	// The versions are bound as when they are served, so a fault in them shows here. No
+	// operation is called.
+	services, err := rpc.Services(rpc.Operations{
+		Disk:       struct{ disk.Operations }{},
+		Volume:     struct{ volume.Operations }{},
+		Filesystem: struct{ filesystem.Operations }{},
+		SMB:        struct{ smb.Operations }{},
+		ISCSI:      struct{ iscsi.Operations }{},
+		System:     struct{ systemgroup.Operations }{},
+	})
+	if err != nil {
+		return err
+	}
+	build := currentBuild()
+	report := winservice.Report{
+		Version:      build.Version,
+		Commit:       build.Commit,
+		Endpoints:    []string{},
+		Privileges:   []string{},
+		StopSeconds:  int(math.Ceil((o.gracePeriod + stopReserve).Seconds())),
+		LogDirectory: logDirectory(o.logging),
+	}
+	for _, s := range services {
+		report.Endpoints = append(report.Endpoints, api.EndpointName(s.Group, s.Version))
+	}
+	slices.Sort(report.Endpoints)
+	if o.node == nodeWindows {
+		report.Privileges = windowsPrivileges()
+	}
+	return json.NewEncoder(stdout).Encode(report)
+}
+
+// logDirectory returns the directory of the log files; empty if there are none.
+func logDirectory(flags *flag.FlagSet) string {
+	file, dir := flags.Lookup("log_file").Value.String(), flags.Lookup("log_dir").Value.String()
+	switch {
+	case flags.Lookup("logtostderr").Value.String() == "true":
+		return ""
+	case file != "":
+		return filepath.Dir(file)
+	}
+	return dir
+}

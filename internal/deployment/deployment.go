@@ -1,0 +1,359 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deployment puts a daemon in place as a service: it installs the service, puts
+// it in the place of the published daemon, and upgrades its program. If the daemon that
+// it has put in place doesn't work, it brings back the one before.
+//
+// # Deaths
+//
+// The process may die at any moment, and each of its calls may be repeated. So each
+// change is written down before it is made:
+//
+//   - An upgrade copies the program to NAME.rollback.exe before it exchanges it. That
+//     file is there until the new program has been found to work. Then it becomes
+//     NAME.previous.exe.
+//   - A replacement writes the service's settings to the service's key in the registry
+//     before it changes them.
+//
+// The next run finds that, and first brings the change that was cut off to its end: if
+// the daemon in place works, it stays; if not, the one before comes back. At no moment is
+// there only a part of a program at the path that the service starts, and at no moment is
+// the old program without a copy.
+//
+// Runs must not overlap. [winservice.Lock] sees to that.
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
+)
+
+// Names are the names of the service in the field. The first is the default for a new
+// service: it is the name of the program and of its pipes, and the one that OpenShift
+// uses. The published daemon's own instructions use csiproxy; AKS uses csi-proxy-server.
+var Names = []string{"csi-proxy", "csiproxy", "csi-proxy-server"}
+
+const (
+	// startLimit bounds a start: the daemon reports to the manager within two minutes
+	// that it serves, or ends.
+	startLimit = 150 * time.Second
+	// stopLimit bounds a stop, after which the process has been ended.
+	stopLimit = 2 * time.Minute
+	// healthLimit bounds the wait for all endpoints to answer.
+	healthLimit = 30 * time.Second
+	// rollbackLimit bounds a rollback. It doesn't depend on the caller, who may have
+	// given up already.
+	rollbackLimit = stopLimit + startLimit + healthLimit
+)
+
+// Services is the service manager. Each method returns without a change if what it does
+// has been done already.
+type Services interface {
+	// Query returns the state of a service: csiproxy.ErrNotFound if there is none.
+	Query(name string) (winservice.Status, error)
+	// Settings returns what Install and Restore change.
+	Settings(name string) (winservice.Settings, error)
+	// Install makes or changes a service. The command line is the first thing that it
+	// changes.
+	Install(ctx context.Context, config winservice.Config) error
+	// Restore gives a service settings that it had before.
+	Restore(name string, settings winservice.Settings) error
+	// Uninstall stops and removes a service.
+	Uninstall(ctx context.Context, name string) error
+	// Start starts a service, and returns when it runs.
+	Start(ctx context.Context, name string) error
+	// Stop stops a service, and returns when its process has ended and no process of one
+	// of the programs holds an endpoint. If another program holds one, that is an error.
+	Stop(ctx context.Context, name string, programs ...string) error
+	// Record returns what SetRecord stored with the service, nil if nothing is.
+	Record(name string) ([]byte, error)
+	// SetRecord stores a record with the service, for as long as the service exists. Nil
+	// removes it.
+	SetRecord(name string, record []byte) error
+	// SplitCommandLine returns the program of a command line, and its arguments.
+	SplitCommandLine(commandLine string) (program string, args []string, err error)
+	// CommandLine is the reverse of SplitCommandLine.
+	CommandLine(program string, args ...string) (string, error)
+	// MakeLogDirectory makes a directory that only SYSTEM and the Administrators may
+	// use. One that is there stays as it is.
+	MakeLogDirectory(dir string) error
+}
+
+// Programs runs programs and looks at them.
+type Programs interface {
+	// Check runs a daemon with -check and the flags, and returns what it reports.
+	Check(ctx context.Context, program string, args []string) (winservice.Report, error)
+	// Origin says whose daemon a program is.
+	Origin(program string) (Origin, error)
+}
+
+// Files changes files. A file that it makes is complete, and on the disk, once it exists.
+type Files interface {
+	// Copy makes to a copy of from, and replaces what is there.
+	Copy(ctx context.Context, from, to string) error
+	// Rename renames a file, and replaces what is there. Both are in one directory.
+	Rename(ctx context.Context, from, to string) error
+	// Remove removes a file. It is no error if there is none.
+	Remove(path string) error
+	// Exists reports whether there is a file.
+	Exists(path string) (bool, error)
+	// Same reports whether two files have the same bytes.
+	Same(a, b string) (bool, error)
+}
+
+// Origin says whose daemon a program is.
+type Origin int
+
+// Origins.
+const (
+	Unknown   Origin = iota
+	Ours             // this module's
+	Published        // the one of github.com/kubernetes-csi/csi-proxy
+)
+
+// Deployer puts daemons in place.
+type Deployer struct {
+	Services Services
+	Programs Programs
+	Files    Files
+	// Healthy returns nil if the endpoints of all versions answer now.
+	Healthy func(ctx context.Context) error
+	// Log is told each step.
+	Log *slog.Logger
+}
+
+// Find returns the name of the service that a command means: name if it isn't empty,
+// else the one of Names that exists, else the first of them. If several exist, the error
+// is csiproxy.ErrFailedPrecondition.
+func (d *Deployer) Find(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	var found []string
+	for _, candidate := range Names {
+		_, err := d.Services.Query(candidate)
+		switch {
+		case err == nil:
+			found = append(found, candidate)
+		case !errors.Is(err, csiproxy.ErrNotFound):
+			return "", err
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Names[0], nil
+	case 1:
+		return found[0], nil
+	}
+	return "", refuse("find service", "", fmt.Sprintf("there are the services %s, and only one of them can have the pipes; say which is meant with --name, "+
+		"or remove the others", strings.Join(found, ", ")))
+}
+
+// Installation says which daemon to put in place, and how.
+type Installation struct {
+	Name    string // of the service; see Find
+	Program string // a full path
+	Args    []string
+	// DisplayName and Description are, if empty, those of the service that is there if it
+	// is replaced, else the defaults.
+	DisplayName, Description string
+	DelayedStart             bool
+	// AllPrivileges leaves the service all privileges of its account.
+	AllPrivileges bool
+	// StopTimeout is how long Windows waits at a shutdown. 0 is what the daemon needs.
+	StopTimeout time.Duration
+}
+
+// Installed is the service that an Installation has led to.
+type Installed struct {
+	Name        string
+	CommandLine string
+	// Replaced is the command line of the service before, if it was another one's.
+	Replaced string
+}
+
+const (
+	defaultDescription = "Serves the storage operations of this node to CSI drivers"
+	// defaultLog is where OpenShift's must-gather and collectors of logs of nodes look.
+	defaultLog = `C:\var\log\csi-proxy\csi-proxy.log`
+)
+
+// Install makes the service, or changes it. It doesn't start it, nor stop it: a change
+// takes effect at the next start. The service of the published daemon is left alone.
+func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, error) {
+	name, err := d.Find(in.Name)
+	if err != nil {
+		return Installed{}, err
+	}
+	_, origin, err := d.current(name)
+	switch {
+	case err != nil && !errors.Is(err, csiproxy.ErrNotFound):
+		return Installed{}, err
+	case err == nil && origin == Published:
+		return Installed{}, refuse("install service", name, "it is the published daemon's; to put this daemon in its place, add --replace")
+	}
+	config, err := d.config(ctx, name, in)
+	if err != nil {
+		return Installed{}, err
+	}
+	return Installed{Name: name, CommandLine: config.CommandLine}, d.Services.Install(ctx, config)
+}
+
+// config checks the program, makes its log directory, and returns the configuration of
+// its service.
+func (d *Deployer) config(ctx context.Context, name string, in Installation) (winservice.Config, error) {
+	args := serviceArgs(in.Args)
+	line, err := d.Services.CommandLine(in.Program, args...)
+	if err != nil {
+		return winservice.Config{}, err
+	}
+	report, err := d.check(ctx, in.Program, args)
+	if err != nil {
+		return winservice.Config{}, err
+	}
+	if report.LogDirectory != "" {
+		if err := d.Services.MakeLogDirectory(report.LogDirectory); err != nil {
+			return winservice.Config{}, err
+		}
+	}
+	config := winservice.Config{
+		Name:         name,
+		DisplayName:  in.DisplayName,
+		Description:  in.Description,
+		CommandLine:  line,
+		DelayedStart: in.DelayedStart,
+		StopTimeout:  in.StopTimeout,
+		Log:          d.Log,
+	}
+	if config.Description == "" {
+		config.Description = defaultDescription
+	}
+	if config.StopTimeout == 0 {
+		config.StopTimeout = report.StopTimeout()
+	}
+	if !in.AllPrivileges {
+		config.Privileges = report.Privileges
+	}
+	return config, nil
+}
+
+// check runs a daemon with -check, and compares what it serves with all versions.
+func (d *Deployer) check(ctx context.Context, program string, args []string) (winservice.Report, error) {
+	report, err := d.Programs.Check(ctx, program, args)
+	if err != nil {
+		return winservice.Report{}, &csiproxy.Error{Op: "check program", Object: program, Kind: csiproxy.ErrInvalidArgument,
+			Detail: "it must be a CSI Proxy that takes the service's flags; nothing was changed", Err: err}
+	}
+	var missing []string
+	for _, group := range api.Groups() {
+		for _, version := range api.Versions(group) {
+			if endpoint := api.EndpointName(group, version); !slices.Contains(report.Endpoints, endpoint) {
+				missing = append(missing, endpoint)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return winservice.Report{}, refuse("check program", program, "it doesn't serve "+strings.Join(missing, ", ")+
+			", which drivers on this node may use; nothing was changed")
+	}
+	return report, nil
+}
+
+// current returns the settings of a service, and whose its program is.
+func (d *Deployer) current(name string) (winservice.Settings, Origin, error) {
+	settings, err := d.Services.Settings(name)
+	if err != nil {
+		return winservice.Settings{}, Unknown, err
+	}
+	program, _, err := d.Services.SplitCommandLine(settings.CommandLine)
+	if err != nil {
+		return winservice.Settings{}, Unknown, err
+	}
+	origin, err := d.Programs.Origin(program)
+	return settings, origin, err
+}
+
+// serviceArgs returns the daemon's arguments with those that a service needs. Without a
+// word about the log, it goes to a file: a service has no standard error.
+func serviceArgs(args []string) []string {
+	with := slices.Clone(args)
+	if !named(args, "log_file", "log_dir", "logtostderr", "alsologtostderr") {
+		with = append([]string{"-log_file=" + defaultLog, "-logtostderr=false"}, with...)
+	}
+	if !named(args, "windows-service") {
+		with = append([]string{"-windows-service"}, with...)
+	}
+	return with
+}
+
+// named reports whether one of the flags is among the arguments.
+func named(args []string, flags ...string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return slices.ContainsFunc(flags, func(flag string) bool { return name == "-"+flag || name == "--"+flag })
+	})
+}
+
+// start starts the service, and checks that it works.
+func (d *Deployer) start(ctx context.Context, name string) error {
+	d.Log.Info("starting the service", "service", name)
+	starting, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := d.Services.Start(starting, name); err != nil {
+		return err
+	}
+	return d.works(ctx, name)
+}
+
+// works returns nil if the service runs, and all its endpoints answer within healthLimit.
+func (d *Deployer) works(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	defer cancel()
+	for {
+		status, err := d.Services.Query(name)
+		if err != nil {
+			return err
+		}
+		if status.State != winservice.Running {
+			return fmt.Errorf("the service %s is in state %q; the reason stands in the daemon's log and in the Event Log", name, status.State)
+		}
+		if err = d.Healthy(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the endpoints don't all answer: %w", err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// stop stops the service and ends what still holds its endpoints.
+func (d *Deployer) stop(ctx context.Context, name string, programs ...string) error {
+	d.Log.Info("stopping the service", "service", name)
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	return d.Services.Stop(ctx, name, programs...)
+}
+
+// beside returns the path of a file beside a program: C:\k\csi-proxy.exe has
+// C:\k\csi-proxy.previous.exe.
+func beside(program, word string) string {
+	extension := filepath.Ext(program)
+	return strings.TrimSuffix(program, extension) + "." + word + extension
+}
+
+func refuse(op, object, detail string) error {
+	return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrFailedPrecondition, Detail: detail}
+}

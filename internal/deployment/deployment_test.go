@@ -1,0 +1,458 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
+)
+
+const (
+	program   = `C:\k\csi-proxy.exe`
+	rollback  = `C:\k\csi-proxy.rollback.exe`
+	previous  = `C:\k\csi-proxy.previous.exe`
+	fresh     = `C:\k\csi-proxy.new.exe`
+	newFile   = `D:\csi-proxy.exe`
+	oldDaemon = `C:\etc\csi-proxy.exe`
+	flags     = " -windows-service -log_file=C:\\log\\csi-proxy.log -logtostderr=false"
+)
+
+// withOurs is a node on which our daemon runs as a service.
+func withOurs() *node {
+	return &node{
+		services: map[string]*service{"csi-proxy": {
+			settings: winservice.Settings{CommandLine: program + flags, Start: winservice.Automatic, Privileges: []string{"SeRestorePrivilege"}},
+			state:    winservice.Running,
+		}},
+		files:    map[string]string{program: oursOld, newFile: oursNew},
+		holder:   oursOld,
+		holderOf: program,
+	}
+}
+
+// withPublished is a node on which the published daemon runs as a service.
+func withPublished() *node {
+	return &node{
+		services: map[string]*service{"csiproxy": {
+			settings: winservice.Settings{CommandLine: oldDaemon + flags, DisplayName: "CSI", Description: "old", Start: winservice.Automatic},
+			state:    winservice.Running,
+		}},
+		files:    map[string]string{oldDaemon: published, program: oursOld},
+		holder:   published,
+		holderOf: oldDaemon,
+	}
+}
+
+// runs checks that the service runs a program with this content, which serves.
+func (n *node) runs(t *testing.T, name, content string) {
+	t.Helper()
+	s := n.services[name]
+	if s == nil {
+		t.Fatalf("no service %s", name)
+	}
+	file, _, _ := n.SplitCommandLine(s.settings.CommandLine)
+	if s.state != winservice.Running || n.files[file] != content || n.holder != content {
+		t.Errorf("the service is in state %v with the program %q, and the pipes are held by %q; want %q", s.state, n.files[file], n.holder, content)
+	}
+}
+
+// hasFiles checks which files there are beside those of begin.
+func (n *node) hasFiles(t *testing.T, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, n.files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// keeps checks that a program is whole at the service's path, and that old is somewhere.
+func (n *node) keeps(t *testing.T, old string) {
+	t.Helper()
+	if content := n.files[program]; !slices.Contains([]string{oursOld, oursNew, sick, crashing}, content) {
+		t.Errorf("at the service's path is %q", content)
+	}
+	if !slices.Contains(slices.Collect(maps.Values(n.files)), old) {
+		t.Errorf("the program %q is lost: %q", old, n.files)
+	}
+}
+
+func TestUpgrade(t *testing.T) {
+	everyDeath(t, withOurs,
+		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", newFile); return err },
+		func(t *testing.T, n *node) { n.keeps(t, oursOld) },
+		func(t *testing.T, n *node, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			n.runs(t, "csi-proxy", oursNew)
+			n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
+			want := []string{"SeRestorePrivilege", "SeBackupPrivilege"}
+			if diff := cmp.Diff(want, n.services["csi-proxy"].settings.Privileges); diff != "" {
+				t.Errorf("privileges (-want +got):\n%s", diff)
+			}
+		})
+}
+
+// Going back is an upgrade to the program that the upgrade has kept.
+func TestUpgradeToPrevious(t *testing.T) {
+	everyDeath(t,
+		func() *node {
+			n := withOurs()
+			n.files = map[string]string{program: oursNew, previous: oursOld}
+			n.holder = oursNew
+			return n
+		},
+		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", previous); return err },
+		func(t *testing.T, n *node) { n.keeps(t, oursNew) },
+		func(t *testing.T, n *node, err error) {
+			// If the death was after the last step but one, the next run finds the old
+			// program as the new one, and goes back and forth. Both are kept.
+			got := []string{n.files[program], n.files[previous]}
+			slices.Sort(got)
+			if err != nil || !slices.Equal(got, []string{oursOld, oursNew}) || len(n.files) != 2 {
+				t.Errorf("%v: %q", err, n.files)
+			}
+			n.runs(t, "csi-proxy", n.files[program])
+		})
+}
+
+// A program that doesn't work leaves the node as it was.
+func TestUpgradeRollsBack(t *testing.T) {
+	for _, bad := range []string{sick, crashing} {
+		t.Run(bad, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				everyDeathHere(t,
+					func() *node { n := withOurs(); n.files[newFile] = bad; return n },
+					func(d *Deployer) error { _, err := d.Upgrade(context.Background(), "", newFile); return err },
+					func(n *node) { n.keeps(t, oursOld) },
+					func(n *node, err error) {
+						if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+							t.Errorf("the upgrade gives %v", err)
+						}
+						n.runs(t, "csi-proxy", oursOld)
+						n.hasFiles(t, map[string]string{program: oursOld, newFile: bad})
+					})
+			})
+		})
+	}
+}
+
+func TestUpgradeRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*node)
+		from   string
+		want   error
+	}{
+		"missing program":     {func(n *node) { delete(n.files, newFile) }, newFile, nil},
+		"not a daemon":        {func(n *node) { n.files[newFile] = published }, newFile, csiproxy.ErrInvalidArgument},
+		"a missing version":   {func(n *node) { n.missing = true }, newFile, csiproxy.ErrFailedPrecondition},
+		"its own program":     {func(*node) {}, strings.ToUpper(program), csiproxy.ErrInvalidArgument},
+		"flags it lacks":      {func(n *node) { n.services["csi-proxy"].settings.CommandLine += " -unknown" }, newFile, csiproxy.ErrInvalidArgument},
+		"published daemon":    {func(n *node) { n.files[program], n.holder = published, published }, newFile, csiproxy.ErrFailedPrecondition},
+		"disabled service":    {func(n *node) { n.services["csi-proxy"].settings.Start = winservice.Disabled }, newFile, csiproxy.ErrFailedPrecondition},
+		"two services":        {func(n *node) { n.services["csiproxy"] = n.services["csi-proxy"] }, newFile, csiproxy.ErrFailedPrecondition},
+		"old can't be copied": {func(n *node) { n.refuse = "copy to " + rollback }, newFile, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := withOurs()
+			tt.change(n)
+			before := n.files[program]
+			_, err := n.deployer().Upgrade(t.Context(), "", tt.from)
+			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			n.runs(t, "csi-proxy", before)
+			if slices.Contains(n.log, "stop") {
+				t.Errorf("the service was stopped: %v", n.log)
+			}
+			if _, ok := n.files[fresh]; ok {
+				t.Error("the copy of the new program stays")
+			}
+		})
+	}
+	n := withOurs()
+	if _, err := n.deployer().Upgrade(t.Context(), "none", newFile); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("a missing service: %v", err)
+	}
+}
+
+// The same program again changes nothing, and stops nothing.
+func TestUpgradeAgain(t *testing.T) {
+	n := withOurs()
+	for range 2 {
+		got, err := n.deployer().Upgrade(t.Context(), "", newFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Version != oursNew {
+			t.Errorf("%+v", got)
+		}
+	}
+	if i := slices.Index(n.log, "stop"); i < 0 || slices.Contains(n.log[i+1:], "stop") {
+		t.Errorf("steps: %v", n.log)
+	}
+	n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
+}
+
+// If neither program works, the node can still get one that does.
+func TestUpgradeAfterFailedRollback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := withOurs()
+		n.files[program], n.files[newFile] = crashing, sick
+		n.services["csi-proxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
+		if _, err := n.deployer().Upgrade(t.Context(), "", newFile); !errors.Is(err, csiproxy.ErrInternal) || !strings.Contains(err.Error(), rollback) {
+			t.Errorf("%v", err)
+		}
+		if got, err := n.deployer().Pending(program + flags); got != rollback || err != nil {
+			t.Errorf("pending: %q, %v", got, err)
+		}
+		n.files[newFile] = oursNew
+		if _, err := n.deployer().Upgrade(t.Context(), "", newFile); err != nil {
+			t.Error(err)
+		}
+		n.runs(t, "csi-proxy", oursNew)
+		n.keeps(t, crashing)
+		if got, err := n.deployer().Pending(program + flags); got != "" || err != nil {
+			t.Errorf("pending: %q, %v", got, err)
+		}
+	})
+}
+
+// A caller who gives up gets the program before, not a node without one.
+func TestUpgradeGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := withOurs()
+		n.files[newFile] = sick
+		ctx, cancel := context.WithCancel(t.Context())
+		d := n.deployer()
+		d.Healthy = func(ctx context.Context) error { cancel(); return n.healthy(ctx) }
+		if _, err := d.Upgrade(ctx, "", newFile); err == nil {
+			t.Error("no error")
+		}
+		n.runs(t, "csi-proxy", oursOld)
+	})
+}
+
+func installation(args ...string) Installation {
+	return Installation{Program: program, Args: args}
+}
+
+func TestReplace(t *testing.T) {
+	everyDeath(t, withPublished,
+		func(d *Deployer) error { _, err := d.Replace(t.Context(), installation("-v=2")); return err },
+		func(t *testing.T, n *node) {
+			if n.files[oldDaemon] != published {
+				t.Error("the published daemon is lost")
+			}
+		},
+		func(t *testing.T, n *node, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			n.runs(t, "csiproxy", oursOld)
+			want := winservice.Settings{CommandLine: program + flags + " -v=2", DisplayName: "CSI", Description: "old",
+				Start: winservice.Automatic, Privileges: []string{"SeBackupPrivilege"}}
+			got := n.services["csiproxy"].settings
+			if strings.HasSuffix(got.CommandLine, "-v=2 -v=2") {
+				t.Error("flags are added twice")
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+			if line, pending, err := n.deployer().Replaced("csiproxy"); line != oldDaemon+flags || pending || err != nil {
+				t.Errorf("replaced: %q, pending %v, %v", line, pending, err)
+			}
+			if len(n.services) != 1 {
+				t.Errorf("%d services", len(n.services))
+			}
+		})
+}
+
+func TestReplaceRollsBack(t *testing.T) {
+	for _, bad := range []string{sick, crashing} {
+		t.Run(bad, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				everyDeathHere(t,
+					func() *node { n := withPublished(); n.files[program] = bad; return n },
+					func(d *Deployer) error { _, err := d.Replace(context.Background(), installation()); return err },
+					func(*node) {},
+					func(n *node, err error) {
+						if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+							t.Errorf("%v", err)
+						}
+						n.runs(t, "csiproxy", published)
+						if diff := cmp.Diff(withPublished().services["csiproxy"].settings, n.services["csiproxy"].settings); diff != "" {
+							t.Errorf("settings (-want +got):\n%s", diff)
+						}
+						if line, pending, err := n.deployer().Replaced("csiproxy"); line != "" || pending || err != nil {
+							t.Errorf("replaced: %q, pending %v, %v", line, pending, err)
+						}
+					})
+			})
+		})
+	}
+}
+
+// What another process has the pipes of is no reason to end it.
+func TestReplaceWithForeignPipes(t *testing.T) {
+	n := withPublished()
+	n.services["csiproxy"].state = winservice.Stopped
+	n.holder, n.holderOf = foreign, `C:\foreign.exe`
+	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil || !strings.Contains(err.Error(), `C:\foreign.exe`) {
+		t.Errorf("%v", err)
+	}
+	if n.holder != foreign || n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestReplaceNothing(t *testing.T) {
+	everyDeath(t, func() *node {
+		return &node{services: map[string]*service{}, files: map[string]string{program: oursOld}}
+	},
+		func(d *Deployer) error { _, err := d.Replace(t.Context(), installation()); return err },
+		func(*testing.T, *node) {},
+		func(t *testing.T, n *node, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			n.runs(t, "csi-proxy", oursOld)
+			want := program + " -windows-service -log_file=" + defaultLog + " -logtostderr=false"
+			if got := n.services["csi-proxy"].settings.CommandLine; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	n := &node{services: map[string]*service{}, files: map[string]string{program: crashing}}
+	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil || len(n.services) != 0 {
+		t.Errorf("a daemon that doesn't work: %v, %d services", err, len(n.services))
+	}
+}
+
+// Where ours is already, nothing is stopped as long as the flags are the same, and what was
+// replaced isn't forgotten.
+func TestReplaceOurs(t *testing.T) {
+	for name, args := range map[string][]string{"no flags": nil, "flags": {"-v=2"}} {
+		t.Run(name, func(t *testing.T) {
+			n := withPublished()
+			for range 2 {
+				if _, err := n.deployer().Replace(t.Context(), installation(args...)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if i := slices.Index(n.log, "stop"); slices.Contains(n.log[i+1:], "stop") {
+				t.Errorf("steps: %v", n.log)
+			}
+			want := strings.Join(append([]string{program + flags}, args...), " ")
+			if got := n.services["csiproxy"].settings.CommandLine; got != want {
+				t.Errorf("command line %s, want %s", got, want)
+			}
+			if line, _, _ := n.deployer().Replaced("csiproxy"); line != oldDaemon+flags {
+				t.Errorf("what was replaced is forgotten: %q", line)
+			}
+
+			n.files[newFile] = crashing
+			in := installation("-v=4")
+			in.Program = newFile
+			if _, err := n.deployer().Replace(t.Context(), in); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+				t.Errorf("a daemon that doesn't work: %v", err)
+			}
+			n.runs(t, "csiproxy", oursOld)
+			if got := n.services["csiproxy"].settings.CommandLine; got != want {
+				t.Errorf("rolled back to %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestRestore(t *testing.T) {
+	everyDeath(t,
+		func() *node {
+			n := withPublished()
+			if _, err := n.deployer().Replace(t.Context(), installation()); err != nil {
+				t.Fatal(err)
+			}
+			n.steps, n.log = 0, nil
+			return n
+		},
+		func(d *Deployer) error {
+			err := d.Uninstall(t.Context(), "", true)
+			if errors.Is(err, csiproxy.ErrFailedPrecondition) && strings.Contains(err.Error(), "replaced no other") {
+				return nil // it was done already
+			}
+			return err
+		},
+		func(*testing.T, *node) {},
+		func(t *testing.T, n *node, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			n.runs(t, "csiproxy", published)
+			if diff := cmp.Diff(withPublished().services["csiproxy"].settings, n.services["csiproxy"].settings); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	n := withOurs()
+	if err := n.deployer().Uninstall(t.Context(), "", true); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("nothing to restore: %v", err)
+	}
+	for range 2 {
+		if err := n.deployer().Uninstall(t.Context(), "", false); err != nil || len(n.services) != 0 {
+			t.Errorf("%v, %d services", err, len(n.services))
+		}
+	}
+}
+
+func TestInstall(t *testing.T) {
+	n := &node{services: map[string]*service{}, files: map[string]string{program: oursOld}}
+	for range 2 {
+		if _, err := n.deployer().Install(t.Context(), installation("-log_dir=x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := n.services["csi-proxy"]
+	want := winservice.Settings{CommandLine: program + " -windows-service -log_dir=x", Description: defaultDescription,
+		Start: winservice.Automatic, Privileges: []string{"SeBackupPrivilege"}}
+	if diff := cmp.Diff(want, s.settings); diff != "" || s.state != winservice.Stopped {
+		t.Errorf("state %v, settings (-want +got):\n%s", s.state, diff)
+	}
+	if !slices.Contains(n.log, `make C:\log`) {
+		t.Errorf("no directory is made for the log: %v", n.log)
+	}
+	all := installation("-log_dir=x")
+	all.AllPrivileges = true
+	if _, err := n.deployer().Install(t.Context(), all); err != nil || s.settings.Privileges != nil {
+		t.Errorf("with all privileges: %v, %v", s.settings.Privileges, err)
+	}
+
+	n = withPublished()
+	if _, err := n.deployer().Install(t.Context(), installation()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("the published daemon's service: %v", err)
+	}
+	if _, err := n.deployer().Install(t.Context(), installation("-unknown")); err == nil {
+		t.Error("flags that the daemon doesn't take are accepted")
+	}
+	n.runs(t, "csiproxy", published)
+}
+
+func TestServiceArgs(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                    "-windows-service -log_file=" + defaultLog + " -logtostderr=false",
+		"-v=2 -logtostderr":                   "-windows-service -v=2 -logtostderr",
+		"--log_dir=x -windows-service":        "--log_dir=x -windows-service",
+		"--windows-service --log_file=x -v=2": "--windows-service --log_file=x -v=2",
+	} {
+		if got := serviceArgs(strings.Fields(args)); !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%s: %q, want %s", args, got, want)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// RealFiles are the files of this system.
+type RealFiles struct{}
+
+// renameLimit is how long a rename is tried again: a virus scanner may have a program
+// open that was just written or has just ended.
+const renameLimit = 15 * time.Second
+
+// Copy implements [Files].
+func (f RealFiles) Copy(ctx context.Context, from, to string) error {
+	// A copy that a death cut off has this name, and is replaced by the next one.
+	part := to + ".part"
+	err := copyFile(from, part)
+	if err == nil {
+		err = f.Rename(ctx, part, to)
+	}
+	if err != nil {
+		return errors.Join(err, f.Remove(part))
+	}
+	return nil
+}
+
+func copyFile(from, to string) (err error) {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close() // nothing was written
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	if _, err := io.Copy(target, source); err != nil {
+		return err
+	}
+	return target.Sync()
+}
+
+// Rename implements [Files].
+func (RealFiles) Rename(ctx context.Context, from, to string) error {
+	ctx, cancel := context.WithTimeout(ctx, renameLimit)
+	defer cancel()
+	for {
+		err := os.Rename(from, to)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Remove implements [Files].
+func (RealFiles) Remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Exists implements [Files].
+func (RealFiles) Exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Same implements [Files].
+func (RealFiles) Same(a, b string) (bool, error) {
+	first, err := hash(a)
+	if err != nil {
+		return false, err
+	}
+	second, err := hash(b)
+	return bytes.Equal(first, second), err
+}
+
+func hash(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // nothing was written
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return nil, err
+	}
+	return h.Sum(nil), nil
+}

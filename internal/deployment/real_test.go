@@ -1,0 +1,132 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMain makes the test program a daemon that is run with -check.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-check" {
+		switch {
+		case len(os.Args) > 2 && os.Args[2] == "-fail":
+			fmt.Fprintln(os.Stderr, "it fails")
+			os.Exit(2)
+		case len(os.Args) > 2 && os.Args[2] == "-garbage":
+			fmt.Println("no report")
+		default:
+			fmt.Printf(`{"version":"v1","endpoints":[%q],"stop_seconds":30,"later":1}`, strings.Join(os.Args[2:], " "))
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestCheck(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := RealPrograms{}.Check(t.Context(), self, []string{"-a", "b c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Version != "v1" || len(report.Endpoints) != 1 || report.Endpoints[0] != "-a b c" || report.StopTimeout().Seconds() != 30 {
+		t.Errorf("%+v", report)
+	}
+	for flag, want := range map[string]string{"-fail": "it fails", "-garbage": "no report"} {
+		if _, err := (RealPrograms{}).Check(t.Context(), self, []string{flag}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+	for _, program := range []string{"csi-proxy.exe", filepath.Join(t.TempDir(), "none.exe")} {
+		if _, err := (RealPrograms{}).Check(t.Context(), program, nil); err == nil {
+			t.Errorf("%s: no error", program)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (RealPrograms{}).Check(ctx, self, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+}
+
+func TestOrigin(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := filepath.Join(t.TempDir(), "csi-proxy.exe")
+	if err := os.WriteFile(text, []byte("MZ"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]Origin{self: Ours, text: Unknown, text + "x": Unknown} {
+		if got, err := (RealPrograms{}).Origin(program); got != want || err != nil {
+			t.Errorf("%s: %v, %v", program, got, err)
+		}
+	}
+	for path, want := range map[string]Origin{
+		"github.com/csi-proxy/csi-proxy/cmd/csi-proxy":         Ours,
+		"github.com/kubernetes-csi/csi-proxy/cmd/csi-proxy":    Published,
+		"github.com/kubernetes-csi/csi-proxy/v2/cmd/csi-proxy": Published,
+		"github.com/csi-proxy/csi-proxy-other/cmd/csi-proxy":   Unknown,
+		"": Unknown,
+	} {
+		if got := originOf(path); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	f, ctx, dir := RealFiles{}, t.Context(), t.TempDir()
+	a, b, c := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
+	for file, content := range map[string]string{a: "one", b: "another", b + ".part": "a long part of an earlier copy"} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if same, err := f.Same(a, b); same || err != nil {
+		t.Errorf("same: %v, %v", same, err)
+	}
+	if err := f.Copy(ctx, a, b); err != nil {
+		t.Error(err)
+	}
+	if same, err := f.Same(a, b); !same || err != nil {
+		t.Errorf("same after the copy: %v, %v", same, err)
+	}
+	if err := f.Rename(ctx, b, c); err != nil {
+		t.Error(err)
+	}
+	for file, want := range map[string]bool{a: true, b: false, b + ".part": false, c: true} {
+		if exists, err := f.Exists(file); exists != want || err != nil {
+			t.Errorf("%s exists: %v, %v", file, exists, err)
+		}
+	}
+	for range 2 {
+		if err := f.Remove(c); err != nil {
+			t.Error(err)
+		}
+	}
+	_, same := f.Same(a, c)
+	for what, err := range map[string]error{"copy": f.Copy(ctx, c, b), "rename": f.Rename(ctx, c, b), "same": same} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := f.Copy(ctx, a, filepath.Join(dir, "no", "b")); err == nil {
+		t.Error("a copy to a directory that isn't there")
+	}
+	if entries, err := os.ReadDir(dir); len(entries) != 1 || err != nil {
+		t.Errorf("%d files are left, %v", len(entries), err)
+	}
+}

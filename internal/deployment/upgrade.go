@@ -1,0 +1,212 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
+)
+
+// Upgraded is what an upgrade has led to.
+type Upgraded struct {
+	Name     string // of the service
+	Program  string // its path, which is the same as before
+	Version  string // of the program now
+	Previous string // path of the program before; empty if it was the same
+}
+
+// Upgrade puts a new program in the place of the service's. The path and the flags stay.
+// Between the stop of the old daemon and the start of the new one, drivers' calls are
+// Unavailable. If the new one doesn't work, the old one is put back and started, and the
+// error says so. If the service has this program already, it is only started if it
+// doesn't run.
+func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string) (Upgraded, error) {
+	name, err := d.Find(name)
+	if err != nil {
+		return Upgraded{}, err
+	}
+	settings, origin, err := d.current(name)
+	if err != nil {
+		return Upgraded{}, err
+	}
+	if origin == Published {
+		return Upgraded{}, refuse("upgrade service", name, "it is the published daemon's; use csi-proxyctl service install --replace")
+	}
+	if settings.Start == winservice.Disabled {
+		return Upgraded{}, refuse("upgrade service", name, "it is disabled; csi-proxyctl service install enables it")
+	}
+	program, args, err := d.Services.SplitCommandLine(settings.CommandLine)
+	if err != nil {
+		return Upgraded{}, err
+	}
+	if strings.EqualFold(program, newProgram) {
+		return Upgraded{}, &csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
+			Detail: newProgram + " is the service's own program; put the new one elsewhere"}
+	}
+	u := upgrade{Deployer: d, name: name, program: program, settings: settings}
+
+	// The new program is copied first, since finishing an upgrade replaces
+	// NAME.previous.exe, which may be the new program.
+	fresh := beside(program, "new")
+	copyErr := d.Files.Copy(ctx, newProgram, fresh)
+	if err := u.finishInterrupted(ctx); err != nil {
+		return Upgraded{}, err
+	}
+	if copyErr != nil {
+		return Upgraded{}, &csiproxy.Error{Op: "upgrade service", Object: name, Detail: "nothing was changed", Err: copyErr}
+	}
+	report, err := d.check(ctx, fresh, args)
+	if err != nil {
+		return Upgraded{}, errors.Join(err, d.Files.Remove(fresh))
+	}
+	result := Upgraded{Name: name, Program: program, Version: report.Version}
+	same, err := d.Files.Same(program, fresh)
+	if err != nil {
+		return Upgraded{}, err
+	}
+	if same {
+		return result, errors.Join(d.start(ctx, name), d.Files.Remove(fresh))
+	}
+	if err := d.Files.Copy(ctx, program, u.rollbackFile()); err != nil {
+		return Upgraded{}, errors.Join(err, d.Files.Remove(fresh))
+	}
+	if err := u.exchange(ctx, fresh, report); err != nil {
+		return Upgraded{}, u.rollBack(ctx, err)
+	}
+	result.Previous = beside(program, "previous")
+	return result, u.commit(ctx)
+}
+
+// upgrade is an upgrade of one service.
+type upgrade struct {
+	*Deployer
+	name     string
+	program  string // of the service
+	settings winservice.Settings
+}
+
+func (u *upgrade) rollbackFile() string { return beside(u.program, "rollback") }
+
+// exchange puts the file fresh in the program's place and starts it.
+func (u *upgrade) exchange(ctx context.Context, fresh string, report winservice.Report) error {
+	if err := u.allow(report.Privileges); err != nil {
+		return err
+	}
+	if err := u.stop(ctx, u.name, u.program); err != nil {
+		return err
+	}
+	u.Log.Info("exchanging the program", "program", u.program, "version", report.Version)
+	if err := u.Files.Rename(ctx, fresh, u.program); err != nil {
+		return err
+	}
+	return u.start(ctx, u.name)
+}
+
+// allow adds privileges to those that the service is limited to, if it is.
+func (u *upgrade) allow(privileges []string) error {
+	if len(u.settings.Privileges) == 0 {
+		return nil
+	}
+	settings := u.settings
+	settings.Privileges = slices.Clone(settings.Privileges)
+	for _, privilege := range privileges {
+		if !slices.Contains(settings.Privileges, privilege) {
+			settings.Privileges = append(settings.Privileges, privilege)
+		}
+	}
+	if len(settings.Privileges) == len(u.settings.Privileges) {
+		return nil
+	}
+	return u.Services.Restore(u.name, settings)
+}
+
+// commit ends an upgrade whose program works.
+func (u *upgrade) commit(ctx context.Context) error {
+	return u.Files.Rename(ctx, u.rollbackFile(), beside(u.program, "previous"))
+}
+
+// finishInterrupted brings an upgrade to its end that was cut off. What the caller wants
+// comes after that.
+func (u *upgrade) finishInterrupted(ctx context.Context) error {
+	interrupted, err := u.Files.Exists(u.rollbackFile())
+	if err != nil || !interrupted {
+		return err
+	}
+	u.Log.Info("an earlier upgrade was cut off; finishing it first", "program", u.program)
+	same, err := u.Files.Same(u.rollbackFile(), u.program)
+	if err != nil {
+		return err
+	}
+	if same { // the program was not exchanged, or is put back already
+		if err := u.start(ctx, u.name); err != nil {
+			// It must not keep the node from getting a better one.
+			u.Log.Warn("the program before doesn't work either", "err", err)
+		}
+		return u.Files.Remove(u.rollbackFile())
+	}
+	if err := u.start(ctx, u.name); err != nil {
+		u.Log.Warn("the program of the upgrade that was cut off doesn't work; the one before comes back", "err", err)
+		return u.putBack(ctx)
+	}
+	return u.commit(ctx)
+}
+
+// rollBack undoes an upgrade that failed with cause, and returns the error to report.
+func (u *upgrade) rollBack(ctx context.Context, cause error) error {
+	u.Log.Warn("the upgrade has failed; the program before comes back", "err", cause)
+	err := &csiproxy.Error{Op: "upgrade service", Object: u.name, Kind: csiproxy.ErrFailedPrecondition, Err: cause,
+		Detail: "the upgrade was rolled back; the program before runs"}
+	problem := u.putBack(ctx)
+	if problem == nil {
+		problem = u.Files.Remove(beside(u.program, "new"))
+	}
+	if problem != nil {
+		err.Kind = csiproxy.ErrInternal
+		err.Detail = fmt.Sprintf("the upgrade has failed, and going back too (%v); the program before is %s; repeat the command", problem, u.rollbackFile())
+	}
+	return err
+}
+
+// putBack puts the program before in place and starts it.
+func (u *upgrade) putBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	same, err := u.Files.Same(u.rollbackFile(), u.program)
+	if err != nil {
+		return err
+	}
+	if !same {
+		if err := u.stop(ctx, u.name, u.program); err != nil {
+			return err
+		}
+		if err := u.Files.Copy(ctx, u.rollbackFile(), u.program); err != nil {
+			return err
+		}
+	}
+	if err := u.start(ctx, u.name); err != nil {
+		return err
+	}
+	return u.Files.Remove(u.rollbackFile())
+}
+
+// Pending returns the file with the program before, if an upgrade of the service was cut
+// off; empty if none was.
+func (d *Deployer) Pending(commandLine string) (string, error) {
+	program, _, err := d.Services.SplitCommandLine(commandLine)
+	if err != nil {
+		return "", err
+	}
+	file := beside(program, "rollback")
+	interrupted, err := d.Files.Exists(file)
+	if err != nil || !interrupted {
+		return "", err
+	}
+	return file, nil
+}

@@ -1,0 +1,300 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/mgr"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
+)
+
+// lingerLimit is how long a process may be there after its service has stopped. Ours
+// needs a second at most; the published daemon's never ends.
+const lingerLimit = 5 * time.Second
+
+func start(ctx context.Context, name string) error {
+	err := winname.CheckService(name)
+	if err == nil {
+		err = startChecked(ctx, name)
+	}
+	return describe("StartService", name, err)
+}
+
+func startChecked(ctx context.Context, name string) error {
+	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS|windows.SERVICE_START)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // nothing depends on it
+	if err := checkOurs(s); err != nil {
+		return err
+	}
+	started := false
+	for {
+		status, err := s.Query()
+		if err != nil {
+			return fmt.Errorf("query service: %w", err)
+		}
+		switch status.State {
+		case svc.Running:
+			return nil
+		case svc.Stopped:
+			if started {
+				return &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+					Detail: fmt.Sprintf("it has ended with exit code %d (%d); the reason stands in the daemon's log and in the Event Log",
+						status.Win32ExitCode, status.ServiceSpecificExitCode)}
+			}
+			err := s.Start()
+			if err != nil && !errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING) {
+				return fmt.Errorf("start service: %w", err)
+			}
+			started = err == nil
+		}
+		if err := wait(ctx); err != nil {
+			return fmt.Errorf("the service, in state %q, does not run yet: %w", State(status.State), err)
+		}
+	}
+}
+
+func stopAndRelease(ctx context.Context, name string, programs []string) error {
+	err := winname.CheckService(name)
+	if err == nil {
+		err = stopChecked(ctx, name)
+	}
+	if err == nil && len(programs) > 0 {
+		err = release(ctx, programs)
+	}
+	return describe("StopService", name, err)
+}
+
+func stopChecked(ctx context.Context, name string) error {
+	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS|windows.SERVICE_STOP)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer s.Close() // nothing depends on it
+	if err := checkOurs(s); err != nil {
+		return err
+	}
+	return stopProcess(ctx, s)
+}
+
+// stopProcess stops the service and waits until its process has ended, so that its
+// program can be replaced. The process may end later than the service reports to the
+// manager; after lingerLimit it is ended.
+func stopProcess(ctx context.Context, s *mgr.Service) error {
+	var process *process
+	defer func() { process.close() }()
+	var stopped time.Time
+	for {
+		status, err := s.Query()
+		if err != nil {
+			return fmt.Errorf("query service: %w", err)
+		}
+		if process == nil && status.ProcessId != 0 {
+			if process, err = openProcess(status.ProcessId); err != nil {
+				return err
+			}
+		}
+		ended := status.State == svc.Stopped
+		if process != nil {
+			if ended, err = process.ended(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case ended:
+			return nil
+		case status.State == svc.Stopped && stopped.IsZero():
+			stopped = time.Now()
+		case status.State == svc.Stopped && time.Since(stopped) > lingerLimit:
+			if err := process.terminate(); err != nil {
+				return err
+			}
+		case status.State != svc.StopPending && status.State != svc.Stopped:
+			// A service that is starting accepts no controls yet.
+			_, err := s.Control(svc.Stop)
+			if err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL) && !errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
+				return fmt.Errorf("stop service: %w", err)
+			}
+		}
+		if err := wait(ctx); err != nil {
+			return fmt.Errorf("the service, in state %q, has not ended: %w", State(status.State), err)
+		}
+	}
+}
+
+// release ends the processes of programs that hold endpoints, and returns when no process
+// holds one.
+func release(ctx context.Context, programs []string) error {
+	for _, group := range api.Groups() {
+		for _, version := range api.Versions(group) {
+			if err := releaseEndpoint(ctx, pipe.Address("", api.EndpointName(group, version)), programs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func releaseEndpoint(ctx context.Context, address string, programs []string) error {
+	for {
+		id, err := pipe.ServerProcess(ctx, address)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("find out who holds %s: %w", address, err)
+		}
+		if err := endProgram(ctx, id, address, programs); err != nil {
+			return err
+		}
+		if err := wait(ctx); err != nil {
+			return fmt.Errorf("process %d still holds %s: %w", id, address, err)
+		}
+	}
+}
+
+// endProgram ends a process that holds an endpoint, if it is one of programs.
+func endProgram(ctx context.Context, id uint32, address string, programs []string) error {
+	process, err := openProcess(id)
+	if err != nil || process == nil {
+		return err
+	}
+	defer process.close()
+	image, err := process.image()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(programs, func(program string) bool { return samePath(program, image) }) {
+		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition,
+			Detail: fmt.Sprintf("%s is held by process %d, %s; end that process first", address, id, image)}
+	}
+	if err := process.terminate(); err != nil {
+		return err
+	}
+	for {
+		if ended, err := process.ended(); err != nil || ended {
+			return err
+		}
+		if err := wait(ctx); err != nil {
+			return fmt.Errorf("process %d, %s, does not end: %w", id, image, err)
+		}
+	}
+}
+
+// samePath reports whether two paths are those of one file, also if one of them has short
+// names or goes through a link.
+func samePath(a, b string) bool {
+	if strings.EqualFold(a, b) {
+		return true
+	}
+	identity := func(path string) (info windows.ByHandleFileInformation, ok bool) {
+		path16, err := windows.UTF16PtrFromString(path)
+		if err != nil {
+			return info, false
+		}
+		h, err := windows.CreateFile(path16, windows.FILE_READ_ATTRIBUTES, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
+			nil, windows.OPEN_EXISTING, 0, 0)
+		if err != nil {
+			return info, false
+		}
+		defer windows.CloseHandle(h) // nothing depends on it
+		return info, windows.GetFileInformationByHandle(h, &info) == nil
+	}
+	first, ok1 := identity(a)
+	second, ok2 := identity(b)
+	return ok1 && ok2 && first.VolumeSerialNumber == second.VolumeSerialNumber &&
+		first.FileIndexHigh == second.FileIndexHigh && first.FileIndexLow == second.FileIndexLow
+}
+
+// process is another process.
+type process struct {
+	id     uint32
+	handle windows.Handle
+}
+
+// openProcess opens a process; nil if there is none with the id.
+func openProcess(id uint32) (*process, error) {
+	debugOthers()
+	handle, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE|windows.PROCESS_QUERY_LIMITED_INFORMATION, false, id)
+	switch {
+	case errors.Is(err, windows.ERROR_INVALID_PARAMETER): // it has just ended
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("open process %d: %w", id, err)
+	}
+	return &process{id, handle}, nil
+}
+
+func (p *process) close() {
+	if p != nil {
+		windows.CloseHandle(p.handle) // nothing depends on it
+	}
+}
+
+func (p *process) ended() (bool, error) {
+	event, err := windows.WaitForSingleObject(p.handle, 0)
+	if err != nil {
+		return false, fmt.Errorf("wait for process %d: %w", p.id, err)
+	}
+	return event == windows.WAIT_OBJECT_0, nil
+}
+
+func (p *process) terminate() error {
+	err := windows.TerminateProcess(p.handle, 1)
+	if err != nil && !errors.Is(err, windows.ERROR_ACCESS_DENIED) { // that one if it ends already
+		return fmt.Errorf("end process %d: %w", p.id, err)
+	}
+	return nil
+}
+
+// image returns the path of the program.
+func (p *process) image() (string, error) {
+	path := make([]uint16, windows.MAX_LONG_PATH)
+	length := uint32(len(path))
+	if err := windows.QueryFullProcessImageName(p.handle, 0, &path[0], &length); err != nil {
+		return "", fmt.Errorf("find the program of process %d: %w", p.id, err)
+	}
+	return windows.UTF16ToString(path[:length]), nil
+}
+
+// debugOthers enables the privilege to open processes of other accounts, which the
+// Administrators hold. Without it, Windows may refuse to end one of LocalSystem; then
+// that is the error.
+//
+// https://learn.microsoft.com/en-us/windows/win32/secauthz/privilege-constants
+var debugOthers = sync.OnceFunc(func() {
+	var token windows.Token
+	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES, &token) != nil {
+		return
+	}
+	defer token.Close()
+	var state windows.Tokenprivileges
+	state.PrivilegeCount = 1
+	state.Privileges[0].Attributes = windows.SE_PRIVILEGE_ENABLED
+	name, err := windows.UTF16PtrFromString("SeDebugPrivilege")
+	if err != nil || windows.LookupPrivilegeValue(nil, name, &state.Privileges[0].Luid) != nil {
+		return
+	}
+	_ = windows.AdjustTokenPrivileges(token, false, &state, uint32(unsafe.Sizeof(state)), nil, nil)
+})

@@ -1,0 +1,383 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winservice
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+	"golang.org/x/sys/windows/svc/mgr"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
+)
+
+func querySettings(name string) (Settings, error) {
+	settings, err := querySettingsChecked(name)
+	return settings, describe("QuerySettings", name, err)
+}
+
+func querySettingsChecked(name string) (Settings, error) {
+	if err := winname.CheckService(name); err != nil {
+		return Settings{}, err
+	}
+	s, err := open(name, windows.SERVICE_QUERY_CONFIG)
+	if err != nil {
+		return Settings{}, err
+	}
+	defer s.Close() // nothing depends on it
+	config, err := queryConfig(s)
+	if err != nil {
+		return Settings{}, err
+	}
+	settings := Settings{CommandLine: config.BinaryPathName, DisplayName: config.DisplayName, Start: StartType(config.StartType)}
+	if settings.Description, err = queryDescription(s); err != nil {
+		return Settings{}, err
+	}
+	for _, query := range []func(*mgr.Service, *Settings) error{queryDelayedStart, queryRecovery, queryPreshutdown, queryPrivileges} {
+		if err := query(s, &settings); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+			return Settings{}, err
+		}
+	}
+	return settings, nil
+}
+
+// config2 is a buffer for an answer of QueryServiceConfig2, which is at most 8 KiB,
+// aligned for pointers.
+type config2 [8 << 10 / 8]uint64
+
+func (b *config2) query(s *mgr.Service, level uint32) error {
+	var needed uint32
+	if err := windows.QueryServiceConfig2(s.Handle, level, (*byte)(unsafe.Pointer(b)), uint32(unsafe.Sizeof(*b)), &needed); err != nil {
+		return fmt.Errorf("query service configuration %d: %w", level, err)
+	}
+	return nil
+}
+
+func queryDescription(s *mgr.Service) (string, error) {
+	var b config2
+	if err := b.query(s, windows.SERVICE_CONFIG_DESCRIPTION); err != nil {
+		return "", err
+	}
+	return windows.UTF16PtrToString((*windows.SERVICE_DESCRIPTION)(unsafe.Pointer(&b)).Description), nil
+}
+
+func queryDelayedStart(s *mgr.Service, settings *Settings) error {
+	var b config2
+	if err := b.query(s, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO); err != nil {
+		return err
+	}
+	delayed := (*windows.SERVICE_DELAYED_AUTO_START_INFO)(unsafe.Pointer(&b)).IsDelayedAutoStartUp != 0
+	settings.DelayedStart = &delayed
+	return nil
+}
+
+func queryRecovery(s *mgr.Service, settings *Settings) error {
+	actions, err := s.RecoveryActions()
+	if err != nil {
+		return fmt.Errorf("query recovery actions: %w", err)
+	}
+	var r Recovery
+	for _, a := range actions {
+		r.Actions = append(r.Actions, RecoveryAction{a.Type, uint32(a.Delay.Milliseconds())})
+	}
+	if r.ResetSeconds, err = s.ResetPeriod(); err != nil {
+		return fmt.Errorf("query reset period of failures: %w", err)
+	}
+	if r.Always, err = s.RecoveryActionsOnNonCrashFailures(); err != nil {
+		return fmt.Errorf("query when recovery actions are taken: %w", err)
+	}
+	settings.Recovery = &r
+	return nil
+}
+
+func queryPreshutdown(s *mgr.Service, settings *Settings) error {
+	wait, err := preshutdown(s)
+	if err != nil {
+		return err
+	}
+	milliseconds := uint32(wait.Milliseconds())
+	settings.StopMilliseconds = &milliseconds
+	return nil
+}
+
+func queryPrivileges(s *mgr.Service, settings *Settings) error {
+	var b config2
+	if err := b.query(s, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO); err != nil {
+		return err
+	}
+	list := *(**uint16)(unsafe.Pointer(&b)) // SERVICE_REQUIRED_PRIVILEGES_INFO
+	for list != nil && *list != 0 {
+		privilege := windows.UTF16PtrToString(list)
+		settings.Privileges = append(settings.Privileges, privilege)
+		list = (*uint16)(unsafe.Add(unsafe.Pointer(list), 2*(len(privilege)+1)))
+	}
+	return nil
+}
+
+func restore(name string, settings Settings) error {
+	err := winname.CheckService(name)
+	if err == nil {
+		err = restoreChecked(name, settings)
+	}
+	return describe("RestoreService", name, err)
+}
+
+func restoreChecked(name string, settings Settings) error {
+	s, err := open(name, installRights)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // what is done is done
+	if err := checkOurs(s); err != nil {
+		return err
+	}
+	line, err1 := windows.UTF16PtrFromString(settings.CommandLine)
+	display, err2 := windows.UTF16PtrFromString(settings.DisplayName)
+	if err := errors.Join(err1, err2); err != nil {
+		return invalid("text of the service: %w", err)
+	}
+	if err := windows.ChangeServiceConfig(s.Handle, windows.SERVICE_NO_CHANGE, uint32(settings.Start), windows.SERVICE_NO_CHANGE,
+		line, nil, nil, nil, nil, nil, display); err != nil {
+		return fmt.Errorf("change service: %w", err)
+	}
+	if err := setDescription(s, settings.Description); err != nil {
+		return err
+	}
+	changes := []func() error{func() error { return setPrivileges(s, settings.Privileges) }}
+	if settings.DelayedStart != nil && settings.Start == Automatic {
+		changes = append(changes, func() error { return setDelayedStart(s, *settings.DelayedStart) })
+	}
+	if settings.Recovery != nil {
+		changes = append(changes, func() error { return setRecovery(s, *settings.Recovery) })
+	}
+	if settings.StopMilliseconds != nil {
+		changes = append(changes, func() error { return setPreshutdown(s, time.Duration(*settings.StopMilliseconds)*time.Millisecond) })
+	}
+	for _, change := range changes {
+		if err := change(); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+			return err
+		}
+	}
+	return nil
+}
+
+func setDescription(s *mgr.Service, text string) error {
+	description, err := windows.UTF16PtrFromString(text)
+	if err != nil {
+		return invalid("description: %w", err)
+	}
+	if err := windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DESCRIPTION,
+		(*byte)(unsafe.Pointer(&windows.SERVICE_DESCRIPTION{Description: description}))); err != nil {
+		return fmt.Errorf("set description: %w", err)
+	}
+	return nil
+}
+
+func setRecovery(s *mgr.Service, r Recovery) error {
+	if len(r.Actions) == 0 {
+		return s.ResetRecoveryActions()
+	}
+	var actions []mgr.RecoveryAction
+	for _, a := range r.Actions {
+		actions = append(actions, mgr.RecoveryAction{Type: a.Type, Delay: time.Duration(a.Milliseconds) * time.Millisecond})
+	}
+	return errors.Join(s.SetRecoveryActions(actions, r.ResetSeconds), s.SetRecoveryActionsOnNonCrashFailures(r.Always))
+}
+
+// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_delayed_auto_start_info
+func setDelayedStart(s *mgr.Service, delayed bool) error {
+	var info windows.SERVICE_DELAYED_AUTO_START_INFO
+	if delayed {
+		info.IsDelayedAutoStartUp = 1
+	}
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO, (*byte)(unsafe.Pointer(&info)))
+}
+
+// setPrivileges limits the service to privileges; none for no limit. They apply from the
+// next start.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
+func setPrivileges(s *mgr.Service, privileges []string) error {
+	var now Settings
+	if err := queryPrivileges(s, &now); err != nil {
+		return err
+	}
+	if slices.Equal(now.Privileges, privileges) {
+		return nil // an empty list is written only to remove one
+	}
+	list, err := multiString(privileges)
+	if err != nil {
+		return invalid("privileges: %w", err)
+	}
+	info := &list[0] // SERVICE_REQUIRED_PRIVILEGES_INFO
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO, (*byte)(unsafe.Pointer(&info)))
+}
+
+// multiString returns the texts, each with a NUL behind it, and another NUL at the end.
+// Without texts there are two NULs.
+func multiString(texts []string) ([]uint16, error) {
+	if len(texts) == 0 {
+		return []uint16{0, 0}, nil
+	}
+	var list []uint16
+	for _, text := range texts {
+		text16, err := windows.UTF16FromString(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, text16...)
+	}
+	return append(list, 0), nil
+}
+
+// The record is a value of the key that Windows gives a service for its parameters.
+const (
+	servicesKey = `SYSTEM\CurrentControlSet\Services\`
+	recordValue = "BeforeCSIProxy"
+)
+
+func readRecord(name string) ([]byte, error) {
+	record, err := readRecordChecked(name)
+	return record, describe("ReadRecord", name, err)
+}
+
+func readRecordChecked(name string) ([]byte, error) {
+	if err := winname.CheckService(name); err != nil {
+		return nil, err
+	}
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+name+`\Parameters`, registry.QUERY_VALUE)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer key.Close() // nothing depends on it
+	text, _, err := key.GetStringValue(recordValue)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []byte(text), nil
+}
+
+func writeRecord(name string, record []byte) error {
+	err := winname.CheckService(name)
+	if err == nil {
+		err = writeRecordChecked(name, record)
+	}
+	return describe("WriteRecord", name, err)
+}
+
+func writeRecordChecked(name string, record []byte) error {
+	service, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+name, registry.CREATE_SUB_KEY)
+	if err != nil {
+		return err
+	}
+	defer service.Close() // nothing depends on it
+	key, _, err := registry.CreateKey(service, "Parameters", registry.SET_VALUE)
+	if err != nil {
+		return err
+	}
+	defer key.Close() // values are stored when they are set
+	if record == nil {
+		if err := key.DeleteValue(recordValue); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return key.SetStringValue(recordValue, string(record))
+}
+
+// adminsOnly lets SYSTEM and the Administrators in, and nobody else, also to what is made
+// below, whatever the directory above says (P, protected). The Administrators own it.
+//
+// https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
+const adminsOnly = "O:BAD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)"
+
+func makeLogDirectory(dir string) error {
+	if err := makeDirectory(dir); err != nil {
+		return &csiproxy.Error{Op: "make log directory", Object: dir, Err: err}
+	}
+	return nil
+}
+
+func makeDirectory(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return invalid("it must be a full path")
+	}
+	if info, err := os.Stat(dir); err == nil {
+		if !info.IsDir() {
+			return invalid("it is a file")
+		}
+		return nil
+	}
+	// Those above are made as everywhere on the drive: other programs' may come there.
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	descriptor, err := windows.SecurityDescriptorFromString(adminsOnly)
+	if err != nil {
+		return err
+	}
+	path, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return invalid("%w", err)
+	}
+	attributes := windows.SecurityAttributes{SecurityDescriptor: descriptor}
+	attributes.Length = uint32(unsafe.Sizeof(attributes))
+	if err := windows.CreateDirectory(path, &attributes); err != nil && !errors.Is(err, windows.ERROR_ALREADY_EXISTS) {
+		return err
+	}
+	return nil
+}
+
+func splitCommandLine(commandLine string) (string, []string, error) {
+	args, err := windows.DecomposeCommandLine(commandLine)
+	if err == nil && len(args) == 0 {
+		err = errors.New("the command line is empty")
+	}
+	if err != nil {
+		return "", nil, invalid("command line %s: %w", commandLine, err)
+	}
+	return args[0], args[1:], nil
+}
+
+// lock opens a file without sharing, which Windows closes when the process ends. The file
+// stays: removing it could take it away from the next process.
+func lock() (func() error, error) {
+	directory, err := windows.GetSystemWindowsDirectory()
+	if err != nil {
+		return nil, err
+	}
+	file := directory + `\csi-proxy-service.lock`
+	path, err := windows.UTF16PtrFromString(file)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := windows.CreateFile(path, windows.GENERIC_READ|windows.GENERIC_WRITE, 0, nil, windows.OPEN_ALWAYS,
+		windows.FILE_ATTRIBUTE_NORMAL|windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
+	switch {
+	case errors.Is(err, windows.ERROR_SHARING_VIOLATION):
+		return nil, &csiproxy.Error{Op: "change services", Kind: csiproxy.ErrUnavailable,
+			Detail: "another csi-proxyctl service command is under way; wait until it has ended", Err: err}
+	case errors.Is(err, windows.ERROR_ACCESS_DENIED):
+		return nil, &csiproxy.Error{Op: "change services", Kind: csiproxy.ErrPermissionDenied,
+			Detail: "run csi-proxyctl as an administrator", Err: err}
+	case err != nil:
+		return nil, fmt.Errorf("lock %s: %w", file, err)
+	}
+	return func() error { return windows.CloseHandle(handle) }, nil
+}

@@ -1,0 +1,232 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winservice
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/windows"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+func (s *testService) settings(t *testing.T) Settings {
+	t.Helper()
+	settings, err := QuerySettings(s.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settings
+}
+
+// Restore undoes what Install has changed.
+func TestSettings(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	first := s.settings(t)
+	if first.CommandLine != s.CommandLine || first.DisplayName != s.DisplayName || first.Description != s.Description ||
+		first.Start != Automatic || *first.StopMilliseconds != uint32(s.StopTimeout.Milliseconds()) {
+		t.Errorf("installed: %+v", first)
+	}
+	other := s.Config
+	other.CommandLine += " --v=2"
+	other.DisplayName, other.Description = "Other", "Other text."
+	other.StopTimeout = 2 * time.Minute
+	other.DelayedStart = true
+	other.Privileges = []string{"SeBackupPrivilege", "SeManageVolumePrivilege"}
+	if err := Install(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	second := s.settings(t)
+	if second.CommandLine != other.CommandLine || second.Description != other.Description {
+		t.Errorf("changed: %+v", second)
+	}
+	if second.DelayedStart != nil && !*second.DelayedStart { // Wine may not have it
+		t.Error("the start isn't delayed")
+	}
+	for range 2 {
+		if err := Restore(s.Name, first); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(first, s.settings(t)); diff != "" {
+			t.Errorf("restored (-want +got):\n%s", diff)
+		}
+	}
+	if err := Restore(s.Name+"-missing", first); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("a missing service: %v", err)
+	}
+	if _, err := QuerySettings(s.Name + "-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("a missing service: %v", err)
+	}
+}
+
+// The service has only the privileges that it is installed with.
+func TestRequiredPrivileges(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	probe := s.open(t, windows.SERVICE_QUERY_CONFIG)
+	if err := queryPrivileges(probe, new(Settings)); errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+		t.Skip("this system keeps no required privileges, as Wine doesn't")
+	}
+	for _, want := range [][]string{{"SeBackupPrivilege", "SeManageVolumePrivilege"}, {"SeBackupPrivilege"}, nil} {
+		s.Privileges = want
+		s.install(t)
+		if got := s.settings(t).Privileges; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestDelayedStart(t *testing.T) {
+	s := newService(t, "runs")
+	s.install(t)
+	if s.settings(t).DelayedStart == nil {
+		t.Skip("this system has no delayed start, as Wine hasn't")
+	}
+	for _, want := range []bool{true, false} {
+		s.DelayedStart = want
+		s.install(t)
+		if got := *s.settings(t).DelayedStart; got != want {
+			t.Errorf("delayed start is %v", got)
+		}
+	}
+}
+
+func TestStartAndStop(t *testing.T) {
+	for _, does := range []string{"runs", "outlives"} {
+		t.Run(does, func(t *testing.T) {
+			s := newService(t, does)
+			s.install(t)
+			for range 2 {
+				if err := Start(t.Context(), s.Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			status := s.query(t)
+			if status.State != Running {
+				t.Errorf("started: %+v", status)
+			}
+			process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, status.ProcessID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer windows.CloseHandle(process)
+			for range 2 {
+				if err := Stop(t.Context(), s.Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if event, err := windows.WaitForSingleObject(process, 0); err != nil || event != windows.WAIT_OBJECT_0 {
+				t.Errorf("the process: %#x, %v", event, err)
+			}
+			if status := s.query(t); status.State != Stopped {
+				t.Errorf("stopped: %+v", status)
+			}
+		})
+	}
+	if err := Stop(t.Context(), "csi-proxy-wintest-missing"); err != nil {
+		t.Errorf("stop of a missing service: %v", err)
+	}
+	if err := Start(t.Context(), "csi-proxy-wintest-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("start of a missing service: %v", err)
+	}
+}
+
+// A service that ends instead of serving is an error with the reason's place.
+func TestStartOfFailingService(t *testing.T) {
+	s := newService(t, "fails")
+	s.install(t)
+	if err := os.WriteFile(filepath.Join(s.dir, "fail"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// It may have said that it runs before it fails.
+	err := Start(t.Context(), s.Name)
+	if err == nil {
+		s.await(t, Stopped)
+		return
+	}
+	if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "Event Log") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRecord(t *testing.T) {
+	s := newService(t, "runs")
+	if err := SetRecord(s.Name, []byte("x")); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("without a service: %v", err)
+	}
+	s.install(t)
+	for _, want := range []string{"", `{"a":"\\ ü"}`, "other", ""} {
+		record := []byte(want)
+		if want == "" {
+			record = nil
+		}
+		if err := SetRecord(s.Name, record); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Record(s.Name); string(got) != want || err != nil {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+}
+
+func TestLock(t *testing.T) {
+	for range 2 {
+		unlock, err := Lock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Lock(); !errors.Is(err, csiproxy.ErrUnavailable) {
+			t.Errorf("locked twice: %v", err)
+		}
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMakeLogDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "log")
+	for range 2 {
+		if err := MakeLogDirectory(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	descriptor, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two entries. Wine takes the Administrators for the user who runs it.
+	if got := descriptor.String(); !strings.Contains(got, "(A;OICI;FA;;;SY)") || strings.Count(got, "(A;OICI;FA;;;") != 2 || strings.Count(got, "(") != 2 {
+		t.Errorf("access list %s", got)
+	}
+	// The list of one that is there is its administrator's.
+	before, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeLogDirectory(filepath.Dir(dir)); err != nil {
+		t.Error(err)
+	}
+	after, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION)
+	if err != nil || before.String() != after.String() {
+		t.Errorf("%v, %v, %v", before, after, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{file, "log", ""} {
+		if err := MakeLogDirectory(bad); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
