@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winservice"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	systemgroup "github.com/csi-proxy/csi-proxy/system"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -34,6 +35,7 @@ func check(o options, stdout io.Writer) error {
 		SMB:        struct{ smb.Operations }{},
 		ISCSI:      struct{ iscsi.Operations }{},
 		System:     struct{ systemgroup.Operations }{},
+		Storage:    struct{ storage.Operations }{},
 	})
 	if err != nil {
 		return err

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/deployment"
 	"github.com/csi-proxy/csi-proxy/internal/winservice"
@@ -60,15 +62,19 @@ func (p *program) deployer() *deployment.Deployer {
 // been made to a daemon that has just ended.
 const healthTimeout = 3 * time.Second
 
-// healthy returns nil if the endpoints of all versions answer.
-func (p *program) healthy(ctx context.Context) (err error) {
+// healthy returns nil if these endpoints answer, or without endpoints if any does.
+func (p *program) healthy(ctx context.Context, endpoints []string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	c := client.New(client.WithEndpointDir(p.endpointDir))
 	defer func() { err = errors.Join(err, c.Close()) }()
+	if len(endpoints) == 0 {
+		return c.Ready(ctx)
+	}
 	var faults []error
 	for _, e := range c.Endpoints(ctx) {
 		switch {
+		case !slices.Contains(endpoints, api.EndpointName(e.Group, e.Version)):
 		case e.Err != nil:
 			faults = append(faults, fmt.Errorf("%s: %w", e.Address, e.Err))
 		case !e.Served:
@@ -253,12 +259,13 @@ type upgradedJSON struct {
 
 func (p *program) serviceUpgrade() *cobra.Command {
 	var name *string
+	var mayMiss bool
 	c := p.changing("upgrade NEW", "Put a new program in the place of the service's", func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
 		path, err := filepath.Abs(args[0])
 		if err != nil {
 			return reply{}, err
 		}
-		u, err := d.Upgrade(ctx, *name, path)
+		u, err := d.Upgrade(ctx, *name, path, mayMiss)
 		result := upgradedJSON{Name: u.Name, Program: u.Program, Version: u.Version, Changed: u.Previous != "", Previous: u.Previous}
 		return line(result, fmt.Sprintf("%s is version %s", u.Program, u.Version)), err
 	})
@@ -270,7 +277,9 @@ API. Then the service is stopped, the program is exchanged, and the service is s
 between, calls of drivers are Unavailable for a moment. If not all versions are then served, the
 program before comes back, and the command fails.
 
-To go back later: csi-proxyctl service upgrade C:\k\csi-proxy.previous.exe`
+To go back later: csi-proxyctl service upgrade C:\k\csi-proxy.previous.exe
+If that one lacks versions of the API that came later, and no driver on the node uses them, add
+--allow-missing-versions.`
 	c.Example = `  csi-proxyctl service upgrade C:\Users\Administrator\Downloads\csi-proxy.exe`
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -279,6 +288,7 @@ To go back later: csi-proxyctl service upgrade C:\k\csi-proxy.previous.exe`
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	name = nameFlag(c)
+	c.Flags().BoolVar(&mayMiss, "allow-missing-versions", false, "accept a program that doesn't serve all versions of the API, such as an older one")
 	return c
 }
 

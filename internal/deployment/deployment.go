@@ -127,8 +127,9 @@ type Deployer struct {
 	Services Services
 	Programs Programs
 	Files    Files
-	// Healthy returns nil if the endpoints of all versions answer now.
-	Healthy func(ctx context.Context) error
+	// Healthy returns nil if these endpoints answer now. Without endpoints it returns nil
+	// if any does.
+	Healthy func(ctx context.Context, endpoints []string) error
 	// Log is told each step.
 	Log *slog.Logger
 }
@@ -203,7 +204,7 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	case err == nil && origin == Published:
 		return Installed{}, refuse("install service", name, "it is the published daemon's; to put this daemon in its place, add --replace")
 	}
-	config, err := d.config(ctx, name, in)
+	config, _, err := d.config(ctx, name, in)
 	if err != nil {
 		return Installed{}, err
 	}
@@ -211,20 +212,20 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 }
 
 // config checks the program, makes its log directory, and returns the configuration of
-// its service.
-func (d *Deployer) config(ctx context.Context, name string, in Installation) (winservice.Config, error) {
+// its service and what the program reports.
+func (d *Deployer) config(ctx context.Context, name string, in Installation) (winservice.Config, winservice.Report, error) {
 	args := serviceArgs(in.Args)
 	line, err := d.Services.CommandLine(in.Program, args...)
 	if err != nil {
-		return winservice.Config{}, err
+		return winservice.Config{}, winservice.Report{}, err
 	}
-	report, err := d.check(ctx, in.Program, args)
+	report, err := d.check(ctx, in.Program, args, false)
 	if err != nil {
-		return winservice.Config{}, err
+		return winservice.Config{}, winservice.Report{}, err
 	}
 	if report.LogDirectory != "" {
 		if err := d.Services.MakeLogDirectory(report.LogDirectory); err != nil {
-			return winservice.Config{}, err
+			return winservice.Config{}, winservice.Report{}, err
 		}
 	}
 	config := winservice.Config{
@@ -245,11 +246,12 @@ func (d *Deployer) config(ctx context.Context, name string, in Installation) (wi
 	if !in.AllPrivileges {
 		config.Privileges = report.Privileges
 	}
-	return config, nil
+	return config, report, nil
 }
 
-// check runs a daemon with -check, and compares what it serves with all versions.
-func (d *Deployer) check(ctx context.Context, program string, args []string) (winservice.Report, error) {
+// check runs a daemon with -check, and compares what it serves with all versions, unless
+// some may be missing.
+func (d *Deployer) check(ctx context.Context, program string, args []string, mayMiss bool) (winservice.Report, error) {
 	report, err := d.Programs.Check(ctx, program, args)
 	if err != nil {
 		return winservice.Report{}, &csiproxy.Error{Op: "check program", Object: program, Kind: csiproxy.ErrInvalidArgument,
@@ -263,7 +265,7 @@ func (d *Deployer) check(ctx context.Context, program string, args []string) (wi
 			}
 		}
 	}
-	if len(missing) > 0 {
+	if len(missing) > 0 && !mayMiss {
 		return winservice.Report{}, refuse("check program", program, "it doesn't serve "+strings.Join(missing, ", ")+
 			", which drivers on this node may use; nothing was changed")
 	}
@@ -305,19 +307,20 @@ func named(args []string, flags ...string) bool {
 	})
 }
 
-// start starts the service, and checks that it works.
-func (d *Deployer) start(ctx context.Context, name string) error {
+// start starts the service, and checks that it works: that these endpoints answer, or
+// without endpoints that any does.
+func (d *Deployer) start(ctx context.Context, name string, endpoints []string) error {
 	d.Log.Info("starting the service", "service", name)
 	starting, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if err := d.Services.Start(starting, name); err != nil {
 		return err
 	}
-	return d.works(ctx, name)
+	return d.works(ctx, name, endpoints)
 }
 
-// works returns nil if the service runs, and all its endpoints answer within healthLimit.
-func (d *Deployer) works(ctx context.Context, name string) error {
+// works returns nil if the service runs, and within healthLimit these endpoints answer.
+func (d *Deployer) works(ctx context.Context, name string, endpoints []string) error {
 	ctx, cancel := context.WithTimeout(ctx, healthLimit)
 	defer cancel()
 	for {
@@ -328,12 +331,12 @@ func (d *Deployer) works(ctx context.Context, name string) error {
 		if status.State != winservice.Running {
 			return fmt.Errorf("the service %s is in state %q; the reason stands in the daemon's log and in the Event Log", name, status.State)
 		}
-		if err = d.Healthy(ctx); err == nil {
+		if err = d.Healthy(ctx, endpoints); err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the endpoints don't all answer: %w", err)
+			return fmt.Errorf("not all endpoints answer: %w", err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

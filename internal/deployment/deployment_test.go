@@ -88,7 +88,7 @@ func (n *node) keeps(t *testing.T, old string) {
 
 func TestUpgrade(t *testing.T) {
 	everyDeath(t, withOurs,
-		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", newFile); return err },
+		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", newFile, false); return err },
 		func(t *testing.T, n *node) { n.keeps(t, oursOld) },
 		func(t *testing.T, n *node, err error) {
 			if err != nil {
@@ -112,7 +112,7 @@ func TestUpgradeToPrevious(t *testing.T) {
 			n.holder = oursNew
 			return n
 		},
-		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", previous); return err },
+		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", previous, false); return err },
 		func(t *testing.T, n *node) { n.keeps(t, oursNew) },
 		func(t *testing.T, n *node, err error) {
 			// If the death was after the last step but one, the next run finds the old
@@ -133,7 +133,7 @@ func TestUpgradeRollsBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				everyDeathHere(t,
 					func() *node { n := withOurs(); n.files[newFile] = bad; return n },
-					func(d *Deployer) error { _, err := d.Upgrade(context.Background(), "", newFile); return err },
+					func(d *Deployer) error { _, err := d.Upgrade(context.Background(), "", newFile, false); return err },
 					func(n *node) { n.keeps(t, oursOld) },
 					func(n *node, err error) {
 						if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
@@ -167,7 +167,7 @@ func TestUpgradeRefuses(t *testing.T) {
 			n := withOurs()
 			tt.change(n)
 			before := n.files[program]
-			_, err := n.deployer().Upgrade(t.Context(), "", tt.from)
+			_, err := n.deployer().Upgrade(t.Context(), "", tt.from, false)
 			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
@@ -181,7 +181,7 @@ func TestUpgradeRefuses(t *testing.T) {
 		})
 	}
 	n := withOurs()
-	if _, err := n.deployer().Upgrade(t.Context(), "none", newFile); !errors.Is(err, csiproxy.ErrNotFound) {
+	if _, err := n.deployer().Upgrade(t.Context(), "none", newFile, false); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("a missing service: %v", err)
 	}
 }
@@ -190,7 +190,7 @@ func TestUpgradeRefuses(t *testing.T) {
 func TestUpgradeAgain(t *testing.T) {
 	n := withOurs()
 	for range 2 {
-		got, err := n.deployer().Upgrade(t.Context(), "", newFile)
+		got, err := n.deployer().Upgrade(t.Context(), "", newFile, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,20 +204,30 @@ func TestUpgradeAgain(t *testing.T) {
 	n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
 }
 
+// An older program has no versions that came later.
+func TestUpgradeToOlder(t *testing.T) {
+	n := withOurs()
+	n.missing = true
+	if _, err := n.deployer().Upgrade(t.Context(), "", newFile, true); err != nil {
+		t.Error(err)
+	}
+	n.runs(t, "csi-proxy", oursNew)
+}
+
 // If neither program works, the node can still get one that does.
 func TestUpgradeAfterFailedRollback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := withOurs()
 		n.files[program], n.files[newFile] = crashing, sick
 		n.services["csi-proxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
-		if _, err := n.deployer().Upgrade(t.Context(), "", newFile); !errors.Is(err, csiproxy.ErrInternal) || !strings.Contains(err.Error(), rollback) {
+		if _, err := n.deployer().Upgrade(t.Context(), "", newFile, false); !errors.Is(err, csiproxy.ErrInternal) || !strings.Contains(err.Error(), rollback) {
 			t.Errorf("%v", err)
 		}
 		if got, err := n.deployer().Pending(program + flags); got != rollback || err != nil {
 			t.Errorf("pending: %q, %v", got, err)
 		}
 		n.files[newFile] = oursNew
-		if _, err := n.deployer().Upgrade(t.Context(), "", newFile); err != nil {
+		if _, err := n.deployer().Upgrade(t.Context(), "", newFile, false); err != nil {
 			t.Error(err)
 		}
 		n.runs(t, "csi-proxy", oursNew)
@@ -235,8 +245,8 @@ func TestUpgradeGivenUp(t *testing.T) {
 		n.files[newFile] = sick
 		ctx, cancel := context.WithCancel(t.Context())
 		d := n.deployer()
-		d.Healthy = func(ctx context.Context) error { cancel(); return n.healthy(ctx) }
-		if _, err := d.Upgrade(ctx, "", newFile); err == nil {
+		d.Healthy = func(ctx context.Context, endpoints []string) error { cancel(); return n.healthy(ctx, endpoints) }
+		if _, err := d.Upgrade(ctx, "", newFile, false); err == nil {
 			t.Error("no error")
 		}
 		n.runs(t, "csi-proxy", oursOld)

@@ -89,12 +89,12 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 	if in.Description == "" {
 		in.Description = r.before.Settings.Description
 	}
-	config, err := d.config(ctx, name, in)
+	config, report, err := d.config(ctx, name, in)
 	if err != nil {
 		return Installed{}, err
 	}
 	installed := Installed{Name: name, CommandLine: config.CommandLine}
-	if r.before.Ours && r.record.Pending == nil && config.CommandLine == settings.CommandLine && d.works(ctx, name) == nil {
+	if r.before.Ours && r.record.Pending == nil && config.CommandLine == settings.CommandLine && d.works(ctx, name, report.Endpoints) == nil {
 		return installed, d.Services.Install(ctx, config) // it is there already
 	}
 	if !r.before.Ours {
@@ -104,7 +104,7 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 	if err := d.setRecord(name, r.record); err != nil {
 		return Installed{}, err
 	}
-	if err := r.exchange(ctx, config); err != nil {
+	if err := r.exchange(ctx, config, report.Endpoints); err != nil {
 		return Installed{}, r.rollBack(ctx, err)
 	}
 	return installed, r.commit()
@@ -122,13 +122,13 @@ type replacement struct {
 
 // create makes and starts a service where none was, and removes it if it doesn't work.
 func (r *replacement) create(ctx context.Context, in Installation) (Installed, error) {
-	config, err := r.config(ctx, r.name, in)
+	config, report, err := r.config(ctx, r.name, in)
 	if err != nil {
 		return Installed{}, err
 	}
 	err = r.Services.Install(ctx, config)
 	if err == nil {
-		err = r.start(ctx, r.name)
+		err = r.start(ctx, r.name, report.Endpoints)
 	}
 	if err == nil {
 		return Installed{Name: r.name, CommandLine: config.CommandLine}, nil
@@ -140,14 +140,14 @@ func (r *replacement) create(ctx context.Context, in Installation) (Installed, e
 }
 
 // exchange makes the service ours, and starts it.
-func (r *replacement) exchange(ctx context.Context, config winservice.Config) error {
+func (r *replacement) exchange(ctx context.Context, config winservice.Config, endpoints []string) error {
 	if err := r.Services.Install(ctx, config); err != nil {
 		return err
 	}
 	if err := r.stop(ctx, r.name, r.oldProgram, r.program); err != nil {
 		return err
 	}
-	return r.start(ctx, r.name)
+	return r.start(ctx, r.name, endpoints)
 }
 
 // commit ends a replacement whose daemon works.
@@ -191,7 +191,7 @@ func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours 
 	if err != nil {
 		return err
 	}
-	return d.start(ctx, name)
+	return d.start(ctx, name, nil)
 }
 
 // Uninstall stops and removes the service. With restore, the service that Replace has

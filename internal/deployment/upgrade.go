@@ -27,7 +27,10 @@ type Upgraded struct {
 // Unavailable. If the new one doesn't work, the old one is put back and started, and the
 // error says so. If the service has this program already, it is only started if it
 // doesn't run.
-func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string) (Upgraded, error) {
+//
+// The new program must serve all versions of the API, unless some may be missing, as in
+// an older program.
+func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss bool) (Upgraded, error) {
 	name, err := d.Find(name)
 	if err != nil {
 		return Upgraded{}, err
@@ -50,7 +53,7 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string) (Upgrad
 		return Upgraded{}, &csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
 			Detail: newProgram + " is the service's own program; put the new one elsewhere"}
 	}
-	u := upgrade{Deployer: d, name: name, program: program, settings: settings}
+	u := upgrade{Deployer: d, name: name, program: program, args: args, settings: settings}
 
 	// The new program is copied first, since finishing an upgrade replaces
 	// NAME.previous.exe, which may be the new program.
@@ -62,7 +65,7 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string) (Upgrad
 	if copyErr != nil {
 		return Upgraded{}, &csiproxy.Error{Op: "upgrade service", Object: name, Detail: "nothing was changed", Err: copyErr}
 	}
-	report, err := d.check(ctx, fresh, args)
+	report, err := d.check(ctx, fresh, args, mayMiss)
 	if err != nil {
 		return Upgraded{}, errors.Join(err, d.Files.Remove(fresh))
 	}
@@ -72,7 +75,7 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string) (Upgrad
 		return Upgraded{}, err
 	}
 	if same {
-		return result, errors.Join(d.start(ctx, name), d.Files.Remove(fresh))
+		return result, errors.Join(d.start(ctx, name, report.Endpoints), d.Files.Remove(fresh))
 	}
 	if err := d.Files.Copy(ctx, program, u.rollbackFile()); err != nil {
 		return Upgraded{}, errors.Join(err, d.Files.Remove(fresh))
@@ -89,6 +92,7 @@ type upgrade struct {
 	*Deployer
 	name     string
 	program  string // of the service
+	args     []string
 	settings winservice.Settings
 }
 
@@ -106,7 +110,7 @@ func (u *upgrade) exchange(ctx context.Context, fresh string, report winservice.
 	if err := u.Files.Rename(ctx, fresh, u.program); err != nil {
 		return err
 	}
-	return u.start(ctx, u.name)
+	return u.start(ctx, u.name, report.Endpoints)
 }
 
 // allow adds privileges to those that the service is limited to, if it is.
@@ -145,13 +149,17 @@ func (u *upgrade) finishInterrupted(ctx context.Context) error {
 		return err
 	}
 	if same { // the program was not exchanged, or is put back already
-		if err := u.start(ctx, u.name); err != nil {
+		if err := u.start(ctx, u.name, nil); err != nil {
 			// It must not keep the node from getting a better one.
 			u.Log.Warn("the program before doesn't work either", "err", err)
 		}
 		return u.Files.Remove(u.rollbackFile())
 	}
-	if err := u.start(ctx, u.name); err != nil {
+	report, err := u.Programs.Check(ctx, u.program, u.args)
+	if err == nil {
+		err = u.start(ctx, u.name, report.Endpoints)
+	}
+	if err != nil {
 		u.Log.Warn("the program of the upgrade that was cut off doesn't work; the one before comes back", "err", err)
 		return u.putBack(ctx)
 	}
@@ -190,7 +198,7 @@ func (u *upgrade) putBack(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := u.start(ctx, u.name); err != nil {
+	if err := u.start(ctx, u.name, nil); err != nil {
 		return err
 	}
 	return u.Files.Remove(u.rollbackFile())
