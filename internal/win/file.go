@@ -107,7 +107,9 @@ type File interface {
 	// as do elements that are empty, "." or "..", or that have a slash, a colon, or a
 	// character that no name can have.
 	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
-	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo).
+	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo). The handle needs
+	// FileReadAttributes. A file system without reparse points, such as FAT, may give
+	// ErrorInvalidParameter.
 	Info(ctx context.Context) (FileInfo, error)
 	// FinalPath is GetFinalPathNameByHandleW with VOLUME_NAME_GUID: the path by which the
 	// file is found now without any link, \\?\Volume{guid}\directory\name. A file on an
