@@ -233,6 +233,10 @@ test-csi: ## test the example driver, with the CSI project's csi-sanity over the
 	done
 	test/quickstart
 
+.PHONY: test-driver-lab
+test-driver-lab: ## run the example driver's Windows program under Wine, beside the daemon on a simulated node; skips if there is no Wine
+	test/driver-lab/test
+
 .PHONY: test-windows
 test-windows: ## test the Windows programs under Wine, also as a service; says so and skips if there is no Wine
 	test/wine/test-windows
