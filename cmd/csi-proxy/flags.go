@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/klog/v2"
-
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -54,7 +52,8 @@ type options struct {
 	metricsAddress string // empty for none
 	gracePeriod    time.Duration
 
-	logging *flag.FlagSet // klog's own flags
+	logFormat string        // formatText or formatJSON
+	logging   *flag.FlagSet // klog's own flags
 }
 
 // parseFlags reads the command line; check says whether it makes sense. With -help
@@ -119,9 +118,9 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod,
 		"how long running calls may take to finish when the daemon is to end")
 
-	o.logging = flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(o.logging)
-	o.logging.VisitAll(func(f *flag.Flag) { flags.Var(f.Value, f.Name, f.Usage) })
+	flags.StringVar(&o.logFormat, "logging-format", formatText,
+		"how the lines of the log look: text is klog's own `format`, json that of Kubernetes' components")
+	o.logging = addLoggingFlags(flags)
 
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -183,5 +182,5 @@ func (o *options) check() error {
 	if err := pipe.CheckSecurityDescriptor(o.pipeSecurity); err != nil {
 		return fmt.Errorf("-pipe-security: %w", err)
 	}
-	return nil
+	return checkLogging(o.logFormat, o.logging)
 }

@@ -29,6 +29,7 @@ func TestParseFlags(t *testing.T) {
 		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
 		limits:         server.Limits{Calls: 4096, CallsPerClient: 256},
 		gracePeriod:    25 * time.Second,
+		logFormat:      formatText,
 
 		silentDiskTimeout: 5 * time.Second,
 	}
@@ -49,13 +50,14 @@ func TestParseFlags(t *testing.T) {
 		limits:                  server.Limits{Calls: 100, CallsPerClient: 10},
 		metricsAddress:          ":9090",
 		gracePeriod:             time.Minute,
+		logFormat:               formatJSON,
 	}
 	for _, test := range []struct {
 		args string
 		want options
 		klog map[string]string
 	}{
-		{"", defaults, map[string]string{"logtostderr": "true"}},
+		{"", defaults, map[string]string{"logtostderr": "true", "log_file_max_size": "100"}},
 		{
 			`-windows-service -log_file=C:\etc\kubernetes\logs\csi-proxy.log -logtostderr=false`,
 			service,
@@ -69,9 +71,9 @@ func TestParseFlags(t *testing.T) {
 		{
 			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: ` +
 				`--overwrite-recognized-data --new-ids-for-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m -max-calls 100 --max-calls-per-client=10 ` +
-				`-log_dir d -log_file_max_size 100 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
+				`-logging-format=json -log_dir d -log_file_max_size 7 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
-			map[string]string{"log_dir": "d", "log_file_max_size": "100", "alsologtostderr": "true", "stderrthreshold": "1", "vmodule": "serve=4"},
+			map[string]string{"log_dir": "d", "log_file_max_size": "7", "alsologtostderr": "true", "stderrthreshold": "1", "vmodule": "serve=4"},
 		},
 	} {
 		t.Run(test.args, func(t *testing.T) {
@@ -107,6 +109,8 @@ func TestUsageErrors(t *testing.T) {
 		"-max-calls-per-client=-1",
 		"-grace-period=soon",
 		"-pipe-security=SYSTEM",
+		"-logging-format=xml",
+		"-logging-format=json -vmodule=serve=4",
 	} {
 		wantUsageError(t, args)
 	}

@@ -4,57 +4,149 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
+	"strconv"
+	"time"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
 
+	"github.com/csi-proxy/csi-proxy/internal/jsonlog"
 	"github.com/csi-proxy/csi-proxy/internal/logfile"
 )
 
-// oldLogFiles is how many old log files are kept. One is enough to have the last
-// -log_file_max_size of log at any time, which by klog's default is 1.8 GB of the
-// node's system disk: each more would take as much.
-const oldLogFiles = 1
+// The log files take 200 MB of the node's system disk by default. klog's own default is
+// 1800 MB for each file.
+const (
+	defaultLogMegabytes = 100
+	// oldLogFiles is how many old log files are kept. One is enough to have the last
+	// -log_file_max_size of log at any time.
+	oldLogFiles = 1
+)
 
-// startLogging makes what the flags of klog need, and returns the logger that
-// writes through klog. A log file that can't be written is an error here; klog
-// would end the process at the first line.
-func startLogging(flags *flag.FlagSet) (*slog.Logger, error) {
-	file, dir := flags.Lookup("log_file").Value.String(), flags.Lookup("log_dir").Value.String()
-	switch {
-	case flags.Lookup("logtostderr").Value.String() == "true":
-	case file != "":
-		f, err := logfile.Open(logfile.Config{
-			Name:        file,
+// Values of -logging-format.
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
+
+// logFileName is the name of the log file in a -log_dir.
+const logFileName = "csi-proxy.log"
+
+// addLoggingFlags adds klog's flags.
+func addLoggingFlags(flags *flag.FlagSet) *flag.FlagSet {
+	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	own := map[string]struct{ value, usage string }{
+		"log_file_max_size": {strconv.Itoa(defaultLogMegabytes),
+			"the size in `megabytes` at which the log file is renamed NAME.1, in place of the previous one,\n" +
+				"and a new one begun; 0 for no limit"},
+		"log_dir": {"", "the `directory` of the log file, which is named " + logFileName + "; no effect with -logtostderr=true\nor -log_file"},
+	}
+	logging.VisitAll(func(f *flag.Flag) {
+		if mine, ok := own[f.Name]; ok {
+			f.DefValue, f.Usage = mine.value, mine.usage
+			if err := f.Value.Set(f.DefValue); err != nil {
+				panic(err) // a fault of the table above
+			}
+		}
+		flags.Var(f.Value, f.Name, f.Usage)
+	})
+	return logging
+}
+
+// startLogging returns the logger of the daemon. A log file that can't be written is an
+// error here. Later it isn't: package logfile loses lines rather than harm the daemon,
+// where klog's own files would end the process.
+func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, error) {
+	verbosity, err := strconv.Atoi(flags.Lookup("v").Value.String())
+	if err != nil {
+		return nil, err
+	}
+	newJSON := func(w io.Writer) slog.Handler { return jsonlog.New(w, verbosity) }
+
+	output := io.Writer(os.Stderr)
+	if !isSet(flags, "logtostderr") {
+		config := logfile.Config{
+			Name:        logFile(flags),
 			MaxBytes:    maxLogBytes(flags),
 			OldFiles:    oldLogFiles,
 			CrashOutput: true,
-		})
+		}
+		if format == formatJSON {
+			config.Report = func(since time.Time, lost int, err error) []byte {
+				var line bytes.Buffer
+				slog.New(newJSON(&line)).Warn("log file: there were problems", "since", since.UTC(), "lostWrites", lost, "err", err)
+				return line.Bytes()
+			}
+		}
+		f, err := logfile.Open(config)
 		if err != nil {
 			return nil, err
 		}
-		// klog writes the lines of all severities here, since it has a -log_file.
-		// The last of them is written just before the process ends: nobody closes f.
+		// klog writes the lines of all severities there, since it has a -log_file. The last
+		// of them is written just before the process ends: nobody closes f.
+		if err := flags.Set("log_file", config.Name); err != nil {
+			return nil, err
+		}
 		klog.SetOutputBySeverity("INFO", f)
-	case dir != "":
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("make log directory: %w", err)
+		output = f
+		if isSet(flags, "alsologtostderr") {
+			output = both{f, os.Stderr}
 		}
 	}
 
 	handler := logr.ToSlogHandler(klog.Background())
+	if format == formatJSON {
+		handler = newJSON(output)
+	}
 	// gRPC's own errors would go to stderr, which a service doesn't have. What it
 	// calls information and warnings is about its inside.
 	grpcErrors := slog.NewLogLogger(handler, slog.LevelError).Writer()
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, grpcErrors))
 	return slog.New(handler), nil
+}
+
+// both writes to two outputs, to one also if the other fails.
+type both struct{ a, b io.Writer }
+
+func (w both) Write(p []byte) (int, error) {
+	_, _ = w.a.Write(p)
+	_, _ = w.b.Write(p)
+	return len(p), nil
+}
+
+func isSet(flags *flag.FlagSet, name string) bool { return flags.Lookup(name).Value.String() == "true" }
+
+// logFile returns the path of the log file.
+func logFile(flags *flag.FlagSet) string {
+	if file := flags.Lookup("log_file").Value.String(); file != "" {
+		return file
+	}
+	dir := flags.Lookup("log_dir").Value.String()
+	if dir == "" {
+		dir = os.TempDir() // as klog does
+	}
+	return filepath.Join(dir, logFileName)
+}
+
+// checkLogging returns an error for flags of the log that are wrong.
+func checkLogging(format string, flags *flag.FlagSet) error {
+	switch {
+	case format != formatText && format != formatJSON:
+		return fmt.Errorf("-logging-format=%s: it is %s or %s", format, formatText, formatJSON)
+	case format == formatJSON && flags.Lookup("vmodule").Value.String() != "":
+		return fmt.Errorf("-vmodule: it goes with -logging-format=%s only", formatText)
+	}
+	return nil
 }
 
 // maxLogBytes returns -log_file_max_size, which is in megabytes, in bytes. 0 is no

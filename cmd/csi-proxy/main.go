@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 		return exitOK
 	}
 
-	log, err := startLogging(o.logging)
+	log, err := startLogging(o.logFormat, o.logging)
 	if err != nil {
 		fmt.Fprintf(stderr, "csi-proxy: %v\n", err)
 		if o.windowsService {

@@ -7,9 +7,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +22,7 @@ import (
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
@@ -180,7 +185,7 @@ func TestLogFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{served, `"call" method="/grpc.health.v1.Health/Check" code="OK"`, `"csi-proxy ends"`} {
+	for _, text := range []string{served, `"call" method="/grpc.health.v1.Health/Check" request={"service":""} code="OK"`, `"csi-proxy ends"`} {
 		if !strings.Contains(string(written), text) {
 			t.Errorf("the log file has no %s: %s", text, written)
 		}
@@ -210,5 +215,72 @@ func TestLogFileThatCannotBeWritten(t *testing.T) {
 	p := startProcess(t, "main", "-endpoint-dir", dir, "-logtostderr=false", "-log_file", dir)
 	if log, state := p.end(); state.ExitCode() != exitFailed || len(log) != 1 {
 		t.Errorf("%v: %q", state, log)
+	}
+}
+
+// At OpenShift's level, support finds in the log what was asked, by whom, how it ended, and
+// what has changed; and nothing of what is no failure.
+func TestLogAtVerbosity2(t *testing.T) {
+	dir := t.TempDir()
+	p := startProcess(t, "main", "-endpoint-dir", dir, "-v=2")
+	p.log.await(served)
+	c := client.New(client.WithEndpointDir(dir))
+	defer c.Close()
+	const path = `C:\var\lib\kubelet\plugins\new`
+	if err := c.Filesystem.Mkdir(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Volume.GetVolumeIDFromTargetPath(t.Context(), path); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if err := c.Filesystem.Mkdir(t.Context(), `D:\elsewhere`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	p.signal(t, syscall.SIGTERM)
+	log, _ := p.end()
+	caller := fmt.Sprintf(` pid=%d program=%q`, os.Getpid(), os.Args[0])
+	for pattern, want := range map[string]int{
+		`^I.*"directory made" path="C:\\\\var\\\\lib\\\\kubelet\\\\plugins\\\\new"$`:                                                                                                                      1,
+		`^I.*"call" method="/v2alpha1.Filesystem/Mkdir" request={"path":"C:\\\\var\\\\lib\\\\kubelet\\\\plugins\\\\new"} code="OK" duration="\S+"` + regexp.QuoteMeta(caller) + "$":                       1,
+		`^W.*"call failed" method="/v2alpha1.Filesystem/Mkdir" request={"path":"D:\\\\elsewhere"} code="InvalidArgument" duration="\S+"` + regexp.QuoteMeta(caller) + ` err="Mkdir D:\\\\elsewhere: .*"$`: 1,
+		`GetVolumeIDFromTargetPath`: 0, // the answer was what the caller asked for
+		`Windows call`:              0,
+	} {
+		found := 0
+		for _, line := range log {
+			if regexp.MustCompile(pattern).MatchString(line) {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("%d lines match %s, want %d:\n%s", found, pattern, want, strings.Join(log, "\n"))
+		}
+	}
+}
+
+func TestLogAsJSON(t *testing.T) {
+	for name, args := range map[string][]string{"stderr": nil, "file": {"-logtostderr=false", "-alsologtostderr", "-log_dir", t.TempDir()}} {
+		t.Run(name, func(t *testing.T) {
+			p := startProcess(t, "main", append(args, "-endpoint-dir", t.TempDir(), "-logging-format=json", "-v=2")...)
+			p.log.await(`"group":"volume"`)
+			p.signal(t, syscall.SIGTERM)
+			log, _ := p.end()
+			if args != nil {
+				written, err := os.ReadFile(filepath.Join(args[3], "csi-proxy.log"))
+				if err != nil || string(written) != strings.Join(log, "\n")+"\n" {
+					t.Errorf("the log file has %s (%v), want %q", written, err, log)
+				}
+			}
+			for _, line := range log {
+				var parsed struct {
+					TS  float64
+					Msg string
+					V   *int
+				}
+				if err := json.Unmarshal([]byte(line), &parsed); err != nil || parsed.TS == 0 || parsed.Msg == "" || parsed.V == nil {
+					t.Errorf("the line %s is %+v (%v)", line, parsed, err)
+				}
+			}
+		})
 	}
 }

@@ -44,6 +44,9 @@ type Config struct {
 	// such as the trace of a panic, to the log. A service has no other output for
 	// it. At most one log of a process may set it.
 	CrashOutput bool
+	// Report returns the line, with its end, that says after a problem since when there was
+	// one, how many writes were lost, and what the first cause was. Default: plain text.
+	Report func(since time.Time, lost int, err error) []byte
 }
 
 // File is a log file. Its methods may be called concurrently.
@@ -77,6 +80,9 @@ func Open(config Config) (*File, error) {
 		return nil, fmt.Errorf("open log file %s: the size limit %d is negative", config.Name, config.MaxBytes)
 	case config.OldFiles < 1:
 		return nil, fmt.Errorf("open log file %s: the number of old files to keep is %d, must be at least 1", config.Name, config.OldFiles)
+	}
+	if config.Report == nil {
+		config.Report = plainReport
 	}
 	f := &File{config: config}
 	if err := f.open(); err != nil {
@@ -269,6 +275,10 @@ func (f *File) confession() []byte {
 	if f.torn {
 		line = append(line, '\n')
 	}
-	return fmt.Appendf(line, "log file: problems since %s, %d writes were lost: %q\n",
-		f.trouble.since.UTC().Format(time.RFC3339), f.trouble.lost, f.trouble.err)
+	return append(line, f.config.Report(f.trouble.since, f.trouble.lost, f.trouble.err)...)
+}
+
+// plainReport is the default of Config.Report.
+func plainReport(since time.Time, lost int, err error) []byte {
+	return fmt.Appendf(nil, "log file: problems since %s, %d writes were lost: %q\n", since.UTC().Format(time.RFC3339), lost, err)
 }

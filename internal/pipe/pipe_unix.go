@@ -143,7 +143,7 @@ func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) 
 			return nil, errors.Join(err, l.Close())
 		}
 	}
-	return l, nil
+	return listener{l}, nil
 }
 
 // ownerOnly sets the mode of a socket before it is bound. Linux gives that mode

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -266,5 +267,31 @@ func TestSecurityDescriptorIsRefused(t *testing.T) {
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory: %v", err)
+	}
+}
+
+func TestCaller(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("this system doesn't tell who is at the other end of a socket")
+	}
+	dir := t.TempDir()
+	l := mustListen(t, mustClaim(t, dir), "csi-proxy-disk-v1")
+	client, err := Dial(t.Context(), Address(dir, "csi-proxy-disk-v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, program := server.(interface{ Caller() (uint32, string) }).Caller()
+	if process != uint32(os.Getpid()) || program != self {
+		t.Errorf("the caller is process %d of %s, want %d of %s", process, program, os.Getpid(), self)
 	}
 }

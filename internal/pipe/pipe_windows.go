@@ -140,3 +140,25 @@ func ServerProcess(ctx context.Context, address string) (uint32, error) {
 	}
 	return id, nil
 }
+
+// Caller returns the id and the program of the process that opened the pipe, for the log;
+// what Windows doesn't tell is 0 or empty.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-queryfullprocessimagenamew
+func (c conn) Caller() (process uint32, program string) {
+	process = c.ClientProcess()
+	if process == 0 {
+		return 0, ""
+	}
+	handle, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, process)
+	if err != nil {
+		return process, ""
+	}
+	defer windows.CloseHandle(handle)
+	path := make([]uint16, windows.MAX_LONG_PATH)
+	length := uint32(len(path))
+	if err := windows.QueryFullProcessImageName(handle, 0, &path[0], &length); err != nil {
+		return process, ""
+	}
+	return process, windows.UTF16ToString(path[:length])
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/windows"
@@ -29,13 +30,16 @@ func TestListenAndDial(t *testing.T) {
 	}
 
 	processes := make(chan uint32, 3)
+	programs := make(chan string, 3)
 	go func() { // echo the first bytes of each connection
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			processes <- conn.(interface{ ClientProcess() uint32 }).ClientProcess()
+			process, program := conn.(interface{ Caller() (uint32, string) }).Caller()
+			processes <- process
+			programs <- program
 			go io.Copy(conn, conn)
 		}
 	}()
@@ -60,6 +64,13 @@ func TestListenAndDial(t *testing.T) {
 	}
 	if got := <-processes; got != uint32(os.Getpid()) {
 		t.Errorf("the client's process is %d, want %d", got, os.Getpid())
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-programs; !strings.EqualFold(got, self) {
+		t.Errorf("the client's program is %s, want %s", got, self)
 	}
 }
 

@@ -138,7 +138,7 @@ func (s *Server) end(ctx context.Context, c *conn, begun *call) {
 // receive decodes a request. It closes the connection of a client that doesn't send it.
 func (s *Server) receive(c *conn, decode func(any) error, r *request) error {
 	tooLate := time.AfterFunc(requestTimeout, func() {
-		s.log.Info("closing a connection: its client began a call, but didn't send the request", "timeout", requestTimeout)
+		s.log.Warn("closing a connection: its client began a call, but didn't send the request", "timeout", requestTimeout)
 		c.Close()
 	})
 	defer tooLate.Stop()

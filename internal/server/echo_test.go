@@ -125,6 +125,7 @@ func start(t *testing.T, handler echo, interceptors ...grpc.UnaryServerIntercept
 type countingListener struct {
 	*bufconn.Listener
 	accepted, open atomic.Int64
+	wrap           func(net.Conn) net.Conn // nil for as it is
 }
 
 func newCountingListener() *countingListener {
@@ -138,7 +139,11 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	}
 	l.accepted.Add(1)
 	l.open.Add(1)
-	return &countedConn{Conn: c, closed: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+	counted := &countedConn{Conn: c, closed: sync.OnceFunc(func() { l.open.Add(-1) })}
+	if l.wrap != nil {
+		return l.wrap(counted), nil
+	}
+	return counted, nil
 }
 
 type countedConn struct {

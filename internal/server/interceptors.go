@@ -13,24 +13,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// logUnary logs each call in one line: a failed one always, a successful one at
-// slog.LevelDebug. It never logs what a message holds, since that may be a secret;
-// errors hold none.
+// logUnary logs each call in one line: see requestLog.
 func (s *Server) logUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	resp, err := handler(ctx, req)
-	s.logCall(info.FullMethod, start, err)
+	s.logCall(ctx, info.FullMethod, req, start, err)
 	return resp, err
-}
-
-func (s *Server) logCall(method string, start time.Time, err error) {
-	duration := time.Since(start).Round(time.Microsecond)
-	if err == nil {
-		s.log.Debug("call", "method", method, "code", codes.OK, "duration", duration)
-		return
-	}
-	st := status.Convert(err)
-	s.log.Info("call failed", "method", method, "code", st.Code(), "duration", duration, "err", st.Message())
 }
 
 // recoverUnary answers a call that panics with Internal.
@@ -64,7 +52,7 @@ func (s *Server) panicked(method string, value any) error {
 func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream) // there is one in every stream of a server
 	err := status.Errorf(codes.Unimplemented, "%s: no such method at this endpoint", method)
-	s.logCall(method, time.Now(), err)
+	s.logCall(stream.Context(), method, nil, time.Now(), err)
 	return err
 }
 

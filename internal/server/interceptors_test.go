@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 func TestPanicIsTheCallersOnly(t *testing.T) {
@@ -63,38 +62,4 @@ func TestPanicInStream(t *testing.T) {
 	err = s.recoverStream(nil, nil, &grpc.StreamServerInfo{FullMethod: "/v1.Echo/Shout"},
 		func(any, grpc.ServerStream) error { panic("in a stream") })
 	wantCode(t, err, codes.Internal)
-}
-
-func TestRequestLog(t *testing.T) {
-	r := start(t, func(_ context.Context, said string) (string, error) {
-		if said == "secret of a failing call" {
-			return "", status.Error(codes.NotFound, "get volume: no such disk")
-		}
-		return said, nil
-	})
-	client := r.dial()
-	if _, err := say(t.Context(), client, "secret of a good call"); err != nil {
-		t.Fatal(err)
-	}
-	_, err := say(t.Context(), client, "secret of a failing call")
-	wantCode(t, err, codes.NotFound)
-	err = client.Invoke(t.Context(), "/v9.Echo/Sing", &emptypb.Empty{}, &emptypb.Empty{})
-	wantCode(t, err, codes.Unimplemented)
-	r.end()
-
-	for _, want := range []string{
-		`level=DEBUG msg=call method=/v1.Echo/Say code=OK duration=`,
-		`level=INFO msg="call failed" method=/v1.Echo/Say code=NotFound duration=`,
-		`level=INFO msg="call failed" method=/v9.Echo/Sing code=Unimplemented duration=`,
-	} {
-		if got := len(r.logged(want)); got != 1 {
-			t.Errorf("%d log lines with %s, want 1: %q", got, want, r.logged(""))
-		}
-	}
-	if got := r.logged("no such disk"); len(got) != 1 {
-		t.Errorf("the error is logged %d times, want once", len(got))
-	}
-	if leaked := r.logged("secret"); len(leaked) > 0 {
-		t.Errorf("the log has contents of messages: %q", leaked)
-	}
 }

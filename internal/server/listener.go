@@ -159,7 +159,7 @@ func (l *listener) run() {
 			if oldest := l.add(&conn{Conn: inner, listener: l, closed: make(chan struct{})}); oldest != nil {
 				oldest.Close()
 				if silentTrouble.due() {
-					l.log.Info("closing the oldest of too many connections that never sent a byte", "limit", maxSilent)
+					l.log.Warn("closing the oldest of too many connections that never sent a byte", "limit", maxSilent)
 				}
 			}
 			continue
@@ -210,6 +210,7 @@ func (l *listener) awaitFirstByte(c *conn) {
 	if err == nil {
 		c.unread = true
 		c.client = l.calls.connect(processOf(c.Conn))
+		c.caller = callerOf(c.Conn)
 	}
 	l.mu.Lock()
 	l.silent.Remove(c.silent)
@@ -282,6 +283,20 @@ func processOf(c net.Conn) uint32 {
 	return 0
 }
 
+// caller is the process at the other end of a connection, for the log.
+type caller struct {
+	process uint32 // 0 if the system doesn't tell
+	program string // its path; "" if the system doesn't tell
+}
+
+// callerOf asks the system for it. Package pipe has the connections that it tells of.
+func callerOf(c net.Conn) (who caller) {
+	if p, ok := c.(interface{ Caller() (uint32, string) }); ok {
+		who.process, who.program = p.Caller()
+	}
+	return who
+}
+
 // connections counts the connections.
 func (l *listener) connections() Connections {
 	l.mu.Lock()
@@ -303,6 +318,7 @@ type conn struct {
 	unread   bool
 
 	client   *client      // nil while it is silent
+	caller   caller       // unknown while it is silent
 	calls    atomic.Int32 // under way, with their requests
 	used     atomic.Bool  // it has had calls
 	lastCall atomic.Int64 // when one began or ended last, or the first byte came; in Unix nanoseconds

@@ -45,8 +45,8 @@ type Config struct {
 	// them.
 	GracePeriod time.Duration
 
-	// Log gets a line for each failed call, and at slog.LevelDebug for each
-	// successful one. Default: none.
+	// Log gets a line for each failed call, as a warning or an error, and at
+	// LevelRequest for each successful one. Default: none.
 	Log *slog.Logger
 }
 
@@ -220,13 +220,13 @@ func (s *Server) stop() {
 	if endsWithin(ended, s.grace) {
 		return
 	}
-	s.log.Info("cancelling the calls that still run", "gracePeriod", s.grace)
+	s.log.Warn("cancelling the calls that still run", "gracePeriod", s.grace)
 	s.each(func(e *endpoint) {
 		e.listener.closeOpen() // Stop would wait for those amid their handshake
 		e.server.Stop()
 	})
 	if !endsWithin(ended, cancelPeriod) {
-		s.log.Info("leaving calls behind that don't end when cancelled")
+		s.log.Warn("leaving calls behind that don't end when cancelled")
 	}
 }
 

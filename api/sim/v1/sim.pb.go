@@ -4449,26 +4449,26 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x0eRenameResponse\"#\n" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"\x10\n" +
-	"\x0eRemoveResponse\"L\n" +
+	"\x0eRemoveResponse\"Q\n" +
 	"\bSmbShare\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05users\x18\x03 \x03(\tR\x05users\"E\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
+	"\x05users\x18\x03 \x03(\tB\x03\x80\x01\x01R\x05users\"E\n" +
 	"\x12AddSmbShareRequest\x12/\n" +
 	"\x05share\x18\x01 \x01(\v2\x19.csiproxy.sim.v1.SmbShareR\x05share\"\x15\n" +
 	"\x13AddSmbShareResponse\"C\n" +
 	"\x15RemoveSmbShareRequest\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16RemoveSmbShareResponse\"`\n" +
+	"\x16RemoveSmbShareResponse\"e\n" +
 	"\x11SetSmbUserRequest\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1f\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x17\n" +
+	"\x04user\x18\x02 \x01(\tB\x03\x80\x01\x01R\x04user\x12\x1f\n" +
 	"\bpassword\x18\x03 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +
-	"\x12SetSmbUserResponse\"B\n" +
+	"\x12SetSmbUserResponse\"G\n" +
 	"\x14RemoveSmbUserRequest\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\"\x17\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x17\n" +
+	"\x04user\x18\x02 \x01(\tB\x03\x80\x01\x01R\x04user\"\x17\n" +
 	"\x15RemoveSmbUserResponse\"t\n" +
 	"\x13SetSmbServerRequest\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12 \n" +
@@ -4496,11 +4496,11 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x06page83\x18\x04 \x01(\tR\x06page83\x12\x18\n" +
 	"\aoffline\x18\x05 \x01(\bR\aoffline\x12\x1b\n" +
 	"\tread_only\x18\x06 \x01(\bR\breadOnly\x12!\n" +
-	"\fneeds_rescan\x18\a \x01(\bR\vneedsRescan\"\xa3\x01\n" +
+	"\fneeds_rescan\x18\a \x01(\bR\vneedsRescan\"\xa8\x01\n" +
 	"\vIscsiTarget\x12\x10\n" +
 	"\x03iqn\x18\x01 \x01(\tR\x03iqn\x126\n" +
-	"\aportals\x18\x02 \x03(\v2\x1c.csiproxy.sim.v1.IscsiPortalR\aportals\x12\x1b\n" +
-	"\tchap_user\x18\x03 \x01(\tR\bchapUser\x12-\n" +
+	"\aportals\x18\x02 \x03(\v2\x1c.csiproxy.sim.v1.IscsiPortalR\aportals\x12 \n" +
+	"\tchap_user\x18\x03 \x01(\tB\x03\x80\x01\x01R\bchapUser\x12-\n" +
 	"\x04luns\x18\x04 \x03(\v2\x19.csiproxy.sim.v1.IscsiLunR\x04luns\"\xa6\x01\n" +
 	"\x15AddIscsiTargetRequest\x124\n" +
 	"\x06target\x18\x01 \x01(\v2\x1c.csiproxy.sim.v1.IscsiTargetR\x06target\x12$\n" +

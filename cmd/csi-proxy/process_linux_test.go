@@ -1,0 +1,58 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/csi-proxy/csi-proxy/client"
+)
+
+// A log disk that is full harms no call, and what was lost is told when there is room again.
+// The limit of a file's size stands for the disk.
+func TestFullLogDisk(t *testing.T) {
+	for format, want := range map[string]string{"text": `log file: problems since \S+, [1-9]\d* writes were lost: ".*file too large"`, "json": `"msg":"log file: there were problems",.*"lostWrites":[1-9]`} {
+		t.Run(format, func(t *testing.T) {
+			dir, logs := t.TempDir(), t.TempDir()
+			p := startProcess(t, "main", "-endpoint-dir", dir, "-v=4", "-logtostderr=false", "-alsologtostderr", "-log_dir", logs, "-logging-format", format)
+			p.log.await("volume")
+			limit := func(bytes uint64) {
+				t.Helper()
+				if err := unix.Prlimit(p.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mkdir := func(name string) {
+				t.Helper()
+				c := client.New(client.WithEndpointDir(dir))
+				defer c.Close()
+				if err := c.Filesystem.Mkdir(t.Context(), `C:\var\lib\kubelet\plugins\`+name); err != nil {
+					t.Error(err)
+				}
+			}
+			limit(1)
+			mkdir("while-full")
+			limit(unix.RLIM_INFINITY)
+			mkdir("afterwards")
+			p.signal(t, syscall.SIGTERM)
+			if _, state := p.end(); state.ExitCode() != exitOK {
+				t.Errorf("%v", state)
+			}
+			written, err := os.ReadFile(filepath.Join(logs, "csi-proxy.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !regexp.MustCompile(want).Match(written) || !bytes.Contains(written, []byte("afterwards")) || bytes.Contains(written, []byte("while-full")) {
+				t.Errorf("the log file has no %s, or too much: %s", want, written)
+			}
+		})
+	}
+}

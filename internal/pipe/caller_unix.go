@@ -1,0 +1,26 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package pipe
+
+import "net"
+
+// listener is a socket's, with connections that know the process at their other end, where
+// the system tells it.
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return conn{c.(*net.UnixConn)}, nil
+}
+
+type conn struct{ *net.UnixConn }
+
+// Caller returns the id and the program of the process that connected, for the log; what
+// the system doesn't tell is 0 or empty.
+func (c conn) Caller() (process uint32, program string) { return callerOf(c.UnixConn) }
