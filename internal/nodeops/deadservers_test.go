@@ -23,8 +23,11 @@ import (
 // Servers that have died, whose calls fail after half a minute, keep nobody from live
 // servers, however often their drivers repeat the calls.
 func TestDeadServers(t *testing.T) {
+	// Each driver that waits has timers. The race detector of Go 1.26 has crashed with very
+	// many of them in one bubble of synctest.
+	driversOfShare := 2
 	if underRace {
-		t.Skip("the race detector itself crashes with so many timers in a bubble of synctest (Go 1.26); make test runs it without")
+		driversOfShare = 1
 	}
 	user := smb.Credentials{Username: "user", Password: secret.New("password")}
 	for name, count := range map[string]struct{ servers, paths int }{
@@ -77,7 +80,7 @@ func TestDeadServers(t *testing.T) {
 
 					// As the daemon calls, with the patience of the SMB driver, which repeats.
 					drivers, stop := context.WithCancel(operation.Inline(t.Context()))
-					for i := range 2 * total {
+					for i := range driversOfShare * total {
 						go func() {
 							for drivers.Err() == nil {
 								ctx, cancel := context.WithTimeout(drivers, 90*time.Second)
