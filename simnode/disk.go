@@ -28,9 +28,9 @@ type Disk struct {
 	NeedsRescan bool
 }
 
-// AttachDisk attaches a disk. It returns the disk's number, unless the disk needs a
-// rescan. If d has the serial number of a detached disk, that disk is attached again,
-// with its data.
+// AttachDisk attaches a disk. It returns the disk's number, which a disk that needs a
+// rescan has as soon as Windows sees it. If d has the serial number of a detached disk,
+// that disk is attached again, with its data.
 func (n *Node) AttachDisk(d Disk) disk.Number {
 	n.helper()
 	n.must(d.check())
@@ -81,7 +81,7 @@ var diskStates = map[winsim.DiskState]DiskState{
 
 // DiskInfo is the state of a disk.
 type DiskInfo struct {
-	Number    disk.Number // while State is DiskPresent
+	Number    disk.Number // unless State is DiskDetached; Windows knows it while it is DiskPresent
 	State     DiskState
 	Serial    string
 	SizeBytes int64 // of the hardware; if it has grown, Windows may not know yet

@@ -74,11 +74,7 @@ func (p *program) simDiskAttach() *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		text := "attached; Windows sees it after a rescan"
-		if response.DiskNumber != nil {
-			text = strconv.FormatUint(uint64(*response.DiskNumber), 10)
-		}
-		return line(map[string]*uint32{"disk_number": response.DiskNumber}, text), nil
+		return line(map[string]*uint32{"disk_number": response.DiskNumber}, decimal(response.GetDiskNumber())), nil
 	})
 	flags := cmd.Flags()
 	flags.Var(&diskSize, "size", "`size` of the disk; not needed for a detached disk")
@@ -91,7 +87,7 @@ func (p *program) simDiskAttach() *cobra.Command {
 	flags.Uint8Var(&lun, "lun", 0, "`number` of the SCSI logical unit")
 	flags.BoolVar(&request.Offline, "offline", false, "the disk arrives offline, as shared disks do")
 	flags.BoolVar(&request.ReadOnly, "read-only", false, "the disk arrives read-only")
-	flags.BoolVar(&request.NeedsRescan, "needs-rescan", false, "Windows sees the disk only after a rescan")
+	flags.BoolVar(&request.NeedsRescan, "needs-rescan", false, "Windows sees the disk, under the number that is printed, only after a rescan")
 	cmd.MarkFlagsOneRequired("size", "serial")
 	return cmd
 }

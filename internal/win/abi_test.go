@@ -36,6 +36,7 @@ func TestABIConstants(t *testing.T) {
 		"PARTITION_STYLE_MBR":                      uint64(StyleMBR),
 		"PARTITION_STYLE_GPT":                      uint64(StyleGPT),
 		"PARTITION_STYLE_RAW":                      uint64(StyleRAW),
+		"GPT_BASIC_DATA_ATTRIBUTE_READ_ONLY":       GPTAttributeReadOnly,
 		"GPT_BASIC_DATA_ATTRIBUTE_HIDDEN":          GPTAttributeHidden,
 		"GPT_BASIC_DATA_ATTRIBUTE_NO_DRIVE_LETTER": GPTAttributeNoDriveLetter,
 		"DISK_ATTRIBUTE_OFFLINE":                   uint64(DiskOffline),
@@ -45,12 +46,24 @@ func TestABIConstants(t *testing.T) {
 		"StorageDeviceIdProperty":        uint64(PropertyDeviceID),
 		"StorageAccessAlignmentProperty": uint64(PropertyAccessAlignment),
 		"StorageDeviceLocationProperty":  uint64(PropertyDeviceLocation),
-		"StorageIdCodeSetBinary":         uint64(CodeSetBinary),
-		"StorageIdCodeSetAscii":          uint64(CodeSetASCII),
-		"StorageIdCodeSetUtf8":           uint64(CodeSetUTF8),
-		"StorageIdAssocDevice":           uint64(AssociationDevice),
-		"StorageIdAssocPort":             uint64(AssociationPort),
-		"StorageIdAssocTarget":           uint64(AssociationTarget),
+
+		"StorageDeviceProtocolSpecificProperty": uint64(PropertyProtocolSpecific),
+
+		"StorageIdTypeVendorSpecific": uint64(IdentifierVendorSpecific),
+		"StorageIdTypeVendorId":       uint64(IdentifierT10),
+		"StorageIdTypeEUI64":          uint64(IdentifierEUI64),
+		"StorageIdTypeFCPHName":       uint64(IdentifierNAA),
+		"StorageIdTypePortRelative":   uint64(IdentifierRelativePort),
+
+		"VOLUME_IS_DIRTY":       volumeIsDirty,
+		"FILE_READ_ONLY_VOLUME": uint64(FileReadOnlyVolume),
+
+		"StorageIdCodeSetBinary": uint64(CodeSetBinary),
+		"StorageIdCodeSetAscii":  uint64(CodeSetASCII),
+		"StorageIdCodeSetUtf8":   uint64(CodeSetUTF8),
+		"StorageIdAssocDevice":   uint64(AssociationDevice),
+		"StorageIdAssocPort":     uint64(AssociationPort),
+		"StorageIdAssocTarget":   uint64(AssociationTarget),
 
 		"BusTypeScsi":              uint64(BusTypeSCSI),
 		"BusTypeiScsi":             uint64(BusTypeISCSI),
@@ -304,11 +317,14 @@ var (
 	sampleExtents       = []DiskExtent{{1, 16 << 20, 0x123456789a}, {2, 1 << 20, 512}}
 	sampleNTFS          = FileSystemData{0x1234567890, 0x246824682, 0x12345, 512, 4096}
 	sampleREFS          = FileSystemData{0x1234567890, 0x246824682, 0x12345, 4096, 65536}
-	sampleDescriptor    = DeviceDescriptor{true, BusTypeFileBackedVirtual, "Msft", "Virtual Disk", " 12345 "}
+	sampleDescriptor    = DeviceDescriptor{true, BusTypeFileBackedVirtual, "Msft", "Virtual Disk", "1.0", " 12345 "}
 	sampleLocation      = DeviceLocation{1, 2, 3, 4, "Integrated : Adapter 1 : Port 2 : Target 3 : LUN 4"}
-	sampleIdentifier    = Identifier{CodeSetBinary, 3, AssociationDevice, []byte{0x60, 1, 2, 3, 4, 5, 6, 7}}
-	sampleSymlink       = ReparsePoint{Tag: TagSymlink, SubstituteName: "0123456789", PrintName: "abcdef", Relative: true}
-	sampleMountPoint    = ReparsePoint{Tag: TagMountPoint, SubstituteName: "0123456789", PrintName: "abcdef"}
+	sampleIdentifier    = Identifier{CodeSetBinary, IdentifierNAA, AssociationDevice, []byte{0x60, 1, 2, 3, 4, 5, 6, 7}}
+	sampleNamespace     = NVMeNamespace{
+		[16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, [8]byte{21, 22, 23, 24, 25, 26, 27, 28},
+	}
+	sampleSymlink    = ReparsePoint{Tag: TagSymlink, SubstituteName: "0123456789", PrintName: "abcdef", Relative: true}
+	sampleMountPoint = ReparsePoint{Tag: TagMountPoint, SubstituteName: "0123456789", PrintName: "abcdef"}
 )
 
 // reparseSample puts the names of the sample into PathBuffer.
@@ -347,6 +363,9 @@ func TestABIEncode(t *testing.T) {
 		"set_disk_attributes": sampleSetAttributes.Encode(),
 		"extents":             EncodeDiskExtents(sampleExtents),
 		"ntfs_volume_data":    EncodeNTFSVolumeData(sampleNTFS),
+
+		"nvme_namespace_query": EncodeNVMeNamespaceQuery(3),
+		"nvme_namespace":       EncodeNVMeNamespace(3, sampleNamespace),
 	}
 	for name, got := range samples {
 		if want := abi.Sample(name); !bytes.Equal(got, want) {
@@ -407,6 +426,10 @@ func TestABIDecode(t *testing.T) {
 	check("refs_volume_data", refs, err, sampleREFS)
 	descriptor, err := DecodeDeviceDescriptor(abi.Sample("device_descriptor"))
 	check("device_descriptor", descriptor, err, sampleDescriptor)
+	namespaceID, err := DecodeNVMeNamespaceQuery(abi.Sample("nvme_namespace_query"))
+	check("nvme_namespace_query", namespaceID, err, uint32(3))
+	namespace, err := DecodeNVMeNamespace(abi.Sample("nvme_namespace"))
+	check("nvme_namespace", namespace, err, sampleNamespace)
 	location, err := DecodeDeviceLocation(abi.Sample("device_location"))
 	check("device_location", location, err, sampleLocation)
 	ids, err := DecodeDeviceIDs(deviceIDSample(abi))

@@ -30,8 +30,14 @@ var (
 	CallVolumeNameForMountPoint = named("GetVolumeNameForVolumeMountPointW")
 	CallSetVolumeMountPoint     = named("SetVolumeMountPointW")
 	CallDeleteVolumeMountPoint  = named("DeleteVolumeMountPointW")
+	CallVolumePathNames         = named("GetVolumePathNamesForVolumeNameW")
 	CallFormatVolume            = named("MSFT_Volume.Format")
+	CallRepairVolume            = named("MSFT_Volume.Repair")
+	CallOfflineReasons          = named("MSFT_Disk") // a query for its instances
+	CallProcessIDs              = named("NtQueryInformationFile")
+	CallProcessImage            = named("QueryFullProcessImageNameW")
 	CallSMBGlobalMappings       = named("MSFT_SmbGlobalMapping") // a query for its instances
+	CallSMBConnections          = named("MSFT_SmbConnection")    // a query for its instances
 	CallCreateSMBGlobalMapping  = named("MSFT_SmbGlobalMapping.Create")
 	CallRemoveSMBGlobalMapping  = named("MSFT_SmbGlobalMapping.Remove")
 	CallAddISCSIPortal          = named("AddIScsiSendTargetPortalW")

@@ -59,6 +59,11 @@ const (
 	IoctlDiskUpdateDriveSize   IoctlCode = 0x0007C0C8
 	IoctlDiskGrowPartition     IoctlCode = 0x0007C0D0
 	IoctlDiskGetDiskAttributes IoctlCode = 0x000700F0
+	// IoctlDiskIsWritable succeeds on a disk or volume that can be written to. Else the
+	// error is ErrorWriteProtect.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-ioctl_disk_is_writable
+	IoctlDiskIsWritable IoctlCode = 0x00070024
 	// IoctlDiskSetDiskAttributes takes a disk offline or online. The volumes of a disk
 	// that is offline are gone, and come again, with their names, when it is online.
 	IoctlDiskSetDiskAttributes IoctlCode = 0x0007C0F4
@@ -71,6 +76,32 @@ const (
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-ioctl_volume_offline
 	IoctlVolumeOffline IoctlCode = 0x0056C00C
+
+	// FsctlLockVolume gives the volume to the handle alone: whoever opens the volume or a
+	// file on it afterwards gets ErrorAccessDenied, until FsctlUnlockVolume or the end of
+	// the handle. It writes out what is cached, and dismounts the file system. It fails
+	// with ErrorAccessDenied while anybody has something open on the volume, and on the
+	// volume that Windows runs from, or that has a page file. The handle needs GenericRead
+	// and GenericWrite.
+	//
+	// Not documented: whether it waits for a moment for files that are being closed.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-fsctl_lock_volume
+	FsctlLockVolume   IoctlCode = 0x00090018
+	FsctlUnlockVolume IoctlCode = 0x0009001C
+	// FsctlDismountVolume dismounts the file system, also one that is in use: what is open
+	// on it then fails. The next use of the volume mounts it again.
+	//
+	// Not documented: the error of handles that were open, and whether the volume that
+	// Windows runs from is refused.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-fsctl_dismount_volume
+	FsctlDismountVolume IoctlCode = 0x00090020
+	// FsctlIsVolumeDirty tells whether Windows wants to check the file system
+	// ([DecodeVolumeIsDirty]). The handle needs GenericRead.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-fsctl_is_volume_dirty
+	FsctlIsVolumeDirty IoctlCode = 0x00090078
 
 	FsctlExtendVolume       IoctlCode = 0x000900F0
 	FsctlGetNtfsVolumeData  IoctlCode = 0x00090064
@@ -94,6 +125,11 @@ var ioctlNames = map[IoctlCode]string{
 	IoctlDiskGrowPartition:          "IOCTL_DISK_GROW_PARTITION",
 	IoctlDiskGetDiskAttributes:      "IOCTL_DISK_GET_DISK_ATTRIBUTES",
 	IoctlDiskSetDiskAttributes:      "IOCTL_DISK_SET_DISK_ATTRIBUTES",
+	IoctlDiskIsWritable:             "IOCTL_DISK_IS_WRITABLE",
+	FsctlLockVolume:                 "FSCTL_LOCK_VOLUME",
+	FsctlUnlockVolume:               "FSCTL_UNLOCK_VOLUME",
+	FsctlDismountVolume:             "FSCTL_DISMOUNT_VOLUME",
+	FsctlIsVolumeDirty:              "FSCTL_IS_VOLUME_DIRTY",
 	IoctlVolumeGetVolumeDiskExtents: "IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS",
 	IoctlVolumeOnline:               "IOCTL_VOLUME_ONLINE",
 	IoctlVolumeOffline:              "IOCTL_VOLUME_OFFLINE",
@@ -160,6 +196,11 @@ type Device interface {
 	// Flush is FlushFileBuffers: on a volume it writes out all its files. It
 	// needs GenericWrite, without which the error is ErrorAccessDenied.
 	Flush(ctx context.Context) error
+	// ProcessIDs is [File.ProcessIDs] of the device.
+	//
+	// Not documented: whether the processes of a volume are those that have any file on it
+	// open, or only those that have the volume itself open.
+	ProcessIDs(ctx context.Context) ([]ProcessID, error)
 	// Close ends the handle.
 	Close() error
 }

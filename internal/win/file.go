@@ -136,6 +136,16 @@ type File interface {
 	// (FileDispositionInfoEx with POSIX semantics), else when the last one is. The
 	// handle needs Delete access. A directory with entries gives ErrorDirNotEmpty.
 	Delete(ctx context.Context) error
+	// ProcessIDs is NtQueryInformationFile for FileProcessIdsUsingFileInformation: the ids
+	// of the processes that have the file open, in no particular order. This process, whose
+	// handle it is, is among them. Processes that end meanwhile may be, too.
+	//
+	// Errors: 1, 50 and 87 Windows or the file system can't tell; a file on a share gives
+	// one of these. The WDK lists the information class and its structure, but doesn't
+	// describe them. So callers must do without an answer.
+	//
+	// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/wdm/ne-wdm-_file_information_class
+	ProcessIDs(ctx context.Context) ([]ProcessID, error)
 	// Close ends the handle.
 	Close() error
 }

@@ -25,6 +25,7 @@ const (
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-partition_information_gpt
 const (
+	GPTAttributeReadOnly      uint64 = 1 << 60 // the volume is mounted read-only
 	GPTAttributeHidden        uint64 = 1 << 62 // the volume isn't announced
 	GPTAttributeNoDriveLetter uint64 = 1 << 63 // Windows assigns no letter by itself
 )

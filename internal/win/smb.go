@@ -28,6 +28,20 @@ type SMBMapping struct {
 	Status     SMBMappingStatus
 }
 
+// SMBConnection is the part of MSFT_SmbConnection that operations use: a connection of
+// this node to a share.
+//
+// Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/msft-smbconnection
+type SMBConnection struct {
+	Server, Share string
+	// UserName is the account of this node whose connection it is.
+	UserName string
+	// Credential is the user at the server, DOMAIN\user, under whose name it was made.
+	Credential string
+	// Opens is how many handles are open on the share through the connection.
+	Opens uint64
+}
+
 // SMBMappingOptions say how to make a mapping. It has no drive letter, and it ends with
 // a restart of the node: otherwise Windows would store the password.
 type SMBMappingOptions struct {

@@ -6,6 +6,7 @@ package win
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 )
@@ -51,10 +52,13 @@ type PropertyID uint32
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ne-winioctl-storage_property_id
 const (
-	PropertyDevice          PropertyID = 0  // StorageDeviceProperty
-	PropertyDeviceID        PropertyID = 2  // StorageDeviceIdProperty: VPD page 0x83
-	PropertyAccessAlignment PropertyID = 6  // StorageAccessAlignmentProperty
-	PropertyDeviceLocation  PropertyID = 58 // StorageDeviceLocationProperty
+	PropertyDevice          PropertyID = 0 // StorageDeviceProperty
+	PropertyDeviceID        PropertyID = 2 // StorageDeviceIdProperty: VPD page 0x83
+	PropertyAccessAlignment PropertyID = 6 // StorageAccessAlignmentProperty
+	// PropertyProtocolSpecific is StorageDeviceProtocolSpecificProperty, which has a query
+	// of its own: [EncodeNVMeNamespaceQuery].
+	PropertyProtocolSpecific PropertyID = 50
+	PropertyDeviceLocation   PropertyID = 58 // StorageDeviceLocationProperty
 )
 
 // EncodePropertyQuery returns a STORAGE_PROPERTY_QUERY (12 bytes) of type
@@ -137,6 +141,7 @@ type DeviceDescriptor struct {
 	BusType        BusType
 	VendorID       string
 	ProductID      string
+	Revision       string
 	SerialNumber   string // with the blanks that the device puts around it
 }
 
@@ -179,7 +184,7 @@ type stringField struct {
 }
 
 func (d *DeviceDescriptor) strings() []stringField {
-	return []stringField{{12, &d.VendorID}, {16, &d.ProductID}, {24, &d.SerialNumber}}
+	return []stringField{{12, &d.VendorID}, {16, &d.ProductID}, {20, &d.Revision}, {24, &d.SerialNumber}}
 }
 
 // CodeSet is STORAGE_IDENTIFIER_CODE_SET.
@@ -190,6 +195,24 @@ const (
 	CodeSetBinary CodeSet = 1
 	CodeSetASCII  CodeSet = 2
 	CodeSetUTF8   CodeSet = 3
+)
+
+// IdentifierType is STORAGE_IDENTIFIER_TYPE: the form of an identifier.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddstor/ne-ntddstor-_storage_identifier_type
+type IdentifierType uint32
+
+// Identifier types. The names are those of SPC-3, where Windows has older ones.
+const (
+	IdentifierVendorSpecific IdentifierType = 0
+	IdentifierT10            IdentifierType = 1 // T10 vendor id, then the vendor's own text
+	IdentifierEUI64          IdentifierType = 2 // 8, 12 or 16 bytes; NVMe's EUI-64 and NGUID have this form
+	IdentifierNAA            IdentifierType = 3 // 8 or 16 bytes; StorageIdTypeFCPHName
+	IdentifierRelativePort   IdentifierType = 4
+	IdentifierPortGroup      IdentifierType = 5
+	IdentifierLogicalUnit    IdentifierType = 6 // of a group of logical units
+	IdentifierMD5            IdentifierType = 7
+	IdentifierSCSIName       IdentifierType = 8 // such as eui.…, naa.… or an IQN, in UTF-8
 )
 
 // Association is STORAGE_ASSOCIATION_TYPE: what an identifier names.
@@ -207,7 +230,7 @@ const (
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddstor/ns-ntddstor-storage_identifier
 type Identifier struct {
 	CodeSet     CodeSet
-	Type        uint32 // 1 T10 vendor id, 2 EUI-64, 3 NAA, 8 SCSI name string, …
+	Type        IdentifierType
 	Association Association
 	ID          []byte
 }
@@ -224,7 +247,7 @@ func EncodeDeviceIDs(ids []Identifier) []byte {
 	for i, id := range ids {
 		e := make([]byte, (identifierHeader+len(id.ID)+3)&^3) // each begins on 4 bytes
 		le.PutUint32(e[0:], uint32(id.CodeSet))
-		le.PutUint32(e[4:], id.Type)
+		le.PutUint32(e[4:], uint32(id.Type))
 		le.PutUint16(e[8:], uint16(len(id.ID)))
 		if i < len(ids)-1 {
 			le.PutUint16(e[10:], uint16(len(e)))
@@ -256,7 +279,7 @@ func DecodeDeviceIDs(b []byte) ([]Identifier, error) {
 		}
 		ids = append(ids, Identifier{
 			CodeSet:     CodeSet(le.Uint32(rest)),
-			Type:        le.Uint32(rest[4:]),
+			Type:        IdentifierType(le.Uint32(rest[4:])),
 			Association: Association(le.Uint32(rest[12:])),
 			ID:          bytes.Clone(rest[identifierHeader : identifierHeader+size]),
 		})
@@ -310,6 +333,39 @@ func DecodeDeviceLocation(b []byte) (DeviceLocation, error) {
 		return DeviceLocation{}, err
 	}
 	return DeviceLocation{le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:]), text}, nil
+}
+
+// PCIAddress is the place of an adapter, or of an NVMe controller.
+type PCIAddress struct {
+	Segment          uint16
+	Bus              uint8
+	Device, Function uint8
+}
+
+// PCI returns the PCI address that the text has, as in
+// "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0". ok is false if it has
+// none. Microsoft doesn't document the form of the text. The bus has the form of
+// PCI_SEGMENT_BUS_NUMBER: bits 8 to 23 are the segment. Adapters that aren't on a PCI
+// bus, as those of Hyper-V, have numbers in the text that are no PCI address.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/wdm/ns-wdm-_pci_segment_bus_number
+func (l DeviceLocation) PCI() (a PCIAddress, ok bool) {
+	numbers := map[string]uint64{}
+	for part := range strings.SplitSeq(l.Text, ":") {
+		var key string
+		var number uint64
+		if n, err := fmt.Sscanf(strings.TrimSpace(part), "%s %d", &key, &number); err == nil && n == 2 {
+			numbers[key] = number
+		}
+	}
+	bus, hasBus := numbers["Bus"]
+	device, hasDevice := numbers["Device"]
+	function, hasFunction := numbers["Function"]
+	const segments, devices, functions = 1 << 16, 32, 8
+	if !hasBus || !hasDevice || !hasFunction || bus>>8 >= segments || device >= devices || function >= functions {
+		return PCIAddress{}, false
+	}
+	return PCIAddress{Segment: uint16(bus >> 8), Bus: uint8(bus), Device: uint8(device), Function: uint8(function)}, true
 }
 
 // SCSIAddress is SCSI_ADDRESS: 8 bytes.
@@ -428,3 +484,21 @@ func DecodeSetDiskAttributes(b []byte) (SetDiskAttributes, error) {
 	}
 	return SetDiskAttributes{b[4] != 0, DiskAttributes(le.Uint64(b[8:])), DiskAttributes(le.Uint64(b[16:]))}, nil
 }
+
+// OfflineReason is MSFT_Disk.OfflineReason: why Windows has taken a disk offline.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/msft-disk and, in
+// more words, https://learn.microsoft.com/windows/win32/api/vds/ne-vds-vds_disk_offline_reason
+type OfflineReason uint16
+
+// Reasons.
+const (
+	OfflineUnknown            OfflineReason = 0
+	OfflinePolicy             OfflineReason = 1 // the SAN policy, or somebody took it offline
+	OfflineRedundantPath      OfflineReason = 2 // another path to a disk that is online
+	OfflineSnapshot           OfflineReason = 3 // a snapshot of a disk that is online
+	OfflineCollision          OfflineReason = 4 // its ids are those of a disk that is online
+	OfflineResourceExhaustion OfflineReason = 5 // the capacity behind it is used up
+	OfflineWriteFailures      OfflineReason = 6 // critical writes failed
+	OfflineIntegrityScan      OfflineReason = 7 // it has to be scanned for damage first
+)

@@ -6,6 +6,7 @@ package win
 import (
 	"context"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -35,6 +36,7 @@ type System interface {
 	Notices
 	Volumes
 	Files
+	Processes
 	SMBMappings
 	ISCSIInitiator
 	Services
@@ -64,6 +66,13 @@ type DeviceOpener interface {
 // Devices finds devices and opens them.
 type Devices interface {
 	DeviceOpener
+
+	// OfflineReasons is a query for MSFT_Disk.OfflineReason: why each disk is offline that
+	// is. IOCTL_DISK_GET_DISK_ATTRIBUTES has no reason. Storage management keeps a cache of
+	// disks, which lags behind: a disk may lack, or be listed although it is online now.
+	//
+	// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/msft-disk
+	OfflineReasons(ctx context.Context) (map[disk.Number]OfflineReason, error)
 
 	// DeviceInterfaces is CM_Get_Device_Interface_ListW with the flag for present
 	// interfaces: the paths of the devices of a class, in no particular order. A device
@@ -121,6 +130,14 @@ type VolumeNames interface {
 	// directory that is no mount point, for which 87 is seen, too. Without the backslash
 	// at its end a path gives 123, or is taken as if it had one.
 	VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error)
+
+	// VolumePathNames is GetVolumePathNamesForVolumeNameW: where the volume with a name is
+	// mounted, by the mount manager's records: drives (C:\) and directories, with a
+	// backslash at the end. A directory whose mount point was removed in another way than
+	// by DeleteVolumeMountPoint may still be among them.
+	//
+	// Errors: 2 and 3 no such volume; 87 and 123 the volume's name is malformed.
+	VolumePathNames(ctx context.Context, volume string) ([]string, error)
 }
 
 // MountPoints mounts volumes at directories.
@@ -160,7 +177,9 @@ type FileSystems interface {
 	// BitLocker; 21 the volume is offline; 2 and 3 no such volume.
 	VolumeInformation(ctx context.Context, root string) (VolumeInformation, error)
 
-	// DiskFreeSpace is GetDiskFreeSpaceExW of a directory or a volume's name, in bytes.
+	// DiskFreeSpace is GetDiskFreeSpaceExW of a directory or a volume's name, in bytes. The
+	// directory may be a share, \\server\share\, which is asked for its size; a server that
+	// doesn't answer keeps the call for 20 to 60 seconds.
 	// Errors are those of VolumeInformation, and those of the path.
 	DiskFreeSpace(ctx context.Context, directory string) (DiskSpace, error)
 
@@ -179,6 +198,22 @@ type FileSystems interface {
 	//
 	// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume
 	FormatVolume(ctx context.Context, volume string, o FormatOptions) error
+
+	// RepairVolume is MSFT_Volume.Repair of a volume's name. It returns when the method is
+	// done, which takes from seconds to hours; the method has no parameter that would start
+	// a job instead. The end of ctx doesn't stop it.
+	//
+	// Errors: the Errno that means the same as the method's result, such as 50 a file system
+	// that isn't checked in this way, 19 a read-only disk, 5 no access, 170 a scan of the
+	// volume runs already (43010), 1117 the scan or the repair failed (43007, 43008), 31 a
+	// result that says nothing more; 1237 storage management doesn't know the volume, or not
+	// yet.
+	//
+	// Not documented: what a spot fix, or an offline repair, says of a volume that is in
+	// use, and whether it then takes the volume from those who use it.
+	//
+	// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/repair-msft-volume
+	RepairVolume(ctx context.Context, volume string, mode RepairMode) (RepairResult, error)
 }
 
 // Files opens files by their whole paths, following links. Everything below an open
@@ -202,6 +237,22 @@ type Files interface {
 	FileAttributes(ctx context.Context, path string) (FileAttributes, error)
 }
 
+// ProcessID is the id of a process, until it ends: later another one may have it.
+type ProcessID uint32
+
+// Processes tells of the node's processes. Which of them have something open,
+// [File.ProcessIDs] and [Device.ProcessIDs] tell.
+type Processes interface {
+	// ProcessImage is OpenProcess with PROCESS_QUERY_LIMITED_INFORMATION and
+	// QueryFullProcessImageNameW: the path of the program that the process runs.
+	//
+	// Errors: 87 there is no such process; 5 a process that may not be asked; 31 and 299 it
+	// is ending.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-queryfullprocessimagenamew
+	ProcessImage(ctx context.Context, id ProcessID) (string, error)
+}
+
 // SMBMappings are the SMB global mappings of the node: those that all its sessions can
 // use, containers included. They are instances of the WMI class MSFT_SmbGlobalMapping.
 //
@@ -209,6 +260,13 @@ type Files interface {
 type SMBMappings interface {
 	// SMBGlobalMappings returns all mappings.
 	SMBGlobalMappings(ctx context.Context) ([]SMBMapping, error)
+
+	// SMBConnections is a query for MSFT_SmbConnection: the connections of all accounts of
+	// this node to shares, with the user at the server. There is one for each account and
+	// credential that use a share now, or did so a moment ago.
+	//
+	// Not documented: whether the connection of a global mapping is always among them.
+	SMBConnections(ctx context.Context) ([]SMBConnection, error)
 
 	// CreateSMBGlobalMapping maps a share, \\server\share, without a drive letter and
 	// until the node restarts, and connects to the server. Secrets are erased after the

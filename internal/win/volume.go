@@ -14,7 +14,16 @@ type VolumeInformation struct {
 	FileSystem string // "NTFS", "ReFS", "FAT32", …
 	Label      string
 	Serial     uint32
+	Flags      FileSystemFlags
 }
+
+// FileSystemFlags are the bits that GetVolumeInformationW returns as file system flags.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumeinformationw
+type FileSystemFlags uint32
+
+// FileReadOnlyVolume is FILE_READ_ONLY_VOLUME: nothing can be written to the volume.
+const FileReadOnlyVolume FileSystemFlags = 0x00080000
 
 // DiskSpace is what GetDiskFreeSpaceExW returns, in bytes.
 type DiskSpace struct {
@@ -25,10 +34,40 @@ type DiskSpace struct {
 
 // FormatOptions are the arguments of a format. A format is always quick.
 type FormatOptions struct {
-	FileSystem  string // "NTFS"
+	FileSystem  string // "NTFS" or "ReFS"
 	Label       string
 	ClusterSize uint32 // bytes; 0 lets Windows choose
+	// NoShortNames makes no 8.3 names beside the long ones. Only with NTFS.
+	NoShortNames bool
+	// IntegrityStreams has the contents of files checked by checksums. Only with ReFS,
+	// which otherwise does so for its own structures only.
+	IntegrityStreams bool
 }
+
+// RepairMode is what MSFT_Volume.Repair does.
+type RepairMode int
+
+// Repair modes.
+const (
+	// RepairScan looks for errors while the volume is in use, and notes on the volume what
+	// only a spot fix can repair (chkdsk /scan).
+	RepairScan RepairMode = iota
+	// RepairSpotFix repairs what a scan has noted. The volume is offline for a moment
+	// (chkdsk /spotfix).
+	RepairSpotFix
+	// RepairOffline takes the volume offline, looks for errors, and repairs them
+	// (chkdsk /f).
+	RepairOffline
+)
+
+// RepairResult is the out parameter Output of MSFT_Volume.Repair. Microsoft documents that
+// there is one, but not its values. RepairNoErrors is what everybody sees on a healthy
+// volume, where PowerShell prints NoErrorsFound.
+type RepairResult uint32
+
+// RepairNoErrors is the result of a volume without errors. Every other one tells of errors
+// that were found.
+const RepairNoErrors RepairResult = 0
 
 // DiskExtent is DISK_EXTENT: a run of bytes of a disk that a volume lies on.
 //
@@ -124,6 +163,22 @@ func DecodeREFSVolumeData(b []byte) (FileSystemData, error) {
 		FreeClusters:   int64(le.Uint64(b[40:])),
 		BytesPerSector: le.Uint32(b[56:]), BytesPerCluster: le.Uint32(b[60:]),
 	}, nil
+}
+
+// volumeIsDirty is VOLUME_IS_DIRTY.
+const volumeIsDirty = 1
+
+// EncodeVolumeIsDirty returns the answer of FsctlIsVolumeDirty.
+func EncodeVolumeIsDirty(dirty bool) []byte {
+	return le.AppendUint32(nil, uint32(boolByte(dirty))*volumeIsDirty)
+}
+
+// DecodeVolumeIsDirty reads what FsctlIsVolumeDirty returned: a ULONG with flags.
+func DecodeVolumeIsDirty(b []byte) (bool, error) {
+	if err := need("the flags of a dirty volume", b, 4); err != nil {
+		return false, err
+	}
+	return le.Uint32(b)&volumeIsDirty != 0, nil
 }
 
 // EncodeInt64 returns an 8-byte LARGE_INTEGER: the input of FsctlExtendVolume

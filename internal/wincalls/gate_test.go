@@ -355,6 +355,7 @@ func (moodyDirectory) FinalPath(context.Context) (string, error)             { r
 func (moodyDirectory) ReadDir(context.Context, bool) ([]win.DirEntry, error) { return nil, nil }
 func (moodyDirectory) Delete(context.Context) error                          { return nil }
 func (moodyDirectory) Close() error                                          { return nil }
+func (moodyDirectory) ProcessIDs(context.Context) ([]win.ProcessID, error)   { return nil, nil }
 func (moodyDirectory) Control(context.Context, win.IoctlCode, []byte, []byte) (int, error) {
 	return 0, nil
 }

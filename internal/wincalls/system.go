@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -97,6 +98,10 @@ func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string)
 	return get(ctx, s, win.CallVolumeNameForMountPoint, mountPointObject(mountPoint), func() (string, error) { return s.sys.VolumeNameForMountPoint(ctx, mountPoint) })
 }
 
+func (s *System) VolumePathNames(ctx context.Context, volume string) ([]string, error) {
+	return get(ctx, s, win.CallVolumePathNames, object{pool: volumes, name: volume}, func() ([]string, error) { return s.sys.VolumePathNames(ctx, volume) })
+}
+
 func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error {
 	return do(ctx, s, win.CallSetVolumeMountPoint, mountPointObject(mountPoint), func() error { return s.sys.SetVolumeMountPoint(ctx, mountPoint, volume) })
 }
@@ -109,12 +114,28 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 	return do(ctx, s, win.CallFormatVolume, object{pool: volumes, name: volume}, func() error { return s.sys.FormatVolume(ctx, volume, o) })
 }
 
+func (s *System) RepairVolume(ctx context.Context, volume string, mode win.RepairMode) (win.RepairResult, error) {
+	return get(ctx, s, win.CallRepairVolume, object{pool: repairs, name: volume}, func() (win.RepairResult, error) { return s.sys.RepairVolume(ctx, volume, mode) })
+}
+
+func (s *System) OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error) {
+	return get(ctx, s, win.CallOfflineReasons, object{pool: machine, name: "storage management's list of disks"}, func() (map[disk.Number]win.OfflineReason, error) { return s.sys.OfflineReasons(ctx) })
+}
+
+func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (string, error) {
+	return get(ctx, s, win.CallProcessImage, object{pool: machine, name: fmt.Sprintf("process %d", id)}, func() (string, error) { return s.sys.ProcessImage(ctx, id) })
+}
+
 func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
 	return get(ctx, s, win.CallFileAttributes, pathObject(path), func() (win.FileAttributes, error) { return s.sys.FileAttributes(ctx, path) })
 }
 
 func (s *System) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
 	return get(ctx, s, win.CallSMBGlobalMappings, object{pool: mappings, name: "the list of SMB mappings"}, func() ([]win.SMBMapping, error) { return s.sys.SMBGlobalMappings(ctx) })
+}
+
+func (s *System) SMBConnections(ctx context.Context) ([]win.SMBConnection, error) {
+	return get(ctx, s, win.CallSMBConnections, object{pool: mappings, name: "the list of SMB connections"}, func() ([]win.SMBConnection, error) { return s.sys.SMBConnections(ctx) })
 }
 
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
@@ -243,6 +264,10 @@ func (d *device) Flush(ctx context.Context) error {
 	return do(ctx, d.sys, win.CallFlush, d.sys.deviceObject(d.path), func() error { return d.Device.Flush(ctx) })
 }
 
+func (d *device) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
+	return get(ctx, d.sys, win.CallProcessIDs, d.sys.deviceObject(d.path), func() ([]win.ProcessID, error) { return d.Device.ProcessIDs(ctx) })
+}
+
 // maxObject is how long the path may be by which the calls on a file are known, in bytes.
 const maxObject = 4096
 
@@ -282,6 +307,10 @@ func (f *file) ReadDir(ctx context.Context, restart bool) ([]win.DirEntry, error
 
 func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
 	return get(ctx, f.sys, code.String(), pathObject(f.path), func() (int, error) { return f.File.Control(ctx, code, in, out) })
+}
+
+func (f *file) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
+	return get(ctx, f.sys, win.CallProcessIDs, pathObject(f.path), func() ([]win.ProcessID, error) { return f.File.ProcessIDs(ctx) })
 }
 
 func (f *file) Delete(ctx context.Context) error {

@@ -81,22 +81,30 @@ const (
 	targets // and portals
 	services
 	machine // the device tree, firmware, registry
+	repairs // of volumes: they take from seconds to hours
 	pools
 )
 
-var poolNames = [pools]string{"files", "disks", "volumes", "smb-servers", "smb-mappings", "iscsi", "services", "machine"}
+var poolNames = [pools]string{"files", "disks", "volumes", "smb-servers", "smb-mappings", "iscsi", "services", "machine", "repairs"}
 
-var poolSizes = [pools]int{64, 64, 64, 128, 16, 32, 32, 32}
+var poolSizes = [pools]int{64, 64, 64, 128, 16, 32, 32, 32, 8}
 
 // Patience returns how long a call may take before it counts as overdue. Most calls are
 // answered in milliseconds. Those that write out caches, wait for hardware or ask another
 // machine may take longer on a healthy node.
 func Patience(call string) time.Duration {
-	if mayTakeLonger[call] {
+	switch {
+	case call == win.CallRepairVolume:
+		return repairPatience
+	case mayTakeLonger[call]:
 		return 10 * time.Second
 	}
 	return time.Second
 }
+
+// repairPatience is long, since a scan of a large volume takes hours and is no sign of a
+// volume that doesn't answer.
+const repairPatience = 24 * time.Hour
 
 var mayTakeLonger = map[string]bool{
 	win.CallFlush: true, win.CallFormatVolume: true, win.CallSetVolumeMountPoint: true, win.CallDeleteVolumeMountPoint: true,
@@ -105,6 +113,9 @@ var mayTakeLonger = map[string]bool{
 	win.IoctlDiskSetDiskAttributes.String(): true, win.IoctlDiskCreateDisk.String(): true,
 	win.IoctlDiskSetDriveLayoutEx.String(): true, win.IoctlDiskUpdateProperties.String(): true,
 	win.IoctlDiskUpdateDriveSize.String(): true, win.IoctlDiskGrowPartition.String(): true,
+	win.FsctlLockVolume.String(): true, win.FsctlDismountVolume.String(): true, // they write out caches
+	win.CallOfflineReasons: true, win.CallSMBConnections: true,
+
 	win.FsctlExtendVolume.String(): true, win.IoctlVolumeOnline.String(): true, win.IoctlVolumeOffline.String(): true,
 
 	win.CallSMBGlobalMappings: true, win.CallCreateSMBGlobalMapping: true, win.CallRemoveSMBGlobalMapping: true,

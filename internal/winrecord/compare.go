@@ -55,6 +55,7 @@ func masked(text string) string {
 // sizes of their buffers are compared.
 var ofTheMachine = []string{
 	win.CallDeviceInterfaces, win.CallFindVolumes, win.CallDiskFreeSpace, win.CallVolumeInformation, win.CallFirmwareTable,
+	win.CallOfflineReasons, win.CallProcessIDs, win.CallProcessImage, win.CallSMBConnections, win.CallVolumePathNames,
 	win.CallISCSIPortals, win.CallISCSITargets, win.CallRegistryStrings, win.CallSMBGlobalMappings,
 	win.IoctlStorageGetDeviceNumber.String(), win.IoctlStorageQueryProperty.String(), win.IoctlScsiGetAddress.String(),
 	win.IoctlDiskGetDriveGeometryEx.String(), win.IoctlDiskGetDriveLayoutEx.String(), win.IoctlDiskSetDriveLayoutEx.String(),

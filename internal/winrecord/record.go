@@ -18,6 +18,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -154,6 +155,10 @@ func (r *Recorder) VolumeNameForMountPoint(ctx context.Context, mountPoint strin
 	return get(r, win.CallVolumeNameForMountPoint, mountPoint, nil, func() (string, error) { return r.sys.VolumeNameForMountPoint(ctx, mountPoint) }, whole)
 }
 
+func (r *Recorder) VolumePathNames(ctx context.Context, volume string) ([]string, error) {
+	return get(r, win.CallVolumePathNames, volume, nil, func() ([]string, error) { return r.sys.VolumePathNames(ctx, volume) }, whole)
+}
+
 func (r *Recorder) SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error {
 	return r.do(win.CallSetVolumeMountPoint, mountPoint, args{"volume": volume}, func() error { return r.sys.SetVolumeMountPoint(ctx, mountPoint, volume) })
 }
@@ -166,12 +171,28 @@ func (r *Recorder) FormatVolume(ctx context.Context, volume string, o win.Format
 	return r.do(win.CallFormatVolume, volume, args{"options": o}, func() error { return r.sys.FormatVolume(ctx, volume, o) })
 }
 
+func (r *Recorder) RepairVolume(ctx context.Context, volume string, mode win.RepairMode) (win.RepairResult, error) {
+	return get(r, win.CallRepairVolume, volume, args{"mode": mode}, func() (win.RepairResult, error) { return r.sys.RepairVolume(ctx, volume, mode) }, whole)
+}
+
+func (r *Recorder) OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error) {
+	return get(r, win.CallOfflineReasons, "", nil, func() (map[disk.Number]win.OfflineReason, error) { return r.sys.OfflineReasons(ctx) }, whole)
+}
+
+func (r *Recorder) ProcessImage(ctx context.Context, id win.ProcessID) (string, error) {
+	return get(r, win.CallProcessImage, fmt.Sprint(id), nil, func() (string, error) { return r.sys.ProcessImage(ctx, id) }, whole)
+}
+
 func (r *Recorder) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
 	return get(r, win.CallFileAttributes, path, nil, func() (win.FileAttributes, error) { return r.sys.FileAttributes(ctx, path) }, whole)
 }
 
 func (r *Recorder) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
 	return get(r, win.CallSMBGlobalMappings, "", nil, func() ([]win.SMBMapping, error) { return r.sys.SMBGlobalMappings(ctx) }, whole)
+}
+
+func (r *Recorder) SMBConnections(ctx context.Context) ([]win.SMBConnection, error) {
+	return get(r, win.CallSMBConnections, "", nil, func() ([]win.SMBConnection, error) { return r.sys.SMBConnections(ctx) }, whole)
 }
 
 func (r *Recorder) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
@@ -303,6 +324,10 @@ func (d *device) Flush(ctx context.Context) error {
 	return d.r.do(win.CallFlush, d.path, nil, func() error { return d.dev.Flush(ctx) })
 }
 
+func (d *device) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
+	return get(d.r, win.CallProcessIDs, d.path, nil, func() ([]win.ProcessID, error) { return d.dev.ProcessIDs(ctx) }, whole)
+}
+
 func (d *device) Close() error { return d.dev.Close() }
 
 type file struct {
@@ -329,6 +354,10 @@ func (f *file) FinalPath(ctx context.Context) (string, error) {
 
 func (f *file) Volume(ctx context.Context) (string, error) {
 	return get(f.r, win.CallFinalPath, f.path, nil, func() (string, error) { return f.file.Volume(ctx) }, whole)
+}
+
+func (f *file) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
+	return get(f.r, win.CallProcessIDs, f.path, nil, func() ([]win.ProcessID, error) { return f.file.ProcessIDs(ctx) }, whole)
 }
 
 func (f *file) ReadDir(ctx context.Context, restart bool) ([]win.DirEntry, error) {

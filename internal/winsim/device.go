@@ -57,6 +57,9 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 		if err != nil {
 			return err
 		}
+		if err := v.admits(access); err != nil {
+			return err
+		}
 		if v.unique == "" { // it has no name of its own
 			dev = &device{s.open(handle{object: objectName{name: path}, volume: v, length: v.length, access: access})}
 			return nil
@@ -171,7 +174,7 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 		if d.disk != nil {
 			n, err = d.sys.diskControl(d.disk, code, in, out)
 		} else {
-			n, err = d.sys.volumeControl(d.volume, code, in, out)
+			n, err = d.sys.volumeControl(d.handle, code, in, out)
 		}
 		return err
 	})
@@ -227,10 +230,10 @@ func (d *device) Flush(ctx context.Context) error {
 		if d.disk != nil { // nothing is kept back between a disk and its image
 			return nil
 		}
-		if !d.volume.disk.writable() {
+		if !d.volume.writable() {
 			return win.ErrorWriteProtect
 		}
-		t, _, err := d.volume.tree()
+		t, _, err := d.volume.content()
 		if err == win.ErrorUnrecognizedVolume {
 			return nil
 		}

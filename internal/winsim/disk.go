@@ -10,6 +10,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -35,12 +36,20 @@ type DiskSpec struct {
 	BusType   win.BusType // default: BusTypeSAS
 	VendorID  string      // default: "Msft"
 	ProductID string      // default: "Virtual Disk"
+	Revision  string      // of the product; default: "1.0"
+
+	// NVMe makes the disk a namespace of an NVMe controller. That changes the defaults of
+	// Page83, SCSI, Location, BusType, VendorID and ProductID.
+	NVMe *NVMe `json:",omitempty"`
 
 	// What a driver does that doesn't know a query: 0 it answers; else the error,
 	// which is ErrorInvalidFunction or ErrorNotSupported on real ones.
 	Page83Error      win.Errno
 	LocationError    win.Errno
 	SCSIAddressError win.Errno
+	// NVMeError is that of the query for an NVMe namespace. The driver of a disk that isn't
+	// one gives ErrorInvalidFunction anyway.
+	NVMeError win.Errno `json:",omitempty"`
 
 	// Offline and ReadOnly are how the disk arrives, as under a SAN policy.
 	Offline, ReadOnly bool
@@ -49,18 +58,124 @@ type DiskSpec struct {
 	// MultipathMember makes it a path below a multipath disk: it has an interface,
 	// but the disk number win.NoNumber.
 	MultipathMember bool
+	// Number is the disk number that Windows gives to it, if that isn't taken when it
+	// arrives. Default: the lowest one that is free.
+	Number *disk.Number `json:",omitempty"`
+	// Late is how much later it arrives than others, after it was attached or found.
+	Late time.Duration `json:",omitempty"`
+}
+
+// NVMe is what an NVMe disk is besides its bytes.
+type NVMe struct {
+	// Controller is the serial number of the controller, of 20 characters at most. Default:
+	// DiskSpec.Serial, which Windows doesn't show. Namespaces with the same are of one
+	// controller.
+	Controller string
+	// Namespace is the id of the namespace; default: 1.
+	Namespace uint32
+	// The ids of the namespace; zero if the controller gives none.
+	win.NVMeNamespace
 }
 
 const minDiskSize = 1 << 20
+
+// serial is the serial number that Windows shows.
+func (d DiskSpec) serial() string {
+	if d.NVMe == nil {
+		return d.Serial
+	}
+	return win.NVMeSerial(d.NVMe.Controller, d.NVMe.Namespace, d.NVMe.NVMeNamespace)
+}
+
+// What NVM Express, and Windows' driver for it, allow.
+const (
+	maxNVMeSerial    = 20
+	maxNVMeNamespace = 255 // LUNs have one byte here
+	nvmePCIVendor    = 0x1414
+)
+
+// completeNVMe fills the defaults of an NVMe disk. Windows presents the namespace n as
+// LUN n-1.
+//
+// Guess: VPD page 83 of an NVMe disk has the EUI-64 and the NGUID, or, of a controller that
+// gives neither, the SCSI name string of NVM Express 1.0, whose parts nvme.h has. The
+// location is that of the controller alone.
+func (ds *disks) completeNVMe(d *DiskSpec) error {
+	n := *d.NVMe
+	n.Controller, n.Namespace = cmp.Or(n.Controller, d.Serial), cmp.Or(n.Namespace, 1)
+	if len(n.Controller) > maxNVMeSerial || n.Namespace > maxNVMeNamespace {
+		return fmt.Errorf("namespace %d of the NVMe controller %q: at most %d, and %d characters: %w",
+			n.Namespace, n.Controller, maxNVMeNamespace, maxNVMeSerial, win.ErrorInvalidParameter)
+	}
+	d.NVMe = &n
+	d.BusType = cmp.Or(d.BusType, win.BusTypeNVMe)
+	d.VendorID, d.ProductID = cmp.Or(d.VendorID, "NVMe"), cmp.Or(d.ProductID, "Simulated Disk")
+	if d.SCSI == nil {
+		d.SCSI = &win.SCSIAddress{PortNumber: ds.nvmePort(n.Controller), LUN: byte(n.Namespace - 1)}
+	}
+	if d.Location == "" {
+		d.Location = fmt.Sprintf("Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter %d", d.SCSI.PortNumber)
+	}
+	if d.Page83 == nil {
+		d.Page83 = n.identifiers(d.ProductID)
+	}
+	return nil
+}
+
+func (n NVMe) identifiers(model string) []win.Identifier {
+	if n.NVMeNamespace == (win.NVMeNamespace{}) {
+		name := fmt.Sprintf("%04X%-40s%04X%-20s", nvmePCIVendor, model, n.Namespace, n.Controller)
+		return []win.Identifier{{CodeSet: win.CodeSetUTF8, Type: win.IdentifierSCSIName, ID: []byte(name)}}
+	}
+	var ids []win.Identifier
+	if n.NGUID != [16]byte{} {
+		ids = append(ids, win.Identifier{CodeSet: win.CodeSetBinary, Type: win.IdentifierEUI64, ID: n.NGUID[:]})
+	}
+	if n.EUI64 != [8]byte{} {
+		ids = append(ids, win.Identifier{CodeSet: win.CodeSetBinary, Type: win.IdentifierEUI64, ID: n.EUI64[:]})
+	}
+	return ids
+}
+
+// nvmePort is the SCSI port number of an NVMe controller: that of its other namespaces, or
+// a free one.
+func (ds *disks) nvmePort(controller string) byte {
+	if d, ok := ds.find(func(d *drive) bool {
+		return d.State != DiskDetached && d.Spec.NVMe != nil && d.Spec.NVMe.Controller == controller
+	}); ok {
+		return d.Spec.SCSI.PortNumber
+	}
+	port := byte(2)
+	for taken := ds.ports(); slices.Contains(taken, port) && port < initiatorPort-1; {
+		port++
+	}
+	return port
+}
+
+// numbered reports whether a disk has a number, or will have it.
+func (ds *disks) numbered(n disk.Number) bool {
+	_, taken := ds.find(func(d *drive) bool { return d.Number == n })
+	return taken
+}
 
 // complete fills the defaults of a spec for the disk id and checks the rest.
 func (ds *disks) complete(id uint64, d DiskSpec) (DiskSpec, error) {
 	d.SectorSize = cmp.Or(d.SectorSize, 512)
 	d.Serial = cmp.Or(d.Serial, fmt.Sprintf("SIM%08d", id))
+	if d.NVMe != nil {
+		if err := ds.completeNVMe(&d); err != nil {
+			return d, err
+		}
+	}
 	d.BusType = cmp.Or(d.BusType, win.BusTypeSAS)
 	d.VendorID = cmp.Or(d.VendorID, "Msft")
 	d.ProductID = cmp.Or(d.ProductID, "Virtual Disk")
+	d.Revision = cmp.Or(d.Revision, "1.0")
 	switch {
+	case d.Number != nil && ds.numbered(*d.Number):
+		return d, fmt.Errorf("the disk number %d: %w", *d.Number, win.ErrorBusy)
+	case d.Late < 0:
+		return d, fmt.Errorf("an arrival %v late: %w", d.Late, win.ErrorInvalidParameter)
 	case d.SectorSize != 512 && d.SectorSize != 4096:
 		return d, fmt.Errorf("a sector size of %d: %w", d.SectorSize, win.ErrorInvalidParameter)
 	case d.SizeBytes < minDiskSize || d.SizeBytes%int64(d.SectorSize) != 0:
@@ -69,14 +184,16 @@ func (ds *disks) complete(id uint64, d DiskSpec) (DiskSpec, error) {
 	if d.Page83 == nil {
 		sum := sha256.Sum256([]byte(d.Serial))
 		naa := append([]byte{0x60, 0x02, 0x24, 0x80}, sum[:12]...) // NAA 6 with Microsoft's company id
-		d.Page83 = []win.Identifier{{CodeSet: win.CodeSetBinary, Type: 3, ID: naa}}
+		d.Page83 = []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: naa}}
 	}
 	if d.SCSI != nil {
 		d.SCSI = new(*d.SCSI)
 	} else {
 		d.SCSI = &win.SCSIAddress{PortNumber: 1}
-		for ds.taken(*d.SCSI) && d.SCSI.LUN < 255 {
-			d.SCSI.LUN++
+		for ds.taken(*d.SCSI) && *d.SCSI != (win.SCSIAddress{PortNumber: 1, TargetID: 255, LUN: 255}) {
+			if d.SCSI.LUN++; d.SCSI.LUN == 0 {
+				d.SCSI.TargetID++
+			}
 		}
 	}
 	if ds.taken(*d.SCSI) {
@@ -127,6 +244,8 @@ type diskRecord struct {
 	Size, Seen int64
 	Attributes win.DiskAttributes
 	Persistent win.DiskAttributes // what Attributes are after a restart
+	// OfflineReason is why it is offline, if it is.
+	OfflineReason win.OfflineReason `json:",omitempty"`
 }
 
 func (d *drive) present() bool { return d.State == DiskPresent }
@@ -255,7 +374,7 @@ func (ds *disks) freeNumber(fresh bool) disk.Number {
 	}
 	for ; ; n++ {
 		// A disk on its way in has its number already.
-		if _, taken := ds.find(func(d *drive) bool { return d.Number == n }); !taken {
+		if !ds.numbered(n) {
 			ds.unused = max(ds.unused, n+1)
 			return n
 		}
@@ -293,6 +412,7 @@ func newDisk(id uint64, spec DiskSpec) *drive {
 	}
 	if spec.Offline {
 		d.Persistent |= win.DiskOffline
+		d.OfflineReason = win.OfflinePolicy
 	}
 	if spec.ReadOnly {
 		d.Persistent |= win.DiskReadOnly

@@ -181,7 +181,7 @@ func TestIdentity(t *testing.T) {
 	}
 	device, err := win.DecodeDeviceDescriptor(query(win.PropertyDevice))
 	must(t, err)
-	if want := (win.DeviceDescriptor{BusType: win.BusTypeNVMe, VendorID: "Google", ProductID: "PersistentDisk", SerialNumber: " vol1 "}); device != want {
+	if want := (win.DeviceDescriptor{BusType: win.BusTypeNVMe, VendorID: "Google", ProductID: "PersistentDisk", Revision: "1.0", SerialNumber: " vol1 "}); device != want {
 		t.Errorf("device descriptor %+v, want %+v", device, want)
 	}
 	if got, err := win.DecodeDeviceIDs(query(win.PropertyDeviceID)); err != nil || !cmp.Equal(got, ids) {
@@ -432,9 +432,16 @@ func TestGrowIsSeenLate(t *testing.T) {
 func TestRescan(t *testing.T) {
 	s := newNode(t, Delays{})
 	spec := DiskSpec{Serial: "slow", NeedsRescan: true, SCSI: &win.SCSIAddress{PortNumber: 5}}
-	if n := attach(t, s, spec); n != win.NoNumber {
-		t.Errorf("it has the number %d before it arrived", n)
+	if n := attach(t, s, spec); n != 1 {
+		t.Errorf("it will have the number %d", n)
 	}
+	if _, err := s.OpenDevice(t.Context(), win.PhysicalDrive(1), win.AccessNone); err != win.ErrorFileNotFound {
+		t.Errorf("before it arrived: %v", err)
+	}
+	if n := attach(t, s, DiskSpec{Serial: "quick"}); n != 2 {
+		t.Errorf("the next disk has the number %d", n)
+	}
+	must(t, s.DetachDisk(2))
 	count := func() int {
 		t.Helper()
 		paths, err := s.DeviceInterfaces(t.Context(), win.InterfaceClassDisk)
@@ -455,7 +462,7 @@ func TestRescan(t *testing.T) {
 		t.Errorf("%d disks after the enumeration of its adapter: %v", count(), diskNumbers(s))
 	}
 	must(t, s.DetachDisk(1))
-	if n, err := s.AttachDisk(spec); err != nil || n != win.NoNumber {
+	if n, err := s.AttachDisk(spec); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	must(t, s.ReenumerateDevice(t.Context(), ""))

@@ -16,7 +16,7 @@ func (s *System) diskControl(d *drive, code win.IoctlCode, in, out []byte) (int,
 		n := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: d.Number, PartitionNumber: 0}
 		return reply(out, n.Encode())
 	case win.IoctlStorageQueryProperty:
-		return d.queryProperty(in, out)
+		return s.queryProperty(d, in, out)
 	case win.IoctlScsiGetAddress:
 		if d.Spec.SCSIAddressError != 0 {
 			return 0, d.Spec.SCSIAddressError
@@ -32,6 +32,11 @@ func (s *System) diskControl(d *drive, code win.IoctlCode, in, out []byte) (int,
 			l = &win.DriveLayout{Style: win.StyleRAW}
 		}
 		return reply(out, l.Encode())
+	case win.IoctlDiskIsWritable:
+		if !d.writable() {
+			return 0, win.ErrorWriteProtect
+		}
+		return 0, nil
 	case win.IoctlDiskGetDiskAttributes:
 		return reply(out, win.EncodeGetDiskAttributes(d.Attributes))
 	case win.IoctlDiskSetDiskAttributes:
@@ -120,10 +125,22 @@ func (s *System) setAttributes(d *drive, a win.SetDiskAttributes) error {
 	case d.System && a.Attributes&a.Mask != 0:
 		return win.ErrorAccessDenied
 	}
+	wasOffline := d.is(win.DiskOffline)
 	set := func(old win.DiskAttributes) win.DiskAttributes { return old&^a.Mask | a.Attributes&a.Mask }
 	d.Attributes = set(d.Attributes)
 	if a.Persist {
 		d.Persistent = set(d.Persistent)
+	}
+	switch isOffline := d.is(win.DiskOffline); {
+	case isOffline && !wasOffline:
+		d.OfflineReason = win.OfflinePolicy
+	case wasOffline && !isOffline:
+		d.OfflineReason = win.OfflineUnknown
+		// Guess: a clone that is brought online while its original is online goes offline
+		// again a moment later.
+		if _, isClone := s.originalOf(d); isClone {
+			s.later(s.gate.delays.VolumeArrival, func() { s.offlineIfClone(d) })
+		}
 	}
 	d.touch()
 	s.scanVolumes(d)
@@ -136,7 +153,7 @@ func (d *drive) geometry() win.DiskGeometryEx {
 
 // queryProperty is IOCTL_STORAGE_QUERY_PROPERTY. As much of the answer is given
 // as fits: its header tells how much there is.
-func (d *drive) queryProperty(in, out []byte) (int, error) {
+func (s *System) queryProperty(d *drive, in, out []byte) (int, error) {
 	id, err := win.DecodePropertyQuery(in)
 	if err != nil {
 		return 0, win.ErrorInvalidParameter
@@ -146,7 +163,7 @@ func (d *drive) queryProperty(in, out []byte) (int, error) {
 	switch id {
 	case win.PropertyDevice:
 		answer = win.DeviceDescriptor{
-			BusType: d.Spec.BusType, VendorID: d.Spec.VendorID, ProductID: d.Spec.ProductID, SerialNumber: d.Spec.Serial,
+			BusType: d.Spec.BusType, VendorID: d.Spec.VendorID, ProductID: d.Spec.ProductID, Revision: d.Spec.Revision, SerialNumber: d.Spec.serial(),
 		}.Encode()
 	case win.PropertyDeviceID:
 		fault, answer = d.Spec.Page83Error, win.EncodeDeviceIDs(d.Spec.Page83)
@@ -157,6 +174,12 @@ func (d *drive) queryProperty(in, out []byte) (int, error) {
 		fault, answer = d.Spec.LocationError, win.DeviceLocation{
 			Adapter: uint32(a.PortNumber), Port: uint32(a.PathID), Target: uint32(a.TargetID), LUN: uint32(a.LUN), Text: d.Spec.Location,
 		}.Encode()
+	case win.PropertyProtocolSpecific:
+		answer, err = s.namespace(d, in)
+		if err != nil {
+			return 0, err
+		}
+		return reply(out, answer)
 	default:
 		fault = win.ErrorInvalidFunction
 	}
@@ -168,6 +191,20 @@ func (d *drive) queryProperty(in, out []byte) (int, error) {
 		return 0, win.ErrorInsufficientBuffer
 	}
 	return copy(out, answer), nil
+}
+
+// namespace is the query for an NVMe namespace.
+func (s *System) namespace(d *drive, in []byte) ([]byte, error) {
+	id, err := win.DecodeNVMeNamespaceQuery(in)
+	switch {
+	case d.Spec.NVMeError != 0:
+		return nil, d.Spec.NVMeError
+	case d.Spec.NVMe == nil, s.node.Settings.NoNVMeIdentify:
+		return nil, win.ErrorInvalidFunction
+	case err != nil || id != d.Spec.NVMe.Namespace:
+		return nil, win.ErrorInvalidParameter
+	}
+	return win.EncodeNVMeNamespace(id, d.Spec.NVMe.NVMeNamespace), nil
 }
 
 // alignment is STORAGE_ACCESS_ALIGNMENT_DESCRIPTOR.

@@ -21,7 +21,7 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 		if err != nil {
 			return err
 		}
-		f = s.openFile(op, path, o.Access)
+		f = s.openFile(op, path, o.Access, self())
 		return nil
 	})
 	if err != nil {
@@ -30,8 +30,8 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 	return f, nil
 }
 
-func (s *System) openFile(op opened, path string, access win.Access) *file {
-	return &file{s.open(handle{object: objectName{name: path}, root: op.root, fs: op.fs, file: op.file, access: access})}
+func (s *System) openFile(op opened, path string, access win.Access, process win.ProcessID) *file {
+	return &file{s.open(handle{object: objectName{name: path}, root: op.root, fs: op.fs, file: op.file, access: access, process: process})}
 }
 
 // FileAttributes is GetFileAttributesW: the attributes of the last element itself,

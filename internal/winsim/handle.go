@@ -17,6 +17,8 @@ type handle struct {
 	object objectName // for hooks, rules and OpenHandles
 	access win.Access // as asked for
 
+	process win.ProcessID // whose it is; open makes it self if it is 0
+
 	disk   *drive       // of a disk handle
 	volume *volume      // of a volume handle
 	length int64        // of the disk or volume in bytes, as it was opened
@@ -86,11 +88,17 @@ func (h *handle) release() {
 		h.file.Close()
 		h.file = nil
 	}
+	if h.volume != nil && h.volume.lock == h {
+		h.volume.lock = nil
+	}
 }
 
 // open enters a new handle.
 func (s *System) open(h handle) *handle {
 	h.sys, h.tracked = s, s.track.Track(h.object.name)
+	if h.process == 0 {
+		h.process = self()
+	}
 	s.handles[&h] = struct{}{}
 	return &h
 }

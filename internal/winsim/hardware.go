@@ -5,12 +5,15 @@ package winsim
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/ntfs"
 )
 
 // DiskInfo is what the control calls say of a disk.
@@ -22,7 +25,8 @@ type DiskInfo struct {
 	SeenBytes int64       // that Windows knows of
 	System    bool
 
-	Attributes win.DiskAttributes
+	Attributes    win.DiskAttributes
+	OfflineReason win.OfflineReason // while it is offline
 }
 
 // Disks lists all disks in the order in which they came to the node, also the detached
@@ -32,16 +36,17 @@ func (s *System) Disks() []DiskInfo {
 	defer s.mu.Unlock()
 	var infos []DiskInfo
 	for d := range s.disks.all() {
-		infos = append(infos, DiskInfo{d.Spec, d.State, d.Number, d.Size, d.Seen, d.System, d.Attributes})
+		infos = append(infos, DiskInfo{d.Spec, d.State, d.Number, d.Size, d.Seen, d.System, d.Attributes, d.OfflineReason})
 	}
 	return infos
 }
 
 // AttachDisk attaches a new disk or, if there is a detached one with the serial number,
-// that one with its data. Of the spec for a detached disk only SCSI, Location and
-// NeedsRescan count, and a SizeBytes that is greater than before.
+// that one with its data. Of the spec for a detached disk only SCSI, Location, Number,
+// Late and NeedsRescan count, and a SizeBytes that is greater than before.
 //
-// It returns the disk number, win.NoNumber for a disk that doesn't have one yet.
+// It returns the disk number, which a disk that Windows doesn't see yet will have, or
+// win.NoNumber for a path below a multipath disk.
 // A serial number that is attached already gives ErrorAlreadyExists.
 func (s *System) AttachDisk(spec DiskSpec) (number disk.Number, err error) {
 	number = win.NoNumber
@@ -53,15 +58,112 @@ func (s *System) AttachDisk(spec DiskSpec) (number disk.Number, err error) {
 		if err != nil {
 			return fmt.Errorf("attach disk %q: %w", spec.Serial, err)
 		}
-		d.State, d.Attributes = DiskAttached, d.Persistent
-		d.touch()
-		if !d.Spec.NeedsRescan {
-			s.diskArrivesLater(d)
-		}
+		s.attach(d)
 		number = d.Number
 		return nil
 	})
 	return number, err
+}
+
+func (s *System) attach(d *drive) {
+	d.State, d.Attributes = DiskAttached, d.Persistent
+	s.giveNumber(d)
+	if !d.Spec.NeedsRescan {
+		s.diskArrivesLater(d)
+	}
+}
+
+// giveNumber gives an attached disk the number that it will have.
+func (s *System) giveNumber(d *drive) {
+	switch wanted := d.Spec.Number; {
+	case d.Number != win.NoNumber || d.Spec.MultipathMember:
+	case wanted != nil && !s.disks.numbered(*wanted):
+		d.Number = *wanted
+		s.disks.unused = max(s.disks.unused, d.Number+1)
+	default:
+		d.Number = s.disks.freeNumber(s.node.Settings.FreshNumbers)
+	}
+	d.touch()
+}
+
+// CloneDisk attaches a new disk with the contents of another one as they are now, as a
+// disk made from a snapshot has them: with the same ids in its partition table, and what
+// was written to its files by then. The rest of the disk is as spec says; its SizeBytes is
+// at least that of the other disk, and its SectorSize the same.
+//
+// While a disk with the same ids is online, Windows keeps the clone offline.
+func (s *System) CloneDisk(of disk.Number, spec DiskSpec) (number disk.Number, err error) {
+	number = win.NoNumber
+	err = s.controlDisk("clone", of, func(original *drive) error {
+		if _, exists := s.disks.find(func(d *drive) bool { return spec.Serial != "" && d.Spec.Serial == spec.Serial }); exists {
+			return fmt.Errorf("the serial number %q: %w", spec.Serial, win.ErrorAlreadyExists)
+		}
+		spec.SizeBytes, spec.SectorSize = max(spec.SizeBytes, original.Size), original.Spec.SectorSize
+		d, err := s.diskFor(spec)
+		if err != nil {
+			return err
+		}
+		if err := original.image.Export(d.image); err != nil {
+			return err
+		}
+		for serial, t := range original.trees {
+			fs, err := ntfs.Restore(t.fs.Records())
+			if err != nil {
+				return err
+			}
+			d.addTree(serial, &tree{treeRecord: t.treeRecord, fs: fs, changed: true})
+			fs.Touch()
+		}
+		s.attach(d)
+		number = d.Number
+		return nil
+	})
+	return number, err
+}
+
+// originalOf finds a disk that is online and has ids of d in its partition table.
+func (s *System) originalOf(d *drive) (*drive, bool) {
+	ids := d.tableIDs()
+	return s.disks.find(func(o *drive) bool {
+		return o != d && o.present() && !o.is(win.DiskOffline) && o.Number != win.NoNumber &&
+			slices.ContainsFunc(o.tableIDs(), func(id string) bool { return slices.Contains(ids, id) })
+	})
+}
+
+// offlineIfClone takes a disk that is a clone offline, as the partition manager does.
+func (s *System) offlineIfClone(d *drive) {
+	if _, isClone := s.originalOf(d); !isClone || !d.present() || d.System || d.is(win.DiskOffline) {
+		return
+	}
+	d.Attributes |= win.DiskOffline
+	d.OfflineReason = win.OfflineCollision
+	d.touch()
+	s.scanVolumes(d)
+}
+
+// SetOfflineReason takes a disk offline as Windows does by itself, for a reason.
+func (s *System) SetOfflineReason(number disk.Number, reason win.OfflineReason) error {
+	return s.controlDisk("take offline", number, func(d *drive) error {
+		if err := s.setAttributes(d, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}); err != nil {
+			return err
+		}
+		d.OfflineReason = reason
+		return nil
+	})
+}
+
+// OfflineReasons is a query for MSFT_Disk.OfflineReason.
+func (s *System) OfflineReasons(ctx context.Context) (reasons map[disk.Number]win.OfflineReason, err error) {
+	err = s.call(ctx, Call{win.CallOfflineReasons, ""}, func() error {
+		reasons = map[disk.Number]win.OfflineReason{}
+		for d := range s.disks.all() {
+			if d.present() && d.Number != win.NoNumber && d.is(win.DiskOffline) && !s.node.Settings.NoOfflineReasons {
+				reasons[d.Number] = d.OfflineReason
+			}
+		}
+		return nil
+	})
+	return reasons, err
 }
 
 // diskFor finds the detached disk of a spec, or makes a new one.
@@ -84,6 +186,7 @@ func (s *System) diskFor(spec DiskSpec) (*drive, error) {
 	again := d.Spec
 	again.SizeBytes = max(d.Size, spec.SizeBytes)
 	again.SCSI, again.Location, again.NeedsRescan = spec.SCSI, spec.Location, spec.NeedsRescan
+	again.Number, again.Late = spec.Number, spec.Late
 	again, err := s.disks.complete(d.id, again)
 	if err != nil {
 		return nil, err
@@ -97,11 +200,12 @@ func (s *System) diskFor(spec DiskSpec) (*drive, error) {
 // if arrival takes no time.
 func (s *System) diskArrivesLater(d *drive) {
 	s.diskComes(d)
-	if s.gate.delays.DiskArrival <= 0 {
+	delay := s.gate.delays.DiskArrival + d.Spec.Late
+	if delay <= 0 {
 		s.diskArrives(d)
 		return
 	}
-	s.later(s.gate.delays.DiskArrival, func() {
+	s.later(delay, func() {
 		if d.Arriving {
 			s.diskArrives(d)
 		}
@@ -110,9 +214,7 @@ func (s *System) diskArrivesLater(d *drive) {
 
 // diskComes says that an attached disk will arrive.
 func (s *System) diskComes(d *drive) {
-	if d.Number == win.NoNumber && !d.Spec.MultipathMember {
-		d.Number = s.disks.freeNumber(s.node.Settings.FreshNumbers)
-	}
+	s.giveNumber(d)
 	d.Arriving = true
 	d.touch()
 }
@@ -120,6 +222,7 @@ func (s *System) diskComes(d *drive) {
 func (s *System) diskArrives(d *drive) {
 	d.State, d.Arriving, d.Seen, d.fresh = DiskPresent, false, d.Size, true
 	d.touch()
+	s.offlineIfClone(d)
 	s.notify(win.InterfaceClassDisk)
 	s.scanVolumes(d)
 }

@@ -87,12 +87,12 @@ func (ds *disks) luns(iqn string) []*drive {
 // attachLUN lets a LUN arrive: never before the present call is over.
 func (s *System) attachLUN(d *drive) {
 	d.State, d.Attributes = DiskAttached, d.Persistent
-	d.touch()
+	s.giveNumber(d)
 	if d.Spec.NeedsRescan {
 		return
 	}
 	s.diskComes(d)
-	s.later(s.gate.delays.DiskArrival, func() {
+	s.later(s.gate.delays.DiskArrival+d.Spec.Late, func() {
 		if d.Arriving {
 			s.diskArrives(d)
 		}

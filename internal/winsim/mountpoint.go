@@ -65,6 +65,44 @@ func (s *System) MountPoints() []MountPoint {
 	return points
 }
 
+// VolumePathNames is GetVolumePathNamesForVolumeNameW.
+func (s *System) VolumePathNames(ctx context.Context, volume string) (paths []string, err error) {
+	err = s.call(ctx, Call{win.CallVolumePathNames, volume}, func() error {
+		id, rest, ok := parseVolumeName(volume)
+		if !ok || rest != `\` {
+			return win.ErrorInvalidParameter
+		}
+		v, ok := s.volumes.withID(id)
+		if !ok {
+			return win.ErrorFileNotFound
+		}
+		paths = s.pathsOf(v)
+		return nil
+	})
+	return paths, err
+}
+
+// pathsOf lists where a volume is mounted, its drive first.
+//
+// Guess: a mount point on a volume without a drive letter is listed with that volume's name.
+func (s *System) pathsOf(v *volume) []string {
+	var paths []string
+	for _, r := range s.mounts.records {
+		if r.Volume == v.GUID {
+			host := volumeDevice(r.Host)
+			if h, ok := s.volumes.withID(r.Host); ok && h.Letter != "" {
+				host = h.Letter + ":"
+			}
+			paths = append(paths, host+r.Path+`\`)
+		}
+	}
+	slices.Sort(paths)
+	if v.Letter != "" {
+		paths = slices.Insert(paths, 0, v.Letter+`:\`)
+	}
+	return paths
+}
+
 // mountPoint opens the directory of a mount point, or what is there in its place,
 // and returns the volume that has it. The mount manager knows nothing of shares.
 func (s *System) mountPoint(path string, access win.Access) (opened, *volume, error) {

@@ -225,6 +225,22 @@ func boolOrder(a, b bool) int {
 	return 1
 }
 
+// tableIDs are the ids in the partition table that must be unique on a node.
+func (d *drive) tableIDs() []string {
+	l := d.layout()
+	switch {
+	case l.Style == win.StyleGPT:
+		ids := []string{"disk " + l.DiskID.String()}
+		for _, p := range l.Partitions {
+			ids = append(ids, "partition "+p.ID.String())
+		}
+		return ids
+	case l.Style == win.StyleMBR && l.Signature != 0:
+		return []string{fmt.Sprintf("signature %08x", l.Signature)}
+	}
+	return nil
+}
+
 // dataPartition is a partition that gets a volume.
 type dataPartition struct {
 	unique  string // under which the mount manager knows it
@@ -232,6 +248,8 @@ type dataPartition struct {
 	offset  int64
 	length  int64
 	noDrive bool // no drive letter by itself
+
+	readOnly bool
 }
 
 // The types of MBR partitions that Windows has file systems for: NTFS and exFAT,
@@ -251,6 +269,7 @@ func (d *drive) dataPartitions() []dataPartition {
 		case l.Style == win.StyleGPT && p.Type == win.PartitionTypeBasicData && p.Attributes&win.GPTAttributeHidden == 0:
 			dp.unique = "gpt " + p.ID.String()
 			dp.noDrive = p.Attributes&win.GPTAttributeNoDriveLetter != 0
+			dp.readOnly = p.Attributes&win.GPTAttributeReadOnly != 0
 		case l.Style == win.StyleMBR && slices.Contains(mbrDataTypes, p.MBRType):
 			dp.unique = fmt.Sprintf("mbr %08x %d", l.Signature, p.StartingOffset)
 		default:

@@ -37,6 +37,7 @@ type nodeRecord struct {
 	Settings   Settings
 	BIOSSerial string
 	Registry   registry
+	Processes  []Process `json:",omitempty"`
 }
 
 // parts are all that keep state in the file.
@@ -64,7 +65,7 @@ type hardware struct{ *System }
 // Save implements [statefile.Part].
 func (s hardware) Save(f *statefile.File) {
 	if s.changed {
-		s.node.NextDisk = s.disks.next
+		s.node.NextDisk, s.node.Processes = s.disks.next, s.processes.list()
 		f.PutJSON(bucketSystem, []byte(systemKey), s.node)
 		s.changed = false
 	}
@@ -217,6 +218,7 @@ func (s *System) resume() {
 			s.diskArrivesLater(d)
 		}
 	}
+	s.resumeProcesses()
 	s.services.Resume()
 }
 

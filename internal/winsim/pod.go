@@ -39,7 +39,7 @@ func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
 		if err != nil {
 			return fmt.Errorf("hold %s: %w", path, err)
 		}
-		f = s.openFile(op, path, o.Access)
+		f = s.openFile(op, path, o.Access, someProcess)
 		return nil
 	})
 	if err != nil {

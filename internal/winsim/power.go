@@ -24,6 +24,7 @@ func (s *System) PowerLoss() error { return s.restart(true) }
 
 func (s *System) restart(powerLoss bool) error {
 	return s.control(func() error {
+		s.endProcesses()
 		for h := range s.handles { // their processes are gone
 			h.close()
 		}
@@ -59,6 +60,10 @@ func (s *System) boot() {
 		d.State, d.Number, d.Arriving = DiskPresent, win.NoNumber, false
 		d.touch()
 		d.Seen, d.Attributes = d.Size, d.Persistent
+		if !d.is(win.DiskOffline) {
+			d.OfflineReason = win.OfflineUnknown
+		}
+		s.offlineIfClone(d)
 		if !d.Spec.MultipathMember {
 			d.Number = number
 			number++

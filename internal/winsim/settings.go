@@ -81,6 +81,24 @@ type Settings struct {
 	// ErrorReparsePointEncountered where that isn't wanted. Unknown: whether it does.
 	BindFilter bool
 
+	// NoProcessIDs makes NtQueryInformationFile know nothing of processes: it fails with
+	// ErrorInvalidParameter. Unknown: whether each file system tells, since the documentation
+	// only lists the question.
+	NoProcessIDs bool
+	// VolumeProcessesOnly makes it tell of a volume only the processes that have the volume
+	// itself open, and not those that have a file on it open. Unknown: which it tells.
+	VolumeProcessesOnly bool
+	// NoNVMeIdentify makes the query for an NVMe namespace fail with
+	// ErrorInvalidFunction. Unknown: whether each Windows, and each driver of a virtual
+	// machine, answers it for the device.
+	NoNVMeIdentify bool
+	// NoOfflineReasons leaves all disks out of what storage management says of disks that
+	// are offline. Unknown: how far its cache lags behind.
+	NoOfflineReasons bool
+	// NoSMBConnections leaves the connections of global mappings out of
+	// MSFT_SmbConnection. Unknown: whether they are always among them.
+	NoSMBConnections bool
+
 	// UnencryptedServer is the error of an SMB server that can't encrypt where that is
 	// required; 0 is ErrorAccessDenied. Unknown: which the client gives.
 	UnencryptedServer win.Errno `also:"50,58"`

@@ -22,6 +22,25 @@ func (s *System) SMBGlobalMappings(ctx context.Context) (mappings []win.SMBMappi
 	return mappings, err
 }
 
+// SMBConnections lists the instances of MSFT_SmbConnection.
+func (s *System) SMBConnections(ctx context.Context) (connections []win.SMBConnection, err error) {
+	err = s.call(ctx, Call{win.CallSMBConnections, ""}, func() error {
+		if s.node.Settings.NoSMBConnections {
+			return nil
+		}
+		connections = s.smb.Connections(func(fs *ntfs.FS) (opens int) {
+			for h := range s.handles {
+				if h.dead == 0 && h.root == root(shareRoot{fs}) {
+					opens++
+				}
+			}
+			return opens
+		})
+		return nil
+	})
+	return connections, err
+}
+
 // CreateSMBGlobalMapping is the method Create of MSFT_SmbGlobalMapping:
 // [smbserver.Network.CreateMapping].
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
@@ -59,6 +78,11 @@ func (s *System) SMB() SMB { return SMB{s} }
 // AddShare adds an empty share, and its server if there is none.
 func (b SMB) AddShare(share smbserver.Share) error {
 	return b.sys.control(func() error { return b.sys.smb.AddShare(share) })
+}
+
+// GrowShare makes a share larger.
+func (b SMB) GrowShare(server, name string, sizeBytes int64) error {
+	return b.sys.control(func() error { return b.sys.smb.GrowShare(server, name, sizeBytes) })
 }
 
 // RemoveShare removes a share with its files.

@@ -43,21 +43,23 @@ type System struct {
 	// gate.mu: a call first passes the gate, and then takes the lock. Each change is
 	// made within control, or within a function that was given to later: these make
 	// durable what has changed before they release the lock.
-	mu       sync.Mutex
-	closed   bool
-	node     nodeRecord
-	changed  bool // node, since the last commit
-	disks    disks
-	volumes  volumes
-	mounts   mounts
-	handles  handles
-	watchers watchers
-	services *services.Manager
-	smb      *smbserver.Network
-	iscsi    *iscsitarget.Network
-	file     *statefile.File
-	pending  int       // arrivals on their way
-	arrived  sync.Cond // on mu: pending went down
+	mu      sync.Mutex
+	closed  bool
+	node    nodeRecord
+	changed bool // node, since the last commit
+	disks   disks
+	volumes volumes
+	mounts  mounts
+	handles handles
+
+	processes processes
+	watchers  watchers
+	services  *services.Manager
+	smb       *smbserver.Network
+	iscsi     *iscsitarget.Network
+	file      *statefile.File
+	pending   int       // arrivals on their way
+	arrived   sync.Cond // on mu: pending went down
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -74,9 +76,11 @@ func Open(c Config) (*System, error) {
 		volumes: volumes{
 			known: map[string]*volumeRecord{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},
 		},
-		mounts:   mounts{records: map[string]mountRecord{}},
-		handles:  handles{},
-		watchers: watchers{},
+		mounts:  mounts{records: map[string]mountRecord{}},
+		handles: handles{},
+
+		processes: processes{started: map[win.ProcessID]*process{}},
+		watchers:  watchers{},
 	}
 	s.arrived.L = &s.mu
 	s.ctx, s.stop = context.WithCancel(context.Background())

@@ -25,6 +25,12 @@ type tree struct {
 type treeRecord struct {
 	Offset int64 // of the partition that was formatted
 	Label  string
+
+	NoShortNames, IntegrityStreams bool `json:",omitempty"` // as in win.FormatOptions
+
+	Dirty  bool   `json:",omitempty"` // Windows wants to check it
+	Damage Damage `json:",omitempty"`
+	Noted  bool   `json:",omitempty"` // a scan has found the damage
 }
 
 const maxLabel = 32 // UTF-16 units
@@ -40,6 +46,14 @@ func (v *volume) boot() (bootSector, bool) {
 
 // tree mounts what the volume holds: as its bytes say, at each call.
 func (v *volume) tree() (*tree, bootSector, error) {
+	if v.lock != nil {
+		return nil, bootSector{}, win.ErrorAccessDenied
+	}
+	return v.content()
+}
+
+// content is tree for whoever has the volume itself open: also while that is locked.
+func (v *volume) content() (*tree, bootSector, error) {
 	switch {
 	case v.Offline:
 		return nil, bootSector{}, win.ErrorNotReady
@@ -66,7 +80,7 @@ func (v *volume) mount() (*ntfs.FS, error) {
 	return t.fs, nil
 }
 
-func (v *volume) writable() bool { return v.disk.writable() }
+func (v *volume) writable() bool { return v.disk.writable() && !v.readOnly }
 
 // writeBoot puts the boot sector and its copy, the last sector of the partition,
 // on the disk.
@@ -91,7 +105,9 @@ func (v *volume) format(o win.FormatOptions) error {
 	case kind != kindNTFS && kind != kindReFS:
 		return win.ErrorNotSupported
 	case bits.OnesCount32(cluster) != 1, cluster < v.disk.Spec.SectorSize, cluster > maxClusterSize,
-		v.length < bootAreaSize+int64(cluster):
+		v.length < bootAreaSize+int64(cluster),
+		kind == kindReFS && cluster != 4<<10 && cluster != 64<<10, // the two sizes that ReFS has
+		kind == kindReFS && o.NoShortNames, kind == kindNTFS && o.IntegrityStreams:
 		return win.ErrorInvalidParameter
 	case len(utf16.Encode([]rune(o.Label))) > maxLabel:
 		return win.ErrorLabelTooLong
@@ -114,7 +130,7 @@ func (v *volume) format(o win.FormatOptions) error {
 		}
 	}
 	v.disk.addTree(b.serial, &tree{
-		treeRecord: treeRecord{Offset: v.offset, Label: o.Label},
+		treeRecord: treeRecord{Offset: v.offset, Label: o.Label, NoShortNames: o.NoShortNames, IntegrityStreams: o.IntegrityStreams},
 		fs:         ntfs.New(b.capacity(), cluster), changed: true,
 	})
 	v.disk.mark()
@@ -137,7 +153,7 @@ func (d *drive) dropTree(serial uint64) {
 //
 // Guess: a growth of less than a cluster, or beyond the partition, gives error 87.
 func (v *volume) extend(sectors int64) error {
-	t, b, err := v.tree()
+	t, b, err := v.content()
 	if err != nil {
 		return err
 	}
@@ -145,7 +161,7 @@ func (v *volume) extend(sectors int64) error {
 	switch {
 	case sectors > v.length/v.disk.sector(), total-b.totalSectors < int64(b.sectorsPerCluster):
 		return win.ErrorInvalidParameter
-	case !v.disk.writable():
+	case !v.writable():
 		return win.ErrorWriteProtect
 	}
 	b.totalSectors = total
@@ -167,7 +183,8 @@ func (t *tree) data(b bootSector) win.FileSystemData {
 	}
 }
 
-func (t *tree) space() win.DiskSpace {
-	free := uint64(t.fs.Capacity() - t.fs.Used())
-	return win.DiskSpace{Available: free, Total: uint64(t.fs.Capacity()), Free: free}
+// spaceOf is what GetDiskFreeSpaceExW says of a file system.
+func spaceOf(fs *ntfs.FS) win.DiskSpace {
+	free := uint64(fs.Capacity() - fs.Used())
+	return win.DiskSpace{Available: free, Total: uint64(fs.Capacity()), Free: free}
 }

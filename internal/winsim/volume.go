@@ -15,11 +15,13 @@ import (
 // volume is the volume of a data partition, while its disk is online.
 type volume struct {
 	*volumeRecord
-	unique string // key of the record
-	disk   *drive
-	number uint32 // of the partition
-	offset int64  // bytes from the start of the disk
-	length int64
+	unique   string // key of the record
+	disk     *drive
+	number   uint32 // of the partition
+	offset   int64  // bytes from the start of the disk
+	length   int64
+	readOnly bool    // by an attribute of the partition
+	lock     *handle // which has locked it
 	// ntDevice is the N of \Device\HarddiskVolumeN.
 	ntDevice uint32
 }
@@ -136,7 +138,7 @@ func (s *System) scanVolumes(d *drive) {
 			s.removeVolume(v)
 			continue
 		}
-		v.number, v.offset, v.length = parts[i].number, parts[i].offset, parts[i].length
+		v.number, v.offset, v.length, v.readOnly = parts[i].number, parts[i].offset, parts[i].length, parts[i].readOnly
 	}
 	for _, p := range parts {
 		_, present := s.volumes.find(func(v *volume) bool { return v.unique == p.unique })
@@ -166,7 +168,7 @@ func (s *System) volumeArrives(d *drive, unique string) {
 func (s *System) addVolume(d *drive, p dataPartition) *volume {
 	_, known := s.volumes.known[p.unique]
 	s.volumes.devices++
-	v := &volume{ntDevice: 1 + s.volumes.devices, volumeRecord: s.volumes.record(p.unique), unique: p.unique, disk: d, number: p.number, offset: p.offset, length: p.length}
+	v := &volume{ntDevice: 1 + s.volumes.devices, volumeRecord: s.volumes.record(p.unique), unique: p.unique, disk: d, number: p.number, offset: p.offset, length: p.length, readOnly: p.readOnly}
 	if !known && s.node.Settings.NoAutomount {
 		v.Offline, v.Unmounted = true, true
 	}
@@ -191,8 +193,11 @@ func (s *System) removeVolume(v *volume) {
 
 // inUse reports whether something of the volume is open that keeps others from
 // having it for themselves: any file, or the volume for reading or writing.
-func (s *System) inUse(v *volume) bool {
+func (s *System) inUse(v *volume) bool { return s.inUseBesides(v, nil) }
+
+// inUseBesides is inUse, but for a handle.
+func (s *System) inUseBesides(v *volume, except *handle) bool {
 	return s.handles.any(func(h *handle) bool {
-		return h.on(v) && (h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
+		return h != except && h.on(v) && (h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
 	})
 }

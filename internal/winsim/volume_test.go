@@ -383,7 +383,7 @@ func TestLockedVolume(t *testing.T) {
 	wantErr(t, "write", s.WriteFile(name+"file", nil), win.FVELockedVolume)
 	must(t, s.SetVolumeLocked(name, false))
 	wantErr(t, "write to the unlocked volume", s.WriteFile(name+"file", nil), 0)
-	wantErr(t, "lock an unknown volume", s.SetVolumeLocked(`C:\`, true), win.ErrorNotFound)
+	wantErr(t, "lock an unknown volume", s.SetVolumeLocked(`Y:\`, true), win.ErrorNotFound)
 }
 
 func TestExtend(t *testing.T) {

@@ -6,6 +6,7 @@ package winsim
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -31,7 +32,7 @@ func (s *System) VolumeInformation(ctx context.Context, root string) (info win.V
 		if !strings.HasSuffix(root, `\`) {
 			return win.ErrorInvalidName
 		}
-		v, err := s.volumeOf(root, true)
+		v, err := s.volumeOf(root)
 		if err != nil {
 			return err
 		}
@@ -40,6 +41,9 @@ func (s *System) VolumeInformation(ctx context.Context, root string) (info win.V
 			return err
 		}
 		info = win.VolumeInformation{FileSystem: string(b.kind), Label: t.Label, Serial: uint32(b.serial)}
+		if !v.writable() {
+			info.Flags |= win.FileReadOnlyVolume
+		}
 		return nil
 	})
 	return info, err
@@ -48,24 +52,24 @@ func (s *System) VolumeInformation(ctx context.Context, root string) (info win.V
 // DiskFreeSpace is GetDiskFreeSpaceExW of the volume that holds a directory.
 func (s *System) DiskFreeSpace(ctx context.Context, directory string) (space win.DiskSpace, err error) {
 	err = s.call(ctx, Call{win.CallDiskFreeSpace, directory}, func() error {
-		v, err := s.volumeOf(directory, false)
+		l, err := s.locate(directory)
 		if err != nil {
 			return err
 		}
-		t, _, err := v.tree()
+		op, err := s.openLocation(l, openDirectory)
 		if err != nil {
 			return err
 		}
-		space = t.space()
+		defer op.file.Close()
+		space = spaceOf(op.fs)
 		return nil
 	})
 	return space, err
 }
 
-// volumeOf returns the volume that holds a directory; with root, the directory
-// must be its root. The root of a volume that can't be mounted is found too. A
-// share gives ErrorNotSupported: the simulated servers don't tell their sizes.
-func (s *System) volumeOf(directory string, root bool) (*volume, error) {
+// volumeOf returns the volume whose root a directory is, also one that can't be mounted. A
+// share gives ErrorNotSupported.
+func (s *System) volumeOf(directory string) (*volume, error) {
 	l, err := s.locate(directory)
 	if err != nil {
 		return nil, err
@@ -73,9 +77,7 @@ func (s *System) volumeOf(directory string, root bool) (*volume, error) {
 	if v, ok := l.root.(*volume); ok && len(l.names) == 0 {
 		return v, nil
 	}
-	op, err := s.openPath(directory, win.OpenOptions{
-		Access: win.AccessNone, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenForBackup,
-	})
+	op, err := s.openLocation(l, openDirectory)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +86,15 @@ func (s *System) volumeOf(directory string, root bool) (*volume, error) {
 	switch {
 	case !ok:
 		return nil, win.ErrorNotSupported
-	case root && op.file.Node() != op.fs.Root():
+	case op.file.Node() != op.fs.Root():
 		return nil, errorDirNotRoot
 	}
 	return v, nil
+}
+
+// openDirectory opens a directory to ask for the file system that it is on.
+var openDirectory = win.OpenOptions{
+	Access: win.AccessNone, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenForBackup,
 }
 
 // FormatVolume is a quick format of \\?\Volume{guid}\ as NTFS or ReFS. A volume of
@@ -101,7 +108,7 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 			return win.ErrorRetry
 		case v.disk.System:
 			return win.ErrorAccessDenied
-		case !v.disk.writable():
+		case !v.writable():
 			return win.ErrorWriteProtect
 		case v.Offline:
 			return win.ErrorNotReady
@@ -135,16 +142,84 @@ func (s *System) SpanVolume(name string, extra ...win.DiskExtent) error {
 
 // controlVolume changes the record of a present volume.
 func (s *System) controlVolume(name string, change func(*volume)) error {
+	return s.controlVolumeAt(name, func(v *volume) error {
+		change(v)
+		s.volumes.touch(v.unique)
+		return nil
+	})
+}
+
+// controlVolumeAt runs a control call on a present volume: that of a name, with a backslash
+// at its end or without, of a drive, or of a mount point.
+func (s *System) controlVolumeAt(path string, f func(*volume) error) error {
 	return s.control(func() error {
+		name, err := s.volumeNameAt(strings.TrimSuffix(path, `\`) + `\`)
+		if err != nil {
+			return notFound("volume", fmt.Sprintf("at %s (%v)", path, err))
+		}
 		id, _, _ := parseVolumeName(name)
 		v, ok := s.volumes.withID(id)
 		if !ok {
 			return notFound("volume", name)
 		}
-		change(v)
-		s.volumes.touch(v.unique)
+		if err := f(v); err != nil {
+			return fmt.Errorf("volume %s: %w", name, err)
+		}
 		return nil
 	})
+}
+
+// controlTree changes the record of the file system of a volume.
+func (s *System) controlTree(path string, change func(*tree)) error {
+	return s.controlVolumeAt(path, func(v *volume) error {
+		t, _, err := v.content()
+		if err != nil {
+			return err
+		}
+		change(t)
+		t.changed = true
+		v.disk.mark()
+		return nil
+	})
+}
+
+// VolumeInfo is what the control calls say of a volume.
+type VolumeInfo struct {
+	Name       string // \\?\Volume{guid}\
+	DiskNumber disk.Number
+	Partition  uint32
+	Paths      []string // where it is mounted
+	Offline    bool
+	ReadOnly   bool
+	BitLocker  bool // locked by it
+
+	// Of its file system; FileSystem is empty if there is none that can be mounted.
+	FileSystem                     string
+	Label                          string
+	ClusterSize                    uint32
+	Space                          win.DiskSpace
+	NoShortNames, IntegrityStreams bool
+	Dirty                          bool
+	Damage                         Damage
+}
+
+// Volumes lists the volumes that are present, in the order of their arrival.
+func (s *System) Volumes() []VolumeInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var infos []VolumeInfo
+	for _, v := range s.volumes.present {
+		info := VolumeInfo{
+			Name: v.name(), DiskNumber: v.disk.Number, Partition: v.number, Paths: s.pathsOf(v),
+			Offline: v.Offline, ReadOnly: !v.writable(), BitLocker: v.Locked,
+		}
+		if t, b, err := v.content(); err == nil {
+			info.FileSystem, info.Label, info.ClusterSize, info.Space = string(b.kind), t.Label, uint32(b.cluster()), spaceOf(t.fs)
+			info.NoShortNames, info.IntegrityStreams, info.Dirty, info.Damage = t.NoShortNames, t.IntegrityStreams, t.Dirty, t.Damage
+		}
+		infos = append(infos, info)
+	}
+	return infos
 }
 
 // VolumesOfDisk lists the names of a disk's volumes that are present.

@@ -10,8 +10,22 @@ import (
 )
 
 // volumeControl is DeviceIoControl on a volume.
-func (s *System) volumeControl(v *volume, code win.IoctlCode, in, out []byte) (int, error) {
+func (s *System) volumeControl(h *handle, code win.IoctlCode, in, out []byte) (int, error) {
+	v := h.volume
 	switch code {
+	case win.FsctlLockVolume:
+		return 0, h.lockVolume()
+	case win.FsctlUnlockVolume:
+		return 0, h.unlockVolume()
+	case win.FsctlDismountVolume:
+		return 0, h.dismountVolume()
+	case win.FsctlIsVolumeDirty:
+		return h.isDirty(out)
+	case win.IoctlDiskIsWritable:
+		if !v.writable() {
+			return 0, win.ErrorWriteProtect
+		}
+		return 0, nil
 	case win.IoctlStorageGetDeviceNumber:
 		if len(v.Extra) > 0 { // it isn't one partition of one disk
 			return 0, win.ErrorInvalidFunction
@@ -70,7 +84,7 @@ func (v *volume) extents(out []byte) (int, error) {
 }
 
 func (v *volume) fileSystemData(code win.IoctlCode, out []byte) (int, error) {
-	t, b, err := v.tree()
+	t, b, err := v.content()
 	if err != nil {
 		return 0, fsctlError(err)
 	}

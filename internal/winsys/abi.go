@@ -3,7 +3,12 @@
 
 package winsys
 
-import "github.com/csi-proxy/csi-proxy/internal/win"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
 
 // Source: cfgmgr32.h and devpropdef.h of the Windows SDK.
 const (
@@ -47,4 +52,33 @@ type fileBasicInfo struct {
 	_          [4]int64 // CreationTime, LastAccessTime, LastWriteTime, ChangeTime
 	attributes uint32
 	_          uint32
+}
+
+// fileProcessIDsUsingFile is FileProcessIdsUsingFileInformation.
+const fileProcessIDsUsingFile = 47
+
+// Offset and size in bytes of the ids in FILE_PROCESS_IDS_USING_FILE_INFORMATION, on 64-bit
+// Windows: they are ULONG_PTRs.
+const (
+	processIDList = 8
+	processIDSize = 8
+)
+
+// decodeProcessIDs reads a FILE_PROCESS_IDS_USING_FILE_INFORMATION.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/ns-ntifs-_file_process_ids_using_file_information
+func decodeProcessIDs(b []byte) ([]win.ProcessID, error) {
+	const what = "FILE_PROCESS_IDS_USING_FILE_INFORMATION"
+	if len(b) < processIDList {
+		return nil, fmt.Errorf("%s: %d bytes", what, len(b))
+	}
+	count := int64(binary.LittleEndian.Uint32(b))
+	if count > int64(len(b)-processIDList)/processIDSize {
+		return nil, fmt.Errorf("%s: %d ids don't fit into %d bytes", what, count, len(b))
+	}
+	ids := make([]win.ProcessID, count)
+	for i := range ids {
+		ids[i] = win.ProcessID(binary.LittleEndian.Uint64(b[processIDList+processIDSize*i:]))
+	}
+	return ids, nil
 }

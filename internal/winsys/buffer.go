@@ -4,6 +4,7 @@
 package winsys
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -39,4 +40,18 @@ func grown(size int, f func(buf []byte) (needed uint32, err error)) ([]byte, err
 		}
 	}
 	return nil, win.ErrorInsufficientBuffer
+}
+
+// multiString reads strings that each end with a NUL, up to an empty one.
+func multiString(units []uint16) []string {
+	var texts []string
+	for len(units) > 0 && units[0] != 0 {
+		end := slices.Index(units, 0)
+		if end < 0 {
+			end = len(units)
+		}
+		texts = append(texts, win.StringFromUTF16(units[:end]))
+		units = units[min(end+1, len(units)):]
+	}
+	return texts
 }

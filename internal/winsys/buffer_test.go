@@ -4,6 +4,7 @@
 package winsys
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -48,5 +49,33 @@ func TestGrown(t *testing.T) {
 				t.Error("it isn't the last buffer that is returned")
 			}
 		})
+	}
+}
+
+func TestMultiString(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                          nil,
+		"\x00":                      nil,
+		"\x00\x00":                  nil,
+		"C:\\\x00\x00rubbish":       {`C:\`},
+		"C:\\\x00C:\\dir\\\x00\x00": {`C:\`, `C:\dir\`},
+		"C:\\":                      {`C:\`}, // cut off
+	} {
+		if got := multiString(win.AppendUTF16(nil, text)); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestDecodeProcessIDs(t *testing.T) {
+	b := []byte{2, 0, 0, 0, 9, 9, 9, 9, 4, 0, 0, 0, 0, 0, 0, 0, 0x10, 0x27, 0, 0, 0, 0, 0, 0}
+	got, err := decodeProcessIDs(append(b, 7, 7)) // Windows doesn't say how much it wrote
+	if want := []win.ProcessID{4, 10000}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+	for name, bad := range map[string][]byte{"nothing": nil, "no list": b[:7], "cut off": b[:23], "many": {255, 255, 255, 255, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}} {
+		if got, err := decodeProcessIDs(bad); err == nil {
+			t.Errorf("%s gives %v", name, got)
+		}
 	}
 }

@@ -21,6 +21,8 @@ const (
 	// become part of a query. It selects all properties, since an object that lacks
 	// its keys has no path.
 	smbQuery = "SELECT * FROM " + smbClass
+
+	smbConnectionQuery = "SELECT * FROM MSFT_SmbConnection"
 )
 
 // smbClasses are the calls of WMI that mappings need.
@@ -36,6 +38,30 @@ type smbClasses interface {
 type smbObject interface {
 	String(property string) (string, error)
 	Uint32(property string) (uint32, error)
+	// Uint64 is that of a property that is an unsigned integer of 64 bits.
+	Uint64(property string) (uint64, error)
+}
+
+func listSMBConnections(ctx context.Context, c smbClasses) (connections []win.SMBConnection, err error) {
+	err = c.find(ctx, smbConnectionQuery, func(o smbObject) (err error) {
+		var found win.SMBConnection
+		for property, value := range map[string]*string{
+			"ServerName": &found.Server, "ShareName": &found.Share, "UserName": &found.UserName, "Credential": &found.Credential,
+		} {
+			if *value, err = o.String(property); err != nil {
+				return err
+			}
+		}
+		if found.Opens, err = o.Uint64("NumOpens"); err != nil {
+			return err
+		}
+		connections = append(connections, found)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connections, nil
 }
 
 func listSMBMappings(ctx context.Context, c smbClasses) (mappings []win.SMBMapping, err error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -43,6 +44,14 @@ func (p properties) String(name string) (string, error) {
 
 func (p properties) Uint32(name string) (uint32, error) {
 	n, ok := p[name].(uint32)
+	if !ok {
+		return 0, win.ErrorNotFound
+	}
+	return n, nil
+}
+
+func (p properties) Uint64(name string) (uint64, error) {
+	n, ok := p[name].(uint64)
 	if !ok {
 		return 0, win.ErrorNotFound
 	}
@@ -237,5 +246,23 @@ func TestSMBErrors(t *testing.T) {
 				t.Errorf("%s: the error has the password", name)
 			}
 		}
+	}
+}
+
+func TestListSMBConnections(t *testing.T) {
+	p := &mappingProvider{objects: []properties{{
+		"ServerName": "server", "ShareName": "share", "UserName": `NT AUTHORITY\SYSTEM`, "Credential": `DOMAIN\user`, "NumOpens": uint64(3),
+	}}}
+	got, err := listSMBConnections(t.Context(), p)
+	want := []win.SMBConnection{{Server: "server", Share: "share", UserName: `NT AUTHORITY\SYSTEM`, Credential: `DOMAIN\user`, Opens: 3}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if !slices.Equal(p.queries, []string{"SELECT * FROM MSFT_SmbConnection"}) {
+		t.Errorf("queries %q", p.queries)
+	}
+	p.objects[0]["NumOpens"] = "3"
+	if got, err := listSMBConnections(t.Context(), p); err == nil || got != nil {
+		t.Errorf("of a property of another type: %v, %v", got, err)
 	}
 }

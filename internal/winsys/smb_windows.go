@@ -25,6 +25,17 @@ func (s *System) SMBGlobalMappings(ctx context.Context) (mappings []win.SMBMappi
 	return mappings, err
 }
 
+// SMBConnections lists the connections to shares.
+//
+// Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/msft-smbconnection
+func (s *System) SMBConnections(ctx context.Context) (connections []win.SMBConnection, err error) {
+	err = wmi.Connect(ctx, smbNamespace, func(services *wmi.Services) (err error) {
+		connections, err = listSMBConnections(ctx, smbServices{services})
+		return err
+	})
+	return connections, err
+}
+
 // CreateSMBGlobalMapping makes a global mapping without a drive letter, and connects to
 // the server. The mapping ends with a restart. Once the call has begun, the end of ctx
 // doesn't stop it.

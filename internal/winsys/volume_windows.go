@@ -52,9 +52,9 @@ func (s *System) VolumeInformation(ctx context.Context, root string) (win.Volume
 		return win.VolumeInformation{}, err
 	}
 	var label, fileSystem [windows.MAX_PATH + 1]uint16
-	var serial uint32
+	var serial, flags uint32
 	err = interruptible(ctx, func() error {
-		return errno(windows.GetVolumeInformation(path, &label[0], uint32(len(label)), &serial, nil, nil,
+		return errno(windows.GetVolumeInformation(path, &label[0], uint32(len(label)), &serial, nil, &flags,
 			&fileSystem[0], uint32(len(fileSystem))))
 	})
 	if err != nil {
@@ -64,6 +64,7 @@ func (s *System) VolumeInformation(ctx context.Context, root string) (win.Volume
 		FileSystem: windows.UTF16ToString(fileSystem[:]),
 		Label:      windows.UTF16ToString(label[:]),
 		Serial:     serial,
+		Flags:      win.FileSystemFlags(flags),
 	}, nil
 }
 
@@ -101,6 +102,35 @@ func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string)
 		return "", err
 	}
 	return windows.UTF16ToString(name[:]), nil
+}
+
+// maxPathNames bounds the list of a volume's mount points, in UTF-16 units.
+const maxPathNames = 16 << 20
+
+// VolumePathNames is GetVolumePathNamesForVolumeNameW.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumepathnamesforvolumenamew
+func (s *System) VolumePathNames(ctx context.Context, volume string) ([]string, error) {
+	name, err := utf16Ptr(directoryPath(volume))
+	if err != nil {
+		return nil, err
+	}
+	units := uint32(windows.MAX_PATH + 1)
+	for range growAttempts {
+		names := make([]uint16, units)
+		var needed uint32
+		err = interruptible(ctx, func() error {
+			return errno(windows.GetVolumePathNamesForVolumeName(name, &names[0], units, &needed))
+		})
+		switch {
+		case err == nil:
+			return multiString(names), nil
+		case err != win.ErrorMoreData || needed > maxPathNames:
+			return nil, err
+		}
+		units = max(needed, 2*units)
+	}
+	return nil, err
 }
 
 // SetVolumeMountPoint is SetVolumeMountPointW.

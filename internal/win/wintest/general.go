@@ -32,10 +32,18 @@ func calls(s win.System, dir string) map[string]func(ctx context.Context) error 
 		"Volumes.DeleteVolumeMountPoint":  func(ctx context.Context) error { return s.DeleteVolumeMountPoint(ctx, none) },
 		"Volumes.VolumeInformation":       func(ctx context.Context) error { _, err := s.VolumeInformation(ctx, `C:\`); return err },
 		"Volumes.DiskFreeSpace":           func(ctx context.Context) error { _, err := s.DiskFreeSpace(ctx, `C:\`); return err },
-		"Volumes.FormatVolume":            func(ctx context.Context) error { return s.FormatVolume(ctx, noVolume, win.FormatOptions{}) },
-		"Files.OpenFile":                  func(ctx context.Context) error { _, err := s.OpenFile(ctx, none, open(0)); return err },
-		"Files.FileAttributes":            func(ctx context.Context) error { _, err := s.FileAttributes(ctx, none); return err },
-		"SMBMappings.SMBGlobalMappings":   func(ctx context.Context) error { _, err := s.SMBGlobalMappings(ctx); return err },
+		"Volumes.VolumePathNames":         func(ctx context.Context) error { _, err := s.VolumePathNames(ctx, noVolume); return err },
+		"Volumes.RepairVolume": func(ctx context.Context) error {
+			_, err := s.RepairVolume(ctx, noVolume, win.RepairScan)
+			return err
+		},
+		"Devices.OfflineReasons":        func(ctx context.Context) error { _, err := s.OfflineReasons(ctx); return err },
+		"Processes.ProcessImage":        func(ctx context.Context) error { _, err := s.ProcessImage(ctx, 4); return err },
+		"SMBMappings.SMBConnections":    func(ctx context.Context) error { _, err := s.SMBConnections(ctx); return err },
+		"Volumes.FormatVolume":          func(ctx context.Context) error { return s.FormatVolume(ctx, noVolume, win.FormatOptions{}) },
+		"Files.OpenFile":                func(ctx context.Context) error { _, err := s.OpenFile(ctx, none, open(0)); return err },
+		"Files.FileAttributes":          func(ctx context.Context) error { _, err := s.FileAttributes(ctx, none); return err },
+		"SMBMappings.SMBGlobalMappings": func(ctx context.Context) error { _, err := s.SMBGlobalMappings(ctx); return err },
 		"SMBMappings.CreateSMBGlobalMapping": func(ctx context.Context) error {
 			return s.CreateSMBGlobalMapping(ctx, `\\localhost\csi-proxy-none`, win.SMBMappingOptions{Username: "user", Password: secret.New("password")})
 		},
@@ -91,7 +99,8 @@ func fileCalls(h win.File) map[string]func(ctx context.Context) error {
 			_, err := h.Control(ctx, win.FsctlGetReparsePoint, nil, make([]byte, 64))
 			return err
 		},
-		"File.Delete": func(ctx context.Context) error { return h.Delete(ctx) },
+		"File.ProcessIDs": func(ctx context.Context) error { _, err := h.ProcessIDs(ctx); return err },
+		"File.Delete":     func(ctx context.Context) error { return h.Delete(ctx) },
 	}
 }
 
@@ -102,8 +111,9 @@ func deviceCalls(d win.Device) map[string]func(ctx context.Context) error {
 			_, err := d.Control(ctx, win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12))
 			return err
 		},
-		"Device.ReadAt": func(ctx context.Context) error { _, err := d.ReadAt(ctx, make([]byte, 512), 0); return err },
-		"Device.Flush":  func(ctx context.Context) error { return d.Flush(ctx) },
+		"Device.ReadAt":     func(ctx context.Context) error { _, err := d.ReadAt(ctx, make([]byte, 512), 0); return err },
+		"Device.Flush":      func(ctx context.Context) error { return d.Flush(ctx) },
+		"Device.ProcessIDs": func(ctx context.Context) error { _, err := d.ProcessIDs(ctx); return err },
 	}
 }
 

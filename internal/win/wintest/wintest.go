@@ -140,7 +140,7 @@ func (f *Fixture) has(n need) bool {
 
 // rows are all rows.
 func rows() []row {
-	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, smbRows, iscsiRows, serviceRows, machineRows)
+	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, smbRows, iscsiRows, serviceRows, machineRows)
 }
 
 func run(t *testing.T, c Config, which func(row) bool) {

@@ -125,6 +125,7 @@ func TestMethodsHaveRows(t *testing.T) {
 	check("Notices", reflect.TypeFor[win.Notices]())
 	check("Volumes", reflect.TypeFor[win.Volumes]())
 	check("Files", reflect.TypeFor[win.Files]())
+	check("Processes", reflect.TypeFor[win.Processes]())
 	check("SMBMappings", reflect.TypeFor[win.SMBMappings]())
 	check("ISCSIInitiator", reflect.TypeFor[win.ISCSIInitiator]())
 	check("Services", reflect.TypeFor[win.Services]())

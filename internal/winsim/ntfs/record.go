@@ -87,6 +87,24 @@ func (f *FS) TakeChanges() []Record {
 	return records
 }
 
+// Records returns all records, whether they have changed or not, for a copy of the file
+// system by [Restore].
+func (f *FS) Records() []Record {
+	records := []Record{{headerID, f.record(headerID)}}
+	for id := range f.nodes {
+		records = append(records, Record{id, f.record(id)})
+	}
+	return records
+}
+
+// Touch makes TakeChanges return all records, as of a new file system.
+func (f *FS) Touch() {
+	f.touch(headerID)
+	for id := range f.nodes {
+		f.touch(id)
+	}
+}
+
 func (f *FS) record(id uint64) []byte {
 	if id == headerID {
 		return encode(header{f.capacity, f.cluster, f.nextID})

@@ -6,6 +6,7 @@ package smbserver
 import (
 	"cmp"
 	"crypto/hmac"
+	"maps"
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -45,6 +46,26 @@ func (n *Network) Mappings() []win.SMBMapping {
 		return cmp.Compare(winname.Upper(a.RemotePath), winname.Upper(b.RemotePath))
 	})
 	return mappings
+}
+
+// Connections lists the instances of MSFT_SmbConnection, in the order of the mappings'
+// paths: one for each mapping that worked when it was last used. opens tells how many files
+// of a file system the node has open.
+//
+// Guess: the connection of a global mapping is one of the account NT AUTHORITY\SYSTEM.
+func (n *Network) Connections(opens func(*ntfs.FS) int) []win.SMBConnection {
+	var connections []win.SMBConnection
+	for _, key := range slices.Sorted(maps.Keys(n.mappings)) {
+		m := n.mappings[key]
+		sh, err := n.answer(m)
+		if m.Status != win.SMBMappingOK || err != nil {
+			continue
+		}
+		connections = append(connections, win.SMBConnection{
+			Server: m.Server, Share: m.Share, UserName: `NT AUTHORITY\SYSTEM`, Credential: m.User, Opens: uint64(opens(sh.fs)),
+		})
+	}
+	return connections
 }
 
 // CreateMapping is the method Create of MSFT_SmbGlobalMapping.

@@ -23,6 +23,9 @@ type Share struct {
 	// Users are the users who may connect, by the names that SetUser gave them. If there
 	// are none, all users of the server may.
 	Users []string
+	// SizeBytes is the size of its file system, of which each share has its own; default:
+	// 1 TiB.
+	SizeBytes int64
 }
 
 // State is how a server is.
@@ -60,8 +63,11 @@ type share struct {
 	fs *ntfs.FS
 }
 
-// shareSize is the size in bytes of a share's file system, of which each has its own.
-const shareSize = 1 << 40
+// The size in bytes of a share's file system.
+const (
+	defaultShareSize = 1 << 40
+	minShareSize     = 16 << 20
+)
 
 func (sh *share) key() string { return shareKey(sh.Server, sh.Name) }
 
@@ -92,6 +98,9 @@ func (n *Network) addShare(s Share) error {
 	if err := checkName(s.Name); err != nil {
 		return err
 	}
+	if s.SizeBytes = cmp.Or(s.SizeBytes, defaultShareSize); s.SizeBytes < minShareSize {
+		return fmt.Errorf("a size of %d bytes: %w", s.SizeBytes, win.ErrorInvalidParameter)
+	}
 	for _, user := range s.Users {
 		if err := checkUser(user); err != nil {
 			return err
@@ -106,7 +115,7 @@ func (n *Network) addShare(s Share) error {
 		return win.ErrorAlreadyExists
 	}
 	s.Server, s.Users = sv.Name, slices.Clone(s.Users)
-	sh := &share{Share: s, fs: ntfs.New(shareSize, 0)}
+	sh := &share{Share: s, fs: ntfs.New(s.SizeBytes, 0)}
 	sv.Shares[winname.Upper(s.Name)] = sh
 	n.watchFiles(sh)
 	n.changedShares[sh] = struct{}{}
@@ -119,6 +128,23 @@ func (n *Network) touch(sv *host) { n.changedServers[winname.Upper(sv.Name)] = s
 // watchFiles notes the changes of a share's files for the next Save.
 func (n *Network) watchFiles(sh *share) {
 	sh.fs.OnChange = func() { n.changedShares[sh] = struct{}{} }
+}
+
+// GrowShare makes the file system of a share larger. A size below the present one gives
+// ErrorInvalidParameter, no such share ErrorNotFound.
+func (n *Network) GrowShare(server, name string, sizeBytes int64) error {
+	return n.change("grow share of", server, func(sv *host) error {
+		sh, ok := sv.Shares[winname.Upper(name)]
+		switch {
+		case !ok:
+			return notFound("share", name)
+		case sizeBytes < sh.fs.Capacity():
+			return win.ErrorInvalidParameter
+		}
+		sh.fs.Extend(sizeBytes)
+		sh.SizeBytes = sh.fs.Capacity()
+		return nil
+	})
 }
 
 // RemoveShare removes a share with its files. A mapping of it stays, and fails when
@@ -195,7 +221,7 @@ func (n *Network) Servers() []Server {
 		described := Server{Name: sv.Name, State: sv.State}
 		for _, name := range slices.Sorted(maps.Keys(sv.Shares)) {
 			s := sv.Shares[name].Share
-			s.Users = slices.Clone(s.Users)
+			s.Users, s.SizeBytes = slices.Clone(s.Users), sv.Shares[name].fs.Capacity()
 			described.Shares = append(described.Shares, s)
 		}
 		for _, u := range sv.Users {

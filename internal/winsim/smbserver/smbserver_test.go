@@ -190,14 +190,18 @@ func TestServers(t *testing.T) {
 	must(t, n.SetUser("first", `u`, password))
 	must(t, n.SetState("second", State{Unreachable: true, NoEncryption: true}))
 	users[0] = "changed"
+	must(t, n.GrowShare("first", "b", 2<<40))
 	want := []Server{
 		{
 			Name: "first", Users: []string{`domain\U`, `u`},
-			Shares: []Share{{Server: "first", Name: "a$"}, {Server: "first", Name: "B", Users: []string{"b", "a"}}},
+			Shares: []Share{
+				{Server: "first", Name: "a$", SizeBytes: 1 << 40},
+				{Server: "first", Name: "B", Users: []string{"b", "a"}, SizeBytes: 2 << 40},
+			},
 		},
 		{
 			Name: "Second", State: State{Unreachable: true, NoEncryption: true},
-			Shares: []Share{{Server: "Second", Name: "z"}},
+			Shares: []Share{{Server: "Second", Name: "z", SizeBytes: 1 << 40}},
 		},
 	}
 	if diff := cmp.Diff(want, n.Servers()); diff != "" {
@@ -213,6 +217,10 @@ func TestControlErrors(t *testing.T) {
 		err  error
 		want win.Errno
 	}{
+		"share's size":       {n.AddShare(Share{Server: "server", Name: "other", SizeBytes: 1}), win.ErrorInvalidParameter},
+		"negative size":      {n.AddShare(Share{Server: "server", Name: "other", SizeBytes: -1}), win.ErrorInvalidParameter},
+		"a smaller share":    {n.GrowShare("server", "share", 1<<30), win.ErrorInvalidParameter},
+		"grow no share":      {n.GrowShare("server", "other", 1<<50), win.ErrorNotFound},
 		"share is there":     {n.AddShare(Share{Server: "SERVER", Name: "SHARE"}), win.ErrorAlreadyExists},
 		"no server name":     {n.AddShare(Share{Name: "x"}), win.ErrorInvalidName},
 		"no mapped name":     {n.AddShare(Share{Server: "x"}), win.ErrorInvalidName},

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -349,4 +350,18 @@ func (o *Object) Uint32(name string) (uint32, error) {
 		return 0, fmt.Errorf("property %s is not an integer: %w", name, win.ErrorInvalidParameter)
 	}
 	return uint32(n), nil
+}
+
+// Uint64 returns a property that is an unsigned integer of 64 bits, which WMI passes as a
+// string.
+func (o *Object) Uint64(name string) (uint64, error) {
+	text, err := o.String(name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("property %s is not an integer: %w", name, win.ErrorInvalidParameter)
+	}
+	return n, nil
 }

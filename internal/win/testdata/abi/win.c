@@ -7,6 +7,7 @@
 #include <ntddscsi.h>
 #include <winternl.h>
 #include <diskguid.h>
+#include <nvme.h>
 
 /* What the headers of mingw-w64 10 lack, as the documentation of Windows has it.
  *
@@ -178,7 +179,7 @@ SAMPLE(REFS_VOLUME_DATA_BUFFER, refs_volume_data) = {
 };
 typedef struct {
 	STORAGE_DEVICE_DESCRIPTOR fixed;
-	char vendor[8], product[16], serial[8];
+	char vendor[8], product[16], revision[4], serial[8];
 } descriptor_with_strings;
 SAMPLE(descriptor_with_strings, device_descriptor) = {
 	.fixed = {
@@ -187,11 +188,52 @@ SAMPLE(descriptor_with_strings, device_descriptor) = {
 		.RemovableMedia = TRUE,
 		.VendorIdOffset = offsetof(descriptor_with_strings, vendor),
 		.ProductIdOffset = offsetof(descriptor_with_strings, product),
-		.ProductRevisionOffset = offsetof(descriptor_with_strings, product),
+		.ProductRevisionOffset = offsetof(descriptor_with_strings, revision),
 		.SerialNumberOffset = offsetof(descriptor_with_strings, serial),
 		.BusType = BusTypeFileBackedVirtual,
 	},
-	.vendor = "Msft", .product = "Virtual Disk", .serial = " 12345 ",
+	.vendor = "Msft", .product = "Virtual Disk", .revision = "1.0", .serial = " 12345 ",
+};
+/* The query has room for the answer, NVME_IDENTIFY_NAMESPACE_DATA. */
+typedef struct {
+	STORAGE_PROPERTY_ID PropertyId;
+	STORAGE_QUERY_TYPE QueryType;
+	STORAGE_PROTOCOL_SPECIFIC_DATA data;
+	BYTE room[sizeof(NVME_IDENTIFY_NAMESPACE_DATA)];
+} nvme_query;
+SAMPLE(nvme_query, nvme_namespace_query) = {
+	.PropertyId = StorageDeviceProtocolSpecificProperty,
+	.QueryType = PropertyStandardQuery,
+	.data = {
+		.ProtocolType = ProtocolTypeNvme,
+		.DataType = NVMeDataTypeIdentify,
+		.ProtocolDataRequestValue = NVME_IDENTIFY_CNS_SPECIFIC_NAMESPACE,
+		.ProtocolDataRequestSubValue = 3,
+		.ProtocolDataOffset = sizeof(STORAGE_PROTOCOL_SPECIFIC_DATA),
+		.ProtocolDataLength = sizeof(NVME_IDENTIFY_NAMESPACE_DATA),
+	},
+};
+typedef struct {
+	STORAGE_PROTOCOL_DATA_DESCRIPTOR descriptor;
+	NVME_IDENTIFY_NAMESPACE_DATA data;
+} nvme_answer;
+SAMPLE(nvme_answer, nvme_namespace) = {
+	.descriptor = {
+		.Version = sizeof(STORAGE_PROTOCOL_DATA_DESCRIPTOR),
+		.Size = sizeof(STORAGE_PROTOCOL_DATA_DESCRIPTOR),
+		.ProtocolSpecificData = {
+			.ProtocolType = ProtocolTypeNvme,
+			.DataType = NVMeDataTypeIdentify,
+			.ProtocolDataRequestValue = NVME_IDENTIFY_CNS_SPECIFIC_NAMESPACE,
+			.ProtocolDataRequestSubValue = 3,
+			.ProtocolDataOffset = sizeof(STORAGE_PROTOCOL_SPECIFIC_DATA),
+			.ProtocolDataLength = sizeof(NVME_IDENTIFY_NAMESPACE_DATA),
+		},
+	},
+	.data = {
+		.NGUID = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 },
+		.EUI64 = { 21, 22, 23, 24, 25, 26, 27, 28 },
+	},
 };
 typedef struct {
 	STORAGE_DEVICE_LOCATION_DESCRIPTOR fixed;
@@ -236,6 +278,7 @@ LINES = {
 	OFFSET(STORAGE_DEVICE_DESCRIPTOR, RemovableMedia),
 	OFFSET(STORAGE_DEVICE_DESCRIPTOR, VendorIdOffset),
 	OFFSET(STORAGE_DEVICE_DESCRIPTOR, ProductIdOffset),
+	OFFSET(STORAGE_DEVICE_DESCRIPTOR, ProductRevisionOffset),
 	OFFSET(STORAGE_DEVICE_DESCRIPTOR, SerialNumberOffset),
 	OFFSET(STORAGE_DEVICE_DESCRIPTOR, BusType),
 	OFFSET(STORAGE_DEVICE_DESCRIPTOR, RawDeviceProperties),
@@ -344,6 +387,11 @@ LINES = {
 	VALUE(IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS),
 	VALUE(IOCTL_VOLUME_ONLINE),
 	VALUE(IOCTL_VOLUME_OFFLINE),
+	VALUE(IOCTL_DISK_IS_WRITABLE),
+	VALUE(FSCTL_LOCK_VOLUME),
+	VALUE(FSCTL_UNLOCK_VOLUME),
+	VALUE(FSCTL_DISMOUNT_VOLUME),
+	VALUE(FSCTL_IS_VOLUME_DIRTY),
 	VALUE(FSCTL_EXTEND_VOLUME),
 	VALUE(FSCTL_GET_NTFS_VOLUME_DATA),
 	VALUE(FSCTL_GET_REFS_VOLUME_DATA),
@@ -355,6 +403,7 @@ LINES = {
 	VALUE(PARTITION_STYLE_MBR),
 	VALUE(PARTITION_STYLE_GPT),
 	VALUE(PARTITION_STYLE_RAW),
+	VALUE(GPT_BASIC_DATA_ATTRIBUTE_READ_ONLY),
 	VALUE(GPT_BASIC_DATA_ATTRIBUTE_HIDDEN),
 	VALUE(GPT_BASIC_DATA_ATTRIBUTE_NO_DRIVE_LETTER),
 	VALUE(DISK_ATTRIBUTE_OFFLINE),
@@ -362,7 +411,10 @@ LINES = {
 	VALUE(StorageDeviceProperty),
 	VALUE(StorageDeviceIdProperty),
 	VALUE(StorageAccessAlignmentProperty),
+	VALUE(StorageDeviceProtocolSpecificProperty),
 	VALUE(StorageDeviceLocationProperty),
+	VALUE(VOLUME_IS_DIRTY),
+	VALUE(FILE_READ_ONLY_VOLUME),
 	VALUE(BusTypeScsi),
 	VALUE(BusTypeiScsi),
 	VALUE(BusTypeSas),
@@ -453,6 +505,8 @@ LINES = {
 	VALUE(ERROR_RESOURCE_NOT_AVAILABLE),
 	VALUE(FVE_E_LOCKED_VOLUME),
 
+	SAMPLED(nvme_namespace_query),
+	SAMPLED(nvme_namespace),
 	SAMPLED(layout_gpt),
 	SAMPLED(layout_mbr),
 	SAMPLED(create_disk),

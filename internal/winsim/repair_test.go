@@ -1,0 +1,178 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// isDirty is FSCTL_IS_VOLUME_DIRTY.
+func isDirty(t *testing.T, s *System, volume string) bool {
+	t.Helper()
+	d := openDevice(t, s, device1(volume), win.GenericRead)
+	defer closeHandle(t, d)
+	out := make([]byte, 4)
+	n, err := d.Control(t.Context(), win.FsctlIsVolumeDirty, nil, out)
+	must(t, err)
+	dirty, err := win.DecodeVolumeIsDirty(out[:n])
+	must(t, err)
+	return dirty
+}
+
+func TestRepair(t *testing.T) {
+	const scan, spot, offline = win.RepairScan, win.RepairSpotFix, win.RepairOffline
+	for name, tt := range map[string]struct {
+		damage Damage
+		modes  []win.RepairMode
+		want   []win.RepairResult
+		healed bool
+	}{
+		"healthy":                      {NoDamage, []win.RepairMode{scan, spot}, []win.RepairResult{0, 0}, true},
+		"found and fixed":              {SpotDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 0, 0}, true},
+		"a spot fix without a scan":    {SpotDamage, []win.RepairMode{spot}, []win.RepairResult{0}, false},
+		"more than a spot fix can":     {OfflineDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 1, 1}, false},
+		"an offline repair":            {OfflineDamage, []win.RepairMode{offline, scan}, []win.RepairResult{0, 0}, true},
+		"an offline repair of a spot":  {SpotDamage, []win.RepairMode{offline}, []win.RepairResult{0}, true},
+		"a scan changes nothing by it": {SpotDamage, []win.RepairMode{scan, scan}, []win.RepairResult{1, 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newNode(t, Delays{})
+			_, volume := newVolume(t, s, true)
+			must(t, s.WriteFile(volume+"file", []byte("content")))
+			must(t, s.SetVolumeDamage(volume, tt.damage))
+			for i, mode := range tt.modes {
+				got, err := s.RepairVolume(t.Context(), volume, mode)
+				if err != nil || got != tt.want[i] {
+					t.Errorf("step %d: %d, %v; want %d", i, got, err, tt.want[i])
+				}
+			}
+			volumes := s.Volumes()
+			if healed := volumes[len(volumes)-1].Damage == NoDamage; healed != tt.healed {
+				t.Errorf("healed: %v", healed)
+			}
+			if b, err := s.ReadFile(volume + "file"); err != nil || string(b) != "content" {
+				t.Errorf("the file holds %q, %v", b, err)
+			}
+		})
+	}
+}
+
+func TestRepairRefusals(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, volume := newVolume(t, s, true)
+	repair := func(mode win.RepairMode) error {
+		_, err := s.RepairVolume(t.Context(), volume, mode)
+		return err
+	}
+	_, err := s.RepairVolume(t.Context(), volumeDevice(win.NewGUID())+`\`, win.RepairScan)
+	wantErr(t, "no volume", err, win.ErrorRetry)
+	id, err := s.StartProcess(podImage, volume)
+	must(t, err)
+	must(t, repair(win.RepairScan))
+	wantErr(t, "spot fix of a volume in use", repair(win.RepairSpotFix), win.ErrorAccessDenied)
+	wantErr(t, "offline repair of a volume in use", repair(win.RepairOffline), win.ErrorAccessDenied)
+	must(t, s.EndProcess(id))
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	wantErr(t, "scan of a read-only disk", repair(win.RepairScan), win.ErrorWriteProtect)
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly}))
+	must(t, s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "ReFS"}))
+	wantErr(t, "scan of ReFS", repair(win.RepairScan), win.ErrorNotSupported)
+	_, raw := newVolume(t, s, false)
+	volume = raw
+	wantErr(t, "scan of a raw volume", repair(win.RepairScan), win.ErrorUnrecognizedVolume)
+	volume, err = s.VolumeNameForMountPoint(t.Context(), `C:\`)
+	must(t, err)
+	must(t, repair(win.RepairScan))
+	wantErr(t, "spot fix of Windows' own volume", repair(win.RepairSpotFix), win.ErrorAccessDenied)
+	wantErr(t, "unknown damage", s.SetVolumeDamage(volume, "x"), win.ErrorInvalidParameter)
+	wantErr(t, "damage a raw volume", s.SetVolumeDamage(raw, SpotDamage), win.ErrorUnrecognizedVolume)
+}
+
+// Dirt, damage and what the format asked for outlast the process.
+func TestHealthOutlivesTheProcess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	s := openNode(t, Config{StateFile: file})
+	_, volume := newVolume(t, s, false)
+	must(t, s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS", Label: "data", ClusterSize: 8192, NoShortNames: true}))
+	must(t, s.SetVolumeDirty(volume, true))
+	must(t, s.SetVolumeDamage(volume, SpotDamage))
+	_, err := s.RepairVolume(t.Context(), volume, win.RepairScan)
+	must(t, err)
+	must(t, s.SetVolumeReadOnly(volume, true))
+	must(t, s.Close())
+	s = openNode(t, Config{StateFile: file})
+	defer closeHandle(t, s)
+	v := s.Volumes()[1]
+	if !v.Dirty || v.Damage != SpotDamage || !v.ReadOnly || v.Label != "data" || v.ClusterSize != 8192 || !v.NoShortNames || v.IntegrityStreams {
+		t.Errorf("it is %+v", v)
+	}
+	if !isDirty(t, s, volume) {
+		t.Error("Windows doesn't want to check it any more")
+	}
+	must(t, s.SetVolumeReadOnly(volume, false))
+	if got, err := s.RepairVolume(t.Context(), volume, win.RepairSpotFix); err != nil || got != win.RepairNoErrors || isDirty(t, s, volume) {
+		t.Errorf("the scan's notes are lost: %d, %v", got, err)
+	}
+}
+
+func TestReadOnlyPartition(t *testing.T) {
+	s := newNode(t, Delays{})
+	n, volume := newVolume(t, s, true)
+	check := func(what string, readOnly bool) {
+		t.Helper()
+		info, err := s.VolumeInformation(t.Context(), volume)
+		must(t, err)
+		want := win.Errno(0)
+		if readOnly {
+			want = win.ErrorWriteProtect
+		}
+		if got := info.Flags&win.FileReadOnlyVolume != 0; got != readOnly {
+			t.Errorf("%s: read-only is %v", what, got)
+		}
+		_, err = control(t, s, device1(volume), win.IoctlDiskIsWritable, nil)
+		wantErr(t, what+": is it writable", err, want)
+		wantErr(t, what+": write", s.WriteFile(volume+"file", nil), want)
+		wantErr(t, what+": format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), want)
+	}
+	check("new", false)
+	must(t, s.SetVolumeReadOnly(volume, true))
+	check("the volume", true)
+	if layoutOf(t, s, n).Partitions[0].Attributes&win.GPTAttributeReadOnly == 0 {
+		t.Error("the partition's attribute isn't set")
+	}
+	_, err := control(t, s, drivePath(n), win.IoctlDiskIsWritable, nil)
+	wantErr(t, "is the disk writable", err, 0)
+	must(t, s.SetVolumeReadOnly(volume, false))
+	check("writable again", false)
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	check("the disk", true)
+	_, err = control(t, s, drivePath(n), win.IoctlDiskIsWritable, nil)
+	wantErr(t, "is the disk writable", err, win.ErrorWriteProtect)
+}
+
+func TestFormatOptions(t *testing.T) {
+	s := newNode(t, Delays{})
+	_, volume := newVolume(t, s, false)
+	for name, tt := range map[string]struct {
+		options win.FormatOptions
+		want    win.Errno
+	}{
+		"NTFS":                           {win.FormatOptions{FileSystem: "NTFS", NoShortNames: true, ClusterSize: 65536}, 0},
+		"ReFS":                           {win.FormatOptions{FileSystem: "ReFS", IntegrityStreams: true, ClusterSize: 65536}, 0},
+		"ReFS without short names":       {win.FormatOptions{FileSystem: "ReFS", NoShortNames: true}, win.ErrorInvalidParameter},
+		"ReFS with other clusters":       {win.FormatOptions{FileSystem: "ReFS", ClusterSize: 8192}, win.ErrorInvalidParameter},
+		"NTFS with integrity streams":    {win.FormatOptions{FileSystem: "NTFS", IntegrityStreams: true}, win.ErrorInvalidParameter},
+		"clusters that aren't a power":   {win.FormatOptions{FileSystem: "NTFS", ClusterSize: 5000}, win.ErrorInvalidParameter},
+		"a file system that isn't known": {win.FormatOptions{FileSystem: "exFAT"}, win.ErrorNotSupported},
+	} {
+		wantErr(t, name, s.FormatVolume(t.Context(), volume, tt.options), tt.want)
+		if v := s.Volumes()[1]; tt.want == 0 && (v.FileSystem != tt.options.FileSystem || v.ClusterSize != tt.options.ClusterSize ||
+			v.NoShortNames != tt.options.NoShortNames || v.IntegrityStreams != tt.options.IntegrityStreams) {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
