@@ -21,6 +21,8 @@ export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 #
 # The caller's GOFLAGS (such as -mod=vendor), CGO_ENABLED and GOEXPERIMENT count.
 BUILD = CGO_ENABLED=$(or $(CGO_ENABLED),0) $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+# SIGN is a command that signs the files for Windows that it is called with, in place.
+sign = $(if $(SIGN),$(SIGN) $(1))
 WINRES = bin/winres -version '$(VERSION)' -commit '$(COMMIT)'
 
 # Tools run on this machine, whatever system the programs are for. Their modules are
@@ -38,8 +40,6 @@ WINTEST_PACKAGES = internal/logfile internal/pipe internal/winservice internal/w
 WINTEST_FILES = internal/win/testdata/abi/layout.txt internal/win/testdata/abi/samples.txt
 # Lists the modules of tests, which their programs don't name.
 LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}'
-# What a release has apart from them.
-RELEASED = linux-amd64 linux-arm64
 # The modules apart from the product: what they need must not become its own.
 SIDE_MODULES = test/published test/cluster tools tools/release examples/csi-driver
 # Those that have a side for Windows.
@@ -88,6 +88,7 @@ build-windows-%: link-windows-% bin/winres
 		bin/.linked/windows-$*/csi-proxy.exe $(BIN_windows-$*)/csi-proxy.exe
 	$(WINRES) -description 'CSI Proxy from the command line' \
 		bin/.linked/windows-$*/csi-proxyctl.exe $(BIN_windows-$*)/csi-proxyctl.exe
+	$(call sign,$(BIN_windows-$*)/csi-proxy.exe $(BIN_windows-$*)/csi-proxyctl.exe)
 
 .PHONY: wintest
 wintest: $(addprefix wintest-,$(WINDOWS_ARCHS)) ## build csi-proxy-wintest.exe, which tests this source on a Windows machine with one command
@@ -97,6 +98,7 @@ build-sim-windows-%: bin/winres FORCE
 	GOOS=windows GOARCH=$* $(BUILD) -tags simulated -o bin/.linked/windows-$*/csi-proxy-sim.exe ./cmd/csi-proxy
 	$(WINRES) -description 'CSI Proxy on a simulated node, for tests of CSI drivers' \
 		bin/.linked/windows-$*/csi-proxy-sim.exe $(BIN_windows-$*)/csi-proxy-sim.exe
+	$(call sign,$(BIN_windows-$*)/csi-proxy-sim.exe)
 
 # The tests' programs into bin/.wintest/<arch>/, and all into one program.
 wintest-%: build-windows-% build-sim-windows-% bin/pack
@@ -112,7 +114,7 @@ wintest-%: build-windows-% build-sim-windows-% bin/pack
 	GOOS=windows GOARCH=$* $(BUILD) -o bin/.linked/windows-$*/csi-proxy-wintest.exe ./test/wintest
 	$(WINRES) -description 'Tests of CSI Proxy on Windows' \
 		bin/.linked/windows-$*/csi-proxy-wintest.exe bin/.wintest/$*/csi-proxy-wintest.exe
-	bin/pack bin/.wintest/$*/csi-proxy-wintest.exe windows-proof.md=docs/windows-proof.md \
+	bin/pack -program bin/.wintest/$*/csi-proxy-wintest.exe windows-proof.md=docs/windows-proof.md \
 		csi-proxy.exe=$(BIN_windows-$*)/csi-proxy.exe csi-proxy-sim.exe=$(BIN_windows-$*)/csi-proxy-sim.exe csi-proxyctl.exe=$(BIN_windows-$*)/csi-proxyctl.exe \
 		$(foreach f,$(WINTEST_FILES),source/$(f)=$(f)) \
 		$(foreach p,$(WINTEST_PACKAGES) test/windows,tests/$(p)=bin/.wintest/$*/$(subst /,-,$(p)).exe) \
@@ -123,7 +125,7 @@ bin/winres bin/pack: bin/%: FORCE
 	@$(FOR_TOOLS) $(GO) -C tools build -o ../bin/ ./$*
 
 # What only releases need is a module of its own, so that a build needs none of it.
-bin/sbom bin/notices bin/image: bin/%: FORCE
+bin/sbom bin/notices bin/image bin/relnotes: bin/%: FORCE
 	@$(FOR_TOOLS) $(GO) -C tools/release build -o ../../bin/ ./$*
 
 FORCE:
@@ -138,37 +140,54 @@ check-build: ## build for Windows in a new clone, as other projects do: each arc
 		$(GO) mod vendor && $(GO) -C tools mod vendor && \
 		GOFLAGS=-mod=vendor GOPROXY=off CGO_ENABLED=1 GOOS=windows $(MAKE) build && file bin/csi-proxy.exe
 
+# What is released of the programs: zips of the daemon for each Windows, and of the one with
+# the simulated node, which is for those who write drivers, for each system.
+RELEASED = $(addprefix windows-,$(WINDOWS_ARCHS)) $(addprefix sim-windows-,$(WINDOWS_ARCHS)) sim-linux-amd64 sim-linux-arm64
+
+# collect makes bin/.release/<name>, which has programs, a bill of materials of each, and the
+# licences of all that they contain: $(call collect,name,program…).
+define collect
+	rm -rf bin/.release/$(1) && mkdir -p bin/.release/$(1)
+	cp LICENSE $(2) bin/.release/$(1)/
+	bin/notices $(2) >bin/.release/$(1)/LICENSES.txt
+	for program in $(notdir $(2)); do \
+		bin/sbom -version '$(VERSION)' bin/.release/$(1)/$$program >bin/.release/$(1)/$$program.cdx.json || exit 1; \
+	done
+endef
+
+collect-windows-%: build-windows-% bin/sbom bin/notices
+	$(call collect,windows-$*,$(addprefix $(BIN_windows-$*)/,csi-proxy.exe csi-proxyctl.exe))
+
+collect-sim-windows-%: build-sim-windows-% build-windows-% bin/sbom bin/notices
+	$(call collect,sim-windows-$*,$(addprefix $(BIN_windows-$*)/,csi-proxy-sim.exe csi-proxyctl.exe))
+
+collect-sim-linux-%: link-linux-% bin/sbom bin/notices
+	cp bin/.linked/linux-$*/csi-proxy bin/.linked/linux-$*/csi-proxy-sim
+	$(call collect,sim-linux-$*,$(addprefix bin/.linked/linux-$*/,csi-proxy-sim csi-proxyctl))
+
+# Prints name=path for each file of a folder, as bin/pack and bin/image take it.
+files_of = $$(cd $(1) && LC_ALL=C && for f in *; do printf '%s=%s/%s ' "$$f" '$(1)' "$$f"; done)
+
 IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
 
 .PHONY: image
-image: build-windows-amd64 bin/image bin/sbom bin/notices ## build the image of the HostProcess container, without Docker, into bin/; see docs/image.md
-	rm -rf bin/.image && mkdir -p bin/.image
-	for program in csi-proxy csi-proxyctl; do \
-		cp bin/$$program.exe bin/.image/ && \
-		bin/sbom -version '$(VERSION)' bin/$$program.exe >bin/.image/$$program.exe.cdx.json || exit 1; \
-	done
-	bin/notices bin/csi-proxy.exe bin/csi-proxyctl.exe >bin/.image/LICENSES.txt
+image: collect-windows-amd64 bin/image ## build the image of the HostProcess container, without Docker, into bin/; see docs/image.md
 	bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH) \
-		$(foreach f,csi-proxy.exe csi-proxyctl.exe csi-proxy.exe.cdx.json csi-proxyctl.exe.cdx.json LICENSES.txt,$(f)=bin/.image/$(f)) >$(IMAGE_ARCHIVE)
+		$(call files_of,bin/.release/windows-amd64) >$(IMAGE_ARCHIVE)
 
 .PHONY: push-image
 push-image: image ## build the image and push it: IMAGE=repository:tag
 	bin/image push $(IMAGE_ARCHIVE) '$(or $(IMAGE),$(error say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3))'
 
 .PHONY: release
-release: build-all wintest $(addprefix link-,$(RELEASED)) bin/sbom bin/notices ## build all systems into dist/, with checksums, bills of materials, licences
+release: $(addprefix collect-,$(RELEASED)) image wintest bin/pack bin/relnotes ## build what is released into dist/; RELEASE.md says how to release it
 	rm -rf dist && mkdir dist
-	for program in csi-proxy csi-proxyctl; do \
-		cp bin/.linked/linux-amd64/$$program dist/$$program-linux-amd64 && \
-		cp bin/.linked/linux-arm64/$$program dist/$$program-linux-arm64 && \
-		cp $(BIN_windows-amd64)/$$program.exe dist/$$program-windows-amd64.exe && \
-		cp $(BIN_windows-arm64)/$$program.exe dist/$$program-windows-arm64.exe || exit 1; \
-	done
-	bin/notices dist/csi-proxy* >dist/LICENSES.txt
-	for file in dist/csi-proxy*; do bin/sbom -version '$(VERSION)' $$file >$$file.cdx.json || exit 1; done
+	bin/relnotes -version '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
+	$(foreach name,$(RELEASED),bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.release/$(name)) >dist/csi-proxy-$(name)-$(VERSION).zip &&) true
+	cp $(IMAGE_ARCHIVE) dist/csi-proxy-image-windows-amd64-$(VERSION).tar
 	@# The tests on Windows have modules, and versions of modules, that no other program has.
 	for arch in $(WINDOWS_ARCHS); do \
-		tests=dist/csi-proxy-wintest-windows-$$arch.exe; \
+		tests=dist/csi-proxy-wintest-windows-$$arch-$(VERSION).exe; \
 		[ $$arch = amd64 ] && dir=$(BIN_windows-amd64) || dir=$(BIN_windows-arm64); \
 		cp $$dir/csi-proxy-wintest.exe $$tests && \
 		bin/sbom -version '$(VERSION)' $$tests $$dir/csi-proxy-sim.exe $$dir/csi-proxyctl.exe bin/.wintest/$$arch/*.modules >$$tests.cdx.json || exit 1; \

@@ -21,7 +21,7 @@ func TestPack(t *testing.T) {
 	}
 	var packed [2]bytes.Buffer
 	for i := range packed {
-		if err := pack(&packed[i], filepath.Join(dir, "program"), []string{"x/a=" + filepath.Join(dir, "a"), "b=" + filepath.Join(dir, "b")}); err != nil {
+		if err := pack(&packed[i], filepath.Join(dir, "program"), 0, []string{"x/a=" + filepath.Join(dir, "a"), "b=" + filepath.Join(dir, "b")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,6 +40,30 @@ func TestPack(t *testing.T) {
 		}
 		if got, err := io.ReadAll(f); err != nil || string(got) != want {
 			t.Errorf("%s has %q, %v", name, got, err)
+		}
+	}
+}
+
+// An archive of its own has a time and the modes of programs.
+func TestArchive(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"program": 0o700, "text": 0o600} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var packed bytes.Buffer
+	if err := pack(&packed, "", 1767225600, []string{"program=" + filepath.Join(dir, "program"), "text=" + filepath.Join(dir, "text")}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(packed.Bytes()), int64(packed.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.File {
+		want := map[string]os.FileMode{"program": 0o755, "text": 0o644}[f.Name]
+		if f.Mode() != want || f.Modified.Unix() != 1767225600 {
+			t.Errorf("%s has mode %v and time %v", f.Name, f.Mode(), f.Modified)
 		}
 	}
 }

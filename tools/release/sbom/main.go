@@ -5,7 +5,7 @@
 // CycloneDX's JSON: the modules that the linker has recorded in it. From the repository's
 // root:
 //
-//	go -C tools build -o ../bin/sbom ./sbom
+//	go -C tools/release build -o ../../bin/ ./sbom
 //	bin/sbom -version v1.2.3 program.exe [packed.exe | list.modules]...
 //
 // A program may have others packed into it, whose modules count as its own. Test programs
@@ -22,7 +22,6 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -31,6 +30,8 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 
 	"github.com/csi-proxy/csi-proxy/tools/release/modules"
 )
@@ -46,43 +47,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
-}
-
-type bom struct {
-	Format       string       `json:"bomFormat"`
-	SpecVersion  string       `json:"specVersion"`
-	Version      int          `json:"version"`
-	Metadata     metadata     `json:"metadata"`
-	Components   []component  `json:"components"`
-	Dependencies []dependency `json:"dependencies"`
-}
-
-type metadata struct {
-	Component component `json:"component"`
-}
-
-type component struct {
-	Type     string    `json:"type"`
-	Ref      string    `json:"bom-ref"`
-	Name     string    `json:"name"`
-	Version  string    `json:"version"`
-	PURL     string    `json:"purl"`
-	Hashes   []hash    `json:"hashes,omitempty"`
-	Licenses []license `json:"licenses,omitempty"`
-}
-
-type hash struct {
-	Algorithm string `json:"alg"`
-	Content   string `json:"content"`
-}
-
-type license struct {
-	Expression string `json:"expression"`
-}
-
-type dependency struct {
-	Ref       string   `json:"ref"`
-	DependsOn []string `json:"dependsOn"`
 }
 
 // write writes the bill of materials of a program that has others packed into it.
@@ -102,30 +66,30 @@ func write(out io.Writer, program string, packed []string, version string) error
 	if err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(describe(info, version, sha256.Sum256(contents)))
+	bom := describe(info, version, sha256.Sum256(contents))
+	return cyclonedx.NewBOMEncoder(out, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6)
 }
 
-func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) bom {
+func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) *cyclonedx.BOM {
 	purl := modulePURL(info.Main.Path, version) + "#" + strings.TrimPrefix(info.Path, info.Main.Path+"/")
-	b := bom{
-		Format:      "CycloneDX",
-		SpecVersion: "1.6",
-		Version:     1,
-		Metadata: metadata{component{
-			Type:     "application",
-			Ref:      purl,
-			Name:     path.Base(info.Path),
-			Version:  version,
-			PURL:     purl,
-			Hashes:   []hash{{"SHA-256", hex.EncodeToString(sum[:])}},
-			Licenses: []license{{"Apache-2.0"}},
-		}},
-	}
+	bom := cyclonedx.NewBOM()
+	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
+		Type:       cyclonedx.ComponentTypeApplication,
+		BOMRef:     purl,
+		Name:       path.Base(info.Path),
+		Version:    version,
+		PackageURL: purl,
+		Hashes:     &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
+		Licenses:   &cyclonedx.Licenses{{Expression: "Apache-2.0"}},
+	}}
+	var components []cyclonedx.Component
+	var references []string
 	add := func(module, version string) {
 		purl := modulePURL(module, version)
-		b.Components = append(b.Components, component{Type: "library", Ref: purl, Name: module, Version: version, PURL: purl})
+		references = append(references, purl)
+		components = append(components, cyclonedx.Component{
+			Type: cyclonedx.ComponentTypeLibrary, BOMRef: purl, Name: module, Version: version, PackageURL: purl,
+		})
 	}
 	add("std", strings.TrimPrefix(info.GoVersion, "go"))
 	seen := map[string]bool{}
@@ -138,12 +102,9 @@ func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) bom 
 			add(module.Path, module.Version)
 		}
 	}
-	all := dependency{Ref: purl}
-	for _, c := range b.Components {
-		all.DependsOn = append(all.DependsOn, c.Ref)
-	}
-	b.Dependencies = []dependency{all}
-	return b
+	bom.Components = &components
+	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: purl, Dependencies: &references}}
+	return bom
 }
 
 // modulePURL returns the package URL of a Go module.

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
 func TestDescribe(t *testing.T) {
@@ -30,18 +31,18 @@ func TestDescribe(t *testing.T) {
 	}, "v1.2.3", sha256.Sum256(nil))
 
 	main := got.Metadata.Component
-	if main.Name != "program" || main.Version != "v1.2.3" || main.PURL != "pkg:golang/example.org/main@v1.2.3#cmd/program" {
+	if main.Name != "program" || main.Version != "v1.2.3" || main.PackageURL != "pkg:golang/example.org/main@v1.2.3#cmd/program" {
 		t.Errorf("the program is %+v", main)
 	}
 	var purls []string
-	for _, c := range got.Components {
-		purls = append(purls, c.PURL)
+	for _, c := range *got.Components {
+		purls = append(purls, c.PackageURL)
 	}
 	want := []string{"pkg:golang/std@1.26.0", "pkg:golang/example.org/a@v1.0.0", "pkg:golang/example.org/c@v3.0.0%2Bincompatible"}
 	if !slices.Equal(purls, want) {
 		t.Errorf("the components are %q, want %q", purls, want)
 	}
-	if d := got.Dependencies; len(d) != 1 || d[0].Ref != main.Ref || !slices.Equal(d[0].DependsOn, want) {
+	if d := *got.Dependencies; len(d) != 1 || d[0].Ref != main.BOMRef || !slices.Equal(*d[0].Dependencies, want) {
 		t.Errorf("the dependencies are %+v", d)
 	}
 }
@@ -73,8 +74,8 @@ func TestWrite(t *testing.T) {
 	if err := write(&again, program, []string{list}, "v1.2.3"); err != nil || !strings.Contains(again.String(), "pkg:golang/example.org/listed@v1.2.3") {
 		t.Errorf("the listed module is missing (%v)", err)
 	}
-	var got bom
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+	var got cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(&out, cyclonedx.BOMFileFormatJSON).Decode(&got); err != nil {
 		t.Fatal(err)
 	}
 	contents, err := os.ReadFile(program)
@@ -82,10 +83,10 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(contents)
-	if hashes := got.Metadata.Component.Hashes; len(hashes) != 1 || hashes[0].Content != hex.EncodeToString(sum[:]) {
+	if hashes := *got.Metadata.Component.Hashes; len(hashes) != 1 || hashes[0].Value != hex.EncodeToString(sum[:]) {
 		t.Errorf("the hashes are %v", hashes)
 	}
-	if len(got.Components) == 0 || got.Components[0].Version != strings.TrimPrefix(runtime.Version(), "go") {
-		t.Errorf("the components are %v", got.Components)
+	if len(*got.Components) == 0 || (*got.Components)[0].Version != strings.TrimPrefix(runtime.Version(), "go") {
+		t.Errorf("the components are %v", *got.Components)
 	}
 }
