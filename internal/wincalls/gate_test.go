@@ -190,6 +190,24 @@ func TestClientsShare(t *testing.T) {
 	})
 }
 
+func TestHasRoom(t *testing.T) {
+	client := new(objectState)
+	for _, c := range []struct {
+		client     *objectState
+		has, taken int
+		want       bool
+	}{
+		{nil, 0, 63, true}, {nil, 0, 64, false},
+		{client, 31, 31, true}, {client, 32, 32, false},
+		{client, fewCalls - 1, 32, true}, {client, fewCalls, 47, false}, {client, fewCalls - 1, 48, false},
+		{client, 0, 63, true}, {client, 1, 63, false}, {client, 0, 64, false}, {client, 0, 65, false},
+	} {
+		if got := hasRoom(c.client, c.has, c.taken, 64); got != c.want {
+			t.Errorf("with %d of %d taken calls of 64, a client (%v) has room: %v", c.has, c.taken, c.client != nil, got)
+		}
+	}
+}
+
 // A client whose calls on what is in a directory hang keeps no other from that directory.
 func TestClientsShareADirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
