@@ -232,6 +232,10 @@ fuzz: ## fuzz each decoder for FUZZTIME, 20s unless given
 soak: ## run each long, random test for SOAK, 2m unless given; SOAK_SEED repeats one
 	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 
+.PHONY: docs
+docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and npm
+	cd site && npm ci && npm run build
+
 .PHONY: test-published
 test-published: ## test the daemon with the published client, every sequence with every crash
 	cd test/published && $(GO) test -count=1 -timeout 20m ./...

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -17,24 +19,9 @@ import (
 // is one long word, such as a link.
 func TestDocsAreWrapped(t *testing.T) {
 	const columns = 100
-	docs := 0
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && slices.Contains([]string{".git", "bin", "dist", "vendor"}, d.Name()) {
-			return fs.SkipDir
-		}
-		if d.IsDir() || filepath.Ext(path) != ".md" {
-			return nil
-		}
-		docs++
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
+	for _, path := range markdownFiles(t) {
 		code := false
-		for i, line := range strings.Split(string(b), "\n") {
+		for i, line := range strings.Split(readText(t, path), "\n") {
 			trimmed := strings.TrimSpace(line)
 			if strings.HasPrefix(trimmed, "```") {
 				code = !code
@@ -43,9 +30,96 @@ func TestDocsAreWrapped(t *testing.T) {
 				t.Errorf("%s:%d has %d columns; wrap it at %d", path, i+1, n, columns)
 			}
 		}
+	}
+}
+
+// markdownFiles returns the paths of our pages.
+func markdownFiles(t *testing.T) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules", "vendor"}, d.Name()) {
+			return fs.SkipDir
+		}
+		if !d.IsDir() && filepath.Ext(path) == ".md" {
+			paths = append(paths, path)
+		}
 		return nil
 	})
-	if err != nil || docs < 10 {
-		t.Errorf("%d docs, %v", docs, err)
+	if err != nil || len(paths) < 10 {
+		t.Fatalf("%d pages, %v", len(paths), err)
+	}
+	return paths
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+)
+
+// Each link from one of our pages to a file of the repository leads to something, also to
+// a heading that is there.
+func TestLinksInDocs(t *testing.T) {
+	links := 0
+	for _, path := range markdownFiles(t) {
+		for _, match := range link.FindAllStringSubmatch(fence.ReplaceAllString(readText(t, path), ""), -1) {
+			file, fragment, _ := strings.Cut(match[1], "#")
+			if strings.Contains(match[1], "://") || strings.HasPrefix(match[1], "mailto:") {
+				continue
+			}
+			links++
+			target := path
+			if file != "" {
+				target = filepath.Join(filepath.Dir(path), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: a link to %s: %v", path, match[1], err)
+			} else if fragment != "" && filepath.Ext(target) == ".md" && !slices.Contains(anchors(readText(t, target)), fragment) {
+				t.Errorf("%s: a link to %s: there is no such heading", path, match[1])
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("only %d links were found", links)
+	}
+}
+
+// anchors are the names that a page's headings have in links.
+func anchors(page string) (names []string) {
+	for _, match := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ' || r == '-':
+				return '-'
+			case r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, match[1])
+		names = append(names, name)
+	}
+	return names
+}
+
+// The index is how people find a page, and the menu of the site.
+func TestIndexOfDocs(t *testing.T) {
+	index := readText(t, "docs/index.md")
+	for _, path := range markdownFiles(t) {
+		page, below := strings.CutPrefix(filepath.ToSlash(path), "docs/")
+		if below && page != "index.md" && !strings.Contains(index, "("+page+")") {
+			t.Errorf("docs/index.md doesn't list %s", page)
+		}
 	}
 }

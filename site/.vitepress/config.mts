@@ -1,0 +1,71 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The site of the documentation: the pages of docs/, as they are, with a search. `make docs`
+// builds it. Its menu is docs/index.md, which lists all pages.
+
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { defineConfig } from 'vitepress'
+
+const repository = resolve(dirname(fileURLToPath(import.meta.url)), '../..')
+const docs = join(repository, 'docs')
+const source = 'https://github.com/csi-proxy/csi-proxy'
+
+// The menu: a group for each heading of the index, an item for each row of its table. The
+// title of a page is its first heading.
+function menu() {
+  const groups: { text: string; items: { text: string; link: string }[] }[] = []
+  const listed = new Set(['index.md'])
+  for (const line of readFileSync(join(docs, 'index.md'), 'utf8').split('\n')) {
+    const heading = line.match(/^## (.+)$/)
+    if (heading) groups.push({ text: heading[1], items: [] })
+    const row = line.match(/^\| \[[^\]]+\]\(([^)]+\.md)\)/)
+    if (!row) continue
+    listed.add(row[1])
+    const title = readFileSync(join(docs, row[1]), 'utf8').match(/^# (.+)$/m)
+    if (!title) throw new Error(`docs/${row[1]} has no heading`)
+    groups[groups.length - 1].items.push({ text: title[1], link: '/' + row[1].replace(/\.md$/, '') })
+  }
+  for (const entry of readdirSync(docs, { recursive: true, encoding: 'utf8' })) {
+    if (entry.endsWith('.md') && !listed.has(entry)) throw new Error(`docs/index.md doesn't list ${entry}`)
+  }
+  return groups
+}
+
+export default defineConfig({
+  title: 'CSI Proxy',
+  description: 'The storage operations of a Windows node, for CSI drivers',
+  srcDir: '../docs',
+  outDir: '../bin/docs',
+  cacheDir: '../bin/.docs-cache',
+  cleanUrls: false,
+  lastUpdated: false,
+  // The pages lie outside of the directory with the modules.
+  vite: { resolve: { alias: { vue: join(repository, 'site/node_modules/vue') } } },
+  markdown: {
+    // On the site, a link to a file of the repository leads to the repository.
+    config: (md) => {
+      md.core.ruler.push('repository-links', (state) => {
+        for (const token of state.tokens.flatMap((t) => t.children ?? [])) {
+          const href = token.attrGet('href')
+          if (token.type !== 'link_open' || !href || /^[a-z]+:|^#/.test(href)) continue
+          const [path, fragment] = href.split('#')
+          const file = resolve(dirname(state.env.path ?? join(docs, 'index.md')), path)
+          if (!existsSync(file)) throw new Error(`${state.env.relativePath}: a link to ${path}, which doesn't exist`)
+          if (!relative(docs, file).startsWith('..')) continue
+          token.attrSet('href', `${source}/blob/main/${relative(repository, file)}${fragment ? '#' + fragment : ''}`)
+        }
+      })
+    }
+  },
+  themeConfig: {
+    search: { provider: 'local' },
+    sidebar: menu(),
+    outline: [2, 3],
+    socialLinks: [{ icon: 'github', link: source }],
+    docFooter: { prev: false, next: false },
+    footer: { message: 'Apache License 2.0' }
+  }
+})
