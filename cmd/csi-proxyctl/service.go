@@ -47,14 +47,19 @@ func nameFlag(c *cobra.Command) *string {
 	return c.Flags().String("name", "", "`name` of the service (default: the one that exists, else "+deployment.Names[0]+")")
 }
 
-// deployer returns what changes services. It tells its steps on standard error.
+// deployer returns what changes services. It tells its steps on standard error, unless a
+// program reads that.
 func (p *program) deployer() *deployment.Deployer {
+	log := slog.New(slog.DiscardHandler)
+	if p.format == formatText {
+		log = slog.New(slog.NewTextHandler(p.stderr, nil))
+	}
 	return &deployment.Deployer{
 		Services: deployment.RealServices{},
 		Programs: deployment.RealPrograms{},
 		Files:    deployment.RealFiles{},
 		Healthy:  p.healthy,
-		Log:      slog.New(slog.NewTextHandler(p.stderr, nil)),
+		Log:      log,
 	}
 }
 

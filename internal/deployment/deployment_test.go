@@ -115,12 +115,16 @@ func TestUpgradeToPrevious(t *testing.T) {
 		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", previous, false); return err },
 		func(t *testing.T, n *node) { n.keeps(t, oursNew) },
 		func(t *testing.T, n *node, err error) {
-			// If the death was after the last step but one, the next run finds the old
-			// program as the new one, and goes back and forth. Both are kept.
 			got := []string{n.files[program], n.files[previous]}
 			slices.Sort(got)
 			if err != nil || !slices.Equal(got, []string{oursOld, oursNew}) || len(n.files) != 2 {
 				t.Errorf("%v: %q", err, n.files)
+			}
+			// A run that has kept the program before, and died then, leaves that one to the
+			// next run as the program to go back to. No other one does.
+			done, _ := strings.CutSuffix(strings.Join(n.log, "; "), "died")
+			if end := strings.LastIndex(done, "died"); n.files[program] != oursOld && !strings.Contains(done[:max(end, 0)], "rename to "+previous) {
+				t.Errorf("the service has the program %q: %s", n.files[program], done)
 			}
 			n.runs(t, "csi-proxy", n.files[program])
 		})
@@ -153,7 +157,7 @@ func TestUpgradeRefuses(t *testing.T) {
 		from   string
 		want   error
 	}{
-		"missing program":     {func(n *node) { delete(n.files, newFile) }, newFile, nil},
+		"missing program":     {func(n *node) { delete(n.files, newFile) }, newFile, csiproxy.ErrInvalidArgument},
 		"not a daemon":        {func(n *node) { n.files[newFile] = published }, newFile, csiproxy.ErrInvalidArgument},
 		"a missing version":   {func(n *node) { n.missing = true }, newFile, csiproxy.ErrFailedPrecondition},
 		"its own program":     {func(*node) {}, strings.ToUpper(program), csiproxy.ErrInvalidArgument},
@@ -321,8 +325,21 @@ func TestReplaceWithForeignPipes(t *testing.T) {
 	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil || !strings.Contains(err.Error(), `C:\foreign.exe`) {
 		t.Errorf("%v", err)
 	}
-	if n.holder != foreign || n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
+	if n.services["csiproxy"].state != winservice.Stopped || n.holder != foreign || n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
 		t.Errorf("%+v", n)
+	}
+}
+
+// A service that was stopped before is stopped after a rollback.
+func TestReplaceStopped(t *testing.T) {
+	n := withPublished()
+	n.services["csiproxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
+	n.files[program] = crashing
+	if _, err := n.deployer().Replace(t.Context(), installation()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+		t.Errorf("%v", err)
+	}
+	if n.services["csiproxy"].state != winservice.Stopped || n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
+		t.Errorf("%+v", n.services["csiproxy"])
 	}
 }
 
@@ -379,6 +396,15 @@ func TestReplaceOurs(t *testing.T) {
 			n.runs(t, "csiproxy", oursOld)
 			if got := n.services["csiproxy"].settings.CommandLine; got != want {
 				t.Errorf("rolled back to %s, want %s", got, want)
+			}
+
+			n.files[newFile] = oursNew
+			if _, err := n.deployer().Replace(t.Context(), in); err != nil {
+				t.Error(err)
+			}
+			n.runs(t, "csiproxy", oursNew)
+			if line, _, _ := n.deployer().Replaced("csiproxy"); line != oldDaemon+flags {
+				t.Errorf("what was replaced is forgotten: %q", line)
 			}
 		})
 	}

@@ -166,8 +166,11 @@ func (n *node) Uninstall(ctx context.Context, name string) error {
 	return n.step("delete", func() error { delete(n.services, name); return nil })
 }
 
-func (n *node) Start(_ context.Context, name string) error {
+func (n *node) Start(ctx context.Context, name string) error {
 	return n.step("start", func() error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		s, err := n.service(name)
 		if err != nil || s.state == winservice.Running {
 			return err
@@ -187,8 +190,11 @@ func (n *node) Start(_ context.Context, name string) error {
 	})
 }
 
-func (n *node) Stop(_ context.Context, name string, programs ...string) error {
+func (n *node) Stop(ctx context.Context, name string, programs ...string) error {
 	if err := n.step("stop", func() error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		s := n.services[name]
 		if s == nil || s.state != winservice.Running {
 			return nil

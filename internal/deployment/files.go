@@ -23,9 +23,12 @@ const renameLimit = 15 * time.Second
 
 // Copy implements [Files].
 func (f RealFiles) Copy(ctx context.Context, from, to string) error {
-	// A copy that a death cut off has this name, and is replaced by the next one.
+	// A copy that a death cut off has this name.
 	part := to + ".part"
-	err := copyFile(from, part)
+	err := f.Remove(part)
+	if err == nil {
+		err = copyFile(from, part)
+	}
 	if err == nil {
 		err = f.Rename(ctx, part, to)
 	}
@@ -35,13 +38,15 @@ func (f RealFiles) Copy(ctx context.Context, from, to string) error {
 	return nil
 }
 
+// copyFile copies to a new file. If one were there, it could be somebody's who goes on to
+// write to it, or a link.
 func copyFile(from, to string) (err error) {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer source.Close() // nothing was written
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ func (RealPrograms) Check(ctx context.Context, program string, args []string) (w
 	if !filepath.IsAbs(program) { // or another one could be found
 		return winservice.Report{}, errors.New("it must be a full path")
 	}
+	if err := winservice.EndWithChildren(); err != nil {
+		return winservice.Report{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
@@ -42,8 +45,11 @@ func (RealPrograms) Check(ctx context.Context, program string, args []string) (w
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
-		reason := strings.TrimSpace(stderr.String())
-		return winservice.Report{}, fmt.Errorf("%s -check: %w: %s", filepath.Base(program), errors.Join(err, ctx.Err()), reason[:min(len(reason), maxReason)])
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		reason, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+		return winservice.Report{}, fmt.Errorf("%s -check: %w: %s", filepath.Base(program), err, reason[:min(len(reason), maxReason)])
 	}
 	var report winservice.Report
 	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {

@@ -90,10 +90,14 @@ func TestOrigin(t *testing.T) {
 func TestFiles(t *testing.T) {
 	f, ctx, dir := RealFiles{}, t.Context(), t.TempDir()
 	a, b, c := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
-	for file, content := range map[string]string{a: "one", b: "another", b + ".part": "a long part of an earlier copy"} {
+	victim := filepath.Join(t.TempDir(), "victim")
+	for file, content := range map[string]string{a: "one", b: "another", victim: "of another user"} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Link(victim, b+".part"); err != nil { // which an earlier copy, or somebody else, has left
+		t.Fatal(err)
 	}
 	if same, err := f.Same(a, b); same || err != nil {
 		t.Errorf("same: %v, %v", same, err)
@@ -103,6 +107,9 @@ func TestFiles(t *testing.T) {
 	}
 	if same, err := f.Same(a, b); !same || err != nil {
 		t.Errorf("same after the copy: %v, %v", same, err)
+	}
+	if content, err := os.ReadFile(victim); string(content) != "of another user" || err != nil {
+		t.Errorf("the copy has gone to another file: %q, %v", content, err)
 	}
 	if err := f.Rename(ctx, b, c); err != nil {
 		t.Error(err)

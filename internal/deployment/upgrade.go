@@ -63,7 +63,8 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss
 		return Upgraded{}, err
 	}
 	if copyErr != nil {
-		return Upgraded{}, &csiproxy.Error{Op: "upgrade service", Object: name, Detail: "nothing was changed", Err: copyErr}
+		return Upgraded{}, &csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
+			Detail: "the new program can't be copied; nothing was changed", Err: copyErr}
 	}
 	report, err := d.check(ctx, fresh, args, mayMiss)
 	if err != nil {

@@ -69,6 +69,8 @@ func makeLogDirectory(dir string) error {
 	return unimplemented("MakeLogDirectory", dir)
 }
 
+func endWithChildren() error { return nil }
+
 func lock() (func() error, error) {
 	return nil, unimplemented("change services", "")
 }

@@ -191,6 +191,12 @@ func MakeLogDirectory(dir string) error {
 	return makeLogDirectory(dir)
 }
 
+// EndWithChildren makes the system end the programs that this process starts from now on
+// when it ends for any reason. One that stays would keep its file from being replaced.
+// Elsewhere than on Windows nothing keeps a file from that, and EndWithChildren does
+// nothing.
+func EndWithChildren() error { return endWithChildren() }
+
 // Lock keeps others from changing services of CSI Proxy until unlock is called or the
 // process ends. If another process has the lock, the error is csiproxy.ErrUnavailable.
 func Lock() (unlock func() error, err error) {

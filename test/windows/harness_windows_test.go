@@ -27,7 +27,10 @@ import (
 // and the command line.
 var daemonProgram, simProgram, ctlProgram string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	actAsDaemon()
+	os.Exit(run(m))
+}
 
 // run builds the two programs, unless the environment names them, and runs the tests.
 func run(m *testing.M) (code int) {
