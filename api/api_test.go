@@ -225,6 +225,8 @@ func TestCredentialsAreMarked(t *testing.T) {
 		"smb.v1beta1.NewSmbGlobalMappingRequest.password",
 		"smb.v1alpha1.NewSmbGlobalMappingRequest.username",
 		"smb.v1alpha1.NewSmbGlobalMappingRequest.password",
+		"storage.v1alpha1.ISCSILogin.chap_username",
+		"storage.v1alpha1.ISCSILogin.chap_secret",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("fields marked (-want +got):\n%s", diff)

@@ -5,9 +5,11 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -25,4 +27,84 @@ func ExampleStorage_ListDisks() {
 		fmt.Printf("disk %d, %d GiB, online %v\n", d.Number, d.SizeBytes>>30, d.Online)
 	}
 	// Output: disk 1, 10 GiB, online false
+}
+
+const (
+	stagingPath = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\example\vol-1\globalmount`
+	targetPath  = `C:\var\lib\kubelet\pods\6a1c2d3e\volumes\kubernetes.io~csi\data\mount`
+)
+
+// NodeStageVolume of a driver. Kubelet may repeat it at any time.
+func ExampleStorage_StageVolume() {
+	node, _, _ := startNodeWithDisk()
+	defer node.Close()
+	for range 2 {
+		staged, err := node.Client().Storage.StageVolume(context.Background(), storage.StageVolumeRequest{
+			Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath, Grow: true,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(staged.FileSystem, staged.Formatted)
+	}
+	// Output:
+	// NTFS true
+	// NTFS false
+}
+
+// NodeUnstageVolume of a driver. A volume that a process still uses isn't taken from it.
+func ExampleStorage_UnstageVolume() {
+	node, _, _ := startNodeWithDisk()
+	defer node.Close()
+	s, ctx := node.Client().Storage, context.Background()
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	if err != nil {
+		log.Fatal(err)
+	}
+	done, err := s.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	fmt.Println(done.Unmounted, done.DiskOffline, err)
+	// Output: true true <nil>
+}
+
+// NodePublishVolume of a driver.
+func ExampleStorage_PublishVolume() {
+	node, _, _ := startNodeWithDisk()
+	defer node.Close()
+	s, ctx := node.Client().Storage, context.Background()
+
+	err := s.PublishVolume(ctx, stagingPath, targetPath) // too early
+	fmt.Println(errors.Is(err, csiproxy.ErrFailedPrecondition))
+	if _, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.PublishVolume(ctx, stagingPath, targetPath))
+	fmt.Println(node.WriteFile(targetPath+`\data.txt`, []byte("precious")))
+	// Output:
+	// true
+	// <nil>
+	// <nil>
+}
+
+// NodeUnpublishVolume of a driver. It is no error if nothing is published.
+func ExampleStorage_UnpublishVolume() {
+	node, _, _ := startNodeWithDisk()
+	defer node.Close()
+	fmt.Println(node.Client().Storage.UnpublishVolume(context.Background(), targetPath))
+	// Output: <nil>
+}
+
+// NodeExpandVolume of a driver. The cloud has grown the disk to 20 GiB.
+func ExampleStorage_ExpandVolume() {
+	node, _, number := startNodeWithDisk()
+	defer node.Close()
+	s, ctx := node.Client().Storage, context.Background()
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	if err != nil {
+		log.Fatal(err)
+	}
+	node.GrowDisk(number, 20<<30)
+
+	done, err := s.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskBytes: 20 << 30})
+	fmt.Println(done.SizeBytes>>30, done.Grown, err)
+	// Output: 19 true <nil>
 }

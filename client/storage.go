@@ -6,7 +6,9 @@ package client
 import (
 	"context"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/wire/storagewire"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -31,4 +33,62 @@ func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) (disks
 		}),
 	)
 	return disks, err
+}
+
+// StageVolume makes a disk's volume usable at a path: it finds the disk, brings it online,
+// partitions and formats it if it is raw, mounts the volume, and grows it if asked. What is
+// done already isn't done again. It says what it did.
+//
+// No such disk is csiproxy.ErrNotFound. If several disks match, if the disk holds data of
+// another system, or if the volume is staged already in another way, the error is
+// csiproxy.ErrFailedPrecondition and says so.
+func (s *Storage) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (staged storage.StagedVolume, err error) {
+	request, err := storagewire.FromStageVolume(r)
+	if err != nil {
+		return staged, &csiproxy.Error{Op: "StageVolume", Object: "at " + quote.Text(r.StagingPath), Err: err}
+	}
+	err = s.group.call(ctx, "StageVolume", "at "+quote.Text(r.StagingPath),
+		result("StageVolume", request, func(m *storagev1alpha1.StageVolumeResponse) { staged = storagewire.ToStaged(m) }),
+	)
+	return staged, err
+}
+
+// UnstageVolume unmounts the volume at a path, takes its disk offline if nothing of that is
+// mounted any more, and logs out of the iSCSI target whose last disk it was. If nothing is
+// mounted at the path, it succeeds. A volume that somebody uses is
+// csiproxy.ErrFailedPrecondition.
+func (s *Storage) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, err error) {
+	err = s.group.call(ctx, "UnstageVolume", "at "+quote.Text(r.StagingPath),
+		result("UnstageVolume", storagewire.FromUnstageVolume(r), func(m *storagev1alpha1.UnstageVolumeResponse) {
+			done = storage.UnstagedVolume{Unmounted: m.Unmounted, DiskOffline: m.DiskOffline, LoggedOut: m.LoggedOut}
+		}),
+	)
+	return done, err
+}
+
+// PublishVolume makes a link to a staged path for a pod. If neither a volume nor a share is
+// staged there, the error is csiproxy.ErrFailedPrecondition.
+func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
+	return s.group.call(ctx, "PublishVolume", quote.Text(targetPath),
+		noResult("PublishVolume", &storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath}, &storagev1alpha1.PublishVolumeResponse{}),
+	)
+}
+
+// UnpublishVolume removes the link that PublishVolume has made, never what it leads to. If
+// nothing is there, it succeeds.
+func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error {
+	return s.group.call(ctx, "UnpublishVolume", quote.Text(targetPath),
+		noResult("UnpublishVolume", &storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath}, &storagev1alpha1.UnpublishVolumeResponse{}),
+	)
+}
+
+// ExpandVolume grows the volume at a path to the size of its disk, and returns its size. It
+// waits until the disk has the size that is asked for.
+func (s *Storage) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (done storage.ExpandedVolume, err error) {
+	err = s.group.call(ctx, "ExpandVolume", "at "+quote.Text(r.Path),
+		result("ExpandVolume", storagewire.FromExpandVolume(r), func(m *storagev1alpha1.ExpandVolumeResponse) {
+			done = storage.ExpandedVolume{SizeBytes: m.SizeBytes, Grown: m.Grown}
+		}),
+	)
+	return done, err
 }

@@ -303,6 +303,32 @@ var operations = []operation{
 	}, []exchange{
 		{"v1alpha1", "ListDisks", `{"disk":{"number":0,"serialNumber":"vol"}}`, `{"disks": [{"number": 3, "serialNumber": "vol", "online": true}]}`},
 	}, []storage.Disk{{Number: 3, SerialNumber: "vol", Online: true}}},
+
+	{"storage", "StageVolume", func(ctx context.Context, c *Client) (any, error) {
+		return c.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol"}, StagingPath: `C:\a`, Grow: true})
+	}, []exchange{
+		{"v1alpha1", "StageVolume", `{"disk":{"serialNumber":"vol"},"login":{},"stagingPath":"C:\\a","format":{},"grow":true}`, `{"diskNumber": 3, "volumeId": "` + jsonA + `", "grown": true}`},
+	}, storage.StagedVolume{Disk: 3, VolumeID: volumeA, Grown: true}},
+
+	{"storage", "UnstageVolume", func(ctx context.Context, c *Client) (any, error) {
+		return c.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\a`, Force: true})
+	}, []exchange{
+		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","force":true,"disk":{}}`, `{"unmounted": true, "diskOffline": true}`},
+	}, storage.UnstagedVolume{Unmounted: true, DiskOffline: true}},
+
+	{"storage", "PublishVolume", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.Storage.PublishVolume(ctx, `C:\a`, `C:\b`)
+	}, []exchange{{"v1alpha1", "PublishVolume", `{"stagingPath":"C:\\a","targetPath":"C:\\b"}`, `{}`}}, nil},
+
+	{"storage", "UnpublishVolume", func(ctx context.Context, c *Client) (any, error) { return nil, c.Storage.UnpublishVolume(ctx, `C:\b`) }, []exchange{
+		{"v1alpha1", "UnpublishVolume", `{"targetPath":"C:\\b"}`, `{}`},
+	}, nil},
+
+	{"storage", "ExpandVolume", func(ctx context.Context, c *Client) (any, error) {
+		return c.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: `C:\a`, DiskBytes: 1 << 30, Wait: -1})
+	}, []exchange{
+		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "grown": true}`},
+	}, storage.ExpandedVolume{SizeBytes: 1 << 40, Grown: true}},
 }
 
 // In each version, each operation sends what the version's descriptors say and

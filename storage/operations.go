@@ -1,9 +1,10 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storage has whole tasks of a CSI node in one call each: find a disk. It stands on
-// the operations of the other groups, and has no second way to do what they do. Errors are
-// of the classes in package csiproxy.
+// Package storage has whole tasks of a CSI node in one call each: find a disk, stage a
+// volume, publish it, grow it, and all of that back again. It stands on the operations of
+// the other groups, and has no second way to do what they do. Errors are of the classes in
+// package csiproxy.
 //
 // The package is v1alpha1, as the API group is: names and fields may still change.
 package storage
@@ -20,4 +21,43 @@ type Operations interface {
 	// number before. If the selector asks for more than a number, such a disk isn't listed,
 	// since it doesn't tell whether it is the one.
 	ListDisks(ctx context.Context, s Selector) ([]Disk, error)
+	// StageVolume makes a disk's volume usable at a path: it finds the disk, and waits for
+	// it up to Wait; brings it online; partitions and formats it if it is raw; mounts the
+	// volume at the path; and grows it if asked. What is done already isn't done again, so
+	// the call may be repeated. The disk that was selected is the one that is written to,
+	// whatever its number becomes meanwhile. Nothing is ever written over data.
+	//
+	// No such disk is csiproxy.ErrNotFound. csiproxy.ErrFailedPrecondition means that
+	// several disks match, which the error lists; that Windows runs from the disk; that the
+	// disk or volume holds data of another system, or is a clone; that something else is at
+	// the path; or that the volume is staged already, but at another path, with another file
+	// system, or read-only where writable is asked: the error names the difference.
+	StageVolume(ctx context.Context, r StageVolumeRequest) (StagedVolume, error)
+	// UnstageVolume writes the volume's cache to its disk, unmounts it, takes its disk
+	// offline if nothing of that is mounted any more, and logs out of the iSCSI target whose
+	// last disk it was. If nothing is mounted at the path, it succeeds. The directory stays.
+	//
+	// A volume that somebody uses gives csiproxy.ErrFailedPrecondition, with the processes
+	// that have it open as far as Windows tells them, and stays as it is: see Force. A path
+	// that leads to a share is csiproxy.ErrFailedPrecondition, too.
+	//
+	// The session with a target stays if another disk of it is online, or if the login is
+	// one that Windows repeats when the node starts: an administrator has set that up.
+	UnstageVolume(ctx context.Context, r UnstageVolumeRequest) (UnstagedVolume, error)
+	// PublishVolume makes a link to a staged path for a pod. It makes the directories above
+	// the link if they are missing, and replaces an empty directory at targetPath. If the
+	// link exists, it succeeds. If neither a volume nor a share is staged at stagingPath,
+	// the error is csiproxy.ErrFailedPrecondition. If something else than the link is at
+	// targetPath, it stays, and the error is csiproxy.ErrAlreadyExists.
+	PublishVolume(ctx context.Context, stagingPath, targetPath string) error
+	// UnpublishVolume removes the link that PublishVolume has made, never what it leads to.
+	// If nothing is at the path, it succeeds; an empty directory is removed, too. A file, a
+	// directory with entries or a mount point stays, and is
+	// csiproxy.ErrFailedPrecondition.
+	UnpublishVolume(ctx context.Context, targetPath string) error
+	// ExpandVolume grows the volume at a path to the size of its disk. It has Windows look
+	// for the disk's size, and waits until that is DiskBytes. A disk that doesn't grow so
+	// far within Wait is csiproxy.ErrUnavailable; the volume is grown as far as the disk
+	// allows then.
+	ExpandVolume(ctx context.Context, r ExpandVolumeRequest) (ExpandedVolume, error)
 }

@@ -5,7 +5,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,7 +38,142 @@ func (p *program) storage() *cobra.Command {
 	})
 	wanted.add(disks)
 
-	return p.group("storage", "Do whole tasks of a CSI node in one call each", disks)
+	return p.group("storage", "Do whole tasks of a CSI node in one call each",
+		disks,
+		p.stage(leaf),
+		p.unstage(leaf),
+		leaf("publish STAGING TARGET", "Make a link to a staged path for a pod", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+			return done, s.PublishVolume(ctx, args[0], args[1])
+		}),
+		leaf("unpublish TARGET", "Remove the link for a pod", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+			return done, s.UnpublishVolume(ctx, args[0])
+		}),
+		p.expand(leaf),
+	)
+}
+
+// storageLeaf makes a command of the storage group.
+type storageLeaf func(use, short string, do func(context.Context, *client.Storage, []string) (reply, error)) *cobra.Command
+
+func (p *program) stage(leaf storageLeaf) *cobra.Command {
+	var wanted selectorFlags
+	var login *loginFlags
+	var r storage.StageVolumeRequest
+	var unit sizeFlag
+	var fileSystem string
+	cmd := leaf("stage PATH", "Make a disk's volume usable at a path", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+		if r.Disk, err = wanted.selector(); err != nil {
+			return reply{}, err
+		}
+		if r.Login, err = login.authentication(); err != nil {
+			return reply{}, err
+		}
+		if unit > math.MaxUint32 {
+			return reply{}, usageError{errors.New("--allocation-unit is too large")}
+		}
+		r.StagingPath, r.Format.AllocationUnitBytes, r.Format.FileSystem = args[0], uint32(unit), storage.FileSystem(fileSystem)
+		staged, err := s.StageVolume(ctx, r)
+		if err != nil {
+			return reply{}, err
+		}
+		return reply{
+			json: stagedJSON(staged), header: []string{"DISK", "VOLUME", "FILE SYSTEM", "SIZE", "DONE"},
+			rows: [][]string{{staged.Disk.String(), string(staged.VolumeID), staged.FileSystem, size(staged.SizeBytes), stagedText(staged)}},
+		}, nil
+	})
+	cmd.Long = `Find a disk, bring it online, partition and format it if it is raw, and mount its volume at a
+path. What is done already isn't done again.
+
+` + secretHelp
+	wanted.add(cmd)
+	login = newLoginFlags(cmd)
+	flags := cmd.Flags()
+	flags.Uint32Var(&r.Partition, "partition", 0, "`number` of the partition; 0 for the only data partition")
+	flags.BoolVar(&r.ReadOnly, "read-only", false, "let nothing be written to the disk")
+	flags.BoolVar(&r.Grow, "grow", false, "grow the volume to the size of the disk")
+	flags.BoolVar(&r.NewIDsForClones, "new-ids-for-clones", false, "give a clone new ids")
+	flags.DurationVar(&r.Wait, "wait", storage.DefaultWait, "how long to wait for the disk")
+	flags.StringVar(&fileSystem, "file-system", "", "NTFS or ReFS; a volume with another one is refused")
+	flags.StringVar(&r.Format.Label, "label", "", "`name` of a volume that is formatted")
+	flags.Var(&unit, "allocation-unit", "`size` of a cluster of a volume that is formatted; 0 for Windows' choice")
+	flags.BoolVar(&r.Format.NoShortNames, "no-short-names", false, "format NTFS without 8.3 names")
+	flags.BoolVar(&r.Format.IntegrityStreams, "integrity-streams", false, "format ReFS with checksums of files")
+	return cmd
+}
+
+type stagedJSON struct {
+	Disk        disk.Number `json:"disk_number"`
+	VolumeID    volume.ID   `json:"volume_id"`
+	FileSystem  string      `json:"file_system"`
+	SizeBytes   int64       `json:"size_bytes"`
+	Partitioned bool        `json:"partitioned"`
+	Formatted   bool        `json:"formatted"`
+	Grown       bool        `json:"grown"`
+}
+
+// stagedText says what was done.
+func stagedText(v storage.StagedVolume) string {
+	return doneText("mounted", map[string]bool{"partitioned": v.Partitioned, "formatted": v.Formatted, "grown": v.Grown})
+}
+
+// doneText joins what was done; otherwise is what to say if nothing was.
+func doneText(otherwise string, did map[string]bool) string {
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(did)) {
+		if did[what] {
+			all = append(all, what)
+		}
+	}
+	if len(all) == 0 {
+		return otherwise
+	}
+	return strings.Join(all, ", ")
+}
+
+func (p *program) unstage(leaf storageLeaf) *cobra.Command {
+	var wanted selectorFlags
+	var r storage.UnstageVolumeRequest
+	cmd := leaf("unstage PATH", "Unmount a staged volume, and take its disk offline", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+		if r.Disk, err = wanted.selector(); err != nil {
+			return reply{}, err
+		}
+		r.StagingPath = args[0]
+		did, err := s.UnstageVolume(ctx, r)
+		if err != nil {
+			return reply{}, err
+		}
+		type unstagedJSON struct {
+			Unmounted   bool `json:"unmounted"`
+			DiskOffline bool `json:"disk_offline"`
+			LoggedOut   bool `json:"logged_out"`
+		}
+		return line(unstagedJSON(did), doneText("nothing was staged there", map[string]bool{
+			"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut,
+		})), nil
+	})
+	cmd.Flags().BoolVar(&r.Force, "force", false, "unmount a volume that somebody uses")
+	wanted.add(cmd)
+	return cmd
+}
+
+func (p *program) expand(leaf storageLeaf) *cobra.Command {
+	var r storage.ExpandVolumeRequest
+	var bytes sizeFlag
+	cmd := leaf("expand PATH", "Grow the volume at a path to the size of its disk", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+		r.Path, r.DiskBytes = args[0], int64(bytes)
+		did, err := s.ExpandVolume(ctx, r)
+		if err != nil {
+			return reply{}, err
+		}
+		type expandedJSON struct {
+			SizeBytes int64 `json:"size_bytes"`
+			Grown     bool  `json:"grown"`
+		}
+		return line(expandedJSON(did), exactSize(did.SizeBytes)), nil
+	})
+	cmd.Flags().Var(&bytes, "disk-size", "`size` that the disk is to have first; 0 for the one that it has")
+	cmd.Flags().DurationVar(&r.Wait, "wait", storage.DefaultWait, "how long to wait for that")
+	return cmd
 }
 
 // selectorFlags say which disk is meant.

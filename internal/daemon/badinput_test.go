@@ -256,7 +256,9 @@ func (g *target) good(m protoreflect.MessageDescriptor, but protoreflect.FieldNu
 		"source_path": kubelet + `\pods\directory`, "remote_path": `\\server\share`,
 		"username": "user", "password": "password", "target_portal": fieldOf(1, "10.0.0.1"), "iqn": "iqn.2026-01.example:none",
 		"name": "none", "disk_name": "none", "diskID": "77", "disk_id": "77", "disk_number": uint64(77),
-		"portal_address": "10.0.0.1", "vendor": "none", "disk": fieldOf(2, "none"),
+		// The disk that Windows runs from is found at once, and refused.
+		"vendor": "none", "disk": fieldOf(1, uint64(0)), "wait_milliseconds": uint64(math.MaxUint64),
+		"staging_path": kubelet + `\pods\none`,
 	}
 	if m.Name() == "MkdirRequest" {
 		values["path"] = kubelet + `\pods\directory`

@@ -92,6 +92,16 @@ func (h Handle) Identifiers(ctx context.Context) ([]win.Identifier, error) {
 	return win.DecodeDeviceIDs(out)
 }
 
+// NVMeNamespace returns the identifiers of the NVMe namespace that a disk is. Windows may
+// refuse to tell.
+func (h Handle) NVMeNamespace(ctx context.Context, namespace uint32) (win.NVMeNamespace, error) {
+	out, err := h.control(ctx, win.IoctlStorageQueryProperty, win.EncodeNVMeNamespaceQuery(namespace), make([]byte, win.NVMeNamespaceSize))
+	if err != nil {
+		return win.NVMeNamespace{}, fmt.Errorf("property %d: %w", win.PropertyProtocolSpecific, err)
+	}
+	return win.DecodeNVMeNamespace(out)
+}
+
 // Descriptor returns the device's descriptor: bus, vendor, serial number.
 func (h Handle) Descriptor(ctx context.Context) (win.DeviceDescriptor, error) {
 	out, err := h.property(ctx, win.PropertyDevice)
@@ -241,5 +251,13 @@ func (h Handle) FileSystemData(ctx context.Context, fileSystem string) (win.File
 // ExtendFileSystem grows the file system to the given number of sectors.
 func (h Handle) ExtendFileSystem(ctx context.Context, sectors int64) error {
 	_, err := h.control(ctx, win.FsctlExtendVolume, win.EncodeInt64(sectors), nil)
+	return err
+}
+
+// LockVolume gives the volume to this handle alone, until it is closed. A volume on which
+// somebody has something open is win.ErrorAccessDenied. The handle needs GenericRead and
+// GenericWrite.
+func (h Handle) LockVolume(ctx context.Context) error {
+	_, err := h.control(ctx, win.FsctlLockVolume, nil, nil)
 	return err
 }

@@ -32,6 +32,30 @@ func PartitionPath(n disk.Number, partition uint32) string {
 	return fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d`, n, partition)
 }
 
+// MountedAt returns where a volume is mounted: drives, as C:\, and directories without a
+// backslash at their end. Of the mount manager's records, only those count that the
+// directory itself confirms.
+func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []string, _ error) {
+	recorded, err := sys.VolumePathNames(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range recorded {
+		there, err := sys.VolumeNameForMountPoint(ctx, path)
+		if _, refused := errors.AsType[win.Errno](err); err != nil && !refused {
+			return nil, err
+		}
+		if err != nil || !strings.EqualFold(there, name) {
+			continue
+		}
+		if len(path) > len(`C:\`) {
+			path = strings.TrimSuffix(path, `\`)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition
 // that they lie on.
 type Volumes map[uint32]string

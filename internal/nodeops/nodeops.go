@@ -121,7 +121,8 @@ func New(sys win.System, o Options) (*Node, error) {
 		SMB:        allMappings,
 		ISCSI:      targets,
 		System:     machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
-		Storage: staging.New(staging.Groups{Disks: allDisks, Initiator: targets},
-			staging.Options{Logger: o.Logger, Runner: runner}),
+		Storage: staging.New(staging.Groups{
+			Sys: calls, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Initiator: targets, SystemDisks: systemDisks,
+		}, staging.Options{Logger: o.Logger, Runner: runner, NewIDsForClones: o.NewIDsForClones}),
 	}}, nil
 }

@@ -4,6 +4,7 @@
 package nodeops_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -381,11 +382,11 @@ func TestSecondProcessAtEachCall(t *testing.T) {
 // returns the file's path; "" if there is no disk to be used.
 func (r *rig) use(s scenario) string {
 	r.t.Helper()
-	if r.number == 0 || s.offline {
+	if r.number == 0 || s.offline || s.readOnly {
 		return ""
 	}
 	ctx, n := operation.Inline(context.Background()), r.process()
-	const path = simtest.Kubelet + `\plugins\second\pv-1\globalmount`
+	path := cmp.Or(s.usedAt, simtest.Kubelet+`\plugins\second\pv-1\globalmount`)
 	r.must(n.Disk.SetDiskState(ctx, r.number, true))
 	r.must(n.Disk.PartitionDisk(ctx, r.number))
 	id, err := n.Volume.DataVolumeOfDisk(ctx, r.number)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -139,6 +140,10 @@ type scenario struct {
 	// byNumber is set if the caller names the disk by its number: whatever disk has the
 	// number when the operation begins is the one that is meant.
 	byNumber bool
+	// usedAt is where the disk is mounted by who uses it. Default: a path of its own.
+	usedAt string
+	// readOnly is set if nothing can be written to the disk in the end.
+	readOnly bool
 	// waits is set if a repeated run waits for Windows without a call under way.
 	waits bool
 }
@@ -501,4 +506,128 @@ var scenarios = []scenario{
 			return err
 		},
 	},
+	{
+		name: "StageVolume of a raw disk", prepare: func(r *rig) { r.raw(true) }, usedAt: staging,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.StageVolume(ctx, stageRequest)
+			return err
+		},
+		check: isStaged,
+	},
+	{
+		name: "StageVolume of a disk with data, that has grown", usedAt: staging, prepare: func(r *rig) {
+			r.unstaged()
+			r.must(r.sim.GrowDisk(r.number, 20<<30))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.StageVolume(ctx, stageRequest)
+			return err
+		},
+		check: func(r *rig) error {
+			stats, err := r.process().Volume.GetVolumeStats(context.Background(), r.volume)
+			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
+		},
+	},
+	{
+		name: "StageVolume read-only", prepare: (*rig).unstaged, readOnly: true,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := stageRequest
+			request.ReadOnly, request.Grow = true, false
+			_, err := n.Storage.StageVolume(ctx, request)
+			return err
+		},
+		check: func(r *rig) error {
+			if err := r.sim.WriteFile(staging+file, []byte("changed")); !errors.Is(err, win.ErrorWriteProtect) {
+				return fmt.Errorf("writing gives %w", err)
+			}
+			return precious(r, staging)
+		},
+	},
+	{
+		name: "StageVolume of a target", prepare: none,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.StageVolume(ctx, targetRequest)
+			return err
+		},
+		check: isStaged,
+	},
+	{
+		name: "UnstageVolume", prepare: (*rig).mounted, offline: true,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			return err
+		},
+		check: func(r *rig) error {
+			online, err := r.process().Disk.GetDiskState(context.Background(), r.number)
+			if err := want("online", online, false, err); err != nil {
+				return err
+			}
+			r.must(r.process().Disk.SetDiskState(context.Background(), r.number, true))
+			r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
+			return precious(r, staging)
+		},
+	},
+	{
+		name: "UnstageVolume of a target", prepare: func(r *rig) {
+			_, err := r.process().Storage.StageVolume(context.Background(), targetRequest)
+			r.must(err)
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: targetRequest.Disk})
+			return err
+		},
+		check: func(r *rig) error {
+			sessions, err := r.sim.ISCSISessions(context.Background())
+			return want("the number of sessions", len(sessions), 0, err)
+		},
+	},
+	{
+		name: "PublishVolume", prepare: (*rig).mounted,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.PublishVolume(ctx, staging, target)
+		},
+		check: func(r *rig) error { return precious(r, target) },
+	},
+	{
+		name: "UnpublishVolume", prepare: func(r *rig) {
+			r.mounted()
+			r.must(r.process().Storage.PublishVolume(context.Background(), staging, target))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.UnpublishVolume(ctx, target)
+		},
+		check: func(r *rig) error {
+			exists, err := r.process().Filesystem.PathExists(context.Background(), target)
+			return errors.Join(want("there", exists, false, err), precious(r, staging))
+		},
+	},
+	{
+		name: "ExpandVolume", prepare: func(r *rig) {
+			r.mounted()
+			r.must(r.sim.GrowDisk(r.number, 20<<30))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, DiskBytes: 20 << 30, Wait: time.Second})
+			return err
+		},
+		check: func(r *rig) error {
+			stats, err := r.process().Volume.GetVolumeStats(context.Background(), r.volume)
+			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
+		},
+	},
 }
+
+var (
+	stageRequest  = storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging, Grow: true, Wait: time.Second}
+	targetRequest = storage.StageVolumeRequest{Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}, StagingPath: staging, Wait: time.Second}
+)
+
+// unstaged makes it a disk with a file on its volume, that is offline.
+func (r *rig) unstaged() {
+	r.mounted()
+	_, err := r.process().Storage.UnstageVolume(context.Background(), storage.UnstageVolumeRequest{StagingPath: staging})
+	r.must(err)
+}
+
+// isStaged checks that a volume with a file system is mounted at the staging path.
+func isStaged(r *rig) error { return r.sim.WriteFile(staging+"\\used.txt", nil) }

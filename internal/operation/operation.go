@@ -80,7 +80,12 @@ func run[T any](ctx context.Context, r *Runner, name string, f func(context.Cont
 		r.observe(name, time.Since(start), err)
 		return none, err
 	}
-	inside, _ := wincalls.WithTracker(ctx)
+	// An operation that is a part of another one is tracked with that: who waits for the
+	// whole is told of the calls of its parts.
+	inside := ctx
+	if wincalls.TrackerOf(ctx) == nil {
+		inside, _ = wincalls.WithTracker(ctx)
+	}
 	call := func() result[T] {
 		res := caught(inside, f)
 		r.observe(name, time.Since(start), res.err)

@@ -214,4 +214,26 @@ var everyMethod = []struct {
 		"storage", "v1alpha1", "ListDisks", `{"disk": {"number": 0, "lun": 0, "vendor": "v"}}`,
 		[]string{`ListDisks the number 0, the LUN 0 and the vendor "v"`}, `{"disks": [{"number": 4294967295, "serial_number": "vol0123"}]}`,
 	},
+	{
+		"storage", "v1alpha1", "StageVolume",
+		`{"disk": {"serial_number": "vol"}, "staging_path": "c:\\s", "login": {"auth_type": "ONE_WAY_CHAP", "chap_username": "u", "chap_secret": "s%"}, "wait_milliseconds": 1500}`,
+		[]string{`StageVolume the serial number "vol" c:\s u s% 1.5s`}, `{"disk_number": 3, "volume_id": "$A", "formatted": true}`,
+	},
+	{
+		"storage", "v1alpha1", "StageVolume", `{"wait_milliseconds": -9223372036854775808}`,
+		[]string{`StageVolume any property    -1ms`}, `{"disk_number": 3, "volume_id": "$A", "formatted": true}`,
+	},
+	{
+		"storage", "v1alpha1", "UnstageVolume", `{"staging_path": "c:\\s", "force": true}`,
+		[]string{`UnstageVolume c:\s true`}, `{"unmounted": true, "logged_out": true}`,
+	},
+	{
+		"storage", "v1alpha1", "PublishVolume", `{"staging_path": "c:\\s", "target_path": "c:\\t"}`,
+		[]string{`PublishVolume c:\s c:\t`}, `{}`,
+	},
+	{"storage", "v1alpha1", "UnpublishVolume", `{"target_path": "c:\\t"}`, []string{`UnpublishVolume c:\t`}, `{}`},
+	{
+		"storage", "v1alpha1", "ExpandVolume", `{"path": "c:\\s", "disk_bytes": 5000000000}`,
+		[]string{`ExpandVolume c:\s 5000000000 0s`}, `{"size_bytes": 1099511627776, "grown": true}`,
+	},
 }

@@ -208,6 +208,27 @@ func (n *fakeNode) ListDisks(_ context.Context, s storage.Selector) ([]storage.D
 	return []storage.Disk{{Number: 4294967295, SerialNumber: "vol0123"}}, n.called("ListDisks", s)
 }
 
+func (n *fakeNode) StageVolume(_ context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
+	return storage.StagedVolume{Disk: 3, VolumeID: volumeA, Formatted: true},
+		n.called("StageVolume", r.Disk, r.StagingPath, r.Login.Username, r.Login.Secret.Reveal(), r.Wait)
+}
+
+func (n *fakeNode) UnstageVolume(_ context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
+	return storage.UnstagedVolume{Unmounted: true, LoggedOut: true}, n.called("UnstageVolume", r.StagingPath, r.Force)
+}
+
+func (n *fakeNode) PublishVolume(_ context.Context, stagingPath, targetPath string) error {
+	return n.called("PublishVolume", stagingPath, targetPath)
+}
+
+func (n *fakeNode) UnpublishVolume(_ context.Context, targetPath string) error {
+	return n.called("UnpublishVolume", targetPath)
+}
+
+func (n *fakeNode) ExpandVolume(_ context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
+	return storage.ExpandedVolume{SizeBytes: 1 << 40, Grown: true}, n.called("ExpandVolume", r.Path, r.DiskBytes, r.Wait)
+}
+
 // operations are all groups of a fake node.
 func operations(node *fakeNode) Operations {
 	return Operations{Disk: node, Volume: node, Filesystem: node, SMB: node, ISCSI: node, System: node, Storage: node}

@@ -230,6 +230,11 @@ func TestBadRequests(t *testing.T) {
 		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": 3}`},
 		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": -1}`},
 		{"storage", "v1alpha1", "ListDisks", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
+		{"storage", "v1alpha1", "StageVolume", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
+		{"storage", "v1alpha1", "StageVolume", `{"login": {"auth_type": 3}}`},
+		{"storage", "v1alpha1", "StageVolume", `{"wait_milliseconds": 9223372036854775807}`},
+		{"storage", "v1alpha1", "UnstageVolume", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
+		{"storage", "v1alpha1", "ExpandVolume", `{"wait_milliseconds": 9223372036854775807}`},
 	}
 	for _, test := range tests {
 		for version := range strings.FieldsSeq(test.versions) {

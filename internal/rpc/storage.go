@@ -15,7 +15,12 @@ func storageVersions(ops storage.Operations) versions {
 	h := storageHandler{ops}
 	return versions{
 		"v1alpha1": {methods{
-			"ListDisks": unary(h.ListDisks),
+			"ListDisks":       unary(h.ListDisks),
+			"StageVolume":     unary(h.StageVolume),
+			"UnstageVolume":   unary(h.UnstageVolume),
+			"PublishVolume":   unary(h.PublishVolume),
+			"UnpublishVolume": unary(h.UnpublishVolume),
+			"ExpandVolume":    unary(h.ExpandVolume),
 		}},
 	}
 }
@@ -37,4 +42,39 @@ func (h storageHandler) ListDisks(ctx context.Context, req *storagev1alpha1.List
 		resp.Disks = append(resp.Disks, storagewire.FromDisk(d))
 	}
 	return resp, nil
+}
+
+func (h storageHandler) StageVolume(ctx context.Context, req *storagev1alpha1.StageVolumeRequest) (*storagev1alpha1.StageVolumeResponse, error) {
+	r, err := storagewire.ToStageVolume(req)
+	if err != nil {
+		return nil, err
+	}
+	staged, err := h.ops.StageVolume(ctx, r)
+	return storagewire.FromStaged(staged), err
+}
+
+func (h storageHandler) UnstageVolume(ctx context.Context, req *storagev1alpha1.UnstageVolumeRequest) (*storagev1alpha1.UnstageVolumeResponse, error) {
+	r, err := storagewire.ToUnstageVolume(req)
+	if err != nil {
+		return nil, err
+	}
+	done, err := h.ops.UnstageVolume(ctx, r)
+	return &storagev1alpha1.UnstageVolumeResponse{Unmounted: done.Unmounted, DiskOffline: done.DiskOffline, LoggedOut: done.LoggedOut}, err
+}
+
+func (h storageHandler) PublishVolume(ctx context.Context, req *storagev1alpha1.PublishVolumeRequest) (*storagev1alpha1.PublishVolumeResponse, error) {
+	return &storagev1alpha1.PublishVolumeResponse{}, h.ops.PublishVolume(ctx, req.StagingPath, req.TargetPath)
+}
+
+func (h storageHandler) UnpublishVolume(ctx context.Context, req *storagev1alpha1.UnpublishVolumeRequest) (*storagev1alpha1.UnpublishVolumeResponse, error) {
+	return &storagev1alpha1.UnpublishVolumeResponse{}, h.ops.UnpublishVolume(ctx, req.TargetPath)
+}
+
+func (h storageHandler) ExpandVolume(ctx context.Context, req *storagev1alpha1.ExpandVolumeRequest) (*storagev1alpha1.ExpandVolumeResponse, error) {
+	r, err := storagewire.ToExpandVolume(req)
+	if err != nil {
+		return nil, err
+	}
+	done, err := h.ops.ExpandVolume(ctx, r)
+	return &storagev1alpha1.ExpandVolumeResponse{SizeBytes: done.SizeBytes, Grown: done.Grown}, err
 }

@@ -153,7 +153,8 @@ func (x *ScsiAddress) GetLun() uint32 {
 // Disk is a disk of the simulated node.
 type Disk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Windows disk number; missing while the disk has none.
+	// Windows disk number; missing while the disk is detached. A disk that is only attached will
+	// have it.
 	DiskNumber *uint32   `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
 	State      DiskState `protobuf:"varint,2,opt,name=state,proto3,enum=csiproxy.sim.v1.DiskState" json:"state,omitempty"`
 	// Capacity of the hardware.
@@ -464,7 +465,7 @@ func (x *AttachDiskRequest) GetNeedsRescan() bool {
 
 type AttachDiskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Windows disk number; missing if the disk has none yet.
+	// Windows disk number. A disk that Windows doesn't see yet will have it.
 	DiskNumber    *uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,6 +24,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// AuthenticationType tells who proves whom with CHAP.
+type AuthenticationType int32
+
+const (
+	// Nobody.
+	AuthenticationType_NONE AuthenticationType = 0
+	// The initiator to the target.
+	AuthenticationType_ONE_WAY_CHAP AuthenticationType = 1
+	// Each to the other.
+	AuthenticationType_MUTUAL_CHAP AuthenticationType = 2
+)
+
+// Enum value maps for AuthenticationType.
+var (
+	AuthenticationType_name = map[int32]string{
+		0: "NONE",
+		1: "ONE_WAY_CHAP",
+		2: "MUTUAL_CHAP",
+	}
+	AuthenticationType_value = map[string]int32{
+		"NONE":         0,
+		"ONE_WAY_CHAP": 1,
+		"MUTUAL_CHAP":  2,
+	}
+)
+
+func (x AuthenticationType) Enum() *AuthenticationType {
+	p := new(AuthenticationType)
+	*p = x
+	return p
+}
+
+func (x AuthenticationType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AuthenticationType) Descriptor() protoreflect.EnumDescriptor {
+	return file_csiproxy_storage_v1alpha1_storage_proto_enumTypes[0].Descriptor()
+}
+
+func (AuthenticationType) Type() protoreflect.EnumType {
+	return &file_csiproxy_storage_v1alpha1_storage_proto_enumTypes[0]
+}
+
+func (x AuthenticationType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AuthenticationType.Descriptor instead.
+func (AuthenticationType) EnumDescriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{0}
+}
+
 // DiskSelector says which disk is meant. A disk must match all fields that are set. One without
 // any field matches every disk.
 type DiskSelector struct {
@@ -750,6 +803,785 @@ func (x *Partition) GetError() string {
 	return ""
 }
 
+// ISCSILogin is how the node logs in to an iSCSI target.
+type ISCSILogin struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	AuthType AuthenticationType     `protobuf:"varint,1,opt,name=auth_type,json=authType,proto3,enum=csiproxy.storage.v1alpha1.AuthenticationType" json:"auth_type,omitempty"`
+	// Only with CHAP.
+	ChapUsername string `protobuf:"bytes,2,opt,name=chap_username,json=chapUsername,proto3" json:"chap_username,omitempty"`
+	// Only with CHAP: 12 to 16 bytes.
+	ChapSecret    string `protobuf:"bytes,3,opt,name=chap_secret,json=chapSecret,proto3" json:"chap_secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ISCSILogin) Reset() {
+	*x = ISCSILogin{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ISCSILogin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ISCSILogin) ProtoMessage() {}
+
+func (x *ISCSILogin) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ISCSILogin.ProtoReflect.Descriptor instead.
+func (*ISCSILogin) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ISCSILogin) GetAuthType() AuthenticationType {
+	if x != nil {
+		return x.AuthType
+	}
+	return AuthenticationType_NONE
+}
+
+func (x *ISCSILogin) GetChapUsername() string {
+	if x != nil {
+		return x.ChapUsername
+	}
+	return ""
+}
+
+func (x *ISCSILogin) GetChapSecret() string {
+	if x != nil {
+		return x.ChapSecret
+	}
+	return ""
+}
+
+// FormatOptions say how a raw volume is formatted.
+type FormatOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// NTFS or ReFS. If it is empty, a raw volume gets NTFS, and a formatted one may have any.
+	FileSystem string `protobuf:"bytes,1,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
+	// Size of a cluster; 0 lets Windows choose.
+	AllocationUnitBytes uint32 `protobuf:"varint,2,opt,name=allocation_unit_bytes,json=allocationUnitBytes,proto3" json:"allocation_unit_bytes,omitempty"`
+	// Name of the volume, of at most 32 characters.
+	Label string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
+	// Make no 8.3 names; only with NTFS.
+	NoShortNames bool `protobuf:"varint,4,opt,name=no_short_names,json=noShortNames,proto3" json:"no_short_names,omitempty"`
+	// Check the contents of files by checksums; only with ReFS.
+	IntegrityStreams bool `protobuf:"varint,5,opt,name=integrity_streams,json=integrityStreams,proto3" json:"integrity_streams,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *FormatOptions) Reset() {
+	*x = FormatOptions{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FormatOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FormatOptions) ProtoMessage() {}
+
+func (x *FormatOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FormatOptions.ProtoReflect.Descriptor instead.
+func (*FormatOptions) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *FormatOptions) GetFileSystem() string {
+	if x != nil {
+		return x.FileSystem
+	}
+	return ""
+}
+
+func (x *FormatOptions) GetAllocationUnitBytes() uint32 {
+	if x != nil {
+		return x.AllocationUnitBytes
+	}
+	return 0
+}
+
+func (x *FormatOptions) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *FormatOptions) GetNoShortNames() bool {
+	if x != nil {
+		return x.NoShortNames
+	}
+	return false
+}
+
+func (x *FormatOptions) GetIntegrityStreams() bool {
+	if x != nil {
+		return x.IntegrityStreams
+	}
+	return false
+}
+
+// StageVolumeRequest is the request of StageVolume.
+type StageVolumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which disk is meant. It must be set.
+	Disk *DiskSelector `protobuf:"bytes,1,opt,name=disk,proto3" json:"disk,omitempty"`
+	// How to log in to the iSCSI target, if the selector names one and the node isn't connected.
+	Login *ISCSILogin `protobuf:"bytes,2,opt,name=login,proto3" json:"login,omitempty"`
+	// Directory at which the volume is mounted. It is made if it is missing.
+	StagingPath string `protobuf:"bytes,3,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	// Number of the partition whose volume is meant; 0 for the only data partition.
+	Partition uint32 `protobuf:"varint,4,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Let nothing be written to the disk.
+	ReadOnly bool           `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Format   *FormatOptions `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
+	// Grow the volume to the size of the disk.
+	Grow bool `protobuf:"varint,7,opt,name=grow,proto3" json:"grow,omitempty"`
+	// Give a clone new ids. Otherwise it is refused.
+	NewIdsForClones bool `protobuf:"varint,8,opt,name=new_ids_for_clones,json=newIdsForClones,proto3" json:"new_ids_for_clones,omitempty"`
+	// How long to wait for the disk; 0 for 30 seconds, a negative time for not waiting.
+	WaitMilliseconds int64 `protobuf:"varint,9,opt,name=wait_milliseconds,json=waitMilliseconds,proto3" json:"wait_milliseconds,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *StageVolumeRequest) Reset() {
+	*x = StageVolumeRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageVolumeRequest) ProtoMessage() {}
+
+func (x *StageVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageVolumeRequest.ProtoReflect.Descriptor instead.
+func (*StageVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *StageVolumeRequest) GetDisk() *DiskSelector {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+func (x *StageVolumeRequest) GetLogin() *ISCSILogin {
+	if x != nil {
+		return x.Login
+	}
+	return nil
+}
+
+func (x *StageVolumeRequest) GetStagingPath() string {
+	if x != nil {
+		return x.StagingPath
+	}
+	return ""
+}
+
+func (x *StageVolumeRequest) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *StageVolumeRequest) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *StageVolumeRequest) GetFormat() *FormatOptions {
+	if x != nil {
+		return x.Format
+	}
+	return nil
+}
+
+func (x *StageVolumeRequest) GetGrow() bool {
+	if x != nil {
+		return x.Grow
+	}
+	return false
+}
+
+func (x *StageVolumeRequest) GetNewIdsForClones() bool {
+	if x != nil {
+		return x.NewIdsForClones
+	}
+	return false
+}
+
+func (x *StageVolumeRequest) GetWaitMilliseconds() int64 {
+	if x != nil {
+		return x.WaitMilliseconds
+	}
+	return 0
+}
+
+// StageVolumeResponse is the response of StageVolume.
+type StageVolumeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The disk's number for now.
+	DiskNumber uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
+	VolumeId   string `protobuf:"bytes,2,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	// Those of the volume now.
+	FileSystem string `protobuf:"bytes,3,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
+	SizeBytes  int64  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// What this call did.
+	Partitioned   bool `protobuf:"varint,5,opt,name=partitioned,proto3" json:"partitioned,omitempty"`
+	Formatted     bool `protobuf:"varint,6,opt,name=formatted,proto3" json:"formatted,omitempty"`
+	Grown         bool `protobuf:"varint,7,opt,name=grown,proto3" json:"grown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageVolumeResponse) Reset() {
+	*x = StageVolumeResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageVolumeResponse) ProtoMessage() {}
+
+func (x *StageVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageVolumeResponse.ProtoReflect.Descriptor instead.
+func (*StageVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StageVolumeResponse) GetDiskNumber() uint32 {
+	if x != nil {
+		return x.DiskNumber
+	}
+	return 0
+}
+
+func (x *StageVolumeResponse) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *StageVolumeResponse) GetFileSystem() string {
+	if x != nil {
+		return x.FileSystem
+	}
+	return ""
+}
+
+func (x *StageVolumeResponse) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *StageVolumeResponse) GetPartitioned() bool {
+	if x != nil {
+		return x.Partitioned
+	}
+	return false
+}
+
+func (x *StageVolumeResponse) GetFormatted() bool {
+	if x != nil {
+		return x.Formatted
+	}
+	return false
+}
+
+func (x *StageVolumeResponse) GetGrown() bool {
+	if x != nil {
+		return x.Grown
+	}
+	return false
+}
+
+// UnstageVolumeRequest is the request of UnstageVolume.
+type UnstageVolumeRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	StagingPath string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	// Unmount a volume that somebody uses.
+	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	// Which disk was staged. It is needed only where an earlier call has died after it unmounted the
+	// volume.
+	Disk          *DiskSelector `protobuf:"bytes,3,opt,name=disk,proto3" json:"disk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnstageVolumeRequest) Reset() {
+	*x = UnstageVolumeRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnstageVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnstageVolumeRequest) ProtoMessage() {}
+
+func (x *UnstageVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnstageVolumeRequest.ProtoReflect.Descriptor instead.
+func (*UnstageVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *UnstageVolumeRequest) GetStagingPath() string {
+	if x != nil {
+		return x.StagingPath
+	}
+	return ""
+}
+
+func (x *UnstageVolumeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *UnstageVolumeRequest) GetDisk() *DiskSelector {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+// UnstageVolumeResponse is the response of UnstageVolume.
+type UnstageVolumeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether a volume was mounted at the path.
+	Unmounted bool `protobuf:"varint,1,opt,name=unmounted,proto3" json:"unmounted,omitempty"`
+	// Whether this call has taken the disk offline.
+	DiskOffline bool `protobuf:"varint,2,opt,name=disk_offline,json=diskOffline,proto3" json:"disk_offline,omitempty"`
+	// Whether this call has logged out of the disk's iSCSI target.
+	LoggedOut     bool `protobuf:"varint,3,opt,name=logged_out,json=loggedOut,proto3" json:"logged_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnstageVolumeResponse) Reset() {
+	*x = UnstageVolumeResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnstageVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnstageVolumeResponse) ProtoMessage() {}
+
+func (x *UnstageVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnstageVolumeResponse.ProtoReflect.Descriptor instead.
+func (*UnstageVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *UnstageVolumeResponse) GetUnmounted() bool {
+	if x != nil {
+		return x.Unmounted
+	}
+	return false
+}
+
+func (x *UnstageVolumeResponse) GetDiskOffline() bool {
+	if x != nil {
+		return x.DiskOffline
+	}
+	return false
+}
+
+func (x *UnstageVolumeResponse) GetLoggedOut() bool {
+	if x != nil {
+		return x.LoggedOut
+	}
+	return false
+}
+
+// PublishVolumeRequest is the request of PublishVolume.
+type PublishVolumeRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	StagingPath string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	// Where the link is made.
+	TargetPath    string `protobuf:"bytes,2,opt,name=target_path,json=targetPath,proto3" json:"target_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishVolumeRequest) Reset() {
+	*x = PublishVolumeRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishVolumeRequest) ProtoMessage() {}
+
+func (x *PublishVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishVolumeRequest.ProtoReflect.Descriptor instead.
+func (*PublishVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PublishVolumeRequest) GetStagingPath() string {
+	if x != nil {
+		return x.StagingPath
+	}
+	return ""
+}
+
+func (x *PublishVolumeRequest) GetTargetPath() string {
+	if x != nil {
+		return x.TargetPath
+	}
+	return ""
+}
+
+// PublishVolumeResponse is the response of PublishVolume.
+type PublishVolumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishVolumeResponse) Reset() {
+	*x = PublishVolumeResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishVolumeResponse) ProtoMessage() {}
+
+func (x *PublishVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishVolumeResponse.ProtoReflect.Descriptor instead.
+func (*PublishVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{15}
+}
+
+// UnpublishVolumeRequest is the request of UnpublishVolume.
+type UnpublishVolumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the link is.
+	TargetPath    string `protobuf:"bytes,1,opt,name=target_path,json=targetPath,proto3" json:"target_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpublishVolumeRequest) Reset() {
+	*x = UnpublishVolumeRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpublishVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpublishVolumeRequest) ProtoMessage() {}
+
+func (x *UnpublishVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpublishVolumeRequest.ProtoReflect.Descriptor instead.
+func (*UnpublishVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *UnpublishVolumeRequest) GetTargetPath() string {
+	if x != nil {
+		return x.TargetPath
+	}
+	return ""
+}
+
+// UnpublishVolumeResponse is the response of UnpublishVolume.
+type UnpublishVolumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpublishVolumeResponse) Reset() {
+	*x = UnpublishVolumeResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpublishVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpublishVolumeResponse) ProtoMessage() {}
+
+func (x *UnpublishVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpublishVolumeResponse.ProtoReflect.Descriptor instead.
+func (*UnpublishVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{17}
+}
+
+// ExpandVolumeRequest is the request of ExpandVolume.
+type ExpandVolumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the volume is mounted, or a link to that.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The size that the disk is to have first; 0 for the one that it has.
+	DiskBytes int64 `protobuf:"varint,2,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	// How long to wait for that; 0 for 30 seconds, a negative time for not waiting.
+	WaitMilliseconds int64 `protobuf:"varint,3,opt,name=wait_milliseconds,json=waitMilliseconds,proto3" json:"wait_milliseconds,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ExpandVolumeRequest) Reset() {
+	*x = ExpandVolumeRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpandVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpandVolumeRequest) ProtoMessage() {}
+
+func (x *ExpandVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpandVolumeRequest.ProtoReflect.Descriptor instead.
+func (*ExpandVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExpandVolumeRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExpandVolumeRequest) GetDiskBytes() int64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
+func (x *ExpandVolumeRequest) GetWaitMilliseconds() int64 {
+	if x != nil {
+		return x.WaitMilliseconds
+	}
+	return 0
+}
+
+// ExpandVolumeResponse is the response of ExpandVolume.
+type ExpandVolumeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Size of the file system now.
+	SizeBytes int64 `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Whether this call has grown it.
+	Grown         bool `protobuf:"varint,2,opt,name=grown,proto3" json:"grown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpandVolumeResponse) Reset() {
+	*x = ExpandVolumeResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpandVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpandVolumeResponse) ProtoMessage() {}
+
+func (x *ExpandVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpandVolumeResponse.ProtoReflect.Descriptor instead.
+func (*ExpandVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ExpandVolumeResponse) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *ExpandVolumeResponse) GetGrown() bool {
+	if x != nil {
+		return x.Grown
+	}
+	return false
+}
+
 var File_csiproxy_storage_v1alpha1_storage_proto protoreflect.FileDescriptor
 
 const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
@@ -824,9 +1656,79 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"fileSystem\x12\x14\n" +
 	"\x05label\x18\a \x01(\tR\x05label\x12\x14\n" +
 	"\x05paths\x18\b \x03(\tR\x05paths\x12\x14\n" +
-	"\x05error\x18\t \x01(\tR\x05error2q\n" +
+	"\x05error\x18\t \x01(\tR\x05error\"\xa8\x01\n" +
+	"\n" +
+	"ISCSILogin\x12J\n" +
+	"\tauth_type\x18\x01 \x01(\x0e2-.csiproxy.storage.v1alpha1.AuthenticationTypeR\bauthType\x12(\n" +
+	"\rchap_username\x18\x02 \x01(\tB\x03\x80\x01\x01R\fchapUsername\x12$\n" +
+	"\vchap_secret\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
+	"chapSecret\"\xcd\x01\n" +
+	"\rFormatOptions\x12\x1f\n" +
+	"\vfile_system\x18\x01 \x01(\tR\n" +
+	"fileSystem\x122\n" +
+	"\x15allocation_unit_bytes\x18\x02 \x01(\rR\x13allocationUnitBytes\x12\x14\n" +
+	"\x05label\x18\x03 \x01(\tR\x05label\x12$\n" +
+	"\x0eno_short_names\x18\x04 \x01(\bR\fnoShortNames\x12+\n" +
+	"\x11integrity_streams\x18\x05 \x01(\bR\x10integrityStreams\"\x9c\x03\n" +
+	"\x12StageVolumeRequest\x12;\n" +
+	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\x12;\n" +
+	"\x05login\x18\x02 \x01(\v2%.csiproxy.storage.v1alpha1.ISCSILoginR\x05login\x12!\n" +
+	"\fstaging_path\x18\x03 \x01(\tR\vstagingPath\x12\x1c\n" +
+	"\tpartition\x18\x04 \x01(\rR\tpartition\x12\x1b\n" +
+	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12@\n" +
+	"\x06format\x18\x06 \x01(\v2(.csiproxy.storage.v1alpha1.FormatOptionsR\x06format\x12\x12\n" +
+	"\x04grow\x18\a \x01(\bR\x04grow\x12+\n" +
+	"\x12new_ids_for_clones\x18\b \x01(\bR\x0fnewIdsForClones\x12+\n" +
+	"\x11wait_milliseconds\x18\t \x01(\x03R\x10waitMilliseconds\"\xe9\x01\n" +
+	"\x13StageVolumeResponse\x12\x1f\n" +
+	"\vdisk_number\x18\x01 \x01(\rR\n" +
+	"diskNumber\x12\x1b\n" +
+	"\tvolume_id\x18\x02 \x01(\tR\bvolumeId\x12\x1f\n" +
+	"\vfile_system\x18\x03 \x01(\tR\n" +
+	"fileSystem\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12 \n" +
+	"\vpartitioned\x18\x05 \x01(\bR\vpartitioned\x12\x1c\n" +
+	"\tformatted\x18\x06 \x01(\bR\tformatted\x12\x14\n" +
+	"\x05grown\x18\a \x01(\bR\x05grown\"\x8c\x01\n" +
+	"\x14UnstageVolumeRequest\x12!\n" +
+	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\x12;\n" +
+	"\x04disk\x18\x03 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"w\n" +
+	"\x15UnstageVolumeResponse\x12\x1c\n" +
+	"\tunmounted\x18\x01 \x01(\bR\tunmounted\x12!\n" +
+	"\fdisk_offline\x18\x02 \x01(\bR\vdiskOffline\x12\x1d\n" +
+	"\n" +
+	"logged_out\x18\x03 \x01(\bR\tloggedOut\"Z\n" +
+	"\x14PublishVolumeRequest\x12!\n" +
+	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12\x1f\n" +
+	"\vtarget_path\x18\x02 \x01(\tR\n" +
+	"targetPath\"\x17\n" +
+	"\x15PublishVolumeResponse\"9\n" +
+	"\x16UnpublishVolumeRequest\x12\x1f\n" +
+	"\vtarget_path\x18\x01 \x01(\tR\n" +
+	"targetPath\"\x19\n" +
+	"\x17UnpublishVolumeResponse\"u\n" +
+	"\x13ExpandVolumeRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x02 \x01(\x03R\tdiskBytes\x12+\n" +
+	"\x11wait_milliseconds\x18\x03 \x01(\x03R\x10waitMilliseconds\"K\n" +
+	"\x14ExpandVolumeResponse\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x14\n" +
+	"\x05grown\x18\x02 \x01(\bR\x05grown*A\n" +
+	"\x12AuthenticationType\x12\b\n" +
+	"\x04NONE\x10\x00\x12\x10\n" +
+	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
+	"\vMUTUAL_CHAP\x10\x022\xb2\x05\n" +
 	"\aStorage\x12f\n" +
-	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponseBEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
+	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
+	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
+	"\rUnstageVolume\x12/.csiproxy.storage.v1alpha1.UnstageVolumeRequest\x1a0.csiproxy.storage.v1alpha1.UnstageVolumeResponse\x12r\n" +
+	"\rPublishVolume\x12/.csiproxy.storage.v1alpha1.PublishVolumeRequest\x1a0.csiproxy.storage.v1alpha1.PublishVolumeResponse\x12x\n" +
+	"\x0fUnpublishVolume\x121.csiproxy.storage.v1alpha1.UnpublishVolumeRequest\x1a2.csiproxy.storage.v1alpha1.UnpublishVolumeResponse\x12o\n" +
+	"\fExpandVolume\x12..csiproxy.storage.v1alpha1.ExpandVolumeRequest\x1a/.csiproxy.storage.v1alpha1.ExpandVolumeResponseBEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
 
 var (
 	file_csiproxy_storage_v1alpha1_storage_proto_rawDescOnce sync.Once
@@ -840,31 +1742,60 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescData
 }
 
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
-	(*DiskSelector)(nil),      // 0: csiproxy.storage.v1alpha1.DiskSelector
-	(*ISCSISelector)(nil),     // 1: csiproxy.storage.v1alpha1.ISCSISelector
-	(*ListDisksRequest)(nil),  // 2: csiproxy.storage.v1alpha1.ListDisksRequest
-	(*ListDisksResponse)(nil), // 3: csiproxy.storage.v1alpha1.ListDisksResponse
-	(*Disk)(nil),              // 4: csiproxy.storage.v1alpha1.Disk
-	(*Identifier)(nil),        // 5: csiproxy.storage.v1alpha1.Identifier
-	(*SCSIAddress)(nil),       // 6: csiproxy.storage.v1alpha1.SCSIAddress
-	(*Partition)(nil),         // 7: csiproxy.storage.v1alpha1.Partition
+	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
+	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
+	(*ISCSISelector)(nil),           // 2: csiproxy.storage.v1alpha1.ISCSISelector
+	(*ListDisksRequest)(nil),        // 3: csiproxy.storage.v1alpha1.ListDisksRequest
+	(*ListDisksResponse)(nil),       // 4: csiproxy.storage.v1alpha1.ListDisksResponse
+	(*Disk)(nil),                    // 5: csiproxy.storage.v1alpha1.Disk
+	(*Identifier)(nil),              // 6: csiproxy.storage.v1alpha1.Identifier
+	(*SCSIAddress)(nil),             // 7: csiproxy.storage.v1alpha1.SCSIAddress
+	(*Partition)(nil),               // 8: csiproxy.storage.v1alpha1.Partition
+	(*ISCSILogin)(nil),              // 9: csiproxy.storage.v1alpha1.ISCSILogin
+	(*FormatOptions)(nil),           // 10: csiproxy.storage.v1alpha1.FormatOptions
+	(*StageVolumeRequest)(nil),      // 11: csiproxy.storage.v1alpha1.StageVolumeRequest
+	(*StageVolumeResponse)(nil),     // 12: csiproxy.storage.v1alpha1.StageVolumeResponse
+	(*UnstageVolumeRequest)(nil),    // 13: csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	(*UnstageVolumeResponse)(nil),   // 14: csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	(*PublishVolumeRequest)(nil),    // 15: csiproxy.storage.v1alpha1.PublishVolumeRequest
+	(*PublishVolumeResponse)(nil),   // 16: csiproxy.storage.v1alpha1.PublishVolumeResponse
+	(*UnpublishVolumeRequest)(nil),  // 17: csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	(*UnpublishVolumeResponse)(nil), // 18: csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	(*ExpandVolumeRequest)(nil),     // 19: csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	(*ExpandVolumeResponse)(nil),    // 20: csiproxy.storage.v1alpha1.ExpandVolumeResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
-	1, // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
-	0, // 1: csiproxy.storage.v1alpha1.ListDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	4, // 2: csiproxy.storage.v1alpha1.ListDisksResponse.disks:type_name -> csiproxy.storage.v1alpha1.Disk
-	5, // 3: csiproxy.storage.v1alpha1.Disk.identifiers:type_name -> csiproxy.storage.v1alpha1.Identifier
-	6, // 4: csiproxy.storage.v1alpha1.Disk.scsi_address:type_name -> csiproxy.storage.v1alpha1.SCSIAddress
-	7, // 5: csiproxy.storage.v1alpha1.Disk.partitions:type_name -> csiproxy.storage.v1alpha1.Partition
-	2, // 6: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	3, // 7: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
+	1,  // 1: csiproxy.storage.v1alpha1.ListDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	5,  // 2: csiproxy.storage.v1alpha1.ListDisksResponse.disks:type_name -> csiproxy.storage.v1alpha1.Disk
+	6,  // 3: csiproxy.storage.v1alpha1.Disk.identifiers:type_name -> csiproxy.storage.v1alpha1.Identifier
+	7,  // 4: csiproxy.storage.v1alpha1.Disk.scsi_address:type_name -> csiproxy.storage.v1alpha1.SCSIAddress
+	8,  // 5: csiproxy.storage.v1alpha1.Disk.partitions:type_name -> csiproxy.storage.v1alpha1.Partition
+	0,  // 6: csiproxy.storage.v1alpha1.ISCSILogin.auth_type:type_name -> csiproxy.storage.v1alpha1.AuthenticationType
+	1,  // 7: csiproxy.storage.v1alpha1.StageVolumeRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	9,  // 8: csiproxy.storage.v1alpha1.StageVolumeRequest.login:type_name -> csiproxy.storage.v1alpha1.ISCSILogin
+	10, // 9: csiproxy.storage.v1alpha1.StageVolumeRequest.format:type_name -> csiproxy.storage.v1alpha1.FormatOptions
+	1,  // 10: csiproxy.storage.v1alpha1.UnstageVolumeRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	3,  // 11: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	11, // 12: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	13, // 13: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	15, // 14: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	17, // 15: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	19, // 16: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	4,  // 17: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 18: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 19: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 20: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 21: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 22: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }
@@ -878,13 +1809,14 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   8,
+			NumEnums:      1,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_csiproxy_storage_v1alpha1_storage_proto_goTypes,
 		DependencyIndexes: file_csiproxy_storage_v1alpha1_storage_proto_depIdxs,
+		EnumInfos:         file_csiproxy_storage_v1alpha1_storage_proto_enumTypes,
 		MessageInfos:      file_csiproxy_storage_v1alpha1_storage_proto_msgTypes,
 	}.Build()
 	File_csiproxy_storage_v1alpha1_storage_proto = out.File

@@ -17,14 +17,14 @@ import (
 
 // settleClone deals with an offline disk whose table has ids of a disk that is online,
 // such as the disk of a snapshot next to its original. Windows can't have both online: it
-// would take the second one offline again. Without Options.NewIDsForClones such a disk is
-// refused, with it it gets new ids.
-func (d *Disks) settleClone(ctx context.Context, h *device.Disk) error {
+// would take the second one offline again. Without newIDs such a disk is refused, with it it
+// gets new ids.
+func (d *Disks) settleClone(ctx context.Context, h *device.Disk, newIDs bool) error {
 	_, refusal, err := d.findOriginal(ctx, h)
 	if err != nil || refusal == nil {
 		return err
 	}
-	if !d.options.NewIDsForClones {
+	if !newIDs {
 		return refusal
 	}
 	release, err := device.Exclude(ctx, d.sys, h.Number)

@@ -82,9 +82,29 @@ func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle) (s
 		s.Location.SCSI = &storage.SCSIAddress{Port: address.PortNumber, Path: address.PathID, Target: address.TargetID, LUN: address.LUN}
 		if descriptor.BusType == win.BusTypeNVMe {
 			s.Location.NVMeNamespace = uint32(address.LUN) + 1 // see namespaceLocation
+			return s, d.addNamespace(ctx, &s, h)
 		}
 	}
 	return s, nil
+}
+
+// addNamespace adds the identifiers of an NVMe namespace that aren't in page 83.
+func (d *Disks) addNamespace(ctx context.Context, s *storage.Disk, h device.Handle) error {
+	namespace, err := h.NVMeNamespace(ctx, s.Location.NVMeNamespace)
+	if err != nil {
+		return d.tolerate(s.Number, "NVMe namespace", err)
+	}
+	for _, id := range []struct {
+		kind  storage.IdentifierKind
+		bytes []byte
+	}{{storage.EUI64, namespace.EUI64[:]}, {storage.NGUID, namespace.NGUID[:]}} {
+		text := hex.EncodeToString(id.bytes)
+		known := slices.ContainsFunc(s.Identifiers, func(known storage.Identifier) bool { return known.Text == text })
+		if strings.Trim(text, "0") != "" && !known { // all zeros stand for none
+			s.Identifiers = append(s.Identifiers, storage.Identifier{Kind: id.kind, Text: text})
+		}
+	}
+	return nil
 }
 
 // identifiers returns the designators that name the disk itself.
@@ -107,18 +127,18 @@ func identifiers(busType win.BusType, ids []win.Identifier) (all []storage.Ident
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddstor/ne-ntddstor-_storage_identifier_type
 func kindOf(busType win.BusType, id win.Identifier) storage.IdentifierKind {
 	switch id.Type {
-	case 0:
+	case win.IdentifierVendorSpecific:
 		return storage.VendorSpecific
-	case 1:
+	case win.IdentifierT10:
 		return storage.T10
-	case 2:
+	case win.IdentifierEUI64:
 		if busType == win.BusTypeNVMe && len(id.ID) == 16 {
 			return storage.NGUID
 		}
 		return storage.EUI64
-	case 3:
+	case win.IdentifierNAA:
 		return storage.NAA
-	case 8:
+	case win.IdentifierSCSIName:
 		return storage.SCSIName
 	}
 	return storage.OtherKind
@@ -196,6 +216,11 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 		return noted(&p.Error, err)
 	}
 	p.VolumeID = volume.ID(name)
+	if p.Paths, err = device.MountedAt(ctx, d.sys, name); err != nil {
+		if err := noted(&p.Error, err); err != nil {
+			return err
+		}
+	}
 	info, err := d.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, win.ErrorUnrecognizedVolume) { // raw
 		return nil

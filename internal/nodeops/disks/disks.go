@@ -192,7 +192,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) er
 			}
 			attributes, err := h.Attributes(ctx)
 			if err == nil && attributes&win.DiskOffline != 0 {
-				err = d.settleClone(ctx, h)
+				err = d.settleClone(ctx, h, d.options.NewIDsForClones)
 			}
 			if err != nil {
 				return err
@@ -200,7 +200,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) er
 			if _, err := d.bringOnline(ctx, h); err != nil {
 				return err
 			}
-			_, err = d.awaitVolumes(ctx, h)
+			_, err = d.awaitVolumes(ctx, h, blocking)
 			return err
 		})
 	})
@@ -212,8 +212,13 @@ const blocking = win.DiskOffline | win.DiskReadOnly
 // bringOnline clears the attributes that keep a disk from being used, and returns those
 // that it had.
 func (d *Disks) bringOnline(ctx context.Context, h *device.Disk) (before win.DiskAttributes, err error) {
+	return d.clear(ctx, h, blocking)
+}
+
+// clear clears those attributes of mask that a disk has, and returns them.
+func (d *Disks) clear(ctx context.Context, h *device.Disk, mask win.DiskAttributes) (before win.DiskAttributes, err error) {
 	before, err = h.Attributes(ctx)
-	if err != nil || before&blocking == 0 {
+	if before &= mask; err != nil || before == 0 {
 		return 0, err
 	}
 	// First read-only: the file systems are mounted as soon as the disk is online, and
@@ -238,14 +243,14 @@ func (d *Disks) bringOnline(ctx context.Context, h *device.Disk) (before win.Dis
 		return 0, err
 	}
 	now, err := h.Attributes(ctx)
-	if err == nil && now&blocking != 0 {
+	if err == nil && now&mask != 0 {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request but the disk is still offline or read-only")
 	}
 	if err == nil {
 		d.options.Logger.Info("disk brought online", "disk", h.Number,
 			"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
 	}
-	return before & blocking, err
+	return before, err
 }
 
 // putBack gives a disk the attributes again that bringOnline has cleared, after the disk
@@ -275,6 +280,11 @@ func (d *Disks) takeOffline(ctx context.Context, h *device.Disk) error {
 		return err
 	}
 	defer release()
+	return d.takeOfflineAlone(ctx, h)
+}
+
+// takeOfflineAlone takes a disk offline while other processes are excluded.
+func (d *Disks) takeOfflineAlone(ctx context.Context, h *device.Disk) error {
 	d.flushVolumes(ctx, h)
 	if err := h.Verify(ctx); err != nil {
 		return err

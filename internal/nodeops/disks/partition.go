@@ -32,32 +32,11 @@ const (
 func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return operation.Do(ctx, d.options.Runner, "PartitionDisk", object(n), func(ctx context.Context) error {
 		return d.change(ctx, n, func(h *device.Disk) error {
-			attributes, err := h.Attributes(ctx)
-			if err != nil {
-				return err
+			_, offline, err := d.ensurePartition(ctx, h, d.options.NewIDsForClones)
+			if err != nil || offline {
+				return err // the volumes of an offline disk come when it goes online
 			}
-			// Windows may not show the table of an offline disk. What is left of one counts
-			// only when the disk is online.
-			recognise := signatures.RecogniseDisk
-			if attributes&win.DiskOffline != 0 {
-				recognise = signatures.Recognise
-			}
-			_, lacking, err := d.inspect(ctx, h, recognise)
-			if err == nil && attributes&win.DiskOffline != 0 {
-				err = d.settleClone(ctx, h)
-			}
-			if err != nil {
-				return err
-			}
-			if lacking {
-				err = d.partition(ctx, h)
-			} else if attributes&win.DiskOffline != 0 {
-				return nil // its volumes come when it goes online
-			}
-			if err != nil {
-				return err
-			}
-			volumes, err := d.awaitVolumes(ctx, h)
+			volumes, err := d.awaitVolumes(ctx, h, blocking)
 			if err != nil {
 				return err
 			}
@@ -65,6 +44,31 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 			return nil
 		})
 	})
+}
+
+// ensurePartition makes sure that a disk has a data partition. It says whether it has made
+// one, for which the disk is brought online, and whether the disk is offline afterwards.
+func (d *Disks) ensurePartition(ctx context.Context, h *device.Disk, newIDs bool) (made, offline bool, _ error) {
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	offline = attributes&win.DiskOffline != 0
+	// Windows may not show the table of an offline disk. What is left of one counts only
+	// when the disk is online.
+	recognise := signatures.RecogniseDisk
+	if offline {
+		recognise = signatures.Recognise
+	}
+	_, lacking, err := d.inspect(ctx, h, recognise)
+	if err == nil && offline {
+		err = d.settleClone(ctx, h, newIDs)
+	}
+	if err != nil || !lacking {
+		return false, offline, err
+	}
+	err = d.partition(ctx, h)
+	return err == nil, false, err
 }
 
 // inspect looks at what a disk holds. It returns the partition table, and whether the
@@ -256,15 +260,15 @@ func refuse(why string) error {
 
 // awaitVolumes waits until each data partition of a disk that was brought online has its
 // volume, and returns them. Windows may take a disk offline again when it handles its
-// arrival: then it is brought online again.
-func (d *Disks) awaitVolumes(ctx context.Context, h *device.Disk) (device.Volumes, error) {
+// arrival: then the attributes of keepClear are cleared again.
+func (d *Disks) awaitVolumes(ctx context.Context, h *device.Disk, keepClear win.DiskAttributes) (device.Volumes, error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wanted := device.DataPartitions(layout)
 	volumes, err := h.AwaitVolumes(ctx, d.sys, wanted, volumePatience, func() error {
-		_, err := d.bringOnline(ctx, h)
+		_, err := d.clear(ctx, h, keepClear)
 		return err
 	})
 	if err != nil {

@@ -113,12 +113,59 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn is
 		if err := i.forget(ctx, portal, iqn); err != nil {
 			return err
 		}
-		err = operation.Retry(ctx, logoutPatience, retryInterval, busy, func() error { return i.logout(ctx, portal, iqn) })
-		if busy(err) && ctx.Err() == nil {
-			err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "a disk of the target is in use", Err: err}
-		}
-		return err
+		return i.logoutWhenFree(ctx, portal, iqn)
 	})
+}
+
+// CheckLogin returns what is wrong with the arguments of ConnectTarget in any state of the
+// node.
+func (i *Initiator) CheckLogin(p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+	portal, err := checkPortal(p)
+	if err == nil {
+		err = iqn.Validate()
+	}
+	if err == nil {
+		_, err = login(a, portal, iqn)
+	}
+	return err
+}
+
+// LogOut ends the sessions with a target, and reports whether there were any. If Windows
+// repeats the login when the node starts, an administrator has set that up, and the sessions
+// stay.
+func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (bool, error) {
+	return operation.Get(ctx, i.options.Runner, "DisconnectTarget", targetObject(iqn), func(ctx context.Context) (bool, error) {
+		unlock, err := i.lock(ctx, iqn)
+		if err != nil {
+			return false, err
+		}
+		defer unlock()
+		logins, err := query(ctx, i, i.sys.ISCSIPersistentLogins)
+		if err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(logins, func(l win.ISCSIPersistentLogin) bool { return iqn.Equal(iscsi.IQN(l.Target)) }) {
+			return false, nil
+		}
+		all, err := query(ctx, i, i.sys.ISCSISessions)
+		if err != nil {
+			return false, err
+		}
+		at := slices.IndexFunc(all, func(s win.ISCSISession) bool { return iqn.Equal(iscsi.IQN(s.Target)) && len(s.Portals) > 0 })
+		if at < 0 {
+			return false, nil
+		}
+		return true, i.logoutWhenFree(ctx, all[at].Portals[0], iqn)
+	})
+}
+
+// logoutWhenFree is logout, and waits for those who use a disk of the target for a moment.
+func (i *Initiator) logoutWhenFree(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
+	err := operation.Retry(ctx, logoutPatience, retryInterval, busy, func() error { return i.logout(ctx, p, iqn) })
+	if busy(err) && ctx.Err() == nil {
+		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "a disk of the target is in use", Err: err}
+	}
+	return err
 }
 
 // forget removes the persistent logins to a target through a portal.

@@ -5,6 +5,8 @@ package staging_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +124,13 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 		t.Errorf("the raw disk is %+v", d)
 	}
 
+	simtest.Mount(t, sim, simtest.Kubelet+`\mounted`, name)
+	disks, err = n.Storage.ListDisks(ctx, storage.Selector{Number: &number})
+	simtest.Must(t, err)
+	if p := disks[0].Partitions; !slices.Equal(p[len(p)-1].Paths, []string{simtest.Kubelet + `\mounted`}) {
+		t.Errorf("its partitions are %+v", p)
+	}
+
 	// A disk that refuses what it is asked is listed with its error, and hides no other.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"}, win.ErrorIODevice))
 	disks, err = n.Storage.ListDisks(ctx, storage.Selector{})
@@ -130,16 +139,35 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 	}
 }
 
+// An NVMe disk has the identifiers of its namespace, whether page 83 has them or not.
+func TestListDisksOfNVMe(t *testing.T) {
+	sim, n := newNode(t)
+	for _, settings := range []winsim.Settings{{}, {NoNVMeIdentify: true}} {
+		simtest.Must(t, sim.SetSettings(settings))
+		serial := fmt.Sprintf("controller-%v", settings.NoNVMeIdentify)
+		simtest.Attach(t, sim, winsim.DiskSpec{NVMe: &winsim.NVMe{
+			Controller: serial, Namespace: 3, NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte{0: 1, 7: 8}, NGUID: [16]byte{0: 0xAB, 15: 0xCD}},
+		}, BusType: win.BusTypeNVMe})
+		sim.Settle()
+		for _, identifier := range []string{"0100000000000008", "AB0000000000000000000000000000CD"} {
+			disks, err := n.Storage.ListDisks(t.Context(), storage.Selector{Identifier: identifier})
+			if err != nil || len(disks) == 0 || disks[0].Location.NVMeNamespace != 3 {
+				t.Errorf("%+v: %s: %+v, %v", settings, identifier, disks, err)
+			}
+		}
+		all, err := n.Storage.ListDisks(t.Context(), storage.Selector{})
+		simtest.Must(t, err)
+		simtest.Must(t, sim.DetachDisk(all[len(all)-1].Number))
+	}
+}
+
 // A clone that can't go online says of which disk it is one.
 func TestListDisksNamesTheOriginal(t *testing.T) {
 	sim, n := newNode(t)
 	_, original := simtest.Volume(t, sim)
-	image := make([]byte, 32<<20)
-	simtest.Must(t, sim.ReadImage(original, image, 0))
-	clone := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "clone", Offline: true})
-	simtest.Must(t, sim.WriteImage(clone, image, 0))
+	_, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
+	simtest.Must(t, err)
 	sim.Settle()
-	simtest.Must(t, n.Disk.Rescan(t.Context()))
 	disks, err := n.Storage.ListDisks(t.Context(), storage.Selector{SerialNumber: "clone"})
 	if err != nil || len(disks) != 1 || disks[0].WhyOffline != "it is a copy of disk 1, which is online" {
 		t.Errorf("%+v, %v", disks, err)

@@ -9,17 +9,26 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// Groups are the operations that the tasks are made of.
+// Groups are the operations that the tasks are made of, and what these share.
 type Groups struct {
-	Disks     *disks.Disks
-	Initiator *initiator.Initiator
+	Sys         win.Notices
+	Disks       *disks.Disks
+	Volumes     *volumes.Volumes
+	Files       *files.Filesystem
+	Initiator   *initiator.Initiator
+	SystemDisks *systemdisk.Disks
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -29,12 +38,19 @@ type Options struct {
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
+	// NewIDsForClones is that of the group of disks: it holds for all requests.
+	NewIDsForClones bool
 }
 
 // Staging is the tasks on one node. All methods may be called concurrently.
 type Staging struct {
 	Groups
 	options Options
+	// targets serialises logging out of a target, by its name in lower case.
+	targets operation.Locks[string]
+
+	mu         sync.Mutex     // guards connecting
+	connecting map[string]int // how many disks of a target are being staged
 }
 
 // New returns the tasks that are made of the operations of one node.
@@ -45,7 +61,17 @@ func New(g Groups, o Options) *Staging {
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
-	return &Staging{Groups: g, options: o}
+	return &Staging{Groups: g, options: o, connecting: make(map[string]int)}
+}
+
+// PublishVolume implements [storage.Operations].
+func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
+	return s.Files.PublishVolume(ctx, stagingPath, targetPath)
+}
+
+// UnpublishVolume implements [storage.Operations].
+func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) error {
+	return s.Files.UnpublishVolume(ctx, targetPath)
 }
 
 // ListDisks implements [storage.Operations].

@@ -152,7 +152,9 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 		if err != nil {
 			return at(targetPath, err)
 		}
-		err = v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.unmount(ctx, id, e) })
+		err = v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+			return v.unmount(ctx, id, e, func(ctx context.Context) error { return v.flush(ctx, id) })
+		})
 		if pathpolicy.Missing(err) {
 			return nil
 		}
@@ -160,7 +162,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 	})
 }
 
-func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry) error {
+func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry, flush func(context.Context) error) error {
 	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, win.ErrorDirectory) {
 		return refuse("there is a file")
@@ -175,7 +177,7 @@ func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry)
 	if !mounted.Equal(id) {
 		return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 	}
-	err = v.flush(ctx, id)
+	err = flush(ctx)
 	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
 		// Its pods must be able to end.
 		v.options.Logger.Warn("a volume that has left the node is unmounted without a flush", "volume", id, "err", err)

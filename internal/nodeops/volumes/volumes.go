@@ -35,6 +35,7 @@ type System interface {
 	win.Volumes
 	win.Files
 	win.Registry
+	win.Processes
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -243,6 +244,11 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
+	return v.Format(ctx, id, win.FormatOptions{FileSystem: "NTFS"})
+}
+
+// Format is FormatVolume with other options than Windows' defaults.
+func (v *Volumes) Format(ctx context.Context, id volume.ID, o win.FormatOptions) error {
 	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
 		return v.withLayout(ctx, id, win.AccessNone, func(dv diskVolume) error {
 			if err := v.checkRaw(ctx, dv); err != nil { // without waiting for other processes
@@ -253,7 +259,7 @@ func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
 				return err
 			}
 			defer release()
-			return v.formatWhenFree(ctx, dv)
+			return v.formatWhenFree(ctx, dv, o)
 		})
 	})
 }
@@ -373,7 +379,7 @@ func (v *Volumes) checkSignatures(ctx context.Context, dv diskVolume, sectorSize
 // formatWhenFree formats a volume, and waits for those who have it open for a moment:
 // virus scanners and the indexer look at every new volume. Before each attempt it looks
 // whether the volume is still raw.
-func (v *Volumes) formatWhenFree(ctx context.Context, dv diskVolume) error {
+func (v *Volumes) formatWhenFree(ctx context.Context, dv diskVolume, o win.FormatOptions) error {
 	var failed error // of the attempt before
 	return operation.Retry(ctx, formatPatience, formatInterval, formatMaySucceed, func() error {
 		if err := v.verify(ctx, dv); err != nil {
@@ -389,9 +395,9 @@ func (v *Volumes) formatWhenFree(ctx context.Context, dv diskVolume) error {
 			return err
 		}
 		start := time.Now()
-		failed = v.sys.FormatVolume(ctx, string(dv.id), win.FormatOptions{FileSystem: "NTFS"})
+		failed = v.sys.FormatVolume(ctx, string(dv.id), o)
 		if failed == nil {
-			v.options.Logger.Info("volume formatted", "volume", dv.id, "disk", dv.disk.Number, "fileSystem", "NTFS",
+			v.options.Logger.Info("volume formatted", "volume", dv.id, "disk", dv.disk.Number, "fileSystem", o.FileSystem,
 				"took", time.Since(start).Round(time.Millisecond))
 		}
 		return failed
@@ -436,7 +442,12 @@ func (v *Volumes) flush(ctx context.Context, id volume.ID) error {
 		return err
 	}
 	defer h.Close()
-	err = h.Flush(ctx)
+	return flushHandle(ctx, h)
+}
+
+// flushHandle writes out an open volume.
+func flushHandle(ctx context.Context, h device.Handle) error {
+	err := h.Flush(ctx)
 	if errors.Is(err, win.ErrorWriteProtect) {
 		return nil // nothing can be waiting to be written
 	}

@@ -10,11 +10,13 @@ import (
 	"reflect"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -80,6 +82,50 @@ func TestThereAndBack(t *testing.T) {
 	}
 	for _, d := range []storage.Disk{filled[storage.Disk](t), {}} {
 		same(t, d, ToDisk(FromDisk(d)), nil)
+	}
+	stage := filled[storage.StageVolumeRequest](t)
+	stage.Wait = 90 * time.Second
+	for _, r := range []storage.StageVolumeRequest{stage, {}} {
+		m, err := FromStageVolume(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ToStageVolume(m)
+		same(t, r, got, err)
+	}
+	staged := filled[storage.StagedVolume](t)
+	same(t, staged, ToStaged(FromStaged(staged)), nil)
+	unstage, err := ToUnstageVolume(FromUnstageVolume(filled[storage.UnstageVolumeRequest](t)))
+	same(t, filled[storage.UnstageVolumeRequest](t), unstage, err)
+	expand := filled[storage.ExpandVolumeRequest](t)
+	expand.Wait = time.Hour
+	got, err := ToExpandVolume(FromExpandVolume(expand))
+	same(t, expand, got, err)
+}
+
+// A time that isn't the default doesn't become it.
+func TestWait(t *testing.T) {
+	for wait, want := range map[time.Duration]time.Duration{
+		0: 0, time.Nanosecond: time.Millisecond, -1: -time.Millisecond, -time.Hour: -time.Millisecond, time.Second + 1: time.Second,
+	} {
+		if got, err := toWait(fromWait(wait)); got != want || err != nil {
+			t.Errorf("%v: %v, %v, want %v", wait, got, err, want)
+		}
+	}
+	if _, err := toWait(math.MaxInt64); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
+// What isn't known mustn't become a login without CHAP.
+func TestUnknownAuthentication(t *testing.T) {
+	_, err := FromStageVolume(storage.StageVolumeRequest{Login: iscsi.Authentication{Type: 7}})
+	if !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Error(err)
+	}
+	_, err = ToStageVolume(&storagev1alpha1.StageVolumeRequest{Login: &storagev1alpha1.ISCSILogin{AuthType: 7}})
+	if !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,135 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// firstRescan is the time from the first rescan, which is made as soon as a disk isn't
+// there, to the second. Each further one comes after twice the time of the one before.
+const firstRescan = time.Second
+
+// find returns the number of the disk that is meant. As long as there is none, it waits, at
+// most for patience, and has Windows look for new disks.
+func (s *Staging) find(ctx context.Context, wanted storage.Selector, patience time.Duration) (disk.Number, error) {
+	var all, matching []storage.Disk
+	var rescan time.Time
+	interval := firstRescan
+	look := func() (bool, error) {
+		var err error
+		if all, err = s.hardware(ctx, wanted); err != nil {
+			return false, err
+		}
+		matching = slices.DeleteFunc(slices.Clone(all), func(d storage.Disk) bool { return !wanted.Matches(d) })
+		return len(matching) > 0, nil
+	}
+	found, err := look()
+	if err == nil && !found && patience > 0 {
+		arrived, stop, noticeErr := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
+		if noticeErr == nil {
+			defer stop()
+		} // else a nil channel never wakes, and polling does alone
+		found, err = operation.Poll(ctx, operation.Polling{Patience: patience, First: 20 * time.Millisecond, Wake: arrived}, func() (bool, error) {
+			if now := time.Now(); !now.Before(rescan) {
+				rescan, interval = now.Add(interval), 2*interval
+				if err := s.Disks.Rescan(operation.Inline(ctx)); err != nil {
+					return false, err
+				}
+			}
+			return look()
+		})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return 0, fmt.Errorf("while waiting for a disk with %v: %w", wanted, ctx.Err())
+	case err != nil:
+		return 0, err
+	case !found:
+		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s", wanted, max(patience, 0), listed("the node has", all))
+	}
+	return s.only(ctx, wanted, matching)
+}
+
+// only returns the number of the disk that matches, apart from those that Windows runs from.
+func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []storage.Disk) (disk.Number, error) {
+	if len(matching) == 1 {
+		return matching[0].Number, nil
+	}
+	windows, err := s.SystemDisks.All(ctx)
+	if err != nil {
+		return 0, err
+	}
+	others := slices.DeleteFunc(slices.Clone(matching), func(d storage.Disk) bool { return windows[d.Number] != "" })
+	switch len(others) {
+	case 0:
+		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted, listed("", matching))
+	case 1:
+		return others[0].Number, nil
+	}
+	return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%d disks have %v, and which one is meant isn't said: %s", len(others), wanted, listed("", others))
+}
+
+// maxListed bounds how many disks an error names.
+const maxListed = 10
+
+// listed names disks in an error.
+func listed(what string, disks []storage.Disk) string {
+	if len(disks) == 0 {
+		return what + " no disks"
+	}
+	var names []string
+	for _, d := range disks[:min(len(disks), maxListed)] {
+		name := d.String()
+		if d.Error != "" {
+			name += ", which doesn't answer"
+		}
+		names = append(names, name)
+	}
+	if more := len(disks) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.TrimSpace(what + " " + strings.Join(names, "; "))
+}
+
+// hardware returns what the disks say of themselves, as far as a selector asks for it.
+func (s *Staging) hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+	all, err := s.Disks.Hardware(ctx)
+	if err != nil || wanted.ISCSI == nil {
+		return all, err
+	}
+	return all, s.addTargets(ctx, all)
+}
+
+// meant returns a function that tells whether an open disk is the one that a selector
+// means: what a list has said of a number may have been said of another disk.
+func (s *Staging) meant(wanted storage.Selector) func(context.Context, *device.Disk) error {
+	return func(ctx context.Context, h *device.Disk) error {
+		d, err := s.Disks.HardwareOf(ctx, h)
+		if err == nil && wanted.ISCSI != nil {
+			one := []storage.Disk{d}
+			err = s.addTargets(ctx, one)
+			d = one[0]
+		}
+		if err == nil && !wanted.Matches(d) {
+			err = device.ErrChanged(fmt.Sprintf("disk %d is another one now", h.Number))
+		}
+		return err
+	}
+}
+
+// isNotFound reports whether err says that a disk, or what was on it, has gone.
+func isNotFound(err error) bool { return errors.Is(err, csiproxy.ErrNotFound) }

@@ -1,0 +1,483 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+const (
+	stagingPath = simtest.Kubelet + `\plugins\kubernetes.io\csi\example\vol-1\globalmount`
+	otherPath   = simtest.Kubelet + `\plugins\kubernetes.io\csi\example\vol-2\globalmount`
+	targetPath  = simtest.Kubelet + `\pods\6a1c2d3e\volumes\kubernetes.io~csi\data\mount`
+	file        = `\data.txt`
+)
+
+func serial(s string) storage.Selector { return storage.Selector{SerialNumber: s} }
+
+// wantKind fails the test unless err is of a class and names all of the words.
+func wantKind(t *testing.T, what string, err, kind error, words ...string) {
+	t.Helper()
+	if csiproxy.KindOf(err) != kind {
+		t.Errorf("%s: %v, want %v", what, err, kind)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v doesn't say %q", what, err, word)
+		}
+	}
+}
+
+func stage(t *testing.T, n *nodeops.Node, r storage.StageVolumeRequest) storage.StagedVolume {
+	t.Helper()
+	staged, err := n.Storage.StageVolume(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return staged
+}
+
+func unstage(t *testing.T, n *nodeops.Node, r storage.UnstageVolumeRequest) storage.UnstagedVolume {
+	t.Helper()
+	done, err := n.Storage.UnstageVolume(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// The life of a volume, with each call made twice, and the disk under another number in the
+// end.
+func TestLifeOfAVolume(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other", Offline: true})
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol0abc", Offline: true, ReadOnly: true})
+	request := storage.StageVolumeRequest{Disk: serial("vol-0abc"), StagingPath: stagingPath, Grow: true}
+
+	first := stage(t, n, request)
+	if first.Disk != number || first.VolumeID == "" || first.FileSystem != "NTFS" || first.SizeBytes < 9<<30 ||
+		!first.Partitioned || !first.Formatted || first.Grown {
+		t.Errorf("first: %+v", first)
+	}
+	second := stage(t, n, request)
+	if first.Partitioned, first.Formatted = false, false; second != first {
+		t.Errorf("second: %+v, want %+v", second, first)
+	}
+	for range 2 {
+		simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	}
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
+
+	simtest.Must(t, sim.GrowDisk(number, 20<<30))
+	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: targetPath, DiskBytes: 20 << 30})
+	if err != nil || !grown.Grown || grown.SizeBytes < 19<<30 {
+		t.Errorf("grown: %+v, %v", grown, err)
+	}
+	again, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
+	if err != nil || again.Grown || again.SizeBytes != grown.SizeBytes {
+		t.Errorf("grown again: %+v, %v", again, err)
+	}
+
+	for range 2 {
+		simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline || done.LoggedOut {
+		t.Errorf("unstaged: %+v", done)
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); done != (storage.UnstagedVolume{}) {
+		t.Errorf("unstaged again: %+v", done)
+	}
+	online, err := n.Disk.GetDiskState(ctx, number)
+	if err != nil || online {
+		t.Errorf("online %v, %v", online, err)
+	}
+
+	simtest.Must(t, sim.DetachDisk(number))
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "between"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol0abc", SizeBytes: 30 << 30})
+	third := stage(t, n, request)
+	if third.Disk == number || third.VolumeID != first.VolumeID || third.Formatted || !third.Grown || third.SizeBytes < 29<<30 {
+		t.Errorf("staged under another number: %+v", third)
+	}
+	data, err := sim.ReadFile(stagingPath + file)
+	if string(data) != "precious" || err != nil {
+		t.Errorf("the file is %q, %v", data, err)
+	}
+}
+
+// A second call with other parameters is an error that names the difference.
+func TestStageVolumeNamesTheDifference(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	stage(t, n, request)
+
+	other := request
+	other.StagingPath = otherPath
+	_, err := n.Storage.StageVolume(ctx, other)
+	wantKind(t, "another path", err, csiproxy.ErrFailedPrecondition, "staged at another path", stagingPath)
+	other = request
+	other.Format.FileSystem = storage.ReFS
+	_, err = n.Storage.StageVolume(ctx, other)
+	wantKind(t, "another file system", err, csiproxy.ErrFailedPrecondition, "NTFS", "ReFS")
+	other = request
+	other.ReadOnly = true
+	_, err = n.Storage.StageVolume(ctx, other)
+	wantKind(t, "read-only", err, csiproxy.ErrFailedPrecondition, "in use writable", "read-only is asked for")
+	other = request
+	other.Disk = serial("vol-2")
+	_, err = n.Storage.StageVolume(ctx, other)
+	wantKind(t, "another volume", err, csiproxy.ErrFailedPrecondition, "another volume is mounted there")
+	other = request
+	other.Partition = 7
+	_, err = n.Storage.StageVolume(ctx, other)
+	wantKind(t, "another partition", err, csiproxy.ErrNotFound, "no data partition 7")
+}
+
+func TestStageVolumeReadOnly(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
+	_, err := n.Storage.StageVolume(ctx, request)
+	wantKind(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "read-only")
+
+	request.ReadOnly = false
+	stage(t, n, request)
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	for _, online := range []bool{false, true} { // as it was unstaged, and as a disk may arrive
+		simtest.Must(t, n.Disk.SetDiskState(ctx, number, online))
+		request.ReadOnly = true
+		for range 2 {
+			if staged := stage(t, n, request); staged.FileSystem != "NTFS" || staged.Formatted || staged.Partitioned {
+				t.Errorf("%+v", staged)
+			}
+		}
+		if err := sim.WriteFile(stagingPath+file, []byte("changed")); !errors.Is(err, win.ErrorWriteProtect) {
+			t.Errorf("writing: %v", err)
+		}
+		writable := request
+		writable.ReadOnly = false
+		_, err = n.Storage.StageVolume(ctx, writable)
+		wantKind(t, "writable", err, csiproxy.ErrFailedPrecondition, "in use read-only")
+		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		stage(t, n, writable)
+		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	}
+}
+
+func TestStageVolumeFindsOneDisk(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	for _, s := range []string{"one", "two"} {
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: s, Page83: []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("Example same")}}})
+	}
+	before := sim.Disks()
+	_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{Identifier: "same"}, StagingPath: stagingPath})
+	wantKind(t, "two disks", err, csiproxy.ErrFailedPrecondition, "2 disks have", `"one"`, `"two"`)
+	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{Number: new(disk.Number(0))}, StagingPath: stagingPath})
+	wantKind(t, "the disk of Windows", err, csiproxy.ErrFailedPrecondition, "Windows runs from this disk")
+	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: stagingPath, Wait: -1})
+	wantKind(t, "no disk", err, csiproxy.ErrNotFound, `no disk has the serial number "none"`, `"one"`, `"two"`)
+	for i, after := range sim.Disks() {
+		if after.Attributes != before[i].Attributes || len(sim.VolumesOfDisk(after.Number)) != 0 && !after.System {
+			t.Errorf("%+v was %+v", after, before[i])
+		}
+	}
+	// The bad ones of a pair can be told apart by a second field.
+	if staged := stage(t, n, storage.StageVolumeRequest{
+		Disk: storage.Selector{Identifier: "same", SerialNumber: "two"}, StagingPath: stagingPath,
+	}); staged.Disk != 2 {
+		t.Errorf("%+v", staged)
+	}
+}
+
+// A disk that Windows doesn't see yet is looked for; the wait ends with the request's bound,
+// or with the deadline.
+func TestStageVolumeWaits(t *testing.T) {
+	sim, n := newNode(t)
+	_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "late", NeedsRescan: true})
+	simtest.Must(t, err)
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("late"), StagingPath: stagingPath})
+
+	_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
+	wantKind(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
+	ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), 10*time.Millisecond)
+	defer cancel()
+	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath})
+	wantKind(t, "a deadline", err, context.DeadlineExceeded, "while waiting for a disk with")
+}
+
+func TestStageVolumeNeverWritesOverData(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Must(t, sim.WriteImage(number, []byte("LUKS\xba\xbe"), 0))
+	_, err := n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	wantKind(t, "a foreign disk", err, csiproxy.ErrFailedPrecondition, "LUKS", "disk 1")
+}
+
+func TestStageVolumeFormats(t *testing.T) {
+	sim, n := newNode(t)
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{
+		FileSystem: storage.ReFS, AllocationUnitBytes: 64 << 10, Label: "data", IntegrityStreams: true,
+	}})
+	info, err := sim.VolumeInformation(t.Context(), string(staged.VolumeID))
+	if err != nil || staged.FileSystem != "ReFS" || info.FileSystem != "ReFS" || info.Label != "data" {
+		t.Errorf("%+v %+v, %v", staged, info, err)
+	}
+}
+
+func TestStageVolumeOfClones(t *testing.T) {
+	sim, n := newNode(t)
+	original := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	simtest.Must(t, sim.FlushFile(stagingPath+file))
+	_, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
+	simtest.Must(t, err)
+	sim.Settle()
+
+	request := storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath}
+	_, err = n.Storage.StageVolume(t.Context(), request)
+	wantKind(t, "a clone", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
+	request.NewIDsForClones = true
+	if staged := stage(t, n, request); staged.Formatted || staged.Partitioned {
+		t.Errorf("%+v", staged)
+	}
+	for _, path := range []string{stagingPath, otherPath} {
+		if data, err := sim.ReadFile(path + file); string(data) != "precious" || err != nil {
+			t.Errorf("the file at %s is %q, %v", path, data, err)
+		}
+	}
+}
+
+// The disks of a target: it is logged in to when needed, and out of with the last one.
+func TestStageVolumeOfATarget(t *testing.T) {
+	sim, n := newNode(t)
+	const iqn = iscsi.IQN("iqn.2026-01.com.example:vol-1")
+	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
+		IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}, CHAPUser: "node", CHAPSecret: secret.New("twelve bytes"),
+	}, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun-0"}, winsim.DiskSpec{SizeBytes: 2 << 30, Serial: "lun-1"}))
+	request := func(lun uint32, path string) storage.StageVolumeRequest {
+		return storage.StageVolumeRequest{
+			Disk:        storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn, LUN: lun}},
+			Login:       iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("twelve bytes")},
+			StagingPath: path,
+		}
+	}
+	wrong := request(0, stagingPath)
+	wrong.Login.Secret = secret.New("wrong secret!")
+	_, err := n.Storage.StageVolume(t.Context(), wrong)
+	wantKind(t, "a wrong secret", err, csiproxy.ErrUnauthenticated)
+
+	if staged := stage(t, n, request(1, stagingPath)); staged.SizeBytes < 1<<30 {
+		t.Errorf("LUN 1 is %+v", staged)
+	}
+	stage(t, n, request(0, otherPath))
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline || done.LoggedOut {
+		t.Errorf("the first LUN: %+v", done)
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || !done.LoggedOut {
+		t.Errorf("the last LUN: %+v", done)
+	}
+	sessions, err := sim.ISCSISessions(t.Context())
+	if err != nil || len(sessions) != 0 {
+		t.Errorf("sessions %+v, %v", sessions, err)
+	}
+
+	// A call that died after it unmounted the volume is made good by one that names the disk.
+	staged := stage(t, n, request(0, otherPath))
+	simtest.Must(t, n.Volume.UnmountVolume(t.Context(), staged.VolumeID, otherPath))
+	done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath, Disk: request(0, "").Disk})
+	if done.Unmounted || !done.DiskOffline || !done.LoggedOut {
+		t.Errorf("made good: %+v", done)
+	}
+
+	// A login that an administrator has set up stays.
+	stage(t, n, request(0, otherPath))
+	simtest.Must(t, sim.ISCSI().SetPersistentLogin(win.ISCSILogin{Portal: win.ISCSIPortal(portal), Target: string(iqn)}))
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || done.LoggedOut {
+		t.Errorf("an administrator's login: %+v", done)
+	}
+}
+
+// A volume that somebody uses isn't taken from them, unless that is asked for.
+func TestUnstageVolumeInUse(t *testing.T) { synctest.Test(t, testUnstageVolumeInUse) }
+
+func testUnstageVolumeInUse(t *testing.T) {
+	sim, n := newNode(t)
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	process, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+file)
+	simtest.Must(t, err)
+	_, err = n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	wantKind(t, "in use", err, csiproxy.ErrFailedPrecondition, fmt.Sprintf("in use by process %d", process), `server.exe`)
+	simtest.Must(t, sim.SetSettings(winsim.Settings{NoProcessIDs: true}))
+	_, err = n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	wantKind(t, "in use by somebody", err, csiproxy.ErrFailedPrecondition, "it is in use; ")
+	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
+		t.Errorf("the file is %q, %v", data, err)
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true}); !done.Unmounted || !done.DiskOffline {
+		t.Errorf("%+v", done)
+	}
+	simtest.Must(t, sim.EndProcess(process))
+}
+
+// The disk stays online while another of its volumes is mounted.
+func TestUnstageVolumeOfTwo(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Partition(t, sim, number, 2)
+	sim.Settle()
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	_, err := n.Storage.StageVolume(t.Context(), request)
+	wantKind(t, "two partitions", err, csiproxy.ErrFailedPrecondition, "2 data partitions")
+	request.Partition = 1
+	stage(t, n, request)
+	request.Partition, request.StagingPath = 2, otherPath
+	stage(t, n, request)
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
+		t.Errorf("the first: %+v", done)
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline {
+		t.Errorf("the last: %+v", done)
+	}
+}
+
+// A volume whose disk has left can be unstaged.
+func TestUnstageVolumeWithoutDisk(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.DetachDisk(number))
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
+		t.Errorf("%+v", done)
+	}
+	stage(t, n, func() storage.StageVolumeRequest {
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		return storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	}())
+}
+
+func TestPublishVolumeWhereSomethingIs(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	wantKind(t, "nothing staged", n.Storage.PublishVolume(ctx, stagingPath, targetPath), csiproxy.ErrFailedPrecondition, "neither a volume nor a share")
+	simtest.Must(t, sim.MkdirAll(stagingPath))
+	wantKind(t, "a plain directory", n.Storage.PublishVolume(ctx, stagingPath, targetPath), csiproxy.ErrFailedPrecondition)
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+
+	simtest.Must(t, sim.MkdirAll(targetPath)) // empty, as a call that died leaves it
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
+
+	directory := simtest.Kubelet + `\pods\directory`
+	simtest.Must(t, sim.MkdirAll(directory))
+	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
+	elsewhere := simtest.Kubelet + `\pods\link`
+	simtest.Must(t, sim.Symlink(elsewhere, directory, true))
+	for what, path := range map[string]string{"a directory": directory, "a file": directory + file, "another link": elsewhere, "a mount point": stagingPath} {
+		if err := n.Storage.PublishVolume(ctx, stagingPath, path); csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists && csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+			t.Errorf("publish over %s: %v", what, err)
+		}
+	}
+	for what, path := range map[string]string{"a directory": directory, "a file": directory + file, "a mount point": stagingPath} {
+		wantKind(t, "unpublish "+what, n.Storage.UnpublishVolume(ctx, path), csiproxy.ErrFailedPrecondition)
+	}
+	for _, path := range []string{directory, stagingPath, targetPath} {
+		if data, err := sim.ReadFile(path + file); string(data) != "precious" || err != nil {
+			t.Errorf("the file in %s is %q, %v", path, data, err)
+		}
+	}
+	empty := simtest.Kubelet + `\pods\empty`
+	simtest.Must(t, sim.MkdirAll(empty))
+	simtest.Must(t, n.Storage.UnpublishVolume(ctx, empty))
+	if exists, err := n.Filesystem.PathExists(ctx, empty); exists || err != nil {
+		t.Errorf("the empty directory: %v, %v", exists, err)
+	}
+}
+
+func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	request := storage.ExpandVolumeRequest{Path: stagingPath, DiskBytes: 20 << 30, Wait: -1}
+	_, err := n.Storage.ExpandVolume(t.Context(), request)
+	wantKind(t, "too early", err, csiproxy.ErrUnavailable, fmt.Sprint(int64(10<<30)), fmt.Sprint(int64(20<<30)))
+
+	// The cloud grows the disk while the call waits.
+	var once sync.Once
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallReenumerateDevice {
+			once.Do(func() { simtest.Must(t, sim.GrowDisk(number, 20<<30)) })
+		}
+	})
+	request.Wait = 0
+	done, err := n.Storage.ExpandVolume(t.Context(), request)
+	if err != nil || !done.Grown || done.SizeBytes < 19<<30 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	_, err = n.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: simtest.Kubelet + `\none`})
+	wantKind(t, "no volume", err, csiproxy.ErrNotFound)
+}
+
+// Bad requests change nothing.
+func TestBadStorageRequests(t *testing.T) {
+	_, n := newNode(t)
+	ctx := t.Context()
+	for what, r := range map[string]storage.StageVolumeRequest{
+		"no disk":             {StagingPath: stagingPath},
+		"a LUN alone":         {StagingPath: stagingPath, Disk: storage.Selector{LUN: new(uint32(1))}},
+		"no path":             {Disk: serial("vol-1")},
+		"a path outside":      {Disk: serial("vol-1"), StagingPath: `C:\Windows`},
+		"another file system": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{FileSystem: "ext4"}},
+		"an odd cluster":      {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{AllocationUnitBytes: 1000}},
+		"a cluster of ReFS":   {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{FileSystem: storage.ReFS, AllocationUnitBytes: 512}},
+		"a long label":        {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: strings.Repeat("x", 33)}},
+		"integrity of NTFS":   {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{IntegrityStreams: true}},
+		"short names of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{FileSystem: storage.ReFS, NoShortNames: true}},
+		"a bad label":         {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "a\x00"}},
+		"a short CHAP secret": {StagingPath: stagingPath, Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"}, IQN: "iqn.2026-01.a:b"}},
+			Login: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("short")}},
+	} {
+		_, err := n.Storage.StageVolume(ctx, r)
+		wantKind(t, what, err, csiproxy.ErrInvalidArgument)
+	}
+	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\Windows`})
+	wantKind(t, "unstage outside", err, csiproxy.ErrInvalidArgument)
+	_, err = n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskBytes: -1})
+	wantKind(t, "a negative size", err, csiproxy.ErrInvalidArgument)
+	wantKind(t, "publish outside", n.Storage.PublishVolume(ctx, stagingPath, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
+	wantKind(t, "unpublish outside", n.Storage.UnpublishVolume(ctx, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
+}

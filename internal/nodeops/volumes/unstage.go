@@ -1,0 +1,208 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// CheckPath returns what is wrong with the text of a path.
+func (v *Volumes) CheckPath(path string) error {
+	_, err := v.parse(path)
+	return err
+}
+
+// SamePath reports whether two paths are the same text to NTFS.
+func (v *Volumes) SamePath(a, b string) bool {
+	p, err := v.parse(a)
+	if err != nil {
+		return false
+	}
+	q, err := v.parse(b)
+	return err == nil && p.Equal(q)
+}
+
+// FileSystem returns the file system of a volume; "" for a raw one.
+func (v *Volumes) FileSystem(ctx context.Context, id volume.ID) (string, error) {
+	info, _, err := v.information(ctx, id)
+	return info.FileSystem, err
+}
+
+// MountedAt returns where a volume is mounted.
+func (v *Volumes) MountedAt(ctx context.Context, id volume.ID) ([]string, error) {
+	return device.MountedAt(ctx, v.sys, string(id))
+}
+
+// DiskBytes returns the size of the disk that a volume lies on, as Windows knows it.
+func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
+	extent, err := v.extent(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	h, err := device.OpenDisk(ctx, v.sys, extent.DiskNumber, win.AccessNone)
+	if err != nil {
+		return 0, err
+	}
+	defer h.Close()
+	if err := v.verify(ctx, diskVolume{id, h, extent}); err != nil {
+		return 0, err
+	}
+	geometry, err := h.Geometry(ctx)
+	return geometry.DiskSize, err
+}
+
+// Unstage unmounts the volume that is mounted at a path, and reports whether one was. It
+// locks the volume meanwhile, so that nobody uses it; force leaves that out. Then it calls
+// retire with the volume's disk, while no other operation, of this process or another one,
+// changes that disk. For a volume that has left the node, retire isn't called.
+func (v *Volumes) Unstage(ctx context.Context, stagingPath string, force bool, retire func(context.Context, *device.Disk) error) (unmounted bool, _ error) {
+	path, err := v.parse(stagingPath)
+	if err != nil {
+		return false, err
+	}
+	id, err := v.mountedAtPath(ctx, path)
+	if err != nil || id == "" {
+		return false, at(stagingPath, err)
+	}
+	err = v.withLayout(ctx, id, win.GenericRead|win.GenericWrite, func(dv diskVolume) error {
+		release, err := device.Exclude(ctx, v.sys, dv.disk.Number)
+		if err != nil {
+			return err
+		}
+		defer release()
+		if err := v.unmountAlone(ctx, id, path, force); err != nil {
+			return at(stagingPath, err)
+		}
+		unmounted = true
+		return retire(ctx, dv.disk)
+	})
+	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() && !unmounted {
+		// Its pods must be able to end.
+		return true, v.UnmountVolume(ctx, id, stagingPath)
+	}
+	return unmounted, err
+}
+
+// mountedAtPath returns the volume that is mounted at a path; "" if none is.
+func (v *Volumes) mountedAtPath(ctx context.Context, path pathpolicy.Path) (id volume.ID, _ error) {
+	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+		if errors.Is(err, win.ErrorDirectory) {
+			return refuse("there is a file")
+		}
+		if err == nil {
+			id, err = mountedAt(ctx, directory)
+		}
+		return err
+	})
+	if pathpolicy.Missing(err) {
+		return "", nil
+	}
+	return id, err
+}
+
+// unmountAlone unmounts a volume while nobody else uses it.
+func (v *Volumes) unmountAlone(ctx context.Context, id volume.ID, path pathpolicy.Path, force bool) error {
+	flush := func(ctx context.Context) error { return v.flush(ctx, id) }
+	if !force {
+		h, err := v.lock(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer h.Close() // which unlocks it
+		flush = func(ctx context.Context) error { return flushHandle(ctx, h) }
+	}
+	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.unmount(ctx, id, e, flush) })
+	if pathpolicy.Missing(err) {
+		return nil
+	}
+	return err
+}
+
+// How long to wait for those who use a volume for a moment, as virus scanners do.
+const (
+	lockPatience = 2 * time.Second
+	lockInterval = 100 * time.Millisecond
+)
+
+// lock opens a volume and locks it. One that somebody uses is
+// csiproxy.ErrFailedPrecondition, with those who do as far as Windows tells.
+func (v *Volumes) lock(ctx context.Context, id volume.ID) (h device.Handle, err error) {
+	err = operation.Retry(ctx, lockPatience, lockInterval, isInUse, func() error {
+		opened, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+		if err != nil {
+			return err
+		}
+		locked := false
+		defer func() {
+			if !locked {
+				opened.Close()
+			}
+		}()
+		if err := opened.LockVolume(ctx); err != nil {
+			return err
+		}
+		h, locked = opened, true
+		return nil
+	})
+	if isInUse(err) && ctx.Err() == nil {
+		err = &csiproxy.Error{
+			Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Err: err,
+			Detail: "it is in use" + v.users(ctx, id) + "; end that use, or force the unmount",
+		}
+	}
+	return h, err
+}
+
+// isInUse reports whether err says that somebody has a volume, or something on it, open.
+func isInUse(err error) bool {
+	return errors.Is(err, win.ErrorAccessDenied) || errors.Is(err, win.ErrorSharingViolation)
+}
+
+// users says which processes use a volume, in words that complete "it is in use"; "" if
+// Windows doesn't tell.
+func (v *Volumes) users(ctx context.Context, id volume.ID) string {
+	h, err := v.open(ctx, id, win.GenericRead)
+	if err != nil {
+		return ""
+	}
+	defer h.Close()
+	ids, err := h.ProcessIDs(ctx)
+	if err != nil {
+		v.options.Logger.Debug("Windows doesn't tell who uses a volume", "volume", id, "err", err)
+		return ""
+	}
+	var names []string
+	for _, process := range ids {
+		if int(process) == os.Getpid() {
+			continue
+		}
+		name := fmt.Sprintf("process %d", process)
+		if image, err := v.sys.ProcessImage(ctx, process); err == nil {
+			name += " (" + quote.Text(image) + ")"
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	const most = 10
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	return " by " + strings.Join(names, ", ")
+}

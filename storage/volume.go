@@ -1,0 +1,162 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// DefaultWait is how long StageVolume waits for a disk, and ExpandVolume for a disk to
+// grow, if the request doesn't say.
+const DefaultWait = 30 * time.Second
+
+// StageVolumeRequest says which disk is to be staged, where, and how. Only Disk and
+// StagingPath must be set.
+type StageVolumeRequest struct {
+	// Disk says which disk is meant. The zero value, which matches every disk, is refused.
+	Disk Selector
+	// Login is how the node logs in to the iSCSI target, if the selector names one and the
+	// node isn't connected.
+	Login iscsi.Authentication
+	// StagingPath is the directory at which the volume is mounted. It is made if it is
+	// missing.
+	StagingPath string
+	// Partition is the number of the partition whose volume is meant; 0 stands for the only
+	// data partition.
+	Partition uint32
+	// ReadOnly stages the volume so that nothing can be written to its disk. A disk without
+	// a file system is refused then.
+	ReadOnly bool
+	// Format says how a raw volume is formatted. What has a file system is never formatted.
+	Format FormatOptions
+	// Grow grows the partition and the file system to the size of the disk.
+	Grow bool
+	// NewIDsForClones gives a clone new ids: a disk whose partition table has the ids of a
+	// disk that is online, such as a snapshot beside its original. Otherwise such a disk is
+	// refused.
+	NewIDsForClones bool
+	// Wait is how long to wait for the disk. Default: DefaultWait. A negative time stands
+	// for not waiting.
+	Wait time.Duration
+}
+
+// FileSystem is a file system that Windows makes.
+type FileSystem string
+
+// File systems.
+const (
+	NTFS FileSystem = "NTFS"
+	ReFS FileSystem = "ReFS"
+)
+
+// FormatOptions say how a raw volume is formatted. The zero value is NTFS with Windows'
+// defaults.
+type FormatOptions struct {
+	// FileSystem is the file system. Default: NTFS for a raw volume, and whatever there is
+	// otherwise. If it is set, a volume with another file system is refused.
+	FileSystem FileSystem
+	// AllocationUnitBytes is the size of a cluster, a power of two from 512 bytes to 2 MiB.
+	// Default: Windows chooses. ReFS has clusters of 4 KiB or 64 KiB.
+	AllocationUnitBytes uint32
+	// Label is the volume's name, of at most 32 characters.
+	Label string
+	// NoShortNames makes no 8.3 names. Only with NTFS.
+	NoShortNames bool
+	// IntegrityStreams has the contents of files checked by checksums. Only with ReFS.
+	IntegrityStreams bool
+}
+
+// The bounds of FormatOptions.
+const (
+	minAllocationUnit = 512
+	maxAllocationUnit = 2 << 20
+	maxLabel          = 32 // UTF-16 units, of NTFS and ReFS
+)
+
+// Validate returns csiproxy.ErrInvalidArgument, with the reason, for options that no format
+// can have.
+func (o FormatOptions) Validate() error {
+	unit := o.AllocationUnitBytes
+	switch {
+	case o.FileSystem != "" && o.FileSystem != NTFS && o.FileSystem != ReFS:
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the file system must be NTFS or ReFS")
+	case unit != 0 && (unit < minAllocationUnit || unit > maxAllocationUnit || unit&(unit-1) != 0):
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the allocation unit of %d bytes isn't a power of two from %d to %d", unit, minAllocationUnit, maxAllocationUnit)
+	case o.FileSystem == ReFS && unit != 0 && unit != 4<<10 && unit != 64<<10:
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "ReFS has allocation units of 4096 or 65536 bytes, not of %d", unit)
+	case !utf8.ValidString(o.Label) || strings.ContainsFunc(o.Label, unicode.IsControl):
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the label isn't valid UTF-8 or has control characters")
+	case len(utf16.Encode([]rune(o.Label))) > maxLabel:
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the label is longer than %d characters", maxLabel)
+	case o.NoShortNames && o.FileSystem == ReFS:
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "ReFS has no short names that could be left out")
+	case o.IntegrityStreams && o.FileSystem != ReFS:
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "only ReFS has integrity streams")
+	}
+	return nil
+}
+
+// StagedVolume is what StageVolume has found and done.
+type StagedVolume struct {
+	// Disk is the disk's number for now.
+	Disk     disk.Number
+	VolumeID volume.ID
+	// FileSystem and SizeBytes are those of the volume now.
+	FileSystem string
+	SizeBytes  int64
+	// Partitioned, Formatted and Grown say what this call did.
+	Partitioned, Formatted, Grown bool
+}
+
+// UnstageVolumeRequest says what is to be unstaged. Only StagingPath must be set.
+type UnstageVolumeRequest struct {
+	// StagingPath is the directory at which the volume is mounted.
+	StagingPath string
+	// Force unmounts a volume that somebody uses. What isn't written yet may be lost to
+	// those who use it.
+	Force bool
+	// Disk says which disk was staged. It is only needed to take the disk offline, and to
+	// log out of its target, if an earlier call has died after it unmounted the volume. The
+	// zero value leaves that undone.
+	Disk Selector
+}
+
+// UnstagedVolume is what UnstageVolume has done.
+type UnstagedVolume struct {
+	// Unmounted is set if a volume was mounted at the path.
+	Unmounted bool
+	// DiskOffline is set if this call has taken the disk offline.
+	DiskOffline bool
+	// LoggedOut is set if this call has logged out of the disk's iSCSI target.
+	LoggedOut bool
+}
+
+// ExpandVolumeRequest says what is to grow. Only Path must be set.
+type ExpandVolumeRequest struct {
+	// Path is where the volume is mounted, or a link to that.
+	Path string
+	// DiskBytes is the size that the disk is to have before the volume is grown. 0 stands
+	// for the size that it has.
+	DiskBytes int64
+	// Wait is how long to wait for the disk to have DiskBytes. Default: DefaultWait. A
+	// negative time stands for not waiting.
+	Wait time.Duration
+}
+
+// ExpandedVolume is what ExpandVolume has found and done.
+type ExpandedVolume struct {
+	// SizeBytes is the size of the file system now.
+	SizeBytes int64
+	// Grown is set if this call has grown it.
+	Grown bool
+}
