@@ -50,6 +50,7 @@ type options struct {
 	pipeSecurity   string // an SDDL; empty but on Windows
 	limits         server.Limits
 	metricsAddress string // empty for none
+	webConfig      string // file; empty for neither TLS nor passwords
 	gracePeriod    time.Duration
 
 	logFormat string        // formatText or formatJSON
@@ -114,7 +115,10 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		"how many of these calls may be of one process, or where the system doesn't tell the process,\n"+
 			"of one connection")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
-		"the `address`, like 127.0.0.1:9090, that serves Prometheus metrics at /metrics; empty for none")
+		"the `address`, like 127.0.0.1:9090, that serves Prometheus metrics at /metrics, and\n/healthz and /readyz; empty for none")
+	flags.StringVar(&o.webConfig, "web.config.file", "",
+		"the `file` that says how the metrics are served over TLS, and to whom, in the format of\n"+
+			"Prometheus' exporters")
 	flags.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod,
 		"how long running calls may take to finish when the daemon is to end")
 
@@ -172,6 +176,8 @@ func (o *options) check() error {
 		return fmt.Errorf("-windows-service: this system is %s; start csi-proxy without it", runtime.GOOS)
 	case o.kubeletPath == "":
 		return errors.New("-kubelet-path: it must not be empty")
+	case o.webConfig != "" && o.metricsAddress == "":
+		return errors.New("-web.config.file: it goes with -metrics-bind-address")
 	case o.limits.Calls < 1:
 		return fmt.Errorf("-max-calls=%d: it must be 1 or more", o.limits.Calls)
 	case o.limits.CallsPerClient < 1:

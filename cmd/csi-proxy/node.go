@@ -44,12 +44,16 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, errors.Join(err, sys.Close())
 	}
 	metrics.Watch(n.Load)
+	metrics.LookAt(nodemetrics.Inventory{Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates})
 	stop := n.KeepDirectories()
 	return &openedNode{
 		operations: rpc.Operations(n.Operations),
 		control:    control,
 		collectors: []prometheus.Collector{metrics},
-		close:      func() error { return errors.Join(stop(), sys.Close()) },
+		close: func() error {
+			metrics.CloseInventory()
+			return errors.Join(stop(), sys.Close())
+		},
 	}, nil
 }
 

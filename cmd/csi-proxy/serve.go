@@ -48,7 +48,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	var interceptors []grpc.UnaryServerInterceptor
 	metrics := exporter.New(build, log)
 	if o.metricsAddress != "" {
-		stop, err := serveMetrics(o.metricsAddress, metrics, log)
+		stop, err := serveMetrics(o.metricsAddress, o.webConfig, metrics, log)
 		if err != nil {
 			return err
 		}
@@ -62,6 +62,10 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}
 	defer func() { err = errors.Join(err, node.close()) }()
 
+	served, err := servedVersions(node.operations)
+	if err != nil {
+		return err
+	}
 	s, err := daemon.New(daemon.Config{
 		Operations:   node.operations,
 		Control:      node.control,
@@ -76,16 +80,31 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		return err
 	}
 	metrics.Register(node.collectors...)
-	metrics.Register(exporter.Connections(s.Connections), exporter.Calls(s.Calls))
+	metrics.Register(exporter.Connections(s.Connections), exporter.Calls(s.Calls), exporter.Versions(served))
+	metrics.SetReady(true)
 	defer context.AfterFunc(ctx, func() {
+		metrics.SetReady(false)
 		log.Info("stopping", "cause", context.Cause(ctx), "gracePeriod", o.gracePeriod)
 	})()
 	ready()
 	return s.Serve(ctx)
 }
 
+// servedVersions returns the versions of the API that operations are served in, by group.
+func servedVersions(operations rpc.Operations) (map[string][]string, error) {
+	services, err := rpc.Services(operations)
+	served := make(map[string][]string)
+	for _, s := range services {
+		served[s.Group] = append(served[s.Group], s.Version)
+	}
+	return served, err
+}
+
 // serveMetrics serves metrics until stop is called.
-func serveMetrics(address string, metrics *exporter.Exporter, log *slog.Logger) (stop func(), err error) {
+func serveMetrics(address, webConfig string, metrics *exporter.Exporter, log *slog.Logger) (stop func(), err error) {
+	if err := exporter.Check(webConfig); err != nil {
+		return nil, fmt.Errorf("serve metrics: -web.config.file: %w", err)
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics: %w", err)
@@ -95,7 +114,7 @@ func serveMetrics(address string, metrics *exporter.Exporter, log *slog.Logger) 
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := metrics.Serve(ctx, l); err != nil {
+		if err := metrics.Serve(ctx, l, webConfig); err != nil {
 			log.Error("no metrics any more", "err", err)
 		}
 	}()

@@ -2,31 +2,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodemetrics counts the operations on a node's storage and the calls to
-// Windows below them, for Prometheus. The server counts the calls of drivers.
+// Windows below them, and what the node has, for Prometheus. The server counts the calls
+// of drivers. docs/metrics.md explains each metric.
 package nodemetrics
 
 import (
 	"context"
-	"strconv"
+	"errors"
 	"sync/atomic"
 	"time"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/prometheus/client_golang/prometheus"
-)
 
-// buckets, in seconds, range from a control call of some microseconds to a format, or
-// a server that doesn't answer, of a minute.
-var buckets = []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5, 10, 60}
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
+)
 
 // Node is a collector with an observer for each of its sources.
 type Node struct {
-	operations *prometheus.HistogramVec
-	calls      *prometheus.HistogramVec
+	operations *prometheus.CounterVec
+	failures   *prometheus.CounterVec
+	calls      *prometheus.SummaryVec
+	errors     *prometheus.CounterVec
 	callErrors *prometheus.CounterVec
-	load       atomic.Pointer[func() []wincalls.Load]
 	skipped    prometheus.Gauge
+	load       atomic.Pointer[func() []wincalls.Load]
+	inventory  *inventory
 }
 
 // Descriptions of what is asked for when the metrics are read.
@@ -35,9 +38,80 @@ var (
 		"Calls to Windows now, by the kind of their objects: running, of these overdue, and waiting for room.", []string{"kind", "state"}, nil)
 	refused = prometheus.NewDesc("csi_proxy_windows_calls_refused_total",
 		"Calls to Windows that were refused, since Windows doesn't answer earlier ones, by the kind of their objects.", []string{"kind"}, nil)
-	oldest = prometheus.NewDesc("csi_proxy_windows_oldest_call_seconds",
-		"For how long the oldest call to Windows has been under way, by the kind of its object.", []string{"kind"}, nil)
+	hanging = prometheus.NewDesc("csi_proxy_windows_hanging_call_start_time_seconds",
+		"Since when a call to Windows hangs, as Unix time, by call and object. Only of calls that are overdue, the oldest ten of a kind.", []string{"call", "object"}, nil)
 )
+
+// causes are the Windows errors whose counters start at 0, so that the first one is seen as
+// an increase: those that say that hardware, a network, an account or the node is in trouble.
+var causes = []win.Errno{
+	win.ErrorAccessDenied, win.ErrorCRC, win.ErrorDeviceNotConnected, win.ErrorDiskFull, win.ErrorGenFailure,
+	win.ErrorIODevice, win.ErrorLogonFailure, win.ErrorBadNetPath, win.ErrorNoSystemResources, win.ErrorNotReady,
+	win.ErrorSemTimeout, win.ErrorWriteProtect,
+}
+
+// NewNode returns metrics that have counted nothing yet.
+func NewNode() *Node {
+	n := &Node{
+		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "csi_proxy_operations_total",
+			Help: "Operations on the node's storage, by operation and outcome.",
+		}, []string{"operation", "outcome"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "csi_proxy_operation_failures_total",
+			Help: "Operations on the node's storage that failed, by reason. NotFound isn't counted where it is an answer.",
+		}, []string{"reason"}),
+		calls: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+			Name: "csi_proxy_windows_call_duration_seconds",
+			Help: "How long calls to Windows took, by function or control code.",
+		}, []string{"call"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "csi_proxy_windows_errors_total",
+			Help: "Errors that Windows has given, by name. Many are answers, such as that nothing is there.",
+		}, []string{"error"}),
+		callErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "csi_proxy_windows_call_errors_total",
+			Help: "Errors that Windows has given, by function or control code and name.",
+		}, []string{"call", "error"}),
+		skipped: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "csi_proxy_skipped_disks",
+			Help: "Disks that are passed over by the calls on all disks, since they do not answer or answer with errors.",
+		}),
+		inventory: newInventory(),
+	}
+	for kind, reason := range outcomes {
+		if kind != nil {
+			n.failures.WithLabelValues(reason)
+		}
+	}
+	for _, cause := range causes {
+		n.errors.WithLabelValues(cause.Name())
+	}
+	return n
+}
+
+// collectors are those that collect by themselves.
+func (n *Node) collectors() []prometheus.Collector {
+	return []prometheus.Collector{n.operations, n.failures, n.calls, n.errors, n.callErrors, n.skipped, n.inventory}
+}
+
+// Describe implements prometheus.Collector.
+func (n *Node) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range n.collectors() {
+		c.Describe(ch)
+	}
+	for _, desc := range []*prometheus.Desc{underWay, refused, hanging} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (n *Node) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range n.collectors() {
+		c.Collect(ch)
+	}
+	n.collectLoad(ch)
+}
 
 // Watch takes the load of the calls to Windows from load whenever the metrics are read.
 func (n *Node) Watch(load func() []wincalls.Load) { n.load.Store(&load) }
@@ -48,69 +122,37 @@ func (n *Node) collectLoad(ch chan<- prometheus.Metric) {
 	if load == nil {
 		return
 	}
+	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+	}
+	type name struct{ call, object string }
+	told := make(map[name]bool) // the calls come with the oldest first
 	for _, l := range (*load)() {
-		age := 0.0
-		if l.Running > 0 {
-			age = time.Since(l.Oldest.Since).Seconds()
-		}
-		gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
-		}
 		gauge(underWay, float64(l.Running), l.Pool, "running")
 		gauge(underWay, float64(l.Overdue), l.Pool, "overdue")
 		gauge(underWay, float64(l.Waiting), l.Pool, "waiting")
-		gauge(oldest, age, l.Pool)
 		ch <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(l.Refused), l.Pool)
+		for _, c := range l.Hanging {
+			object := name{c.Name, quote.Text(c.Object)}
+			if !told[object] {
+				told[object] = true
+				gauge(hanging, float64(c.Since.UnixMilli())/1000, object.call, object.object)
+			}
+		}
 	}
 }
 
-// NewNode returns metrics that have counted nothing yet.
-func NewNode() *Node {
-	return &Node{
-		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "csi_proxy_operation_duration_seconds",
-			Help:    "How long operations on the node's storage took, by operation and outcome.",
-			Buckets: buckets,
-		}, []string{"operation", "outcome"}),
-		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "csi_proxy_windows_call_duration_seconds",
-			Help:    "How long calls to Windows took, by function or control code.",
-			Buckets: buckets,
-		}, []string{"call"}),
-		callErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "csi_proxy_windows_call_errors_total",
-			Help: "Calls to Windows that failed, by function or control code and Windows error number.",
-		}, []string{"call", "error"}),
-		skipped: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "csi_proxy_skipped_disks",
-			Help: "Disks that are passed over by the calls on all disks, since they do not answer or answer with errors.",
-		}),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (n *Node) Describe(ch chan<- *prometheus.Desc) {
-	n.operations.Describe(ch)
-	n.calls.Describe(ch)
-	n.callErrors.Describe(ch)
-	for _, desc := range []*prometheus.Desc{underWay, refused, oldest} {
-		ch <- desc
-	}
-	n.skipped.Describe(ch)
-}
-
-// Collect implements prometheus.Collector.
-func (n *Node) Collect(ch chan<- prometheus.Metric) {
-	n.operations.Collect(ch)
-	n.calls.Collect(ch)
-	n.callErrors.Collect(ch)
-	n.collectLoad(ch)
-	n.skipped.Collect(ch)
-}
+// mayBeMissing are the operations with which drivers ask whether something is there, and
+// take csiproxy.ErrNotFound for an answer.
+var mayBeMissing = map[string]bool{"GetVolumeIDFromTargetPath": true, "IsSymlink": true}
 
 // Operation is an observer of operations.
-func (n *Node) Operation(name string, took time.Duration, err error) {
-	n.operations.WithLabelValues(name, outcome(err)).Observe(took.Seconds())
+func (n *Node) Operation(name string, _ time.Duration, err error) {
+	outcome := outcomes[csiproxy.KindOf(err)]
+	n.operations.WithLabelValues(name, outcome).Inc()
+	if err != nil && !(mayBeMissing[name] && errors.Is(err, csiproxy.ErrNotFound)) {
+		n.failures.WithLabelValues(outcome).Inc()
+	}
 }
 
 // WindowsCall is an observer of calls to Windows.
@@ -119,8 +161,12 @@ func (n *Node) WindowsCall(call string, took time.Duration, err error) {
 	if err == nil {
 		return
 	}
-	number, _ := csiproxy.WindowsErrorOf(err) // 0: the caller gave up
-	n.callErrors.WithLabelValues(call, strconv.FormatUint(uint64(number), 10)).Inc()
+	cause := outcomes[csiproxy.KindOf(err)] // without a number, the caller gave up
+	if number, ok := csiproxy.WindowsErrorOf(err); ok {
+		cause = win.Errno(number).Name()
+	}
+	n.errors.WithLabelValues(cause).Inc()
+	n.callErrors.WithLabelValues(call, cause).Inc()
 }
 
 // SkippedDisks is an observer of how many disks are passed over.
@@ -142,7 +188,5 @@ var outcomes = map[error]string{
 	context.Canceled:               "canceled",
 	context.DeadlineExceeded:       "deadline_exceeded",
 }
-
-func outcome(err error) string { return outcomes[csiproxy.KindOf(err)] }
 
 var _ prometheus.Collector = (*Node)(nil)

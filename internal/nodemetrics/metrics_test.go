@@ -5,61 +5,32 @@ package nodemetrics
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
-	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
-func TestObservers(t *testing.T) {
-	n := NewNode()
-	n.Operation("PartitionDisk", time.Millisecond, nil)
-	n.Operation("PartitionDisk", time.Millisecond, &csiproxy.Error{Err: win.ErrorAccessDenied})
-	n.Operation("Rescan", time.Millisecond, fmt.Errorf("x: %w", context.Canceled))
-	n.WindowsCall("CreateFileW", time.Microsecond, nil)
-	n.WindowsCall("CreateFileW", time.Microsecond, win.ErrorSharingViolation)
-
-	n.SkippedDisks(3)
-
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(n)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(map[string]uint64)
-	for _, family := range families {
-		for _, m := range family.Metric {
-			series := family.GetName()
-			for _, label := range m.Label {
-				series += " " + label.GetValue()
-			}
-			got[series] = m.GetHistogram().GetSampleCount() + uint64(m.GetCounter().GetValue()) + uint64(m.GetGauge().GetValue())
-		}
-	}
-	want := map[string]uint64{
-		"csi_proxy_operation_duration_seconds PartitionDisk ok":                1,
-		"csi_proxy_operation_duration_seconds PartitionDisk permission_denied": 1,
-		"csi_proxy_operation_duration_seconds Rescan canceled":                 1,
-		"csi_proxy_skipped_disks":                                              3,
-		"csi_proxy_windows_call_duration_seconds CreateFileW":                  2,
-		"csi_proxy_windows_call_errors_total CreateFileW 32":                   1,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+// values returns what n shows, without what is 0: by name and label values.
+func values(t *testing.T, n *Node) map[string]float64 {
+	t.Helper()
+	all := series(t, n)
+	maps.DeleteFunc(all, func(_ string, v float64) bool { return v == 0 })
+	return all
 }
 
-func TestLoad(t *testing.T) {
-	n := NewNode()
-	n.Watch(func() []wincalls.Load {
-		return []wincalls.Load{{Pool: "disks", Running: 3, Overdue: 2, Waiting: 1, Refused: 7, Oldest: wincalls.Call{Since: time.Now().Add(-time.Minute)}}}
-	})
+func series(t *testing.T, n *Node) map[string]float64 {
+	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(n)
 	families, err := registry.Gather()
@@ -69,25 +40,143 @@ func TestLoad(t *testing.T) {
 	got := make(map[string]float64)
 	for _, family := range families {
 		for _, m := range family.Metric {
-			series := family.GetName()
+			name := family.GetName()
 			for _, label := range m.Label {
-				series += " " + label.GetValue()
+				name += " " + label.GetValue()
 			}
-			got[series] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			got[name] = float64(m.GetSummary().GetSampleCount()) + m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}
-	if age := got["csi_proxy_windows_oldest_call_seconds disks"]; age < 60 || age > 120 {
-		t.Errorf("the oldest call is %v s old", age)
-	}
-	delete(got, "csi_proxy_windows_oldest_call_seconds disks")
+	return got
+}
+
+func TestObservers(t *testing.T) {
+	n := NewNode()
+	n.Operation("PartitionDisk", time.Millisecond, nil)
+	n.Operation("PartitionDisk", time.Millisecond, &csiproxy.Error{Err: win.ErrorAccessDenied})
+	n.Operation("Rescan", time.Millisecond, fmt.Errorf("x: %w", context.Canceled))
+	n.Operation("IsSymlink", time.Millisecond, &csiproxy.Error{Err: win.ErrorFileNotFound})
+	n.Operation("GetDiskStats", time.Millisecond, &csiproxy.Error{Err: win.ErrorFileNotFound})
+	n.WindowsCall("CreateFileW", time.Microsecond, nil)
+	n.WindowsCall("CreateFileW", time.Microsecond, win.ErrorSharingViolation)
+	n.WindowsCall("LoginIScsiTargetW", time.Microsecond, win.ISDSCServiceNotRunning)
+	n.WindowsCall("LoginIScsiTargetW", time.Microsecond, context.DeadlineExceeded)
+	n.SkippedDisks(3)
+
 	want := map[string]float64{
-		"csi_proxy_skipped_disks":                     0,
-		"csi_proxy_windows_calls disks running":       3,
-		"csi_proxy_windows_calls disks overdue":       2,
-		"csi_proxy_windows_calls disks waiting":       1,
-		"csi_proxy_windows_calls_refused_total disks": 7,
+		"csi_proxy_operations_total PartitionDisk ok":                1,
+		"csi_proxy_operations_total PartitionDisk permission_denied": 1,
+		"csi_proxy_operations_total Rescan canceled":                 1,
+		"csi_proxy_operations_total IsSymlink not_found":             1,
+		"csi_proxy_operations_total GetDiskStats not_found":          1,
+		"csi_proxy_operation_failures_total permission_denied":       1,
+		"csi_proxy_operation_failures_total canceled":                1,
+		"csi_proxy_operation_failures_total not_found":               1,
+		"csi_proxy_skipped_disks":                                    3,
+
+		"csi_proxy_windows_call_duration_seconds CreateFileW":                             2,
+		"csi_proxy_windows_call_duration_seconds LoginIScsiTargetW":                       2,
+		"csi_proxy_windows_errors_total ERROR_SHARING_VIOLATION":                          1,
+		"csi_proxy_windows_errors_total ISDSC_SERVICE_NOT_RUNNING":                        1,
+		"csi_proxy_windows_errors_total deadline_exceeded":                                1,
+		"csi_proxy_windows_call_errors_total CreateFileW ERROR_SHARING_VIOLATION":         1,
+		"csi_proxy_windows_call_errors_total LoginIScsiTargetW ISDSC_SERVICE_NOT_RUNNING": 1,
+		"csi_proxy_windows_call_errors_total LoginIScsiTargetW deadline_exceeded":         1,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, values(t, n)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// The first failure is an increase only of a counter that was 0 before.
+func TestFailuresStartAtZero(t *testing.T) {
+	all := series(t, NewNode())
+	for _, reason := range []string{"internal", "unavailable", "canceled", "deadline_exceeded"} {
+		if value, ok := all["csi_proxy_operation_failures_total "+reason]; !ok || value != 0 {
+			t.Errorf("the failures with reason %s: %v, %v", reason, value, ok)
+		}
+	}
+	if _, ok := all["csi_proxy_windows_errors_total ERROR_IO_DEVICE"]; !ok {
+		t.Error("the I/O errors don't start at 0")
+	}
+	for name := range all {
+		if strings.HasPrefix(name, "csi_proxy_operations_total") || strings.HasPrefix(name, "csi_proxy_windows_call") {
+			t.Errorf("%s is shown before there is one", name)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	n := NewNode()
+	since := time.UnixMilli(1795284778500)
+	n.Watch(func() []wincalls.Load {
+		return []wincalls.Load{{Pool: "disks", Running: 3, Overdue: 2, Waiting: 1, Refused: 7, Hanging: []wincalls.Call{
+			{Name: "CreateFileW", Object: `\\.\PhysicalDrive1`, Since: since},
+			{Name: "CreateFileW", Object: `\\.\PhysicalDrive1`, Since: since.Add(time.Second)},
+		}}}
+	})
+	want := map[string]float64{
+		"csi_proxy_windows_calls disks running":                                            3,
+		"csi_proxy_windows_calls disks overdue":                                            2,
+		"csi_proxy_windows_calls disks waiting":                                            1,
+		"csi_proxy_windows_calls_refused_total disks":                                      7,
+		`csi_proxy_windows_hanging_call_start_time_seconds CreateFileW \\.\PhysicalDrive1`: 1795284778.5,
+	}
+	if diff := cmp.Diff(want, values(t, n)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestInventory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewNode()
+		defer n.CloseInventory()
+		var looked, staged int
+		hang := make(chan struct{})
+		n.LookAt(Inventory{
+			Disks: func(context.Context) (map[string]int, error) {
+				looked++
+				return map[string]int{"online": 2, "offline": looked}, nil
+			},
+			StagedVolumes: func(ctx context.Context) (int, error) {
+				if staged++; staged > 1 {
+					select {
+					case <-hang:
+					case <-ctx.Done():
+						return 0, ctx.Err()
+					}
+				}
+				return 4, nil
+			},
+			Mappings: func(context.Context) (map[string]int, error) { return nil, errors.New("no WMI") },
+		})
+		begin := float64(time.Now().UnixMilli()) / 1000
+		want := map[string]float64{
+			"csi_proxy_disks online":                        2,
+			"csi_proxy_disks offline":                       1,
+			"csi_proxy_staged_volumes":                      4,
+			"csi_proxy_inventory_timestamp_seconds disks":   begin,
+			"csi_proxy_inventory_timestamp_seconds volumes": begin,
+		}
+		for range 2 { // a second scrape soon after looks at nothing
+			if diff := cmp.Diff(want, values(t, n)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		}
+		time.Sleep(lookInterval)
+		later := time.Now()
+		got := values(t, n) // what hangs is shown as it was seen last
+		if waited := time.Since(later); waited != lookPatience {
+			t.Errorf("a scrape waited for %v, want %v", waited, lookPatience)
+		}
+		want["csi_proxy_disks offline"] = 2
+		want["csi_proxy_inventory_timestamp_seconds disks"] = float64(later.UnixMilli()) / 1000
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		n.CloseInventory() // doesn't wait for lookTimeout
+		if waited := time.Since(later); waited != lookPatience {
+			t.Errorf("closing took %v", waited-lookPatience)
+		}
+	})
 }

@@ -68,8 +68,10 @@ type Operations struct {
 // Node is the operations with what bears them.
 type Node struct {
 	Operations
-	calls *wincalls.System
-	paths *pathpolicy.Policy
+	calls  *wincalls.System
+	paths  *pathpolicy.Policy
+	disks  *disks.Disks
+	shares *smbprobe.Prober
 }
 
 // Load returns what the calls to Windows have to do, by the kind of their objects.
@@ -114,7 +116,7 @@ func New(sys win.System, o Options) (*Node, error) {
 		WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: probes,
 	})
 	targets := initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner, AskAdapters: allDisks.AskAdapters})
-	return &Node{calls: calls, paths: paths, Operations: Operations{
+	return &Node{calls: calls, paths: paths, disks: allDisks, shares: probes, Operations: Operations{
 		Disk:       allDisks,
 		Volume:     allVolumes,
 		Filesystem: allFiles,

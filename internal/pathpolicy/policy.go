@@ -110,6 +110,12 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	return parsed, nil
 }
 
+// IsBelow reports whether a path lies below an allowed directory, by its text.
+func (p *Policy) IsBelow(path string) bool {
+	parsed, err := p.Parse(path, MaxLongPath)
+	return err == nil && len(parsed.names) > 0
+}
+
 // directories names the allowed directories and the daemon's flags that allow them.
 func (p *Policy) directories() string {
 	s := "the kubelet directory " + quote.Text(p.allowed[0].String()) + " (-kubelet-path)"

@@ -60,6 +60,7 @@ type Calls struct {
 	Streams   int            // streaming ones: health watches and reflection
 	Bytes     int64          // of the requests
 	Oldest    time.Duration  // age of the oldest one that isn't streaming; 0 if there is none
+	Limit     int            // of the calls under way: Limits.Calls
 	Refused   map[string]int // since the start, by reason: all of the Refused constants
 }
 
@@ -267,6 +268,7 @@ func (a *calls) now() Calls {
 		Running:   a.unary.Len() - a.receiving,
 		Streams:   a.streams,
 		Bytes:     a.bytes,
+		Limit:     a.limits.Calls,
 		Refused:   maps.Clone(a.refused),
 	}
 	if oldest := a.unary.Front(); oldest != nil {

@@ -191,13 +191,13 @@ func TestCallsAreCounted(t *testing.T) {
 		t.Error("there is no oldest call")
 	}
 	got.Oldest = 0
-	if diff := cmp.Diff(Calls{Receiving: 1, Running: 1, Streams: 1, Bytes: 510, Refused: none}, got); diff != "" {
+	if diff := cmp.Diff(Calls{Receiving: 1, Running: 1, Streams: 1, Bytes: 510, Limit: DefaultMaxCalls, Refused: none}, got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	for _, one := range all {
 		a.end(one)
 	}
-	if diff := cmp.Diff(Calls{Refused: none}, a.now()); diff != "" {
+	if diff := cmp.Diff(Calls{Limit: DefaultMaxCalls, Refused: none}, a.now()); diff != "" {
 		t.Errorf("calls when all have ended (-want +got):\n%s", diff)
 	}
 }

@@ -454,8 +454,11 @@ type Load struct {
 	Overdue int    // of these, calls that take longer than they should
 	Waiting int    // calls that wait for room
 	Refused uint64 // calls refused so far
-	Oldest  Call   // under way; zero if none is
+	Hanging []Call // the overdue ones, the oldest maxHanging of them, in their order
 }
+
+// maxHanging bounds Load.Hanging.
+const maxHanging = 10
 
 // Load returns the load of each pool.
 func (s *System) Load() []Load {
@@ -468,8 +471,10 @@ func (s *System) Load() []Load {
 		p := &g.pools[i]
 		l := Load{Pool: poolNames[i], Running: len(p.calls), Waiting: len(p.waiting), Refused: p.refused}
 		l.Overdue = l.Running - inTime(p.calls, now, nil)
-		if l.Running > 0 {
-			l.Oldest = *p.calls[0]
+		for _, c := range p.calls {
+			if len(l.Hanging) < maxHanging && c.Overdue(now) {
+				l.Hanging = append(l.Hanging, *c)
+			}
 		}
 		loads = append(loads, l)
 	}

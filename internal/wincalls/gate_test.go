@@ -92,7 +92,7 @@ func TestRepeatsDontPileUp(t *testing.T) {
 			t.Errorf("another path, after %v: %v", time.Since(begin), err)
 		}
 		load := sys.Load()[files]
-		if load.Running != maxOfObject || load.Overdue != maxOfObject || load.Waiting != 0 || load.Refused < 900 || load.Oldest.Object != `C:\hangs` {
+		if load.Running != maxOfObject || load.Overdue != maxOfObject || load.Waiting != 0 || load.Refused < 900 || len(load.Hanging) != maxHanging || load.Hanging[0].Object != `C:\hangs` {
 			t.Errorf("the load is %+v", load)
 		}
 	})

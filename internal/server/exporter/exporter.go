@@ -3,30 +3,37 @@
 
 // Package exporter lets Prometheus see the daemon: its gRPC calls
 // (grpc_server_*), its connections and build (csi_proxy_*), its process and Go
-// runtime (process_*, go_*), and what other packages collect.
+// runtime (process_*, go_*), and what other packages collect. docs/metrics.md explains each
+// metric.
 package exporter
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"path"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	grpcprometheus "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/csi-proxy/csi-proxy/internal/server"
 )
 
-// callSeconds are the upper bounds of the buckets of a call's duration. Looking
-// something up takes a millisecond, formatting a large disk a minute.
-var callSeconds = []float64{0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120}
+// callSeconds are the upper bounds of the buckets of a call's duration, few since each
+// method has them. Looking something up takes some milliseconds, a change a second,
+// formatting a large disk a minute.
+var callSeconds = []float64{0.01, 0.1, 1, 10, 60}
 
 // Bounds of the HTTP server. A scrape is one short request.
 const (
@@ -44,19 +51,36 @@ type Build struct {
 
 // Exporter has a registry of metrics and shows it over HTTP.
 type Exporter struct {
+	build    Build
 	log      *slog.Logger
 	registry *prometheus.Registry
-	calls    *grpcprometheus.ServerMetrics
+	started  *prometheus.CounterVec
+	handled  *prometheus.CounterVec
+	handling *prometheus.HistogramVec
+	ready    atomic.Bool
 }
 
 // New returns an exporter of the metrics of calls, build, process and Go runtime.
 // Trouble with a scrape goes to log.
 func New(build Build, log *slog.Logger) *Exporter {
+	method := []string{"grpc_type", "grpc_service", "grpc_method"}
 	e := &Exporter{
+		build:    build,
 		log:      log,
 		registry: prometheus.NewRegistry(),
-		calls: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
-			grpcprometheus.WithHistogramBuckets(callSeconds))),
+		started: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grpc_server_started_total",
+			Help: "Calls that were begun, by service and method. Those that were refused at once aren't counted.",
+		}, method),
+		handled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grpc_server_handled_total",
+			Help: "Calls that have ended, by service, method and gRPC code.",
+		}, append(method, "grpc_code")),
+		handling: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "grpc_server_handling_seconds",
+			Help:    "How long calls took, by service and method.",
+			Buckets: callSeconds,
+		}, method),
 	}
 	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "csi_proxy_build_info",
@@ -69,9 +93,9 @@ func New(build Build, log *slog.Logger) *Exporter {
 	})
 	buildInfo.Set(1)
 	e.registry.MustRegister(
-		e.calls,
+		e.started, e.handled, e.handling,
 		buildInfo,
-		collectors.NewGoCollector(),
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return e
@@ -83,23 +107,80 @@ func (e *Exporter) Register(collectors ...prometheus.Collector) {
 	e.registry.MustRegister(collectors...)
 }
 
+// SetReady says whether the endpoints take calls: what /readyz answers.
+func (e *Exporter) SetReady(ready bool) { e.ready.Store(ready) }
+
 // CountCalls returns the interceptor that counts and times calls. It is to see
-// the statuses that clients get.
+// the statuses that clients get. The names are those that
+// github.com/grpc-ecosystem/go-grpc-middleware has given them, which dashboards know.
 func (e *Exporter) CountCalls() grpc.UnaryServerInterceptor {
-	return e.calls.UnaryServerInterceptor()
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		service, method := path.Split(info.FullMethod)
+		labels := []string{"unary", strings.Trim(service, "/"), method}
+		e.started.WithLabelValues(labels...).Inc()
+		start := time.Now()
+		resp, err := handler(ctx, req)
+		e.handling.WithLabelValues(labels...).Observe(time.Since(start).Seconds())
+		e.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()
+		return resp, err
+	}
 }
 
-// Serve answers GET /metrics on l, until ctx is done. It closes l.
-func (e *Exporter) Serve(ctx context.Context, l net.Listener) error {
-	warnings := slog.NewLogLogger(e.log.Handler(), slog.LevelWarn)
+// Check returns an error for a web configuration file that can't be used. The file says
+// how to do TLS and who may read the metrics: see
+// https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
+// Without a file, name is "".
+func Check(name string) error {
+	if err := web.Validate(name); err != nil {
+		return fmt.Errorf("web configuration file %s: %w", name, err)
+	}
+	return nil
+}
+
+// handler answers the paths of the daemon.
+func (e *Exporter) handler(warnings *log.Logger) (http.Handler, error) {
+	landing, err := web.NewLandingPage(web.LandingConfig{
+		Name:        "CSI Proxy",
+		Description: "The storage operations of this Windows node, for CSI drivers",
+		Version:     e.build.Version,
+		Profiling:   "false", // there is none
+		Links: []web.LandingLinks{
+			{Address: "/metrics", Text: "Metrics"},
+			{Address: "/healthz", Text: "Health", Description: "the process answers"},
+			{Address: "/readyz", Text: "Readiness", Description: "drivers' calls are taken"},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the page of the metrics: %w", err)
+	}
 	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", landing)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
 		Registry:            e.registry,
 		ErrorLog:            warnings,
 		MaxRequestsInFlight: maxScrapes,
 	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !e.ready.Load() {
+			http.Error(w, "not ready: the endpoints take no calls; the daemon starts or stops", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux, nil
+}
+
+// Serve answers requests on l, until ctx is done. It closes l. webConfig is what Check
+// takes; the file is read again when it changes.
+func (e *Exporter) Serve(ctx context.Context, l net.Listener, webConfig string) error {
+	warnings := slog.NewLogLogger(e.log.Handler(), slog.LevelWarn)
+	handler, err := e.handler(warnings)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	httpServer := &http.Server{
-		Handler:        mux,
+		Handler:        handler,
 		ErrorLog:       warnings,
 		ReadTimeout:    readTimeout,
 		WriteTimeout:   writeTimeout,
@@ -108,13 +189,24 @@ func (e *Exporter) Serve(ctx context.Context, l net.Listener) error {
 	}
 	closed := make(chan error, 1)
 	defer context.AfterFunc(ctx, func() { closed <- httpServer.Close() })()
-	if err := httpServer.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve metrics on %s: %w", l.Addr(), err)
+	flags := &web.FlagConfig{WebConfigFile: &webConfig}
+	// The toolkit says whether there is TLS; the daemon says that itself.
+	err = web.Serve(l, httpServer, flags, slog.New(slog.DiscardHandler))
+	if !errors.Is(err, http.ErrServerClosed) {
+		return errors.Join(fmt.Errorf("serve metrics on %s: %w", l.Addr(), err), ignoreClosed(l.Close()))
 	}
 	return <-closed
 }
 
-// Connections returns the collector of what connections reports, by endpoint.
+// ignoreClosed returns the error of closing a listener that may be closed already.
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Connections returns the collector of what connections reports, of all endpoints together.
 func Connections(connections func() map[string]server.Connections) prometheus.Collector {
 	return connectionsCollector(connections)
 }
@@ -124,28 +216,42 @@ type connectionsCollector func() map[string]server.Connections
 var (
 	connectionsDesc = prometheus.NewDesc("csi_proxy_connections",
 		"Connections of clients. A silent one has never sent a byte.",
-		[]string{"endpoint", "state"}, nil)
-	evictedDesc = prometheus.NewDesc("csi_proxy_silent_connections_evicted_total",
-		"Silent connections that were closed because there were too many.",
-		[]string{"endpoint"}, nil)
+		[]string{"state"}, nil)
 	closedDesc = prometheus.NewDesc("csi_proxy_connections_closed_total",
-		"Connections, other than silent ones, that were closed because there were too many.",
-		[]string{"endpoint"}, nil)
+		"Connections that were closed because there were too many.",
+		[]string{"state"}, nil)
 )
 
 func (connectionsCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- connectionsDesc
-	descs <- evictedDesc
 	descs <- closedDesc
 }
 
 func (c connectionsCollector) Collect(metrics chan<- prometheus.Metric) {
-	for endpoint, n := range c() {
-		metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(n.Open), endpoint, "open")
-		metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(n.Silent), endpoint, "silent")
-		metrics <- prometheus.MustNewConstMetric(evictedDesc, prometheus.CounterValue, float64(n.Evicted), endpoint)
-		metrics <- prometheus.MustNewConstMetric(closedDesc, prometheus.CounterValue, float64(n.Closed), endpoint)
+	var all server.Connections
+	for _, n := range c() {
+		all.Open += n.Open
+		all.Silent += n.Silent
+		all.Evicted += n.Evicted
+		all.Closed += n.Closed
 	}
+	metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(all.Open), "open")
+	metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(all.Silent), "silent")
+	metrics <- prometheus.MustNewConstMetric(closedDesc, prometheus.CounterValue, float64(all.Closed), "open")
+	metrics <- prometheus.MustNewConstMetric(closedDesc, prometheus.CounterValue, float64(all.Evicted), "silent")
+}
+
+// Versions returns the collector of the versions of the API that are served, by group, the
+// newest first.
+func Versions(served map[string][]string) prometheus.Collector {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "csi_proxy_api_info",
+		Help: "The versions of a group of the API that are served, the newest first, in the labels. The value is always 1.",
+	}, []string{"group", "versions"})
+	for group, versions := range served {
+		info.WithLabelValues(group, strings.Join(versions, " ")).Set(1)
+	}
+	return info
 }
 
 // Calls returns the collector of the calls under way, which calls reports.
@@ -162,6 +268,8 @@ var (
 		"Age of the oldest call under way, other than streams; 0 if there is none.", nil, nil)
 	requestBytesDesc = prometheus.NewDesc("csi_proxy_request_bytes",
 		"Bytes that the requests of the calls under way hold. One that has not come counts with half of the most that it may have.", nil, nil)
+	limitDesc = prometheus.NewDesc("csi_proxy_calls_limit",
+		"How many calls may be under way: -max-calls.", nil, nil)
 	refusedDesc = prometheus.NewDesc("csi_proxy_refused_calls_total",
 		"Calls that were refused before their request was read: reason calls is -max-calls, calls_per_client is "+
 			"-max-calls-per-client, request_bytes are too many bytes of requests.",
@@ -169,7 +277,7 @@ var (
 )
 
 func (callsCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{callsDesc, oldestDesc, requestBytesDesc, refusedDesc} {
+	for _, desc := range []*prometheus.Desc{callsDesc, oldestDesc, requestBytesDesc, limitDesc, refusedDesc} {
 		descs <- desc
 	}
 }
@@ -181,6 +289,7 @@ func (c callsCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	metrics <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, now.Oldest.Seconds())
 	metrics <- prometheus.MustNewConstMetric(requestBytesDesc, prometheus.GaugeValue, float64(now.Bytes))
+	metrics <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(now.Limit))
 	for reason, n := range now.Refused {
 		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), reason)
 	}

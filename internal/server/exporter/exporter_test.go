@@ -5,10 +5,19 @@ package exporter
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +31,7 @@ import (
 )
 
 // serve serves e until the test's end and returns the URL.
-func serve(t *testing.T, e *Exporter) string {
+func serve(t *testing.T, e *Exporter, webConfig string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +39,7 @@ func serve(t *testing.T, e *Exporter) string {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- e.Serve(ctx, l) }()
+	go func() { served <- e.Serve(ctx, l, webConfig) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-served; err != nil {
@@ -58,11 +67,11 @@ func TestScrape(t *testing.T) {
 	e := New(Build{Version: "v1.2.3", Commit: "abc", GoVersion: "go1"}, slog.New(slog.DiscardHandler))
 	extra := prometheus.NewCounter(prometheus.CounterOpts{Name: "extra_total"})
 	e.Register(extra, Connections(func() map[string]server.Connections {
-		return map[string]server.Connections{"csi-proxy-disk-v1": {Open: 2, Silent: 3, Evicted: 4, Closed: 5}}
+		return map[string]server.Connections{"csi-proxy-disk-v1": {Open: 2, Silent: 3, Evicted: 4, Closed: 5}, "csi-proxy-disk-v2": {Open: 1}}
 	}), Calls(func() server.Calls {
-		return server.Calls{Receiving: 1, Running: 2, Streams: 3, Bytes: 4, Oldest: 1500 * time.Millisecond,
+		return server.Calls{Receiving: 1, Running: 2, Streams: 3, Bytes: 4, Limit: 7, Oldest: 1500 * time.Millisecond,
 			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedBytes: 0}}
-	}))
+	}), Versions(map[string][]string{"disk": {"v2", "v1"}}))
 	for _, answer := range []error{nil, status.Error(codes.NotFound, "")} {
 		info := &grpc.UnaryServerInfo{FullMethod: "/v1.Filesystem/CreateSymlink"}
 		_, err := e.CountCalls()(t.Context(), nil, info, func(context.Context, any) (any, error) { return nil, answer })
@@ -71,7 +80,7 @@ func TestScrape(t *testing.T) {
 		}
 	}
 
-	url := serve(t, e)
+	url := serve(t, e, "")
 	code, body := get(t, url+"/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("status %d: %s", code, body)
@@ -81,10 +90,12 @@ func TestScrape(t *testing.T) {
 		`grpc_server_handled_total{grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
 		`grpc_server_handling_seconds_bucket{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 2`,
 		`csi_proxy_build_info{commit="abc",goversion="go1",version="v1.2.3"} 1`,
-		`csi_proxy_connections{endpoint="csi-proxy-disk-v1",state="open"} 2`,
-		`csi_proxy_connections{endpoint="csi-proxy-disk-v1",state="silent"} 3`,
-		`csi_proxy_silent_connections_evicted_total{endpoint="csi-proxy-disk-v1"} 4`,
-		`csi_proxy_connections_closed_total{endpoint="csi-proxy-disk-v1"} 5`,
+		`csi_proxy_connections{state="open"} 3`,
+		`csi_proxy_connections{state="silent"} 3`,
+		`csi_proxy_connections_closed_total{state="silent"} 4`,
+		`csi_proxy_connections_closed_total{state="open"} 5`,
+		`csi_proxy_api_info{group="disk",versions="v2 v1"} 1`,
+		`csi_proxy_calls_limit 7`,
 		`csi_proxy_calls{state="receiving"} 1`,
 		`csi_proxy_calls{state="running"} 2`,
 		`csi_proxy_calls{state="streams"} 3`,
@@ -114,7 +125,111 @@ func TestServeOnAClosedListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := New(Build{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), l); err == nil {
+	if err := New(Build{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), l, ""); err == nil {
 		t.Error("serving on a closed listener succeeds")
+	}
+}
+
+func TestPaths(t *testing.T) {
+	e := New(Build{Version: "v1.2.3"}, slog.New(slog.DiscardHandler))
+	url := serve(t, e, "")
+	want := func(path string, code int, text string) {
+		t.Helper()
+		if got, body := get(t, url+path); got != code || !strings.Contains(body, text) {
+			t.Errorf("%s: status %d, want %d; %q in %s", path, got, code, text, body)
+		}
+	}
+	want("/", http.StatusOK, `href="/metrics"`)
+	want("/", http.StatusOK, "v1.2.3")
+	want("/healthz", http.StatusOK, "ok")
+	want("/readyz", http.StatusServiceUnavailable, "not ready")
+	e.SetReady(true)
+	want("/readyz", http.StatusOK, "ok")
+	e.SetReady(false)
+	want("/readyz", http.StatusServiceUnavailable, "not ready")
+	want("/debug/pprof/", http.StatusNotFound, "")
+	want("/nowhere", http.StatusNotFound, "")
+}
+
+// certify writes a key and a certificate for 127.0.0.1, and a web configuration file that
+// names them and lets prometheus in with a password. It returns the file and the certificate.
+func certify(t *testing.T) (config string, certificate *x509.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err = x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("tls.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	write("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
+	// The hash is of "open sesame".
+	write("web.yml", []byte("tls_server_config:\n  cert_file: tls.crt\n  key_file: tls.key\n"+
+		"basic_auth_users:\n  prometheus: $2a$04$V6aVYZoKQLdOCWr9bilk9uYVZmUZGoazid0LUZq/w/OaMX2sdaOWi\n"))
+	return filepath.Join(dir, "web.yml"), certificate
+}
+
+func TestTLSAndPassword(t *testing.T) {
+	config, certificate := certify(t)
+	if err := Check(config); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, New(Build{}, slog.New(slog.DiscardHandler)), config)
+	if resp, err := http.Get(url + "/metrics"); err == nil && resp.StatusCode == http.StatusOK {
+		t.Error("the metrics are served without TLS")
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	for password, want := range map[string]int{"open sesame": http.StatusOK, "wrong": http.StatusUnauthorized, "": http.StatusUnauthorized} {
+		request, err := http.NewRequestWithContext(t.Context(), "GET", strings.Replace(url, "http:", "https:", 1)+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if password != "" {
+			request.SetBasicAuth("prometheus", password)
+		}
+		resp, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("with the password %q: status %d, want %d", password, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yml")
+	if err := os.WriteFile(bad, []byte("tls_server_config:\n  cert_file: none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, valid := range map[string]bool{"": true, bad: false, filepath.Join(dir, "missing.yml"): false} {
+		if err := Check(name); (err == nil) != valid {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }

@@ -1,0 +1,72 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// DiskStates returns how many disks are online and offline, of those that answer. Disks
+// that don't answer are told to Options.OnSkippedDisks.
+func (n *Node) DiskStates(ctx context.Context) (map[string]int, error) {
+	online, offline, err := n.disks.States(ctx)
+	return map[string]int{"online": online, "offline": offline}, err
+}
+
+// StagedVolumes returns how many volumes are mounted below the allowed directories.
+func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
+	volumes, err := n.calls.FindVolumes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, volume := range volumes {
+		paths, err := n.calls.VolumePathNames(ctx, volume)
+		if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if slices.ContainsFunc(paths, n.paths.IsBelow) {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// mappingStates names the states of mappings.
+var mappingStates = map[win.SMBMappingStatus]string{
+	win.SMBMappingOK:           "ok",
+	win.SMBMappingPaused:       "paused",
+	win.SMBMappingDisconnected: "disconnected",
+	win.SMBMappingNetworkError: "network_error",
+	win.SMBMappingConnecting:   "connecting",
+	win.SMBMappingReconnecting: "reconnecting",
+}
+
+// MappingStates returns how many SMB global mappings there are, by the state that Windows
+// tells. That is how they were when they were used last.
+func (n *Node) MappingStates(ctx context.Context) (map[string]int, error) {
+	mappings, err := n.shares.Mappings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[string]int)
+	for _, name := range mappingStates {
+		states[name] = 0
+	}
+	for _, m := range mappings {
+		name, ok := mappingStates[m.Status]
+		if !ok {
+			name = "other"
+		}
+		states[name]++
+	}
+	return states, nil
+}
