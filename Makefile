@@ -41,7 +41,7 @@ WINTEST_FILES = internal/win/testdata/abi/layout.txt internal/win/testdata/abi/s
 # Lists the modules of tests, which their programs don't name.
 LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}'
 # The modules apart from the product: what they need must not become its own.
-SIDE_MODULES = test/published test/cluster tools tools/release examples/csi-driver
+SIDE_MODULES = test/published test/cluster kubectl-csi-proxy tools tools/release examples/csi-driver
 # Those that have a side for Windows.
 WINDOWS_SIDE_MODULES = test/windows examples/csi-driver
 
@@ -89,6 +89,10 @@ build-windows-%: link-windows-% bin/winres
 	$(WINRES) -description 'CSI Proxy from the command line' \
 		bin/.linked/windows-$*/csi-proxyctl.exe $(BIN_windows-$*)/csi-proxyctl.exe
 	$(call sign,$(BIN_windows-$*)/csi-proxy.exe $(BIN_windows-$*)/csi-proxyctl.exe)
+
+.PHONY: kubectl-csi-proxy
+kubectl-csi-proxy: ## build the plugin for kubectl, bin/kubectl-csi_proxy
+	CGO_ENABLED=0 $(GO) -C kubectl-csi-proxy build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o ../bin/kubectl-csi_proxy .
 
 .PHONY: wintest
 wintest: $(addprefix wintest-,$(WINDOWS_ARCHS)) ## build csi-proxy-wintest.exe, which tests this source on a Windows machine with one command
@@ -241,11 +245,12 @@ test-published: ## test the daemon with the published client, every sequence wit
 	cd test/published && $(GO) test -count=1 -timeout 20m ./...
 
 .PHONY: test-deploy
-test-deploy: ## test the manifests and the chart in deploy, without a server
+test-deploy: ## test the manifests and the chart in deploy, and the plugin for kubectl, without a server
 	$(GO) -C test/cluster test .
+	$(GO) -C kubectl-csi-proxy test ./...
 
 .PHONY: test-cluster
-test-cluster: ## test deploy with a real kube-apiserver, which is built the first time
+test-cluster: ## test deploy and the plugin for kubectl with a real kube-apiserver, which is built the first time
 	bin=$$(test/cluster/setup) && CSI_PROXY_CLUSTER=$$bin $(GO) -C test/cluster test -count=1 ./server
 
 .PHONY: test-csi

@@ -21,7 +21,7 @@ func TestManifests(t *testing.T) {
 	var lines []struct {
 		Program string
 		Args    []string
-		In      []string
+		In      string
 	}
 	if err := json.Unmarshal(content, &lines); err != nil {
 		t.Fatal(err)

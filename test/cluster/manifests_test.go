@@ -193,14 +193,15 @@ func TestDaemonOutlivesItsGracePeriod(t *testing.T) {
 func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 	for base, values := range map[string]string{
 		"hostprocess":                "",
+		"upgrade-gate":               "upgradeGate: {rbac: {enabled: true}}",
 		"example-driver/classic":     "exampleDriver: {enabled: true}",
 		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: 'csi-example-driver:hostprocess'}",
 	} {
-		fromKustomize := comparable(t, manifests.Kustomized(t, base))
-		fromChart := comparable(t, manifests.MustHelm(t, values))
+		fromKustomize := forComparison(t, manifests.Kustomized(t, base))
+		fromChart := forComparison(t, manifests.MustHelm(t, values))
 		if base != "hostprocess" {
 			// The chart has the daemon too.
-			for key := range comparable(t, manifests.MustHelm(t, "")) {
+			for key := range forComparison(t, manifests.MustHelm(t, "")) {
 				delete(fromChart, key)
 			}
 		}
@@ -210,8 +211,8 @@ func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 	}
 }
 
-// comparable returns objects by kind and component, without what differs by design.
-func comparable(t *testing.T, rendered []byte) map[string]runtime.Object {
+// forComparison returns objects by kind and component, without what differs by design.
+func forComparison(t *testing.T, rendered []byte) map[string]runtime.Object {
 	t.Helper()
 	found := make(map[string]runtime.Object)
 	for _, object := range manifests.Decode(t, rendered) {
@@ -244,7 +245,7 @@ var update = flag.Bool("update", false, "write testdata/command-lines.json anew"
 type commandLine struct {
 	Program string   `json:"program"`
 	Args    []string `json:"args"`
-	In      []string `json:"in"` // the manifests
+	In      string   `json:"in"` // the first of the manifests that have it, by name
 }
 
 // TestCommandLines writes down each command line of ours in the manifests. The tests of the
@@ -253,26 +254,20 @@ type commandLine struct {
 func TestCommandLines(t *testing.T) {
 	const file = "testdata/command-lines.json"
 	found := make(map[string]*commandLine)
-	for name, rendered := range manifests.Everything(t) {
-		for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, rendered)) {
+	everything := manifests.Everything(t)
+	for _, name := range slices.Sorted(maps.Keys(everything)) {
+		for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, everything[name])) {
 			for _, c := range manifests.Containers(&set.Spec.Template.Spec) {
 				p, args := manifests.Program(c)
-				if p == "" {
-					continue
-				}
 				key := p + " " + strings.Join(args, " ")
-				if found[key] == nil {
-					found[key] = &commandLine{Program: p, Args: args}
-				}
-				if !slices.Contains(found[key].In, name) {
-					found[key].In = append(found[key].In, name)
+				if p != "" && found[key] == nil {
+					found[key] = &commandLine{Program: p, Args: args, In: name}
 				}
 			}
 		}
 	}
 	var lines []*commandLine
 	for _, key := range slices.Sorted(maps.Keys(found)) {
-		slices.Sort(found[key].In)
 		lines = append(lines, found[key])
 	}
 	if *update {
@@ -361,6 +356,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"maxUnavailable: 0%",
 		"maxUnavailable: some",
 		"tolerations: {operator: Exists}",
+		"upgradeGate: {rbac: {subjects: [{kind: Role, name: a}]}}",
 		"podLabels: {a: [b]}",
 		"exampleDriver: {mode: container}",
 		"exampleDriver: {image: ''}",

@@ -48,6 +48,8 @@ var changes = []struct {
 	{"resources.limits.memory", "1Gi", ""},
 	{"podLabels", map[string]any{"a": "b"}, ""},
 	{"podAnnotations", map[string]any{"a": "b"}, ""},
+	{"upgradeGate.rbac.enabled", true, ""},
+	{"upgradeGate.rbac.subjects", []any{map[string]any{"kind": "Group", "name": "a"}}, "upgradeGate: {rbac: {enabled: true}}"},
 	{"exampleDriver.enabled", true, ""},
 	{"exampleDriver.mode", "hostProcess", "exampleDriver: {enabled: true}"},
 	{"exampleDriver.image", "a:b", "exampleDriver: {enabled: true}"},

@@ -20,6 +20,8 @@ var Cases = map[string]string{
 		imagePullSecrets: [{name: secret}], priorityClassName: system-cluster-critical, podLabels: {team: storage}, podAnnotations: {a: b},
 		resources: {requests: {cpu: 20m}, limits: {memory: 1Gi}}}`,
 	"quota":                       "resourceQuota: {enabled: true}",
+	"gate":                        "upgradeGate: {rbac: {enabled: true}}",
+	"gate for a group":            "upgradeGate: {rbac: {enabled: true, subjects: [{kind: Group, name: admins, apiGroup: rbac.authorization.k8s.io}]}}",
 	"example driver":              "exampleDriver: {enabled: true}",
 	"example driver, few pipes":   "exampleDriver: {enabled: true, pipes: {iscsi: null, smb: null, volume: v1beta3}}",
 	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,

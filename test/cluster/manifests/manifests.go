@@ -61,6 +61,7 @@ var Bases = []string{
 	"hostprocess",
 	"example-driver/classic",
 	"example-driver/hostprocess",
+	"upgrade-gate",
 }
 
 // Everything returns all manifests that people can get: each base, and the chart for each of

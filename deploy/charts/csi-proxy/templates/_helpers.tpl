@@ -102,3 +102,14 @@ updateStrategy:
     maxSurge: 0
 minReadySeconds: 15
 {{- end }}
+
+{{/* Who may run "kubectl csi-proxy check": those of the values, or else an account of the release. */}}
+{{- define "csi-proxy.gateSubjects" -}}
+{{- with .Values.upgradeGate.rbac.subjects -}}
+{{ toYaml . }}
+{{- else -}}
+- kind: ServiceAccount
+  name: {{ include "csi-proxy.name" . }}-upgrade-gate
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+{{- end }}
