@@ -40,6 +40,8 @@ type program struct {
 	format      format
 
 	started bool // a command has started, so the command line was valid
+	// noHelp is why there is no help: it was asked of a command that doesn't exist.
+	noHelp error
 }
 
 // run runs the program and returns its exit code.
@@ -49,6 +51,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = p.noHelp
+	}
 	if err != nil && !p.started {
 		err = usageError{err}
 	}
@@ -91,6 +96,31 @@ Exit codes:
 	root.DisableSuggestions = true // they take several lines
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		// Cobra would show the help of the group.
+		if rest := cmd.Flags().Args(); cmd.HasSubCommands() && len(rest) > 0 {
+			p.noHelp = unknownCommand(cmd, rest)
+			return
+		}
+		help(cmd, args)
+	})
+	root.SetHelpCommand(&cobra.Command{
+		Use:   "help [COMMAND...]",
+		Short: "Help about any command",
+		// Not files, which are no commands.
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 && cmd.HasSubCommands() {
+				err = unknownCommand(cmd, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return cmd.Help()
+		},
+	})
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
@@ -101,6 +131,11 @@ Exit codes:
 	return root
 }
 
+// unknownCommand is the error for arguments of a group that aren't a command of it.
+func unknownCommand(group *cobra.Command, args []string) error {
+	return fmt.Errorf("unknown command %q for %q", args[0], group.CommandPath())
+}
+
 // group is a command that only has commands below it.
 func (p *program) group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
@@ -108,7 +143,7 @@ func (p *program) group(use, short string, commands ...*cobra.Command) *cobra.Co
 		Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+				return unknownCommand(cmd, args)
 			}
 			return cmd.Help()
 		},

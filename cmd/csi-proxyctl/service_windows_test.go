@@ -118,7 +118,11 @@ func TestServiceThatCannotBeInstalled(t *testing.T) {
 		{"--name", `csi\proxy`, os.Args[0]},
 		{"--stop-timeout", "-1s", os.Args[0]},
 		{another},
+		{filepath.Join(dir, `csi-proxy".exe`)},
 	} {
-		ran(t, 2, append([]string{"service", "install"}, args...)...)
+		_, stderr := ran(t, 2, append([]string{"service", "install"}, args...)...)
+		if strings.Contains(stderr, "CommandLine") {
+			t.Errorf("the error has the name of a function in it: %s", stderr)
+		}
 	}
 }
