@@ -41,7 +41,7 @@ WINTEST_FILES = internal/win/testdata/abi/layout.txt internal/win/testdata/abi/s
 # Lists the modules of tests, which their programs don't name.
 LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}'
 # The modules apart from the product: what they need must not become its own.
-SIDE_MODULES = test/published test/cluster kubectl-csi-proxy tools tools/release examples/csi-driver
+SIDE_MODULES = test/published test/cluster test/monitoring kubectl-csi-proxy tools tools/release examples/csi-driver
 # Those that have a side for Windows.
 WINDOWS_SIDE_MODULES = test/windows examples/csi-driver
 
@@ -252,6 +252,10 @@ test-deploy: ## test the manifests and the chart in deploy, and the plugin for k
 .PHONY: test-cluster
 test-cluster: ## test deploy and the plugin for kubectl with a real kube-apiserver, which is built the first time
 	bin=$$(test/cluster/setup) && CSI_PROXY_CLUSTER=$$bin $(GO) -C test/cluster test -count=1 ./server
+
+.PHONY: test-monitoring
+test-monitoring: build-here ## test deploy/monitoring with Debian's prometheus: each panel has data, each alert fires when it should
+	cd test/monitoring && $(GO) test -count=1 ./...
 
 .PHONY: test-csi
 test-csi: ## test the example driver, with the CSI project's csi-sanity over the pipe and in process, and the commands of docs/quickstart-driver.md

@@ -95,7 +95,9 @@ func (f *Filesystem) removeEmpty(ctx context.Context, e pathpolicy.Entry) (remov
 	if info, err = dir.Info(ctx); err != nil || info.IsReparsePoint() { // it has become a link meanwhile
 		return false, closed(dir, err)
 	}
-	err = dir.Delete(ctx)
+	if err = dir.Delete(ctx); err == nil {
+		f.options.Logger.Info("directory removed", "path", e.Path())
+	}
 	return err == nil, closed(dir, err)
 }
 
