@@ -21,6 +21,8 @@ import (
 func (p *program) sim() *cobra.Command {
 	return p.group("sim", "Control the simulated node that the daemon runs on",
 		p.simDisk(),
+		p.simVolume(),
+		p.simProcess(),
 		p.simFile(),
 		p.simSMB(),
 		p.simISCSI(),

@@ -16,8 +16,9 @@ import (
 func (p *program) simSMB() *cobra.Command {
 	return p.group("smb", `Control SMB servers, whose files have the paths \\SERVER\SHARE\…`,
 		p.simLeaf("list", "List the servers with their shares and users", listSimSMBServers),
-		p.group("share", "Add and remove shares",
+		p.group("share", "Add, grow and remove shares",
 			p.simSMBShareAdd(),
+			p.simSMBShareGrow(),
 			p.simLeaf("remove SERVER SHARE", "Remove a share with its files", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
 				_, err := sim.RemoveSmbShare(ctx, &simv1.RemoveSmbShareRequest{Server: args[0], Name: args[1]})
 				return done, err
@@ -36,12 +37,25 @@ func (p *program) simSMB() *cobra.Command {
 
 func (p *program) simSMBShareAdd() *cobra.Command {
 	var users []string
+	var shareSize sizeFlag
 	cmd := p.simLeaf("add SERVER SHARE", "Add an empty share, and its server if there is none", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
-		share := &simv1.SmbShare{Server: args[0], Name: args[1], Users: users}
+		share := &simv1.SmbShare{Server: args[0], Name: args[1], Users: users, SizeBytes: int64(shareSize)}
 		_, err := sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: share})
 		return done, err
 	})
 	cmd.Flags().StringSliceVar(&users, "user", nil, "only this `user` may connect; may be given several times")
+	cmd.Flags().Var(&shareSize, "size", "`size` of the share; 0 for 1 TiB")
+	return cmd
+}
+
+func (p *program) simSMBShareGrow() *cobra.Command {
+	var newSize sizeFlag
+	cmd := p.simLeaf("grow SERVER SHARE", "Make a share larger", func(ctx context.Context, sim simv1.SimClient, args []string) (reply, error) {
+		_, err := sim.GrowSmbShare(ctx, &simv1.GrowSmbShareRequest{Server: args[0], Name: args[1], SizeBytes: int64(newSize)})
+		return done, err
+	})
+	cmd.Flags().Var(&newSize, "size", "new `size`")
+	require(cmd, "size")
 	return cmd
 }
 
@@ -79,8 +93,9 @@ func (p *program) simSMBServerSet() *cobra.Command {
 
 func listSimSMBServers(ctx context.Context, sim simv1.SimClient, _ []string) (reply, error) {
 	type shareJSON struct {
-		Name  string   `json:"name"`
-		Users []string `json:"users"` // empty: all users of the server
+		Name      string   `json:"name"`
+		Users     []string `json:"users"` // empty: all users of the server
+		SizeBytes int64    `json:"size_bytes"`
 	}
 	type serverJSON struct {
 		Name       string      `json:"name"`
@@ -96,7 +111,7 @@ func listSimSMBServers(ctx context.Context, sim simv1.SimClient, _ []string) (re
 		server := serverJSON{sv.Name, !sv.Unreachable, !sv.NoEncryption, []shareJSON{}, append([]string{}, sv.Users...)}
 		var shares []string
 		for _, sh := range sv.Shares {
-			server.Shares = append(server.Shares, shareJSON{sh.Name, append([]string{}, sh.Users...)})
+			server.Shares = append(server.Shares, shareJSON{sh.Name, append([]string{}, sh.Users...), sh.SizeBytes})
 			text := sh.Name
 			if len(sh.Users) > 0 {
 				text += " (" + strings.Join(sh.Users, ", ") + ")"

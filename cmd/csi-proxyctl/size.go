@@ -23,7 +23,7 @@ func (f *sizeFlag) Type() string { return "size" }
 func (f *sizeFlag) Set(s string) error {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || strings.Contains(s, ",") { // humanize takes 1,5GiB for 15GiB
-		return errors.New("must be a number of bytes, with or without a unit such as MiB, GiB or GB")
+		return errors.New("must be a number of bytes, 0 or more, with or without a unit such as MiB, GiB or GB")
 	}
 	if n > math.MaxInt64 {
 		return errors.New("it is too large")

@@ -13,8 +13,13 @@ import (
 
 // AddSmbShare implements simv1.SimServer.
 func (s *Service) AddSmbShare(_ context.Context, r *simv1.AddSmbShareRequest) (*simv1.AddSmbShareResponse, error) {
-	share := smbserver.Share{Server: r.GetShare().GetServer(), Name: r.GetShare().GetName(), Users: r.GetShare().GetUsers()}
+	share := smbserver.Share{Server: r.GetShare().GetServer(), Name: r.GetShare().GetName(), Users: r.GetShare().GetUsers(), SizeBytes: r.GetShare().GetSizeBytes()}
 	return &simv1.AddSmbShareResponse{}, classify(s.sys.SMB().AddShare(share))
+}
+
+// GrowSmbShare implements simv1.SimServer.
+func (s *Service) GrowSmbShare(_ context.Context, r *simv1.GrowSmbShareRequest) (*simv1.GrowSmbShareResponse, error) {
+	return &simv1.GrowSmbShareResponse{}, classify(s.sys.SMB().GrowShare(r.Server, r.Name, r.SizeBytes))
 }
 
 // RemoveSmbShare implements simv1.SimServer.
@@ -44,7 +49,7 @@ func (s *Service) ListSmbServers(context.Context, *simv1.ListSmbServersRequest) 
 	for _, sv := range s.sys.SMB().Servers() {
 		server := &simv1.SmbServer{Name: sv.Name, Unreachable: sv.Unreachable, NoEncryption: sv.NoEncryption, Users: sv.Users}
 		for _, sh := range sv.Shares {
-			server.Shares = append(server.Shares, &simv1.SmbShare{Server: sh.Server, Name: sh.Name, Users: sh.Users})
+			server.Shares = append(server.Shares, &simv1.SmbShare{Server: sh.Server, Name: sh.Name, Users: sh.Users, SizeBytes: sh.SizeBytes})
 		}
 		response.Servers = append(response.Servers, server)
 	}

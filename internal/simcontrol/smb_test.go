@@ -24,7 +24,9 @@ func TestSMB(t *testing.T) {
 	ctx := t.Context()
 	want := &simv1.SmbServer{
 		Name: "server", Users: []string{"user"},
-		Shares: []*simv1.SmbShare{{Server: "server", Name: "a"}, {Server: "server", Name: "b", Users: []string{"user", "other"}}},
+		Shares: []*simv1.SmbShare{
+			{Server: "server", Name: "a", SizeBytes: 1 << 30}, {Server: "server", Name: "b", Users: []string{"user", "other"}, SizeBytes: 1 << 40},
+		},
 	}
 	check := func(when string) {
 		t.Helper()
@@ -38,6 +40,9 @@ func TestSMB(t *testing.T) {
 	}
 	must(sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "server", User: "user", Password: "password"}))
 	check("added")
+	must(sim.GrowSmbShare(ctx, &simv1.GrowSmbShareRequest{Server: "server", Name: "a", SizeBytes: 2 << 30}))
+	want.Shares[0].SizeBytes = 2 << 30
+	check("grown")
 
 	options := win.SMBMappingOptions{Username: "user", Password: secret.New("password")}
 	if err := sys.CreateSMBGlobalMapping(ctx, `\\server\b`, options); err != nil {

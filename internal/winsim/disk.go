@@ -104,8 +104,8 @@ func (ds *disks) completeNVMe(d *DiskSpec) error {
 	n := *d.NVMe
 	n.Controller, n.Namespace = cmp.Or(n.Controller, d.Serial), cmp.Or(n.Namespace, 1)
 	if len(n.Controller) > maxNVMeSerial || n.Namespace > maxNVMeNamespace {
-		return fmt.Errorf("namespace %d of the NVMe controller %q: at most %d, and %d characters: %w",
-			n.Namespace, n.Controller, maxNVMeNamespace, maxNVMeSerial, win.ErrorInvalidParameter)
+		return refuse(win.ErrorInvalidParameter, "namespace %d of the NVMe controller %q: a namespace is at most %d, and a controller has at most %d characters",
+			n.Namespace, n.Controller, maxNVMeNamespace, maxNVMeSerial)
 	}
 	d.NVMe = &n
 	d.BusType = cmp.Or(d.BusType, win.BusTypeNVMe)
@@ -173,13 +173,14 @@ func (ds *disks) complete(id uint64, d DiskSpec) (DiskSpec, error) {
 	d.Revision = cmp.Or(d.Revision, "1.0")
 	switch {
 	case d.Number != nil && ds.numbered(*d.Number):
-		return d, fmt.Errorf("the disk number %d: %w", *d.Number, win.ErrorBusy)
+		return d, refuse(win.ErrorBusy, "another disk has the number %d", *d.Number)
 	case d.Late < 0:
-		return d, fmt.Errorf("an arrival %v late: %w", d.Late, win.ErrorInvalidParameter)
+		return d, refuse(win.ErrorInvalidParameter, "it can't arrive %v late", d.Late)
 	case d.SectorSize != 512 && d.SectorSize != 4096:
-		return d, fmt.Errorf("a sector size of %d: %w", d.SectorSize, win.ErrorInvalidParameter)
+		return d, refuse(win.ErrorInvalidParameter, "the sector size is %d bytes; it must be 512 or 4096", d.SectorSize)
 	case d.SizeBytes < minDiskSize || d.SizeBytes%int64(d.SectorSize) != 0:
-		return d, fmt.Errorf("a size of %d bytes: %w", d.SizeBytes, win.ErrorInvalidParameter)
+		return d, refuse(win.ErrorInvalidParameter, "the size is %d bytes; it must be at least 1 MiB, in whole sectors of %d bytes",
+			d.SizeBytes, d.SectorSize)
 	}
 	if d.Page83 == nil {
 		sum := sha256.Sum256([]byte(d.Serial))
@@ -197,7 +198,8 @@ func (ds *disks) complete(id uint64, d DiskSpec) (DiskSpec, error) {
 		}
 	}
 	if ds.taken(*d.SCSI) {
-		return d, fmt.Errorf("the SCSI address %+v: %w", *d.SCSI, win.ErrorBusy)
+		return d, refuse(win.ErrorBusy, "another disk has the SCSI address %d:%d:%d:%d",
+			d.SCSI.PortNumber, d.SCSI.PathID, d.SCSI.TargetID, d.SCSI.LUN)
 	}
 	if d.Location == "" {
 		d.Location = fmt.Sprintf("Integrated : Adapter %d : Port %d : Target %d : LUN %d",

@@ -52,11 +52,12 @@ func (s *System) AttachDisk(spec DiskSpec) (number disk.Number, err error) {
 	number = win.NoNumber
 	err = s.control(func() error {
 		if spec.SCSI != nil && spec.SCSI.PortNumber == initiatorPort {
-			return fmt.Errorf("attach disk %q: adapter %d is the iSCSI initiator: %w", spec.Serial, initiatorPort, win.ErrorBusy)
+			return refuse(win.ErrorBusy, "attach disk%s: adapter %d is the iSCSI initiator, whose disks are the LUNs of its targets",
+				quoted(spec.Serial), initiatorPort)
 		}
 		d, err := s.diskFor(spec)
 		if err != nil {
-			return fmt.Errorf("attach disk %q: %w", spec.Serial, err)
+			return fmt.Errorf("attach disk%s: %w", quoted(spec.Serial), err)
 		}
 		s.attach(d)
 		number = d.Number
@@ -96,7 +97,7 @@ func (s *System) CloneDisk(of disk.Number, spec DiskSpec) (number disk.Number, e
 	number = win.NoNumber
 	err = s.controlDisk("clone", of, func(original *drive) error {
 		if _, exists := s.disks.find(func(d *drive) bool { return spec.Serial != "" && d.Spec.Serial == spec.Serial }); exists {
-			return fmt.Errorf("the serial number %q: %w", spec.Serial, win.ErrorAlreadyExists)
+			return refuse(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
 		}
 		spec.SizeBytes, spec.SectorSize = max(spec.SizeBytes, original.Size), original.Spec.SectorSize
 		d, err := s.diskFor(spec)
@@ -170,6 +171,8 @@ func (s *System) OfflineReasons(ctx context.Context) (reasons map[disk.Number]wi
 func (s *System) diskFor(spec DiskSpec) (*drive, error) {
 	d, ok := s.disks.find(func(d *drive) bool { return spec.Serial != "" && d.Spec.Serial == spec.Serial })
 	switch {
+	case !ok && spec.SizeBytes == 0:
+		return nil, refuse(win.ErrorInvalidParameter, "no detached disk has the serial number, and a new disk needs a size")
 	case !ok:
 		spec, err := s.disks.complete(s.disks.next, spec)
 		if err != nil {
@@ -180,8 +183,11 @@ func (s *System) diskFor(spec DiskSpec) (*drive, error) {
 		s.disks.next++
 		s.changed = true
 		return d, nil
-	case d.State != DiskDetached || d.Target != "":
-		return nil, win.ErrorAlreadyExists
+	case d.Target != "":
+		return nil, refuse(win.ErrorAlreadyExists, "the serial number is that of a LUN of the iSCSI target %s", d.Target)
+	case d.State != DiskDetached:
+		return nil, refuse(win.ErrorAlreadyExists,
+			"disk %s has the serial number and is attached; detach it first, or choose another serial number", d.Number)
 	}
 	again := d.Spec
 	again.SizeBytes = max(d.Size, spec.SizeBytes)
@@ -254,7 +260,7 @@ func (s *System) DeleteDisk(serial string) error {
 		case d.Target != "":
 			return fmt.Errorf("delete disk %q: it is a LUN of the iSCSI target %s: %w", serial, d.Target, win.ErrorNotSupported)
 		case d.State != DiskDetached:
-			return fmt.Errorf("delete disk %q: it is attached: %w", serial, win.ErrorDeviceInUse)
+			return refuse(win.ErrorDeviceInUse, "delete disk %q: it is attached as disk %s; detach it first", serial, d.Number)
 		}
 		s.disks.remove(d)
 		return nil
@@ -279,7 +285,8 @@ func (s *System) goneDisk() win.Errno {
 func (s *System) GrowDisk(number disk.Number, sizeBytes int64) error {
 	return s.controlDisk("grow", number, func(d *drive) error {
 		if sizeBytes < d.Size || sizeBytes%d.sector() != 0 {
-			return win.ErrorInvalidParameter
+			return refuse(win.ErrorInvalidParameter, "the new size is %d bytes; it must be at least %d, in whole sectors of %d bytes",
+				sizeBytes, d.Size, d.sector())
 		}
 		d.grow(sizeBytes)
 		if s.node.Settings.GrownAtOnce && d.present() {
@@ -356,6 +363,28 @@ func (s *System) controlDisk(what string, number disk.Number, f func(*drive) err
 	})
 }
 
+// refusal is why a control call isn't done, in words. The number tells its class.
+type refusal struct {
+	text  string
+	errno win.Errno
+}
+
+func refuse(errno win.Errno, format string, a ...any) error {
+	return refusal{fmt.Sprintf(format, a...), errno}
+}
+
+func (r refusal) Error() string { return r.text }
+
+func (r refusal) Unwrap() error { return r.errno }
+
 func notFound(what, name string) error {
-	return fmt.Errorf("no %s %s: %w", what, name, win.ErrorNotFound)
+	return refuse(win.ErrorNotFound, "there is no %s %s", what, name)
+}
+
+// quoted is a name in the text of an error, with a blank before it; nothing if it is empty.
+func quoted(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " " + strconv.Quote(name)
 }

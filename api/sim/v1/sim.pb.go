@@ -81,6 +81,62 @@ func (DiskState) EnumDescriptor() ([]byte, []int) {
 	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{0}
 }
 
+// Damage is what is wrong with a file system.
+type Damage int32
+
+const (
+	// Not used.
+	Damage_DAMAGE_UNSPECIFIED Damage = 0
+	Damage_DAMAGE_NONE        Damage = 1
+	// A spot fix repairs it, once a scan has found it.
+	Damage_DAMAGE_SPOT Damage = 2
+	// Only an offline repair repairs it.
+	Damage_DAMAGE_OFFLINE Damage = 3
+)
+
+// Enum value maps for Damage.
+var (
+	Damage_name = map[int32]string{
+		0: "DAMAGE_UNSPECIFIED",
+		1: "DAMAGE_NONE",
+		2: "DAMAGE_SPOT",
+		3: "DAMAGE_OFFLINE",
+	}
+	Damage_value = map[string]int32{
+		"DAMAGE_UNSPECIFIED": 0,
+		"DAMAGE_NONE":        1,
+		"DAMAGE_SPOT":        2,
+		"DAMAGE_OFFLINE":     3,
+	}
+)
+
+func (x Damage) Enum() *Damage {
+	p := new(Damage)
+	*p = x
+	return p
+}
+
+func (x Damage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Damage) Descriptor() protoreflect.EnumDescriptor {
+	return file_csiproxy_sim_v1_sim_proto_enumTypes[1].Descriptor()
+}
+
+func (Damage) Type() protoreflect.EnumType {
+	return &file_csiproxy_sim_v1_sim_proto_enumTypes[1]
+}
+
+func (x Damage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Damage.Descriptor instead.
+func (Damage) EnumDescriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{1}
+}
+
 // ScsiAddress is where a disk is attached; each number is below 256.
 type ScsiAddress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -166,9 +222,15 @@ type Disk struct {
 	SerialNumber string       `protobuf:"bytes,6,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
 	Address      *ScsiAddress `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"`
 	// True for the disk that Windows runs from.
-	System        bool `protobuf:"varint,8,opt,name=system,proto3" json:"system,omitempty"`
-	Offline       bool `protobuf:"varint,9,opt,name=offline,proto3" json:"offline,omitempty"`
-	ReadOnly      bool `protobuf:"varint,10,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	System   bool `protobuf:"varint,8,opt,name=system,proto3" json:"system,omitempty"`
+	Offline  bool `protobuf:"varint,9,opt,name=offline,proto3" json:"offline,omitempty"`
+	ReadOnly bool `protobuf:"varint,10,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// Why it is offline, as MSFT_Disk.OfflineReason: 1 policy, 2 redundant path, 3 snapshot, 4
+	// collision, 5 resource exhaustion, 6 write failures, 7 integrity scan required; 0 if it is
+	// online, or if nobody knows.
+	OfflineReason uint32 `protobuf:"varint,11,opt,name=offline_reason,json=offlineReason,proto3" json:"offline_reason,omitempty"`
+	// Missing if it isn't an NVMe disk.
+	Nvme          *NvmeNamespace `protobuf:"bytes,12,opt,name=nvme,proto3" json:"nvme,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -273,6 +335,168 @@ func (x *Disk) GetReadOnly() bool {
 	return false
 }
 
+func (x *Disk) GetOfflineReason() uint32 {
+	if x != nil {
+		return x.OfflineReason
+	}
+	return 0
+}
+
+func (x *Disk) GetNvme() *NvmeNamespace {
+	if x != nil {
+		return x.Nvme
+	}
+	return nil
+}
+
+// Designator is one of the identifiers in vital product data page 0x83 of a disk, with the numbers
+// that SPC has.
+type Designator struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 binary, 2 ASCII, 3 UTF-8.
+	CodeSet uint32 `protobuf:"varint,1,opt,name=code_set,json=codeSet,proto3" json:"code_set,omitempty"`
+	// 0 vendor-specific, 1 T10 vendor id, 2 EUI-64, 3 NAA, 4 relative port, 5 target port group, 6
+	// logical unit group, 7 MD5, 8 SCSI name string.
+	Type uint32 `protobuf:"varint,2,opt,name=type,proto3" json:"type,omitempty"`
+	// What it identifies: 0 the disk, 1 the port, 2 the target.
+	Association   uint32 `protobuf:"varint,3,opt,name=association,proto3" json:"association,omitempty"`
+	Id            []byte `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Designator) Reset() {
+	*x = Designator{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Designator) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Designator) ProtoMessage() {}
+
+func (x *Designator) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Designator.ProtoReflect.Descriptor instead.
+func (*Designator) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Designator) GetCodeSet() uint32 {
+	if x != nil {
+		return x.CodeSet
+	}
+	return 0
+}
+
+func (x *Designator) GetType() uint32 {
+	if x != nil {
+		return x.Type
+	}
+	return 0
+}
+
+func (x *Designator) GetAssociation() uint32 {
+	if x != nil {
+		return x.Association
+	}
+	return 0
+}
+
+func (x *Designator) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+// NvmeNamespace makes a disk a namespace of an NVMe controller.
+type NvmeNamespace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Serial number of the controller, of at most 20 characters; by default that of the disk.
+	// Namespaces with the same are of one controller.
+	ControllerSerialNumber string `protobuf:"bytes,1,opt,name=controller_serial_number,json=controllerSerialNumber,proto3" json:"controller_serial_number,omitempty"`
+	// From 1, the default, to 255. Windows shows namespace n as LUN n-1.
+	NamespaceId uint32 `protobuf:"varint,2,opt,name=namespace_id,json=namespaceId,proto3" json:"namespace_id,omitempty"`
+	// 8 bytes, or empty if the controller gives none.
+	Eui64 []byte `protobuf:"bytes,3,opt,name=eui64,proto3" json:"eui64,omitempty"`
+	// 16 bytes, or empty.
+	Nguid         []byte `protobuf:"bytes,4,opt,name=nguid,proto3" json:"nguid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NvmeNamespace) Reset() {
+	*x = NvmeNamespace{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NvmeNamespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NvmeNamespace) ProtoMessage() {}
+
+func (x *NvmeNamespace) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NvmeNamespace.ProtoReflect.Descriptor instead.
+func (*NvmeNamespace) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NvmeNamespace) GetControllerSerialNumber() string {
+	if x != nil {
+		return x.ControllerSerialNumber
+	}
+	return ""
+}
+
+func (x *NvmeNamespace) GetNamespaceId() uint32 {
+	if x != nil {
+		return x.NamespaceId
+	}
+	return 0
+}
+
+func (x *NvmeNamespace) GetEui64() []byte {
+	if x != nil {
+		return x.Eui64
+	}
+	return nil
+}
+
+func (x *NvmeNamespace) GetNguid() []byte {
+	if x != nil {
+		return x.Nguid
+	}
+	return nil
+}
+
 type ListDisksRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -281,7 +505,7 @@ type ListDisksRequest struct {
 
 func (x *ListDisksRequest) Reset() {
 	*x = ListDisksRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[2]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +517,7 @@ func (x *ListDisksRequest) String() string {
 func (*ListDisksRequest) ProtoMessage() {}
 
 func (x *ListDisksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[2]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +530,7 @@ func (x *ListDisksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDisksRequest.ProtoReflect.Descriptor instead.
 func (*ListDisksRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{2}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{4}
 }
 
 type ListDisksResponse struct {
@@ -318,7 +542,7 @@ type ListDisksResponse struct {
 
 func (x *ListDisksResponse) Reset() {
 	*x = ListDisksResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[3]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +554,7 @@ func (x *ListDisksResponse) String() string {
 func (*ListDisksResponse) ProtoMessage() {}
 
 func (x *ListDisksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[3]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +567,7 @@ func (x *ListDisksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDisksResponse.ProtoReflect.Descriptor instead.
 func (*ListDisksResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{3}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListDisksResponse) GetDisks() []*Disk {
@@ -353,8 +577,8 @@ func (x *ListDisksResponse) GetDisks() []*Disk {
 	return nil
 }
 
-// AttachDiskRequest is the hardware of a disk. Of a disk that was detached only address,
-// needs_rescan and a greater size count; the rest is as it was.
+// AttachDiskRequest is the hardware of a disk. Of a disk that was detached only address, location,
+// disk_number, late_ns, needs_rescan and a greater size count; the rest is as it was.
 type AttachDiskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Capacity, a multiple of the sector size and at least 1 MiB.
@@ -372,14 +596,30 @@ type AttachDiskRequest struct {
 	Offline  bool `protobuf:"varint,6,opt,name=offline,proto3" json:"offline,omitempty"`
 	ReadOnly bool `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Keeps the disk from being seen before a rescan.
-	NeedsRescan   bool `protobuf:"varint,8,opt,name=needs_rescan,json=needsRescan,proto3" json:"needs_rescan,omitempty"`
+	NeedsRescan bool `protobuf:"varint,8,opt,name=needs_rescan,json=needsRescan,proto3" json:"needs_rescan,omitempty"`
+	// All designators of page 0x83, in the place of page83.
+	Designators []*Designator `protobuf:"bytes,9,rep,name=designators,proto3" json:"designators,omitempty"`
+	// Missing for a SCSI disk.
+	Nvme *NvmeNamespace `protobuf:"bytes,10,opt,name=nvme,proto3" json:"nvme,omitempty"`
+	// What the disk says that it is; by default Msft, Virtual Disk and 1.0, of an NVMe disk NVMe,
+	// Simulated Disk and 1.0.
+	Vendor   string `protobuf:"bytes,11,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	Product  string `protobuf:"bytes,12,opt,name=product,proto3" json:"product,omitempty"`
+	Revision string `protobuf:"bytes,13,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Windows' text for where the disk is; by default made from the address, or of an NVMe disk from
+	// its controller.
+	Location string `protobuf:"bytes,14,opt,name=location,proto3" json:"location,omitempty"`
+	// The number that Windows gives to the disk, if it is free; by default the lowest one that is.
+	DiskNumber *uint32 `protobuf:"varint,15,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
+	// How much later than others it arrives, in nanoseconds.
+	LateNs        int64 `protobuf:"varint,16,opt,name=late_ns,json=lateNs,proto3" json:"late_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachDiskRequest) Reset() {
 	*x = AttachDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[4]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +631,7 @@ func (x *AttachDiskRequest) String() string {
 func (*AttachDiskRequest) ProtoMessage() {}
 
 func (x *AttachDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[4]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +644,7 @@ func (x *AttachDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachDiskRequest.ProtoReflect.Descriptor instead.
 func (*AttachDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{4}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttachDiskRequest) GetSizeBytes() int64 {
@@ -463,6 +703,162 @@ func (x *AttachDiskRequest) GetNeedsRescan() bool {
 	return false
 }
 
+func (x *AttachDiskRequest) GetDesignators() []*Designator {
+	if x != nil {
+		return x.Designators
+	}
+	return nil
+}
+
+func (x *AttachDiskRequest) GetNvme() *NvmeNamespace {
+	if x != nil {
+		return x.Nvme
+	}
+	return nil
+}
+
+func (x *AttachDiskRequest) GetVendor() string {
+	if x != nil {
+		return x.Vendor
+	}
+	return ""
+}
+
+func (x *AttachDiskRequest) GetProduct() string {
+	if x != nil {
+		return x.Product
+	}
+	return ""
+}
+
+func (x *AttachDiskRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *AttachDiskRequest) GetLocation() string {
+	if x != nil {
+		return x.Location
+	}
+	return ""
+}
+
+func (x *AttachDiskRequest) GetDiskNumber() uint32 {
+	if x != nil && x.DiskNumber != nil {
+		return *x.DiskNumber
+	}
+	return 0
+}
+
+func (x *AttachDiskRequest) GetLateNs() int64 {
+	if x != nil {
+		return x.LateNs
+	}
+	return 0
+}
+
+type CloneDiskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The disk whose contents the new one has.
+	DiskNumber uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
+	// The hardware of the new one. Its size is at least that of the other disk, and its sector size
+	// the same. Its serial number must be new.
+	Disk          *AttachDiskRequest `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloneDiskRequest) Reset() {
+	*x = CloneDiskRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloneDiskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloneDiskRequest) ProtoMessage() {}
+
+func (x *CloneDiskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloneDiskRequest.ProtoReflect.Descriptor instead.
+func (*CloneDiskRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CloneDiskRequest) GetDiskNumber() uint32 {
+	if x != nil {
+		return x.DiskNumber
+	}
+	return 0
+}
+
+func (x *CloneDiskRequest) GetDisk() *AttachDiskRequest {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+type CloneDiskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Windows disk number of the new disk.
+	DiskNumber    *uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloneDiskResponse) Reset() {
+	*x = CloneDiskResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloneDiskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloneDiskResponse) ProtoMessage() {}
+
+func (x *CloneDiskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloneDiskResponse.ProtoReflect.Descriptor instead.
+func (*CloneDiskResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CloneDiskResponse) GetDiskNumber() uint32 {
+	if x != nil && x.DiskNumber != nil {
+		return *x.DiskNumber
+	}
+	return 0
+}
+
 type AttachDiskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Windows disk number. A disk that Windows doesn't see yet will have it.
@@ -473,7 +869,7 @@ type AttachDiskResponse struct {
 
 func (x *AttachDiskResponse) Reset() {
 	*x = AttachDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[5]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +881,7 @@ func (x *AttachDiskResponse) String() string {
 func (*AttachDiskResponse) ProtoMessage() {}
 
 func (x *AttachDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[5]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +894,7 @@ func (x *AttachDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachDiskResponse.ProtoReflect.Descriptor instead.
 func (*AttachDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{5}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttachDiskResponse) GetDiskNumber() uint32 {
@@ -517,7 +913,7 @@ type DetachDiskRequest struct {
 
 func (x *DetachDiskRequest) Reset() {
 	*x = DetachDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[6]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +925,7 @@ func (x *DetachDiskRequest) String() string {
 func (*DetachDiskRequest) ProtoMessage() {}
 
 func (x *DetachDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[6]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +938,7 @@ func (x *DetachDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachDiskRequest.ProtoReflect.Descriptor instead.
 func (*DetachDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{6}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DetachDiskRequest) GetDiskNumber() uint32 {
@@ -560,7 +956,7 @@ type DetachDiskResponse struct {
 
 func (x *DetachDiskResponse) Reset() {
 	*x = DetachDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[7]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +968,7 @@ func (x *DetachDiskResponse) String() string {
 func (*DetachDiskResponse) ProtoMessage() {}
 
 func (x *DetachDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[7]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +981,7 @@ func (x *DetachDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachDiskResponse.ProtoReflect.Descriptor instead.
 func (*DetachDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{7}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{11}
 }
 
 type DeleteDiskRequest struct {
@@ -597,7 +993,7 @@ type DeleteDiskRequest struct {
 
 func (x *DeleteDiskRequest) Reset() {
 	*x = DeleteDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +1005,7 @@ func (x *DeleteDiskRequest) String() string {
 func (*DeleteDiskRequest) ProtoMessage() {}
 
 func (x *DeleteDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +1018,7 @@ func (x *DeleteDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteDiskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{8}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteDiskRequest) GetSerialNumber() string {
@@ -640,7 +1036,7 @@ type DeleteDiskResponse struct {
 
 func (x *DeleteDiskResponse) Reset() {
 	*x = DeleteDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +1048,7 @@ func (x *DeleteDiskResponse) String() string {
 func (*DeleteDiskResponse) ProtoMessage() {}
 
 func (x *DeleteDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +1061,7 @@ func (x *DeleteDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteDiskResponse.ProtoReflect.Descriptor instead.
 func (*DeleteDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{9}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{13}
 }
 
 type GrowDiskRequest struct {
@@ -679,7 +1075,7 @@ type GrowDiskRequest struct {
 
 func (x *GrowDiskRequest) Reset() {
 	*x = GrowDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +1087,7 @@ func (x *GrowDiskRequest) String() string {
 func (*GrowDiskRequest) ProtoMessage() {}
 
 func (x *GrowDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +1100,7 @@ func (x *GrowDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrowDiskRequest.ProtoReflect.Descriptor instead.
 func (*GrowDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{10}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GrowDiskRequest) GetDiskNumber() uint32 {
@@ -729,7 +1125,7 @@ type GrowDiskResponse struct {
 
 func (x *GrowDiskResponse) Reset() {
 	*x = GrowDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +1137,7 @@ func (x *GrowDiskResponse) String() string {
 func (*GrowDiskResponse) ProtoMessage() {}
 
 func (x *GrowDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +1150,7 @@ func (x *GrowDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrowDiskResponse.ProtoReflect.Descriptor instead.
 func (*GrowDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{11}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{15}
 }
 
 type SetDiskAttributesRequest struct {
@@ -764,14 +1160,16 @@ type SetDiskAttributesRequest struct {
 	Offline  *bool `protobuf:"varint,2,opt,name=offline,proto3,oneof" json:"offline,omitempty"`
 	ReadOnly *bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3,oneof" json:"read_only,omitempty"`
 	// Whether the change outlasts a restart of the node.
-	Persist       bool `protobuf:"varint,4,opt,name=persist,proto3" json:"persist,omitempty"`
+	Persist bool `protobuf:"varint,4,opt,name=persist,proto3" json:"persist,omitempty"`
+	// Why Windows takes it offline, as Disk.offline_reason; only with offline, and without persist.
+	OfflineReason uint32 `protobuf:"varint,5,opt,name=offline_reason,json=offlineReason,proto3" json:"offline_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetDiskAttributesRequest) Reset() {
 	*x = SetDiskAttributesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +1181,7 @@ func (x *SetDiskAttributesRequest) String() string {
 func (*SetDiskAttributesRequest) ProtoMessage() {}
 
 func (x *SetDiskAttributesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +1194,7 @@ func (x *SetDiskAttributesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDiskAttributesRequest.ProtoReflect.Descriptor instead.
 func (*SetDiskAttributesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{12}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetDiskAttributesRequest) GetDiskNumber() uint32 {
@@ -827,6 +1225,13 @@ func (x *SetDiskAttributesRequest) GetPersist() bool {
 	return false
 }
 
+func (x *SetDiskAttributesRequest) GetOfflineReason() uint32 {
+	if x != nil {
+		return x.OfflineReason
+	}
+	return 0
+}
+
 type SetDiskAttributesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -835,7 +1240,7 @@ type SetDiskAttributesResponse struct {
 
 func (x *SetDiskAttributesResponse) Reset() {
 	*x = SetDiskAttributesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1252,7 @@ func (x *SetDiskAttributesResponse) String() string {
 func (*SetDiskAttributesResponse) ProtoMessage() {}
 
 func (x *SetDiskAttributesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1265,7 @@ func (x *SetDiskAttributesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDiskAttributesResponse.ProtoReflect.Descriptor instead.
 func (*SetDiskAttributesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{13}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{17}
 }
 
 type ReadDiskRequest struct {
@@ -875,7 +1280,7 @@ type ReadDiskRequest struct {
 
 func (x *ReadDiskRequest) Reset() {
 	*x = ReadDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1292,7 @@ func (x *ReadDiskRequest) String() string {
 func (*ReadDiskRequest) ProtoMessage() {}
 
 func (x *ReadDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1305,7 @@ func (x *ReadDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDiskRequest.ProtoReflect.Descriptor instead.
 func (*ReadDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{14}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReadDiskRequest) GetDiskNumber() uint32 {
@@ -933,7 +1338,7 @@ type ReadDiskResponse struct {
 
 func (x *ReadDiskResponse) Reset() {
 	*x = ReadDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1350,7 @@ func (x *ReadDiskResponse) String() string {
 func (*ReadDiskResponse) ProtoMessage() {}
 
 func (x *ReadDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1363,7 @@ func (x *ReadDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDiskResponse.ProtoReflect.Descriptor instead.
 func (*ReadDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{15}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReadDiskResponse) GetData() []byte {
@@ -980,7 +1385,7 @@ type WriteDiskRequest struct {
 
 func (x *WriteDiskRequest) Reset() {
 	*x = WriteDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1397,7 @@ func (x *WriteDiskRequest) String() string {
 func (*WriteDiskRequest) ProtoMessage() {}
 
 func (x *WriteDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1410,7 @@ func (x *WriteDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteDiskRequest.ProtoReflect.Descriptor instead.
 func (*WriteDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{16}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WriteDiskRequest) GetDiskNumber() uint32 {
@@ -1037,7 +1442,7 @@ type WriteDiskResponse struct {
 
 func (x *WriteDiskResponse) Reset() {
 	*x = WriteDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1454,7 @@ func (x *WriteDiskResponse) String() string {
 func (*WriteDiskResponse) ProtoMessage() {}
 
 func (x *WriteDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1467,7 @@ func (x *WriteDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteDiskResponse.ProtoReflect.Descriptor instead.
 func (*WriteDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{17}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{21}
 }
 
 type ExportDiskRequest struct {
@@ -1076,7 +1481,7 @@ type ExportDiskRequest struct {
 
 func (x *ExportDiskRequest) Reset() {
 	*x = ExportDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1493,7 @@ func (x *ExportDiskRequest) String() string {
 func (*ExportDiskRequest) ProtoMessage() {}
 
 func (x *ExportDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1506,7 @@ func (x *ExportDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportDiskRequest.ProtoReflect.Descriptor instead.
 func (*ExportDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{18}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExportDiskRequest) GetDiskNumber() uint32 {
@@ -1126,7 +1531,7 @@ type ExportDiskResponse struct {
 
 func (x *ExportDiskResponse) Reset() {
 	*x = ExportDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1543,7 @@ func (x *ExportDiskResponse) String() string {
 func (*ExportDiskResponse) ProtoMessage() {}
 
 func (x *ExportDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1556,695 @@ func (x *ExportDiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportDiskResponse.ProtoReflect.Descriptor instead.
 func (*ExportDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{19}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{23}
+}
+
+type ListVolumesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListVolumesRequest) Reset() {
+	*x = ListVolumesRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListVolumesRequest) ProtoMessage() {}
+
+func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
+func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{24}
+}
+
+type ListVolumesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volumes       []*Volume              `protobuf:"bytes,1,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListVolumesResponse) Reset() {
+	*x = ListVolumesResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListVolumesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListVolumesResponse) ProtoMessage() {}
+
+func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListVolumesResponse.ProtoReflect.Descriptor instead.
+func (*ListVolumesResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListVolumesResponse) GetVolumes() []*Volume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+// Volume is a volume of the simulated node.
+type Volume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// \\?\Volume{guid}\
+	VolumeId        string `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	DiskNumber      uint32 `protobuf:"varint,2,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
+	PartitionNumber uint32 `protobuf:"varint,3,opt,name=partition_number,json=partitionNumber,proto3" json:"partition_number,omitempty"`
+	// Drives and mount points.
+	Paths           []string `protobuf:"bytes,4,rep,name=paths,proto3" json:"paths,omitempty"`
+	Offline         bool     `protobuf:"varint,5,opt,name=offline,proto3" json:"offline,omitempty"`
+	ReadOnly        bool     `protobuf:"varint,6,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	BitlockerLocked bool     `protobuf:"varint,7,opt,name=bitlocker_locked,json=bitlockerLocked,proto3" json:"bitlocker_locked,omitempty"`
+	// Empty if the volume holds none that Windows mounts; the rest is zero then.
+	FileSystem string `protobuf:"bytes,8,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
+	Label      string `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`
+	// Allocation unit.
+	ClusterBytes     uint32 `protobuf:"varint,10,opt,name=cluster_bytes,json=clusterBytes,proto3" json:"cluster_bytes,omitempty"`
+	TotalBytes       uint64 `protobuf:"varint,11,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	FreeBytes        uint64 `protobuf:"varint,12,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	NoShortNames     bool   `protobuf:"varint,13,opt,name=no_short_names,json=noShortNames,proto3" json:"no_short_names,omitempty"`
+	IntegrityStreams bool   `protobuf:"varint,14,opt,name=integrity_streams,json=integrityStreams,proto3" json:"integrity_streams,omitempty"`
+	// Windows wants to check it.
+	Dirty         bool   `protobuf:"varint,15,opt,name=dirty,proto3" json:"dirty,omitempty"`
+	Damage        Damage `protobuf:"varint,16,opt,name=damage,proto3,enum=csiproxy.sim.v1.Damage" json:"damage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Volume) Reset() {
+	*x = Volume{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Volume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Volume) ProtoMessage() {}
+
+func (x *Volume) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Volume.ProtoReflect.Descriptor instead.
+func (*Volume) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Volume) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *Volume) GetDiskNumber() uint32 {
+	if x != nil {
+		return x.DiskNumber
+	}
+	return 0
+}
+
+func (x *Volume) GetPartitionNumber() uint32 {
+	if x != nil {
+		return x.PartitionNumber
+	}
+	return 0
+}
+
+func (x *Volume) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Volume) GetOffline() bool {
+	if x != nil {
+		return x.Offline
+	}
+	return false
+}
+
+func (x *Volume) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Volume) GetBitlockerLocked() bool {
+	if x != nil {
+		return x.BitlockerLocked
+	}
+	return false
+}
+
+func (x *Volume) GetFileSystem() string {
+	if x != nil {
+		return x.FileSystem
+	}
+	return ""
+}
+
+func (x *Volume) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *Volume) GetClusterBytes() uint32 {
+	if x != nil {
+		return x.ClusterBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetTotalBytes() uint64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetFreeBytes() uint64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetNoShortNames() bool {
+	if x != nil {
+		return x.NoShortNames
+	}
+	return false
+}
+
+func (x *Volume) GetIntegrityStreams() bool {
+	if x != nil {
+		return x.IntegrityStreams
+	}
+	return false
+}
+
+func (x *Volume) GetDirty() bool {
+	if x != nil {
+		return x.Dirty
+	}
+	return false
+}
+
+func (x *Volume) GetDamage() Damage {
+	if x != nil {
+		return x.Damage
+	}
+	return Damage_DAMAGE_UNSPECIFIED
+}
+
+type SetVolumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the volume, or where it is mounted: a drive or a directory.
+	Volume string `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	// What is missing stays as it is.
+	Dirty *bool `protobuf:"varint,2,opt,name=dirty,proto3,oneof" json:"dirty,omitempty"`
+	// Changes the attribute of the volume's GPT partition.
+	ReadOnly        *bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3,oneof" json:"read_only,omitempty"`
+	BitlockerLocked *bool `protobuf:"varint,4,opt,name=bitlocker_locked,json=bitlockerLocked,proto3,oneof" json:"bitlocker_locked,omitempty"`
+	// DAMAGE_UNSPECIFIED: stays as it is.
+	Damage        Damage `protobuf:"varint,5,opt,name=damage,proto3,enum=csiproxy.sim.v1.Damage" json:"damage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetVolumeRequest) Reset() {
+	*x = SetVolumeRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetVolumeRequest) ProtoMessage() {}
+
+func (x *SetVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetVolumeRequest.ProtoReflect.Descriptor instead.
+func (*SetVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SetVolumeRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *SetVolumeRequest) GetDirty() bool {
+	if x != nil && x.Dirty != nil {
+		return *x.Dirty
+	}
+	return false
+}
+
+func (x *SetVolumeRequest) GetReadOnly() bool {
+	if x != nil && x.ReadOnly != nil {
+		return *x.ReadOnly
+	}
+	return false
+}
+
+func (x *SetVolumeRequest) GetBitlockerLocked() bool {
+	if x != nil && x.BitlockerLocked != nil {
+		return *x.BitlockerLocked
+	}
+	return false
+}
+
+func (x *SetVolumeRequest) GetDamage() Damage {
+	if x != nil {
+		return x.Damage
+	}
+	return Damage_DAMAGE_UNSPECIFIED
+}
+
+type SetVolumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetVolumeResponse) Reset() {
+	*x = SetVolumeResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetVolumeResponse) ProtoMessage() {}
+
+func (x *SetVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetVolumeResponse.ProtoReflect.Descriptor instead.
+func (*SetVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
+}
+
+// Process is a process of the node.
+type Process struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProcessId uint32                 `protobuf:"varint,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// Path of its program.
+	Program string `protobuf:"bytes,2,opt,name=program,proto3" json:"program,omitempty"`
+	// What it keeps open.
+	Paths         []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Process) Reset() {
+	*x = Process{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Process) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Process) ProtoMessage() {}
+
+func (x *Process) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Process.ProtoReflect.Descriptor instead.
+func (*Process) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Process) GetProcessId() uint32 {
+	if x != nil {
+		return x.ProcessId
+	}
+	return 0
+}
+
+func (x *Process) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Process) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+type StartProcessRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the program, which needn't exist.
+	Program string `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
+	// Files, directories, and volumes by their ids without the backslash at the end. They are opened
+	// for reading, and nobody is kept from them.
+	Paths         []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartProcessRequest) Reset() {
+	*x = StartProcessRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartProcessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartProcessRequest) ProtoMessage() {}
+
+func (x *StartProcessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartProcessRequest.ProtoReflect.Descriptor instead.
+func (*StartProcessRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *StartProcessRequest) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *StartProcessRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+type StartProcessResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProcessId     uint32                 `protobuf:"varint,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartProcessResponse) Reset() {
+	*x = StartProcessResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartProcessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartProcessResponse) ProtoMessage() {}
+
+func (x *StartProcessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartProcessResponse.ProtoReflect.Descriptor instead.
+func (*StartProcessResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *StartProcessResponse) GetProcessId() uint32 {
+	if x != nil {
+		return x.ProcessId
+	}
+	return 0
+}
+
+type EndProcessRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProcessId     uint32                 `protobuf:"varint,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndProcessRequest) Reset() {
+	*x = EndProcessRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndProcessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndProcessRequest) ProtoMessage() {}
+
+func (x *EndProcessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndProcessRequest.ProtoReflect.Descriptor instead.
+func (*EndProcessRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *EndProcessRequest) GetProcessId() uint32 {
+	if x != nil {
+		return x.ProcessId
+	}
+	return 0
+}
+
+type EndProcessResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndProcessResponse) Reset() {
+	*x = EndProcessResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndProcessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndProcessResponse) ProtoMessage() {}
+
+func (x *EndProcessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndProcessResponse.ProtoReflect.Descriptor instead.
+func (*EndProcessResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
+}
+
+type ListProcessesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProcessesRequest) Reset() {
+	*x = ListProcessesRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProcessesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProcessesRequest) ProtoMessage() {}
+
+func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
+func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
+}
+
+type ListProcessesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Processes     []*Process             `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProcessesResponse) Reset() {
+	*x = ListProcessesResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProcessesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProcessesResponse) ProtoMessage() {}
+
+func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
+func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ListProcessesResponse) GetProcesses() []*Process {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
 }
 
 type ReadFileRequest struct {
@@ -1163,7 +2256,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +2268,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +2281,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{20}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -1207,7 +2300,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +2312,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +2325,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{21}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1252,7 +2345,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +2357,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +2370,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{22}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -1302,7 +2395,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +2407,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +2420,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{23}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
 }
 
 type ListDirectoryRequest struct {
@@ -1339,7 +2432,7 @@ type ListDirectoryRequest struct {
 
 func (x *ListDirectoryRequest) Reset() {
 	*x = ListDirectoryRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +2444,7 @@ func (x *ListDirectoryRequest) String() string {
 func (*ListDirectoryRequest) ProtoMessage() {}
 
 func (x *ListDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +2457,7 @@ func (x *ListDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*ListDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{24}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListDirectoryRequest) GetPath() string {
@@ -1383,7 +2476,7 @@ type ListDirectoryResponse struct {
 
 func (x *ListDirectoryResponse) Reset() {
 	*x = ListDirectoryResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +2488,7 @@ func (x *ListDirectoryResponse) String() string {
 func (*ListDirectoryResponse) ProtoMessage() {}
 
 func (x *ListDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +2501,7 @@ func (x *ListDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*ListDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{25}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListDirectoryResponse) GetEntries() []*DirectoryEntry {
@@ -1431,7 +2524,7 @@ type DirectoryEntry struct {
 
 func (x *DirectoryEntry) Reset() {
 	*x = DirectoryEntry{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +2536,7 @@ func (x *DirectoryEntry) String() string {
 func (*DirectoryEntry) ProtoMessage() {}
 
 func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +2549,7 @@ func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryEntry.ProtoReflect.Descriptor instead.
 func (*DirectoryEntry) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{26}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DirectoryEntry) GetName() string {
@@ -1496,7 +2589,7 @@ type MakeDirectoryRequest struct {
 
 func (x *MakeDirectoryRequest) Reset() {
 	*x = MakeDirectoryRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +2601,7 @@ func (x *MakeDirectoryRequest) String() string {
 func (*MakeDirectoryRequest) ProtoMessage() {}
 
 func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +2614,7 @@ func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{27}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MakeDirectoryRequest) GetPath() string {
@@ -1539,7 +2632,7 @@ type MakeDirectoryResponse struct {
 
 func (x *MakeDirectoryResponse) Reset() {
 	*x = MakeDirectoryResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +2644,7 @@ func (x *MakeDirectoryResponse) String() string {
 func (*MakeDirectoryResponse) ProtoMessage() {}
 
 func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +2657,7 @@ func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{44}
 }
 
 type CreateSymlinkRequest struct {
@@ -1581,7 +2674,7 @@ type CreateSymlinkRequest struct {
 
 func (x *CreateSymlinkRequest) Reset() {
 	*x = CreateSymlinkRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +2686,7 @@ func (x *CreateSymlinkRequest) String() string {
 func (*CreateSymlinkRequest) ProtoMessage() {}
 
 func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +2699,7 @@ func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateSymlinkRequest) GetSourcePath() string {
@@ -1638,7 +2731,7 @@ type CreateSymlinkResponse struct {
 
 func (x *CreateSymlinkResponse) Reset() {
 	*x = CreateSymlinkResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +2743,7 @@ func (x *CreateSymlinkResponse) String() string {
 func (*CreateSymlinkResponse) ProtoMessage() {}
 
 func (x *CreateSymlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +2756,7 @@ func (x *CreateSymlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkResponse.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{46}
 }
 
 type ReadLinkRequest struct {
@@ -1675,7 +2768,7 @@ type ReadLinkRequest struct {
 
 func (x *ReadLinkRequest) Reset() {
 	*x = ReadLinkRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +2780,7 @@ func (x *ReadLinkRequest) String() string {
 func (*ReadLinkRequest) ProtoMessage() {}
 
 func (x *ReadLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +2793,7 @@ func (x *ReadLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLinkRequest.ProtoReflect.Descriptor instead.
 func (*ReadLinkRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadLinkRequest) GetPath() string {
@@ -1721,7 +2814,7 @@ type ReadLinkResponse struct {
 
 func (x *ReadLinkResponse) Reset() {
 	*x = ReadLinkResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2826,7 @@ func (x *ReadLinkResponse) String() string {
 func (*ReadLinkResponse) ProtoMessage() {}
 
 func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2839,7 @@ func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLinkResponse.ProtoReflect.Descriptor instead.
 func (*ReadLinkResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReadLinkResponse) GetTarget() string {
@@ -1768,7 +2861,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +2873,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +2886,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RenameRequest) GetOldPath() string {
@@ -1825,7 +2918,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +2930,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +2943,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{50}
 }
 
 type RemoveRequest struct {
@@ -1862,7 +2955,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2967,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2980,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -1905,7 +2998,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +3010,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +3023,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{52}
 }
 
 // SmbShare is a share of an SMB server. Names of servers, shares and users are the same in any
@@ -1940,14 +3033,16 @@ type SmbShare struct {
 	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Who may connect; empty for all users of the server.
-	Users         []string `protobuf:"bytes,3,rep,name=users,proto3" json:"users,omitempty"`
+	Users []string `protobuf:"bytes,3,rep,name=users,proto3" json:"users,omitempty"`
+	// Size of its file system; by default 1 TiB.
+	SizeBytes     int64 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SmbShare) Reset() {
 	*x = SmbShare{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +3054,7 @@ func (x *SmbShare) String() string {
 func (*SmbShare) ProtoMessage() {}
 
 func (x *SmbShare) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +3067,7 @@ func (x *SmbShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbShare.ProtoReflect.Descriptor instead.
 func (*SmbShare) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SmbShare) GetServer() string {
@@ -1996,6 +3091,13 @@ func (x *SmbShare) GetUsers() []string {
 	return nil
 }
 
+func (x *SmbShare) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
 type AddSmbShareRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Share         *SmbShare              `protobuf:"bytes,1,opt,name=share,proto3" json:"share,omitempty"`
@@ -2005,7 +3107,7 @@ type AddSmbShareRequest struct {
 
 func (x *AddSmbShareRequest) Reset() {
 	*x = AddSmbShareRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +3119,7 @@ func (x *AddSmbShareRequest) String() string {
 func (*AddSmbShareRequest) ProtoMessage() {}
 
 func (x *AddSmbShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +3132,7 @@ func (x *AddSmbShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSmbShareRequest.ProtoReflect.Descriptor instead.
 func (*AddSmbShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AddSmbShareRequest) GetShare() *SmbShare {
@@ -2048,7 +3150,7 @@ type AddSmbShareResponse struct {
 
 func (x *AddSmbShareResponse) Reset() {
 	*x = AddSmbShareResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +3162,7 @@ func (x *AddSmbShareResponse) String() string {
 func (*AddSmbShareResponse) ProtoMessage() {}
 
 func (x *AddSmbShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +3175,104 @@ func (x *AddSmbShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSmbShareResponse.ProtoReflect.Descriptor instead.
 func (*AddSmbShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{55}
+}
+
+type GrowSmbShareRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Not less than the present size.
+	SizeBytes     int64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrowSmbShareRequest) Reset() {
+	*x = GrowSmbShareRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrowSmbShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrowSmbShareRequest) ProtoMessage() {}
+
+func (x *GrowSmbShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrowSmbShareRequest.ProtoReflect.Descriptor instead.
+func (*GrowSmbShareRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *GrowSmbShareRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *GrowSmbShareRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GrowSmbShareRequest) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+type GrowSmbShareResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrowSmbShareResponse) Reset() {
+	*x = GrowSmbShareResponse{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrowSmbShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrowSmbShareResponse) ProtoMessage() {}
+
+func (x *GrowSmbShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrowSmbShareResponse.ProtoReflect.Descriptor instead.
+func (*GrowSmbShareResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{57}
 }
 
 type RemoveSmbShareRequest struct {
@@ -2086,7 +3285,7 @@ type RemoveSmbShareRequest struct {
 
 func (x *RemoveSmbShareRequest) Reset() {
 	*x = RemoveSmbShareRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +3297,7 @@ func (x *RemoveSmbShareRequest) String() string {
 func (*RemoveSmbShareRequest) ProtoMessage() {}
 
 func (x *RemoveSmbShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +3310,7 @@ func (x *RemoveSmbShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSmbShareRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSmbShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RemoveSmbShareRequest) GetServer() string {
@@ -2136,7 +3335,7 @@ type RemoveSmbShareResponse struct {
 
 func (x *RemoveSmbShareResponse) Reset() {
 	*x = RemoveSmbShareResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +3347,7 @@ func (x *RemoveSmbShareResponse) String() string {
 func (*RemoveSmbShareResponse) ProtoMessage() {}
 
 func (x *RemoveSmbShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +3360,7 @@ func (x *RemoveSmbShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSmbShareResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSmbShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{59}
 }
 
 type SetSmbUserRequest struct {
@@ -2177,7 +3376,7 @@ type SetSmbUserRequest struct {
 
 func (x *SetSmbUserRequest) Reset() {
 	*x = SetSmbUserRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +3388,7 @@ func (x *SetSmbUserRequest) String() string {
 func (*SetSmbUserRequest) ProtoMessage() {}
 
 func (x *SetSmbUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +3401,7 @@ func (x *SetSmbUserRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSmbUserRequest.ProtoReflect.Descriptor instead.
 func (*SetSmbUserRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{42}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SetSmbUserRequest) GetServer() string {
@@ -2234,7 +3433,7 @@ type SetSmbUserResponse struct {
 
 func (x *SetSmbUserResponse) Reset() {
 	*x = SetSmbUserResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +3445,7 @@ func (x *SetSmbUserResponse) String() string {
 func (*SetSmbUserResponse) ProtoMessage() {}
 
 func (x *SetSmbUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +3458,7 @@ func (x *SetSmbUserResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSmbUserResponse.ProtoReflect.Descriptor instead.
 func (*SetSmbUserResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{43}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{61}
 }
 
 type RemoveSmbUserRequest struct {
@@ -2272,7 +3471,7 @@ type RemoveSmbUserRequest struct {
 
 func (x *RemoveSmbUserRequest) Reset() {
 	*x = RemoveSmbUserRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +3483,7 @@ func (x *RemoveSmbUserRequest) String() string {
 func (*RemoveSmbUserRequest) ProtoMessage() {}
 
 func (x *RemoveSmbUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +3496,7 @@ func (x *RemoveSmbUserRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSmbUserRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSmbUserRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{44}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RemoveSmbUserRequest) GetServer() string {
@@ -2322,7 +3521,7 @@ type RemoveSmbUserResponse struct {
 
 func (x *RemoveSmbUserResponse) Reset() {
 	*x = RemoveSmbUserResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +3533,7 @@ func (x *RemoveSmbUserResponse) String() string {
 func (*RemoveSmbUserResponse) ProtoMessage() {}
 
 func (x *RemoveSmbUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +3546,7 @@ func (x *RemoveSmbUserResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSmbUserResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSmbUserResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{45}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{63}
 }
 
 type SetSmbServerRequest struct {
@@ -2363,7 +3562,7 @@ type SetSmbServerRequest struct {
 
 func (x *SetSmbServerRequest) Reset() {
 	*x = SetSmbServerRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +3574,7 @@ func (x *SetSmbServerRequest) String() string {
 func (*SetSmbServerRequest) ProtoMessage() {}
 
 func (x *SetSmbServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +3587,7 @@ func (x *SetSmbServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSmbServerRequest.ProtoReflect.Descriptor instead.
 func (*SetSmbServerRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{46}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetSmbServerRequest) GetServer() string {
@@ -2420,7 +3619,7 @@ type SetSmbServerResponse struct {
 
 func (x *SetSmbServerResponse) Reset() {
 	*x = SetSmbServerResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +3631,7 @@ func (x *SetSmbServerResponse) String() string {
 func (*SetSmbServerResponse) ProtoMessage() {}
 
 func (x *SetSmbServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +3644,7 @@ func (x *SetSmbServerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSmbServerResponse.ProtoReflect.Descriptor instead.
 func (*SetSmbServerResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{47}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{65}
 }
 
 type ListSmbServersRequest struct {
@@ -2456,7 +3655,7 @@ type ListSmbServersRequest struct {
 
 func (x *ListSmbServersRequest) Reset() {
 	*x = ListSmbServersRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +3667,7 @@ func (x *ListSmbServersRequest) String() string {
 func (*ListSmbServersRequest) ProtoMessage() {}
 
 func (x *ListSmbServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +3680,7 @@ func (x *ListSmbServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSmbServersRequest.ProtoReflect.Descriptor instead.
 func (*ListSmbServersRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{48}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{66}
 }
 
 type ListSmbServersResponse struct {
@@ -2493,7 +3692,7 @@ type ListSmbServersResponse struct {
 
 func (x *ListSmbServersResponse) Reset() {
 	*x = ListSmbServersResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +3704,7 @@ func (x *ListSmbServersResponse) String() string {
 func (*ListSmbServersResponse) ProtoMessage() {}
 
 func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +3717,7 @@ func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSmbServersResponse.ProtoReflect.Descriptor instead.
 func (*ListSmbServersResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{49}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSmbServersResponse) GetServers() []*SmbServer {
@@ -2541,7 +3740,7 @@ type SmbServer struct {
 
 func (x *SmbServer) Reset() {
 	*x = SmbServer{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +3752,7 @@ func (x *SmbServer) String() string {
 func (*SmbServer) ProtoMessage() {}
 
 func (x *SmbServer) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +3765,7 @@ func (x *SmbServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbServer.ProtoReflect.Descriptor instead.
 func (*SmbServer) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{50}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SmbServer) GetName() string {
@@ -2617,7 +3816,7 @@ type IscsiPortal struct {
 
 func (x *IscsiPortal) Reset() {
 	*x = IscsiPortal{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +3828,7 @@ func (x *IscsiPortal) String() string {
 func (*IscsiPortal) ProtoMessage() {}
 
 func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +3841,7 @@ func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiPortal.ProtoReflect.Descriptor instead.
 func (*IscsiPortal) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{51}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *IscsiPortal) GetAddress() string {
@@ -2677,7 +3876,7 @@ type IscsiLun struct {
 
 func (x *IscsiLun) Reset() {
 	*x = IscsiLun{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +3888,7 @@ func (x *IscsiLun) String() string {
 func (*IscsiLun) ProtoMessage() {}
 
 func (x *IscsiLun) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +3901,7 @@ func (x *IscsiLun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiLun.ProtoReflect.Descriptor instead.
 func (*IscsiLun) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{52}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *IscsiLun) GetSizeBytes() int64 {
@@ -2769,7 +3968,7 @@ type IscsiTarget struct {
 
 func (x *IscsiTarget) Reset() {
 	*x = IscsiTarget{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +3980,7 @@ func (x *IscsiTarget) String() string {
 func (*IscsiTarget) ProtoMessage() {}
 
 func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +3993,7 @@ func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiTarget.ProtoReflect.Descriptor instead.
 func (*IscsiTarget) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{53}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *IscsiTarget) GetIqn() string {
@@ -2839,7 +4038,7 @@ type AddIscsiTargetRequest struct {
 
 func (x *AddIscsiTargetRequest) Reset() {
 	*x = AddIscsiTargetRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +4050,7 @@ func (x *AddIscsiTargetRequest) String() string {
 func (*AddIscsiTargetRequest) ProtoMessage() {}
 
 func (x *AddIscsiTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +4063,7 @@ func (x *AddIscsiTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddIscsiTargetRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{54}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AddIscsiTargetRequest) GetTarget() *IscsiTarget {
@@ -2896,7 +4095,7 @@ type AddIscsiTargetResponse struct {
 
 func (x *AddIscsiTargetResponse) Reset() {
 	*x = AddIscsiTargetResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +4107,7 @@ func (x *AddIscsiTargetResponse) String() string {
 func (*AddIscsiTargetResponse) ProtoMessage() {}
 
 func (x *AddIscsiTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +4120,7 @@ func (x *AddIscsiTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiTargetResponse.ProtoReflect.Descriptor instead.
 func (*AddIscsiTargetResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{55}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{73}
 }
 
 type RemoveIscsiTargetRequest struct {
@@ -2933,7 +4132,7 @@ type RemoveIscsiTargetRequest struct {
 
 func (x *RemoveIscsiTargetRequest) Reset() {
 	*x = RemoveIscsiTargetRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +4144,7 @@ func (x *RemoveIscsiTargetRequest) String() string {
 func (*RemoveIscsiTargetRequest) ProtoMessage() {}
 
 func (x *RemoveIscsiTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +4157,7 @@ func (x *RemoveIscsiTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveIscsiTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveIscsiTargetRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{56}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RemoveIscsiTargetRequest) GetIqn() string {
@@ -2976,7 +4175,7 @@ type RemoveIscsiTargetResponse struct {
 
 func (x *RemoveIscsiTargetResponse) Reset() {
 	*x = RemoveIscsiTargetResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +4187,7 @@ func (x *RemoveIscsiTargetResponse) String() string {
 func (*RemoveIscsiTargetResponse) ProtoMessage() {}
 
 func (x *RemoveIscsiTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +4200,7 @@ func (x *RemoveIscsiTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveIscsiTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveIscsiTargetResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{57}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{75}
 }
 
 type AddIscsiLunRequest struct {
@@ -3014,7 +4213,7 @@ type AddIscsiLunRequest struct {
 
 func (x *AddIscsiLunRequest) Reset() {
 	*x = AddIscsiLunRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +4225,7 @@ func (x *AddIscsiLunRequest) String() string {
 func (*AddIscsiLunRequest) ProtoMessage() {}
 
 func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +4238,7 @@ func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiLunRequest.ProtoReflect.Descriptor instead.
 func (*AddIscsiLunRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{58}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AddIscsiLunRequest) GetIqn() string {
@@ -3064,7 +4263,7 @@ type AddIscsiLunResponse struct {
 
 func (x *AddIscsiLunResponse) Reset() {
 	*x = AddIscsiLunResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +4275,7 @@ func (x *AddIscsiLunResponse) String() string {
 func (*AddIscsiLunResponse) ProtoMessage() {}
 
 func (x *AddIscsiLunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +4288,7 @@ func (x *AddIscsiLunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiLunResponse.ProtoReflect.Descriptor instead.
 func (*AddIscsiLunResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{59}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{77}
 }
 
 type SetIscsiPortalRequest struct {
@@ -3102,7 +4301,7 @@ type SetIscsiPortalRequest struct {
 
 func (x *SetIscsiPortalRequest) Reset() {
 	*x = SetIscsiPortalRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3114,7 +4313,7 @@ func (x *SetIscsiPortalRequest) String() string {
 func (*SetIscsiPortalRequest) ProtoMessage() {}
 
 func (x *SetIscsiPortalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3127,7 +4326,7 @@ func (x *SetIscsiPortalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIscsiPortalRequest.ProtoReflect.Descriptor instead.
 func (*SetIscsiPortalRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{60}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetIscsiPortalRequest) GetPortal() *IscsiPortal {
@@ -3152,7 +4351,7 @@ type SetIscsiPortalResponse struct {
 
 func (x *SetIscsiPortalResponse) Reset() {
 	*x = SetIscsiPortalResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +4363,7 @@ func (x *SetIscsiPortalResponse) String() string {
 func (*SetIscsiPortalResponse) ProtoMessage() {}
 
 func (x *SetIscsiPortalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +4376,7 @@ func (x *SetIscsiPortalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIscsiPortalResponse.ProtoReflect.Descriptor instead.
 func (*SetIscsiPortalResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{61}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{79}
 }
 
 type ListIscsiTargetsRequest struct {
@@ -3188,7 +4387,7 @@ type ListIscsiTargetsRequest struct {
 
 func (x *ListIscsiTargetsRequest) Reset() {
 	*x = ListIscsiTargetsRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +4399,7 @@ func (x *ListIscsiTargetsRequest) String() string {
 func (*ListIscsiTargetsRequest) ProtoMessage() {}
 
 func (x *ListIscsiTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +4412,7 @@ func (x *ListIscsiTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIscsiTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListIscsiTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{62}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{80}
 }
 
 type ListIscsiTargetsResponse struct {
@@ -3227,7 +4426,7 @@ type ListIscsiTargetsResponse struct {
 
 func (x *ListIscsiTargetsResponse) Reset() {
 	*x = ListIscsiTargetsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +4438,7 @@ func (x *ListIscsiTargetsResponse) String() string {
 func (*ListIscsiTargetsResponse) ProtoMessage() {}
 
 func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +4451,7 @@ func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIscsiTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListIscsiTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{63}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListIscsiTargetsResponse) GetTargets() []*IscsiTarget {
@@ -3279,7 +4478,7 @@ type IscsiPortalState struct {
 
 func (x *IscsiPortalState) Reset() {
 	*x = IscsiPortalState{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +4490,7 @@ func (x *IscsiPortalState) String() string {
 func (*IscsiPortalState) ProtoMessage() {}
 
 func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +4503,7 @@ func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiPortalState.ProtoReflect.Descriptor instead.
 func (*IscsiPortalState) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{64}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *IscsiPortalState) GetPortal() *IscsiPortal {
@@ -3344,7 +4543,7 @@ type WindowsService struct {
 
 func (x *WindowsService) Reset() {
 	*x = WindowsService{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +4555,7 @@ func (x *WindowsService) String() string {
 func (*WindowsService) ProtoMessage() {}
 
 func (x *WindowsService) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +4568,7 @@ func (x *WindowsService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsService.ProtoReflect.Descriptor instead.
 func (*WindowsService) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{65}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WindowsService) GetName() string {
@@ -3423,7 +4622,7 @@ type AddServiceRequest struct {
 
 func (x *AddServiceRequest) Reset() {
 	*x = AddServiceRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +4634,7 @@ func (x *AddServiceRequest) String() string {
 func (*AddServiceRequest) ProtoMessage() {}
 
 func (x *AddServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +4647,7 @@ func (x *AddServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddServiceRequest.ProtoReflect.Descriptor instead.
 func (*AddServiceRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{66}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AddServiceRequest) GetService() *WindowsService {
@@ -3466,7 +4665,7 @@ type AddServiceResponse struct {
 
 func (x *AddServiceResponse) Reset() {
 	*x = AddServiceResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +4677,7 @@ func (x *AddServiceResponse) String() string {
 func (*AddServiceResponse) ProtoMessage() {}
 
 func (x *AddServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +4690,7 @@ func (x *AddServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddServiceResponse.ProtoReflect.Descriptor instead.
 func (*AddServiceResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{67}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{85}
 }
 
 type RemoveServiceRequest struct {
@@ -3503,7 +4702,7 @@ type RemoveServiceRequest struct {
 
 func (x *RemoveServiceRequest) Reset() {
 	*x = RemoveServiceRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +4714,7 @@ func (x *RemoveServiceRequest) String() string {
 func (*RemoveServiceRequest) ProtoMessage() {}
 
 func (x *RemoveServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +4727,7 @@ func (x *RemoveServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveServiceRequest.ProtoReflect.Descriptor instead.
 func (*RemoveServiceRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{68}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RemoveServiceRequest) GetName() string {
@@ -3546,7 +4745,7 @@ type RemoveServiceResponse struct {
 
 func (x *RemoveServiceResponse) Reset() {
 	*x = RemoveServiceResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +4757,7 @@ func (x *RemoveServiceResponse) String() string {
 func (*RemoveServiceResponse) ProtoMessage() {}
 
 func (x *RemoveServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +4770,7 @@ func (x *RemoveServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveServiceResponse.ProtoReflect.Descriptor instead.
 func (*RemoveServiceResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{69}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{87}
 }
 
 type ListServicesRequest struct {
@@ -3582,7 +4781,7 @@ type ListServicesRequest struct {
 
 func (x *ListServicesRequest) Reset() {
 	*x = ListServicesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +4793,7 @@ func (x *ListServicesRequest) String() string {
 func (*ListServicesRequest) ProtoMessage() {}
 
 func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +4806,7 @@ func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesRequest.ProtoReflect.Descriptor instead.
 func (*ListServicesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{70}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{88}
 }
 
 type ListServicesResponse struct {
@@ -3619,7 +4818,7 @@ type ListServicesResponse struct {
 
 func (x *ListServicesResponse) Reset() {
 	*x = ListServicesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3631,7 +4830,7 @@ func (x *ListServicesResponse) String() string {
 func (*ListServicesResponse) ProtoMessage() {}
 
 func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3644,7 +4843,7 @@ func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesResponse.ProtoReflect.Descriptor instead.
 func (*ListServicesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{71}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListServicesResponse) GetServices() []*WindowsService {
@@ -3664,7 +4863,7 @@ type SetBiosSerialRequest struct {
 
 func (x *SetBiosSerialRequest) Reset() {
 	*x = SetBiosSerialRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +4875,7 @@ func (x *SetBiosSerialRequest) String() string {
 func (*SetBiosSerialRequest) ProtoMessage() {}
 
 func (x *SetBiosSerialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +4888,7 @@ func (x *SetBiosSerialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBiosSerialRequest.ProtoReflect.Descriptor instead.
 func (*SetBiosSerialRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{72}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetBiosSerialRequest) GetSerialNumber() string {
@@ -3707,7 +4906,7 @@ type SetBiosSerialResponse struct {
 
 func (x *SetBiosSerialResponse) Reset() {
 	*x = SetBiosSerialResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +4918,7 @@ func (x *SetBiosSerialResponse) String() string {
 func (*SetBiosSerialResponse) ProtoMessage() {}
 
 func (x *SetBiosSerialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +4931,7 @@ func (x *SetBiosSerialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBiosSerialResponse.ProtoReflect.Descriptor instead.
 func (*SetBiosSerialResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{73}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{91}
 }
 
 // Rule makes Windows calls fail or take longer.
@@ -3762,7 +4961,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +4973,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +4986,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{74}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Rule) GetCall() string {
@@ -3877,7 +5076,7 @@ type AddRuleRequest struct {
 
 func (x *AddRuleRequest) Reset() {
 	*x = AddRuleRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +5088,7 @@ func (x *AddRuleRequest) String() string {
 func (*AddRuleRequest) ProtoMessage() {}
 
 func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +5101,7 @@ func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
 func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{75}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AddRuleRequest) GetRule() *Rule {
@@ -3920,7 +5119,7 @@ type AddRuleResponse struct {
 
 func (x *AddRuleResponse) Reset() {
 	*x = AddRuleResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +5131,7 @@ func (x *AddRuleResponse) String() string {
 func (*AddRuleResponse) ProtoMessage() {}
 
 func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +5144,7 @@ func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
 func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{76}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{94}
 }
 
 type ListRulesRequest struct {
@@ -3956,7 +5155,7 @@ type ListRulesRequest struct {
 
 func (x *ListRulesRequest) Reset() {
 	*x = ListRulesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +5167,7 @@ func (x *ListRulesRequest) String() string {
 func (*ListRulesRequest) ProtoMessage() {}
 
 func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +5180,7 @@ func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{77}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{95}
 }
 
 type ListRulesResponse struct {
@@ -3993,7 +5192,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +5204,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +5217,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{78}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -4036,7 +5235,7 @@ type ClearRulesRequest struct {
 
 func (x *ClearRulesRequest) Reset() {
 	*x = ClearRulesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +5247,7 @@ func (x *ClearRulesRequest) String() string {
 func (*ClearRulesRequest) ProtoMessage() {}
 
 func (x *ClearRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +5260,7 @@ func (x *ClearRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRulesRequest.ProtoReflect.Descriptor instead.
 func (*ClearRulesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{79}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{97}
 }
 
 type ClearRulesResponse struct {
@@ -4072,7 +5271,7 @@ type ClearRulesResponse struct {
 
 func (x *ClearRulesResponse) Reset() {
 	*x = ClearRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +5283,7 @@ func (x *ClearRulesResponse) String() string {
 func (*ClearRulesResponse) ProtoMessage() {}
 
 func (x *ClearRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +5296,7 @@ func (x *ClearRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRulesResponse.ProtoReflect.Descriptor instead.
 func (*ClearRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{80}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{98}
 }
 
 type ListCallsRequest struct {
@@ -4108,7 +5307,7 @@ type ListCallsRequest struct {
 
 func (x *ListCallsRequest) Reset() {
 	*x = ListCallsRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +5319,7 @@ func (x *ListCallsRequest) String() string {
 func (*ListCallsRequest) ProtoMessage() {}
 
 func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +5332,7 @@ func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{81}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{99}
 }
 
 type ListCallsResponse struct {
@@ -4146,7 +5345,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +5357,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +5370,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{82}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListCallsResponse) GetCounts() map[string]int64 {
@@ -4189,7 +5388,7 @@ type PowerLossRequest struct {
 
 func (x *PowerLossRequest) Reset() {
 	*x = PowerLossRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4201,7 +5400,7 @@ func (x *PowerLossRequest) String() string {
 func (*PowerLossRequest) ProtoMessage() {}
 
 func (x *PowerLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4214,7 +5413,7 @@ func (x *PowerLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerLossRequest.ProtoReflect.Descriptor instead.
 func (*PowerLossRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{83}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{101}
 }
 
 type PowerLossResponse struct {
@@ -4225,7 +5424,7 @@ type PowerLossResponse struct {
 
 func (x *PowerLossResponse) Reset() {
 	*x = PowerLossResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +5436,7 @@ func (x *PowerLossResponse) String() string {
 func (*PowerLossResponse) ProtoMessage() {}
 
 func (x *PowerLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +5449,7 @@ func (x *PowerLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerLossResponse.ProtoReflect.Descriptor instead.
 func (*PowerLossResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{84}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{102}
 }
 
 type RebootRequest struct {
@@ -4261,7 +5460,7 @@ type RebootRequest struct {
 
 func (x *RebootRequest) Reset() {
 	*x = RebootRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[85]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +5472,7 @@ func (x *RebootRequest) String() string {
 func (*RebootRequest) ProtoMessage() {}
 
 func (x *RebootRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[85]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +5485,7 @@ func (x *RebootRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootRequest.ProtoReflect.Descriptor instead.
 func (*RebootRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{85}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{103}
 }
 
 type RebootResponse struct {
@@ -4297,7 +5496,7 @@ type RebootResponse struct {
 
 func (x *RebootResponse) Reset() {
 	*x = RebootResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[86]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4309,7 +5508,7 @@ func (x *RebootResponse) String() string {
 func (*RebootResponse) ProtoMessage() {}
 
 func (x *RebootResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[86]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4322,7 +5521,7 @@ func (x *RebootResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootResponse.ProtoReflect.Descriptor instead.
 func (*RebootResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{86}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{104}
 }
 
 var File_csiproxy_sim_v1_sim_proto protoreflect.FileDescriptor
@@ -4334,7 +5533,7 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\aadapter\x18\x01 \x01(\rR\aadapter\x12\x10\n" +
 	"\x03bus\x18\x02 \x01(\rR\x03bus\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\rR\x06target\x12\x10\n" +
-	"\x03lun\x18\x04 \x01(\rR\x03lun\"\xf9\x02\n" +
+	"\x03lun\x18\x04 \x01(\rR\x03lun\"\xd4\x03\n" +
 	"\x04Disk\x12$\n" +
 	"\vdisk_number\x18\x01 \x01(\rH\x00R\n" +
 	"diskNumber\x88\x01\x01\x120\n" +
@@ -4350,11 +5549,24 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x06system\x18\b \x01(\bR\x06system\x12\x18\n" +
 	"\aoffline\x18\t \x01(\bR\aoffline\x12\x1b\n" +
 	"\tread_only\x18\n" +
-	" \x01(\bR\breadOnlyB\x0e\n" +
-	"\f_disk_number\"\x12\n" +
+	" \x01(\bR\breadOnly\x12%\n" +
+	"\x0eoffline_reason\x18\v \x01(\rR\rofflineReason\x122\n" +
+	"\x04nvme\x18\f \x01(\v2\x1e.csiproxy.sim.v1.NvmeNamespaceR\x04nvmeB\x0e\n" +
+	"\f_disk_number\"m\n" +
+	"\n" +
+	"Designator\x12\x19\n" +
+	"\bcode_set\x18\x01 \x01(\rR\acodeSet\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\rR\x04type\x12 \n" +
+	"\vassociation\x18\x03 \x01(\rR\vassociation\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\fR\x02id\"\x98\x01\n" +
+	"\rNvmeNamespace\x128\n" +
+	"\x18controller_serial_number\x18\x01 \x01(\tR\x16controllerSerialNumber\x12!\n" +
+	"\fnamespace_id\x18\x02 \x01(\rR\vnamespaceId\x12\x14\n" +
+	"\x05eui64\x18\x03 \x01(\fR\x05eui64\x12\x14\n" +
+	"\x05nguid\x18\x04 \x01(\fR\x05nguid\"\x12\n" +
 	"\x10ListDisksRequest\"@\n" +
 	"\x11ListDisksResponse\x12+\n" +
-	"\x05disks\x18\x01 \x03(\v2\x15.csiproxy.sim.v1.DiskR\x05disks\"\xa2\x02\n" +
+	"\x05disks\x18\x01 \x03(\v2\x15.csiproxy.sim.v1.DiskR\x05disks\"\xce\x04\n" +
 	"\x11AttachDiskRequest\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x1f\n" +
@@ -4365,7 +5577,26 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\aaddress\x18\x05 \x01(\v2\x1c.csiproxy.sim.v1.ScsiAddressR\aaddress\x12\x18\n" +
 	"\aoffline\x18\x06 \x01(\bR\aoffline\x12\x1b\n" +
 	"\tread_only\x18\a \x01(\bR\breadOnly\x12!\n" +
-	"\fneeds_rescan\x18\b \x01(\bR\vneedsRescan\"J\n" +
+	"\fneeds_rescan\x18\b \x01(\bR\vneedsRescan\x12=\n" +
+	"\vdesignators\x18\t \x03(\v2\x1b.csiproxy.sim.v1.DesignatorR\vdesignators\x122\n" +
+	"\x04nvme\x18\n" +
+	" \x01(\v2\x1e.csiproxy.sim.v1.NvmeNamespaceR\x04nvme\x12\x16\n" +
+	"\x06vendor\x18\v \x01(\tR\x06vendor\x12\x18\n" +
+	"\aproduct\x18\f \x01(\tR\aproduct\x12\x1a\n" +
+	"\brevision\x18\r \x01(\tR\brevision\x12\x1a\n" +
+	"\blocation\x18\x0e \x01(\tR\blocation\x12$\n" +
+	"\vdisk_number\x18\x0f \x01(\rH\x00R\n" +
+	"diskNumber\x88\x01\x01\x12\x17\n" +
+	"\alate_ns\x18\x10 \x01(\x03R\x06lateNsB\x0e\n" +
+	"\f_disk_number\"k\n" +
+	"\x10CloneDiskRequest\x12\x1f\n" +
+	"\vdisk_number\x18\x01 \x01(\rR\n" +
+	"diskNumber\x126\n" +
+	"\x04disk\x18\x02 \x01(\v2\".csiproxy.sim.v1.AttachDiskRequestR\x04disk\"I\n" +
+	"\x11CloneDiskResponse\x12$\n" +
+	"\vdisk_number\x18\x01 \x01(\rH\x00R\n" +
+	"diskNumber\x88\x01\x01B\x0e\n" +
+	"\f_disk_number\"J\n" +
 	"\x12AttachDiskResponse\x12$\n" +
 	"\vdisk_number\x18\x01 \x01(\rH\x00R\n" +
 	"diskNumber\x88\x01\x01B\x0e\n" +
@@ -4382,13 +5613,14 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"diskNumber\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\"\x12\n" +
-	"\x10GrowDiskResponse\"\xb0\x01\n" +
+	"\x10GrowDiskResponse\"\xd7\x01\n" +
 	"\x18SetDiskAttributesRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x1d\n" +
 	"\aoffline\x18\x02 \x01(\bH\x00R\aoffline\x88\x01\x01\x12 \n" +
 	"\tread_only\x18\x03 \x01(\bH\x01R\breadOnly\x88\x01\x01\x12\x18\n" +
-	"\apersist\x18\x04 \x01(\bR\apersistB\n" +
+	"\apersist\x18\x04 \x01(\bR\apersist\x12%\n" +
+	"\x0eoffline_reason\x18\x05 \x01(\rR\rofflineReasonB\n" +
 	"\n" +
 	"\b_offlineB\f\n" +
 	"\n" +
@@ -4411,7 +5643,61 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\"\x14\n" +
-	"\x12ExportDiskResponse\"%\n" +
+	"\x12ExportDiskResponse\"\x14\n" +
+	"\x12ListVolumesRequest\"H\n" +
+	"\x13ListVolumesResponse\x121\n" +
+	"\avolumes\x18\x01 \x03(\v2\x17.csiproxy.sim.v1.VolumeR\avolumes\"\x9f\x04\n" +
+	"\x06Volume\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x1f\n" +
+	"\vdisk_number\x18\x02 \x01(\rR\n" +
+	"diskNumber\x12)\n" +
+	"\x10partition_number\x18\x03 \x01(\rR\x0fpartitionNumber\x12\x14\n" +
+	"\x05paths\x18\x04 \x03(\tR\x05paths\x12\x18\n" +
+	"\aoffline\x18\x05 \x01(\bR\aoffline\x12\x1b\n" +
+	"\tread_only\x18\x06 \x01(\bR\breadOnly\x12)\n" +
+	"\x10bitlocker_locked\x18\a \x01(\bR\x0fbitlockerLocked\x12\x1f\n" +
+	"\vfile_system\x18\b \x01(\tR\n" +
+	"fileSystem\x12\x14\n" +
+	"\x05label\x18\t \x01(\tR\x05label\x12#\n" +
+	"\rcluster_bytes\x18\n" +
+	" \x01(\rR\fclusterBytes\x12\x1f\n" +
+	"\vtotal_bytes\x18\v \x01(\x04R\n" +
+	"totalBytes\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\f \x01(\x04R\tfreeBytes\x12$\n" +
+	"\x0eno_short_names\x18\r \x01(\bR\fnoShortNames\x12+\n" +
+	"\x11integrity_streams\x18\x0e \x01(\bR\x10integrityStreams\x12\x14\n" +
+	"\x05dirty\x18\x0f \x01(\bR\x05dirty\x12/\n" +
+	"\x06damage\x18\x10 \x01(\x0e2\x17.csiproxy.sim.v1.DamageR\x06damage\"\xf5\x01\n" +
+	"\x10SetVolumeRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x19\n" +
+	"\x05dirty\x18\x02 \x01(\bH\x00R\x05dirty\x88\x01\x01\x12 \n" +
+	"\tread_only\x18\x03 \x01(\bH\x01R\breadOnly\x88\x01\x01\x12.\n" +
+	"\x10bitlocker_locked\x18\x04 \x01(\bH\x02R\x0fbitlockerLocked\x88\x01\x01\x12/\n" +
+	"\x06damage\x18\x05 \x01(\x0e2\x17.csiproxy.sim.v1.DamageR\x06damageB\b\n" +
+	"\x06_dirtyB\f\n" +
+	"\n" +
+	"_read_onlyB\x13\n" +
+	"\x11_bitlocker_locked\"\x13\n" +
+	"\x11SetVolumeResponse\"X\n" +
+	"\aProcess\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\rR\tprocessId\x12\x18\n" +
+	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x14\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"E\n" +
+	"\x13StartProcessRequest\x12\x18\n" +
+	"\aprogram\x18\x01 \x01(\tR\aprogram\x12\x14\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\"5\n" +
+	"\x14StartProcessResponse\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\rR\tprocessId\"2\n" +
+	"\x11EndProcessRequest\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\rR\tprocessId\"\x14\n" +
+	"\x12EndProcessResponse\"\x16\n" +
+	"\x14ListProcessesRequest\"O\n" +
+	"\x15ListProcessesResponse\x126\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x18.csiproxy.sim.v1.ProcessR\tprocesses\"%\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"&\n" +
 	"\x10ReadFileResponse\x12\x12\n" +
@@ -4450,14 +5736,22 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x0eRenameResponse\"#\n" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"\x10\n" +
-	"\x0eRemoveResponse\"Q\n" +
+	"\x0eRemoveResponse\"p\n" +
 	"\bSmbShare\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
-	"\x05users\x18\x03 \x03(\tB\x03\x80\x01\x01R\x05users\"E\n" +
+	"\x05users\x18\x03 \x03(\tB\x03\x80\x01\x01R\x05users\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\"E\n" +
 	"\x12AddSmbShareRequest\x12/\n" +
 	"\x05share\x18\x01 \x01(\v2\x19.csiproxy.sim.v1.SmbShareR\x05share\"\x15\n" +
-	"\x13AddSmbShareResponse\"C\n" +
+	"\x13AddSmbShareResponse\"`\n" +
+	"\x13GrowSmbShareRequest\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\x16\n" +
+	"\x14GrowSmbShareResponse\"C\n" +
 	"\x15RemoveSmbShareRequest\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
@@ -4581,11 +5875,17 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x16DISK_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DISK_STATE_DETACHED\x10\x01\x12\x17\n" +
 	"\x13DISK_STATE_ATTACHED\x10\x02\x12\x16\n" +
-	"\x12DISK_STATE_PRESENT\x10\x032\xcc\x1a\n" +
+	"\x12DISK_STATE_PRESENT\x10\x03*V\n" +
+	"\x06Damage\x12\x16\n" +
+	"\x12DAMAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vDAMAGE_NONE\x10\x01\x12\x0f\n" +
+	"\vDAMAGE_SPOT\x10\x02\x12\x12\n" +
+	"\x0eDAMAGE_OFFLINE\x10\x032\xbf\x1f\n" +
 	"\x03Sim\x12R\n" +
 	"\tListDisks\x12!.csiproxy.sim.v1.ListDisksRequest\x1a\".csiproxy.sim.v1.ListDisksResponse\x12U\n" +
 	"\n" +
-	"AttachDisk\x12\".csiproxy.sim.v1.AttachDiskRequest\x1a#.csiproxy.sim.v1.AttachDiskResponse\x12U\n" +
+	"AttachDisk\x12\".csiproxy.sim.v1.AttachDiskRequest\x1a#.csiproxy.sim.v1.AttachDiskResponse\x12R\n" +
+	"\tCloneDisk\x12!.csiproxy.sim.v1.CloneDiskRequest\x1a\".csiproxy.sim.v1.CloneDiskResponse\x12U\n" +
 	"\n" +
 	"DetachDisk\x12\".csiproxy.sim.v1.DetachDiskRequest\x1a#.csiproxy.sim.v1.DetachDiskResponse\x12U\n" +
 	"\n" +
@@ -4595,7 +5895,13 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\bReadDisk\x12 .csiproxy.sim.v1.ReadDiskRequest\x1a!.csiproxy.sim.v1.ReadDiskResponse\x12R\n" +
 	"\tWriteDisk\x12!.csiproxy.sim.v1.WriteDiskRequest\x1a\".csiproxy.sim.v1.WriteDiskResponse\x12U\n" +
 	"\n" +
-	"ExportDisk\x12\".csiproxy.sim.v1.ExportDiskRequest\x1a#.csiproxy.sim.v1.ExportDiskResponse\x12O\n" +
+	"ExportDisk\x12\".csiproxy.sim.v1.ExportDiskRequest\x1a#.csiproxy.sim.v1.ExportDiskResponse\x12X\n" +
+	"\vListVolumes\x12#.csiproxy.sim.v1.ListVolumesRequest\x1a$.csiproxy.sim.v1.ListVolumesResponse\x12R\n" +
+	"\tSetVolume\x12!.csiproxy.sim.v1.SetVolumeRequest\x1a\".csiproxy.sim.v1.SetVolumeResponse\x12[\n" +
+	"\fStartProcess\x12$.csiproxy.sim.v1.StartProcessRequest\x1a%.csiproxy.sim.v1.StartProcessResponse\x12U\n" +
+	"\n" +
+	"EndProcess\x12\".csiproxy.sim.v1.EndProcessRequest\x1a#.csiproxy.sim.v1.EndProcessResponse\x12^\n" +
+	"\rListProcesses\x12%.csiproxy.sim.v1.ListProcessesRequest\x1a&.csiproxy.sim.v1.ListProcessesResponse\x12O\n" +
 	"\bReadFile\x12 .csiproxy.sim.v1.ReadFileRequest\x1a!.csiproxy.sim.v1.ReadFileResponse\x12R\n" +
 	"\tWriteFile\x12!.csiproxy.sim.v1.WriteFileRequest\x1a\".csiproxy.sim.v1.WriteFileResponse\x12^\n" +
 	"\rListDirectory\x12%.csiproxy.sim.v1.ListDirectoryRequest\x1a&.csiproxy.sim.v1.ListDirectoryResponse\x12^\n" +
@@ -4604,7 +5910,8 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\bReadLink\x12 .csiproxy.sim.v1.ReadLinkRequest\x1a!.csiproxy.sim.v1.ReadLinkResponse\x12I\n" +
 	"\x06Rename\x12\x1e.csiproxy.sim.v1.RenameRequest\x1a\x1f.csiproxy.sim.v1.RenameResponse\x12I\n" +
 	"\x06Remove\x12\x1e.csiproxy.sim.v1.RemoveRequest\x1a\x1f.csiproxy.sim.v1.RemoveResponse\x12X\n" +
-	"\vAddSmbShare\x12#.csiproxy.sim.v1.AddSmbShareRequest\x1a$.csiproxy.sim.v1.AddSmbShareResponse\x12a\n" +
+	"\vAddSmbShare\x12#.csiproxy.sim.v1.AddSmbShareRequest\x1a$.csiproxy.sim.v1.AddSmbShareResponse\x12[\n" +
+	"\fGrowSmbShare\x12$.csiproxy.sim.v1.GrowSmbShareRequest\x1a%.csiproxy.sim.v1.GrowSmbShareResponse\x12a\n" +
 	"\x0eRemoveSmbShare\x12&.csiproxy.sim.v1.RemoveSmbShareRequest\x1a'.csiproxy.sim.v1.RemoveSmbShareResponse\x12U\n" +
 	"\n" +
 	"SetSmbUser\x12\".csiproxy.sim.v1.SetSmbUserRequest\x1a#.csiproxy.sim.v1.SetSmbUserResponse\x12^\n" +
@@ -4641,202 +5948,243 @@ func file_csiproxy_sim_v1_sim_proto_rawDescGZIP() []byte {
 	return file_csiproxy_sim_v1_sim_proto_rawDescData
 }
 
-var file_csiproxy_sim_v1_sim_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_csiproxy_sim_v1_sim_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 106)
 var file_csiproxy_sim_v1_sim_proto_goTypes = []any{
 	(DiskState)(0),                    // 0: csiproxy.sim.v1.DiskState
-	(*ScsiAddress)(nil),               // 1: csiproxy.sim.v1.ScsiAddress
-	(*Disk)(nil),                      // 2: csiproxy.sim.v1.Disk
-	(*ListDisksRequest)(nil),          // 3: csiproxy.sim.v1.ListDisksRequest
-	(*ListDisksResponse)(nil),         // 4: csiproxy.sim.v1.ListDisksResponse
-	(*AttachDiskRequest)(nil),         // 5: csiproxy.sim.v1.AttachDiskRequest
-	(*AttachDiskResponse)(nil),        // 6: csiproxy.sim.v1.AttachDiskResponse
-	(*DetachDiskRequest)(nil),         // 7: csiproxy.sim.v1.DetachDiskRequest
-	(*DetachDiskResponse)(nil),        // 8: csiproxy.sim.v1.DetachDiskResponse
-	(*DeleteDiskRequest)(nil),         // 9: csiproxy.sim.v1.DeleteDiskRequest
-	(*DeleteDiskResponse)(nil),        // 10: csiproxy.sim.v1.DeleteDiskResponse
-	(*GrowDiskRequest)(nil),           // 11: csiproxy.sim.v1.GrowDiskRequest
-	(*GrowDiskResponse)(nil),          // 12: csiproxy.sim.v1.GrowDiskResponse
-	(*SetDiskAttributesRequest)(nil),  // 13: csiproxy.sim.v1.SetDiskAttributesRequest
-	(*SetDiskAttributesResponse)(nil), // 14: csiproxy.sim.v1.SetDiskAttributesResponse
-	(*ReadDiskRequest)(nil),           // 15: csiproxy.sim.v1.ReadDiskRequest
-	(*ReadDiskResponse)(nil),          // 16: csiproxy.sim.v1.ReadDiskResponse
-	(*WriteDiskRequest)(nil),          // 17: csiproxy.sim.v1.WriteDiskRequest
-	(*WriteDiskResponse)(nil),         // 18: csiproxy.sim.v1.WriteDiskResponse
-	(*ExportDiskRequest)(nil),         // 19: csiproxy.sim.v1.ExportDiskRequest
-	(*ExportDiskResponse)(nil),        // 20: csiproxy.sim.v1.ExportDiskResponse
-	(*ReadFileRequest)(nil),           // 21: csiproxy.sim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),          // 22: csiproxy.sim.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),          // 23: csiproxy.sim.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),         // 24: csiproxy.sim.v1.WriteFileResponse
-	(*ListDirectoryRequest)(nil),      // 25: csiproxy.sim.v1.ListDirectoryRequest
-	(*ListDirectoryResponse)(nil),     // 26: csiproxy.sim.v1.ListDirectoryResponse
-	(*DirectoryEntry)(nil),            // 27: csiproxy.sim.v1.DirectoryEntry
-	(*MakeDirectoryRequest)(nil),      // 28: csiproxy.sim.v1.MakeDirectoryRequest
-	(*MakeDirectoryResponse)(nil),     // 29: csiproxy.sim.v1.MakeDirectoryResponse
-	(*CreateSymlinkRequest)(nil),      // 30: csiproxy.sim.v1.CreateSymlinkRequest
-	(*CreateSymlinkResponse)(nil),     // 31: csiproxy.sim.v1.CreateSymlinkResponse
-	(*ReadLinkRequest)(nil),           // 32: csiproxy.sim.v1.ReadLinkRequest
-	(*ReadLinkResponse)(nil),          // 33: csiproxy.sim.v1.ReadLinkResponse
-	(*RenameRequest)(nil),             // 34: csiproxy.sim.v1.RenameRequest
-	(*RenameResponse)(nil),            // 35: csiproxy.sim.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 36: csiproxy.sim.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 37: csiproxy.sim.v1.RemoveResponse
-	(*SmbShare)(nil),                  // 38: csiproxy.sim.v1.SmbShare
-	(*AddSmbShareRequest)(nil),        // 39: csiproxy.sim.v1.AddSmbShareRequest
-	(*AddSmbShareResponse)(nil),       // 40: csiproxy.sim.v1.AddSmbShareResponse
-	(*RemoveSmbShareRequest)(nil),     // 41: csiproxy.sim.v1.RemoveSmbShareRequest
-	(*RemoveSmbShareResponse)(nil),    // 42: csiproxy.sim.v1.RemoveSmbShareResponse
-	(*SetSmbUserRequest)(nil),         // 43: csiproxy.sim.v1.SetSmbUserRequest
-	(*SetSmbUserResponse)(nil),        // 44: csiproxy.sim.v1.SetSmbUserResponse
-	(*RemoveSmbUserRequest)(nil),      // 45: csiproxy.sim.v1.RemoveSmbUserRequest
-	(*RemoveSmbUserResponse)(nil),     // 46: csiproxy.sim.v1.RemoveSmbUserResponse
-	(*SetSmbServerRequest)(nil),       // 47: csiproxy.sim.v1.SetSmbServerRequest
-	(*SetSmbServerResponse)(nil),      // 48: csiproxy.sim.v1.SetSmbServerResponse
-	(*ListSmbServersRequest)(nil),     // 49: csiproxy.sim.v1.ListSmbServersRequest
-	(*ListSmbServersResponse)(nil),    // 50: csiproxy.sim.v1.ListSmbServersResponse
-	(*SmbServer)(nil),                 // 51: csiproxy.sim.v1.SmbServer
-	(*IscsiPortal)(nil),               // 52: csiproxy.sim.v1.IscsiPortal
-	(*IscsiLun)(nil),                  // 53: csiproxy.sim.v1.IscsiLun
-	(*IscsiTarget)(nil),               // 54: csiproxy.sim.v1.IscsiTarget
-	(*AddIscsiTargetRequest)(nil),     // 55: csiproxy.sim.v1.AddIscsiTargetRequest
-	(*AddIscsiTargetResponse)(nil),    // 56: csiproxy.sim.v1.AddIscsiTargetResponse
-	(*RemoveIscsiTargetRequest)(nil),  // 57: csiproxy.sim.v1.RemoveIscsiTargetRequest
-	(*RemoveIscsiTargetResponse)(nil), // 58: csiproxy.sim.v1.RemoveIscsiTargetResponse
-	(*AddIscsiLunRequest)(nil),        // 59: csiproxy.sim.v1.AddIscsiLunRequest
-	(*AddIscsiLunResponse)(nil),       // 60: csiproxy.sim.v1.AddIscsiLunResponse
-	(*SetIscsiPortalRequest)(nil),     // 61: csiproxy.sim.v1.SetIscsiPortalRequest
-	(*SetIscsiPortalResponse)(nil),    // 62: csiproxy.sim.v1.SetIscsiPortalResponse
-	(*ListIscsiTargetsRequest)(nil),   // 63: csiproxy.sim.v1.ListIscsiTargetsRequest
-	(*ListIscsiTargetsResponse)(nil),  // 64: csiproxy.sim.v1.ListIscsiTargetsResponse
-	(*IscsiPortalState)(nil),          // 65: csiproxy.sim.v1.IscsiPortalState
-	(*WindowsService)(nil),            // 66: csiproxy.sim.v1.WindowsService
-	(*AddServiceRequest)(nil),         // 67: csiproxy.sim.v1.AddServiceRequest
-	(*AddServiceResponse)(nil),        // 68: csiproxy.sim.v1.AddServiceResponse
-	(*RemoveServiceRequest)(nil),      // 69: csiproxy.sim.v1.RemoveServiceRequest
-	(*RemoveServiceResponse)(nil),     // 70: csiproxy.sim.v1.RemoveServiceResponse
-	(*ListServicesRequest)(nil),       // 71: csiproxy.sim.v1.ListServicesRequest
-	(*ListServicesResponse)(nil),      // 72: csiproxy.sim.v1.ListServicesResponse
-	(*SetBiosSerialRequest)(nil),      // 73: csiproxy.sim.v1.SetBiosSerialRequest
-	(*SetBiosSerialResponse)(nil),     // 74: csiproxy.sim.v1.SetBiosSerialResponse
-	(*Rule)(nil),                      // 75: csiproxy.sim.v1.Rule
-	(*AddRuleRequest)(nil),            // 76: csiproxy.sim.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),           // 77: csiproxy.sim.v1.AddRuleResponse
-	(*ListRulesRequest)(nil),          // 78: csiproxy.sim.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),         // 79: csiproxy.sim.v1.ListRulesResponse
-	(*ClearRulesRequest)(nil),         // 80: csiproxy.sim.v1.ClearRulesRequest
-	(*ClearRulesResponse)(nil),        // 81: csiproxy.sim.v1.ClearRulesResponse
-	(*ListCallsRequest)(nil),          // 82: csiproxy.sim.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),         // 83: csiproxy.sim.v1.ListCallsResponse
-	(*PowerLossRequest)(nil),          // 84: csiproxy.sim.v1.PowerLossRequest
-	(*PowerLossResponse)(nil),         // 85: csiproxy.sim.v1.PowerLossResponse
-	(*RebootRequest)(nil),             // 86: csiproxy.sim.v1.RebootRequest
-	(*RebootResponse)(nil),            // 87: csiproxy.sim.v1.RebootResponse
-	nil,                               // 88: csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	(Damage)(0),                       // 1: csiproxy.sim.v1.Damage
+	(*ScsiAddress)(nil),               // 2: csiproxy.sim.v1.ScsiAddress
+	(*Disk)(nil),                      // 3: csiproxy.sim.v1.Disk
+	(*Designator)(nil),                // 4: csiproxy.sim.v1.Designator
+	(*NvmeNamespace)(nil),             // 5: csiproxy.sim.v1.NvmeNamespace
+	(*ListDisksRequest)(nil),          // 6: csiproxy.sim.v1.ListDisksRequest
+	(*ListDisksResponse)(nil),         // 7: csiproxy.sim.v1.ListDisksResponse
+	(*AttachDiskRequest)(nil),         // 8: csiproxy.sim.v1.AttachDiskRequest
+	(*CloneDiskRequest)(nil),          // 9: csiproxy.sim.v1.CloneDiskRequest
+	(*CloneDiskResponse)(nil),         // 10: csiproxy.sim.v1.CloneDiskResponse
+	(*AttachDiskResponse)(nil),        // 11: csiproxy.sim.v1.AttachDiskResponse
+	(*DetachDiskRequest)(nil),         // 12: csiproxy.sim.v1.DetachDiskRequest
+	(*DetachDiskResponse)(nil),        // 13: csiproxy.sim.v1.DetachDiskResponse
+	(*DeleteDiskRequest)(nil),         // 14: csiproxy.sim.v1.DeleteDiskRequest
+	(*DeleteDiskResponse)(nil),        // 15: csiproxy.sim.v1.DeleteDiskResponse
+	(*GrowDiskRequest)(nil),           // 16: csiproxy.sim.v1.GrowDiskRequest
+	(*GrowDiskResponse)(nil),          // 17: csiproxy.sim.v1.GrowDiskResponse
+	(*SetDiskAttributesRequest)(nil),  // 18: csiproxy.sim.v1.SetDiskAttributesRequest
+	(*SetDiskAttributesResponse)(nil), // 19: csiproxy.sim.v1.SetDiskAttributesResponse
+	(*ReadDiskRequest)(nil),           // 20: csiproxy.sim.v1.ReadDiskRequest
+	(*ReadDiskResponse)(nil),          // 21: csiproxy.sim.v1.ReadDiskResponse
+	(*WriteDiskRequest)(nil),          // 22: csiproxy.sim.v1.WriteDiskRequest
+	(*WriteDiskResponse)(nil),         // 23: csiproxy.sim.v1.WriteDiskResponse
+	(*ExportDiskRequest)(nil),         // 24: csiproxy.sim.v1.ExportDiskRequest
+	(*ExportDiskResponse)(nil),        // 25: csiproxy.sim.v1.ExportDiskResponse
+	(*ListVolumesRequest)(nil),        // 26: csiproxy.sim.v1.ListVolumesRequest
+	(*ListVolumesResponse)(nil),       // 27: csiproxy.sim.v1.ListVolumesResponse
+	(*Volume)(nil),                    // 28: csiproxy.sim.v1.Volume
+	(*SetVolumeRequest)(nil),          // 29: csiproxy.sim.v1.SetVolumeRequest
+	(*SetVolumeResponse)(nil),         // 30: csiproxy.sim.v1.SetVolumeResponse
+	(*Process)(nil),                   // 31: csiproxy.sim.v1.Process
+	(*StartProcessRequest)(nil),       // 32: csiproxy.sim.v1.StartProcessRequest
+	(*StartProcessResponse)(nil),      // 33: csiproxy.sim.v1.StartProcessResponse
+	(*EndProcessRequest)(nil),         // 34: csiproxy.sim.v1.EndProcessRequest
+	(*EndProcessResponse)(nil),        // 35: csiproxy.sim.v1.EndProcessResponse
+	(*ListProcessesRequest)(nil),      // 36: csiproxy.sim.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil),     // 37: csiproxy.sim.v1.ListProcessesResponse
+	(*ReadFileRequest)(nil),           // 38: csiproxy.sim.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),          // 39: csiproxy.sim.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),          // 40: csiproxy.sim.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),         // 41: csiproxy.sim.v1.WriteFileResponse
+	(*ListDirectoryRequest)(nil),      // 42: csiproxy.sim.v1.ListDirectoryRequest
+	(*ListDirectoryResponse)(nil),     // 43: csiproxy.sim.v1.ListDirectoryResponse
+	(*DirectoryEntry)(nil),            // 44: csiproxy.sim.v1.DirectoryEntry
+	(*MakeDirectoryRequest)(nil),      // 45: csiproxy.sim.v1.MakeDirectoryRequest
+	(*MakeDirectoryResponse)(nil),     // 46: csiproxy.sim.v1.MakeDirectoryResponse
+	(*CreateSymlinkRequest)(nil),      // 47: csiproxy.sim.v1.CreateSymlinkRequest
+	(*CreateSymlinkResponse)(nil),     // 48: csiproxy.sim.v1.CreateSymlinkResponse
+	(*ReadLinkRequest)(nil),           // 49: csiproxy.sim.v1.ReadLinkRequest
+	(*ReadLinkResponse)(nil),          // 50: csiproxy.sim.v1.ReadLinkResponse
+	(*RenameRequest)(nil),             // 51: csiproxy.sim.v1.RenameRequest
+	(*RenameResponse)(nil),            // 52: csiproxy.sim.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 53: csiproxy.sim.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 54: csiproxy.sim.v1.RemoveResponse
+	(*SmbShare)(nil),                  // 55: csiproxy.sim.v1.SmbShare
+	(*AddSmbShareRequest)(nil),        // 56: csiproxy.sim.v1.AddSmbShareRequest
+	(*AddSmbShareResponse)(nil),       // 57: csiproxy.sim.v1.AddSmbShareResponse
+	(*GrowSmbShareRequest)(nil),       // 58: csiproxy.sim.v1.GrowSmbShareRequest
+	(*GrowSmbShareResponse)(nil),      // 59: csiproxy.sim.v1.GrowSmbShareResponse
+	(*RemoveSmbShareRequest)(nil),     // 60: csiproxy.sim.v1.RemoveSmbShareRequest
+	(*RemoveSmbShareResponse)(nil),    // 61: csiproxy.sim.v1.RemoveSmbShareResponse
+	(*SetSmbUserRequest)(nil),         // 62: csiproxy.sim.v1.SetSmbUserRequest
+	(*SetSmbUserResponse)(nil),        // 63: csiproxy.sim.v1.SetSmbUserResponse
+	(*RemoveSmbUserRequest)(nil),      // 64: csiproxy.sim.v1.RemoveSmbUserRequest
+	(*RemoveSmbUserResponse)(nil),     // 65: csiproxy.sim.v1.RemoveSmbUserResponse
+	(*SetSmbServerRequest)(nil),       // 66: csiproxy.sim.v1.SetSmbServerRequest
+	(*SetSmbServerResponse)(nil),      // 67: csiproxy.sim.v1.SetSmbServerResponse
+	(*ListSmbServersRequest)(nil),     // 68: csiproxy.sim.v1.ListSmbServersRequest
+	(*ListSmbServersResponse)(nil),    // 69: csiproxy.sim.v1.ListSmbServersResponse
+	(*SmbServer)(nil),                 // 70: csiproxy.sim.v1.SmbServer
+	(*IscsiPortal)(nil),               // 71: csiproxy.sim.v1.IscsiPortal
+	(*IscsiLun)(nil),                  // 72: csiproxy.sim.v1.IscsiLun
+	(*IscsiTarget)(nil),               // 73: csiproxy.sim.v1.IscsiTarget
+	(*AddIscsiTargetRequest)(nil),     // 74: csiproxy.sim.v1.AddIscsiTargetRequest
+	(*AddIscsiTargetResponse)(nil),    // 75: csiproxy.sim.v1.AddIscsiTargetResponse
+	(*RemoveIscsiTargetRequest)(nil),  // 76: csiproxy.sim.v1.RemoveIscsiTargetRequest
+	(*RemoveIscsiTargetResponse)(nil), // 77: csiproxy.sim.v1.RemoveIscsiTargetResponse
+	(*AddIscsiLunRequest)(nil),        // 78: csiproxy.sim.v1.AddIscsiLunRequest
+	(*AddIscsiLunResponse)(nil),       // 79: csiproxy.sim.v1.AddIscsiLunResponse
+	(*SetIscsiPortalRequest)(nil),     // 80: csiproxy.sim.v1.SetIscsiPortalRequest
+	(*SetIscsiPortalResponse)(nil),    // 81: csiproxy.sim.v1.SetIscsiPortalResponse
+	(*ListIscsiTargetsRequest)(nil),   // 82: csiproxy.sim.v1.ListIscsiTargetsRequest
+	(*ListIscsiTargetsResponse)(nil),  // 83: csiproxy.sim.v1.ListIscsiTargetsResponse
+	(*IscsiPortalState)(nil),          // 84: csiproxy.sim.v1.IscsiPortalState
+	(*WindowsService)(nil),            // 85: csiproxy.sim.v1.WindowsService
+	(*AddServiceRequest)(nil),         // 86: csiproxy.sim.v1.AddServiceRequest
+	(*AddServiceResponse)(nil),        // 87: csiproxy.sim.v1.AddServiceResponse
+	(*RemoveServiceRequest)(nil),      // 88: csiproxy.sim.v1.RemoveServiceRequest
+	(*RemoveServiceResponse)(nil),     // 89: csiproxy.sim.v1.RemoveServiceResponse
+	(*ListServicesRequest)(nil),       // 90: csiproxy.sim.v1.ListServicesRequest
+	(*ListServicesResponse)(nil),      // 91: csiproxy.sim.v1.ListServicesResponse
+	(*SetBiosSerialRequest)(nil),      // 92: csiproxy.sim.v1.SetBiosSerialRequest
+	(*SetBiosSerialResponse)(nil),     // 93: csiproxy.sim.v1.SetBiosSerialResponse
+	(*Rule)(nil),                      // 94: csiproxy.sim.v1.Rule
+	(*AddRuleRequest)(nil),            // 95: csiproxy.sim.v1.AddRuleRequest
+	(*AddRuleResponse)(nil),           // 96: csiproxy.sim.v1.AddRuleResponse
+	(*ListRulesRequest)(nil),          // 97: csiproxy.sim.v1.ListRulesRequest
+	(*ListRulesResponse)(nil),         // 98: csiproxy.sim.v1.ListRulesResponse
+	(*ClearRulesRequest)(nil),         // 99: csiproxy.sim.v1.ClearRulesRequest
+	(*ClearRulesResponse)(nil),        // 100: csiproxy.sim.v1.ClearRulesResponse
+	(*ListCallsRequest)(nil),          // 101: csiproxy.sim.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),         // 102: csiproxy.sim.v1.ListCallsResponse
+	(*PowerLossRequest)(nil),          // 103: csiproxy.sim.v1.PowerLossRequest
+	(*PowerLossResponse)(nil),         // 104: csiproxy.sim.v1.PowerLossResponse
+	(*RebootRequest)(nil),             // 105: csiproxy.sim.v1.RebootRequest
+	(*RebootResponse)(nil),            // 106: csiproxy.sim.v1.RebootResponse
+	nil,                               // 107: csiproxy.sim.v1.ListCallsResponse.CountsEntry
 }
 var file_csiproxy_sim_v1_sim_proto_depIdxs = []int32{
-	0,  // 0: csiproxy.sim.v1.Disk.state:type_name -> csiproxy.sim.v1.DiskState
-	1,  // 1: csiproxy.sim.v1.Disk.address:type_name -> csiproxy.sim.v1.ScsiAddress
-	2,  // 2: csiproxy.sim.v1.ListDisksResponse.disks:type_name -> csiproxy.sim.v1.Disk
-	1,  // 3: csiproxy.sim.v1.AttachDiskRequest.address:type_name -> csiproxy.sim.v1.ScsiAddress
-	27, // 4: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
-	38, // 5: csiproxy.sim.v1.AddSmbShareRequest.share:type_name -> csiproxy.sim.v1.SmbShare
-	51, // 6: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
-	38, // 7: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
-	52, // 8: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
-	53, // 9: csiproxy.sim.v1.IscsiTarget.luns:type_name -> csiproxy.sim.v1.IscsiLun
-	54, // 10: csiproxy.sim.v1.AddIscsiTargetRequest.target:type_name -> csiproxy.sim.v1.IscsiTarget
-	53, // 11: csiproxy.sim.v1.AddIscsiLunRequest.lun:type_name -> csiproxy.sim.v1.IscsiLun
-	52, // 12: csiproxy.sim.v1.SetIscsiPortalRequest.portal:type_name -> csiproxy.sim.v1.IscsiPortal
-	54, // 13: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
-	65, // 14: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
-	52, // 15: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
-	66, // 16: csiproxy.sim.v1.AddServiceRequest.service:type_name -> csiproxy.sim.v1.WindowsService
-	66, // 17: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
-	75, // 18: csiproxy.sim.v1.AddRuleRequest.rule:type_name -> csiproxy.sim.v1.Rule
-	75, // 19: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
-	88, // 20: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
-	3,  // 21: csiproxy.sim.v1.Sim.ListDisks:input_type -> csiproxy.sim.v1.ListDisksRequest
-	5,  // 22: csiproxy.sim.v1.Sim.AttachDisk:input_type -> csiproxy.sim.v1.AttachDiskRequest
-	7,  // 23: csiproxy.sim.v1.Sim.DetachDisk:input_type -> csiproxy.sim.v1.DetachDiskRequest
-	9,  // 24: csiproxy.sim.v1.Sim.DeleteDisk:input_type -> csiproxy.sim.v1.DeleteDiskRequest
-	11, // 25: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
-	13, // 26: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
-	15, // 27: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
-	17, // 28: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
-	19, // 29: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
-	21, // 30: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.ReadFileRequest
-	23, // 31: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
-	25, // 32: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.ListDirectoryRequest
-	28, // 33: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.MakeDirectoryRequest
-	30, // 34: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
-	32, // 35: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.ReadLinkRequest
-	34, // 36: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
-	36, // 37: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.RemoveRequest
-	39, // 38: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.AddSmbShareRequest
-	41, // 39: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.RemoveSmbShareRequest
-	43, // 40: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SetSmbUserRequest
-	45, // 41: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.RemoveSmbUserRequest
-	47, // 42: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SetSmbServerRequest
-	49, // 43: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.ListSmbServersRequest
-	55, // 44: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.AddIscsiTargetRequest
-	57, // 45: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.RemoveIscsiTargetRequest
-	59, // 46: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
-	61, // 47: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.SetIscsiPortalRequest
-	63, // 48: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.ListIscsiTargetsRequest
-	67, // 49: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.AddServiceRequest
-	69, // 50: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.RemoveServiceRequest
-	71, // 51: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.ListServicesRequest
-	73, // 52: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SetBiosSerialRequest
-	76, // 53: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.AddRuleRequest
-	78, // 54: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.ListRulesRequest
-	80, // 55: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.ClearRulesRequest
-	82, // 56: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.ListCallsRequest
-	84, // 57: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.PowerLossRequest
-	86, // 58: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.RebootRequest
-	4,  // 59: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
-	6,  // 60: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.AttachDiskResponse
-	8,  // 61: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.DetachDiskResponse
-	10, // 62: csiproxy.sim.v1.Sim.DeleteDisk:output_type -> csiproxy.sim.v1.DeleteDiskResponse
-	12, // 63: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.GrowDiskResponse
-	14, // 64: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.SetDiskAttributesResponse
-	16, // 65: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.ReadDiskResponse
-	18, // 66: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.WriteDiskResponse
-	20, // 67: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.ExportDiskResponse
-	22, // 68: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.ReadFileResponse
-	24, // 69: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.WriteFileResponse
-	26, // 70: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
-	29, // 71: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.MakeDirectoryResponse
-	31, // 72: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.CreateSymlinkResponse
-	33, // 73: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
-	35, // 74: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.RenameResponse
-	37, // 75: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.RemoveResponse
-	40, // 76: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.AddSmbShareResponse
-	42, // 77: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.RemoveSmbShareResponse
-	44, // 78: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.SetSmbUserResponse
-	46, // 79: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.RemoveSmbUserResponse
-	48, // 80: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.SetSmbServerResponse
-	50, // 81: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
-	56, // 82: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.AddIscsiTargetResponse
-	58, // 83: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.RemoveIscsiTargetResponse
-	60, // 84: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.AddIscsiLunResponse
-	62, // 85: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.SetIscsiPortalResponse
-	64, // 86: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
-	68, // 87: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.AddServiceResponse
-	70, // 88: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.RemoveServiceResponse
-	72, // 89: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
-	74, // 90: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.SetBiosSerialResponse
-	77, // 91: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.AddRuleResponse
-	79, // 92: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
-	81, // 93: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.ClearRulesResponse
-	83, // 94: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
-	85, // 95: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.PowerLossResponse
-	87, // 96: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.RebootResponse
-	59, // [59:97] is the sub-list for method output_type
-	21, // [21:59] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	0,   // 0: csiproxy.sim.v1.Disk.state:type_name -> csiproxy.sim.v1.DiskState
+	2,   // 1: csiproxy.sim.v1.Disk.address:type_name -> csiproxy.sim.v1.ScsiAddress
+	5,   // 2: csiproxy.sim.v1.Disk.nvme:type_name -> csiproxy.sim.v1.NvmeNamespace
+	3,   // 3: csiproxy.sim.v1.ListDisksResponse.disks:type_name -> csiproxy.sim.v1.Disk
+	2,   // 4: csiproxy.sim.v1.AttachDiskRequest.address:type_name -> csiproxy.sim.v1.ScsiAddress
+	4,   // 5: csiproxy.sim.v1.AttachDiskRequest.designators:type_name -> csiproxy.sim.v1.Designator
+	5,   // 6: csiproxy.sim.v1.AttachDiskRequest.nvme:type_name -> csiproxy.sim.v1.NvmeNamespace
+	8,   // 7: csiproxy.sim.v1.CloneDiskRequest.disk:type_name -> csiproxy.sim.v1.AttachDiskRequest
+	28,  // 8: csiproxy.sim.v1.ListVolumesResponse.volumes:type_name -> csiproxy.sim.v1.Volume
+	1,   // 9: csiproxy.sim.v1.Volume.damage:type_name -> csiproxy.sim.v1.Damage
+	1,   // 10: csiproxy.sim.v1.SetVolumeRequest.damage:type_name -> csiproxy.sim.v1.Damage
+	31,  // 11: csiproxy.sim.v1.ListProcessesResponse.processes:type_name -> csiproxy.sim.v1.Process
+	44,  // 12: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
+	55,  // 13: csiproxy.sim.v1.AddSmbShareRequest.share:type_name -> csiproxy.sim.v1.SmbShare
+	70,  // 14: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
+	55,  // 15: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
+	71,  // 16: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
+	72,  // 17: csiproxy.sim.v1.IscsiTarget.luns:type_name -> csiproxy.sim.v1.IscsiLun
+	73,  // 18: csiproxy.sim.v1.AddIscsiTargetRequest.target:type_name -> csiproxy.sim.v1.IscsiTarget
+	72,  // 19: csiproxy.sim.v1.AddIscsiLunRequest.lun:type_name -> csiproxy.sim.v1.IscsiLun
+	71,  // 20: csiproxy.sim.v1.SetIscsiPortalRequest.portal:type_name -> csiproxy.sim.v1.IscsiPortal
+	73,  // 21: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
+	84,  // 22: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
+	71,  // 23: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
+	85,  // 24: csiproxy.sim.v1.AddServiceRequest.service:type_name -> csiproxy.sim.v1.WindowsService
+	85,  // 25: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
+	94,  // 26: csiproxy.sim.v1.AddRuleRequest.rule:type_name -> csiproxy.sim.v1.Rule
+	94,  // 27: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
+	107, // 28: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	6,   // 29: csiproxy.sim.v1.Sim.ListDisks:input_type -> csiproxy.sim.v1.ListDisksRequest
+	8,   // 30: csiproxy.sim.v1.Sim.AttachDisk:input_type -> csiproxy.sim.v1.AttachDiskRequest
+	9,   // 31: csiproxy.sim.v1.Sim.CloneDisk:input_type -> csiproxy.sim.v1.CloneDiskRequest
+	12,  // 32: csiproxy.sim.v1.Sim.DetachDisk:input_type -> csiproxy.sim.v1.DetachDiskRequest
+	14,  // 33: csiproxy.sim.v1.Sim.DeleteDisk:input_type -> csiproxy.sim.v1.DeleteDiskRequest
+	16,  // 34: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
+	18,  // 35: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
+	20,  // 36: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
+	22,  // 37: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
+	24,  // 38: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
+	26,  // 39: csiproxy.sim.v1.Sim.ListVolumes:input_type -> csiproxy.sim.v1.ListVolumesRequest
+	29,  // 40: csiproxy.sim.v1.Sim.SetVolume:input_type -> csiproxy.sim.v1.SetVolumeRequest
+	32,  // 41: csiproxy.sim.v1.Sim.StartProcess:input_type -> csiproxy.sim.v1.StartProcessRequest
+	34,  // 42: csiproxy.sim.v1.Sim.EndProcess:input_type -> csiproxy.sim.v1.EndProcessRequest
+	36,  // 43: csiproxy.sim.v1.Sim.ListProcesses:input_type -> csiproxy.sim.v1.ListProcessesRequest
+	38,  // 44: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.ReadFileRequest
+	40,  // 45: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
+	42,  // 46: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.ListDirectoryRequest
+	45,  // 47: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.MakeDirectoryRequest
+	47,  // 48: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
+	49,  // 49: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.ReadLinkRequest
+	51,  // 50: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
+	53,  // 51: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.RemoveRequest
+	56,  // 52: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.AddSmbShareRequest
+	58,  // 53: csiproxy.sim.v1.Sim.GrowSmbShare:input_type -> csiproxy.sim.v1.GrowSmbShareRequest
+	60,  // 54: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.RemoveSmbShareRequest
+	62,  // 55: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SetSmbUserRequest
+	64,  // 56: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.RemoveSmbUserRequest
+	66,  // 57: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SetSmbServerRequest
+	68,  // 58: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.ListSmbServersRequest
+	74,  // 59: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.AddIscsiTargetRequest
+	76,  // 60: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.RemoveIscsiTargetRequest
+	78,  // 61: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
+	80,  // 62: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.SetIscsiPortalRequest
+	82,  // 63: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.ListIscsiTargetsRequest
+	86,  // 64: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.AddServiceRequest
+	88,  // 65: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.RemoveServiceRequest
+	90,  // 66: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.ListServicesRequest
+	92,  // 67: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SetBiosSerialRequest
+	95,  // 68: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.AddRuleRequest
+	97,  // 69: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.ListRulesRequest
+	99,  // 70: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.ClearRulesRequest
+	101, // 71: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.ListCallsRequest
+	103, // 72: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.PowerLossRequest
+	105, // 73: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.RebootRequest
+	7,   // 74: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
+	11,  // 75: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.AttachDiskResponse
+	10,  // 76: csiproxy.sim.v1.Sim.CloneDisk:output_type -> csiproxy.sim.v1.CloneDiskResponse
+	13,  // 77: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.DetachDiskResponse
+	15,  // 78: csiproxy.sim.v1.Sim.DeleteDisk:output_type -> csiproxy.sim.v1.DeleteDiskResponse
+	17,  // 79: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.GrowDiskResponse
+	19,  // 80: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.SetDiskAttributesResponse
+	21,  // 81: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.ReadDiskResponse
+	23,  // 82: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.WriteDiskResponse
+	25,  // 83: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.ExportDiskResponse
+	27,  // 84: csiproxy.sim.v1.Sim.ListVolumes:output_type -> csiproxy.sim.v1.ListVolumesResponse
+	30,  // 85: csiproxy.sim.v1.Sim.SetVolume:output_type -> csiproxy.sim.v1.SetVolumeResponse
+	33,  // 86: csiproxy.sim.v1.Sim.StartProcess:output_type -> csiproxy.sim.v1.StartProcessResponse
+	35,  // 87: csiproxy.sim.v1.Sim.EndProcess:output_type -> csiproxy.sim.v1.EndProcessResponse
+	37,  // 88: csiproxy.sim.v1.Sim.ListProcesses:output_type -> csiproxy.sim.v1.ListProcessesResponse
+	39,  // 89: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.ReadFileResponse
+	41,  // 90: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.WriteFileResponse
+	43,  // 91: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
+	46,  // 92: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.MakeDirectoryResponse
+	48,  // 93: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.CreateSymlinkResponse
+	50,  // 94: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
+	52,  // 95: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.RenameResponse
+	54,  // 96: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.RemoveResponse
+	57,  // 97: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.AddSmbShareResponse
+	59,  // 98: csiproxy.sim.v1.Sim.GrowSmbShare:output_type -> csiproxy.sim.v1.GrowSmbShareResponse
+	61,  // 99: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.RemoveSmbShareResponse
+	63,  // 100: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.SetSmbUserResponse
+	65,  // 101: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.RemoveSmbUserResponse
+	67,  // 102: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.SetSmbServerResponse
+	69,  // 103: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
+	75,  // 104: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.AddIscsiTargetResponse
+	77,  // 105: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.RemoveIscsiTargetResponse
+	79,  // 106: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.AddIscsiLunResponse
+	81,  // 107: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.SetIscsiPortalResponse
+	83,  // 108: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
+	87,  // 109: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.AddServiceResponse
+	89,  // 110: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.RemoveServiceResponse
+	91,  // 111: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
+	93,  // 112: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.SetBiosSerialResponse
+	96,  // 113: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.AddRuleResponse
+	98,  // 114: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
+	100, // 115: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.ClearRulesResponse
+	102, // 116: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
+	104, // 117: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.PowerLossResponse
+	106, // 118: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.RebootResponse
+	74,  // [74:119] is the sub-list for method output_type
+	29,  // [29:74] is the sub-list for method input_type
+	29,  // [29:29] is the sub-list for extension type_name
+	29,  // [29:29] is the sub-list for extension extendee
+	0,   // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_sim_v1_sim_proto_init() }
@@ -4845,10 +6193,13 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 		return
 	}
 	file_csiproxy_sim_v1_sim_proto_msgTypes[1].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[5].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[12].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[65].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[74].OneofWrappers = []any{
+	file_csiproxy_sim_v1_sim_proto_msgTypes[6].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[8].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[9].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[16].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[27].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[83].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[92].OneofWrappers = []any{
 		(*Rule_WindowsError)(nil),
 		(*Rule_DelayNs)(nil),
 	}
@@ -4857,8 +6208,8 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_sim_v1_sim_proto_rawDesc), len(file_csiproxy_sim_v1_sim_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   88,
+			NumEnums:      2,
+			NumMessages:   106,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Sim_ListDisks_FullMethodName         = "/csiproxy.sim.v1.Sim/ListDisks"
 	Sim_AttachDisk_FullMethodName        = "/csiproxy.sim.v1.Sim/AttachDisk"
+	Sim_CloneDisk_FullMethodName         = "/csiproxy.sim.v1.Sim/CloneDisk"
 	Sim_DetachDisk_FullMethodName        = "/csiproxy.sim.v1.Sim/DetachDisk"
 	Sim_DeleteDisk_FullMethodName        = "/csiproxy.sim.v1.Sim/DeleteDisk"
 	Sim_GrowDisk_FullMethodName          = "/csiproxy.sim.v1.Sim/GrowDisk"
@@ -31,6 +32,11 @@ const (
 	Sim_ReadDisk_FullMethodName          = "/csiproxy.sim.v1.Sim/ReadDisk"
 	Sim_WriteDisk_FullMethodName         = "/csiproxy.sim.v1.Sim/WriteDisk"
 	Sim_ExportDisk_FullMethodName        = "/csiproxy.sim.v1.Sim/ExportDisk"
+	Sim_ListVolumes_FullMethodName       = "/csiproxy.sim.v1.Sim/ListVolumes"
+	Sim_SetVolume_FullMethodName         = "/csiproxy.sim.v1.Sim/SetVolume"
+	Sim_StartProcess_FullMethodName      = "/csiproxy.sim.v1.Sim/StartProcess"
+	Sim_EndProcess_FullMethodName        = "/csiproxy.sim.v1.Sim/EndProcess"
+	Sim_ListProcesses_FullMethodName     = "/csiproxy.sim.v1.Sim/ListProcesses"
 	Sim_ReadFile_FullMethodName          = "/csiproxy.sim.v1.Sim/ReadFile"
 	Sim_WriteFile_FullMethodName         = "/csiproxy.sim.v1.Sim/WriteFile"
 	Sim_ListDirectory_FullMethodName     = "/csiproxy.sim.v1.Sim/ListDirectory"
@@ -40,6 +46,7 @@ const (
 	Sim_Rename_FullMethodName            = "/csiproxy.sim.v1.Sim/Rename"
 	Sim_Remove_FullMethodName            = "/csiproxy.sim.v1.Sim/Remove"
 	Sim_AddSmbShare_FullMethodName       = "/csiproxy.sim.v1.Sim/AddSmbShare"
+	Sim_GrowSmbShare_FullMethodName      = "/csiproxy.sim.v1.Sim/GrowSmbShare"
 	Sim_RemoveSmbShare_FullMethodName    = "/csiproxy.sim.v1.Sim/RemoveSmbShare"
 	Sim_SetSmbUser_FullMethodName        = "/csiproxy.sim.v1.Sim/SetSmbUser"
 	Sim_RemoveSmbUser_FullMethodName     = "/csiproxy.sim.v1.Sim/RemoveSmbUser"
@@ -78,6 +85,10 @@ type SimClient interface {
 	// AttachDisk attaches a new disk, or one that was detached: the one with the serial number.
 	// ALREADY_EXISTS if a disk with the serial number is attached.
 	AttachDisk(ctx context.Context, in *AttachDiskRequest, opts ...grpc.CallOption) (*AttachDiskResponse, error)
+	// CloneDisk attaches a new disk with the contents of another one, and so with its ids, as a disk
+	// made from a snapshot. Windows keeps it offline while the other one is online. NOT_FOUND if there
+	// is no disk with the number.
+	CloneDisk(ctx context.Context, in *CloneDiskRequest, opts ...grpc.CallOption) (*CloneDiskResponse, error)
 	// DetachDisk pulls a disk out without asking anyone. Its data are kept, for an AttachDisk with
 	// its serial number.
 	DetachDisk(ctx context.Context, in *DetachDiskRequest, opts ...grpc.CallOption) (*DetachDiskResponse, error)
@@ -97,6 +108,18 @@ type SimClient interface {
 	// ExportDisk writes a disk as a sparse raw image to a new file of the machine that runs the
 	// daemon. The contents of files aren't in it.
 	ExportDisk(ctx context.Context, in *ExportDiskRequest, opts ...grpc.CallOption) (*ExportDiskResponse, error)
+	// ListVolumes tells the volumes that are present, in the order in which they came.
+	ListVolumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (*ListVolumesResponse, error)
+	// SetVolume changes the state of a volume: whether Windows wants to check it, what is wrong with
+	// it, whether it is read-only, and whether BitLocker has locked it.
+	SetVolume(ctx context.Context, in *SetVolumeRequest, opts ...grpc.CallOption) (*SetVolumeResponse, error)
+	// StartProcess starts a process of the node that keeps files, directories or volumes open, until
+	// EndProcess or a restart of the node.
+	StartProcess(ctx context.Context, in *StartProcessRequest, opts ...grpc.CallOption) (*StartProcessResponse, error)
+	// EndProcess ends a process. NOT_FOUND if there is none with the id.
+	EndProcess(ctx context.Context, in *EndProcessRequest, opts ...grpc.CallOption) (*EndProcessResponse, error)
+	// ListProcesses tells the processes that were started and haven't ended.
+	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error)
 	// ReadFile reads a file as a pod does, following links and mount points. A file of more than
 	// 512 KiB is refused with FAILED_PRECONDITION.
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (*ReadFileResponse, error)
@@ -118,6 +141,8 @@ type SimClient interface {
 	// AddSmbShare adds an empty share, and its server if there is none. Its files have paths that
 	// begin with \\server\share, for whoever has a mapping of it. ALREADY_EXISTS if it is there.
 	AddSmbShare(ctx context.Context, in *AddSmbShareRequest, opts ...grpc.CallOption) (*AddSmbShareResponse, error)
+	// GrowSmbShare makes a share larger.
+	GrowSmbShare(ctx context.Context, in *GrowSmbShareRequest, opts ...grpc.CallOption) (*GrowSmbShareResponse, error)
 	// RemoveSmbShare removes a share with its files.
 	RemoveSmbShare(ctx context.Context, in *RemoveSmbShareRequest, opts ...grpc.CallOption) (*RemoveSmbShareResponse, error)
 	// SetSmbUser adds a user to a server, or changes his password: mappings with the old one fail
@@ -196,6 +221,16 @@ func (c *simClient) AttachDisk(ctx context.Context, in *AttachDiskRequest, opts 
 	return out, nil
 }
 
+func (c *simClient) CloneDisk(ctx context.Context, in *CloneDiskRequest, opts ...grpc.CallOption) (*CloneDiskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CloneDiskResponse)
+	err := c.cc.Invoke(ctx, Sim_CloneDisk_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *simClient) DetachDisk(ctx context.Context, in *DetachDiskRequest, opts ...grpc.CallOption) (*DetachDiskResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DetachDiskResponse)
@@ -260,6 +295,56 @@ func (c *simClient) ExportDisk(ctx context.Context, in *ExportDiskRequest, opts 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExportDiskResponse)
 	err := c.cc.Invoke(ctx, Sim_ExportDisk_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) ListVolumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (*ListVolumesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListVolumesResponse)
+	err := c.cc.Invoke(ctx, Sim_ListVolumes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) SetVolume(ctx context.Context, in *SetVolumeRequest, opts ...grpc.CallOption) (*SetVolumeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetVolumeResponse)
+	err := c.cc.Invoke(ctx, Sim_SetVolume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) StartProcess(ctx context.Context, in *StartProcessRequest, opts ...grpc.CallOption) (*StartProcessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartProcessResponse)
+	err := c.cc.Invoke(ctx, Sim_StartProcess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) EndProcess(ctx context.Context, in *EndProcessRequest, opts ...grpc.CallOption) (*EndProcessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndProcessResponse)
+	err := c.cc.Invoke(ctx, Sim_EndProcess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListProcessesResponse)
+	err := c.cc.Invoke(ctx, Sim_ListProcesses_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -350,6 +435,16 @@ func (c *simClient) AddSmbShare(ctx context.Context, in *AddSmbShareRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AddSmbShareResponse)
 	err := c.cc.Invoke(ctx, Sim_AddSmbShare_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *simClient) GrowSmbShare(ctx context.Context, in *GrowSmbShareRequest, opts ...grpc.CallOption) (*GrowSmbShareResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GrowSmbShareResponse)
+	err := c.cc.Invoke(ctx, Sim_GrowSmbShare_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -572,6 +667,10 @@ type SimServer interface {
 	// AttachDisk attaches a new disk, or one that was detached: the one with the serial number.
 	// ALREADY_EXISTS if a disk with the serial number is attached.
 	AttachDisk(context.Context, *AttachDiskRequest) (*AttachDiskResponse, error)
+	// CloneDisk attaches a new disk with the contents of another one, and so with its ids, as a disk
+	// made from a snapshot. Windows keeps it offline while the other one is online. NOT_FOUND if there
+	// is no disk with the number.
+	CloneDisk(context.Context, *CloneDiskRequest) (*CloneDiskResponse, error)
 	// DetachDisk pulls a disk out without asking anyone. Its data are kept, for an AttachDisk with
 	// its serial number.
 	DetachDisk(context.Context, *DetachDiskRequest) (*DetachDiskResponse, error)
@@ -591,6 +690,18 @@ type SimServer interface {
 	// ExportDisk writes a disk as a sparse raw image to a new file of the machine that runs the
 	// daemon. The contents of files aren't in it.
 	ExportDisk(context.Context, *ExportDiskRequest) (*ExportDiskResponse, error)
+	// ListVolumes tells the volumes that are present, in the order in which they came.
+	ListVolumes(context.Context, *ListVolumesRequest) (*ListVolumesResponse, error)
+	// SetVolume changes the state of a volume: whether Windows wants to check it, what is wrong with
+	// it, whether it is read-only, and whether BitLocker has locked it.
+	SetVolume(context.Context, *SetVolumeRequest) (*SetVolumeResponse, error)
+	// StartProcess starts a process of the node that keeps files, directories or volumes open, until
+	// EndProcess or a restart of the node.
+	StartProcess(context.Context, *StartProcessRequest) (*StartProcessResponse, error)
+	// EndProcess ends a process. NOT_FOUND if there is none with the id.
+	EndProcess(context.Context, *EndProcessRequest) (*EndProcessResponse, error)
+	// ListProcesses tells the processes that were started and haven't ended.
+	ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error)
 	// ReadFile reads a file as a pod does, following links and mount points. A file of more than
 	// 512 KiB is refused with FAILED_PRECONDITION.
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
@@ -612,6 +723,8 @@ type SimServer interface {
 	// AddSmbShare adds an empty share, and its server if there is none. Its files have paths that
 	// begin with \\server\share, for whoever has a mapping of it. ALREADY_EXISTS if it is there.
 	AddSmbShare(context.Context, *AddSmbShareRequest) (*AddSmbShareResponse, error)
+	// GrowSmbShare makes a share larger.
+	GrowSmbShare(context.Context, *GrowSmbShareRequest) (*GrowSmbShareResponse, error)
 	// RemoveSmbShare removes a share with its files.
 	RemoveSmbShare(context.Context, *RemoveSmbShareRequest) (*RemoveSmbShareResponse, error)
 	// SetSmbUser adds a user to a server, or changes his password: mappings with the old one fail
@@ -676,6 +789,9 @@ func (UnimplementedSimServer) ListDisks(context.Context, *ListDisksRequest) (*Li
 func (UnimplementedSimServer) AttachDisk(context.Context, *AttachDiskRequest) (*AttachDiskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AttachDisk not implemented")
 }
+func (UnimplementedSimServer) CloneDisk(context.Context, *CloneDiskRequest) (*CloneDiskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CloneDisk not implemented")
+}
 func (UnimplementedSimServer) DetachDisk(context.Context, *DetachDiskRequest) (*DetachDiskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DetachDisk not implemented")
 }
@@ -696,6 +812,21 @@ func (UnimplementedSimServer) WriteDisk(context.Context, *WriteDiskRequest) (*Wr
 }
 func (UnimplementedSimServer) ExportDisk(context.Context, *ExportDiskRequest) (*ExportDiskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExportDisk not implemented")
+}
+func (UnimplementedSimServer) ListVolumes(context.Context, *ListVolumesRequest) (*ListVolumesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListVolumes not implemented")
+}
+func (UnimplementedSimServer) SetVolume(context.Context, *SetVolumeRequest) (*SetVolumeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetVolume not implemented")
+}
+func (UnimplementedSimServer) StartProcess(context.Context, *StartProcessRequest) (*StartProcessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartProcess not implemented")
+}
+func (UnimplementedSimServer) EndProcess(context.Context, *EndProcessRequest) (*EndProcessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndProcess not implemented")
+}
+func (UnimplementedSimServer) ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListProcesses not implemented")
 }
 func (UnimplementedSimServer) ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadFile not implemented")
@@ -723,6 +854,9 @@ func (UnimplementedSimServer) Remove(context.Context, *RemoveRequest) (*RemoveRe
 }
 func (UnimplementedSimServer) AddSmbShare(context.Context, *AddSmbShareRequest) (*AddSmbShareResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddSmbShare not implemented")
+}
+func (UnimplementedSimServer) GrowSmbShare(context.Context, *GrowSmbShareRequest) (*GrowSmbShareResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GrowSmbShare not implemented")
 }
 func (UnimplementedSimServer) RemoveSmbShare(context.Context, *RemoveSmbShareRequest) (*RemoveSmbShareResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveSmbShare not implemented")
@@ -837,6 +971,24 @@ func _Sim_AttachDisk_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SimServer).AttachDisk(ctx, req.(*AttachDiskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_CloneDisk_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CloneDiskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).CloneDisk(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_CloneDisk_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).CloneDisk(ctx, req.(*CloneDiskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -963,6 +1115,96 @@ func _Sim_ExportDisk_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SimServer).ExportDisk(ctx, req.(*ExportDiskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_ListVolumes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListVolumesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).ListVolumes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_ListVolumes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).ListVolumes(ctx, req.(*ListVolumesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_SetVolume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetVolumeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).SetVolume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_SetVolume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).SetVolume(ctx, req.(*SetVolumeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_StartProcess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartProcessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).StartProcess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_StartProcess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).StartProcess(ctx, req.(*StartProcessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_EndProcess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndProcessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).EndProcess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_EndProcess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).EndProcess(ctx, req.(*EndProcessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_ListProcesses_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListProcessesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).ListProcesses(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_ListProcesses_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).ListProcesses(ctx, req.(*ListProcessesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1125,6 +1367,24 @@ func _Sim_AddSmbShare_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SimServer).AddSmbShare(ctx, req.(*AddSmbShareRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sim_GrowSmbShare_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GrowSmbShareRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SimServer).GrowSmbShare(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sim_GrowSmbShare_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SimServer).GrowSmbShare(ctx, req.(*GrowSmbShareRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1505,6 +1765,10 @@ var Sim_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Sim_AttachDisk_Handler,
 		},
 		{
+			MethodName: "CloneDisk",
+			Handler:    _Sim_CloneDisk_Handler,
+		},
+		{
 			MethodName: "DetachDisk",
 			Handler:    _Sim_DetachDisk_Handler,
 		},
@@ -1531,6 +1795,26 @@ var Sim_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExportDisk",
 			Handler:    _Sim_ExportDisk_Handler,
+		},
+		{
+			MethodName: "ListVolumes",
+			Handler:    _Sim_ListVolumes_Handler,
+		},
+		{
+			MethodName: "SetVolume",
+			Handler:    _Sim_SetVolume_Handler,
+		},
+		{
+			MethodName: "StartProcess",
+			Handler:    _Sim_StartProcess_Handler,
+		},
+		{
+			MethodName: "EndProcess",
+			Handler:    _Sim_EndProcess_Handler,
+		},
+		{
+			MethodName: "ListProcesses",
+			Handler:    _Sim_ListProcesses_Handler,
 		},
 		{
 			MethodName: "ReadFile",
@@ -1567,6 +1851,10 @@ var Sim_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AddSmbShare",
 			Handler:    _Sim_AddSmbShare_Handler,
+		},
+		{
+			MethodName: "GrowSmbShare",
+			Handler:    _Sim_GrowSmbShare_Handler,
 		},
 		{
 			MethodName: "RemoveSmbShare",
