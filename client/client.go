@@ -90,12 +90,17 @@ type Option func(*options)
 type options struct {
 	dir      string // of the endpoints
 	dial     Dialer
+	dialer   bool                // dial is the caller's, who alone knows where endpoints are
 	versions map[string][]string // by group; they are tried in this order
 	invalid  error               // the error of an invalid option
 }
 
-// address returns the pipe name or socket path of a version's endpoint.
+// address returns the pipe name or socket path of a version's endpoint. With a dialer of
+// the caller's it is only the name of the endpoint.
 func (o *options) address(group, version string) string {
+	if o.dialer {
+		return api.EndpointName(group, version)
+	}
 	return pipe.Address(o.dir, api.EndpointName(group, version))
 }
 
@@ -117,7 +122,7 @@ type Dialer func(ctx context.Context, group, version string) (net.Conn, error)
 // WithDialer connects with dial instead of to the node's pipes or sockets. Tests use
 // it to reach a daemon in memory.
 func WithDialer(dial Dialer) Option {
-	return func(o *options) { o.dial = dial }
+	return func(o *options) { o.dial, o.dialer = dial, true }
 }
 
 // WithVersions uses only these versions of a group: the newest of them that is served.

@@ -22,7 +22,7 @@ import (
 // Endpoint is the state of the endpoint of one version.
 type Endpoint struct {
 	Group, Version string
-	Address        string // of the pipe or socket
+	Address        string // of the pipe or socket; with WithDialer only the endpoint's name
 	Served         bool   // the daemon answers
 	// Err says why an endpoint that exists isn't served. It is nil if the endpoint
 	// doesn't exist.

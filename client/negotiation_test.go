@@ -94,7 +94,7 @@ func TestNoVersionIsServed(t *testing.T) {
 	if e, ok := errors.AsType[*csiproxy.Error](err); !ok || e.Op != "PartitionDisk" || e.Object != "disk 3" {
 		t.Errorf("error %v doesn't say what was asked for", err)
 	}
-	if err == nil || !strings.Contains(err.Error(), "disk") || !strings.Contains(err.Error(), c.options.address("disk", "<version>")) {
+	if err == nil || !strings.Contains(err.Error(), "no endpoint csi-proxy-disk-<version> is served") {
 		t.Errorf("error %v doesn't say what is missing where", err)
 	}
 

@@ -195,19 +195,21 @@ func TestDisks(t *testing.T) {
 	if err := disks.Rescan(ctx); err != nil {
 		t.Error(err)
 	}
-	if ids, err := disks.ListDiskIDs(ctx); err != nil || len(ids) != 2 {
-		t.Errorf("after the rescan: %v, %v", ids, err)
+	if stats, err := disks.GetDiskStats(ctx, hidden); err != nil || stats.TotalBytes != 1<<30 {
+		t.Errorf("after the rescan: %v, %v", stats, err)
 	}
 }
 
 func TestDiskInfos(t *testing.T) {
 	n := simnode.New(t)
 	system := n.Disks()[0]
-	want := simnode.DiskInfo{State: simnode.DiskPresent, Serial: "s", SizeBytes: 1 << 30, Offline: true}
+	want := simnode.DiskInfo{
+		State: simnode.DiskPresent, Serial: "s", SizeBytes: 1 << 30, Offline: true, WhyOffline: simnode.OfflinePolicy,
+	}
 	check := func(when string) {
 		t.Helper()
 		disks := n.Disks()
-		if want.State != simnode.DiskPresent {
+		if want.State == simnode.DiskDetached {
 			disks[1].Number = 0
 		}
 		if diff := cmp.Diff([]simnode.DiskInfo{system, want}, disks); diff != "" {
@@ -217,12 +219,12 @@ func TestDiskInfos(t *testing.T) {
 	want.Number = n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "s", Offline: true})
 	check("attached")
 	n.SetDiskAttributes(want.Number, false, true)
-	want.Offline, want.ReadOnly = false, true
+	want.Offline, want.ReadOnly, want.WhyOffline = false, true, simnode.OfflineUnknown
 	check("read-only")
 	n.Reboot()
 	check("after a reboot")
 	n.SetDiskAttributes(want.Number, true, false)
-	want.Offline, want.ReadOnly = true, false
+	want.Offline, want.ReadOnly, want.WhyOffline = true, false, simnode.OfflinePolicy
 	check("offline")
 	n.GrowDisk(want.Number, 2<<30)
 	want.SizeBytes = 2 << 30
@@ -231,7 +233,7 @@ func TestDiskInfos(t *testing.T) {
 	n.DetachDisk(want.Number)
 	want.Number, want.State = 0, simnode.DiskDetached
 	check("detached")
-	n.AttachDisk(simnode.Disk{Serial: "s", NeedsRescan: true})
+	want.Number = n.AttachDisk(simnode.Disk{Serial: "s", NeedsRescan: true})
 	want.State = simnode.DiskAttached
 	check("not seen yet")
 	if err := n.Operations().Disk.Rescan(t.Context()); err != nil {
@@ -344,6 +346,20 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%q, %v", names, err)
 	}
 	if err := second.Remove(`C:\work\link`); err != nil {
+		t.Error(err)
+	}
+}
+
+// An error names no endpoint that nobody has dialled.
+func TestReadyWithoutDaemon(t *testing.T) {
+	n := simnode.New(t)
+	n.StopDaemon()
+	err := n.Client().Ready(t.Context())
+	if !errors.Is(err, csiproxy.ErrUnavailable) || strings.Contains(err.Error(), ".sock") || strings.Contains(err.Error(), `\\.\pipe`) {
+		t.Errorf("without a daemon: %v", err)
+	}
+	n.StartDaemon()
+	if err := n.Client().Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

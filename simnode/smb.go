@@ -21,12 +21,20 @@ type SMBShare struct {
 	// Users are the names, as for SetSMBUser, of the users that may connect. If there
 	// are none, all users of the server may.
 	Users []string
+	// SizeBytes is the size of its file system; default: 1 TiB.
+	SizeBytes int64
 }
 
 // AddSMBShare adds an empty share, and its server if there is none.
 func (n *Node) AddSMBShare(s SMBShare) {
 	n.helper()
-	n.must(n.sys.SMB().AddShare(smbserver.Share{Server: s.Server, Name: s.Name, Users: s.Users}))
+	n.must(n.sys.SMB().AddShare(smbserver.Share{Server: s.Server, Name: s.Name, Users: s.Users, SizeBytes: s.SizeBytes}))
+}
+
+// GrowSMBShare makes a share larger.
+func (n *Node) GrowSMBShare(server, name string, sizeBytes int64) {
+	n.helper()
+	n.must(n.sys.SMB().GrowShare(server, name, sizeBytes))
 }
 
 // RemoveSMBShare removes a share with its files. A mapping of it stays and fails

@@ -1,0 +1,93 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode
+
+import (
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Damage is what is wrong with a file system. Its files can be used all the same.
+type Damage string
+
+// Kinds of damage.
+const (
+	NoDamage      = Damage(winsim.NoDamage)
+	SpotDamage    = Damage(winsim.SpotDamage)    // a spot fix repairs it, once a scan has found it
+	OfflineDamage = Damage(winsim.OfflineDamage) // only an offline repair repairs it
+)
+
+// VolumeInfo is the state of a volume.
+type VolumeInfo struct {
+	ID         volume.ID
+	DiskNumber disk.Number
+	// Paths are where it is mounted: drives and directories, with a backslash at the end.
+	Paths             []string
+	Offline, ReadOnly bool
+
+	// FileSystem is "NTFS" or "ReFS", or empty if the volume has none that Windows mounts.
+	// All below is about it.
+	FileSystem, Label              string
+	ClusterBytes                   int64 // allocation unit
+	TotalBytes, FreeBytes          int64
+	NoShortNames, IntegrityStreams bool
+	Dirty                          bool // Windows wants to check it
+	Damage                         Damage
+}
+
+// Volumes returns the volumes that are present, in the order in which they came. The first
+// is C:.
+func (n *Node) Volumes() []VolumeInfo {
+	var infos []VolumeInfo
+	for _, v := range n.sys.Volumes() {
+		infos = append(infos, VolumeInfo{
+			ID: volume.ID(v.Name), DiskNumber: v.DiskNumber, Paths: v.Paths, Offline: v.Offline, ReadOnly: v.ReadOnly,
+			FileSystem: v.FileSystem, Label: v.Label, ClusterBytes: int64(v.ClusterSize),
+			TotalBytes: int64(v.Space.Total), FreeBytes: int64(v.Space.Free),
+			NoShortNames: v.NoShortNames, IntegrityStreams: v.IntegrityStreams, Dirty: v.Dirty, Damage: Damage(v.Damage),
+		})
+	}
+	return infos
+}
+
+// SetVolumeDirty lets Windows want to check the file system of a volume, or not. The
+// volume is given by its id, or by where it is mounted.
+func (n *Node) SetVolumeDirty(path string, dirty bool) {
+	n.helper()
+	n.must(n.sys.SetVolumeDirty(path, dirty))
+}
+
+// SetVolumeDamage damages the file system of a volume, or heals it.
+func (n *Node) SetVolumeDamage(path string, d Damage) {
+	n.helper()
+	n.must(n.sys.SetVolumeDamage(path, winsim.Damage(d)))
+}
+
+// SetVolumeReadOnly makes a volume read-only or writable, by the attribute of its GPT
+// partition.
+func (n *Node) SetVolumeReadOnly(path string, readOnly bool) {
+	n.helper()
+	n.must(n.sys.SetVolumeReadOnly(path, readOnly))
+}
+
+// ProcessID is the id of a process of the node.
+type ProcessID uint32
+
+// StartProcess starts a process that keeps files or directories open, or a volume, given
+// by its id without the backslash at its end. program is the path of its program, which
+// needn't exist. The process ends by EndProcess, or with a restart of the node.
+func (n *Node) StartProcess(program string, paths ...string) ProcessID {
+	n.helper()
+	id, err := n.sys.StartProcess(program, paths...)
+	n.must(err)
+	return ProcessID(id)
+}
+
+// EndProcess ends a process: what it had open is closed.
+func (n *Node) EndProcess(id ProcessID) {
+	n.helper()
+	n.must(n.sys.EndProcess(win.ProcessID(id)))
+}

@@ -1,0 +1,103 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simnode_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+// staged attaches a disk, and stages its volume at dir.
+func staged(t *testing.T, n *simnode.Node, d simnode.Disk) disk.Number {
+	t.Helper()
+	number := n.AttachDisk(d)
+	c := n.Client()
+	if err := c.Disk.PartitionDisk(t.Context(), number); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := c.Volume.ListVolumesOnDisk(t.Context(), number, 0)
+	if err != nil || len(ids) != 1 {
+		t.Fatalf("volumes %v, %v", ids, err)
+	}
+	if err := c.Volume.FormatVolume(t.Context(), ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Volume.MountVolume(t.Context(), ids[0], dir); err != nil {
+		t.Fatal(err)
+	}
+	return number
+}
+
+func TestHardwareOfDisks(t *testing.T) {
+	n := simnode.New(t)
+	ebs := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "vol0abc", Product: "Amazon Elastic B", NVMe: &simnode.NVMe{}})
+	gce := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Number: 9, Designators: []simnode.Designator{
+		simnode.T10Designator("Google  PersistentDisk  data"), simnode.NAADesignator([]byte{0x60, 1}),
+	}})
+	if gce != 9 {
+		t.Errorf("it has the number %d", gce)
+	}
+	ids, err := n.Client().Disk.ListDiskIDs(t.Context())
+	if err != nil || !strings.HasPrefix(ids[ebs].SerialNumber, "vol0abc_00000001") || ids[gce].Page83 != "Google  PersistentDisk  data" {
+		t.Errorf("%+v, %v", ids, err)
+	}
+	late := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Late: time.Nanosecond, NeedsRescan: true})
+	if err := n.Client().Disk.Rescan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := n.Disks()[3]; d.Number != late || d.Number == 0 {
+		t.Errorf("the disk with the number %d is %+v", late, d)
+	}
+}
+
+func TestClone(t *testing.T) {
+	n := simnode.New(t)
+	original := staged(t, n, simnode.Disk{SizeBytes: 1 << 30})
+	clone := n.CloneDisk(original, simnode.Disk{Serial: "clone"})
+	if d := n.Disks()[clone]; d.Serial != "clone" || !d.Offline || d.WhyOffline != simnode.OfflineCollision {
+		t.Errorf("the clone is %+v", d)
+	}
+	n.TakeDiskOffline(original, simnode.OfflineWriteFailures)
+	if d := n.Disks()[original]; !d.Offline || d.WhyOffline != simnode.OfflineWriteFailures {
+		t.Errorf("the original is %+v", d)
+	}
+}
+
+func TestStateOfVolumes(t *testing.T) {
+	n := simnode.New(t)
+	number := staged(t, n, simnode.Disk{SizeBytes: 1 << 30})
+	state := func() simnode.VolumeInfo {
+		t.Helper()
+		volumes := n.Volumes()
+		i := slices.IndexFunc(volumes, func(v simnode.VolumeInfo) bool { return v.DiskNumber == number })
+		return volumes[i]
+	}
+	v := state()
+	if v.FileSystem != "NTFS" || v.ClusterBytes != 4096 || v.TotalBytes == 0 || v.FreeBytes == 0 || !slices.Contains(v.Paths, dir+`\`) || v.Dirty || v.ReadOnly {
+		t.Errorf("the volume is %+v", v)
+	}
+	n.SetVolumeDirty(dir, true)
+	n.SetVolumeDamage(string(v.ID), simnode.SpotDamage)
+	n.SetVolumeReadOnly(dir, true)
+	if v := state(); !v.Dirty || v.Damage != simnode.SpotDamage || !v.ReadOnly {
+		t.Errorf("the volume is %+v", v)
+	}
+	n.SetVolumeReadOnly(dir, false)
+	if err := n.WriteFile(dir+`\file`, nil); err != nil {
+		t.Error(err)
+	}
+	id := n.StartProcess(`C:\app.exe`, dir+`\file`)
+	n.EndProcess(id)
+}
+
+func TestSizeOfShares(t *testing.T) {
+	n := simnode.New(t)
+	n.AddSMBShare(simnode.SMBShare{Server: "server", Name: "share", SizeBytes: 1 << 30})
+	n.GrowSMBShare("server", "share", 2<<30)
+}
