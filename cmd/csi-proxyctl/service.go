@@ -171,9 +171,10 @@ is no service yet, the daemon is installed and started.`
 
 // installedJSON is an installed service in JSON.
 type installedJSON struct {
-	Name        string `json:"name"`
-	CommandLine string `json:"command_line"`
-	Replaced    string `json:"replaced,omitempty"`
+	Name          string `json:"name"`
+	CommandLine   string `json:"command_line"`
+	Replaced      string `json:"replaced,omitempty"`
+	RestartNeeded bool   `json:"restart_needed"`
 }
 
 func installedReply(i deployment.Installed) reply {
@@ -181,6 +182,9 @@ func installedReply(i deployment.Installed) reply {
 	if i.Replaced != "" {
 		r.warnings = append(r.warnings, fmt.Sprintf("the service %s had the command line %s before; csi-proxyctl service uninstall --restore brings it back",
 			i.Name, i.Replaced))
+	}
+	if i.RestartNeeded {
+		r.warnings = append(r.warnings, "the service runs with the command line before; csi-proxyctl service restart gives it this one")
 	}
 	return r
 }

@@ -182,6 +182,9 @@ type Installed struct {
 	CommandLine string
 	// Replaced is the command line of the service before, if it was another one's.
 	Replaced string
+	// RestartNeeded is true if the service runs and has another command line by now, which
+	// its next start takes.
+	RestartNeeded bool
 }
 
 const (
@@ -197,7 +200,7 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	if err != nil {
 		return Installed{}, err
 	}
-	_, origin, err := d.current(name)
+	settings, origin, err := d.current(name)
 	switch {
 	case err != nil && !errors.Is(err, csiproxy.ErrNotFound):
 		return Installed{}, err
@@ -208,7 +211,15 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	if err != nil {
 		return Installed{}, err
 	}
-	return Installed{Name: name, CommandLine: config.CommandLine}, d.Services.Install(ctx, config)
+	if err := d.Services.Install(ctx, config); err != nil {
+		return Installed{}, err
+	}
+	status, err := d.Services.Query(name)
+	return Installed{
+		Name:          name,
+		CommandLine:   config.CommandLine,
+		RestartNeeded: status.State != winservice.Stopped && settings.CommandLine != config.CommandLine,
+	}, err
 }
 
 // config checks the program, makes its log directory, and returns the configuration of

@@ -470,6 +470,16 @@ func TestInstall(t *testing.T) {
 		t.Errorf("with all privileges: %v, %v", s.settings.Privileges, err)
 	}
 
+	s.state = winservice.Running
+	for args, want := range map[string]bool{"-log_dir=x": false, "-log_dir=y": true} {
+		if got, err := n.deployer().Install(t.Context(), installation(args)); got.RestartNeeded != want || err != nil {
+			t.Errorf("%s: %+v, %v", args, got, err)
+		}
+		if _, err := n.deployer().Install(t.Context(), installation("-log_dir=x")); err != nil {
+			t.Error(err)
+		}
+	}
+
 	n = withPublished()
 	if _, err := n.deployer().Install(t.Context(), installation()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
 		t.Errorf("the published daemon's service: %v", err)

@@ -17,9 +17,9 @@ import (
 // RealFiles are the files of this system.
 type RealFiles struct{}
 
-// renameLimit is how long a rename is tried again: a virus scanner may have a program
-// open that was just written or has just ended.
-const renameLimit = 15 * time.Second
+// busyLimit is how long a rename or removal is tried again: a virus scanner may have a
+// program open that was just written or has just ended.
+const busyLimit = 15 * time.Second
 
 // Copy implements [Files].
 func (f RealFiles) Copy(ctx context.Context, from, to string) error {
@@ -59,10 +59,23 @@ func copyFile(from, to string) (err error) {
 
 // Rename implements [Files].
 func (RealFiles) Rename(ctx context.Context, from, to string) error {
-	ctx, cancel := context.WithTimeout(ctx, renameLimit)
+	return whileBusy(ctx, func() error { return os.Rename(from, to) })
+}
+
+// Remove implements [Files].
+func (RealFiles) Remove(path string) error {
+	if err := whileBusy(context.Background(), func() error { return os.Remove(path) }); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// whileBusy repeats do until it succeeds or there is no such file, for busyLimit.
+func whileBusy(ctx context.Context, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, busyLimit)
 	defer cancel()
 	for {
-		err := os.Rename(from, to)
+		err := do()
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -72,14 +85,6 @@ func (RealFiles) Rename(ctx context.Context, from, to string) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// Remove implements [Files].
-func (RealFiles) Remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // Exists implements [Files].

@@ -403,6 +403,21 @@ func TestRecovery(t *testing.T) {
 	if crashesOnly, err := restartsCrashesOnly(s.Name); crashesOnly || err != nil {
 		t.Errorf("restarts crashes only: %v, %v", crashesOnly, err)
 	}
+	for _, want := range []Recovery{
+		{Actions: []RecoveryAction{{mgr.ServiceRestart, 1000}, {mgr.NoAction, 0}}, ResetSeconds: 60},
+		{Actions: []RecoveryAction{{mgr.ServiceRestart, 10_000}}, Always: true},
+		{}, // as of a service that sc.exe create made
+		{Actions: []RecoveryAction{{mgr.ServiceRestart, 10_000}}, Always: true},
+	} {
+		settings := s.settings(t)
+		settings.Recovery = &want
+		if err := Restore(s.Name, settings); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&want, s.settings(t).Recovery); diff != "" {
+			t.Errorf("restored recovery (-want +got):\n%s", diff)
+		}
+	}
 	// What sc.exe failure sets.
 	if err := s.open(t, installRights).SetRecoveryActionsOnNonCrashFailures(false); err != nil {
 		t.Fatal(err)

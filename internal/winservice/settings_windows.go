@@ -154,7 +154,7 @@ func restoreChecked(name string, settings Settings) error {
 		return err
 	}
 	changes := []func() error{func() error { return setPrivileges(s, settings.Privileges) }}
-	if settings.DelayedStart != nil && settings.Start == Automatic {
+	if settings.DelayedStart != nil { // Windows ignores it in a service that doesn't start by itself
 		changes = append(changes, func() error { return setDelayedStart(s, *settings.DelayedStart) })
 	}
 	if settings.Recovery != nil {
@@ -184,14 +184,15 @@ func setDescription(s *mgr.Service, text string) error {
 }
 
 func setRecovery(s *mgr.Service, r Recovery) error {
-	if len(r.Actions) == 0 {
-		return s.ResetRecoveryActions()
-	}
 	var actions []mgr.RecoveryAction
 	for _, a := range r.Actions {
 		actions = append(actions, mgr.RecoveryAction{Type: a.Type, Delay: time.Duration(a.Milliseconds) * time.Millisecond})
 	}
-	return errors.Join(s.SetRecoveryActions(actions, r.ResetSeconds), s.SetRecoveryActionsOnNonCrashFailures(r.Always))
+	set := func() error { return s.SetRecoveryActions(actions, r.ResetSeconds) }
+	if len(actions) == 0 {
+		set = s.ResetRecoveryActions
+	}
+	return errors.Join(set(), s.SetRecoveryActionsOnNonCrashFailures(r.Always))
 }
 
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_delayed_auto_start_info

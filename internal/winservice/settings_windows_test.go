@@ -52,7 +52,8 @@ func TestSettings(t *testing.T) {
 	if second.DelayedStart != nil && !*second.DelayedStart { // Wine may not have it
 		t.Error("the start isn't delayed")
 	}
-	for range 2 {
+	for _, start := range []StartType{Automatic, Automatic, Manual, Manual, Disabled} {
+		first.Start = start
 		if err := Restore(s.Name, first); err != nil {
 			t.Fatal(err)
 		}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package winservice makes the daemon a Windows service. Run runs it under the
-// service manager. Install, Uninstall and Query are for administrators. On other
-// systems they return csiproxy.ErrUnimplemented.
+// service manager. The other functions are for administrators: package deployment
+// is made of them. On other systems they return csiproxy.ErrUnimplemented.
 //
 // A service has the name with which it was installed. The Event Log source of its
 // entries has the same name.
