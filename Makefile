@@ -129,7 +129,7 @@ bin/winres bin/pack: bin/%: FORCE
 	@$(FOR_TOOLS) $(GO) -C tools build -o ../bin/ ./$*
 
 # What only releases need is a module of its own, so that a build needs none of it.
-bin/sbom bin/notices bin/image bin/relnotes: bin/%: FORCE
+bin/sbom bin/notices bin/image bin/msi bin/relnotes: bin/%: FORCE
 	@$(FOR_TOOLS) $(GO) -C tools/release build -o ../../bin/ ./$*
 
 FORCE:
@@ -183,12 +183,24 @@ image: collect-windows-amd64 bin/image ## build the image of the HostProcess con
 push-image: image ## build the image and push it: IMAGE=repository:tag
 	bin/image push $(IMAGE_ARCHIVE) '$(or $(IMAGE),$(error say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3))'
 
+MSI = bin/csi-proxy-windows-amd64.msi
+
+.PHONY: msi
+msi: collect-windows-amd64 bin/msi ## build the MSI for x64, with wixl, into bin/; see docs/msi.md
+	bin/msi -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) -source packaging/msi -files bin/.release/windows-amd64 $(MSI)
+	$(call sign,$(MSI))
+
+.PHONY: test-msi
+test-msi: bin/msi ## install, repair, upgrade, downgrade and remove the MSI under Wine; says so and skips if there is no Wine
+	test/wine/msi
+
 .PHONY: release
-release: $(addprefix collect-,$(RELEASED)) image wintest bin/pack bin/relnotes ## build what is released into dist/; RELEASE.md says how to release it
+release: $(addprefix collect-,$(RELEASED)) image msi wintest bin/pack bin/relnotes ## build what is released into dist/; RELEASE.md says how to release it
 	rm -rf dist && mkdir dist
 	bin/relnotes -version '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
 	$(foreach name,$(RELEASED),bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.release/$(name)) >dist/csi-proxy-$(name)-$(VERSION).zip &&) true
 	cp $(IMAGE_ARCHIVE) dist/csi-proxy-image-windows-amd64-$(VERSION).tar
+	cp $(MSI) dist/csi-proxy-windows-amd64-$(VERSION).msi
 	@# The tests on Windows have modules, and versions of modules, that no other program has.
 	for arch in $(WINDOWS_ARCHS); do \
 		tests=dist/csi-proxy-wintest-windows-$$arch-$(VERSION).exe; \
