@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -238,6 +239,13 @@ func TestServeFails(t *testing.T) {
 		"metrics address in use": {
 			change: func(o *options) { o.metricsAddress = taken.Addr().String() },
 			open:   works,
+		},
+		"web configuration that isn't there": {
+			change: func(o *options) {
+				o.metricsAddress, o.webConfig = "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yml")
+			},
+			open: works,
+			want: fs.ErrNotExist,
 		},
 		"security descriptor": {
 			change: func(o *options) { o.pipeSecurity = "SYSTEM" },

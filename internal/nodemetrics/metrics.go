@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodemetrics counts the operations on a node's storage and the calls to
+// Package nodemetrics counts failures of the operations on a node's storage, the calls to
 // Windows below them, and what the node has, for Prometheus. The server counts the calls
 // of drivers. docs/metrics.md explains each metric.
 package nodemetrics
@@ -22,7 +22,6 @@ import (
 
 // Node is a collector with an observer for each of its sources.
 type Node struct {
-	operations *prometheus.CounterVec
 	failures   *prometheus.CounterVec
 	calls      *prometheus.SummaryVec
 	errors     *prometheus.CounterVec
@@ -53,10 +52,6 @@ var causes = []win.Errno{
 // NewNode returns metrics that have counted nothing yet.
 func NewNode() *Node {
 	n := &Node{
-		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "csi_proxy_operations_total",
-			Help: "Operations on the node's storage, by operation and outcome.",
-		}, []string{"operation", "outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "csi_proxy_operation_failures_total",
 			Help: "Operations on the node's storage that failed, by reason. NotFound isn't counted where it is an answer.",
@@ -79,10 +74,8 @@ func NewNode() *Node {
 		}),
 		inventory: newInventory(),
 	}
-	for kind, reason := range outcomes {
-		if kind != nil {
-			n.failures.WithLabelValues(reason)
-		}
+	for _, reason := range reasons {
+		n.failures.WithLabelValues(reason)
 	}
 	for _, cause := range causes {
 		n.errors.WithLabelValues(cause.Name())
@@ -92,7 +85,7 @@ func NewNode() *Node {
 
 // collectors are those that collect by themselves.
 func (n *Node) collectors() []prometheus.Collector {
-	return []prometheus.Collector{n.operations, n.failures, n.calls, n.errors, n.callErrors, n.skipped, n.inventory}
+	return []prometheus.Collector{n.failures, n.calls, n.errors, n.callErrors, n.skipped, n.inventory}
 }
 
 // Describe implements prometheus.Collector.
@@ -146,12 +139,11 @@ func (n *Node) collectLoad(ch chan<- prometheus.Metric) {
 // take csiproxy.ErrNotFound for an answer.
 var mayBeMissing = map[string]bool{"GetVolumeIDFromTargetPath": true, "IsSymlink": true}
 
-// Operation is an observer of operations.
+// Operation is an observer of operations. Which ones there are, and how long they take, the
+// calls of drivers tell.
 func (n *Node) Operation(name string, _ time.Duration, err error) {
-	outcome := outcomes[csiproxy.KindOf(err)]
-	n.operations.WithLabelValues(name, outcome).Inc()
 	if err != nil && !(mayBeMissing[name] && errors.Is(err, csiproxy.ErrNotFound)) {
-		n.failures.WithLabelValues(outcome).Inc()
+		n.failures.WithLabelValues(reasons[csiproxy.KindOf(err)]).Inc()
 	}
 }
 
@@ -161,7 +153,7 @@ func (n *Node) WindowsCall(call string, took time.Duration, err error) {
 	if err == nil {
 		return
 	}
-	cause := outcomes[csiproxy.KindOf(err)] // without a number, the caller gave up
+	cause := reasons[csiproxy.KindOf(err)] // without a number, the caller gave up
 	if number, ok := csiproxy.WindowsErrorOf(err); ok {
 		cause = win.Errno(number).Name()
 	}
@@ -172,9 +164,8 @@ func (n *Node) WindowsCall(call string, took time.Duration, err error) {
 // SkippedDisks is an observer of how many disks are passed over.
 func (n *Node) SkippedDisks(count int) { n.skipped.Set(float64(count)) }
 
-// outcomes are the label values for the classes of errors: a small fixed set.
-var outcomes = map[error]string{
-	nil:                            "ok",
+// reasons are the label values for the classes of errors: a small fixed set.
+var reasons = map[error]string{
 	csiproxy.ErrInvalidArgument:    "invalid_argument",
 	csiproxy.ErrNotFound:           "not_found",
 	csiproxy.ErrAlreadyExists:      "already_exists",

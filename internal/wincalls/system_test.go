@@ -4,8 +4,12 @@
 package wincalls
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,5 +110,33 @@ func TestNoCallWithAnEndedContext(t *testing.T) {
 	}
 	if err := sys.ReenumerateDevice(ctx, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestEveryCallIsLoggedForDebugging(t *testing.T) {
+	sim, err := winsim.Open(winsim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	for level, want := range map[slog.Level][]string{
+		slog.LevelInfo: nil,
+		slog.LevelDebug: {
+			`level=DEBUG msg="Windows call" call=GetFileAttributesW object=C:\Windows duration=X`,
+			`level=DEBUG msg="Windows call" call=GetFileAttributesW object=C:\nothing duration=X err="file not found (Windows error 2)"`,
+		},
+	} {
+		var log bytes.Buffer
+		sys := New(sim, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))})
+		sys.FileAttributes(t.Context(), `C:\Windows`)
+		sys.FileAttributes(t.Context(), `C:\nothing`)
+		var got []string
+		for line := range strings.Lines(log.String()) {
+			_, line, _ = strings.Cut(strings.TrimSpace(line), " ") // the time
+			got = append(got, regexp.MustCompile(`duration=\S+`).ReplaceAllString(line, "duration=X"))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the lines at level %v (-want +got):\n%s", level, diff)
+		}
 	}
 }
