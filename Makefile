@@ -250,7 +250,12 @@ soak: ## run each long, random test for SOAK, 2m unless given; SOAK_SEED repeats
 
 .PHONY: docs
 docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and npm
-	cd site && npm ci && npm run build
+	cd site && npm install && npm run plots && npm run build
+
+.PHONY: recording
+recording: build-here bin/demo ## record a run of make run as docs/images/make-run.svg; needs Node.js
+	node site/recording.mjs 'make run' bin/demo >bin/make-run.svg
+	mv bin/make-run.svg docs/images/make-run.svg
 
 .PHONY: test-published
 test-published: ## test the daemon with the published client, every sequence with every crash

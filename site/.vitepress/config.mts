@@ -26,7 +26,7 @@ function menu() {
     listed.add(row[1])
     const title = readFileSync(join(docs, row[1]), 'utf8').match(/^# (.+)$/m)
     if (!title) throw new Error(`docs/${row[1]} has no heading`)
-    groups[groups.length - 1].items.push({ text: title[1], link: '/' + row[1].replace(/\.md$/, '') })
+    groups[groups.length - 1].items.push({ text: title[1].replaceAll('`', ''), link: '/' + row[1].replace(/\.md$/, '') })
   }
   for (const entry of readdirSync(docs, { recursive: true, encoding: 'utf8' })) {
     if (entry.endsWith('.md') && !listed.has(entry)) throw new Error(`docs/index.md doesn't list ${entry}`)
