@@ -250,6 +250,7 @@ soak: ## run each long, random test for SOAK, 2m unless given; SOAK_SEED repeats
 
 .PHONY: docs
 docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and npm
+	@# Not npm ci, which refuses a lock file without the optional modules of other systems.
 	cd site && npm install && npm run plots && npm run build
 
 .PHONY: recording
