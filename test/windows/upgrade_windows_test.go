@@ -449,3 +449,41 @@ func TestReplacePublished(t *testing.T) {
 		})
 	}
 }
+
+// csi-proxyctl is killed at any moment of a replacement. The node is never without both
+// daemons' programs, and the next run ends with ours serving.
+func TestReplaceKilled(t *testing.T) {
+	m, program, _ := publishedService(t)
+	before := m.state()
+	ours := filepath.Join(t.TempDir(), "csi-proxy.exe")
+	copyProgram(t, daemonProgram, ours, "")
+	killed := 0
+	// The published daemon's process is ended some seconds after its service has stopped.
+	for _, after := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second, 6 * time.Second} {
+		cmd := exec.Command(ctlProgram, "service", "install", "--name", m.name, "--replace", ours)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
+		if err := cmd.Wait(); err != nil {
+			killed++
+		}
+		timer.Stop()
+		if now := m.state().CommandLine; now != before.CommandLine && !strings.HasPrefix(now, ours) {
+			t.Errorf("after a death the service's command line is %s", now)
+		}
+	}
+	t.Logf("%d of 4 replacements were cut off", killed)
+	m.mustCtl("install", "--replace", ours)
+	m.wantServing()
+	if after := m.state(); !strings.HasPrefix(after.CommandLine, ours) || after.Replaced != before.CommandLine {
+		t.Errorf("replaced: %+v", after)
+	}
+	m.mustCtl("uninstall", "--restore")
+	if restored := m.state(); restored.CommandLine != before.CommandLine || restored.State != "running" {
+		t.Errorf("restored %+v, before %+v", restored, before)
+	}
+	if _, err := os.Stat(program); err != nil {
+		t.Error(err)
+	}
+}
