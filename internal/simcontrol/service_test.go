@@ -87,7 +87,7 @@ func TestDisks(t *testing.T) {
 	}
 	want := &simv1.Disk{
 		DiskNumber: number, State: simv1.DiskState_DISK_STATE_PRESENT, SizeBytes: 1 << 30, SeenBytes: 1 << 30,
-		SectorSize: 4096, SerialNumber: "vol1", Address: attach.Address, Offline: true,
+		SectorSize: 4096, SerialNumber: "vol1", Address: attach.Address, Offline: true, OfflineReason: uint32(win.OfflinePolicy),
 	}
 	check := func(when string) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestDisks(t *testing.T) {
 	must(sim.SetDiskAttributes(ctx, &simv1.SetDiskAttributesRequest{
 		DiskNumber: 1, Offline: proto.Bool(false), ReadOnly: proto.Bool(true), Persist: true,
 	}))
-	want.Offline, want.ReadOnly = false, true
+	want.Offline, want.ReadOnly, want.OfflineReason = false, true, 0
 	check("attributes set")
 
 	must(sim.GrowDisk(ctx, &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 2 << 30}))

@@ -62,7 +62,7 @@ func TestHardware(t *testing.T) {
 func TestCloneDisk(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
-	n := must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30})).GetDiskNumber()
+	n := must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 10 << 30})).GetDiskNumber()
 	simtest.Partition(t, sys, disk.Number(n), 1)
 	clone := must(sim.CloneDisk(ctx, &simv1.CloneDiskRequest{DiskNumber: n, Disk: &simv1.AttachDiskRequest{SerialNumber: "clone"}})).GetDiskNumber()
 	got := must(sim.ListDisks(ctx, &simv1.ListDisksRequest{})).Disks[clone]
