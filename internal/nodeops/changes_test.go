@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
 )
 
 // changes are the lines that each scenario logs when it is run first: one for each change,
@@ -52,6 +54,44 @@ var changes = map[string][]string{
 	"SetMutualCHAPSecret":    {`"service started" service=MSiSCSI`, `"mutual CHAP secret set"`},
 	"StartService":           {`"service started" service=needs-example`},
 	"StopService":            {`"service stopped" service=needs-example`, `"service stopped" service=example`},
+
+	"StageVolume of a raw disk": {
+		`"disk brought online" disk=1 wasOffline=true wasReadOnly=false`,
+		`"partition table made" disk=1 style=GPT diskID=<id>`,
+		`"disk partitioned" disk=1 partitionID=<id> bytes=10719592448`,
+		`"volume formatted" volume=<id> disk=1 fileSystem=NTFS took=<time>`,
+		`"volume mounted" volume=<id> path=` + staging,
+	},
+	"StageVolume of a disk with data, that has grown": {
+		`"disk brought online" disk=1 wasOffline=true wasReadOnly=false`,
+		`"volume mounted" volume=<id> path=` + staging,
+		`"partition grown" volume=<id> disk=1 partition=2 bytesBefore=10719592448 bytes=21457010688`,
+		`"file system grown" volume=<id> disk=1 fileSystem=NTFS bytesBefore=10719591936 bytes=21457010688`,
+	},
+	"StageVolume read-only": {
+		`"disk made read-only" disk=1`,
+		`"disk brought online" disk=1 wasOffline=true wasReadOnly=false`,
+		`"volume mounted" volume=<id> path=` + staging,
+	},
+	"StageVolume of a target": {
+		`"service started" service=MSiSCSI`, `"portal added" portal=10.0.0.1:3260`,
+		`"target connected" target=iqn.2026-01.com.example:vol-1 portal=10.0.0.1:3260`,
+		`"partition table made" disk=1 style=GPT diskID=<id>`,
+		`"disk partitioned" disk=1 partitionID=<id> bytes=1055916032`,
+		`"volume formatted" volume=<id> disk=1 fileSystem=NTFS took=<time>`,
+		`"volume mounted" volume=<id> path=` + staging,
+	},
+	"UnstageVolume": {`"volume unmounted" volume=<id> path=` + staging, `"disk taken offline" disk=1`},
+	"UnstageVolume of a target": {
+		`"volume unmounted" volume=<id> path=` + staging, `"disk taken offline" disk=1`,
+		`"target disconnected" target=iqn.2026-01.com.example:vol-1 portal=10.0.0.1:3260`,
+	},
+	"PublishVolume":   {`"link made" path=` + target + ` target=` + staging},
+	"UnpublishVolume": {`"link removed" path=` + target + ` to=` + staging},
+	"ExpandVolume": {
+		`"partition grown" volume=<id> disk=1 partition=2 bytesBefore=10719592448 bytes=21457010688`,
+		`"file system grown" volume=<id> disk=1 fileSystem=NTFS bytesBefore=10719591936 bytes=21457010688`,
+	},
 }
 
 // repeats are scenarios whose second run changes something: they remove what the first one
@@ -81,7 +121,7 @@ func TestChangesAreLoggedOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(changes[s.name], logged()); diff != "" {
-				t.Errorf("the first run (-want +got):\n%s", diff)
+				t.Errorf("the first run; if it is right, add the lines to changes (-want +got):\n%s", diff)
 			}
 			if err := s.again(s.run(context.Background(), r, n)); err != nil {
 				t.Fatal(err)
@@ -90,5 +130,62 @@ func TestChangesAreLoggedOnce(t *testing.T) {
 				t.Errorf("a second run, which has nothing to do, logs %q", again)
 			}
 		})
+	}
+}
+
+// changing are the calls to Windows that make the changes, by what the lines say.
+var changing = map[string]string{
+	"disk brought online":           win.IoctlDiskSetDiskAttributes.String(),
+	"disk taken offline":            win.IoctlDiskSetDiskAttributes.String(),
+	"disk made read-only":           win.IoctlDiskSetDiskAttributes.String(),
+	"partition table made":          win.IoctlDiskCreateDisk.String(),
+	"disk partitioned":              win.IoctlDiskSetDriveLayoutEx.String(),
+	"volume formatted":              win.CallFormatVolume,
+	"volume mounted":                win.CallSetVolumeMountPoint,
+	"volume unmounted":              win.CallDeleteVolumeMountPoint,
+	"partition grown":               win.IoctlDiskGrowPartition.String(),
+	"file system grown":             win.FsctlExtendVolume.String(),
+	"directory made":                win.CallOpenAt,
+	"files and directories removed": win.CallDeleteFile,
+	"link made":                     win.FsctlSetReparsePoint.String(),
+	"link removed":                  win.CallDeleteFile,
+	"mapping made":                  win.CallCreateSMBGlobalMapping,
+	"mapping removed":               win.CallRemoveSMBGlobalMapping,
+	"service started":               win.CallStartService,
+	"service stopped":               win.CallStopService,
+	"portal added":                  win.CallAddISCSIPortal,
+	"portal removed":                win.CallRemoveISCSIPortal,
+	"target connected":              win.CallLoginISCSITarget,
+	"target disconnected":           win.CallLogoutISCSITarget,
+	"mutual CHAP secret set":        win.CallSetISCSICHAPSecret,
+}
+
+// What Windows refuses is no change.
+func TestRefusedChangesAreNotLogged(t *testing.T) {
+	for _, s := range scenarios {
+		for _, line := range changes[s.name] {
+			text, _, _ := strings.Cut(strings.TrimPrefix(line, `"`), `"`)
+			if strings.HasPrefix(text, "a mapping doesn't work") {
+				continue // it is no change
+			}
+			t.Run(s.name+"/"+text, func(t *testing.T) {
+				call, ok := changing[text]
+				if !ok {
+					t.Fatalf("which call makes the change %q?", text)
+				}
+				r := newRig(t)
+				s.prepare(r)
+				var log bytes.Buffer
+				n, err := nodeops.New(r.sim, nodeops.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				r.must(err)
+				r.must(r.sim.Fail(winsim.Match{Call: call}, win.ErrorIODevice))
+				if err := s.run(context.Background(), r, n); err == nil {
+					t.Error("the operation succeeds without the change")
+				}
+				if strings.Contains(log.String(), text) {
+					t.Errorf("a change that Windows has refused is logged: %s", &log)
+				}
+			})
+		}
 	}
 }
