@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/deployment"
@@ -104,20 +105,41 @@ func (p *program) changing(use, short string, do func(ctx context.Context, d *de
 func (p *program) serviceInstall() *cobra.Command {
 	var in deployment.Installation
 	var name *string
-	var replace bool
+	var replace, watch bool
+	var from string
 	c := p.changing("install DAEMON", "Install the daemon as a service, or change that service", func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
 		daemon, err := filepath.Abs(args[0])
 		if err != nil {
 			return reply{}, err
 		}
 		in.Name, in.Program, in.Args = *name, daemon, args[1:]
-		if !replace {
-			installed, err := d.Install(ctx, in)
-			return installedReply(installed), err
+		var installed deployment.Installed
+		switch {
+		case from != "":
+			if from, err = filepath.Abs(from); err != nil {
+				return reply{}, err
+			}
+			installed, err = d.ReplaceFrom(ctx, in, from)
+		case replace:
+			installed, err = d.Replace(ctx, in)
+		default:
+			installed, err = d.Install(ctx, in)
 		}
-		installed, err := d.Replace(ctx, in)
 		return installedReply(installed), err
 	})
+	install := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := install(cmd, args); err != nil || !watch {
+			return err
+		}
+		// Without the lock, so that other commands can change the service meanwhile.
+		d := p.deployer()
+		found, err := d.Find(*name)
+		if err != nil {
+			return err
+		}
+		return watchService(cmd.Context(), found, winservice.Query, d.Log)
+	}
 	c.Use = "install DAEMON [-- FLAG...]"
 	c.Long = `Install csi-proxy.exe as a service. DAEMON is its path. The flags after -- are passed to the
 daemon, with -windows-service added. If they don't say where the log goes, it goes to
@@ -138,9 +160,18 @@ With --replace the daemon takes the place of the published CSI Proxy. The servic
 its texts and its flags; flags after -- come after these. It is stopped, its process is ended,
 and this daemon is started. If not all versions of the API are then served, the published daemon
 comes back, and the command fails. See also: csi-proxyctl service uninstall --restore. If there
-is no service yet, the daemon is installed and started.`
+is no service yet, the daemon is installed and started.
+
+With --from the program comes from another file, such as one in a container or a package: it is
+copied to DAEMON, or if DAEMON is the service's program already, that is upgraded as csi-proxyctl
+service upgrade does. Otherwise --from does what --replace does. If the program and the flags are
+those that the service has, and it runs, nothing changes.
+
+With --watch the command goes on and tells the state of the service whenever it changes. It ends
+with an error if the service doesn't run for 30 seconds; repeated, it installs and starts it again.`
 	c.Example = `  csi-proxyctl service install C:\k\csi-proxy.exe -- -v=2 -log_file=C:\k\log\csi-proxy.log -logtostderr=false
-  csi-proxyctl service install --replace C:\k\csi-proxy.exe`
+  csi-proxyctl service install --replace C:\k\csi-proxy.exe
+  csi-proxyctl service install C:\k\csi-proxy.exe --from C:\hpc\csi-proxy.exe --watch -- -v=2`
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		before := cmd.ArgsLenAtDash()
 		if before < 0 {
@@ -166,7 +197,46 @@ is no service yet, the daemon is installed and started.`
 	flags.DurationVar(&in.StopTimeout, "stop-timeout", 0,
 		"how long Windows waits for the service at a shutdown (default: 5 seconds more than the daemon's -grace-period)")
 	flags.BoolVar(&replace, "replace", false, "take the place of the published CSI Proxy, and start")
+	flags.StringVar(&from, "from", "", "bring the program from this `file` to DAEMON, and start")
+	flags.BoolVar(&watch, "watch", false, "go on, and tell what becomes of the service")
 	return c
+}
+
+const (
+	watchInterval = 5 * time.Second
+	// watchPatience is longer than the service manager takes to restart a service that has
+	// failed.
+	watchPatience = 30 * time.Second
+)
+
+// watchService logs the state of a service whenever it changes, until ctx ends. If the
+// service doesn't run for watchPatience, or is gone, that is an error.
+func watchService(ctx context.Context, name string, query func(string) (winservice.Status, error), log *slog.Logger) error {
+	said := ""
+	ran := time.Now()
+	for {
+		status, err := query(name)
+		if err != nil {
+			return err
+		}
+		state := status.State.String()
+		if state != said {
+			log.Info("state of the service", "service", name, "state", state, "process", status.ProcessID)
+			said = state
+		}
+		if status.State == winservice.Running {
+			ran = time.Now()
+		}
+		if time.Since(ran) >= watchPatience {
+			return &csiproxy.Error{Op: "watch service", Object: name, Kind: csiproxy.ErrUnavailable,
+				Detail: fmt.Sprintf("it is %s, and hasn't run for %v; the reason stands in the daemon's log and in the Event Log", state, watchPatience)}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchInterval):
+		}
+	}
 }
 
 // installedJSON is an installed service in JSON.
@@ -191,18 +261,30 @@ func installedReply(i deployment.Installed) reply {
 
 func (p *program) serviceUninstall() *cobra.Command {
 	var name *string
-	var restore bool
+	var restore, watch bool
 	c := p.changing("uninstall", "Stop and remove the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
 		return done, d.Uninstall(ctx, *name, restore)
 	})
+	uninstall := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		err := uninstall(cmd, args)
+		if err == nil && watch {
+			<-cmd.Context().Done()
+		}
+		return err
+	}
 	c.Long = `Stop the service, wait until its process has ended, and remove it. No file is removed. It is no
 error if the service doesn't exist. A service that has the name but isn't CSI Proxy is an error,
 and isn't touched.
 
 With --restore the service isn't removed: the daemon that csi-proxyctl service install --replace
-has replaced gets its place back, and is started if it ran.`
+has replaced gets its place back, and is started if it ran.
+
+With --watch the command goes on, doing nothing, until it is told to end: a container that runs it
+stays.`
 	name = nameFlag(c)
 	c.Flags().BoolVar(&restore, "restore", false, "bring back the daemon that was replaced, instead of removing the service")
+	c.Flags().BoolVar(&watch, "watch", false, "go on until the command is told to end")
 	return c
 }
 

@@ -193,13 +193,15 @@ func TestDaemonOutlivesItsGracePeriod(t *testing.T) {
 func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 	for base, values := range map[string]string{
 		"hostprocess":                "",
+		"service":                    "mode: service",
+		"remove-service":             "mode: removeService",
 		"upgrade-gate":               "upgradeGate: {rbac: {enabled: true}}",
 		"example-driver/classic":     "exampleDriver: {enabled: true}",
 		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: 'csi-example-driver:hostprocess'}",
 	} {
 		fromKustomize := forComparison(t, manifests.Kustomized(t, base))
 		fromChart := forComparison(t, manifests.MustHelm(t, values))
-		if base != "hostprocess" {
+		if strings.HasPrefix(base, "example-driver/") || base == "upgrade-gate" {
 			// The chart has the daemon too.
 			for key := range forComparison(t, manifests.MustHelm(t, "")) {
 				delete(fromChart, key)
@@ -329,7 +331,11 @@ func TestEveryValueMatters(t *testing.T) {
 
 func TestWrongValuesAreRefused(t *testing.T) {
 	for _, values := range []string{
-		"Image: {tag: v1}",
+		"mode: daemon",
+		"Mode: service",
+		"service: {name: 'csi proxy'}",
+		`service: {directory: 'csi-proxy'}`,
+		"service: {restore: 1}",
 		"image: {repository: ''}",
 		"image: {digest: sha256:abc}",
 		"image: {pullPolicy: Sometimes}",

@@ -17,6 +17,14 @@ var changes = []struct {
 	to    any
 	with  string
 }{
+	{"mode", "service", ""},
+	{"service.name", "csiproxy", "mode: service"},
+	{"service.directory", `D:\csi-proxy`, "mode: service"},
+	{"service.delayedStart", true, "mode: service"},
+	{"service.restore", true, "mode: removeService"},
+	{"service.resources.requests.cpu", "20m", "mode: service"},
+	{"service.resources.requests.memory", "20Mi", "mode: service"},
+	{"service.resources.limits.memory", "1Gi", "mode: service"},
 	{"image.repository", "registry.example.com/csi-proxy", ""},
 	{"image.tag", "v1.2.3", ""},
 	{"image.digest", "sha256:" + strings.Repeat("0a", 32), ""},

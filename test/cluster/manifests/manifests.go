@@ -59,6 +59,8 @@ func root(t testing.TB) string {
 // Bases are the directories below KustomizeDir that people apply.
 var Bases = []string{
 	"hostprocess",
+	"service",
+	"remove-service",
 	"example-driver/classic",
 	"example-driver/hostprocess",
 	"upgrade-gate",

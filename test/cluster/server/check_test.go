@@ -68,6 +68,14 @@ func TestCheck(t *testing.T) {
 		t.Errorf("a node with CSI Proxy %s: %v", builtVersion, r)
 	}
 
+	// The daemon answers what the manifests' probes ask.
+	for _, path := range probePaths(t) {
+		url := fmt.Sprintf("http://%s%s", net.JoinHostPort(daemon.ip, fmt.Sprint(daemon.port)), path)
+		if response, err := http.Get(url); err != nil || response.StatusCode != http.StatusOK || response.Body.Close() != nil {
+			t.Errorf("%s: %v, %v", path, response, err)
+		}
+	}
+
 	// While the check waits, the driver comes.
 	waiting := startCheck(t, plugin, tokenOf(t, "csi-proxy-upgrade-gate"), "--driver", driver, "--wait", "2m", "--interval", "200ms", "-o", "json")
 	if line := <-waiting.progress; !strings.Contains(line, "0 of 1 Windows nodes are ready for CSI. Waiting.") {
@@ -179,6 +187,17 @@ func startDaemon(t *testing.T) *daemonProcess {
 		t.Fatalf("the daemon's metrics: %v", err)
 	}
 	return d
+}
+
+// probePaths returns what the probes of CSI Proxy's pods ask for.
+func probePaths(t *testing.T) []string {
+	t.Helper()
+	var paths []string
+	for _, base := range []string{"hostprocess", "service"} {
+		c := manifests.All[*apps.DaemonSet](manifests.Decode(t, manifests.Kustomized(t, base)))[0].Spec.Template.Spec.Containers[0]
+		paths = append(paths, c.StartupProbe.HTTPGet.Path, c.ReadinessProbe.HTTPGet.Path, c.LivenessProbe.HTTPGet.Path)
+	}
+	return paths
 }
 
 func address(t *testing.T) string {

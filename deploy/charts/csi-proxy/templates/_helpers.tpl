@@ -57,6 +57,18 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
+{{/* The arguments of csi-proxyctl that remove the service. */}}
+{{- define "csi-proxy.uninstall" -}}
+- service
+- uninstall
+{{- with .Values.service.name }}
+- --name={{ . }}
+{{- end }}
+{{- if .Values.service.restore }}
+- --restore
+{{- end }}
+{{- end }}
+
 {{/* An HTTP request for a probe: a dict of root and path. */}}
 {{- define "csi-proxy.httpGet" -}}
 httpGet:
@@ -93,14 +105,14 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* How a DaemonSet is upgraded. */}}
+{{/* How a DaemonSet is upgraded: a dict of root, and of ready, in seconds. */}}
 {{- define "csi-proxy.update" -}}
 updateStrategy:
   type: RollingUpdate
   rollingUpdate:
-    maxUnavailable: {{ .Values.maxUnavailable }}
+    maxUnavailable: {{ .root.Values.maxUnavailable }}
     maxSurge: 0
-minReadySeconds: 15
+minReadySeconds: {{ .ready }}
 {{- end }}
 
 {{/* Who may run "kubectl csi-proxy check": those of the values, or else an account of the release. */}}

@@ -1,0 +1,132 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// On a node without any daemon.
+func TestReplaceFromNothing(t *testing.T) {
+	everyDeath(t, func() *node {
+		return &node{services: map[string]*service{}, files: map[string]string{newFile: oursNew}}
+	},
+		func(d *Deployer) error {
+			_, err := d.ReplaceFrom(t.Context(), installation("-v=2"), newFile)
+			return err
+		},
+		func(*testing.T, *node) {},
+		func(t *testing.T, n *node, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			n.runs(t, "csi-proxy", oursNew)
+			n.hasFiles(t, map[string]string{newFile: oursNew, program: oursNew})
+			if !slices.Contains(n.log, `make C:\k`) && !slices.Contains(n.log, "copy a part to "+program) {
+				t.Errorf("no directory for the program: %v", n.log)
+			}
+			if line := n.services["csi-proxy"].settings.CommandLine; !strings.HasSuffix(line, " -v=2") {
+				t.Errorf("command line %s", line)
+			}
+		})
+}
+
+// In the place of the published daemon.
+func TestReplaceFromPublished(t *testing.T) {
+	everyDeath(t, func() *node {
+		n := withPublished()
+		delete(n.files, program)
+		n.files[newFile] = oursNew
+		return n
+	},
+		func(d *Deployer) error { _, err := d.ReplaceFrom(t.Context(), installation(), newFile); return err },
+		func(t *testing.T, n *node) {
+			if n.files[oldDaemon] != published {
+				t.Error("the published daemon is lost")
+			}
+		},
+		func(t *testing.T, n *node, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			n.runs(t, "csiproxy", oursNew)
+			if line, pending, err := n.deployer().Replaced("csiproxy"); line != oldDaemon+flags || pending || err != nil {
+				t.Errorf("replaced: %q, pending %v, %v", line, pending, err)
+			}
+		})
+}
+
+// Ours is upgraded, and gets the flags.
+func TestReplaceFromOurs(t *testing.T) {
+	everyDeath(t, withOurs,
+		func(d *Deployer) error {
+			_, err := d.ReplaceFrom(t.Context(), installation("-windows-service", `-log_file=C:\log\csi-proxy.log`, "-v=4"), newFile)
+			return err
+		},
+		func(t *testing.T, n *node) { n.keeps(t, oursOld) },
+		func(t *testing.T, n *node, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			n.runs(t, "csi-proxy", oursNew)
+			want := program + ` -windows-service -log_file=C:\log\csi-proxy.log -v=4`
+			if got := n.services["csi-proxy"].settings.CommandLine; got != want {
+				t.Errorf("command line %s, want %s", got, want)
+			}
+		})
+}
+
+// A second run stops nothing.
+func TestReplaceFromAgain(t *testing.T) {
+	n := withOurs()
+	for range 2 {
+		if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.runs(t, "csi-proxy", oursNew)
+	if i := slices.Index(n.log, "stop"); i < 0 || slices.Contains(n.log[i+1:], "stop") {
+		t.Errorf("steps: %v", n.log)
+	}
+}
+
+// A program that doesn't work doesn't stay.
+func TestReplaceFromRollsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, bad := range []string{sick, crashing} {
+			n := withOurs()
+			n.files[newFile] = bad
+			if _, err := n.deployer().ReplaceFrom(t.Context(), installation("-v=4"), newFile); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+				t.Errorf("%s: %v", bad, err)
+			}
+			n.runs(t, "csi-proxy", oursOld)
+			if got := n.services["csi-proxy"].settings.CommandLine; got != program+flags {
+				t.Errorf("%s: command line %s", bad, got)
+			}
+		}
+	})
+}
+
+// A program that can't be copied changes nothing.
+func TestReplaceFromMissing(t *testing.T) {
+	for _, begin := range []func() *node{withOurs, withPublished} {
+		n := begin()
+		delete(n.files, newFile)
+		if begin().holder == published {
+			delete(n.files, program)
+		}
+		if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("%v", err)
+		}
+		if slices.Contains(n.log, "stop") || slices.Contains(n.log, "install") {
+			t.Errorf("steps: %v", n.log)
+		}
+	}
+}
