@@ -130,7 +130,7 @@ bin/winres bin/pack: bin/%: FORCE
 
 # What only releases need is a module of its own, so that a build needs none of it.
 bin/sbom bin/notices bin/image bin/msi bin/relnotes: bin/%: FORCE
-	@$(FOR_TOOLS) $(GO) -C tools/release build -o ../../bin/ ./$*
+	@$(FOR_TOOLS) GOFLAGS= $(GO) -C tools/release build -o ../../bin/ ./$*
 
 FORCE:
 

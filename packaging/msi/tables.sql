@@ -15,10 +15,11 @@ INSERT INTO `InstallExecuteSequence` (`Action`, `Sequence`) VALUES ('RemoveExist
 UPDATE `File` SET `Version` = '${Version}.0', `Language` = '1033' WHERE `File` = 'csiproxy.exe'
 UPDATE `File` SET `Version` = '${Version}.0', `Language` = '1033' WHERE `File` = 'csiproxyctl.exe'
 
--- The service's program, which no component has: copied if there is none, removed with the
--- service. The types are those of a command line (2) in a directory (32), deferred (1024), as
--- SYSTEM (2048); a failure of the second doesn't count (64).
-INSERT INTO `CustomAction` (`Action`, `Type`, `Source`, `Target`) VALUES ('CopyProgram', 3106, 'APPLICATIONFOLDER', '"[System64Folder]cmd.exe" /c if not exist "[APPLICATIONFOLDER]csi-proxy.exe" copy /b "[PACKAGEFOLDER]csi-proxy.exe" "[APPLICATIONFOLDER]csi-proxy.exe"')
+-- The service's program, which no component has: copied unless one runs, since Windows lets
+-- nobody write to a program that runs; removed with the service. The type is that of a command
+-- line (2) in a directory (32), deferred (1024), as SYSTEM (2048), whose failure doesn't count
+-- (64): without a program, EnsureService fails.
+INSERT INTO `CustomAction` (`Action`, `Type`, `Source`, `Target`) VALUES ('CopyProgram', 3170, 'APPLICATIONFOLDER', '"[System64Folder]cmd.exe" /c copy /b /y "[PACKAGEFOLDER]csi-proxy.exe" "[APPLICATIONFOLDER]csi-proxy.exe"')
 INSERT INTO `InstallExecuteSequence` (`Action`, `Condition`, `Sequence`) VALUES ('CopyProgram', 'NOT Installed', 6501)
 INSERT INTO `CustomAction` (`Action`, `Type`, `Source`, `Target`) VALUES ('RemoveProgram', 3170, 'APPLICATIONFOLDER', '"[System64Folder]cmd.exe" /c del /f /q "[APPLICATIONFOLDER]csi-proxy.exe" "[APPLICATIONFOLDER]csi-proxy.previous.exe" "[APPLICATIONFOLDER]csi-proxy.rollback.exe" "[APPLICATIONFOLDER]csi-proxy.new.exe"')
 INSERT INTO `InstallExecuteSequence` (`Action`, `Condition`, `Sequence`) VALUES ('RemoveProgram', 'REMOVE="ALL" AND NOT UPGRADINGPRODUCTCODE', 1602)
