@@ -11,8 +11,8 @@ import "context"
 type Operations interface {
 	// NewSMBGlobalMapping maps a share for the whole node. remotePath is \\server\share or a
 	// directory on the share. If localPath isn't empty, it becomes a directory link to
-	// remotePath, with a backslash at the end of the target. The directory of localPath must
-	// exist.
+	// remotePath, with a backslash at the end of the target. Directories above localPath that
+	// are missing are made, as by MountVolume; they stay if a later step fails.
 	//
 	// A mapping that works is kept, even if it was made with other credentials. A mapping
 	// that fails is removed and made again in two cases only: the server says that there is

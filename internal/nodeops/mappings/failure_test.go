@@ -153,6 +153,19 @@ func TestNothingShowsThePassword(t *testing.T) {
 	}
 }
 
+// The directories above the local path are made.
+func TestLocalPathNeedsNoParent(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	const local = kubelet + `\missing\as well\x`
+	for range 2 {
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
+	}
+	if target, err := sys.ReadLink(local); err != nil || target != `\\server\data\` {
+		t.Errorf("the link leads to %q, %v", target, err)
+	}
+}
+
 // A pod that can write to the directory of the local path can't have the link made
 // elsewhere.
 func TestLocalPathIsNotLedOutside(t *testing.T) {
@@ -164,7 +177,7 @@ func TestLocalPathIsNotLedOutside(t *testing.T) {
 	for _, local := range []string{kubelet + `\plugins\out\x`, kubelet + `\plugins\share\x`} {
 		want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice), csiproxy.ErrPermissionDenied)
 	}
-	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, kubelet+`\missing\x`, alice), csiproxy.ErrNotFound)
+	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, kubelet+`\plugins\out\missing\x`, alice), csiproxy.ErrPermissionDenied)
 	if entries, err := sys.ReadDir(`C:\outside`); err != nil || len(entries) != 0 {
 		t.Errorf("outside there is %v, %v", entries, err)
 	}

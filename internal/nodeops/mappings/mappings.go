@@ -142,7 +142,7 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 		if err := m.reach(ctx, remote); err != nil || localPath == "" {
 			return err
 		}
-		err = m.paths.Reach(ctx, m.sys, local, func(e pathpolicy.Entry) error { return m.link(ctx, e, remote) })
+		err = m.paths.ReachMaking(ctx, m.sys, local, func(e pathpolicy.Entry) error { return m.link(ctx, e, remote) })
 		return atLocal(localPath, err)
 	})
 }
