@@ -30,17 +30,21 @@ import (
 	filesystemclient "github.com/kubernetes-csi/csi-proxy/client/groups/filesystem/v1"
 )
 
-// reportMark is before what -check prints, at the end of a copy of this program that acts
-// as a daemon which passes -check and then doesn't serve.
-const reportMark = "what -check prints:"
+// failingMark is at the end of a copy of this program that acts as a daemon which passes
+// -check and then doesn't serve. After it is a line that says what the service does, and
+// then what -check prints.
+const failingMark = "a daemon that fails:"
+
+// What the service does.
+const (
+	endsAtOnce     = "ends at once"
+	runsForNothing = "runs for nothing"
+)
 
 // actAsDaemon is such a daemon, if this program was started as one.
 func actAsDaemon() {
 	if len(os.Args) < 2 || os.Args[1] != "-check" && os.Args[1] != "-windows-service" {
 		return
-	}
-	if os.Args[1] == "-windows-service" {
-		os.Exit(1)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -50,10 +54,33 @@ func actAsDaemon() {
 	if err != nil {
 		os.Exit(1)
 	}
-	if _, err := os.Stdout.Write(content[bytes.LastIndex(content, []byte(reportMark))+len(reportMark):]); err != nil {
+	does, report, _ := strings.Cut(string(content[bytes.LastIndex(content, []byte(failingMark))+len(failingMark):]), "\n")
+	switch {
+	case os.Args[1] == "-check":
+		_, err = os.Stdout.WriteString(report)
+	case does == runsForNothing:
+		err = svc.Run("", idle{})
+	default:
+		err = errors.New(does)
+	}
+	if err != nil {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// idle is a service that runs until it is stopped.
+type idle struct{}
+
+func (idle) Execute(_ []string, controls <-chan svc.ChangeRequest, statuses chan<- svc.Status) (bool, uint32) {
+	statuses <- svc.Status{State: svc.Running, Accepts: svc.AcceptStop}
+	for c := range controls {
+		if c.Cmd == svc.Stop {
+			break
+		}
+	}
+	statuses <- svc.Status{State: svc.StopPending}
+	return false, 0
 }
 
 // copyProgram copies a program, with text at its end, where it doesn't count, so that the
@@ -84,7 +111,7 @@ func endsWith(t testing.TB, program, text string) bool {
 
 // failingDaemon makes a daemon that passes -check with what like prints there, and doesn't
 // serve.
-func failingDaemon(t testing.TB, like string) string {
+func failingDaemon(t testing.TB, like, does string) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -95,7 +122,7 @@ func failingDaemon(t testing.TB, like string) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "csi-proxy-that-fails.exe")
-	copyProgram(t, self, program, reportMark+string(report))
+	copyProgram(t, self, program, failingMark+does+"\n"+string(report))
 	return program
 }
 
@@ -284,14 +311,16 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	if after := m.state().ProcessID; after != before {
 		t.Errorf("the service was restarted")
 	}
-	if _, err := m.ctl("upgrade", failingDaemon(t, simProgram)); err == nil || !strings.Contains(err.Error(), "rolled back") {
-		t.Errorf("a daemon that doesn't serve: %v", err)
+	for _, does := range []string{endsAtOnce, runsForNothing} {
+		if _, err := m.ctl("upgrade", failingDaemon(t, simProgram, does)); err == nil || !strings.Contains(err.Error(), "rolled back") {
+			t.Errorf("a daemon that %s: %v", does, err)
+		}
+		if !endsWith(t, program, "old") {
+			t.Errorf("after a daemon that %s the program before isn't back", does)
+		}
+		m.wantServing()
+		l.goesOn(t)
 	}
-	if !endsWith(t, program, "old") {
-		t.Error("the program before isn't back")
-	}
-	m.wantServing()
-	l.goesOn(t)
 	for _, left := range []string{"new", "rollback"} {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(program), "csi-proxy."+left+".exe")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("csi-proxy.%s.exe is left: %v", left, err)
@@ -419,7 +448,7 @@ func TestReplacePublished(t *testing.T) {
 			if _, err := m.ctl("install", ours); err == nil || !strings.Contains(err.Error(), "--replace") {
 				t.Errorf("install without --replace: %v", err)
 			}
-			if _, err := m.ctl("install", failingDaemon(t, daemonProgram), "--replace"); err == nil || !strings.Contains(err.Error(), "rolled back") {
+			if _, err := m.ctl("install", failingDaemon(t, daemonProgram, endsAtOnce), "--replace"); err == nil || !strings.Contains(err.Error(), "rolled back") {
 				t.Errorf("a daemon that doesn't serve: %v", err)
 			}
 			if after := m.state(); after.CommandLine != before.CommandLine || after.State != map[bool]string{true: "stopped", false: "running"}[stopped] {
