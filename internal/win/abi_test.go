@@ -151,6 +151,7 @@ func TestABIErrorNumbers(t *testing.T) {
 		ErrorDirectory:                     "ERROR_DIRECTORY",
 		ErrorDeletePending:                 "ERROR_DELETE_PENDING",
 		ErrorDeviceRemoved:                 "ERROR_DEVICE_REMOVED",
+		ErrorUnsupportedType:               "ERROR_UNSUPPORTED_TYPE",
 		ErrorOperationAborted:              "ERROR_OPERATION_ABORTED",
 		ErrorUnrecognizedVolume:            "ERROR_UNRECOGNIZED_VOLUME",
 		ErrorFileInvalid:                   "ERROR_FILE_INVALID",

@@ -111,6 +111,7 @@ const (
 	ErrorNoSystemResources          Errno = 1450
 	ErrorTimeout                    Errno = 1460
 	ErrorDeviceRemoved              Errno = 1617
+	ErrorUnsupportedType            Errno = 1630
 	ErrorTrustedRelationshipFailure Errno = 1789
 	ErrorPasswordMustChange         Errno = 1907
 	ErrorAccountLockedOut           Errno = 1909
@@ -261,6 +262,7 @@ var errnoText = map[Errno]string{
 	ErrorDiskCorrupt:                   "the disk structure is corrupted",
 	ErrorNoSystemResources:             "insufficient system resources",
 	ErrorDeviceRemoved:                 "the device has been removed",
+	ErrorUnsupportedType:               "the value has another type",
 	ErrorTimeout:                       "the operation timed out",
 	ErrorTrustedRelationshipFailure:    "the trust relationship with the domain failed",
 	ErrorPasswordMustChange:            "the password must be changed first",

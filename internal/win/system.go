@@ -385,6 +385,11 @@ type Registry interface {
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winreg/nf-winreg-reggetvaluew
 	RegistryStrings(ctx context.Context, key, value string) ([]string, error)
+	// RegistryNumber is RegGetValueW for a value below HKEY_LOCAL_MACHINE of type
+	// REG_DWORD. Errors: 2 no such key or value; 1630 a value of another type.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/winreg/nf-winreg-reggetvaluew
+	RegistryNumber(ctx context.Context, key, value string) (uint32, error)
 	// SystemWindowsDirectory is GetSystemWindowsDirectoryW: the directory that Windows
 	// runs from, such as C:\Windows.
 	//

@@ -238,6 +238,10 @@ func (s *System) RegistryStrings(ctx context.Context, key, value string) ([]stri
 	return get(ctx, s, win.CallRegistryStrings, object{pool: machine, name: "the registry"}, func() ([]string, error) { return s.sys.RegistryStrings(ctx, key, value) })
 }
 
+func (s *System) RegistryNumber(ctx context.Context, key, value string) (uint32, error) {
+	return get(ctx, s, win.CallRegistryStrings, object{pool: machine, name: "the registry"}, func() (uint32, error) { return s.sys.RegistryNumber(ctx, key, value) })
+}
+
 func (s *System) SystemWindowsDirectory(ctx context.Context) (string, error) {
 	return get(ctx, s, win.CallSystemWindowsDirectory, object{pool: machine, name: "the Windows directory"}, func() (string, error) { return s.sys.SystemWindowsDirectory(ctx) })
 }

@@ -69,6 +69,7 @@ func TestEveryCallIsReported(t *testing.T) {
 	sys.ActiveDependentServices(ctx, "MSiSCSI")
 	sys.FirmwareTable(ctx)
 	sys.RegistryStrings(ctx, win.RegistrySetup, win.RegistrySystemPartition)
+	sys.RegistryNumber(ctx, win.RegistryPartitionManager, win.RegistrySANPolicy)
 	sys.SystemWindowsDirectory(ctx)
 	device, err := sys.OpenDevice(ctx, `\\.\PhysicalDrive0`, win.GenericRead|win.GenericWrite)
 	if err != nil {

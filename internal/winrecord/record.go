@@ -279,6 +279,10 @@ func (r *Recorder) RegistryStrings(ctx context.Context, key, value string) ([]st
 	return get(r, win.CallRegistryStrings, key, args{"value": value}, func() ([]string, error) { return r.sys.RegistryStrings(ctx, key, value) }, whole)
 }
 
+func (r *Recorder) RegistryNumber(ctx context.Context, key, value string) (uint32, error) {
+	return get(r, win.CallRegistryStrings, key, args{"value": value}, func() (uint32, error) { return r.sys.RegistryNumber(ctx, key, value) }, whole)
+}
+
 func (r *Recorder) SystemWindowsDirectory(ctx context.Context) (string, error) {
 	return get(r, win.CallSystemWindowsDirectory, "", nil, func() (string, error) { return r.sys.SystemWindowsDirectory(ctx) }, whole)
 }

@@ -37,6 +37,7 @@ func newFixture(t *testing.T) *wintest.Fixture {
 	simtest.Must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: target.IQN, Portals: []win.ISCSIPortal{target.Portal}},
 		winsim.DiskSpec{SizeBytes: 1 << 30}))
 	simtest.Must(t, sys.StartService(t.Context(), services.ISCSIInitiator))
+	simtest.Must(t, sys.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(win.SANOfflineShared)))
 	sys.Settle()
 	return &wintest.Fixture{
 		System: sys, Directory: directory, Settle: sys.Settle, Share: share, Target: target,
@@ -82,5 +83,6 @@ func newFixture(t *testing.T) *wintest.Fixture {
 			return s
 		},
 		StringsValue: [2]string{win.RegistryMemoryManagement, win.RegistryExistingPageFiles},
+		NumberValue:  [2]string{win.RegistryPartitionManager, win.RegistrySANPolicy},
 	}
 }

@@ -37,7 +37,8 @@ type nodeRecord struct {
 	Settings   Settings
 	BIOSSerial string
 	Registry   registry
-	Processes  []Process `json:",omitempty"`
+	Numbers    map[string]uint32 `json:",omitempty"` // of the registry, by key and name as there
+	Processes  []Process         `json:",omitempty"`
 }
 
 // parts are all that keep state in the file.

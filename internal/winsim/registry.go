@@ -46,6 +46,9 @@ func (s *System) SetRegistryStrings(key, value string, texts ...string) error {
 func (s *System) RegistryStrings(ctx context.Context, key, value string) (texts []string, err error) {
 	err = s.call(ctx, Call{win.CallRegistryStrings, key + `\` + value}, func() error {
 		found, ok := s.node.Registry[registryKey(key, value)]
+		if _, number := s.node.Numbers[registryKey(key, value)]; !ok && number {
+			return win.ErrorUnsupportedType
+		}
 		if !ok {
 			return win.ErrorFileNotFound
 		}

@@ -89,6 +89,7 @@ func newFixture(t *testing.T) *wintest.Fixture {
 		Blocked:      blockedRead,
 		NewServices:  contractServices,
 		StringsValue: [2]string{`SOFTWARE\Microsoft\Windows NT\CurrentVersion`, "ProductName"},
+		NumberValue:  [2]string{`SOFTWARE\Microsoft\Windows NT\CurrentVersion`, "CurrentMajorVersionNumber"},
 	}
 	if !underWine() {
 		f.NewDisk = virtualDisk

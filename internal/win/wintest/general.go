@@ -80,6 +80,7 @@ func calls(s win.System, dir string) map[string]func(ctx context.Context) error 
 		},
 		"Firmware.FirmwareTable":          func(ctx context.Context) error { _, err := s.FirmwareTable(ctx); return err },
 		"Registry.RegistryStrings":        func(ctx context.Context) error { _, err := s.RegistryStrings(ctx, "none", "none"); return err },
+		"Registry.RegistryNumber":         func(ctx context.Context) error { _, err := s.RegistryNumber(ctx, "none", "none"); return err },
 		"Registry.SystemWindowsDirectory": func(ctx context.Context) error { _, err := s.SystemWindowsDirectory(ctx); return err },
 	}
 }

@@ -45,6 +45,8 @@ type Fixture struct {
 	NewServices func(t *testing.T) Services
 	// StringsValue is a value of the registry that has strings, with its key.
 	StringsValue [2]string
+	// NumberValue is one that has a number, with its key.
+	NumberValue [2]string
 }
 
 // Disk is a disk that belongs to a test.
@@ -114,6 +116,7 @@ const (
 	aTarget    need = "an iSCSI target"
 	services   need = "services"
 	aValue     need = "a value of the registry"
+	aNumber    need = "a number in the registry"
 )
 
 func (f *Fixture) has(n need) bool {
@@ -134,13 +137,15 @@ func (f *Fixture) has(n need) bool {
 		return f.NewServices != nil
 	case aValue:
 		return f.StringsValue[0] != ""
+	case aNumber:
+		return f.NumberValue[0] != ""
 	}
 	return false
 }
 
 // rows are all rows.
 func rows() []row {
-	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, smbRows, iscsiRows, serviceRows, machineRows)
+	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, smbRows, iscsiRows, serviceRows, machineRows, numberRows)
 }
 
 func run(t *testing.T, c Config, which func(row) bool) {

@@ -1,0 +1,41 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package win
+
+// Numbers in the registry that say what Windows does with disks that arrive.
+const (
+	RegistryMountManager = `SYSTEM\CurrentControlSet\Services\mountmgr`
+	// RegistryNoAutoMount is not 0 if automatic mounting is off, as "mountvol /N" sets it:
+	// a volume that was never seen before stays offline. Without the value it is on.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/vds/ne-vds-vds_san_policy
+	RegistryNoAutoMount = `NoAutoMount`
+
+	// RegistryPartitionManager is the key of the SAN policy. Microsoft documents what sets
+	// the policy, and the policy's numbers, but not where it is kept.
+	//
+	// Source: https://learn.microsoft.com/windows-hardware/customize/desktop/unattend/microsoft-windows-partitionmanager-sanpolicy
+	RegistryPartitionManager = `SYSTEM\CurrentControlSet\Services\partmgr\Parameters`
+	RegistrySANPolicy        = `SanPolicy` // a SANPolicy
+
+	RegistryBitLockerPolicy = `SYSTEM\CurrentControlSet\Policies\Microsoft\FVE`
+	// RegistryDenyWriteAccess is 1 if the group policy is set that mounts fixed data drives
+	// read-only that BitLocker doesn't protect.
+	//
+	// Source: https://learn.microsoft.com/windows/client-management/mdm/bitlocker-csp (FixedDrivesRequireEncryption)
+	RegistryDenyWriteAccess = `FDVDenyWriteAccess`
+)
+
+// SANPolicy says which disks are brought online when they arrive (VDS_SAN_POLICY).
+//
+// Source: https://learn.microsoft.com/windows/win32/api/vds/ne-vds-vds_san_policy
+type SANPolicy uint32
+
+// SAN policies. A disk that stays offline is also read-only.
+const (
+	SANOnlineAll       SANPolicy = 1
+	SANOfflineShared   SANPolicy = 2 // those on a shared bus, such as SAS, iSCSI or Fibre Channel, stay offline
+	SANOfflineAll      SANPolicy = 3
+	SANOfflineInternal SANPolicy = 4 // those on a bus that isn't shared stay offline
+)
