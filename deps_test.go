@@ -25,7 +25,7 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		module + "/internal/winsys", []string{"internal/winsys/...", "node", "cmd/csi-proxy", "test/wintest"},
+		module + "/internal/winsys", []string{"internal/winsys/...", "node", "cmd/csi-proxy", "cmd/csi-proxyctl", "test/wintest"},
 		"above the seam nothing may know which system is below",
 	},
 	{

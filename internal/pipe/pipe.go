@@ -40,6 +40,14 @@ func Dial(ctx context.Context, address string) (net.Conn, error) {
 	return dial(ctx, address)
 }
 
+// Server returns the id and the program of the process that listens at address; what the
+// system doesn't tell is 0 or empty. It connects for that, and sends nothing. If nothing
+// listens there, errors.Is(err, fs.ErrNotExist), or the error of a socket that nobody
+// serves any more.
+func Server(ctx context.Context, address string) (process uint32, program string, err error) {
+	return server(ctx, address)
+}
+
 // Claim makes this process the only one that serves the endpoints in dir. It
 // makes dir, accessible to its owner only, if it is missing.
 //

@@ -295,3 +295,26 @@ func TestCaller(t *testing.T) {
 		t.Errorf("the caller is process %d of %s, want %d of %s", process, program, os.Getpid(), self)
 	}
 }
+
+func TestServer(t *testing.T) {
+	dir := t.TempDir()
+	const name = "csi-proxy-disk-v1"
+	if _, _, err := Server(t.Context(), Address(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a socket: %v, want not exist", err)
+	}
+	mustListen(t, mustClaim(t, dir), name)
+	process, program, err := Server(t.Context(), Address(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "linux" { // others don't tell
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if process != uint32(os.Getpid()) || program != self {
+		t.Errorf("process %d of %s, want %d of %s", process, program, os.Getpid(), self)
+	}
+}

@@ -120,45 +120,47 @@ func (c conn) ClientProcess() uint32 {
 	return id
 }
 
-// ServerProcess returns the id of the process that listens at address. It connects for
-// that, and sends nothing. If nothing listens there, errors.Is(err, fs.ErrNotExist).
+// server asks which process made the pipe.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-getnamedpipeserverprocessid
-func ServerProcess(ctx context.Context, address string) (uint32, error) {
+func server(ctx context.Context, address string) (process uint32, program string, err error) {
 	c, err := dial(ctx, address)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer c.Close() // nothing was sent
 	file, ok := c.(interface{ Fd() uintptr })
 	if !ok {
-		return 0, fmt.Errorf("%s: a connection without a handle", address)
+		return 0, "", fmt.Errorf("%s: a connection without a handle", address)
 	}
-	var id uint32
-	if err := windows.GetNamedPipeServerProcessId(windows.Handle(file.Fd()), &id); err != nil {
-		return 0, fmt.Errorf("server process of %s: %w", address, err)
+	if err := windows.GetNamedPipeServerProcessId(windows.Handle(file.Fd()), &process); err != nil {
+		return 0, "", fmt.Errorf("server process of %s: %w", address, err)
 	}
-	return id, nil
+	return process, programOf(process), nil
 }
 
 // Caller returns the id and the program of the process that opened the pipe, for the log;
 // what Windows doesn't tell is 0 or empty.
-//
-// https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-queryfullprocessimagenamew
 func (c conn) Caller() (process uint32, program string) {
-	process = c.ClientProcess()
-	if process == 0 {
+	if process = c.ClientProcess(); process == 0 {
 		return 0, ""
 	}
+	return process, programOf(process)
+}
+
+// programOf returns the program of a process; empty if Windows doesn't tell.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-queryfullprocessimagenamew
+func programOf(process uint32) string {
 	handle, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, process)
 	if err != nil {
-		return process, ""
+		return ""
 	}
 	defer windows.CloseHandle(handle)
 	path := make([]uint16, windows.MAX_LONG_PATH)
 	length := uint32(len(path))
 	if err := windows.QueryFullProcessImageName(handle, 0, &path[0], &length); err != nil {
-		return process, ""
+		return ""
 	}
-	return process, windows.UTF16ToString(path[:length])
+	return windows.UTF16ToString(path[:length])
 }

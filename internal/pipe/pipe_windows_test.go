@@ -29,8 +29,8 @@ func TestListenAndDial(t *testing.T) {
 		t.Errorf("listening twice gives %v, want ErrInUse", err)
 	}
 
-	processes := make(chan uint32, 3)
-	programs := make(chan string, 3)
+	processes := make(chan uint32, 4)
+	programs := make(chan string, 4)
 	go func() { // echo the first bytes of each connection
 		for {
 			conn, err := l.Accept()
@@ -71,6 +71,10 @@ func TestListenAndDial(t *testing.T) {
 	}
 	if got := <-programs; !strings.EqualFold(got, self) {
 		t.Errorf("the client's program is %s, want %s", got, self)
+	}
+	process, program, err := Server(t.Context(), Address("", name))
+	if err != nil || process != uint32(os.Getpid()) || !strings.EqualFold(program, self) {
+		t.Errorf("the server is process %d of %s, %v, want %d of %s", process, program, err, os.Getpid(), self)
 	}
 }
 

@@ -158,7 +158,7 @@ func release(ctx context.Context, programs []string) error {
 
 func releaseEndpoint(ctx context.Context, address string, programs []string) error {
 	for {
-		id, err := pipe.ServerProcess(ctx, address)
+		id, _, err := pipe.Server(ctx, address)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -1,0 +1,125 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+)
+
+func (p *program) doctor() *cobra.Command {
+	var kubeletPath string
+	c := p.leaf("doctor", "Say what is wrong on this node, and what to do", func(ctx context.Context, _ []string) (r reply, err error) {
+		n, done, err := p.node(ctx, kubeletPath)
+		if err != nil {
+			return reply{}, err
+		}
+		defer func() { err = errors.Join(err, done()) }()
+		findings := doctor.Examine(ctx, n)
+		if err := p.print(findingsReply(findings)); err != nil {
+			return reply{}, err
+		}
+		if problems := doctor.Problems(findings); problems > 0 {
+			return reply{}, fmt.Errorf("%d of %d findings are problems", problems, len(findings))
+		}
+		return reply{raw: []byte{}}, nil
+	})
+	c.Long = `Look for what keeps CSI Proxy from working on this node: who has the endpoints, the service and
+its account, the kubelet directory, Windows' settings, and disks and shares that can't be used.
+Each finding comes with what to do about it; docs/doctor.md has more on each. Nothing is changed.
+
+The daemon needn't run. What it doesn't answer, Windows is asked for, which needs an
+administrator. A check that can't be made says why. That takes 20 seconds at most.
+
+The exit code is 1 if there is a problem, and 0 if there are none: warnings may be meant so.`
+	kubeletPathFlag(c, &kubeletPath)
+	return c
+}
+
+func kubeletPathFlag(c *cobra.Command, path *string) {
+	c.Flags().StringVar(path, "kubelet-path", "", "`directory` of kubelet (default: that of the service's -kubelet-path, else "+defaultKubeletPath+")")
+}
+
+// defaultKubeletPath is that of the daemon's flag -kubelet-path.
+const defaultKubeletPath = `C:\var\lib\kubelet`
+
+func findingsReply(findings []doctor.Finding) reply {
+	r := reply{json: findings}
+	for _, f := range findings {
+		verdict := string(f.Verdict)
+		if f.Verdict == doctor.Unknown {
+			verdict = "can't tell"
+		}
+		r.rows = append(r.rows, []string{f.Check, verdict, f.Text})
+		if f.Advice != "" {
+			r.rows = append(r.rows, []string{" ", " ", "to do: " + f.Advice})
+		}
+	}
+	return r
+}
+
+// node returns what can be asked about this node. Call done at the end.
+func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, done func() error, err error) {
+	c := client.New(client.WithEndpointDir(p.endpointDir))
+	n = &doctor.Node{
+		System: runtime.GOOS,
+		Endpoints: func(ctx context.Context) []client.Endpoint {
+			ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+			defer cancel()
+			return c.Endpoints(ctx)
+		},
+		Server:      pipe.Server,
+		Daemon:      doctor.Operations{Storage: c.Storage, System: c.System},
+		KubeletPath: kubeletPath,
+	}
+	if err := addWindows(n); err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	if n.KubeletPath == "" {
+		n.KubeletPath = serviceKubeletPath(ctx, n)
+	}
+	return n, c.Close, nil
+}
+
+// serviceKubeletPath returns the kubelet directory that the service's flags name, else the
+// default.
+func serviceKubeletPath(ctx context.Context, n *doctor.Node) string {
+	if n.Services == nil {
+		return defaultKubeletPath
+	}
+	services, err := n.Services(ctx)
+	if err != nil {
+		return defaultKubeletPath // a check says so
+	}
+	for _, s := range services {
+		if path := flagValue(s.Args, "kubelet-path"); path != "" {
+			return path
+		}
+	}
+	return defaultKubeletPath
+}
+
+// flagValue returns the value of a flag in the daemon's arguments; empty if it isn't there.
+func flagValue(args []string, name string) (value string) {
+	for i, arg := range args {
+		flag, given, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		switch {
+		case flag != name || !strings.HasPrefix(arg, "-"):
+		case ok:
+			value = given
+		case i+1 < len(args):
+			value = args[i+1]
+		}
+	}
+	return value
+}

@@ -1,0 +1,69 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/deployment"
+	"github.com/csi-proxy/csi-proxy/internal/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/winsys"
+	"github.com/csi-proxy/csi-proxy/node"
+)
+
+// addWindows adds Windows itself, and the operations in this process.
+func addWindows(n *doctor.Node) error {
+	sys, err := winsys.Open(winsys.Options{})
+	if err != nil {
+		return err
+	}
+	local, err := node.Open(node.Options{})
+	if err != nil {
+		return err
+	}
+	n.Windows = sys
+	n.Local = doctor.Operations{Storage: local.Storage, System: local.System}
+	n.Services = installedServices
+	n.Privileges = winsys.Privileges()
+	return nil
+}
+
+// installedServices returns the services that run the daemon, under any of its names.
+func installedServices(context.Context) ([]doctor.Service, error) {
+	var services []doctor.Service
+	for _, name := range deployment.Names {
+		status, err := winservice.Query(name)
+		if errors.Is(err, csiproxy.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		settings, err := winservice.QuerySettings(name)
+		if err != nil {
+			return nil, err
+		}
+		program, args, err := winservice.SplitCommandLine(status.CommandLine)
+		if err != nil {
+			return nil, err
+		}
+		services = append(services, doctor.Service{
+			Name:             name,
+			Running:          status.State == winservice.Running,
+			State:            status.State.String(),
+			Disabled:         status.Start == winservice.Disabled,
+			ProcessID:        status.ProcessID,
+			ExitCode:         status.ExitCode,
+			SpecificExitCode: status.SpecificExitCode,
+			Account:          status.Account,
+			Privileges:       settings.Privileges,
+			Program:          program,
+			Args:             args,
+		})
+	}
+	return services, nil
+}

@@ -1,0 +1,226 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/client"
+)
+
+const restart = "look at the daemon's log and the Event Log, then: csi-proxyctl service restart"
+
+// checkEndpoints looks whether the daemon answers at the endpoints of all versions.
+func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
+	if n.Endpoints == nil {
+		return "", nil, n.needsWindows()
+	}
+	var served, missing []string
+	var faults []Finding
+	denied := false
+	for _, e := range n.Endpoints(ctx) {
+		name := e.Group + " " + e.Version
+		switch {
+		case e.Served:
+			served = append(served, name)
+		case errors.Is(e.Err, fs.ErrPermission):
+			denied = true
+		case e.Err != nil:
+			faults = append(faults, problem(restart, "%s doesn't answer: %v", e.Address, e.Err))
+		default:
+			missing = append(missing, name)
+		}
+	}
+	switch {
+	case denied:
+		return "", faults, csiproxy.Errorf(csiproxy.ErrPermissionDenied, "the endpoints may not be used by this account")
+	case len(served) == 0 && len(faults) == 0:
+		return "", []Finding{problem("csi-proxyctl service status, then csi-proxyctl service start", "no endpoint exists: the daemon isn't running")}, nil
+	case len(served) > 0 && len(missing) > 0:
+		faults = append(faults, warning("csi-proxyctl service upgrade, or csi-proxyctl service install --replace for the published daemon",
+			"the daemon doesn't serve %s: it is older than this csi-proxyctl, or the published one", strings.Join(missing, ", ")))
+	}
+	return fmt.Sprintf("all %d versions of the API are served", len(served)), faults, nil
+}
+
+// holder is a process that listens at endpoints.
+type holder struct {
+	process uint32
+	program string
+}
+
+func (h holder) String() string {
+	if h.program == "" {
+		return fmt.Sprintf("process %d", h.process)
+	}
+	return fmt.Sprintf("process %d (%s)", h.process, h.program)
+}
+
+// checkPipeOwner looks whether the endpoints belong to one daemon, and to that of the
+// service.
+func checkPipeOwner(ctx context.Context, n *Node) (string, []Finding, error) {
+	if n.Endpoints == nil || n.Server == nil {
+		return "", nil, n.needsWindows()
+	}
+	held := map[holder][]client.Endpoint{}
+	for _, e := range n.Endpoints(ctx) {
+		if !e.Served && e.Err == nil {
+			continue
+		}
+		process, program, err := n.Server(ctx, e.Address)
+		switch {
+		case err != nil && !e.Served: // the socket of a daemon that was killed
+			continue
+		case err != nil:
+			return "", nil, fmt.Errorf("find out who listens at %s: %w", e.Address, err)
+		case process == 0:
+			return "", nil, csiproxy.Errorf(csiproxy.ErrUnimplemented, "%s doesn't tell who listens at %s", n.System, e.Address)
+		}
+		h := holder{process, program}
+		held[h] = append(held[h], e)
+	}
+	if len(held) == 0 {
+		return "nobody has the endpoints", nil, nil
+	}
+	holders := slices.SortedFunc(maps.Keys(held), func(a, b holder) int { return int(a.process) - int(b.process) })
+	var faults []Finding
+	if len(holders) > 1 {
+		var parts []string
+		for _, h := range holders {
+			parts = append(parts, fmt.Sprintf("%s has %s", h, addresses(held[h])))
+		}
+		faults = append(faults, problem("stop all daemons but one, then: csi-proxyctl service restart", "more than one process has endpoints: %s", strings.Join(parts, "; ")))
+	}
+	running, known := n.running(ctx)
+	for _, h := range holders {
+		switch {
+		case h.program != "" && !strings.Contains(strings.ToLower(base(h.program)), "csi-proxy"):
+			faults = append(faults, problem("find out what that program is, and end it", "%s, which isn't CSI Proxy, has %s", h, addresses(held[h])))
+		case known && running != nil && running.ProcessID != h.process:
+			faults = append(faults, problem(takeOver, "%s has the endpoints, and not the service %s, whose process is %d", who(h, held[h]), running.Name, running.ProcessID))
+		case known && running == nil:
+			faults = append(faults, warning(takeOver, "%s has the endpoints, and no service of CSI Proxy runs: it is a container's, or was left behind by a service that was stopped", who(h, held[h])))
+		}
+	}
+	return fmt.Sprintf("%s has the endpoints", holders[0]), faults, nil
+}
+
+const takeOver = "if that process is meant to serve, nothing; else end it, and csi-proxyctl service restart, or install --replace for the published daemon"
+
+// who names a process, and says so if it serves only what the published daemon does.
+func who(h holder, endpoints []client.Endpoint) string {
+	if slices.ContainsFunc(endpoints, func(e client.Endpoint) bool { return e.Served && !api.IsPublished(e.Group) }) {
+		return h.String()
+	}
+	return h.String() + ", which serves the published groups only,"
+}
+
+func addresses(endpoints []client.Endpoint) string {
+	const most = 3
+	var list []string
+	for _, e := range endpoints[:min(most, len(endpoints))] {
+		list = append(list, e.Address)
+	}
+	if more := len(endpoints) - most; more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, ", ")
+}
+
+// base returns the last element of a path of either system.
+func base(path string) string { return path[strings.LastIndexAny(path, `\/`)+1:] }
+
+// running returns the service that runs, if one does; known is false if that can't be told.
+func (n *Node) running(ctx context.Context) (s *Service, known bool) {
+	if n.Services == nil {
+		return nil, false
+	}
+	services, err := n.Services(ctx)
+	if err != nil {
+		return nil, false
+	}
+	for i, s := range services {
+		if s.Running {
+			return &services[i], true
+		}
+	}
+	return nil, true
+}
+
+// checkService looks at the state of the service.
+func checkService(ctx context.Context, n *Node) (string, []Finding, error) {
+	if n.Services == nil {
+		return "", nil, n.needsWindows()
+	}
+	services, err := n.Services(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	var faults []Finding
+	var names []string
+	for _, s := range services {
+		names = append(names, s.Name)
+		switch {
+		case s.Running:
+		case s.Disabled:
+			faults = append(faults, problem("sc.exe config "+s.Name+" start= auto, then csi-proxyctl service start", "the service %s is disabled", s.Name))
+		default:
+			exit := fmt.Sprint(s.ExitCode)
+			if s.SpecificExitCode != 0 {
+				exit += fmt.Sprintf(" (%d)", s.SpecificExitCode)
+			}
+			faults = append(faults, problem("look at the daemon's log and the Event Log, then: csi-proxyctl service start", "the service %s is %s; its exit code is %s", s.Name, s.State, exit))
+		}
+	}
+	switch len(services) {
+	case 0:
+		return "", []Finding{warning("csi-proxyctl service install; nothing, if the daemon runs in a HostProcess container", "no service runs CSI Proxy")}, nil
+	case 1:
+		return fmt.Sprintf("the service %s is running", names[0]), faults, nil
+	}
+	return "", append(faults, problem("remove all but one: csi-proxyctl service uninstall --name NAME",
+		"there is more than one service of CSI Proxy: %s", strings.Join(names, ", "))), nil
+}
+
+// checkAccount looks whether the service has the rights that the daemon needs.
+func checkAccount(ctx context.Context, n *Node) (string, []Finding, error) {
+	if n.Services == nil {
+		return "", nil, n.needsWindows()
+	}
+	services, err := n.Services(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(services) == 0 {
+		return "", nil, csiproxy.Errorf(csiproxy.ErrNotFound, "no service runs CSI Proxy")
+	}
+	var faults []Finding
+	var accounts []string
+	for _, s := range services {
+		accounts = append(accounts, s.Account)
+		if !strings.EqualFold(s.Account, "LocalSystem") {
+			faults = append(faults, warning("csi-proxyctl service install makes a service that runs as LocalSystem",
+				"the service %s runs as %s: the daemon needs an administrator, and what it maps and links is made with the rights of that account", s.Name, s.Account))
+		}
+		var missing []string
+		for _, p := range n.Privileges {
+			if len(s.Privileges) > 0 && !slices.ContainsFunc(s.Privileges, func(has string) bool { return strings.EqualFold(has, p) }) {
+				missing = append(missing, p)
+			}
+		}
+		if len(missing) > 0 {
+			faults = append(faults, problem("csi-proxyctl service install sets the list anew; then csi-proxyctl service restart",
+				"the service %s is limited to a list of privileges that lacks %s", s.Name, strings.Join(missing, ", ")))
+		}
+	}
+	return "it runs as " + strings.Join(accounts, ", ") + ", with the privileges that it needs", faults, nil
+}

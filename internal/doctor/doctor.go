@@ -1,0 +1,244 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor looks for what keeps CSI Proxy from working on a node, and says what to
+// do about it. It changes nothing. It asks the daemon, and Windows itself for what the
+// daemon doesn't serve or while it is down.
+//
+// docs/doctor.md has the checks for administrators.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/system"
+)
+
+// Verdict is what a check thinks of what it has found.
+type Verdict string
+
+// Verdicts.
+const (
+	OK      Verdict = "ok"
+	Warning Verdict = "warning" // it may be meant so, or doesn't harm every driver
+	Problem Verdict = "problem" // calls of drivers fail, or will
+	Unknown Verdict = "unknown" // the check couldn't be made; the finding says why
+)
+
+// Finding is what a check has found.
+type Finding struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Text    string  `json:"finding"`
+	// Advice is what to do about it; empty if there is nothing to do.
+	Advice string `json:"advice,omitempty"`
+}
+
+// Windows is what the checks ask of Windows itself. A [win.System] has it.
+type Windows interface {
+	win.VolumeNames
+	win.FileSystems
+	win.Files
+	win.SMBMappings
+	win.Registry
+	OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error)
+}
+
+// Operations are those that the checks use.
+type Operations struct {
+	Storage storage.Operations
+	System  system.Operations
+}
+
+// Service is a Windows service that runs the daemon.
+type Service struct {
+	Name      string
+	Running   bool
+	State     string // in words
+	Disabled  bool
+	ProcessID uint32 // 0 if there is no process
+	// ExitCode is the Windows error number with which it last stopped, and SpecificExitCode
+	// its own code if that is 1066.
+	ExitCode         uint32
+	SpecificExitCode uint32
+	Account          string
+	// Privileges are those that it is limited to; empty for no limit.
+	Privileges []string
+	Program    string
+	Args       []string
+}
+
+// Node is what the checks look at. A field may be nil: what can only be found out with it
+// is then unknown.
+type Node struct {
+	// System names the operating system: runtime.GOOS.
+	System string
+	// Windows is the node's Windows.
+	Windows Windows
+	// Endpoints returns the state of the endpoints of all versions.
+	Endpoints func(ctx context.Context) []client.Endpoint
+	// Server returns the process that listens at an endpoint's address, and its program; 0
+	// and "" are not known.
+	Server func(ctx context.Context, address string) (process uint32, program string, err error)
+	// Services returns the services that run the daemon: one, if all is well.
+	Services func(ctx context.Context) ([]Service, error)
+	// Privileges are those that the daemon needs on Windows.
+	Privileges []string
+	// Daemon is the operations that the daemon serves, and Local those in this process,
+	// which are asked what the daemon doesn't answer.
+	Daemon, Local Operations
+	// KubeletPath is the directory that the daemon allows drivers' paths in.
+	KubeletPath string
+}
+
+// patience is how long a check may take.
+const patience = 20 * time.Second
+
+// check looks for one kind of fault. It returns what is well in words, or the faults, or
+// the error that kept it from looking.
+type check struct {
+	name string
+	look func(ctx context.Context, n *Node) (fine string, faults []Finding, err error)
+}
+
+// checks are all checks, in the order in which they are shown.
+func checks() []check {
+	return []check{
+		{"endpoints", checkEndpoints},
+		{"pipe-owner", checkPipeOwner},
+		{"service", checkService},
+		{"account", checkAccount},
+		{"kubelet-directory", checkKubeletDirectory},
+		{"iscsi-service", checkISCSIService},
+		{"automatic-mounting", checkAutomaticMounting},
+		{"san-policy", checkSANPolicy},
+		{"bitlocker", checkBitLocker},
+		{"clones", checkClones},
+		{"silent-disks", checkSilentDisks},
+		{"smb-mappings", checkMappings},
+	}
+}
+
+// Names returns the names of all checks, in the order of their findings.
+func Names() []string {
+	var names []string
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Examine makes all checks, and returns at least one finding of each. A check that takes
+// longer than 20 seconds is unknown.
+func Examine(ctx context.Context, n *Node) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	all := checks()
+	answers := make([]chan []Finding, len(all))
+	for i, c := range all {
+		answers[i] = make(chan []Finding, 1) // for an answer that comes too late
+		go func() { answers[i] <- c.findings(ctx, n) }()
+	}
+	var findings []Finding
+	for i, c := range all {
+		select {
+		case f := <-answers[i]:
+			findings = append(findings, f...)
+		case <-ctx.Done():
+			select {
+			case f := <-answers[i]:
+				findings = append(findings, f...)
+			default:
+				findings = append(findings, c.unknown(csiproxy.Errorf(csiproxy.ErrUnavailable, "there was no answer in time")))
+			}
+		}
+	}
+	return findings
+}
+
+func (c check) findings(ctx context.Context, n *Node) []Finding {
+	fine, faults, err := c.look(ctx, n)
+	for i := range faults {
+		faults[i].Check = c.name
+	}
+	switch {
+	case err != nil:
+		return append(faults, c.unknown(err))
+	case len(faults) == 0:
+		return []Finding{{Check: c.name, Verdict: OK, Text: fine}}
+	}
+	return faults
+}
+
+func (c check) unknown(err error) Finding {
+	f := Finding{Check: c.name, Verdict: Unknown, Text: err.Error()}
+	if errors.Is(err, csiproxy.ErrPermissionDenied) {
+		f.Advice = "run csi-proxyctl doctor as an administrator"
+	}
+	return f
+}
+
+// Problems returns how many findings are problems.
+func Problems(findings []Finding) int {
+	return len(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Verdict != Problem }))
+}
+
+// windows returns the node's Windows, or why there is none.
+func (n *Node) windows() (Windows, error) {
+	if n.Windows == nil {
+		return nil, n.needsWindows()
+	}
+	return n.Windows, nil
+}
+
+func (n *Node) needsWindows() error {
+	return csiproxy.Errorf(csiproxy.ErrUnimplemented, "this check asks Windows itself, and this system is %s", n.System)
+}
+
+// ask asks the daemon, and if it doesn't answer the node itself.
+func ask[T any](n *Node, daemon, local bool, f func(Operations) (T, error)) (answer T, err error) {
+	if daemon {
+		answer, err = f(n.Daemon)
+		if !errors.Is(err, csiproxy.ErrUnavailable) && !errors.Is(err, csiproxy.ErrUnimplemented) {
+			return answer, err
+		}
+	}
+	if local {
+		return f(n.Local)
+	}
+	if err == nil {
+		err = n.needsWindows()
+	}
+	return answer, err
+}
+
+// disks returns all disks.
+func (n *Node) disks(ctx context.Context) ([]storage.Disk, error) {
+	return ask(n, n.Daemon.Storage != nil, n.Local.Storage != nil, func(o Operations) ([]storage.Disk, error) {
+		return o.Storage.ListDisks(ctx, storage.Selector{})
+	})
+}
+
+// service returns a service of Windows.
+func (n *Node) service(ctx context.Context, name string) (system.Service, error) {
+	return ask(n, n.Daemon.System != nil, n.Local.System != nil, func(o Operations) (system.Service, error) {
+		return o.System.GetService(ctx, name)
+	})
+}
+
+func problem(advice, format string, a ...any) Finding {
+	return Finding{Verdict: Problem, Text: fmt.Sprintf(format, a...), Advice: advice}
+}
+
+func warning(advice, format string, a ...any) Finding {
+	return Finding{Verdict: Warning, Text: fmt.Sprintf(format, a...), Advice: advice}
+}

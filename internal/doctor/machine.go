@@ -1,0 +1,261 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/system"
+)
+
+// checkKubeletDirectory looks whether the kubelet directory is there, is no link and lies
+// on NTFS.
+func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, error) {
+	w, err := n.windows()
+	if err != nil {
+		return "", nil, err
+	}
+	path := strings.TrimRight(n.KubeletPath, `\`)
+	var faults []Finding
+	for i := range len(path) + 1 {
+		if i <= len(`C:`) || i < len(path) && path[i] != '\\' {
+			continue
+		}
+		a, err := w.FileAttributes(ctx, path[:i])
+		switch {
+		case errors.Is(err, win.ErrorFileNotFound), errors.Is(err, win.ErrorPathNotFound):
+			return "", append(faults, problem("start kubelet, which makes it; if kubelet's --root-dir is another one, give the daemon that with -kubelet-path, and csi-proxyctl doctor with --kubelet-path",
+				"the kubelet directory doesn't exist: there is no %s", path[:i])), nil
+		case err != nil:
+			return "", faults, fmt.Errorf("look at %s: %w", path[:i], err)
+		case a&win.AttributeReparsePoint != 0:
+			faults = append(faults, warning("give the daemon, by -kubelet-path, and kubelet, by --root-dir, the path of the directory itself",
+				"%s is a link or a mount point on the way to the kubelet directory: links below it count as outside if they name its target", path[:i]))
+		case a&win.AttributeDirectory == 0:
+			return "", append(faults, problem("remove the file", "%s, on the way to the kubelet directory, is a file", path[:i])), nil
+		}
+	}
+	f, err := w.OpenFile(ctx, path, win.OpenOptions{
+		Access: win.FileReadAttributes, Share: win.ShareRead | win.ShareWrite | win.ShareDelete,
+		Disposition: win.FileOpen, Options: win.FileOpenForBackup,
+	})
+	if err != nil {
+		return "", faults, fmt.Errorf("open %s: %w", path, err)
+	}
+	volume, err := f.Volume(ctx)
+	err = errors.Join(err, f.Close())
+	if err != nil {
+		return "", faults, fmt.Errorf("find the volume of %s: %w", path, err)
+	}
+	info, err := w.VolumeInformation(ctx, volume)
+	if err != nil {
+		return "", faults, fmt.Errorf("find the file system of %s: %w", path, err)
+	}
+	if !strings.EqualFold(info.FileSystem, "NTFS") {
+		faults = append(faults, problem("move kubelet's --root-dir to a volume with NTFS, and give the daemon its path with -kubelet-path",
+			"%s lies on %s, where nobody promises that volumes can be mounted at directories", path, info.FileSystem))
+	}
+	return fmt.Sprintf("%s is a directory on %s", path, info.FileSystem), faults, nil
+}
+
+// iscsiService is the service of the iSCSI initiator.
+const iscsiService = "MSiSCSI"
+
+// checkISCSIService looks whether the iSCSI initiator can be used.
+func checkISCSIService(ctx context.Context, n *Node) (string, []Finding, error) {
+	s, err := n.service(ctx, iscsiService)
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound):
+		return "", []Finding{warning("install the iSCSI initiator, if a driver on this node uses iSCSI", "there is no service %s", iscsiService)}, nil
+	case err != nil:
+		return "", nil, err
+	case s.StartType == system.Disabled:
+		return "", []Finding{warning("if a driver on this node uses iSCSI: sc.exe config MSiSCSI start= auto, then csi-proxyctl system service start MSiSCSI",
+			"the service %s is disabled: no iSCSI target can be used", iscsiService)}, nil
+	case s.Status != system.Running:
+		return fmt.Sprintf("the service %s is stopped, and can be started", iscsiService), nil, nil
+	}
+	return fmt.Sprintf("the service %s is running", iscsiService), nil, nil
+}
+
+// number returns a value of the registry; set is false if there is none.
+func number(ctx context.Context, w Windows, key, value string) (number uint32, set bool, err error) {
+	number, err = w.RegistryNumber(ctx, key, value)
+	if errors.Is(err, win.ErrorFileNotFound) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf(`read HKLM\%s\%s: %w`, key, value, err)
+	}
+	return number, true, nil
+}
+
+// checkAutomaticMounting looks whether Windows mounts volumes that it sees for the first
+// time.
+func checkAutomaticMounting(ctx context.Context, n *Node) (string, []Finding, error) {
+	w, err := n.windows()
+	if err != nil {
+		return "", nil, err
+	}
+	off, _, err := number(ctx, w, win.RegistryMountManager, win.RegistryNoAutoMount)
+	if err != nil {
+		return "", nil, err
+	}
+	if off != 0 {
+		return "", []Finding{warning("mountvol /E", "automatic mounting is off: a new volume stays offline until it is brought online, which CSI Proxy does and other tools don't")}, nil
+	}
+	return "automatic mounting is on", nil, nil
+}
+
+// checkSANPolicy looks which disks come online when they arrive.
+func checkSANPolicy(ctx context.Context, n *Node) (string, []Finding, error) {
+	w, err := n.windows()
+	if err != nil {
+		return "", nil, err
+	}
+	policy, set, err := number(ctx, w, win.RegistryPartitionManager, win.RegistrySANPolicy)
+	if err != nil {
+		return "", nil, err
+	}
+	const advice = `if a driver doesn't bring its disks online itself: diskpart, then "san policy=OnlineAll" on a node whose disks no other node uses, else "san policy=OfflineShared"`
+	switch p := win.SANPolicy(policy); {
+	case !set:
+		return "the SAN policy isn't set: it is that of this edition of Windows", nil, nil
+	case p == win.SANOnlineAll:
+		return "the SAN policy is OnlineAll: all disks come online when they arrive", nil, nil
+	case p == win.SANOfflineShared:
+		return "the SAN policy is OfflineShared, as on a new Windows Server: disks on a shared bus, such as iSCSI, arrive offline, and the driver brings them online", nil, nil
+	case p == win.SANOfflineAll:
+		return "", []Finding{warning(advice, "the SAN policy is OfflineAll: all disks arrive offline")}, nil
+	case p == win.SANOfflineInternal:
+		return "", []Finding{warning(advice, "the SAN policy is OfflineInternal: disks on a bus that isn't shared arrive offline")}, nil
+	}
+	return "", nil, fmt.Errorf("the SAN policy is %d, which isn't known", policy)
+}
+
+// checkBitLocker looks for volumes that BitLocker keeps from being used.
+func checkBitLocker(ctx context.Context, n *Node) (string, []Finding, error) {
+	w, err := n.windows()
+	if err != nil {
+		return "", nil, err
+	}
+	var faults []Finding
+	deny, _, err := number(ctx, w, win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess)
+	if err != nil {
+		return "", nil, err
+	}
+	if deny != 0 {
+		faults = append(faults, problem(`exempt this node from the group policy "Deny write access to fixed drives not protected by BitLocker"`,
+			"a group policy mounts volumes read-only that BitLocker doesn't protect, as those that CSI Proxy formats"))
+	}
+	names, err := w.FindVolumes(ctx)
+	if err != nil {
+		return "", faults, fmt.Errorf("list volumes: %w", err)
+	}
+	for _, name := range names {
+		if _, err := w.VolumeInformation(ctx, name); errors.Is(err, win.FVELockedVolume) {
+			faults = append(faults, problem("manage-bde -unlock, and -autounlock -enable so that it stays so after a restart", "BitLocker has locked the volume %s", name))
+		}
+	}
+	return fmt.Sprintf("BitLocker has locked none of %d volumes", len(names)), faults, nil
+}
+
+// checkClones looks for disks with the ids of another one, of which Windows keeps one
+// offline.
+func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
+	disks, err := n.disks(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	var faults []Finding
+	const advice = "detach one of them, or start the daemon with -new-ids-for-clones, which gives a clone new ids when it is brought online"
+	seen := map[string]storage.Disk{}
+	told := map[disk.Number]bool{}
+	for _, d := range disks {
+		if d.DiskID == "" || d.Style == storage.RAW {
+			continue
+		}
+		id := strings.ToLower(d.DiskID)
+		first, ok := seen[id]
+		if !ok {
+			seen[id] = d
+			continue
+		}
+		faults = append(faults, problem(advice, "%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, d, d.DiskID))
+		told[first.Number], told[d.Number] = true, true
+	}
+	if n.Windows == nil {
+		return fmt.Sprintf("no two of %d disks have the same id", len(disks)), faults, nil
+	}
+	reasons, err := n.Windows.OfflineReasons(ctx)
+	if err != nil {
+		return "", faults, fmt.Errorf("ask why disks are offline: %w", err)
+	}
+	for _, d := range disks {
+		if !d.Online && !told[d.Number] && reasons[d.Number] == win.OfflineCollision {
+			faults = append(faults, problem(advice, "%s is offline, since it has the ids of another disk", d))
+		}
+	}
+	return fmt.Sprintf("no two of %d disks have the same id", len(disks)), faults, nil
+}
+
+// checkSilentDisks looks for disks that don't answer, or answer with errors.
+func checkSilentDisks(ctx context.Context, n *Node) (string, []Finding, error) {
+	disks, err := n.disks(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	var faults []Finding
+	for _, d := range disks {
+		if d.Error != "" {
+			faults = append(faults, problem("look in the System event log for errors of its driver, and at the storage that provides it; detach the disk if it is gone there",
+				"%s: %s", d, d.Error))
+		}
+	}
+	return fmt.Sprintf("all %d disks answer", len(disks)), faults, nil
+}
+
+// checkMappings looks whether the shares that are mapped can be used.
+func checkMappings(ctx context.Context, n *Node) (string, []Finding, error) {
+	w, err := n.windows()
+	if err != nil {
+		return "", nil, err
+	}
+	shares := smbprobe.New(w)
+	mappings, err := shares.Mappings(ctx)
+	if err != nil {
+		return "", nil, fmt.Errorf("list SMB mappings: %w", err)
+	}
+	errs := make([]error, len(mappings))
+	var probes sync.WaitGroup
+	for i, m := range mappings {
+		probes.Go(func() {
+			share, err := unc.Parse(m.RemotePath)
+			if err == nil {
+				err = shares.Probe(ctx, share)
+			}
+			errs[i] = err
+		})
+	}
+	probes.Wait()
+	var faults []Finding
+	for i, err := range errs {
+		// A share whose root is closed to this account may have open directories.
+		if err != nil && !errors.Is(err, win.ErrorAccessDenied) {
+			faults = append(faults, problem("see whether the server runs and the password is still right; the driver makes the mapping again at its next call, or: csi-proxyctl smb unmap",
+				"%s is mapped and can't be used: %v", mappings[i].RemotePath, err))
+		}
+	}
+	return fmt.Sprintf("all %d mapped shares can be used", len(mappings)), faults, nil
+}
