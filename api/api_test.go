@@ -227,6 +227,8 @@ func TestCredentialsAreMarked(t *testing.T) {
 		"smb.v1alpha1.NewSmbGlobalMappingRequest.password",
 		"storage.v1alpha1.ISCSILogin.chap_username",
 		"storage.v1alpha1.ISCSILogin.chap_secret",
+		"storage.v1alpha1.StageShareRequest.username",
+		"storage.v1alpha1.StageShareRequest.password",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("fields marked (-want +got):\n%s", diff)

@@ -10,6 +10,9 @@ import (
 	"log"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/simnode"
+	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -107,4 +110,77 @@ func ExampleStorage_ExpandVolume() {
 	done, err := s.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskBytes: 20 << 30})
 	fmt.Println(done.SizeBytes>>30, done.Grown, err)
 	// Output: 19 true <nil>
+}
+
+// NodeGetVolumeStats of a driver.
+func ExampleStorage_GetVolume() {
+	node, _, number := startNodeWithDisk()
+	defer node.Close()
+	s, ctx := node.Client().Storage, context.Background()
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	if err != nil {
+		log.Fatal(err)
+	}
+	v, err := s.GetVolume(ctx, stagingPath)
+	fmt.Println(v.FileSystem, v.TotalBytes > v.UsedBytes, v.Abnormal, err)
+
+	node.DetachDisk(number)
+	v, err = s.GetVolume(ctx, stagingPath)
+	fmt.Println(v.Abnormal, v.Condition, err)
+	// Output:
+	// NTFS true false <nil>
+	// true its disk has left the node or is offline <nil>
+}
+
+// What is mounted where on the node.
+func ExampleStorage_ListVolumes() {
+	node, _, _ := startNodeWithDisk()
+	defer node.Close()
+	s, ctx := node.Client().Storage, context.Background()
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.PublishVolume(ctx, stagingPath, targetPath); err != nil {
+		log.Fatal(err)
+	}
+	list, err := s.ListVolumes(ctx)
+	for _, m := range list.Mounts {
+		fmt.Println(m.Kind, m.Path)
+	}
+	fmt.Println(err)
+	// Output:
+	// mount point C:\var\lib\kubelet\plugins\kubernetes.io\csi\example\vol-1\globalmount
+	// link C:\var\lib\kubelet\pods\6a1c2d3e\volumes\kubernetes.io~csi\data\mount
+	// <nil>
+}
+
+// NodeStageVolume and NodeUnstageVolume of a driver of SMB shares. The mapping goes with the
+// last staged path.
+func ExampleStorage_StageShare() {
+	node := startNode()
+	defer node.Close()
+	node.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "data"})
+	node.SetSMBUser("filer", "app", secret.New("password"))
+	s, ctx := node.Client().Storage, context.Background()
+
+	err := s.StageShare(ctx, storage.StageShareRequest{
+		RemotePath: `\\filer\data`, StagingPath: stagingPath,
+		Credentials: smb.Credentials{Username: "app", Password: secret.New("password")},
+	})
+	fmt.Println(err)
+	done, err := s.UnstageShare(ctx, stagingPath)
+	fmt.Println(done.Unlinked, done.Unmapped, err)
+	// Output:
+	// <nil>
+	// true true <nil>
+}
+
+// Where nothing is staged, there is nothing to do.
+func ExampleStorage_UnstageShare() {
+	node := startNode()
+	defer node.Close()
+	done, err := node.Client().Storage.UnstageShare(context.Background(), stagingPath)
+	fmt.Println(done.Unlinked, err)
+	// Output: false <nil>
 }

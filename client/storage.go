@@ -92,3 +92,42 @@ func (s *Storage) ExpandVolume(ctx context.Context, r storage.ExpandVolumeReques
 	)
 	return done, err
 }
+
+// GetVolume returns what is known of the volume or share at a path. If something is wrong
+// with it, it is Abnormal, and that is no error. If neither is mounted there, the error is
+// csiproxy.ErrNotFound.
+func (s *Storage) GetVolume(ctx context.Context, path string) (v storage.Volume, err error) {
+	err = s.group.call(ctx, "GetVolume", quote.Text(path),
+		result("GetVolume", &storagev1alpha1.GetVolumeRequest{Path: path}, func(m *storagev1alpha1.GetVolumeResponse) { v = storagewire.ToVolume(m.Volume) }),
+	)
+	return v, err
+}
+
+// ListVolumes returns what is mounted where in the allowed directories, and marks what
+// nobody needs any more.
+func (s *Storage) ListVolumes(ctx context.Context) (list storage.VolumeList, err error) {
+	err = s.group.call(ctx, "ListVolumes", "",
+		result("ListVolumes", &storagev1alpha1.ListVolumesRequest{}, func(m *storagev1alpha1.ListVolumesResponse) { list = storagewire.ToVolumes(m) }),
+	)
+	return list, err
+}
+
+// StageShare maps a share for the node if it isn't, and makes a link to it at the staging
+// path. A missing directory on the share is csiproxy.ErrNotFound. A user or password that
+// is known to be another one than the mapping's is csiproxy.ErrFailedPrecondition.
+func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) error {
+	return s.group.call(ctx, "StageShare", quote.Text(r.RemotePath),
+		noResult("StageShare", storagewire.FromStageShare(r), &storagev1alpha1.StageShareResponse{}),
+	)
+}
+
+// UnstageShare removes the link at a staging path, and the mapping of its share unless
+// another staged path leads to the share. If nothing is staged there, it succeeds.
+func (s *Storage) UnstageShare(ctx context.Context, stagingPath string) (done storage.UnstagedShare, err error) {
+	err = s.group.call(ctx, "UnstageShare", "at "+quote.Text(stagingPath),
+		result("UnstageShare", &storagev1alpha1.UnstageShareRequest{StagingPath: stagingPath}, func(m *storagev1alpha1.UnstageShareResponse) {
+			done = storage.UnstagedShare{Unlinked: m.Unlinked, Unmapped: m.Unmapped}
+		}),
+	)
+	return done, err
+}

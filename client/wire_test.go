@@ -329,6 +329,26 @@ var operations = []operation{
 	}, []exchange{
 		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "grown": true}`},
 	}, storage.ExpandedVolume{SizeBytes: 1 << 40, Grown: true}},
+
+	{"storage", "GetVolume", func(ctx context.Context, c *Client) (any, error) { return c.Storage.GetVolume(ctx, `C:\a`) }, []exchange{
+		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7"}}`},
+	}, storage.Volume{Disk: new(disk.Number(0)), FreeBytes: 7}},
+
+	{"storage", "ListVolumes", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListVolumes(ctx) }, []exchange{
+		{"v1alpha1", "ListVolumes", `{}`, `{"complete": true, "mounts": [{"kind": "mapping", "target": "a"}]}`},
+	}, storage.VolumeList{Complete: true, Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
+
+	{"storage", "StageShare", func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.Storage.StageShare(ctx, storage.StageShareRequest{
+			RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: smb.Credentials{Username: "u", Password: secret.New("p")},
+		})
+	}, []exchange{
+		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","username":"u","password":"p"}`, `{}`},
+	}, nil},
+
+	{"storage", "UnstageShare", func(ctx context.Context, c *Client) (any, error) { return c.Storage.UnstageShare(ctx, `C:\a`) }, []exchange{
+		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a"}`, `{"unlinked": true}`},
+	}, storage.UnstagedShare{Unlinked: true}},
 }
 
 // In each version, each operation sends what the version's descriptors say and

@@ -60,4 +60,33 @@ type Operations interface {
 	// far within Wait is csiproxy.ErrUnavailable; the volume is grown as far as the disk
 	// allows then.
 	ExpandVolume(ctx context.Context, r ExpandVolumeRequest) (ExpandedVolume, error)
+	// GetVolume returns what is known of the volume or share at a path, or where the links
+	// at that path lead. If something is wrong with it, it is Abnormal, and that is no error.
+	// If neither is mounted there, the error is csiproxy.ErrNotFound.
+	GetVolume(ctx context.Context, path string) (Volume, error)
+	// ListVolumes returns what is mounted where in the allowed directories, down to eight
+	// directories below them: mount points, links, links to shares, and mappings that no
+	// link leads to. What nobody needs any more is marked as a leftover: links to nothing,
+	// mounts of volumes whose disks have left, mappings without a staged path.
+	ListVolumes(ctx context.Context) (VolumeList, error)
+	// StageShare maps a share for the node if it isn't, and makes a link to it at the
+	// staging path.
+	//
+	// A directory that is missing on the share, or the share itself, is
+	// csiproxy.ErrNotFound. A user or password that is known to be another one than that of
+	// the mapping is csiproxy.ErrFailedPrecondition, with words that say which: all pods of
+	// the node share a mapping. Credentials that the server refuses are
+	// csiproxy.ErrUnauthenticated, and a server that doesn't answer is
+	// csiproxy.ErrUnavailable. If something else than the link is at the path, it stays, and
+	// the error is csiproxy.ErrAlreadyExists.
+	//
+	// A mapping that another process has made, or this one before a restart, is known by its
+	// user only, if Windows tells that; its password can't be compared.
+	StageShare(ctx context.Context, r StageShareRequest) error
+	// UnstageShare removes the link at a staging path, and the mapping of its share unless
+	// another staged path leads to the share. The staged paths are counted by the links in
+	// the allowed directories. If nothing is staged at the path, it succeeds. If something
+	// else than a link to a share is there, it stays, and the error is
+	// csiproxy.ErrFailedPrecondition.
+	UnstageShare(ctx context.Context, stagingPath string) (UnstagedShare, error)
 }

@@ -14,6 +14,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func (p *program) disk() *cobra.Command {
@@ -40,7 +41,16 @@ func (p *program) disk() *cobra.Command {
 	}
 
 	return p.group("disk", "Work on disks, identified by their Windows disk numbers",
-		leaf("list", "List all disks with their properties", listDisks),
+		p.leaf("list", "List all disks with their properties, and where they are mounted", on(p, whole, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+			served, err := storageIsServed(ctx, c)
+			switch {
+			case err != nil:
+				return reply{}, err
+			case served:
+				return describeDisks(ctx, c, storage.Selector{})
+			}
+			return listDisks(ctx, c.Disk, args)
+		})),
 		leaf("ids", "List the identities of all disks", listDiskIDs),
 		leaf("locations", "List where the disks are attached", listDiskLocations),
 		numbered("partition", "Make sure that a disk has a data partition", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {

@@ -70,6 +70,7 @@ func (p *program) root() *cobra.Command {
 		p.volume(),
 		p.filesystem(),
 		p.smb(),
+		p.shares(),
 		p.iscsi(),
 		p.system(),
 		p.storage(),

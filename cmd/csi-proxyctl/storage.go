@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -29,13 +32,13 @@ func (p *program) storage() *cobra.Command {
 	}
 
 	var wanted selectorFlags
-	disks := leaf("disks", "List the disks that match, with all that is known of them", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+	disks := p.leaf("disks", "List the disks that match, with all that is known of them", on(p, whole, func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 		selector, err := wanted.selector()
 		if err != nil {
 			return reply{}, err
 		}
-		return describeDisks(ctx, s, selector)
-	})
+		return describeDisks(ctx, c, selector)
+	}))
 	wanted.add(disks)
 
 	return p.group("storage", "Do whole tasks of a CSI node in one call each",
@@ -49,7 +52,168 @@ func (p *program) storage() *cobra.Command {
 			return done, s.UnpublishVolume(ctx, args[0])
 		}),
 		p.expand(leaf),
+		leaf("volume PATH", "Show what is mounted at a path, and what is wrong with it", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+			v, err := s.GetVolume(ctx, args[0])
+			if err != nil {
+				return reply{}, err
+			}
+			return reply{
+				json: newVolumeJSON(v), header: []string{"VOLUME", "DISK", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE", "STATE"},
+				rows: [][]string{{volumeName(v), diskText(v), v.FileSystem, v.Label, size(v.TotalBytes), size(v.UsedBytes), size(v.FreeBytes), volumeState(v)}},
+			}, nil
+		}),
+		leaf("volumes", "List what is mounted where", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+			return listMounts(ctx, s)
+		}),
+		p.stageShare(leaf),
+		leaf("unstage-share PATH", "Remove the link to a share, and its mapping with the last link", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+			did, err := s.UnstageShare(ctx, args[0])
+			if err != nil {
+				return reply{}, err
+			}
+			type unstagedJSON struct {
+				Unlinked bool `json:"unlinked"`
+				Unmapped bool `json:"unmapped"`
+			}
+			return line(unstagedJSON(did), doneText("nothing was staged there", map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), nil
+		}),
 	)
+}
+
+// whole is for commands that need more than one group.
+func whole(c *client.Client) *client.Client { return c }
+
+// storageIsServed reports whether the daemon has the storage group: the published one
+// doesn't.
+func storageIsServed(ctx context.Context, c *client.Client) (bool, error) {
+	_, err := c.Storage.Version(ctx)
+	if csiproxy.KindOf(err) == csiproxy.ErrUnavailable {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (p *program) stageShare(leaf storageLeaf) *cobra.Command {
+	var password func() (secret.Text, error)
+	var r storage.StageShareRequest
+	cmd := leaf("stage-share REMOTE PATH", "Map a share, and make a link to it at a path", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+		if r.Credentials.Password, err = password(); err != nil {
+			return reply{}, err
+		}
+		r.RemotePath, r.StagingPath = args[0], args[1]
+		return done, s.StageShare(ctx, r)
+	})
+	cmd.Long = `Map a share for the whole node if it isn't, and make a link to it at a path. REMOTE is
+\\server\share or a directory on the share.
+
+` + secretHelp
+	cmd.Flags().StringVar(&r.Credentials.Username, "username", "", "`name` of the user on the server; may be DOMAIN\\name or name@domain")
+	password = secretFlag(cmd, "password-file", "the user's password")
+	require(cmd, "username")
+	require(cmd, "password-file")
+	completeFiles(cmd, "password-file")
+	return cmd
+}
+
+// shares is for what is mapped and staged of SMB shares.
+func (p *program) shares() *cobra.Command {
+	return p.group("share", "Show the node's SMB shares",
+		p.leaf("list", "List the shares that are mapped or staged", on(p, whole, func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+			list, err := c.Storage.ListVolumes(ctx)
+			if err != nil {
+				return reply{}, err
+			}
+			list.Mounts = slices.DeleteFunc(list.Mounts, func(m storage.Mount) bool { return m.Kind != storage.ShareLink && m.Kind != storage.Mapping })
+			return mountsReply(list), nil
+		})),
+	)
+}
+
+type stagedVolumeJSON struct {
+	VolumeID            volume.ID    `json:"volume_id,omitempty"`
+	Share               string       `json:"share,omitempty"`
+	DiskNumber          *disk.Number `json:"disk_number"`
+	SerialNumber        string       `json:"serial_number,omitempty"`
+	DiskID              string       `json:"disk_id,omitempty"`
+	FileSystem          string       `json:"file_system,omitempty"`
+	Label               string       `json:"label,omitempty"`
+	TotalBytes          int64        `json:"total_bytes"`
+	UsedBytes           int64        `json:"used_bytes"`
+	FreeBytes           int64        `json:"free_bytes"`
+	AllocationUnitBytes uint32       `json:"allocation_unit_bytes,omitempty"`
+	ReadOnly            bool         `json:"read_only"`
+	Abnormal            bool         `json:"abnormal"`
+	Condition           string       `json:"condition,omitempty"`
+}
+
+func newVolumeJSON(v storage.Volume) stagedVolumeJSON {
+	return stagedVolumeJSON{
+		v.VolumeID, v.Share, v.Disk, v.SerialNumber, v.DiskID, v.FileSystem, v.Label,
+		v.TotalBytes, v.UsedBytes, v.FreeBytes, v.AllocationUnitBytes, v.ReadOnly, v.Abnormal, v.Condition,
+	}
+}
+
+// volumeName names what is mounted.
+func volumeName(v storage.Volume) string { return cmp.Or(string(v.VolumeID), v.Share) }
+
+func diskText(v storage.Volume) string {
+	if v.Disk == nil {
+		return ""
+	}
+	return v.Disk.String()
+}
+
+// volumeState is the state of a volume in a few words.
+func volumeState(v storage.Volume) string {
+	state := "ok"
+	if v.ReadOnly {
+		state = "read-only"
+	}
+	if v.Abnormal {
+		state = v.Condition
+	}
+	return state
+}
+
+func listMounts(ctx context.Context, s *client.Storage) (reply, error) {
+	list, err := s.ListVolumes(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	return mountsReply(list), nil
+}
+
+func mountsReply(list storage.VolumeList) reply {
+	type mountJSON struct {
+		Kind     storage.MountKind `json:"kind"`
+		Path     string            `json:"path,omitempty"`
+		Target   string            `json:"target"`
+		Volume   *stagedVolumeJSON `json:"volume,omitempty"`
+		Leftover string            `json:"leftover,omitempty"`
+	}
+	r := reply{header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
+	if !list.Complete {
+		r.warnings = append(r.warnings, "not all directories could be looked at; the list may lack something")
+	}
+	all := []mountJSON{}
+	for _, m := range list.Mounts {
+		j := mountJSON{Kind: m.Kind, Path: m.Path, Target: m.Target, Leftover: m.Leftover}
+		row := []string{string(m.Kind), m.Path, m.Target, "", "", "", "ok"}
+		if name := volumeName(m.Volume); name != "" {
+			j.Volume = new(newVolumeJSON(m.Volume))
+			row = []string{string(m.Kind), m.Path, name, diskText(m.Volume), "", "", volumeState(m.Volume)}
+			if m.Volume.TotalBytes > 0 {
+				row[4], row[5] = size(m.Volume.TotalBytes), size(m.Volume.FreeBytes)
+			}
+		}
+		if m.Leftover != "" {
+			row[6] = "leftover: " + m.Leftover
+		}
+		all = append(all, j)
+		r.rows = append(r.rows, row)
+	}
+	r.json = all
+	return r
 }
 
 // storageLeaf makes a command of the storage group.
@@ -253,17 +417,19 @@ type partitionJSON struct {
 // describedJSON is a disk as the storage group describes it.
 type describedJSON struct {
 	Number         disk.Number            `json:"number"`
-	SizeBytes      int64                  `json:"size_bytes"`
+	TotalBytes     *int64                 `json:"total_bytes"`
 	SerialNumber   string                 `json:"serial_number"`
+	Page83         string                 `json:"page83"` // the first of the identifiers
 	Identifiers    []identifierJSON       `json:"identifiers"`
 	Vendor         string                 `json:"vendor"`
 	Product        string                 `json:"product"`
 	Bus            storage.Bus            `json:"bus"`
-	Location       string                 `json:"location"`
+	Location       *locationJSON          `json:"location"`
+	LocationText   string                 `json:"location_text"`
 	SCSIAddress    *scsiAddressJSON       `json:"scsi_address,omitempty"`
 	NVMeNamespace  uint32                 `json:"nvme_namespace,omitempty"`
 	ISCSI          *targetJSON            `json:"iscsi,omitempty"`
-	Online         bool                   `json:"online"`
+	Online         *bool                  `json:"online"`
 	ReadOnly       bool                   `json:"read_only"`
 	WhyOffline     string                 `json:"why_offline,omitempty"`
 	PartitionStyle storage.PartitionStyle `json:"partition_style"`
@@ -275,10 +441,16 @@ type describedJSON struct {
 
 func newDescribedJSON(d storage.Disk) describedJSON {
 	j := describedJSON{
-		Number: d.Number, SizeBytes: d.SizeBytes, SerialNumber: d.SerialNumber, Identifiers: []identifierJSON{},
-		Vendor: d.Vendor, Product: d.Product, Bus: d.Bus, Location: d.Location.Text, NVMeNamespace: d.Location.NVMeNamespace,
-		Online: d.Online, ReadOnly: d.ReadOnly, WhyOffline: d.WhyOffline, PartitionStyle: d.Style, DiskID: d.DiskID,
+		Number: d.Number, SerialNumber: d.SerialNumber, Page83: identifierText(d), Identifiers: []identifierJSON{},
+		Vendor: d.Vendor, Product: d.Product, Bus: d.Bus, LocationText: d.Location.Text, NVMeNamespace: d.Location.NVMeNamespace,
+		ReadOnly: d.ReadOnly, WhyOffline: d.WhyOffline, PartitionStyle: d.Style, DiskID: d.DiskID,
 		System: d.System, Partitions: []partitionJSON{}, Error: d.Error,
+	}
+	if d.SizeBytes != 0 { // else it isn't known
+		j.TotalBytes = &d.SizeBytes
+	}
+	if d.Online || d.Error == "" { // else it isn't known
+		j.Online = &d.Online
 	}
 	for _, id := range d.Identifiers {
 		j.Identifiers = append(j.Identifiers, identifierJSON(id))
@@ -295,29 +467,47 @@ func newDescribedJSON(d storage.Disk) describedJSON {
 	return j
 }
 
-func describeDisks(ctx context.Context, s *client.Storage, wanted storage.Selector) (reply, error) {
-	disks, err := s.ListDisks(ctx, wanted)
+func describeDisks(ctx context.Context, c *client.Client, wanted storage.Selector) (reply, error) {
+	disks, err := c.Storage.ListDisks(ctx, wanted)
+	if err != nil {
+		return reply{}, err
+	}
+	locations, err := c.Disk.ListDiskLocations(ctx)
 	if err != nil {
 		return reply{}, err
 	}
 	r := reply{header: []string{"DISK", "SIZE", "STATE", "BUS", "LUN", "SERIAL NUMBER", "IDENTIFIER", "VOLUMES"}}
 	list := []describedJSON{}
 	for _, d := range disks {
-		list = append(list, newDescribedJSON(d))
+		j := newDescribedJSON(d)
+		if l, ok := locations[d.Number]; ok {
+			j.Location = &locationJSON{l.Adapter, l.Bus, l.Target, l.LUNID}
+		}
+		list = append(list, j)
 		r.rows = append(r.rows, []string{
-			d.Number.String(), size(d.SizeBytes), diskState(d), string(d.Bus), lunText(d), d.SerialNumber, identifierText(d), volumesText(d),
+			d.Number.String(), knownSize(d.SizeBytes), diskState(d), string(d.Bus), lunText(d), d.SerialNumber, identifierText(d), volumesText(d),
 		})
 	}
 	r.json = list
 	return r, nil
 }
 
+// knownSize is a size, or nothing if it isn't known.
+func knownSize(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return size(bytes)
+}
+
 // diskState is a disk's state in a few words.
 func diskState(d storage.Disk) string {
 	state := onlineOffline(d.Online)
 	switch {
-	case d.Error != "":
+	case d.Error != "" && !d.Online:
 		return "error: " + d.Error
+	case d.Error != "":
+		state += ", error: " + d.Error
 	case d.System != "":
 		state += ", Windows runs from it"
 	case !d.Online:

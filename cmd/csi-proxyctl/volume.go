@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -28,9 +29,20 @@ func (p *program) volume() *cobra.Command {
 	}
 
 	var partition uint32
-	list := leaf("list DISK", "List the volumes of a disk", func(ctx context.Context, volumes *client.Volume, args []string) (reply, error) {
-		return listVolumes(ctx, volumes, args[0], partition)
-	})
+	list := p.leaf("list DISK", "List the volumes of a disk, or without one what is mounted where", on(p, whole, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+		if len(args) > 0 {
+			return listVolumes(ctx, c.Volume, args[0], partition)
+		}
+		served, err := storageIsServed(ctx, c)
+		if err == nil && !served {
+			err = usageError{errors.New("the daemon doesn't serve the storage group, so DISK must be given")}
+		}
+		if err != nil {
+			return reply{}, err
+		}
+		return listMounts(ctx, c.Storage)
+	}))
+	list.Use, list.Args = "list [DISK]", cobra.MaximumNArgs(1)
 	list.ValidArgsFunction = p.completeDisks
 	list.Flags().Uint32Var(&partition, "partition", 0, "`number` of a partition; 0 for all data partitions")
 

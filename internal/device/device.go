@@ -261,3 +261,13 @@ func (h Handle) LockVolume(ctx context.Context) error {
 	_, err := h.control(ctx, win.FsctlLockVolume, nil, nil)
 	return err
 }
+
+// IsDirty reports whether Windows wants to check the volume's file system. The handle needs
+// GenericRead.
+func (h Handle) IsDirty(ctx context.Context) (bool, error) {
+	out, err := h.control(ctx, win.FsctlIsVolumeDirty, nil, make([]byte, 4))
+	if err != nil {
+		return false, err
+	}
+	return win.DecodeVolumeIsDirty(out)
+}

@@ -5,6 +5,7 @@ package device
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -39,11 +40,22 @@ const (
 // A disk that another process keeps for longer than ten seconds is
 // csiproxy.ErrUnavailable.
 func Exclude(ctx context.Context, sys Excluder, n disk.Number) (release func(), err error) {
+	return exclude(ctx, sys, fmt.Sprintf("disk-%d", n), "the disk")
+}
+
+// ExcludeFromShare is Exclude for the mapping of a share and the links to it. root names the
+// share, with the same text for the same share.
+func ExcludeFromShare(ctx context.Context, sys Excluder, root string) (release func(), err error) {
+	name := sha256.Sum256([]byte(root)) // which has no characters that a file can't have
+	return exclude(ctx, sys, fmt.Sprintf("share-%x", name[:8]), "the mapping of the share")
+}
+
+func exclude(ctx context.Context, sys Excluder, name, what string) (release func(), err error) {
 	windows, err := sys.SystemWindowsDirectory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	path := fmt.Sprintf(`%s\csi-proxy-disk-%d.lock`, windows, n)
+	path := fmt.Sprintf(`%s\csi-proxy-%s.lock`, windows, name)
 	var file win.File
 	err = operation.Retry(ctx, excludePatience, excludeInterval, isExcluded, func() (err error) {
 		file, err = sys.OpenFile(ctx, path, win.OpenOptions{
@@ -56,7 +68,7 @@ func Exclude(ctx context.Context, sys Excluder, n disk.Number) (release func(), 
 	if isExcluded(err) && ctx.Err() == nil {
 		return nil, &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: err,
-			Detail: "another process of CSI Proxy is changing the disk; try again later",
+			Detail: "another process of CSI Proxy is changing " + what + "; try again later",
 		}
 	}
 	if err != nil {

@@ -92,6 +92,10 @@ var changes = map[string][]string{
 		`"partition grown" volume=<id> disk=1 partition=2 bytesBefore=10719592448 bytes=21457010688`,
 		`"file system grown" volume=<id> disk=1 fileSystem=NTFS bytesBefore=10719591936 bytes=21457010688`,
 	},
+	"StageShare":                   {`"mapping made" remotePath=\\server\data`, `"link made" path=` + share + ` target=\\server\data\`},
+	"StageShare of a mapped share": {`"link made" path=` + share + ` target=\\server\data\`},
+	"UnstageShare of one of two":   {`"link removed" path=` + share + ` to=\\server\data\`},
+	"UnstageShare of the last":     {`"mapping removed" remotePath=\\server\data`, `"link removed" path=` + share + ` to=\\server\data\`},
 }
 
 // repeats are scenarios whose second run changes something: they remove what the first one

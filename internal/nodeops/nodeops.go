@@ -41,17 +41,18 @@ const DefaultSilentDiskTimeout = disks.DefaultSilentDiskTimeout
 
 // Options are node.Options, which documents them.
 type Options struct {
-	KubeletPath         string
-	WorkingDirs         []string
-	ProtectedVolumes    []string
-	AllowRecognizedData bool
-	NewIDsForClones     bool
-	SilentDiskTimeout   time.Duration
-	SMBWithoutPrivacy   bool
-	Logger              *slog.Logger
-	OnOperation         func(name string, took time.Duration, err error)
-	OnWindowsCall       func(call string, took time.Duration, err error)
-	OnSkippedDisks      func(count int)
+	KubeletPath           string
+	WorkingDirs           []string
+	ProtectedVolumes      []string
+	AllowRecognizedData   bool
+	NewIDsForClones       bool
+	SilentDiskTimeout     time.Duration
+	SMBWithoutPrivacy     bool
+	ProtectSharedMappings bool
+	Logger                *slog.Logger
+	OnOperation           func(name string, took time.Duration, err error)
+	OnWindowsCall         func(call string, took time.Duration, err error)
+	OnSkippedDisks        func(count int)
 }
 
 // Operations are the operations of a node, by group: the fields of node.Node.
@@ -113,7 +114,7 @@ func New(sys win.System, o Options) (*Node, error) {
 	})
 	allFiles := files.New(calls, paths, files.Options{Logger: o.Logger, Runner: runner, Shares: probes})
 	allMappings := mappings.New(calls, paths, mappings.Options{
-		WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger, Runner: runner, Shares: probes,
+		WithoutPrivacy: o.SMBWithoutPrivacy, ProtectShared: o.ProtectSharedMappings, Logger: o.Logger, Runner: runner, Shares: probes,
 	})
 	targets := initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner, AskAdapters: allDisks.AskAdapters})
 	return &Node{calls: calls, paths: paths, disks: allDisks, shares: probes, Operations: Operations{
@@ -124,7 +125,7 @@ func New(sys win.System, o Options) (*Node, error) {
 		ISCSI:      targets,
 		System:     machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
 		Storage: staging.New(staging.Groups{
-			Sys: calls, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Initiator: targets, SystemDisks: systemDisks,
+			Sys: calls, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Mappings: allMappings, Initiator: targets, SystemDisks: systemDisks,
 		}, staging.Options{Logger: o.Logger, Runner: runner, NewIDsForClones: o.NewIDsForClones}),
 	}}, nil
 }

@@ -240,7 +240,8 @@ func TestHangAtEachCall(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					err := f(ctx, n)
 					cancel()
-					if makes[name][hung] && !passesOver(name, hung) {
+					own := name == "a directory" && strings.HasSuffix(hung.Object, `\pods\other`)
+					if own || makes[name][hung] && !passesOver(name, hung) {
 						continue
 					}
 					if took := time.Since(began); err != nil || took > patient {

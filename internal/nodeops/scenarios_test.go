@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -615,6 +616,87 @@ var scenarios = []scenario{
 			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
 		},
 	},
+	{
+		name: "GetVolume", prepare: (*rig).mounted,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.GetVolume(ctx, staging)
+			return err
+		},
+	},
+	{
+		name: "GetVolume of a share", prepare: (*rig).sharedTwice,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.GetVolume(ctx, share)
+			return err
+		},
+	},
+	{
+		name: "ListVolumes", prepare: func(r *rig) {
+			r.mounted()
+			r.sharedTwice()
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.ListVolumes(ctx)
+			return err
+		},
+	},
+	{
+		name: "StageShare", prepare: none,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.StageShare(ctx, shareRequest(share))
+		},
+		check: func(r *rig) error { return r.sim.WriteFile(share+file, nil) },
+	},
+	{
+		name: "StageShare of a mapped share", prepare: (*rig).mapped,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.StageShare(ctx, shareRequest(share))
+		},
+		check: func(r *rig) error { return r.sim.WriteFile(share+file, nil) },
+	},
+	{
+		name: "UnstageShare of one of two", prepare: (*rig).sharedTwice,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageShare(ctx, share)
+			return err
+		},
+		check: func(r *rig) error {
+			exists, err := r.process().Filesystem.PathExists(context.Background(), share)
+			return errors.Join(want("there", exists, false, err), r.sim.WriteFile(share+"2"+file, nil))
+		},
+	},
+	{
+		name: "UnstageShare of the last", prepare: func(r *rig) {
+			r.must(r.process().Storage.StageShare(context.Background(), shareRequest(share)))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageShare(ctx, share)
+			return err
+		},
+		check: func(r *rig) error {
+			exists, err := r.process().Filesystem.PathExists(context.Background(), share)
+			if err := want("there", exists, false, err); err != nil {
+				return err
+			}
+			mappings, err := r.sim.SMBGlobalMappings(context.Background())
+			mapped := slices.ContainsFunc(mappings, func(m win.SMBMapping) bool { return m.RemotePath == `\\server\data` })
+			return want("mapped", mapped, false, err)
+		},
+	},
+}
+
+// share is where a share is staged.
+const share = simtest.Kubelet + `\plugins\smb\pv-1`
+
+func shareRequest(path string) storage.StageShareRequest {
+	return storage.StageShareRequest{RemotePath: `\\server\data`, StagingPath: path, Credentials: user}
+}
+
+// sharedTwice stages a share at two paths.
+func (r *rig) sharedTwice() {
+	for _, path := range []string{share, share + "2"} {
+		r.must(r.process().Storage.StageShare(context.Background(), shareRequest(path)))
+	}
 }
 
 var (

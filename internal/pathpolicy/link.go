@@ -75,6 +75,31 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 	return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove it all the time")
 }
 
+// RemoveEmptyDirectory removes an empty directory, such as MakeSymlink leaves if its process
+// dies, and reports whether it has. Anything else stays. A directory that has entries gives
+// win.ErrorDirNotEmpty, and nothing there an error of which Missing is true.
+func (e Entry) RemoveEmptyDirectory(ctx context.Context) (removed bool, _ error) {
+	if err := e.CheckReplaceable(); err != nil {
+		return false, err
+	}
+	dir, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
+	if errors.Is(err, win.ErrorDirectory) {
+		return false, nil // a file
+	}
+	if err != nil {
+		return false, err
+	}
+	info, err := dir.Info(ctx)
+	if err == nil && !info.IsReparsePoint() {
+		err = dir.Delete(ctx)
+		removed = err == nil
+	}
+	if closeErr := dir.Close(); err == nil {
+		err = closeErr
+	}
+	return removed, err
+}
+
 // link opens the entry and reads it.
 func (e Entry) link(ctx context.Context) (Link, error) {
 	f, err := e.Open(ctx, Look)

@@ -236,4 +236,20 @@ var everyMethod = []struct {
 		"storage", "v1alpha1", "ExpandVolume", `{"path": "c:\\s", "disk_bytes": 5000000000}`,
 		[]string{`ExpandVolume c:\s 5000000000 0s`}, `{"size_bytes": 1099511627776, "grown": true}`,
 	},
+	{
+		"storage", "v1alpha1", "GetVolume", `{"path": "c:\\s"}`, []string{`GetVolume c:\s`},
+		`{"volume": {"disk_number": 0, "total_bytes": 1099511627776, "abnormal": true, "condition": "dirty"}}`,
+	},
+	{
+		"storage", "v1alpha1", "ListVolumes", `{}`, []string{`ListVolumes`},
+		`{"complete": true, "mounts": [{"kind": "link", "path": "c:\\l", "leftover": "it leads to nothing", "volume": {}}]}`,
+	},
+	{
+		"storage", "v1alpha1", "StageShare", `{"remote_path": "\\\\server\\share", "staging_path": "c:\\s", "username": "u", "password": "p%"}`,
+		[]string{`StageShare \\server\share c:\s u p%`}, `{}`,
+	},
+	{
+		"storage", "v1alpha1", "UnstageShare", `{"staging_path": "c:\\s"}`, []string{`UnstageShare c:\s`},
+		`{"unlinked": true, "unmapped": true}`,
+	},
 }

@@ -229,6 +229,22 @@ func (n *fakeNode) ExpandVolume(_ context.Context, r storage.ExpandVolumeRequest
 	return storage.ExpandedVolume{SizeBytes: 1 << 40, Grown: true}, n.called("ExpandVolume", r.Path, r.DiskBytes, r.Wait)
 }
 
+func (n *fakeNode) GetVolume(_ context.Context, path string) (storage.Volume, error) {
+	return storage.Volume{Disk: new(disk.Number(0)), TotalBytes: 1 << 40, Abnormal: true, Condition: "dirty"}, n.called("GetVolume", path)
+}
+
+func (n *fakeNode) ListVolumes(context.Context) (storage.VolumeList, error) {
+	return storage.VolumeList{Complete: true, Mounts: []storage.Mount{{Kind: storage.Link, Path: `c:\l`, Leftover: "it leads to nothing"}}}, n.called("ListVolumes")
+}
+
+func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) error {
+	return n.called("StageShare", r.RemotePath, r.StagingPath, r.Credentials.Username, r.Credentials.Password.Reveal())
+}
+
+func (n *fakeNode) UnstageShare(_ context.Context, stagingPath string) (storage.UnstagedShare, error) {
+	return storage.UnstagedShare{Unlinked: true, Unmapped: true}, n.called("UnstageShare", stagingPath)
+}
+
 // operations are all groups of a fake node.
 func operations(node *fakeNode) Operations {
 	return Operations{Disk: node, Volume: node, Filesystem: node, SMB: node, ISCSI: node, System: node, Storage: node}

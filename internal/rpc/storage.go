@@ -21,6 +21,10 @@ func storageVersions(ops storage.Operations) versions {
 			"PublishVolume":   unary(h.PublishVolume),
 			"UnpublishVolume": unary(h.UnpublishVolume),
 			"ExpandVolume":    unary(h.ExpandVolume),
+			"GetVolume":       unary(h.GetVolume),
+			"ListVolumes":     unary(h.ListVolumes),
+			"StageShare":      unary(h.StageShare),
+			"UnstageShare":    unary(h.UnstageShare),
 		}},
 	}
 }
@@ -77,4 +81,23 @@ func (h storageHandler) ExpandVolume(ctx context.Context, req *storagev1alpha1.E
 	}
 	done, err := h.ops.ExpandVolume(ctx, r)
 	return &storagev1alpha1.ExpandVolumeResponse{SizeBytes: done.SizeBytes, Grown: done.Grown}, err
+}
+
+func (h storageHandler) GetVolume(ctx context.Context, req *storagev1alpha1.GetVolumeRequest) (*storagev1alpha1.GetVolumeResponse, error) {
+	v, err := h.ops.GetVolume(ctx, req.Path)
+	return &storagev1alpha1.GetVolumeResponse{Volume: storagewire.FromVolume(v)}, err
+}
+
+func (h storageHandler) ListVolumes(ctx context.Context, _ *storagev1alpha1.ListVolumesRequest) (*storagev1alpha1.ListVolumesResponse, error) {
+	list, err := h.ops.ListVolumes(ctx)
+	return storagewire.FromVolumes(list), err
+}
+
+func (h storageHandler) StageShare(ctx context.Context, req *storagev1alpha1.StageShareRequest) (*storagev1alpha1.StageShareResponse, error) {
+	return &storagev1alpha1.StageShareResponse{}, h.ops.StageShare(ctx, storagewire.ToStageShare(req))
+}
+
+func (h storageHandler) UnstageShare(ctx context.Context, req *storagev1alpha1.UnstageShareRequest) (*storagev1alpha1.UnstageShareResponse, error) {
+	done, err := h.ops.UnstageShare(ctx, req.StagingPath)
+	return &storagev1alpha1.UnstageShareResponse{Unlinked: done.Unlinked, Unmapped: done.Unmapped}, err
 }

@@ -1582,6 +1582,633 @@ func (x *ExpandVolumeResponse) GetGrown() bool {
 	return false
 }
 
+// Volume is a volume or share that is staged.
+type Volume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// \\?\Volume{guid}\ of a volume; empty for a share.
+	VolumeId string `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	// \\server\share of a share; empty for a volume.
+	Share string `protobuf:"bytes,2,opt,name=share,proto3" json:"share,omitempty"`
+	// The disk that a volume lies on, if that is known.
+	DiskNumber   *uint32 `protobuf:"varint,3,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
+	SerialNumber string  `protobuf:"bytes,4,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	DiskId       string  `protobuf:"bytes,5,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`
+	// NTFS, ReFS or what else Windows knows; empty if it is raw, and of a share.
+	FileSystem          string `protobuf:"bytes,6,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
+	Label               string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
+	TotalBytes          int64  `protobuf:"varint,8,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	UsedBytes           int64  `protobuf:"varint,9,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	FreeBytes           int64  `protobuf:"varint,10,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	AllocationUnitBytes uint32 `protobuf:"varint,11,opt,name=allocation_unit_bytes,json=allocationUnitBytes,proto3" json:"allocation_unit_bytes,omitempty"`
+	ReadOnly            bool   `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// Set if something is wrong with it; condition says what.
+	Abnormal      bool   `protobuf:"varint,13,opt,name=abnormal,proto3" json:"abnormal,omitempty"`
+	Condition     string `protobuf:"bytes,14,opt,name=condition,proto3" json:"condition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Volume) Reset() {
+	*x = Volume{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Volume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Volume) ProtoMessage() {}
+
+func (x *Volume) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Volume.ProtoReflect.Descriptor instead.
+func (*Volume) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Volume) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *Volume) GetShare() string {
+	if x != nil {
+		return x.Share
+	}
+	return ""
+}
+
+func (x *Volume) GetDiskNumber() uint32 {
+	if x != nil && x.DiskNumber != nil {
+		return *x.DiskNumber
+	}
+	return 0
+}
+
+func (x *Volume) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+func (x *Volume) GetDiskId() string {
+	if x != nil {
+		return x.DiskId
+	}
+	return ""
+}
+
+func (x *Volume) GetFileSystem() string {
+	if x != nil {
+		return x.FileSystem
+	}
+	return ""
+}
+
+func (x *Volume) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *Volume) GetTotalBytes() int64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetUsedBytes() int64 {
+	if x != nil {
+		return x.UsedBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetAllocationUnitBytes() uint32 {
+	if x != nil {
+		return x.AllocationUnitBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Volume) GetAbnormal() bool {
+	if x != nil {
+		return x.Abnormal
+	}
+	return false
+}
+
+func (x *Volume) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
+// GetVolumeRequest is the request of GetVolume.
+type GetVolumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is mounted, or a link to that.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVolumeRequest) Reset() {
+	*x = GetVolumeRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVolumeRequest) ProtoMessage() {}
+
+func (x *GetVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVolumeRequest.ProtoReflect.Descriptor instead.
+func (*GetVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *GetVolumeRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// GetVolumeResponse is the response of GetVolume.
+type GetVolumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        *Volume                `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVolumeResponse) Reset() {
+	*x = GetVolumeResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVolumeResponse) ProtoMessage() {}
+
+func (x *GetVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVolumeResponse.ProtoReflect.Descriptor instead.
+func (*GetVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GetVolumeResponse) GetVolume() *Volume {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+// ListVolumesRequest is the request of ListVolumes.
+type ListVolumesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListVolumesRequest) Reset() {
+	*x = ListVolumesRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListVolumesRequest) ProtoMessage() {}
+
+func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
+func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{23}
+}
+
+// ListVolumesResponse is the response of ListVolumes.
+type ListVolumesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of their paths; mappings come last.
+	Mounts []*Mount `protobuf:"bytes,1,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// False if a directory couldn't be looked at.
+	Complete      bool `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListVolumesResponse) Reset() {
+	*x = ListVolumesResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListVolumesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListVolumesResponse) ProtoMessage() {}
+
+func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListVolumesResponse.ProtoReflect.Descriptor instead.
+func (*ListVolumesResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListVolumesResponse) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *ListVolumesResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+// Mount is something that is mounted on the node.
+type Mount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// mount point, link, share or mapping.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Where it is mounted; empty for a mapping.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Where the path leads.
+	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	// What is mounted; empty for a link.
+	Volume *Volume `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`
+	// Why nobody needs it any more; empty if somebody may.
+	Leftover      string `protobuf:"bytes,5,opt,name=leftover,proto3" json:"leftover,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Mount) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Mount) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Mount) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Mount) GetVolume() *Volume {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+func (x *Mount) GetLeftover() string {
+	if x != nil {
+		return x.Leftover
+	}
+	return ""
+}
+
+// StageShareRequest is the request of StageShare.
+type StageShareRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// \\server\share or a directory on it.
+	RemotePath string `protobuf:"bytes,1,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
+	// Where the link to it is made.
+	StagingPath   string `protobuf:"bytes,2,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	Username      string `protobuf:"bytes,3,opt,name=username,proto3" json:"username,omitempty"`
+	Password      string `protobuf:"bytes,4,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageShareRequest) Reset() {
+	*x = StageShareRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageShareRequest) ProtoMessage() {}
+
+func (x *StageShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageShareRequest.ProtoReflect.Descriptor instead.
+func (*StageShareRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *StageShareRequest) GetRemotePath() string {
+	if x != nil {
+		return x.RemotePath
+	}
+	return ""
+}
+
+func (x *StageShareRequest) GetStagingPath() string {
+	if x != nil {
+		return x.StagingPath
+	}
+	return ""
+}
+
+func (x *StageShareRequest) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *StageShareRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+// StageShareResponse is the response of StageShare.
+type StageShareResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageShareResponse) Reset() {
+	*x = StageShareResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageShareResponse) ProtoMessage() {}
+
+func (x *StageShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageShareResponse.ProtoReflect.Descriptor instead.
+func (*StageShareResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{27}
+}
+
+// UnstageShareRequest is the request of UnstageShare.
+type UnstageShareRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	StagingPath   string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnstageShareRequest) Reset() {
+	*x = UnstageShareRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnstageShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnstageShareRequest) ProtoMessage() {}
+
+func (x *UnstageShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnstageShareRequest.ProtoReflect.Descriptor instead.
+func (*UnstageShareRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *UnstageShareRequest) GetStagingPath() string {
+	if x != nil {
+		return x.StagingPath
+	}
+	return ""
+}
+
+// UnstageShareResponse is the response of UnstageShare.
+type UnstageShareResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether a share was staged at the path.
+	Unlinked bool `protobuf:"varint,1,opt,name=unlinked,proto3" json:"unlinked,omitempty"`
+	// Whether this call has removed the share's mapping, since no other staged path leads to it.
+	Unmapped      bool `protobuf:"varint,2,opt,name=unmapped,proto3" json:"unmapped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnstageShareResponse) Reset() {
+	*x = UnstageShareResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnstageShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnstageShareResponse) ProtoMessage() {}
+
+func (x *UnstageShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnstageShareResponse.ProtoReflect.Descriptor instead.
+func (*UnstageShareResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *UnstageShareResponse) GetUnlinked() bool {
+	if x != nil {
+		return x.Unlinked
+	}
+	return false
+}
+
+func (x *UnstageShareResponse) GetUnmapped() bool {
+	if x != nil {
+		return x.Unmapped
+	}
+	return false
+}
+
 var File_csiproxy_storage_v1alpha1_storage_proto protoreflect.FileDescriptor
 
 const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
@@ -1717,18 +2344,71 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x14ExpandVolumeResponse\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x14\n" +
-	"\x05grown\x18\x02 \x01(\bR\x05grown*A\n" +
+	"\x05grown\x18\x02 \x01(\bR\x05grown\"\xd0\x03\n" +
+	"\x06Volume\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x14\n" +
+	"\x05share\x18\x02 \x01(\tR\x05share\x12$\n" +
+	"\vdisk_number\x18\x03 \x01(\rH\x00R\n" +
+	"diskNumber\x88\x01\x01\x12#\n" +
+	"\rserial_number\x18\x04 \x01(\tR\fserialNumber\x12\x17\n" +
+	"\adisk_id\x18\x05 \x01(\tR\x06diskId\x12\x1f\n" +
+	"\vfile_system\x18\x06 \x01(\tR\n" +
+	"fileSystem\x12\x14\n" +
+	"\x05label\x18\a \x01(\tR\x05label\x12\x1f\n" +
+	"\vtotal_bytes\x18\b \x01(\x03R\n" +
+	"totalBytes\x12\x1d\n" +
+	"\n" +
+	"used_bytes\x18\t \x01(\x03R\tusedBytes\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\n" +
+	" \x01(\x03R\tfreeBytes\x122\n" +
+	"\x15allocation_unit_bytes\x18\v \x01(\rR\x13allocationUnitBytes\x12\x1b\n" +
+	"\tread_only\x18\f \x01(\bR\breadOnly\x12\x1a\n" +
+	"\babnormal\x18\r \x01(\bR\babnormal\x12\x1c\n" +
+	"\tcondition\x18\x0e \x01(\tR\tconditionB\x0e\n" +
+	"\f_disk_number\"&\n" +
+	"\x10GetVolumeRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"N\n" +
+	"\x11GetVolumeResponse\x129\n" +
+	"\x06volume\x18\x01 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\"\x14\n" +
+	"\x12ListVolumesRequest\"k\n" +
+	"\x13ListVolumesResponse\x128\n" +
+	"\x06mounts\x18\x01 \x03(\v2 .csiproxy.storage.v1alpha1.MountR\x06mounts\x12\x1a\n" +
+	"\bcomplete\x18\x02 \x01(\bR\bcomplete\"\x9e\x01\n" +
+	"\x05Mount\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x129\n" +
+	"\x06volume\x18\x04 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\x12\x1a\n" +
+	"\bleftover\x18\x05 \x01(\tR\bleftover\"\x99\x01\n" +
+	"\x11StageShareRequest\x12\x1f\n" +
+	"\vremote_path\x18\x01 \x01(\tR\n" +
+	"remotePath\x12!\n" +
+	"\fstaging_path\x18\x02 \x01(\tR\vstagingPath\x12\x1f\n" +
+	"\busername\x18\x03 \x01(\tB\x03\x80\x01\x01R\busername\x12\x1f\n" +
+	"\bpassword\x18\x04 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +
+	"\x12StageShareResponse\"8\n" +
+	"\x13UnstageShareRequest\x12!\n" +
+	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\"N\n" +
+	"\x14UnstageShareResponse\x12\x1a\n" +
+	"\bunlinked\x18\x01 \x01(\bR\bunlinked\x12\x1a\n" +
+	"\bunmapped\x18\x02 \x01(\bR\bunmapped*A\n" +
 	"\x12AuthenticationType\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
-	"\vMUTUAL_CHAP\x10\x022\xb2\x05\n" +
+	"\vMUTUAL_CHAP\x10\x022\xe4\b\n" +
 	"\aStorage\x12f\n" +
 	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
 	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
 	"\rUnstageVolume\x12/.csiproxy.storage.v1alpha1.UnstageVolumeRequest\x1a0.csiproxy.storage.v1alpha1.UnstageVolumeResponse\x12r\n" +
 	"\rPublishVolume\x12/.csiproxy.storage.v1alpha1.PublishVolumeRequest\x1a0.csiproxy.storage.v1alpha1.PublishVolumeResponse\x12x\n" +
 	"\x0fUnpublishVolume\x121.csiproxy.storage.v1alpha1.UnpublishVolumeRequest\x1a2.csiproxy.storage.v1alpha1.UnpublishVolumeResponse\x12o\n" +
-	"\fExpandVolume\x12..csiproxy.storage.v1alpha1.ExpandVolumeRequest\x1a/.csiproxy.storage.v1alpha1.ExpandVolumeResponseBEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
+	"\fExpandVolume\x12..csiproxy.storage.v1alpha1.ExpandVolumeRequest\x1a/.csiproxy.storage.v1alpha1.ExpandVolumeResponse\x12f\n" +
+	"\tGetVolume\x12+.csiproxy.storage.v1alpha1.GetVolumeRequest\x1a,.csiproxy.storage.v1alpha1.GetVolumeResponse\x12l\n" +
+	"\vListVolumes\x12-.csiproxy.storage.v1alpha1.ListVolumesRequest\x1a..csiproxy.storage.v1alpha1.ListVolumesResponse\x12i\n" +
+	"\n" +
+	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12o\n" +
+	"\fUnstageShare\x12..csiproxy.storage.v1alpha1.UnstageShareRequest\x1a/.csiproxy.storage.v1alpha1.UnstageShareResponseBEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
 
 var (
 	file_csiproxy_storage_v1alpha1_storage_proto_rawDescOnce sync.Once
@@ -1743,7 +2423,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
 	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
@@ -1766,6 +2446,16 @@ var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(*UnpublishVolumeResponse)(nil), // 18: csiproxy.storage.v1alpha1.UnpublishVolumeResponse
 	(*ExpandVolumeRequest)(nil),     // 19: csiproxy.storage.v1alpha1.ExpandVolumeRequest
 	(*ExpandVolumeResponse)(nil),    // 20: csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	(*Volume)(nil),                  // 21: csiproxy.storage.v1alpha1.Volume
+	(*GetVolumeRequest)(nil),        // 22: csiproxy.storage.v1alpha1.GetVolumeRequest
+	(*GetVolumeResponse)(nil),       // 23: csiproxy.storage.v1alpha1.GetVolumeResponse
+	(*ListVolumesRequest)(nil),      // 24: csiproxy.storage.v1alpha1.ListVolumesRequest
+	(*ListVolumesResponse)(nil),     // 25: csiproxy.storage.v1alpha1.ListVolumesResponse
+	(*Mount)(nil),                   // 26: csiproxy.storage.v1alpha1.Mount
+	(*StageShareRequest)(nil),       // 27: csiproxy.storage.v1alpha1.StageShareRequest
+	(*StageShareResponse)(nil),      // 28: csiproxy.storage.v1alpha1.StageShareResponse
+	(*UnstageShareRequest)(nil),     // 29: csiproxy.storage.v1alpha1.UnstageShareRequest
+	(*UnstageShareResponse)(nil),    // 30: csiproxy.storage.v1alpha1.UnstageShareResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
@@ -1779,23 +2469,34 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	9,  // 8: csiproxy.storage.v1alpha1.StageVolumeRequest.login:type_name -> csiproxy.storage.v1alpha1.ISCSILogin
 	10, // 9: csiproxy.storage.v1alpha1.StageVolumeRequest.format:type_name -> csiproxy.storage.v1alpha1.FormatOptions
 	1,  // 10: csiproxy.storage.v1alpha1.UnstageVolumeRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	3,  // 11: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	11, // 12: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
-	13, // 13: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	15, // 14: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
-	17, // 15: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	19, // 16: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	4,  // 17: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 18: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 19: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 20: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 21: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 22: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	21, // 11: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
+	26, // 12: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
+	21, // 13: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
+	3,  // 14: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	11, // 15: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	13, // 16: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	15, // 17: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	17, // 18: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	19, // 19: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	22, // 20: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
+	24, // 21: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
+	27, // 22: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
+	29, // 23: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
+	4,  // 24: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 25: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 26: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 27: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 28: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 29: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	23, // 30: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	25, // 31: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	28, // 32: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	30, // 33: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
+	24, // [24:34] is the sub-list for method output_type
+	14, // [14:24] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }
@@ -1804,13 +2505,14 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 		return
 	}
 	file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[0].OneofWrappers = []any{}
+	file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

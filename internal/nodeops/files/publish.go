@@ -78,27 +78,11 @@ func (f *Filesystem) staged(ctx context.Context, path string) (pathpolicy.Path, 
 
 // removeEmpty removes an empty directory, and reports whether it has.
 func (f *Filesystem) removeEmpty(ctx context.Context, e pathpolicy.Entry) (removed bool, _ error) {
-	if err := e.CheckReplaceable(); err != nil {
-		return false, err
-	}
-	info, err := look(ctx, e)
-	if err != nil {
-		return false, err
-	}
-	if !info.IsDir() || info.IsReparsePoint() {
-		return false, nil
-	}
-	dir, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
-	if err != nil {
-		return false, err
-	}
-	if info, err = dir.Info(ctx); err != nil || info.IsReparsePoint() { // it has become a link meanwhile
-		return false, closed(dir, err)
-	}
-	if err = dir.Delete(ctx); err == nil {
+	removed, err := e.RemoveEmptyDirectory(ctx)
+	if removed {
 		f.options.Logger.Info("directory removed", "path", e.Path())
 	}
-	return err == nil, closed(dir, err)
+	return removed, err
 }
 
 // UnpublishVolume implements [storage.Operations].

@@ -73,6 +73,8 @@ import (
 type System interface {
 	pathpolicy.System
 	win.SMBMappings
+	win.FileSystems
+	win.Registry
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -82,6 +84,9 @@ type Options struct {
 	// Logger gets each change of a mapping, and what an operation passes over without
 	// failing. Default: none.
 	Logger *slog.Logger
+	// ProtectShared refuses to remove a mapping while more than one staged path leads to
+	// its share. Default: it is removed.
+	ProtectShared bool
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
@@ -100,7 +105,10 @@ type Mappings struct {
 	// all mappings of a server use the same credentials only. Looking takes no lock,
 	// since a server may keep one waiting.
 	locks operation.Locks[string]
-	users *users
+	// staging serialises what makes links to a share, or counts them, by root. Who has one
+	// of locks may take one of these, and not the other way round.
+	staging operation.Locks[string]
+	users   *users
 }
 
 // New returns the operations on the mappings of sys. Local paths are those that
@@ -161,6 +169,9 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 			return err
 		}
 		defer unlock()
+		if err := m.checkShared(ctx, remote); err != nil {
+			return err
+		}
 		return m.remove(ctx, remote)
 	})
 }

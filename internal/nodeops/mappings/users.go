@@ -62,6 +62,15 @@ func (u *users) compare(remote unc.Path, c smb.Credentials) (sameUser, samePassw
 	return sameUser, sameUser && known.password == given.password
 }
 
+// knows is compare, and reports whether anything is known of the mapping of the share.
+func (u *users) knows(remote unc.Path, c smb.Credentials) (known, sameUser, samePassword bool) {
+	u.mu.Lock()
+	_, known = u.known[remote.Root()]
+	u.mu.Unlock()
+	sameUser, samePassword = u.compare(remote, c)
+	return known, sameUser, samePassword
+}
+
 // removed forgets the mapping of the share of remote.
 func (u *users) removed(remote unc.Path) {
 	u.mu.Lock()

@@ -14,11 +14,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Groups are the operations that the tasks are made of, and what these share.
@@ -27,6 +29,7 @@ type Groups struct {
 	Disks       *disks.Disks
 	Volumes     *volumes.Volumes
 	Files       *files.Filesystem
+	Mappings    *mappings.Mappings
 	Initiator   *initiator.Initiator
 	SystemDisks *systemdisk.Disks
 }
@@ -48,6 +51,9 @@ type Staging struct {
 	options Options
 	// targets serialises logging out of a target, by its name in lower case.
 	targets operation.Locks[string]
+
+	volumes operation.Flights[volume.ID, storage.Volume]
+	shares  operation.Flights[string, storage.Volume] // by root
 
 	mu         sync.Mutex     // guards connecting
 	connecting map[string]int // how many disks of a target are being staged
@@ -72,6 +78,16 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 // UnpublishVolume implements [storage.Operations].
 func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) error {
 	return s.Files.UnpublishVolume(ctx, targetPath)
+}
+
+// StageShare implements [storage.Operations].
+func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) error {
+	return s.Mappings.StageShare(ctx, r)
+}
+
+// UnstageShare implements [storage.Operations].
+func (s *Staging) UnstageShare(ctx context.Context, stagingPath string) (storage.UnstagedShare, error) {
+	return s.Mappings.UnstageShare(ctx, stagingPath)
 }
 
 // ListDisks implements [storage.Operations].

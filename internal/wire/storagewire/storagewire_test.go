@@ -93,6 +93,10 @@ func TestThereAndBack(t *testing.T) {
 		got, err := ToStageVolume(m)
 		same(t, r, got, err)
 	}
+	for _, v := range []storage.VolumeList{filled[storage.VolumeList](t), {}} {
+		same(t, v, ToVolumes(FromVolumes(v)), nil)
+	}
+	same(t, filled[storage.StageShareRequest](t), ToStageShare(FromStageShare(filled[storage.StageShareRequest](t))), nil)
 	staged := filled[storage.StagedVolume](t)
 	same(t, staged, ToStaged(FromStaged(staged)), nil)
 	unstage, err := ToUnstageVolume(FromUnstageVolume(filled[storage.UnstageVolumeRequest](t)))

@@ -1,0 +1,146 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// silentPatience is how long a list waits for a volume or share that doesn't answer.
+const silentPatience = 5 * time.Second
+
+// GetVolume implements [storage.Operations].
+func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, error) {
+	return operation.Get(ctx, s.options.Runner, "GetVolume", quote.Text(path), func(ctx context.Context) (storage.Volume, error) {
+		to, err := s.Volumes.Leads(ctx, path)
+		if err != nil {
+			return storage.Volume{}, err
+		}
+		switch to.Kind {
+		case pathpolicy.MountedVolume:
+			return s.describe(ctx, volume.ID(to.Volume))
+		case pathpolicy.SharedDirectory:
+			remote, err := unc.Parse(to.Target)
+			if err != nil {
+				return storage.Volume{}, err
+			}
+			return s.describeShare(ctx, remote)
+		}
+		return storage.Volume{}, csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
+	})
+}
+
+// describe returns what is known of a volume. Callers share one answer. A volume that
+// doesn't answer is abnormal.
+func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
+	d, err := s.volumes.Do(ctx, id, silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
+	if silent(err) && ctx.Err() == nil {
+		return storage.Volume{VolumeID: id, Abnormal: true, Condition: "it has not answered for " + silentPatience.String() + " or longer"}, nil
+	}
+	return d, err
+}
+
+// describeShare is describe for a share.
+func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (storage.Volume, error) {
+	d, err := s.shares.Do(ctx, remote.Root(), silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
+	if silent(err) && ctx.Err() == nil {
+		return storage.Volume{Share: remote.Root(), Abnormal: true, Condition: "its server has not answered for " + silentPatience.String() + " or longer"}, nil
+	}
+	return d, err
+}
+
+func silent(err error) bool {
+	_, ok := errors.AsType[*operation.SilentError](err)
+	return ok
+}
+
+// ListVolumes implements [storage.Operations].
+func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
+	return operation.Get(ctx, s.options.Runner, "ListVolumes", "", func(ctx context.Context) (storage.VolumeList, error) {
+		links, lacking, err := s.Volumes.Links(ctx)
+		if err != nil {
+			return storage.VolumeList{}, err
+		}
+		list := storage.VolumeList{Complete: lacking == nil, Mounts: make([]storage.Mount, len(links))}
+		err = operation.Each(len(links), listedAtOnce, func(i int) (err error) {
+			list.Mounts[i], err = s.mounted(ctx, links[i])
+			return err
+		})
+		if err != nil {
+			return storage.VolumeList{}, err
+		}
+		slices.SortFunc(list.Mounts, func(a, b storage.Mount) int { return cmp.Compare(a.Path, b.Path) })
+		unused, err := s.unusedMappings(ctx, list.Mounts, list.Complete)
+		list.Mounts = append(list.Mounts, unused...)
+		return list, err
+	})
+}
+
+// listedAtOnce is how many volumes and shares a list asks at one time.
+const listedAtOnce = 16
+
+// mounted returns what a link or mount point is.
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storage.Mount, err error) {
+	m = storage.Mount{Path: l.Path.String(), Target: l.Link.Target()}
+	switch {
+	case l.Link.IsMountPoint():
+		m.Kind = storage.MountPoint
+		m.Volume, err = s.describe(ctx, volume.ID(l.Link.Volume))
+		if err == nil && m.Volume.Disk == nil && m.Volume.Abnormal && s.Volumes.IsGone(ctx, m.Volume.VolumeID) {
+			m.Leftover = "the disk of the volume has left the node, or is offline"
+		}
+		return m, err
+	case l.Link.Kind == pathpolicy.LinkToShare:
+		m.Kind = storage.ShareLink
+		remote, parseErr := unc.Parse(m.Target)
+		if parseErr != nil {
+			return m, nil
+		}
+		m.Volume, err = s.describeShare(ctx, remote)
+		return m, err
+	}
+	m.Kind = storage.Link
+	to, err := s.Volumes.Leads(ctx, m.Path)
+	switch {
+	case ctx.Err() != nil:
+		return m, ctx.Err()
+	case err != nil: // it leads outside, say, and isn't ours
+		return m, nil
+	case to.Kind == pathpolicy.Nothing:
+		m.Leftover = "it leads to nothing"
+	}
+	return m, nil
+}
+
+// unusedMappings returns the mappings that no staged path leads to.
+func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount, complete bool) (unused []storage.Mount, _ error) {
+	roots, err := s.Mappings.Roots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range roots {
+		used := slices.ContainsFunc(mounts, func(m storage.Mount) bool { return m.Kind == storage.ShareLink && m.Volume.Share == root })
+		if used {
+			continue
+		}
+		m := storage.Mount{Kind: storage.Mapping, Target: root, Volume: storage.Volume{Share: root}}
+		if complete {
+			m.Leftover = "no staged path leads to the share"
+		}
+		unused = append(unused, m)
+	}
+	return unused, nil
+}

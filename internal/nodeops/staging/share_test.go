@@ -1,0 +1,261 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging_test
+
+import (
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+const (
+	sharePath  = simtest.Kubelet + `\plugins\kubernetes.io\csi\smb\share-1\globalmount`
+	share2Path = simtest.Kubelet + `\plugins\kubernetes.io\csi\smb\share-2\globalmount`
+)
+
+// newShares returns a node and a server with the shares data and other.
+func newShares(t *testing.T) (*winsim.System, *nodeops.Node) {
+	t.Helper()
+	sim, n := newNode(t)
+	for _, name := range []string{"data", "other"} {
+		simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: name, SizeBytes: 5 << 40}))
+	}
+	simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\app`, secret.New("password")))
+	return sim, n
+}
+
+func shareRequest(remote, path string) storage.StageShareRequest {
+	return storage.StageShareRequest{
+		RemotePath: remote, StagingPath: path,
+		Credentials: smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("password")},
+	}
+}
+
+// mappings returns the shares that are mapped.
+func mappings(t *testing.T, sim *winsim.System) string {
+	t.Helper()
+	all, err := sim.SMBGlobalMappings(t.Context())
+	simtest.Must(t, err)
+	var names []string
+	for _, m := range all {
+		names = append(names, strings.ToLower(m.RemotePath))
+	}
+	return strings.Join(names, " ")
+}
+
+// A mapping goes with the last staged path, also if the process has restarted meanwhile.
+func TestLifeOfAShare(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	for range 2 {
+		simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`//filer/data`, sharePath)))
+	}
+	simtest.Must(t, sim.WriteFile(sharePath+file, []byte("precious")))
+	simtest.Must(t, sim.MkdirAll(sharePath+`\directory`))
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\FILER\Data\directory`, share2Path)))
+	for range 2 {
+		simtest.Must(t, n.Storage.PublishVolume(ctx, sharePath, targetPath))
+	}
+	if data, err := sim.ReadFile(targetPath + file); string(data) != "precious" || err != nil {
+		t.Errorf("the pod reads %q, %v", data, err)
+	}
+	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
+
+	n, err := nodeops.New(sim, nodeops.Options{}) // a new process
+	simtest.Must(t, err)
+	done, err := n.Storage.UnstageShare(ctx, sharePath)
+	if err != nil || done != (storage.UnstagedShare{Unlinked: true}) || mappings(t, sim) != `\\filer\data` {
+		t.Errorf("the first: %+v, %v, mapped are %s", done, err, mappings(t, sim))
+	}
+	done, err = n.Storage.UnstageShare(ctx, sharePath)
+	if err != nil || done != (storage.UnstagedShare{}) {
+		t.Errorf("the first again: %+v, %v", done, err)
+	}
+	done, err = n.Storage.UnstageShare(ctx, share2Path)
+	if err != nil || done != (storage.UnstagedShare{Unlinked: true, Unmapped: true}) || mappings(t, sim) != "" {
+		t.Errorf("the last: %+v, %v, mapped are %s", done, err, mappings(t, sim))
+	}
+}
+
+func TestStageShareRefuses(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	wantKind(t, "no such share", n.Storage.StageShare(ctx, shareRequest(`\\filer\none`, sharePath)), csiproxy.ErrNotFound)
+	wantKind(t, "no such directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data\none`, sharePath)), csiproxy.ErrNotFound, "no such directory")
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+
+	other := shareRequest(`\\filer\data`, share2Path)
+	other.Credentials.Username = `EXAMPLE\other`
+	wantKind(t, "another user", n.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition, "another user")
+	other = shareRequest(`\\filer\data`, share2Path)
+	other.Credentials.Password = secret.New("guess")
+	err := n.Storage.StageShare(ctx, other)
+	wantKind(t, "another password", err, csiproxy.ErrFailedPrecondition, "another password")
+	if err != nil && strings.Contains(err.Error(), "guess") {
+		t.Errorf("the error %v has the password", err)
+	}
+	// A process that hasn't made the mapping knows its user from Windows.
+	later, err := nodeops.New(sim, nodeops.Options{})
+	simtest.Must(t, err)
+	other = shareRequest(`\\filer\data`, share2Path)
+	other.Credentials.Username = `EXAMPLE\other`
+	wantKind(t, "another user, later", later.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition, "another user")
+	simtest.Must(t, later.Storage.StageShare(ctx, shareRequest(`\\filer\data`, share2Path)))
+
+	deep := shareRequest(`\\filer\data`, simtest.Kubelet+strings.Repeat(`\d`, 9))
+	wantKind(t, "too deep", n.Storage.StageShare(ctx, deep), csiproxy.ErrInvalidArgument, "8 directories")
+	wantKind(t, "no credentials", n.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
+	wantKind(t, "no share", n.Storage.StageShare(ctx, shareRequest(`C:\`, sharePath)), csiproxy.ErrInvalidArgument)
+
+	directory := simtest.Kubelet + `\plugins\directory`
+	simtest.Must(t, sim.MkdirAll(directory))
+	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
+	wantKind(t, "a directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, directory)), csiproxy.ErrAlreadyExists)
+	_, err = n.Storage.UnstageShare(ctx, directory)
+	wantKind(t, "unstage a directory", err, csiproxy.ErrFailedPrecondition)
+	wantKind(t, "another share there", n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
+	if data, err := sim.ReadFile(directory + file); string(data) != "precious" || err != nil {
+		t.Errorf("the file is %q, %v", data, err)
+	}
+}
+
+// Links that pods make in their own data don't count, and what can't be counted keeps
+// the mapping.
+func TestWhatCountsAsStaged(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	data := simtest.Kubelet + `\pods\uid\volumes\kubernetes.io~empty-dir\cache`
+	simtest.Must(t, sim.MkdirAll(data))
+	simtest.Must(t, sim.Symlink(data+`\link`, `\\filer\data\`, true))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `pods\uid`, Count: 1}, win.ErrorAccessDenied))
+	_, err := n.Storage.UnstageShare(ctx, sharePath)
+	wantKind(t, "not counted", err, csiproxy.ErrUnavailable, "can't be counted", `pods\uid`)
+	done, err := n.Storage.UnstageShare(ctx, sharePath)
+	if err != nil || !done.Unmapped {
+		t.Errorf("counted: %+v, %v", done, err)
+	}
+}
+
+// With the protection on, a mapping that several staged paths use stays.
+func TestProtectSharedMappings(t *testing.T) {
+	for _, protect := range []bool{false, true} {
+		sim, _ := newShares(t)
+		ctx := t.Context()
+		n, err := nodeops.New(sim, nodeops.Options{ProtectSharedMappings: protect})
+		simtest.Must(t, err)
+		for _, path := range []string{sharePath, share2Path} {
+			simtest.Must(t, sim.MkdirAll(path[:strings.LastIndex(path, `\`)]))
+			r := shareRequest(`\\filer\data`, path)
+			simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, r.StagingPath, r.Credentials))
+		}
+		err = n.SMB.RemoveSMBGlobalMapping(ctx, `\\filer\data`)
+		if !protect {
+			simtest.Must(t, err)
+			continue
+		}
+		wantKind(t, "two staged paths", err, csiproxy.ErrFailedPrecondition, "2 staged paths", sharePath, share2Path)
+		simtest.Must(t, n.Filesystem.Rmdir(ctx, sharePath, false))
+		simtest.Must(t, n.SMB.RemoveSMBGlobalMapping(ctx, `\\filer\data`))
+	}
+}
+
+func TestGetVolume(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "data"}})
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+
+	for _, path := range []string{stagingPath, targetPath} {
+		v, err := n.Storage.GetVolume(ctx, path)
+		if err != nil || v.VolumeID != staged.VolumeID || *v.Disk != number || v.SerialNumber != "vol-1" || v.DiskID == "" ||
+			v.FileSystem != "NTFS" || v.Label != "data" || v.TotalBytes < 9<<30 || v.UsedBytes+v.FreeBytes != v.TotalBytes ||
+			v.AllocationUnitBytes != 4096 || v.ReadOnly || v.Abnormal || v.Condition != "" {
+			t.Errorf("%s: %+v, %v", path, v, err)
+		}
+	}
+	v, err := n.Storage.GetVolume(ctx, sharePath)
+	if err != nil || v.Share != `\\filer\data` || v.TotalBytes != 5<<40 || v.Abnormal {
+		t.Errorf("the share: %+v, %v", v, err)
+	}
+	for _, path := range []string{simtest.Kubelet, simtest.Kubelet + `\none`} {
+		_, err = n.Storage.GetVolume(ctx, path)
+		wantKind(t, path, err, csiproxy.ErrNotFound)
+	}
+
+	abnormal := func(what, path, condition string) {
+		t.Helper()
+		v, err := n.Storage.GetVolume(ctx, path)
+		if err != nil || !v.Abnormal || !strings.Contains(v.Condition, condition) {
+			t.Errorf("%s: %+v, %v, want %q", what, v, err, condition)
+		}
+	}
+	simtest.Must(t, sim.SetVolumeDirty(stagingPath, true))
+	abnormal("dirty", stagingPath, "it is dirty")
+	simtest.Must(t, sim.SetVolumeDirty(stagingPath, false))
+	simtest.Must(t, sim.SetVolumeReadOnly(stagingPath, true))
+	abnormal("read-only", stagingPath, "read-only, though its disk isn't")
+	simtest.Must(t, sim.SetVolumeReadOnly(stagingPath, false))
+	simtest.Must(t, sim.RemoveSMBGlobalMapping(ctx, `\\filer\data`))
+	abnormal("not mapped", sharePath, "isn't mapped")
+	simtest.Must(t, sim.DetachDisk(number))
+	abnormal("detached", stagingPath, "its disk has left the node")
+}
+
+func TestListVolumes(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	gone := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	r := shareRequest(`\\filer\other`, "")
+	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
+	dangling := simtest.Kubelet + `\pods\dangling`
+	simtest.Must(t, sim.Symlink(dangling, simtest.Kubelet+`\none`, true))
+	simtest.Must(t, sim.DetachDisk(gone))
+
+	list, err := n.Storage.ListVolumes(ctx)
+	simtest.Must(t, err)
+	if !list.Complete {
+		t.Error("not complete")
+	}
+	type row struct {
+		kind     storage.MountKind
+		path     string
+		abnormal bool
+		leftover string
+	}
+	want := map[row]bool{
+		{storage.MountPoint, stagingPath, false, ""}:                                                     true,
+		{storage.MountPoint, otherPath, true, "the disk of the volume has left the node, or is offline"}: true,
+		{storage.Link, targetPath, false, ""}:                                                            true,
+		{storage.Link, dangling, false, "it leads to nothing"}:                                           true,
+		{storage.ShareLink, sharePath, false, ""}:                                                        true,
+		{storage.Mapping, "", false, "no staged path leads to the share"}:                                true,
+	}
+	for _, m := range list.Mounts {
+		r := row{m.Kind, m.Path, m.Volume.Abnormal, m.Leftover}
+		if !want[r] {
+			t.Errorf("listed is %+v", m)
+		}
+		delete(want, r)
+	}
+	if len(want) > 0 {
+		t.Errorf("not listed are %+v", want)
+	}
+}

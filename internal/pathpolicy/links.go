@@ -1,0 +1,124 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"errors"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
+)
+
+// FoundLink is a link or mount point that Links has found.
+type FoundLink struct {
+	Path Path
+	Link Link
+}
+
+// The bounds of Links.
+const (
+	// MaxLinkDepth is how many directories below an allowed one Links looks into. Kubelet's
+	// staging and target paths have six: plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount
+	// and pods\POD\volumes\PLUGIN\VOLUME\mount.
+	MaxLinkDepth = 8
+	// maxLinkEntries bounds how many entries of directories are looked at.
+	maxLinkEntries = 200_000
+	// emptyDir is the directory where kubelet keeps the data of a pod that belong to no
+	// volume. What pods make there are no staged paths, and may be any number of files.
+	emptyDir = "kubernetes.io~empty-dir"
+)
+
+// Links returns the links and mount points in the allowed directories, down to
+// MaxLinkDepth. They aren't followed. lacking says why some may be missing: a directory
+// couldn't be read or, with csiproxy.ErrResourceExhausted, there are too many entries.
+func (p *Policy) Links(ctx context.Context, sys System) (found []FoundLink, lacking, _ error) {
+	s := &linkSearch{left: maxLinkEntries}
+	for _, root := range p.roots {
+		err := p.walk(sys, func(w *walk) error {
+			dir, err := w.enter(ctx, Path{root: root}, win.FileOpen)
+			if err != nil {
+				return err
+			}
+			return s.search(ctx, dir, 0)
+		})
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		s.note(err)
+	}
+	return s.found, s.lacking, nil
+}
+
+// IsCounted reports whether Links finds a link at a path.
+func (p Path) IsCounted() bool { return p.volume == "" && len(p.names) <= MaxLinkDepth }
+
+type linkSearch struct {
+	found   []FoundLink
+	lacking error // the first reason why something may be missing
+	left    int   // entries that may still be looked at
+}
+
+// note keeps an error, unless it says that something has gone meanwhile.
+func (s *linkSearch) note(err error) {
+	if err != nil && !Missing(err) && s.lacking == nil {
+		s.lacking = err
+	}
+}
+
+// search looks through an open directory. Its error is one of that directory; those of what
+// is below are noted.
+func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
+	for restart := true; ; restart = false {
+		entries, err := dir.ReadDir(ctx, restart)
+		if errors.Is(err, win.ErrorNoMoreFiles) || err == nil && len(entries) == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if s.left--; s.left < 0 {
+				s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted, "the allowed directories have more than %d entries", maxLinkEntries))
+				return nil
+			}
+			if err := s.entry(ctx, dir.Entry(e.Name), e.FileInfo, depth); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// entry looks at one entry. Its error is the end of ctx.
+func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, depth int) error {
+	var err error
+	switch {
+	case info.IsReparsePoint():
+		var link Link
+		if link, err = e.link(ctx); err == nil {
+			s.found = append(s.found, FoundLink{e.path(), link})
+		} else if errors.Is(err, win.ErrorNotAReparsePoint) {
+			err = nil // not any more
+		}
+	case info.IsDir() && depth+1 < MaxLinkDepth && !winname.Equal(e.name, emptyDir):
+		var dir *File
+		if dir, err = e.Open(ctx, Directory(win.FileOpen)); err == nil {
+			if info, err = dir.Info(ctx); err == nil && !info.IsReparsePoint() {
+				err = s.search(ctx, dir, depth+1)
+			}
+			if closeErr := dir.Close(); err == nil {
+				err = closeErr
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		err = e.failed(err)
+	}
+	s.note(err)
+	return nil
+}

@@ -1,0 +1,88 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storagewire
+
+import (
+	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// FromVolume returns the message for a volume.
+func FromVolume(v storage.Volume) *storagev1alpha1.Volume {
+	m := &storagev1alpha1.Volume{
+		VolumeId: string(v.VolumeID), Share: wire.ValidText(v.Share), SerialNumber: wire.ValidText(v.SerialNumber), DiskId: v.DiskID,
+		FileSystem: wire.ValidText(v.FileSystem), Label: wire.ValidText(v.Label),
+		TotalBytes: v.TotalBytes, UsedBytes: v.UsedBytes, FreeBytes: v.FreeBytes, AllocationUnitBytes: v.AllocationUnitBytes,
+		ReadOnly: v.ReadOnly, Abnormal: v.Abnormal, Condition: wire.ValidText(v.Condition),
+	}
+	if v.Disk != nil {
+		m.DiskNumber = new(uint32(*v.Disk))
+	}
+	return m
+}
+
+// ToVolume returns the volume in a message, which may be nil.
+func ToVolume(m *storagev1alpha1.Volume) storage.Volume {
+	v := storage.Volume{
+		VolumeID: volume.ID(m.GetVolumeId()), Share: m.GetShare(), SerialNumber: m.GetSerialNumber(), DiskID: m.GetDiskId(),
+		FileSystem: m.GetFileSystem(), Label: m.GetLabel(),
+		TotalBytes: m.GetTotalBytes(), UsedBytes: m.GetUsedBytes(), FreeBytes: m.GetFreeBytes(), AllocationUnitBytes: m.GetAllocationUnitBytes(),
+		ReadOnly: m.GetReadOnly(), Abnormal: m.GetAbnormal(), Condition: m.GetCondition(),
+	}
+	if m != nil && m.DiskNumber != nil {
+		v.Disk = new(disk.Number(*m.DiskNumber))
+	}
+	return v
+}
+
+// FromVolumes returns the message for a list.
+func FromVolumes(list storage.VolumeList) *storagev1alpha1.ListVolumesResponse {
+	m := &storagev1alpha1.ListVolumesResponse{Complete: list.Complete}
+	for _, one := range list.Mounts {
+		m.Mounts = append(m.Mounts, FromMount(one))
+	}
+	return m
+}
+
+// ToVolumes returns the list in a message.
+func ToVolumes(m *storagev1alpha1.ListVolumesResponse) storage.VolumeList {
+	list := storage.VolumeList{Complete: m.Complete}
+	for _, one := range m.Mounts {
+		list.Mounts = append(list.Mounts, ToMount(one))
+	}
+	return list
+}
+
+// FromMount returns the message for a mount.
+func FromMount(v storage.Mount) *storagev1alpha1.Mount {
+	return &storagev1alpha1.Mount{
+		Kind: string(v.Kind), Path: wire.ValidText(v.Path), Target: wire.ValidText(v.Target),
+		Volume: FromVolume(v.Volume), Leftover: wire.ValidText(v.Leftover),
+	}
+}
+
+// ToMount returns the mount in a message.
+func ToMount(m *storagev1alpha1.Mount) storage.Mount {
+	return storage.Mount{Kind: storage.MountKind(m.Kind), Path: m.Path, Target: m.Target, Volume: ToVolume(m.Volume), Leftover: m.Leftover}
+}
+
+// FromStageShare returns the message for a request.
+func FromStageShare(r storage.StageShareRequest) *storagev1alpha1.StageShareRequest {
+	return &storagev1alpha1.StageShareRequest{
+		RemotePath: r.RemotePath, StagingPath: r.StagingPath, Username: r.Credentials.Username, Password: r.Credentials.Password.Reveal(),
+	}
+}
+
+// ToStageShare returns the request in a message.
+func ToStageShare(m *storagev1alpha1.StageShareRequest) storage.StageShareRequest {
+	return storage.StageShareRequest{
+		RemotePath: m.RemotePath, StagingPath: m.StagingPath,
+		Credentials: smb.Credentials{Username: m.Username, Password: secret.New(m.Password)},
+	}
+}

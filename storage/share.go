@@ -1,0 +1,25 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import "github.com/csi-proxy/csi-proxy/smb"
+
+// StageShareRequest says which share is to be staged, and where. All fields must be set.
+type StageShareRequest struct {
+	// RemotePath is \\server\share or a directory on it. Slashes are taken as backslashes.
+	RemotePath string
+	// StagingPath is where the link to it is made, with the directories above it.
+	StagingPath string
+	// Credentials are those for the server.
+	Credentials smb.Credentials
+}
+
+// UnstagedShare is what UnstageShare has done.
+type UnstagedShare struct {
+	// Unlinked is set if a share was staged at the path.
+	Unlinked bool
+	// Unmapped is set if this call has removed the share's mapping, since no other staged
+	// path leads to it.
+	Unmapped bool
+}
