@@ -81,6 +81,9 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, error) {
 			OldFiles:    oldLogFiles,
 			CrashOutput: true,
 		}
+		if format == formatText && !isSet(flags, "skip_log_headers") {
+			config.Header = logHeader
+		}
 		if format == formatJSON {
 			config.Report = func(since time.Time, lost int, err error) []byte {
 				var line bytes.Buffer
@@ -113,6 +116,14 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, error) {
 	grpcErrors := slog.NewLogLogger(handler, slog.LevelError).Writer()
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, grpcErrors))
 	return slog.New(handler), nil
+}
+
+// logHeader returns what klog's own files begin with, as far as others look for it: tests
+// of OpenShift take a log without "Log file created at:" for none. The version is ours, for
+// those who get only one file of a log.
+func logHeader() []byte {
+	return fmt.Appendf(nil, "Log file created at: %s\n%s\nLog line format: [IWE]mmdd hh:mm:ss.uuuuuu process file:line] message\n",
+		time.Now().Format("2006/01/02 15:04:05"), describeBuild(currentBuild()))
 }
 
 // both writes to two outputs, to one also if the other fails.

@@ -185,9 +185,29 @@ func TestLogFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !strings.HasPrefix(string(written), "Log file created at: ") {
+		t.Errorf("the log file begins without the line that OpenShift's tests look for: %s", written)
+	}
 	for _, text := range []string{served, `"call" method="/grpc.health.v1.Health/Check" request={"service":""} code="OK"`, `"csi-proxy ends"`} {
 		if !strings.Contains(string(written), text) {
 			t.Errorf("the log file has no %s: %s", text, written)
+		}
+	}
+}
+
+// Programs that read each line want no header.
+func TestLogFileWithoutHeader(t *testing.T) {
+	for flag, served := range map[string]string{
+		"-skip_log_headers":    served,
+		"-logging-format=json": `"msg":"serving","group":"volume"`,
+	} {
+		file := filepath.Join(t.TempDir(), "csi-proxy.log")
+		p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file, "-alsologtostderr", flag)
+		p.log.await(served)
+		p.signal(t, syscall.SIGTERM)
+		p.end()
+		if written, err := os.ReadFile(file); err != nil || !strings.Contains(string(written), served) || strings.Contains(string(written), "Log file created") {
+			t.Errorf("%s: %s (%v)", flag, written, err)
 		}
 	}
 }

@@ -188,6 +188,9 @@ func TestService(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if !strings.HasPrefix(string(text), "Log file created at: ") {
+				t.Errorf("the log begins without the line that OpenShift's tests look for:\n%s", text)
+			}
 			for _, line := range []string{`"csi-proxy starts"`, `"stopping" cause="the service manager stops the service"`, `"csi-proxy ends"`} {
 				if n := strings.Count(string(text), line); n != 2 {
 					t.Errorf("the log has %s %d times, want 2:\n%s", line, n, text)

@@ -44,6 +44,9 @@ type Config struct {
 	// such as the trace of a panic, to the log. A service has no other output for
 	// it. At most one log of a process may set it.
 	CrashOutput bool
+	// Header returns the lines, with their ends, that each file begins with. They come with
+	// the first line of the log. Default: none.
+	Header func() []byte
 	// Report returns the line, with its end, that says after a problem since when there was
 	// one, how many writes were lost, and what the first cause was. Default: plain text.
 	Report func(since time.Time, lost int, err error) []byte
@@ -124,6 +127,11 @@ func (f *File) write(p []byte) (int, error) {
 	}
 	if f.file == nil {
 		if err := f.open(); err != nil {
+			return 0, err
+		}
+	}
+	if f.size == 0 && f.config.Header != nil {
+		if _, err := f.append(f.config.Header()); err != nil {
 			return 0, err
 		}
 	}

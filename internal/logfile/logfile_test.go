@@ -150,6 +150,26 @@ func TestRotationFillsGap(t *testing.T) {
 	wantFiles(t, dir, map[string]string{"log": "b ", "log.1": "a ", "log.2": "log.2", "log.3": "log.3"})
 }
 
+func TestHeader(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "log")
+	headers := 0
+	config := Config{Name: name, MaxBytes: 12, OldFiles: 1, Header: func() []byte {
+		headers++
+		return fmt.Appendf(nil, "header%d\n", headers)
+	}}
+	write(t, openTest(t, config), "a")
+	f := openTest(t, config)
+	write(t, f, "b", "c")
+	wantFiles(t, dir, map[string]string{"log": "header2 c ", "log.1": "header1 a b "})
+	if err := os.Truncate(name, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.checked = time.Time{} // as if a second had passed
+	write(t, f, "d")
+	wantFiles(t, dir, map[string]string{"log": "header3 d ", "log.1": "header1 a b "})
+}
+
 func TestOpenMakesDirectory(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a", "b", "log")
 	write(t, openTest(t, Config{Name: name, OldFiles: 1}), "line")

@@ -1,0 +1,66 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// The command lines of the Windows Machine Config Operator, as docs/openshift.md has them,
+// start the daemon as a service that logs to where must-gather looks.
+func TestOpenShift(t *testing.T) {
+	page, err := os.ReadFile("../../docs/openshift.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbosities := map[string]bool{}
+	for _, line := range strings.Split(string(page), "\n") {
+		if !strings.HasPrefix(line, `{"name":"csi-proxy"`) {
+			continue
+		}
+		var service struct {
+			Name, Path string
+			Bootstrap  *bool
+			Priority   uint
+		}
+		if err := json.Unmarshal([]byte(line), &service); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if service.Bootstrap == nil || *service.Bootstrap || service.Priority != 2 {
+			t.Errorf("bootstrap and priority of %s aren't the operator's", line)
+		}
+		// None of its arguments has blanks, so Windows splits the line as Fields does.
+		words := strings.Fields(service.Path)
+		if words[0] != `C:\k\csi-proxy.exe` {
+			t.Errorf("the program is %s", words[0])
+		}
+		o, err := parseFlags(words[1:], io.Discard)
+		if err != nil {
+			t.Errorf("%s: %v", service.Path, err)
+			continue
+		}
+		defer resetKlog(o.logging)
+		if !o.windowsService || !asksForService(words[1:]) {
+			t.Errorf("%s doesn't ask for a service", service.Path)
+		}
+		if got := logFile(o.logging); got != `C:\var\log\csi-proxy\csi-proxy.log` || isSet(o.logging, "logtostderr") {
+			t.Errorf("%s logs to %s, to standard error: %v", service.Path, got, isSet(o.logging, "logtostderr"))
+		}
+		if runtime.GOOS != "windows" {
+			o.windowsService = false // it is an error elsewhere, the only one there may be
+		}
+		if err := o.check(); err != nil {
+			t.Errorf("%s: %v", service.Path, err)
+		}
+		verbosities[o.logging.Lookup("v").Value.String()] = true
+	}
+	if !verbosities["2"] || !verbosities["4"] {
+		t.Errorf("docs/openshift.md has the command lines with -v of %v, want 2 and 4", verbosities)
+	}
+}
