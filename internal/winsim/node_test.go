@@ -85,6 +85,7 @@ func dump(s *System) map[string]any {
 	}
 	all["iSCSI network"] = []any{s.iscsi.Targets(), s.iscsi.Portals()}
 	all["iSCSI initiator"] = []any{s.iscsi.SendTargetPortals(), s.iscsi.KnownTargets(), s.iscsi.Sessions(), s.iscsi.PersistentLogins()}
+	all["processes"] = s.processes.list()
 	all["SMB servers"] = s.smb.Servers()
 	all["SMB mappings"] = s.smb.Mappings()
 	for _, m := range s.smb.Mappings() {
@@ -100,7 +101,7 @@ func dump(s *System) map[string]any {
 		all["volume "+unique] = *r
 	}
 	for _, v := range s.volumes.present {
-		all["present "+v.unique] = []any{v.disk.id, v.number, v.offset, v.length}
+		all["present "+v.unique] = []any{v.disk.id, v.number, v.offset, v.length, v.readOnly}
 	}
 	return all
 }

@@ -48,6 +48,7 @@ func TestKill(t *testing.T) {
 		var name string
 		var session win.ISCSISessionID
 		var held interface{ Close() error }
+		var process win.ProcessID
 		for _, step := range []struct {
 			what string
 			do   func() error
@@ -101,6 +102,25 @@ func TestKill(t *testing.T) {
 			{"unlock", func() error { return s.SetVolumeLocked(name, false) }},
 			{"letter", func() error { return s.SetVolumeMountPoint(ctx, `X:\`, name) }},
 			{"format again", func() error { return s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "ReFS", Label: "l"}) }},
+			{"dirty", func() error { return s.SetVolumeDirty(name, true) }},
+			{"read-only volume", func() error { return s.SetVolumeReadOnly(name, true) }},
+			{"writable volume", func() error { return s.SetVolumeReadOnly(name, false) }},
+			{"format with NTFS again", func() error {
+				return s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS", NoShortNames: true})
+			}},
+			{"damage", func() error { return s.SetVolumeDamage(name, SpotDamage) }},
+			{"scan", func() error { _, err := s.RepairVolume(ctx, name, win.RepairScan); return err }},
+			{"spot fix", func() error { _, err := s.RepairVolume(ctx, name, win.RepairSpotFix); return err }},
+			{"process", func() (err error) { process, err = s.StartProcess(podImage, `C:\Windows`); return err }},
+			{"no process", func() error { return s.EndProcess(process) }},
+			{"clone", func() error { _, err := s.CloneDisk(n, DiskSpec{Serial: "clone", Late: time.Second}); return err }},
+			{"arrival of the clone", func() error { s.Settle(); return nil }},
+			{"NVMe disk", func() error {
+				_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, Serial: "nvme", NVMe: &NVMe{NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte{1}}}})
+				return err
+			}},
+			{"its arrival", func() error { s.Settle(); return nil }},
+			{"offline by itself", func() error { return s.SetOfflineReason(s.Disks()[4].Number, win.OfflineWriteFailures) }},
 			{"unmount", func() error { return s.DeleteVolumeMountPoint(ctx, stage+`\`) }},
 			{"remove", func() error { return s.Remove(stage) }},
 			{"BIOS serial number", func() error { return s.SetBIOSSerial("x") }},
@@ -127,6 +147,7 @@ func TestKill(t *testing.T) {
 			{"share", func() error {
 				return s.SMB().AddShare(smbserver.Share{Server: "server", Name: "share", Users: []string{"user"}})
 			}},
+			{"larger share", func() error { return s.SMB().GrowShare("server", "share", 2<<40) }},
 			{"user", func() error { return s.SMB().SetUser("server", "user", password) }},
 			{"mapping", func() error { return s.CreateSMBGlobalMapping(ctx, share, credentials) }},
 			{"file on the share", func() error { return s.WriteFile(share+`\file`, []byte("x")) }},
