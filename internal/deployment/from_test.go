@@ -130,3 +130,35 @@ func TestReplaceFromMissing(t *testing.T) {
 		}
 	}
 }
+
+// Our service at another path moves to DAEMON.
+func TestReplaceFromElsewhere(t *testing.T) {
+	n := withOurs()
+	delete(n.files, program)
+	n.files[oldDaemon] = oursOld
+	n.services["csi-proxy"].settings.CommandLine = oldDaemon + flags
+	n.holderOf = oldDaemon
+	if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); err != nil {
+		t.Fatal(err)
+	}
+	n.runs(t, "csi-proxy", oursNew)
+	if got := n.services["csi-proxy"].settings.CommandLine; got != program+flags {
+		t.Errorf("command line %s", got)
+	}
+	if n.files[oldDaemon] != oursOld {
+		t.Error("the program before is gone")
+	}
+}
+
+// A program that is there already isn't written again: it may run, without a service.
+func TestReplaceFromSame(t *testing.T) {
+	n := withPublished()
+	n.files[newFile] = oursOld
+	if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); err != nil {
+		t.Fatal(err)
+	}
+	n.runs(t, "csiproxy", oursOld)
+	if slices.Contains(n.log, "copy to "+program) {
+		t.Errorf("steps: %v", n.log)
+	}
+}
