@@ -23,3 +23,20 @@ func TestFlagValue(t *testing.T) {
 		}
 	}
 }
+
+func TestLogFile(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, ""},
+		{[]string{`-log_file=C:\csi-proxy.log`}, ""}, // with -logtostderr
+		{[]string{`-logtostderr=false`, `-log_file=C:\a.log`}, `C:\a.log`},
+		{[]string{`--logtostderr=false`, `--log_dir`, `C:\logs`}, `C:\logs\csi-proxy.log`},
+		{[]string{`-logtostderr=false`}, ""}, // in the service's directory of temporary files
+	} {
+		if got := logFile(test.args); got != test.want {
+			t.Errorf("%q: %q, want %q", test.args, got, test.want)
+		}
+	}
+}

@@ -77,6 +77,7 @@ func (p *program) root() *cobra.Command {
 		p.sim(),
 		p.service(),
 		p.doctor(),
+		p.supportBundle(),
 		p.conformance(),
 	)
 	root.Long = `csi-proxyctl calls CSI Proxy on this node, as a CSI driver does. It uses the newest API

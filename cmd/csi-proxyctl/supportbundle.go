@@ -1,0 +1,106 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-proxy/csi-proxy/internal/doctor"
+)
+
+// bundledLogBytes is how much of each log file goes into a bundle. At the default
+// verbosity that is days.
+const bundledLogBytes = 32 << 20
+
+func (p *program) supportBundle() *cobra.Command {
+	var kubeletPath string
+	var logs []string
+	c := p.leaf("support-bundle", "Put all that support needs to know of this node into a zip", func(ctx context.Context, args []string) (r reply, err error) {
+		now := time.Now()
+		path := "csi-proxy-support-" + now.UTC().Format("20060102T150405Z") + ".zip"
+		if len(args) > 0 {
+			path = args[0]
+		}
+		n, done, err := p.node(ctx, kubeletPath)
+		if err != nil {
+			return reply{}, err
+		}
+		defer func() { err = errors.Join(err, done()) }()
+		if err := writeBundle(ctx, path, n, doctor.Bundle{
+			Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...), LogBytes: bundledLogBytes,
+		}); err != nil {
+			return reply{}, err
+		}
+		return line(struct {
+			File string `json:"file"`
+		}{path}, path), nil
+	})
+	c.Use = "support-bundle [FILE]"
+	c.Args = cobra.MaximumNArgs(1)
+	c.ValidArgsFunction = nil // files
+	c.Long = `Put the findings of csi-proxyctl doctor, versions, the service with the daemon's flags, disks,
+volumes, mounts, mappings, and the end of the daemon's log files into one zip, and print its name.
+Without FILE that is csi-proxy-support-TIME.zip in the current directory. A file that exists is an
+error.
+
+The daemon needn't run. What can't be found out is listed in missing.txt. The log files are those
+that the service's flags name, 32 MiB of each at most; --log adds others.
+
+No passwords are in the zip. But names are, of disks, servers, directories and pods: look at it
+before you give it away.`
+	kubeletPathFlag(c, &kubeletPath)
+	c.Flags().StringArrayVar(&logs, "log", nil, "another log `file`; may be repeated")
+	completeFiles(c, "log")
+	return c
+}
+
+// writeBundle makes the file, which only its owner may read where files have modes. What
+// can't be written whole is removed.
+func writeBundle(ctx context.Context, path string, n *doctor.Node, b doctor.Bundle) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("support bundle: %w", err)
+	}
+	if err := errors.Join(doctor.WriteBundle(ctx, f, n, b), f.Close()); err != nil {
+		return fmt.Errorf("support bundle %s: %w", path, errors.Join(err, os.Remove(path)))
+	}
+	return nil
+}
+
+// serviceLogs returns the log files that the services' flags name, and those before them.
+func serviceLogs(ctx context.Context, n *doctor.Node) []string {
+	if n.Services == nil {
+		return nil
+	}
+	services, err := n.Services(ctx)
+	if err != nil {
+		return nil // the bundle says so
+	}
+	var logs []string
+	for _, s := range services {
+		if path := logFile(s.Args); path != "" {
+			logs = append(logs, path, path+".1")
+		}
+	}
+	return logs
+}
+
+// logFile returns the log file that the daemon writes with these arguments; empty if it
+// writes none, or one whose place the arguments don't tell. docs/logs.md has the flags.
+func logFile(args []string) string {
+	file, dir := flagValue(args, "log_file"), flagValue(args, "log_dir")
+	switch {
+	case flagValue(args, "logtostderr") != "false":
+		return ""
+	case file == "" && dir != "":
+		return dir + `\csi-proxy.log`
+	}
+	return file
+}
