@@ -113,6 +113,7 @@ var errnoNames = map[Errno]string{
 	ErrorNoSystemResources:             "ERROR_NO_SYSTEM_RESOURCES",
 	ErrorTimeout:                       "ERROR_TIMEOUT",
 	ErrorDeviceRemoved:                 "ERROR_DEVICE_REMOVED",
+	ErrorUnsupportedType:               "ERROR_UNSUPPORTED_TYPE",
 	ErrorTrustedRelationshipFailure:    "ERROR_TRUSTED_RELATIONSHIP_FAILURE",
 	ErrorPasswordMustChange:            "ERROR_PASSWORD_MUST_CHANGE",
 	ErrorAccountLockedOut:              "ERROR_ACCOUNT_LOCKED_OUT",
