@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"runtime"
@@ -79,14 +80,16 @@ func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node,
 			return c.Endpoints(ctx)
 		},
 		Server:      pipe.Server,
+		Build:       buildinfo.ReadFile,
 		Daemon:      doctor.Operations{Storage: c.Storage, System: c.System},
 		KubeletPath: kubeletPath,
 	}
-	if err := addWindows(n); err != nil {
-		return nil, nil, errors.Join(err, c.Close())
-	}
+	n.Services = installedServices
 	if n.KubeletPath == "" {
 		n.KubeletPath = serviceKubeletPath(ctx, n)
+	}
+	if err := addWindows(n); err != nil {
+		return nil, nil, errors.Join(err, c.Close())
 	}
 	return n, c.Close, nil
 }

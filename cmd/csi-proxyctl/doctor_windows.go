@@ -21,13 +21,12 @@ func addWindows(n *doctor.Node) error {
 	if err != nil {
 		return err
 	}
-	local, err := node.Open(node.Options{})
+	local, err := node.Open(node.Options{KubeletPath: n.KubeletPath})
 	if err != nil {
 		return err
 	}
 	n.Windows = sys
 	n.Local = doctor.Operations{Storage: local.Storage, System: local.System}
-	n.Services = installedServices
 	n.Privileges = winsys.Privileges()
 	return nil
 }

@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +47,7 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	n = n.asked(ctx)
 	for _, part := range []struct {
 		name string
 		get  func(ctx context.Context, n *Node) (any, error)
@@ -52,8 +55,10 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 		{"windows.json", windowsVersion},
 		{"endpoints.json", endpointStates},
 		{"services.json", servicesWithFlags},
-		{"disks.json", func(ctx context.Context, n *Node) (any, error) { return n.disks(ctx) }},
+		{"programs.json", programBuilds},
+		{"disks.json", func(_ context.Context, n *Node) (any, error) { return n.listed() }},
 		{"volumes.json", volumesAndPaths},
+		{"mounts.json", mountedVolumes},
 		{"mappings.json", mappedShares},
 	} {
 		got, err := answerOf(ctx, n, part.get)
@@ -69,8 +74,10 @@ const about = `findings.json   what csi-proxyctl doctor found
 windows.json    the version of Windows
 endpoints.json  which versions of the API are served
 services.json   the services that run the daemon, with the daemon's flags
+programs.json   what the programs were built of that serve, or that a service runs
 disks.json      the disks, with their partitions, volumes, and where these are mounted
 volumes.json    the volumes that Windows knows, with their file systems
+mounts.json     what is mounted where: volumes, links, shares, and what is left over
 mappings.json   the SMB mappings
 log/            the end of the daemon's logs
 errors.txt      the last errors and warnings in them
@@ -126,12 +133,12 @@ func (z *bundle) json(name string, v any, err error) {
 	if err != nil {
 		z.missing = append(z.missing, fmt.Sprintf("%s: %v", name, err))
 	}
-	if v == nil {
+	text, jsonErr := json.MarshalIndent(v, "", "  ")
+	if jsonErr != nil { // plain data can always be encoded
+		z.err = errors.Join(z.err, jsonErr)
 		return
 	}
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil { // plain data can always be encoded
-		z.err = errors.Join(z.err, err)
+	if err != nil && string(text) == "null" {
 		return
 	}
 	z.text(name, masked(string(text))+"\n")
@@ -277,6 +284,51 @@ func servicesWithFlags(ctx context.Context, n *Node) (any, error) {
 	return services, nil
 }
 
+// programBuild is what a program was built of.
+type programBuild struct {
+	Program         string
+	Go              string
+	Module, Version string
+	Settings        map[string]string
+}
+
+// programBuilds tells of each program that listens at an endpoint or that a service runs.
+func programBuilds(ctx context.Context, n *Node) (any, error) {
+	if n.Build == nil {
+		return nil, n.needsWindows()
+	}
+	var errs []error
+	programs := map[string]bool{}
+	if n.Endpoints != nil && n.Server != nil {
+		for _, e := range n.Endpoints(ctx) {
+			if _, program, err := n.Server(ctx, e.Address); e.Served && err == nil && program != "" {
+				programs[program] = true
+			}
+		}
+	}
+	if n.Services != nil {
+		services, err := n.Services(ctx)
+		errs = append(errs, err)
+		for _, s := range services {
+			programs[s.Program] = true
+		}
+	}
+	builds := []programBuild{}
+	for _, program := range slices.Sorted(maps.Keys(programs)) {
+		info, err := n.Build(program)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		b := programBuild{Program: program, Go: info.GoVersion, Module: info.Main.Path, Version: info.Main.Version, Settings: map[string]string{}}
+		for _, s := range info.Settings {
+			b.Settings[s.Key] = s.Value
+		}
+		builds = append(builds, b)
+	}
+	return builds, errors.Join(errs...)
+}
+
 // volumeState is a volume of Windows in a bundle.
 type volumeState struct {
 	Name       string
@@ -319,6 +371,14 @@ func volumesAndPaths(ctx context.Context, n *Node) (any, error) {
 		volumes = append(volumes, v)
 	}
 	return volumes, nil
+}
+
+func mountedVolumes(_ context.Context, n *Node) (any, error) {
+	list, err := n.mounted()
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // mappedShare is a mapping in a bundle.

@@ -76,8 +76,10 @@ func TestBundle(t *testing.T) {
 		"windows.json":      "Windows Server 2025 Datacenter",
 		"endpoints.json":    `"Program": "C:\\k\\csi-proxy.exe"`,
 		"services.json":     "-log_file=csi-proxy.log",
+		"programs.json":     `"-ldflags": "-X main.version=v1.2.3"`,
 		"disks.json":        `"SerialNumber": "SIMSYSTEM"`,
 		"volumes.json":      `C:\\var\\lib\\kubelet\\volume\\`,
+		"mounts.json":       `"Path": "C:\\var\\lib\\kubelet\\share"`,
 		"mappings.json":     `\\\\filer\\data`,
 		"log/csi-proxy.log": "started",
 		"errors.txt":        "it broke",
@@ -100,9 +102,12 @@ func TestBundle(t *testing.T) {
 // Nothing that fails keeps the rest from the bundle.
 func TestBundleWithoutAnything(t *testing.T) {
 	files := bundleOf(t, &doctor.Node{System: "linux"})
-	for _, name := range []string{"windows.json", "endpoints.json", "services.json", "disks.json", "volumes.json", "mappings.json", "log"} {
+	for _, name := range []string{"windows.json", "endpoints.json", "services.json", "programs.json", "disks.json", "volumes.json", "mounts.json", "mappings.json", "log"} {
 		if !strings.Contains(files["missing.txt"], name+": ") {
 			t.Errorf("nobody says why %s is missing:\n%s", name, files["missing.txt"])
+		}
+		if text, ok := files[name]; ok {
+			t.Errorf("%s has %s", name, text)
 		}
 	}
 	if !strings.Contains(files["findings.json"], `"unknown"`) {

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 )
 
@@ -106,9 +105,9 @@ func checkPipeOwner(ctx context.Context, n *Node) (string, []Finding, error) {
 		case h.program != "" && !strings.Contains(strings.ToLower(base(h.program)), "csi-proxy"):
 			faults = append(faults, problem("find out what that program is, and end it", "%s, which isn't CSI Proxy, has %s", h, addresses(held[h])))
 		case known && running != nil && running.ProcessID != h.process:
-			faults = append(faults, problem(takeOver, "%s has the endpoints, and not the service %s, whose process is %d", who(h, held[h]), running.Name, running.ProcessID))
+			faults = append(faults, problem(takeOver, "%s has the endpoints, and not the service %s, whose process is %d", n.who(h), running.Name, running.ProcessID))
 		case known && running == nil:
-			faults = append(faults, warning(takeOver, "%s has the endpoints, and no service of CSI Proxy runs: it is a container's, or was left behind by a service that was stopped", who(h, held[h])))
+			faults = append(faults, warning(takeOver, "%s has the endpoints, and no service of CSI Proxy runs: it is a container's, or was left behind by a service that was stopped", n.who(h)))
 		}
 	}
 	return fmt.Sprintf("%s has the endpoints", holders[0]), faults, nil
@@ -116,12 +115,19 @@ func checkPipeOwner(ctx context.Context, n *Node) (string, []Finding, error) {
 
 const takeOver = "if that process is meant to serve, nothing; else end it, and csi-proxyctl service restart, or install --replace for the published daemon"
 
-// who names a process, and says so if it serves only what the published daemon does.
-func who(h holder, endpoints []client.Endpoint) string {
-	if slices.ContainsFunc(endpoints, func(e client.Endpoint) bool { return e.Served && !api.IsPublished(e.Group) }) {
+// publishedModule is how the module of the published daemon begins.
+const publishedModule = "github.com/kubernetes-csi/csi-proxy"
+
+// who names a process, and says so if it is the published daemon.
+func (n *Node) who(h holder) string {
+	if n.Build == nil || h.program == "" {
 		return h.String()
 	}
-	return h.String() + ", which serves the published groups only,"
+	build, err := n.Build(h.program)
+	if err != nil || !strings.HasPrefix(build.Main.Path, publishedModule) {
+		return h.String() // a program that isn't Go's, say
+	}
+	return "the published CSI Proxy, " + h.String() + ","
 }
 
 func addresses(endpoints []client.Endpoint) string {

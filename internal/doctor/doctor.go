@@ -12,7 +12,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -89,6 +91,8 @@ type Node struct {
 	// Server returns the process that listens at an endpoint's address, and its program; 0
 	// and "" are not known.
 	Server func(ctx context.Context, address string) (process uint32, program string, err error)
+	// Build returns what a program was built of, by its path.
+	Build func(program string) (*debug.BuildInfo, error)
 	// Services returns the services that run the daemon: one, if all is well.
 	Services func(ctx context.Context) ([]Service, error)
 	// Privileges are those that the daemon needs on Windows.
@@ -98,6 +102,9 @@ type Node struct {
 	Daemon, Local Operations
 	// KubeletPath is the directory that the daemon allows drivers' paths in.
 	KubeletPath string
+
+	listed  func() ([]storage.Disk, error) // disks, asked for once
+	mounted func() (storage.VolumeList, error)
 }
 
 // patience is how long a check may take.
@@ -124,7 +131,9 @@ func checks() []check {
 		{"bitlocker", checkBitLocker},
 		{"clones", checkClones},
 		{"silent-disks", checkSilentDisks},
+		{"mounted-volumes", checkMountedVolumes},
 		{"smb-mappings", checkMappings},
+		{"leftovers", checkLeftovers},
 	}
 }
 
@@ -142,6 +151,7 @@ func Names() []string {
 func Examine(ctx context.Context, n *Node) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	n = n.asked(ctx)
 	all := checks()
 	answers := make([]chan []Finding, len(all))
 	for i, c := range all {
@@ -163,6 +173,22 @@ func Examine(ctx context.Context, n *Node) []Finding {
 		}
 	}
 	return findings
+}
+
+// asked is a node of which each question that several checks have is asked once.
+func (n *Node) asked(ctx context.Context) *Node {
+	once := *n
+	if n.Endpoints != nil {
+		get := sync.OnceValue(func() []client.Endpoint { return n.Endpoints(ctx) })
+		once.Endpoints = func(context.Context) []client.Endpoint { return get() }
+	}
+	if n.Services != nil {
+		get := sync.OnceValues(func() ([]Service, error) { return n.Services(ctx) })
+		once.Services = func(context.Context) ([]Service, error) { return get() }
+	}
+	once.listed = sync.OnceValues(func() ([]storage.Disk, error) { return n.disks(ctx) })
+	once.mounted = sync.OnceValues(func() (storage.VolumeList, error) { return n.mounts(ctx) })
+	return &once
 }
 
 func (c check) findings(ctx context.Context, n *Node) []Finding {
@@ -225,6 +251,13 @@ func ask[T any](n *Node, daemon, local bool, f func(Operations) (T, error)) (ans
 func (n *Node) disks(ctx context.Context) ([]storage.Disk, error) {
 	return ask(n, n.Daemon.Storage != nil, n.Local.Storage != nil, func(o Operations) ([]storage.Disk, error) {
 		return o.Storage.ListDisks(ctx, storage.Selector{})
+	})
+}
+
+// mounts returns what is mounted where.
+func (n *Node) mounts(ctx context.Context) (storage.VolumeList, error) {
+	return ask(n, n.Daemon.Storage != nil, n.Local.Storage != nil, func(o Operations) (storage.VolumeList, error) {
+		return o.Storage.ListVolumes(ctx)
 	})
 }
 

@@ -6,7 +6,9 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +51,7 @@ func newFixture(t *testing.T) *fixture {
 	simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: "data"}))
 	simtest.Must(t, sim.SMB().SetUser("filer", "user", secret.New("password")))
 	simtest.Must(t, sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`, win.SMBMappingOptions{Username: "user", Password: secret.New("password")}))
+	simtest.Must(t, sim.Symlink(simtest.Kubelet+`\share`, `\\filer\data`, true))
 	n, err := nodeops.New(sim, nodeops.Options{})
 	simtest.Must(t, err)
 	f := &fixture{
@@ -71,6 +74,15 @@ func newFixture(t *testing.T) *fixture {
 				return otherProcess, `C:\etc\csi-proxy-old.exe`, nil
 			}
 			return daemonProcess, `C:\k\csi-proxy.exe`, nil
+		},
+		Build: func(program string) (*debug.BuildInfo, error) {
+			module := "github.com/csi-proxy/csi-proxy"
+			if strings.Contains(program, "old") {
+				module = "github.com/kubernetes-csi/csi-proxy/v2"
+			}
+			return &debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Path: module, Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+				{Key: "-ldflags", Value: "-X main.version=v1.2.3"}, {Key: "GOOS", Value: "windows"},
+			}}, nil
 		},
 		Services:    func(context.Context) ([]doctor.Service, error) { return f.service, nil },
 		Privileges:  []string{"SeRestorePrivilege", "SeBackupPrivilege"},
@@ -122,10 +134,10 @@ func TestFaults(t *testing.T) {
 		},
 		"the published daemon has the pipes": {
 			make: func(_ *testing.T, f *fixture) {
-				f.endpoints = f.endpoints[:1]
+				f.endpoints[1].Served = false
 				f.owners["disk-v1"] = otherProcess
 			},
-			check: "pipe-owner", verdict: doctor.Problem, says: "serves the published groups only, has the endpoints, and not the service csi-proxy, whose process is 4000",
+			check: "pipe-owner", verdict: doctor.Problem, also: "endpoints", says: `the published CSI Proxy, process 5000 (C:\etc\csi-proxy-old.exe), has the endpoints, and not the service csi-proxy, whose process is 4000`,
 		},
 		"another daemon has a pipe": {
 			make:  func(_ *testing.T, f *fixture) { f.owners["disk-v1"] = otherProcess },
@@ -287,18 +299,45 @@ func TestFaults(t *testing.T) {
 			make: func(t *testing.T, f *fixture) {
 				simtest.Must(t, f.sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"}, win.ErrorIODevice))
 			},
-			check: "silent-disks", verdict: doctor.Problem, says: "disk 1",
+			check: "silent-disks", verdict: doctor.Problem, says: "disk 1", also: "mounted-volumes",
 		},
 		"the server of a mapping is gone": {
 			make: func(t *testing.T, f *fixture) {
 				simtest.Must(t, f.sim.SMB().SetState("filer", smbserver.State{Unreachable: true}))
 			},
-			check: "smb-mappings", verdict: doctor.Problem, says: `\\filer\data is mapped and can't be used`,
+			check: "smb-mappings", verdict: doctor.Problem, says: `the share \\filer\data, at C:\var\lib\kubelet\share: `,
 		},
-		"the root of a share is closed to the account": {
+		"a volume that needs a repair": {
 			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Fail(winsim.Match{Call: win.CallFileAttributes, Object: `\\filer\data`}, win.ErrorAccessDenied))
+				simtest.Must(t, f.sim.SetVolumeDirty(simtest.Kubelet+`\volume`, true))
 			},
+			check: "mounted-volumes", verdict: doctor.Problem, says: `the volume at C:\var\lib\kubelet\volume: `,
+		},
+		"a link to nothing": {
+			make: func(t *testing.T, f *fixture) {
+				simtest.Must(t, f.sim.Symlink(simtest.Kubelet+`\dangling`, simtest.Kubelet+`\none`, true))
+			},
+			check: "leftovers", verdict: doctor.Warning, says: `the link C:\var\lib\kubelet\dangling, to C:\var\lib\kubelet\none: it leads to nothing`,
+		},
+		"many links to nothing": {
+			make: func(t *testing.T, f *fixture) {
+				for i := range 25 {
+					simtest.Must(t, f.sim.Symlink(fmt.Sprintf(simtest.Kubelet+`\dangling-%d`, i), simtest.Kubelet+`\none`, true))
+				}
+			},
+			check: "leftovers", verdict: doctor.Warning, says: "5 more: csi-proxyctl storage volumes",
+		},
+		"a mount of a disk that has left": {
+			make: func(t *testing.T, f *fixture) {
+				simtest.Must(t, f.sim.DetachDisk(1))
+			},
+			check: "leftovers", verdict: doctor.Warning, says: `the mount point C:\var\lib\kubelet\volume, to `,
+		},
+		"a mapping without a user": {
+			make: func(t *testing.T, f *fixture) {
+				simtest.Must(t, f.sim.Remove(simtest.Kubelet+`\share`))
+			},
+			check: "leftovers", verdict: doctor.Warning, says: `the mapping of \\filer\data: `,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

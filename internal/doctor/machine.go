@@ -8,12 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
-	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
@@ -174,7 +171,7 @@ func checkBitLocker(ctx context.Context, n *Node) (string, []Finding, error) {
 // checkClones looks for disks with the ids of another one, of which Windows keeps one
 // offline.
 func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
-	disks, err := n.disks(ctx)
+	disks, err := n.listed()
 	if err != nil {
 		return "", nil, err
 	}
@@ -211,8 +208,8 @@ func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
 }
 
 // checkSilentDisks looks for disks that don't answer, or answer with errors.
-func checkSilentDisks(ctx context.Context, n *Node) (string, []Finding, error) {
-	disks, err := n.disks(ctx)
+func checkSilentDisks(_ context.Context, n *Node) (string, []Finding, error) {
+	disks, err := n.listed()
 	if err != nil {
 		return "", nil, err
 	}
@@ -224,38 +221,4 @@ func checkSilentDisks(ctx context.Context, n *Node) (string, []Finding, error) {
 		}
 	}
 	return fmt.Sprintf("all %d disks answer", len(disks)), faults, nil
-}
-
-// checkMappings looks whether the shares that are mapped can be used.
-func checkMappings(ctx context.Context, n *Node) (string, []Finding, error) {
-	w, err := n.windows()
-	if err != nil {
-		return "", nil, err
-	}
-	shares := smbprobe.New(w)
-	mappings, err := shares.Mappings(ctx)
-	if err != nil {
-		return "", nil, fmt.Errorf("list SMB mappings: %w", err)
-	}
-	errs := make([]error, len(mappings))
-	var probes sync.WaitGroup
-	for i, m := range mappings {
-		probes.Go(func() {
-			share, err := unc.Parse(m.RemotePath)
-			if err == nil {
-				err = shares.Probe(ctx, share)
-			}
-			errs[i] = err
-		})
-	}
-	probes.Wait()
-	var faults []Finding
-	for i, err := range errs {
-		// A share whose root is closed to this account may have open directories.
-		if err != nil && !errors.Is(err, win.ErrorAccessDenied) {
-			faults = append(faults, problem("see whether the server runs and the password is still right; the driver makes the mapping again at its next call, or: csi-proxyctl smb unmap",
-				"%s is mapped and can't be used: %v", mappings[i].RemotePath, err))
-		}
-	}
-	return fmt.Sprintf("all %d mapped shares can be used", len(mappings)), faults, nil
 }

@@ -21,6 +21,10 @@ func (r refusingStorage) ListDisks(context.Context, storage.Selector) ([]storage
 	return nil, csiproxy.Errorf(r.kind, "refused")
 }
 
+func (r refusingStorage) ListVolumes(context.Context) (storage.VolumeList, error) {
+	return storage.VolumeList{}, csiproxy.Errorf(r.kind, "refused")
+}
+
 type refusingSystem struct {
 	system.Operations
 	kind error

@@ -1,0 +1,82 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// mostMounts is how many mounts a check names; the last finding says how many more there
+// are.
+const mostMounts = 20
+
+// faultsOfMounts returns the faults of mounts, cut to mostMounts, or what is fine in words
+// of how many there are. A list that isn't complete is an error beside them.
+func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) *Finding) (string, []Finding, error) {
+	list, err := n.mounted()
+	if err != nil {
+		return "", nil, err
+	}
+	if !list.Complete {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "a directory below %s couldn't be looked at", n.KubeletPath)
+	}
+	var faults []Finding
+	for _, m := range list.Mounts {
+		if f := fault(m); f != nil {
+			faults = append(faults, *f)
+		}
+	}
+	if more := len(faults) - mostMounts; more > 0 {
+		last := faults[mostMounts]
+		last.Text = fmt.Sprintf("%d more: csi-proxyctl storage volumes lists them all", more)
+		faults = append(faults[:mostMounts], last)
+	}
+	return fmt.Sprintf(fine, len(list.Mounts)), slices.Clip(faults), err
+}
+
+// checkMountedVolumes looks for volumes that are mounted and can't be used.
+func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) {
+	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m storage.Mount) *Finding {
+		if m.Leftover != "" || !m.Volume.Abnormal || m.Volume.Share != "" {
+			return nil
+		}
+		f := problem("see the volume's disk in csi-proxyctl storage disks and in the System event log; docs/doctor.md has more",
+			"the volume at %s: %s", m.Path, m.Volume.Condition)
+		return &f
+	})
+}
+
+// checkMappings looks for shares that are mapped and linked, and can't be used.
+func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
+	told := map[string]bool{}
+	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m storage.Mount) *Finding {
+		if !m.Volume.Abnormal || m.Volume.Share == "" || told[m.Volume.Share] {
+			return nil
+		}
+		told[m.Volume.Share] = true
+		f := problem("see whether the server runs and the password is still right; the driver makes the mapping again at its next call",
+			"the share %s, at %s: %s", m.Volume.Share, m.Path, m.Volume.Condition)
+		return &f
+	})
+}
+
+// checkLeftovers looks for what nobody needs any more.
+func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
+	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m storage.Mount) *Finding {
+		if m.Leftover == "" {
+			return nil
+		}
+		what, advice := fmt.Sprintf("the %s %s, to %s", m.Kind, m.Path, m.Target), "if no pod uses it: csi-proxyctl fs rmdir "+m.Path
+		if m.Kind == storage.Mapping {
+			what, advice = "the mapping of "+m.Target, "if no pod uses it: csi-proxyctl smb unmap "+m.Target
+		}
+		f := warning(advice, "%s: %s", what, m.Leftover)
+		return &f
+	})
+}
