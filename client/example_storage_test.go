@@ -184,3 +184,34 @@ func ExampleStorage_UnstageShare() {
 	fmt.Println(done.Unlinked, err)
 	// Output: false <nil>
 }
+
+// What is left over on the node: nothing is removed without being asked for.
+func ExampleStorage_CleanUp() {
+	node := startNode()
+	defer node.Close()
+	if err := node.Symlink(`C:\var\lib\kubelet\link`, `C:\var\lib\kubelet\gone`); err != nil {
+		log.Fatal(err)
+	}
+	leftovers, err := node.Client().Storage.CleanUp(context.Background(), false)
+	for _, l := range leftovers {
+		fmt.Println(l.Path, l.Leftover, l.Removed)
+	}
+	fmt.Println(err)
+	// Output:
+	// C:\var\lib\kubelet\link it leads to nothing false
+	// <nil>
+}
+
+// A scan of a volume that is in use.
+func ExampleStorage_CheckVolume() {
+	node, _, _ := startNodeWithDisk()
+	defer node.Close()
+	s, ctx := node.Client().Storage, context.Background()
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	if err != nil {
+		log.Fatal(err)
+	}
+	done, err := s.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath})
+	fmt.Println(done.ErrorsFound, err)
+	// Output: false <nil>
+}

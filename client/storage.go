@@ -131,3 +131,24 @@ func (s *Storage) UnstageShare(ctx context.Context, stagingPath string) (done st
 	)
 	return done, err
 }
+
+// CleanUp returns what nobody needs any more, and removes it if remove is set: links to
+// nothing, mounts of volumes whose disks have left, and mappings without a staged path.
+func (s *Storage) CleanUp(ctx context.Context, remove bool) (leftovers []storage.CleanedUp, err error) {
+	err = s.group.call(ctx, "CleanUp", "",
+		result("CleanUp", &storagev1alpha1.CleanUpRequest{Remove: remove}, func(m *storagev1alpha1.CleanUpResponse) { leftovers = storagewire.ToCleanedUp(m) }),
+	)
+	return leftovers, err
+}
+
+// CheckVolume has Windows scan the file system of the volume at a path for errors, and
+// repair these if asked. It may take hours. A spot fix of a volume that is published is
+// csiproxy.ErrFailedPrecondition.
+func (s *Storage) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (done storage.CheckedVolume, err error) {
+	err = s.group.call(ctx, "CheckVolume", "at "+quote.Text(r.Path),
+		result("CheckVolume", &storagev1alpha1.CheckVolumeRequest{Path: r.Path, SpotFix: r.SpotFix}, func(m *storagev1alpha1.CheckVolumeResponse) {
+			done = storagewire.ToChecked(m)
+		}),
+	)
+	return done, err
+}

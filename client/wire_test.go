@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -349,6 +350,16 @@ var operations = []operation{
 	{"storage", "UnstageShare", func(ctx context.Context, c *Client) (any, error) { return c.Storage.UnstageShare(ctx, `C:\a`) }, []exchange{
 		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a"}`, `{"unlinked": true}`},
 	}, storage.UnstagedShare{Unlinked: true}},
+
+	{"storage", "CleanUp", func(ctx context.Context, c *Client) (any, error) { return c.Storage.CleanUp(ctx, true) }, []exchange{
+		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}]}`},
+	}, []storage.CleanedUp{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}},
+
+	{"storage", "CheckVolume", func(ctx context.Context, c *Client) (any, error) {
+		return c.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true})
+	}, []exchange{
+		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "tookMilliseconds": "1500"}`},
+	}, storage.CheckedVolume{ErrorsFound: true, Took: 1500 * time.Millisecond}},
 }
 
 // In each version, each operation sends what the version's descriptors say and

@@ -89,4 +89,15 @@ type Operations interface {
 	// else than a link to a share is there, it stays, and the error is
 	// csiproxy.ErrFailedPrecondition.
 	UnstageShare(ctx context.Context, stagingPath string) (UnstagedShare, error)
+	// CleanUp returns the leftovers that ListVolumes marks, and removes them if remove is
+	// set: links to nothing, mounts of volumes whose disks have left, and mappings without a
+	// staged path. What isn't a leftover any more when its turn comes stays. One that can't
+	// be removed has an Error, and keeps no other from it.
+	CleanUp(ctx context.Context, remove bool) ([]CleanedUp, error)
+	// CheckVolume has Windows scan a volume's file system for errors while it is in use,
+	// and repair these if asked. A scan may take hours, and goes on in Windows if its caller
+	// gives up. csiproxy.ErrFailedPrecondition means that a spot fix is asked for while the
+	// volume is published. A file system that isn't checked in this way, such as ReFS, is
+	// csiproxy.ErrUnimplemented.
+	CheckVolume(ctx context.Context, r CheckVolumeRequest) (CheckedVolume, error)
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -66,6 +68,8 @@ func (p *program) storage() *cobra.Command {
 			return listMounts(ctx, s)
 		}),
 		p.stageShare(leaf),
+		p.cleanUp(leaf),
+		p.check(leaf),
 		leaf("unstage-share PATH", "Remove the link to a share, and its mapping with the last link", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
 			did, err := s.UnstageShare(ctx, args[0])
 			if err != nil {
@@ -113,6 +117,97 @@ func (p *program) stageShare(leaf storageLeaf) *cobra.Command {
 	require(cmd, "password-file")
 	completeFiles(cmd, "password-file")
 	return cmd
+}
+
+func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
+	var remove bool
+	cmd := leaf("clean-up", "List what nobody needs any more, and remove it if asked", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+		leftovers, err := s.CleanUp(ctx, remove)
+		if err != nil {
+			return reply{}, err
+		}
+		type leftoverJSON struct {
+			Kind     storage.MountKind `json:"kind"`
+			Path     string            `json:"path,omitempty"`
+			Target   string            `json:"target"`
+			Leftover string            `json:"leftover"`
+			Removed  bool              `json:"removed"`
+			Error    string            `json:"error,omitempty"`
+		}
+		r := reply{header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
+		all := []leftoverJSON{}
+		for _, l := range leftovers {
+			all = append(all, leftoverJSON{l.Kind, l.Path, l.Target, l.Leftover, l.Removed, l.Error})
+			state := "still there"
+			if l.Removed {
+				state = "removed"
+			} else if l.Error != "" {
+				state = "error: " + l.Error
+			}
+			r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, l.Leftover, state})
+		}
+		r.json = all
+		return r, nil
+	})
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the leftovers; otherwise they are only listed")
+	return cmd
+}
+
+func (p *program) check(leaf storageLeaf) *cobra.Command {
+	var r storage.CheckVolumeRequest
+	cmd := leaf("check PATH", "Look for errors of the file system at a path", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+		r.Path = args[0]
+		begun := time.Now()
+		stop := p.everyMinute(func() {
+			fmt.Fprintf(p.stderr, "csi-proxyctl: Windows has checked the volume for %v\n", time.Since(begun).Round(time.Second))
+		})
+		did, err := s.CheckVolume(ctx, r)
+		stop()
+		if err != nil {
+			return reply{}, err
+		}
+		text := "no errors"
+		switch {
+		case did.Fixed:
+			text = "errors were found and repaired"
+		case did.ErrorsFound:
+			text = "errors were found"
+		}
+		type checkedJSON struct {
+			ErrorsFound bool  `json:"errors_found"`
+			Fixed       bool  `json:"fixed"`
+			TookMS      int64 `json:"took_milliseconds"`
+		}
+		return line(checkedJSON{did.ErrorsFound, did.Fixed, did.Took.Milliseconds()}, text), nil
+	})
+	cmd.Long = `Have Windows scan the file system at a path for errors while it is in use. That may take hours:
+set --timeout 0. Windows tells no progress, so the time is told every minute.`
+	cmd.Flags().BoolVar(&r.SpotFix, "spot-fix", false, "repair the errors; the volume is offline for a moment, and must not be published")
+	return cmd
+}
+
+// everyMinute calls f each minute until stop is called, unless the output is for programs.
+func (p *program) everyMinute(f func()) (stop func()) {
+	if p.format == formatJSON {
+		return func() {}
+	}
+	ticker, ended := time.NewTicker(time.Minute), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ticker.C:
+				f()
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		ticker.Stop()
+		close(ended)
+		wg.Wait()
+	}
 }
 
 // shares is for what is mapped and staged of SMB shares.

@@ -85,8 +85,15 @@ func (d *Disk) AwaitVolumes(ctx context.Context, sys VolumeFinder, partitions []
 				return false, err
 			}
 		}
+		// While keep looks at the disk, that it is still this one counts only in the end.
+		if len(found) < len(partitions) && keep != nil {
+			return false, nil
+		}
 		return len(found) == len(partitions), d.Verify(ctx)
 	})
+	if err == nil && len(found) < len(partitions) && keep != nil {
+		err = d.Verify(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

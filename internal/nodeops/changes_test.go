@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 )
 
 // changes are the lines that each scenario logs when it is run first: one for each change,
@@ -92,7 +93,9 @@ var changes = map[string][]string{
 		`"partition grown" volume=<id> disk=1 partition=2 bytesBefore=10719592448 bytes=21457010688`,
 		`"file system grown" volume=<id> disk=1 fileSystem=NTFS bytesBefore=10719591936 bytes=21457010688`,
 	},
-	"StageShare":                   {`"mapping made" remotePath=\\server\data`, `"link made" path=` + share + ` target=\\server\data\`},
+	"CleanUp":                      {`"link removed" path=` + simtest.Kubelet + `\pods\dangling to=` + simtest.Kubelet + `\none`},
+	"CheckVolume":                  {`"volume repaired" volume=<id>`},
+	"StageShare":                   {`"mapping made" remotePath=\\server\data requirePrivacy=true`, `"link made" path=` + share + ` target=\\server\data\`},
 	"StageShare of a mapped share": {`"link made" path=` + share + ` target=\\server\data\`},
 	"UnstageShare of one of two":   {`"link removed" path=` + share + ` to=\\server\data\`},
 	"UnstageShare of the last":     {`"mapping removed" remotePath=\\server\data`, `"link removed" path=` + share + ` to=\\server\data\`},
@@ -145,6 +148,7 @@ var changing = map[string]string{
 	"partition table made":          win.IoctlDiskCreateDisk.String(),
 	"disk partitioned":              win.IoctlDiskSetDriveLayoutEx.String(),
 	"volume formatted":              win.CallFormatVolume,
+	"volume repaired":               win.CallRepairVolume,
 	"volume mounted":                win.CallSetVolumeMountPoint,
 	"volume unmounted":              win.CallDeleteVolumeMountPoint,
 	"partition grown":               win.IoctlDiskGrowPartition.String(),

@@ -683,6 +683,35 @@ var scenarios = []scenario{
 			return want("mapped", mapped, false, err)
 		},
 	},
+	{
+		name: "CleanUp", prepare: func(r *rig) {
+			r.must(r.process().Storage.StageShare(context.Background(), shareRequest(share)))
+			r.must(r.process().SMB.NewSMBGlobalMapping(context.Background(), `\\server\data`, "", user))
+			r.must(r.sim.MkdirAll(simtest.Kubelet + `\pods`))
+			r.must(r.sim.Symlink(simtest.Kubelet+`\pods\dangling`, simtest.Kubelet+`\none`, true))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			leftovers, err := n.Storage.CleanUp(ctx, true)
+			for _, one := range leftovers {
+				if one.Error != "" {
+					err = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", one.Error)
+				}
+			}
+			return err
+		},
+		check: func(r *rig) error { return r.sim.WriteFile(share+file, nil) },
+	},
+	{
+		name: "CheckVolume", prepare: func(r *rig) {
+			r.mounted()
+			r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+			return err
+		},
+		check: func(r *rig) error { return precious(r, staging) },
+	},
 }
 
 // share is where a share is staged.

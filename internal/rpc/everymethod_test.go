@@ -252,4 +252,12 @@ var everyMethod = []struct {
 		"storage", "v1alpha1", "UnstageShare", `{"staging_path": "c:\\s"}`, []string{`UnstageShare c:\s`},
 		`{"unlinked": true, "unmapped": true}`,
 	},
+	{
+		"storage", "v1alpha1", "CleanUp", `{"remove": true}`, []string{`CleanUp true`},
+		`{"leftovers": [{"mount": {"kind": "mapping", "target": "t", "volume": {}}, "removed": true}]}`,
+	},
+	{
+		"storage", "v1alpha1", "CheckVolume", `{"path": "c:\\s", "spot_fix": true}`, []string{`CheckVolume c:\s true`},
+		`{"errors_found": true, "fixed": true, "took_milliseconds": 1500}`,
+	},
 }

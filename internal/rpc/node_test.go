@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -243,6 +244,14 @@ func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) er
 
 func (n *fakeNode) UnstageShare(_ context.Context, stagingPath string) (storage.UnstagedShare, error) {
 	return storage.UnstagedShare{Unlinked: true, Unmapped: true}, n.called("UnstageShare", stagingPath)
+}
+
+func (n *fakeNode) CleanUp(_ context.Context, remove bool) ([]storage.CleanedUp, error) {
+	return []storage.CleanedUp{{Mount: storage.Mount{Kind: storage.Mapping, Target: "t"}, Removed: true}}, n.called("CleanUp", remove)
+}
+
+func (n *fakeNode) CheckVolume(_ context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
+	return storage.CheckedVolume{ErrorsFound: true, Fixed: true, Took: 1500 * time.Millisecond}, n.called("CheckVolume", r.Path, r.SpotFix)
 }
 
 // operations are all groups of a fake node.

@@ -25,6 +25,8 @@ func storageVersions(ops storage.Operations) versions {
 			"ListVolumes":     unary(h.ListVolumes),
 			"StageShare":      unary(h.StageShare),
 			"UnstageShare":    unary(h.UnstageShare),
+			"CleanUp":         unary(h.CleanUp),
+			"CheckVolume":     unary(h.CheckVolume),
 		}},
 	}
 }
@@ -100,4 +102,14 @@ func (h storageHandler) StageShare(ctx context.Context, req *storagev1alpha1.Sta
 func (h storageHandler) UnstageShare(ctx context.Context, req *storagev1alpha1.UnstageShareRequest) (*storagev1alpha1.UnstageShareResponse, error) {
 	done, err := h.ops.UnstageShare(ctx, req.StagingPath)
 	return &storagev1alpha1.UnstageShareResponse{Unlinked: done.Unlinked, Unmapped: done.Unmapped}, err
+}
+
+func (h storageHandler) CleanUp(ctx context.Context, req *storagev1alpha1.CleanUpRequest) (*storagev1alpha1.CleanUpResponse, error) {
+	leftovers, err := h.ops.CleanUp(ctx, req.Remove)
+	return storagewire.FromCleanedUp(leftovers), err
+}
+
+func (h storageHandler) CheckVolume(ctx context.Context, req *storagev1alpha1.CheckVolumeRequest) (*storagev1alpha1.CheckVolumeResponse, error) {
+	done, err := h.ops.CheckVolume(ctx, storage.CheckVolumeRequest{Path: req.Path, SpotFix: req.SpotFix})
+	return storagewire.FromChecked(done), err
 }

@@ -2209,6 +2209,278 @@ func (x *UnstageShareResponse) GetUnmapped() bool {
 	return false
 }
 
+// CleanUpRequest is the request of CleanUp.
+type CleanUpRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Remove the leftovers, too. Otherwise they are only listed.
+	Remove        bool `protobuf:"varint,1,opt,name=remove,proto3" json:"remove,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CleanUpRequest) Reset() {
+	*x = CleanUpRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CleanUpRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CleanUpRequest) ProtoMessage() {}
+
+func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CleanUpRequest.ProtoReflect.Descriptor instead.
+func (*CleanUpRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CleanUpRequest) GetRemove() bool {
+	if x != nil {
+		return x.Remove
+	}
+	return false
+}
+
+// CleanUpResponse is the response of CleanUp.
+type CleanUpResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leftovers     []*CleanedUp           `protobuf:"bytes,1,rep,name=leftovers,proto3" json:"leftovers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CleanUpResponse) Reset() {
+	*x = CleanUpResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CleanUpResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CleanUpResponse) ProtoMessage() {}
+
+func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CleanUpResponse.ProtoReflect.Descriptor instead.
+func (*CleanUpResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CleanUpResponse) GetLeftovers() []*CleanedUp {
+	if x != nil {
+		return x.Leftovers
+	}
+	return nil
+}
+
+// CleanedUp is a leftover.
+type CleanedUp struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Mount *Mount                 `protobuf:"bytes,1,opt,name=mount,proto3" json:"mount,omitempty"`
+	// Whether this call has removed it.
+	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Why it couldn't be removed.
+	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CleanedUp) Reset() {
+	*x = CleanedUp{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CleanedUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CleanedUp) ProtoMessage() {}
+
+func (x *CleanedUp) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CleanedUp.ProtoReflect.Descriptor instead.
+func (*CleanedUp) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *CleanedUp) GetMount() *Mount {
+	if x != nil {
+		return x.Mount
+	}
+	return nil
+}
+
+func (x *CleanedUp) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *CleanedUp) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// CheckVolumeRequest is the request of CheckVolume.
+type CheckVolumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the volume is mounted, or a link to that.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Repair what the scan has found, which takes the volume offline for a moment.
+	SpotFix       bool `protobuf:"varint,2,opt,name=spot_fix,json=spotFix,proto3" json:"spot_fix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckVolumeRequest) Reset() {
+	*x = CheckVolumeRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckVolumeRequest) ProtoMessage() {}
+
+func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckVolumeRequest.ProtoReflect.Descriptor instead.
+func (*CheckVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *CheckVolumeRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CheckVolumeRequest) GetSpotFix() bool {
+	if x != nil {
+		return x.SpotFix
+	}
+	return false
+}
+
+// CheckVolumeResponse is the response of CheckVolume.
+type CheckVolumeResponse struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ErrorsFound bool                   `protobuf:"varint,1,opt,name=errors_found,json=errorsFound,proto3" json:"errors_found,omitempty"`
+	// Whether a spot fix was made, and a second scan has found no errors.
+	Fixed bool `protobuf:"varint,2,opt,name=fixed,proto3" json:"fixed,omitempty"`
+	// How long Windows has worked.
+	TookMilliseconds int64 `protobuf:"varint,3,opt,name=took_milliseconds,json=tookMilliseconds,proto3" json:"took_milliseconds,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *CheckVolumeResponse) Reset() {
+	*x = CheckVolumeResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckVolumeResponse) ProtoMessage() {}
+
+func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckVolumeResponse.ProtoReflect.Descriptor instead.
+func (*CheckVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *CheckVolumeResponse) GetErrorsFound() bool {
+	if x != nil {
+		return x.ErrorsFound
+	}
+	return false
+}
+
+func (x *CheckVolumeResponse) GetFixed() bool {
+	if x != nil {
+		return x.Fixed
+	}
+	return false
+}
+
+func (x *CheckVolumeResponse) GetTookMilliseconds() int64 {
+	if x != nil {
+		return x.TookMilliseconds
+	}
+	return 0
+}
+
 var File_csiproxy_storage_v1alpha1_storage_proto protoreflect.FileDescriptor
 
 const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
@@ -2392,11 +2664,27 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\"N\n" +
 	"\x14UnstageShareResponse\x12\x1a\n" +
 	"\bunlinked\x18\x01 \x01(\bR\bunlinked\x12\x1a\n" +
-	"\bunmapped\x18\x02 \x01(\bR\bunmapped*A\n" +
+	"\bunmapped\x18\x02 \x01(\bR\bunmapped\"(\n" +
+	"\x0eCleanUpRequest\x12\x16\n" +
+	"\x06remove\x18\x01 \x01(\bR\x06remove\"U\n" +
+	"\x0fCleanUpResponse\x12B\n" +
+	"\tleftovers\x18\x01 \x03(\v2$.csiproxy.storage.v1alpha1.CleanedUpR\tleftovers\"s\n" +
+	"\tCleanedUp\x126\n" +
+	"\x05mount\x18\x01 \x01(\v2 .csiproxy.storage.v1alpha1.MountR\x05mount\x12\x18\n" +
+	"\aremoved\x18\x02 \x01(\bR\aremoved\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"C\n" +
+	"\x12CheckVolumeRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
+	"\bspot_fix\x18\x02 \x01(\bR\aspotFix\"{\n" +
+	"\x13CheckVolumeResponse\x12!\n" +
+	"\ferrors_found\x18\x01 \x01(\bR\verrorsFound\x12\x14\n" +
+	"\x05fixed\x18\x02 \x01(\bR\x05fixed\x12+\n" +
+	"\x11took_milliseconds\x18\x03 \x01(\x03R\x10tookMilliseconds*A\n" +
 	"\x12AuthenticationType\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
-	"\vMUTUAL_CHAP\x10\x022\xe4\b\n" +
+	"\vMUTUAL_CHAP\x10\x022\xb4\n" +
+	"\n" +
 	"\aStorage\x12f\n" +
 	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
 	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
@@ -2408,7 +2696,9 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\vListVolumes\x12-.csiproxy.storage.v1alpha1.ListVolumesRequest\x1a..csiproxy.storage.v1alpha1.ListVolumesResponse\x12i\n" +
 	"\n" +
 	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12o\n" +
-	"\fUnstageShare\x12..csiproxy.storage.v1alpha1.UnstageShareRequest\x1a/.csiproxy.storage.v1alpha1.UnstageShareResponseBEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
+	"\fUnstageShare\x12..csiproxy.storage.v1alpha1.UnstageShareRequest\x1a/.csiproxy.storage.v1alpha1.UnstageShareResponse\x12`\n" +
+	"\aCleanUp\x12).csiproxy.storage.v1alpha1.CleanUpRequest\x1a*.csiproxy.storage.v1alpha1.CleanUpResponse\x12l\n" +
+	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponseBEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
 
 var (
 	file_csiproxy_storage_v1alpha1_storage_proto_rawDescOnce sync.Once
@@ -2423,7 +2713,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
 	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
@@ -2456,6 +2746,11 @@ var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(*StageShareResponse)(nil),      // 28: csiproxy.storage.v1alpha1.StageShareResponse
 	(*UnstageShareRequest)(nil),     // 29: csiproxy.storage.v1alpha1.UnstageShareRequest
 	(*UnstageShareResponse)(nil),    // 30: csiproxy.storage.v1alpha1.UnstageShareResponse
+	(*CleanUpRequest)(nil),          // 31: csiproxy.storage.v1alpha1.CleanUpRequest
+	(*CleanUpResponse)(nil),         // 32: csiproxy.storage.v1alpha1.CleanUpResponse
+	(*CleanedUp)(nil),               // 33: csiproxy.storage.v1alpha1.CleanedUp
+	(*CheckVolumeRequest)(nil),      // 34: csiproxy.storage.v1alpha1.CheckVolumeRequest
+	(*CheckVolumeResponse)(nil),     // 35: csiproxy.storage.v1alpha1.CheckVolumeResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
@@ -2472,31 +2767,37 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	21, // 11: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
 	26, // 12: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
 	21, // 13: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	3,  // 14: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	11, // 15: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
-	13, // 16: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	15, // 17: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
-	17, // 18: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	19, // 19: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	22, // 20: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
-	24, // 21: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
-	27, // 22: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	29, // 23: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
-	4,  // 24: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 25: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 26: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 27: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 28: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 29: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	23, // 30: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	25, // 31: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	28, // 32: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	30, // 33: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
-	24, // [24:34] is the sub-list for method output_type
-	14, // [14:24] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	33, // 14: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
+	26, // 15: csiproxy.storage.v1alpha1.CleanedUp.mount:type_name -> csiproxy.storage.v1alpha1.Mount
+	3,  // 16: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	11, // 17: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	13, // 18: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	15, // 19: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	17, // 20: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	19, // 21: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	22, // 22: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
+	24, // 23: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
+	27, // 24: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
+	29, // 25: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
+	31, // 26: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	34, // 27: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	4,  // 28: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 29: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 30: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 31: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 32: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 33: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	23, // 34: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	25, // 35: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	28, // 36: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	30, // 37: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
+	32, // 38: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	35, // 39: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	28, // [28:40] is the sub-list for method output_type
+	16, // [16:28] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }
@@ -2512,7 +2813,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -216,6 +216,33 @@ func (m *Mappings) UnstageShare(ctx context.Context, stagingPath string) (storag
 	})
 }
 
+// RemoveUnused removes the mapping of a share if no staged path leads to it, and reports
+// whether it has.
+func (m *Mappings) RemoveUnused(ctx context.Context, remote unc.Path) (removed bool, _ error) {
+	unlock, err := m.locks.Lock(ctx, remote.Server())
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	release, err := m.exclude(ctx, remote)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	paths, lacking, err := m.stagedPaths(ctx, remote, pathpolicy.Path{})
+	if err == nil {
+		err = lacking
+	}
+	if err != nil || len(paths) > 0 {
+		return false, err
+	}
+	err = m.remove(ctx, remote)
+	if errors.Is(err, win.ErrorNotConnected) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // stagedAt returns what a staging path is a link to. An empty directory, which a call that
 // died half-way leaves, is removed.
 func (m *Mappings) stagedAt(ctx context.Context, local pathpolicy.Path) (remote unc.Path, staged bool, _ error) {

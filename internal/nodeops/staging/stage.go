@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -28,7 +29,7 @@ func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 			return storage.StagedVolume{}, err
 		}
 		// The operations that it is made of run on this goroutine.
-		return s.stage(operation.Inline(ctx), r)
+		return s.stage(systemdisk.Once(operation.Inline(ctx)), r)
 	})
 }
 
@@ -52,7 +53,59 @@ func (s *Staging) checkStage(r storage.StageVolumeRequest) error {
 	return r.Format.Validate()
 }
 
+// alreadyStaged reports whether a volume is staged just as a request asks for, which is so
+// whenever kubelet repeats it. Whatever else it finds, also an error, is for the whole way to
+// see to.
+func (s *Staging) alreadyStaged(ctx context.Context, r storage.StageVolumeRequest) (staged storage.StagedVolume, _ bool) {
+	if r.Disk.ISCSI != nil || r.Partition != 0 {
+		return staged, false
+	}
+	id, err := s.Volumes.Staged(ctx, r.StagingPath)
+	if err != nil || id == "" {
+		return staged, false
+	}
+	err = s.Volumes.OnDisk(ctx, id, func(h *device.Disk) error {
+		staged.Disk = h.Number
+		if err := s.meant(r.Disk)(ctx, h); err != nil {
+			return err
+		}
+		attributes, err := h.Attributes(ctx)
+		if err == nil && (attributes&win.DiskReadOnly != 0) != r.ReadOnly {
+			err = device.ErrChanged("it is writable, or isn't")
+		}
+		return err
+	})
+	if err != nil {
+		return staged, false
+	}
+	staged.VolumeID = id
+	staged.FileSystem, err = s.Volumes.FileSystem(ctx, id)
+	same := r.Format.FileSystem == "" || strings.EqualFold(staged.FileSystem, string(r.Format.FileSystem))
+	return staged, err == nil && staged.FileSystem != "" && same
+}
+
 func (s *Staging) stage(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
+	staged, done := s.alreadyStaged(ctx, r)
+	if !done {
+		var err error
+		if staged, err = s.stageAnew(ctx, r); err != nil {
+			return staged, err
+		}
+	}
+	before, err := s.Volumes.GetVolumeStats(ctx, staged.VolumeID)
+	if err != nil {
+		return staged, err
+	}
+	staged.SizeBytes = before.TotalBytes
+	if r.Grow && !r.ReadOnly && !staged.Partitioned {
+		staged.SizeBytes, err = s.grow(ctx, staged.VolumeID)
+		staged.Grown = staged.SizeBytes > before.TotalBytes
+	}
+	return staged, err
+}
+
+// stageAnew is stage without the growth, for a volume that isn't staged.
+func (s *Staging) stageAnew(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
 	var staged storage.StagedVolume
 	if t := r.Disk.ISCSI; t != nil {
 		done, err := s.keepConnected(ctx, t.IQN)
@@ -83,19 +136,7 @@ func (s *Staging) stage(ctx context.Context, r storage.StageVolumeRequest) (stor
 	if staged.FileSystem, staged.Formatted, err = s.format(ctx, staged.VolumeID, r); err != nil {
 		return staged, err
 	}
-	if err := s.mount(ctx, staged.VolumeID, r.StagingPath); err != nil {
-		return staged, err
-	}
-	before, err := s.Volumes.GetVolumeStats(ctx, staged.VolumeID)
-	if err != nil {
-		return staged, err
-	}
-	staged.SizeBytes = before.TotalBytes
-	if r.Grow && !r.ReadOnly && !staged.Partitioned {
-		staged.SizeBytes, err = s.grow(ctx, staged.VolumeID)
-		staged.Grown = staged.SizeBytes > before.TotalBytes
-	}
-	return staged, err
+	return staged, s.mount(ctx, staged.VolumeID, r.StagingPath)
 }
 
 // waiting returns how long to wait, from a request that says so.
@@ -178,7 +219,7 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 		if err := r.Disk.Validate(); err != nil {
 			return storage.UnstagedVolume{}, err
 		}
-		return s.unstage(operation.Inline(ctx), r)
+		return s.unstage(systemdisk.Once(operation.Inline(ctx)), r)
 	})
 }
 
@@ -291,7 +332,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeReques
 		if r.DiskBytes < 0 {
 			return storage.ExpandedVolume{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskBytes)
 		}
-		return s.expand(operation.Inline(ctx), r)
+		return s.expand(systemdisk.Once(operation.Inline(ctx)), r)
 	})
 }
 

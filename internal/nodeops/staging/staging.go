@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
@@ -55,8 +56,9 @@ type Staging struct {
 	volumes operation.Flights[volume.ID, storage.Volume]
 	shares  operation.Flights[string, storage.Volume] // by root
 
-	mu         sync.Mutex     // guards connecting
-	connecting map[string]int // how many disks of a target are being staged
+	mu         sync.Mutex              // guards the fields below
+	connecting map[string]int          // how many disks of a target are being staged
+	checking   map[volume.ID]time.Time // since when volumes are being checked
 }
 
 // New returns the tasks that are made of the operations of one node.
@@ -67,7 +69,7 @@ func New(g Groups, o Options) *Staging {
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
-	return &Staging{Groups: g, options: o, connecting: make(map[string]int)}
+	return &Staging{Groups: g, options: o, connecting: make(map[string]int), checking: make(map[volume.ID]time.Time)}
 }
 
 // PublishVolume implements [storage.Operations].

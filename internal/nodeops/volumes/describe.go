@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -147,3 +148,21 @@ func (v *Volumes) IsGone(ctx context.Context, id volume.ID) bool {
 	errno, ok := errors.AsType[win.Errno](err)
 	return ok && errno.Gone()
 }
+
+// Repair has Windows check a volume, or repair what a check has found, and reports whether
+// there are errors.
+func (v *Volumes) Repair(ctx context.Context, id volume.ID, mode win.RepairMode) (errorsFound bool, _ error) {
+	var result win.RepairResult
+	err := operation.Retry(ctx, formatPatience, formatInterval, isUnknownVolume, func() (err error) {
+		result, err = v.sys.RepairVolume(ctx, string(id), mode)
+		return err
+	})
+	if err == nil && mode != win.RepairScan {
+		v.options.Logger.Info("volume repaired", "volume", id)
+	}
+	return result != win.RepairNoErrors, err
+}
+
+// isUnknownVolume reports whether err says that storage management doesn't know a volume
+// yet.
+func isUnknownVolume(err error) bool { return errors.Is(err, win.ErrorRetry) }

@@ -48,21 +48,39 @@ func (v *Volumes) MountedAt(ctx context.Context, id volume.ID) ([]string, error)
 }
 
 // DiskBytes returns the size of the disk that a volume lies on, as Windows knows it.
-func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
+func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (bytes int64, _ error) {
+	err := v.OnDisk(ctx, id, func(h *device.Disk) error {
+		geometry, err := h.Geometry(ctx)
+		bytes = geometry.DiskSize
+		return err
+	})
+	return bytes, err
+}
+
+// OnDisk calls f with the disk that a volume lies on, open for queries.
+func (v *Volumes) OnDisk(ctx context.Context, id volume.ID, f func(*device.Disk) error) error {
 	extent, err := v.extent(ctx, id)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	h, err := device.OpenDisk(ctx, v.sys, extent.DiskNumber, win.AccessNone)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer h.Close()
 	if err := v.verify(ctx, diskVolume{id, h, extent}); err != nil {
-		return 0, err
+		return err
 	}
-	geometry, err := h.Geometry(ctx)
-	return geometry.DiskSize, err
+	return f(h)
+}
+
+// Staged returns the volume that is mounted at a path itself; "" if none is.
+func (v *Volumes) Staged(ctx context.Context, path string) (volume.ID, error) {
+	p, err := v.parse(path)
+	if err != nil {
+		return "", err
+	}
+	return v.mountedAtPath(ctx, p)
 }
 
 // Unstage unmounts the volume that is mounted at a path, and reports whether one was. It

@@ -4,6 +4,8 @@
 package storagewire
 
 import (
+	"time"
+
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/wire"
@@ -85,4 +87,35 @@ func ToStageShare(m *storagev1alpha1.StageShareRequest) storage.StageShareReques
 		RemotePath: m.RemotePath, StagingPath: m.StagingPath,
 		Credentials: smb.Credentials{Username: m.Username, Password: secret.New(m.Password)},
 	}
+}
+
+// FromCleanedUp returns the message for leftovers.
+func FromCleanedUp(all []storage.CleanedUp) *storagev1alpha1.CleanUpResponse {
+	m := &storagev1alpha1.CleanUpResponse{}
+	for _, one := range all {
+		m.Leftovers = append(m.Leftovers, &storagev1alpha1.CleanedUp{Mount: FromMount(one.Mount), Removed: one.Removed, Error: wire.ValidText(one.Error)})
+	}
+	return m
+}
+
+// ToCleanedUp returns the leftovers in a message.
+func ToCleanedUp(m *storagev1alpha1.CleanUpResponse) (all []storage.CleanedUp) {
+	for _, one := range m.Leftovers {
+		cleaned := storage.CleanedUp{Removed: one.Removed, Error: one.Error}
+		if one.Mount != nil {
+			cleaned.Mount = ToMount(one.Mount)
+		}
+		all = append(all, cleaned)
+	}
+	return all
+}
+
+// FromChecked returns the message for a result of CheckVolume.
+func FromChecked(v storage.CheckedVolume) *storagev1alpha1.CheckVolumeResponse {
+	return &storagev1alpha1.CheckVolumeResponse{ErrorsFound: v.ErrorsFound, Fixed: v.Fixed, TookMilliseconds: v.Took.Milliseconds()}
+}
+
+// ToChecked returns the result in a message.
+func ToChecked(m *storagev1alpha1.CheckVolumeResponse) storage.CheckedVolume {
+	return storage.CheckedVolume{ErrorsFound: m.ErrorsFound, Fixed: m.Fixed, Took: time.Duration(m.TookMilliseconds) * time.Millisecond}
 }

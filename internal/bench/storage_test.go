@@ -1,0 +1,173 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/simnode"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+const stagingDir = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\ebs.csi.aws.com`
+
+// nodeStage is NodeStageVolume of EBS's driver: the calls up to the mount, and those with
+// which it looks whether the volume must grow.
+func nodeStage(ctx context.Context, n *simnode.Node, serial, path string) error {
+	p := n.Operations()
+	ids, err := p.Disk.ListDiskIDs(ctx)
+	if err != nil {
+		return err
+	}
+	number := disk.Number(0)
+	for candidate, id := range ids {
+		if id.SerialNumber == serial {
+			number = candidate
+		}
+	}
+	if _, err := p.Filesystem.PathExists(ctx, path); err != nil {
+		return err
+	}
+	mounted, err := p.Volume.GetVolumeIDFromTargetPath(ctx, path)
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound):
+	case err != nil:
+		return err
+	default:
+		if _, err := p.Volume.GetDiskNumberFromVolumeID(ctx, mounted); err != nil {
+			return err
+		}
+	}
+	if err := p.Disk.PartitionDisk(ctx, number); err != nil {
+		return err
+	}
+	if err := p.Disk.SetDiskState(ctx, number, true); err != nil {
+		return err
+	}
+	volumes, err := p.Volume.ListVolumesOnDisk(ctx, number, 0)
+	if err != nil {
+		return err
+	}
+	formatted, err := p.Volume.IsVolumeFormatted(ctx, volumes[0])
+	if err != nil {
+		return err
+	}
+	if !formatted {
+		if err := p.Volume.FormatVolume(ctx, volumes[0]); err != nil {
+			return err
+		}
+	}
+	if err := p.Volume.MountVolume(ctx, volumes[0], path); err != nil {
+		return err
+	}
+	if err := p.Disk.Rescan(ctx); err != nil {
+		return err
+	}
+	if _, err := p.Disk.GetDiskStats(ctx, number); err != nil {
+		return err
+	}
+	_, err = p.Volume.GetVolumeStats(ctx, volumes[0])
+	return err
+}
+
+func stageVolume(ctx context.Context, n *simnode.Node, serial, path string) error {
+	_, err := n.Operations().Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: serial}, StagingPath: path})
+	return err
+}
+
+// BenchmarkStageVolume compares StageVolume with the calls that EBS's driver makes, with the
+// delays of a quick cloud node: of a raw disk, of one with data that is offline, and of one
+// that is staged already. x-time and x-calls are how many times the wall time and the calls
+// to Windows of the driver's sequence it takes. Most of the time of the first two is
+// Windows': the format, and the arrival of the volume.
+func BenchmarkStageVolume(b *testing.B) {
+	states := []struct {
+		name    string
+		prepare func(n *simnode.Node, path string) error
+	}{
+		{"raw", func(*simnode.Node, string) error { return nil }},
+		{"offline", func(n *simnode.Node, path string) error {
+			if err := stageVolume(b.Context(), n, "vol-0", path); err != nil {
+				return err
+			}
+			_, err := n.Operations().Storage.UnstageVolume(b.Context(), storage.UnstageVolumeRequest{StagingPath: path})
+			return err
+		}},
+		{"staged", func(n *simnode.Node, path string) error { return stageVolume(b.Context(), n, "vol-0", path) }},
+	}
+	for _, state := range states {
+		b.Run(state.name, func(b *testing.B) {
+			measure := func(f func(context.Context, *simnode.Node, string, string) error) (took time.Duration, calls int) {
+				b.StopTimer()
+				defer b.StartTimer()
+				n := simnode.New(b, simnode.WithRealisticDelays())
+				n.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Serial: "vol-0"})
+				waitForDisks(b, n, 2)
+				path := stagingDir + `\vol-0\globalmount`
+				if err := state.prepare(n, path); err != nil {
+					b.Fatal(err)
+				}
+				before := total(n.Calls())
+				took = timed(b, func() error { return f(b.Context(), n, "vol-0", path) })
+				return took, total(n.Calls()) - before
+			}
+			var ours, theirs time.Duration
+			var ourCalls, theirCalls int
+			for b.Loop() {
+				took, calls := measure(nodeStage)
+				theirs, theirCalls = theirs+took, theirCalls+calls
+				took, calls = measure(stageVolume)
+				ours, ourCalls = ours+took, ourCalls+calls
+			}
+			n := float64(b.N)
+			b.ReportMetric(float64(ours)/float64(theirs), "x-time")
+			b.ReportMetric(float64(ourCalls)/float64(theirCalls), "x-calls")
+			b.ReportMetric(float64(ours.Milliseconds())/n, "ms/StageVolume")
+			b.ReportMetric(float64(theirs.Milliseconds())/n, "ms/sequence")
+			b.ReportMetric(float64(ourCalls)/n, "calls/StageVolume")
+			b.ReportMetric(float64(theirCalls)/n, "calls/sequence")
+		})
+	}
+}
+
+// BenchmarkStageVolumeAtOnce compares 64 calls of StageVolume at once with one alone: the
+// metric x-alone is how many times longer it takes.
+func BenchmarkStageVolumeAtOnce(b *testing.B) {
+	const volumes = 64
+	atOnce := func(count int) time.Duration {
+		b.StopTimer()
+		defer b.StartTimer()
+		n := simnode.New(b, simnode.WithRealisticDelays())
+		for i := range count {
+			n.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Adapter: 2, LUN: i, Serial: fmt.Sprintf("vol-%d", i)})
+		}
+		waitForDisks(b, n, count+1)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range count {
+			wg.Go(func() {
+				if err := stageVolume(b.Context(), n, fmt.Sprintf("vol-%d", i), fmt.Sprintf(`%s\vol-%d\globalmount`, stagingDir, i)); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		return time.Since(start)
+	}
+	var alone, together time.Duration
+	for b.Loop() {
+		alone += atOnce(1)
+		together += atOnce(volumes)
+	}
+	b.ReportMetric(float64(together)/float64(alone), "x-alone")
+	b.ReportMetric(float64(alone.Milliseconds())/float64(b.N), "ms/one")
+	b.ReportMetric(float64(together.Milliseconds())/float64(b.N), fmt.Sprintf("ms/%d", volumes))
+}
