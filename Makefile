@@ -332,8 +332,9 @@ bin/staticcheck: tools/go.mod
 	$(FOR_TOOLS) $(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 
 .PHONY: generate
-generate: ## regenerate the generated code; the C side needs gcc-mingw-w64-x86-64
+generate: ## regenerate the generated code and pages; the C side needs gcc-mingw-w64-x86-64
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
+	$(GO) test -count=1 -run '^TestReference$$' ./cmd/csi-proxy ./cmd/csi-proxyctl -update
 	$(GO) generate ./internal/winsys/...
 	cp internal/virtdisk/virtdisk_windows.go test/windows/virtdisk/
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \

@@ -128,6 +128,22 @@ func TestReleasedDaemon(t *testing.T) {
 	}
 }
 
+// Neither the daemon nor the library can run a program: no shell, and no PowerShell, into
+// which a request could smuggle a command.
+func TestNoProgramIsRun(t *testing.T) {
+	for _, pkg := range []string{"./cmd/csi-proxy", "./node"} {
+		cmd := exec.Command("go", "list", "-deps", pkg)
+		cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		if deps := strings.Fields(string(out)); len(deps) < 50 || slices.Contains(deps, "os/exec") {
+			t.Errorf("%s has os/exec among its %d dependencies", pkg, len(deps))
+		}
+	}
+}
+
 func matchesAny(pkg string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		base, below := strings.CutSuffix(pattern, "/...")

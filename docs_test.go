@@ -113,6 +113,31 @@ func anchors(page string) (names []string) {
 	return names
 }
 
+var testName = regexp.MustCompile(`\bTest[A-Z]\w+`)
+
+// docs/security.md proves what it says by tests, which exist.
+func TestTestsOfSecurityPage(t *testing.T) {
+	var source strings.Builder
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, "_test.go") {
+			source.WriteString(readText(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := testName.FindAllString(readText(t, "docs/security.md"), -1)
+	for _, name := range names {
+		if !strings.Contains(source.String(), "\nfunc "+name+"(") {
+			t.Errorf("docs/security.md names %s, which doesn't exist", name)
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("only %d names of tests", len(names))
+	}
+}
+
 // The index is how people find a page, and the menu of the site.
 func TestIndexOfDocs(t *testing.T) {
 	index := readText(t, "docs/index.md")

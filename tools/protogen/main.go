@@ -3,7 +3,8 @@
 
 // Command protogen turns the .proto files of the API into the files that are
 // checked in beside them: api/descriptors.binpb, which describes every version of
-// the contract, and the Go code of the messages that the program handles.
+// the contract, and the Go code of the messages that the program handles. It also writes
+// the API reference, docs/api.
 //
 // It compiles the files itself, so protoc isn't needed, and runs the two Go
 // plugins at the versions that go.mod of this module pins. From the repository's
@@ -118,12 +119,18 @@ func generate(ctx context.Context, root string) (map[string][]byte, error) {
 		}
 	}
 
-	for _, file := range described {
-		file.SourceCodeInfo = nil
-	}
 	contract := slices.DeleteFunc(described, func(file *descriptorpb.FileDescriptorProto) bool {
 		return slices.Contains(controlAPIs, strings.TrimPrefix(path.Dir(file.GetName()), namePrefix))
 	})
+	pages, err := reference(contract)
+	if err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	maps.Copy(files, pages)
+
+	for _, file := range contract {
+		file.SourceCodeInfo = nil
+	}
 	set := &descriptorpb.FileDescriptorSet{File: contract}
 	files["api/descriptors.binpb"], err = proto.MarshalOptions{Deterministic: true}.Marshal(set)
 	return files, err

@@ -1,0 +1,96 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !windows
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// make generate sets it.
+var update = flag.Bool("update", false, "write docs/flags.md")
+
+// What Windows has as default where the help on this system has another one.
+var windowsDefaults = map[string]string{
+	"endpoint-dir":  "",
+	"node":          "windows",
+	"pipe-security": "D:P(A;;GA;;;SY)(A;;GA;;;BA)",
+}
+
+var (
+	helpFlag    = regexp.MustCompile(`(?m)^  -(\S+)(?: (\S+))?\n((?:    \t.*\n)+)`)
+	defaultOf   = regexp.MustCompile(`\s*\(default (.*)\)$`)
+	tableEscape = strings.NewReplacer("|", `\|`, `\`, `\\`, "<", "&lt;")
+)
+
+// docs/flags.md is what -help says.
+func TestReference(t *testing.T) {
+	var help strings.Builder
+	if _, err := parseFlags([]string{"-help"}, &help); err != flag.ErrHelp {
+		t.Fatal(err)
+	}
+	logging := addLoggingFlags(flag.NewFlagSet("", flag.ContinueOnError))
+	var own, log strings.Builder
+	found := helpFlag.FindAllStringSubmatch(help.String(), -1)
+	for _, match := range found {
+		name, value, usage := match[1], match[2], strings.Join(strings.Fields(match[3]), " ")
+		standard := ""
+		if d := defaultOf.FindStringSubmatch(usage); d != nil {
+			standard = strings.ReplaceAll(strings.Trim(d[1], `"`), `\\`, `\`)
+			usage = strings.TrimSuffix(usage, d[0])
+		}
+		if d, ok := windowsDefaults[name]; ok {
+			standard = d
+		}
+		if standard != "" {
+			standard = "`" + standard + "`"
+		}
+		table := &own
+		if logging.Lookup(name) != nil || strings.HasPrefix(name, "logging-") {
+			table = &log
+		}
+		fmt.Fprintf(table, "| `%s` | %s | %s |\n", strings.TrimSpace("-"+name+" "+value), standard, tableEscape.Replace(usage))
+	}
+	if len(found) < 30 {
+		t.Fatalf("only %d flags found in the help", len(found))
+	}
+	const head = "| flag | default | meaning |\n|---|---|---|\n"
+	page := `# The flags of csi-proxy
+
+` + "`csi-proxy -help`" + ` prints them, and ` + "`make generate`" + ` writes this page from it. The defaults are
+those of ` + "`csi-proxy.exe`" + ` on Windows. A flag has one dash or two, and its value comes after ` + "`=`" + ` or a
+blank; one that is true or false takes ` + "`=`" + ` only. ` + "`csi-proxy -check FLAGS`" + ` says whether flags are
+right, without doing anything.
+
+All flags that the published CSI Proxy has are among them, with the same meaning.
+
+## The daemon
+
+` + head + own.String() + `
+## The log
+
+[logs.md](logs.md) says what is written where.
+
+` + head + log.String()
+	wantPage(t, "../../docs/flags.md", page)
+}
+
+// wantPage compares a page with its file, or writes it.
+func wantPage(t *testing.T, file, page string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if written, err := os.ReadFile(file); err != nil || string(written) != page {
+		t.Errorf("%s isn't what the program says now; run make generate (%v)", file, err)
+	}
+}

@@ -1,0 +1,127 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !windows
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// make generate sets it.
+var update = flag.Bool("update", false, "write docs/csi-proxyctl.md")
+
+// docs/csi-proxyctl.md is what --help says.
+func TestReference(t *testing.T) {
+	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
+	var b strings.Builder
+	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints these texts, and `make generate` writes this page from them.\n\n")
+	commands := 0
+	var write func(cmd *cobra.Command)
+	write = func(cmd *cobra.Command) {
+		if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
+			return
+		}
+		commands++
+		level := "##"
+		if cmd != root && cmd.Parent() != root {
+			level = "###"
+		}
+		about := cmd.Long
+		if about == "" {
+			about = cmd.Short + "."
+		}
+		usage := cmd.UseLine()
+		if cmd.HasSubCommands() {
+			usage = cmd.CommandPath() + " COMMAND"
+		}
+		fmt.Fprintf(&b, "%s %s\n\n```\n%s\n\n%s\n", level, cmd.CommandPath(), usage, strings.TrimSpace(about))
+		if cmd.HasExample() {
+			fmt.Fprintf(&b, "\n%s\n", strings.Trim(cmd.Example, "\n"))
+		}
+		flags := cmd.NonInheritedFlags()
+		if cmd == root {
+			flags = cmd.PersistentFlags()
+		}
+		if flags.HasAvailableFlags() {
+			fmt.Fprintf(&b, "\n%s", flags.FlagUsages())
+		}
+		b.WriteString("```\n\n")
+		for _, c := range cmd.Commands() {
+			write(c)
+		}
+	}
+	write(root)
+	if commands < 50 {
+		t.Fatalf("only %d commands", commands)
+	}
+
+	const file = "../../docs/csi-proxyctl.md"
+	page := strings.TrimRight(b.String(), "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if written, err := os.ReadFile(file); err != nil || string(written) != page {
+		t.Errorf("%s isn't what the program says now; run make generate (%v)", file, err)
+	}
+}
+
+var commandInDocs = regexp.MustCompile(`\bcsi-proxyctl(?:\.exe)?(?: -o json)?((?: [a-z][a-z-]+)+)`)
+
+// The commands that the pages name exist.
+func TestCommandsInDocs(t *testing.T) {
+	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drivers, err := filepath.Glob("../../docs/drivers/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range append(pages, drivers...) {
+		if filepath.Base(page) == "csi-proxyctl.md" {
+			continue // which the program writes
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Only what stands in code is a command: csi-proxyctl is also a word of sentences.
+		for _, code := range regexp.MustCompile("`[^`\n]+`|(?m)^ *csi-proxyctl.*$").FindAllString(string(text), -1) {
+			match := commandInDocs.FindStringSubmatch(code)
+			if match == nil {
+				continue
+			}
+			found++
+			cmd := root
+			for _, word := range strings.Fields(match[1]) {
+				if !cmd.HasSubCommands() {
+					break // an argument
+				}
+				sub, _, err := cmd.Find([]string{word})
+				if err != nil || sub == cmd {
+					t.Errorf("%s: %s: %s has no command %s", filepath.Base(page), code, cmd.CommandPath(), word)
+					break
+				}
+				cmd = sub
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d commands", found)
+	}
+}

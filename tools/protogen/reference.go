@@ -1,0 +1,344 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// version is a version of a group.
+type version struct {
+	group, name string
+	file        protoreflect.FileDescriptor
+}
+
+func (v version) service() protoreflect.ServiceDescriptor { return v.file.Services().Get(0) }
+
+// reference returns the pages of the API reference, one for each group of the contract, by
+// their path below the repository's root.
+func reference(contract []*descriptorpb.FileDescriptorProto) (map[string][]byte, error) {
+	files, err := protodesc.NewFiles(&descriptorpb.FileDescriptorSet{File: contract})
+	if err != nil {
+		return nil, err
+	}
+	groups := make(map[string][]version)
+	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		dir := strings.TrimPrefix(path.Dir(file.Path()), namePrefix)
+		v := version{group: path.Dir(dir), name: path.Base(dir), file: file}
+		groups[v.group] = append(groups[v.group], v)
+		return true
+	})
+	pages := make(map[string][]byte)
+	for group, versions := range groups {
+		slices.SortFunc(versions, func(a, b version) int { return compareVersions(b.name, a.name) })
+		pages["docs/api/"+group+".md"] = []byte(page(group, versions))
+	}
+	return pages, nil
+}
+
+var versionName = regexp.MustCompile(`^v(\d+)(?:(alpha|beta)(\d+))?$`)
+
+// compareVersions orders versions as Kubernetes does: v1 is newer than v1beta1. v2alpha1 is
+// newer than v1, of which it has all calls.
+func compareVersions(a, b string) int {
+	key := func(name string) []int {
+		m := versionName.FindStringSubmatch(name)
+		stage := map[string]int{"alpha": 0, "beta": 1, "": 2}[m[2]]
+		major, _ := strconv.Atoi(m[1])
+		minor, _ := strconv.Atoi("0" + m[3])
+		return []int{major, stage, minor}
+	}
+	return slices.Compare(key(a), key(b))
+}
+
+// page returns the page of a group, whose versions are given with the newest one first.
+func page(group string, versions []version) string {
+	var b strings.Builder
+	newest := versions[0]
+	// The last paragraph of a service's comment is about its version.
+	about, _ := cutLast(comment(newest.service()))
+	fmt.Fprintf(&b, "# API reference: the group %s\n\n", group)
+	b.WriteString(wrap(escape(about)))
+	b.WriteString(wrap(fmt.Sprintf("`make generate` writes this page from the `.proto` files in `api/%s`, where the comments are. "+
+		"Fields are given with their numbers on the wire. Errors are gRPC statuses, see [errors.md](../errors.md).", group)))
+
+	b.WriteString("## Versions\n\n| version | service on the wire | endpoint on Windows | |\n|---|---|---|---|\n")
+	for _, v := range versions {
+		service := "`" + string(v.service().FullName()) + "`"
+		if group != "storage" { // ours alone: it never had a short name
+			service = "`" + v.name + "." + string(v.service().Name()) + "`, " + service
+		}
+		_, note := cutLast(comment(v.service()))
+		fmt.Fprintf(&b, "| %s | %s | `\\\\.\\pipe\\csi-proxy-%s-%s` | %s |\n", v.name, service, group, v.name, cell(note))
+	}
+
+	b.WriteString("\n## Which version has which call\n\n| call |")
+	for _, v := range versions {
+		fmt.Fprintf(&b, " %s |", v.name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(versions)) + "\n")
+	calls := names(versions, func(v version) (all []protoreflect.Descriptor) {
+		for i := range v.service().Methods().Len() {
+			all = append(all, v.service().Methods().Get(i))
+		}
+		return all
+	})
+	for _, call := range calls {
+		fmt.Fprintf(&b, "| [%s](#%s) |", call, strings.ToLower(string(call)))
+		for _, v := range versions {
+			if v.service().Methods().ByName(call) != nil {
+				b.WriteString(" yes |")
+			} else {
+				b.WriteString(" |")
+			}
+		}
+		b.WriteString("\n")
+	}
+
+	described := make(map[protoreflect.Name]bool)
+	b.WriteString("\n## Calls\n\n")
+	for _, call := range calls {
+		fmt.Fprintf(&b, "### %s\n\n", call)
+		of := func(v version) protoreflect.MethodDescriptor { return v.service().Methods().ByName(call) }
+		i := slices.IndexFunc(versions, func(v version) bool { return of(v) != nil })
+		b.WriteString(wrap(escape(comment(of(versions[i])))))
+		for _, side := range []struct {
+			title string
+			of    func(protoreflect.MethodDescriptor) protoreflect.MessageDescriptor
+			plain bool
+		}{
+			{"Request", protoreflect.MethodDescriptor.Input, true},
+			{"Response", protoreflect.MethodDescriptor.Output, !of(versions[i]).IsStreamingServer()},
+		} {
+			message := side.of(of(versions[i]))
+			described[message.Name()] = true
+			title := fmt.Sprintf("%s `%s`", side.title, message.Name())
+			if !side.plain {
+				title = fmt.Sprintf("Stream of `%s`", message.Name())
+			}
+			writeFields(&b, title, versions, func(v version) protoreflect.MessageDescriptor {
+				if of(v) == nil {
+					return nil
+				}
+				return side.of(of(v))
+			})
+		}
+	}
+
+	messages := names(versions, func(v version) (all []protoreflect.Descriptor) {
+		for i := range v.file.Messages().Len() {
+			if m := v.file.Messages().Get(i); !described[m.Name()] {
+				all = append(all, m)
+			}
+		}
+		return all
+	})
+	enums := names(versions, func(v version) (all []protoreflect.Descriptor) {
+		for i := range v.file.Enums().Len() {
+			all = append(all, v.file.Enums().Get(i))
+		}
+		return all
+	})
+	if len(messages)+len(enums) > 0 {
+		b.WriteString("## Messages\n\n")
+	}
+	for _, name := range messages {
+		fmt.Fprintf(&b, "### %s\n\n", name)
+		of := func(v version) protoreflect.MessageDescriptor { return v.file.Messages().ByName(name) }
+		i := slices.IndexFunc(versions, func(v version) bool { return of(v) != nil })
+		b.WriteString(wrap(escape(comment(of(versions[i])))))
+		writeFields(&b, "Fields", versions, of)
+	}
+	for _, name := range enums {
+		fmt.Fprintf(&b, "### %s\n\n", name)
+		of := func(v version) protoreflect.EnumDescriptor { return v.file.Enums().ByName(name) }
+		i := slices.IndexFunc(versions, func(v version) bool { return of(v) != nil })
+		b.WriteString(wrap(escape(comment(of(versions[i])))))
+		var all rows
+		for _, v := range versions {
+			if of(v) == nil {
+				continue
+			}
+			for i := range of(v).Values().Len() {
+				value := of(v).Values().Get(i)
+				all.add(v, comment(value), fmt.Sprintf("`%s`", value.Name()), strconv.Itoa(int(value.Number())))
+			}
+		}
+		b.WriteString("| value | number | meaning | versions |\n|---|---|---|---|\n" + all.String(versionsWith(versions, of)))
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// writeFields writes a table of the fields that a message has in any version.
+func writeFields(b *strings.Builder, title string, versions []version, of func(version) protoreflect.MessageDescriptor) {
+	var all rows
+	for _, v := range versions {
+		if of(v) == nil {
+			continue
+		}
+		for i := range of(v).Fields().Len() {
+			field := of(v).Fields().Get(i)
+			all.add(v, comment(field), fmt.Sprintf("`%s`", field.Name()), strconv.Itoa(int(field.Number())), "`"+typeOf(field)+"`")
+		}
+	}
+	if len(all) == 0 {
+		fmt.Fprintf(b, "%s: no fields.\n\n", title)
+		return
+	}
+	fmt.Fprintf(b, "%s:\n\n| field | number | type | meaning | versions |\n|---|---|---|---|---|\n%s\n", title, all.String(versionsWith(versions, of)))
+}
+
+// versionsWith returns the names of the versions that have something.
+func versionsWith[D interface {
+	comparable
+	protoreflect.Descriptor
+}](versions []version, of func(version) D) (have []string) {
+	var none D
+	for _, v := range versions {
+		if of(v) != none {
+			have = append(have, v.name)
+		}
+	}
+	return have
+}
+
+// rows are fields or values. One that is the same in several versions is one row.
+type rows []struct {
+	cells    []string
+	meaning  string
+	versions []string
+}
+
+func (r *rows) add(v version, meaning string, cells ...string) {
+	for i := range *r {
+		if slices.Equal((*r)[i].cells, cells) {
+			(*r)[i].versions = append((*r)[i].versions, v.name)
+			return
+		}
+	}
+	*r = append(*r, struct {
+		cells    []string
+		meaning  string
+		versions []string
+	}{cells, meaning, []string{v.name}})
+}
+
+// String returns the lines of the table; all are the versions that a row can be of.
+func (r rows) String(all []string) string {
+	var b strings.Builder
+	for _, row := range r {
+		in := "all"
+		if !slices.Equal(row.versions, all) {
+			in = strings.Join(row.versions, ", ")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(row.cells, " | "), cell(row.meaning), in)
+	}
+	return b.String()
+}
+
+// names returns the names of what the versions have, each once: those of the newest version
+// first, in its order.
+func names(versions []version, of func(version) []protoreflect.Descriptor) (all []protoreflect.Name) {
+	for _, v := range versions {
+		for _, d := range of(v) {
+			if !slices.Contains(all, d.Name()) {
+				all = append(all, d.Name())
+			}
+		}
+	}
+	return all
+}
+
+func typeOf(field protoreflect.FieldDescriptor) string {
+	switch {
+	case field.IsMap():
+		return fmt.Sprintf("map<%s, %s>", typeOf(field.MapKey()), typeOf(field.MapValue()))
+	case field.IsList():
+		return "repeated " + elementOf(field)
+	case field.HasOptionalKeyword():
+		return "optional " + elementOf(field)
+	}
+	return elementOf(field)
+}
+
+func elementOf(field protoreflect.FieldDescriptor) string {
+	switch {
+	case field.Message() != nil:
+		return relativeName(field, field.Message())
+	case field.Enum() != nil:
+		return relativeName(field, field.Enum())
+	}
+	return field.Kind().String()
+}
+
+// relativeName returns a type's name without that of its package.
+func relativeName(field protoreflect.FieldDescriptor, d protoreflect.Descriptor) string {
+	return strings.TrimPrefix(string(d.FullName()), string(field.ParentFile().Package())+".")
+}
+
+// comment returns what stands above a declaration, or behind it, with a blank line between
+// paragraphs.
+func comment(d protoreflect.Descriptor) string {
+	location := d.ParentFile().SourceLocations().ByDescriptor(d)
+	text := location.LeadingComments
+	if strings.TrimSpace(text) == "" {
+		text = location.TrailingComments
+	}
+	var paragraphs []string
+	for _, p := range strings.Split(text, "\n\n") {
+		paragraphs = append(paragraphs, strings.Join(strings.Fields(p), " "))
+	}
+	return strings.TrimSpace(strings.Join(paragraphs, "\n\n"))
+}
+
+// cutLast cuts the last paragraph off, if there are several.
+func cutLast(text string) (before, last string) {
+	if i := strings.LastIndex(text, "\n\n"); i >= 0 {
+		return text[:i], text[i+2:]
+	}
+	return text, ""
+}
+
+// cell makes text fit for a cell of a table.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(escape(text)), " "), "|", `\|`)
+}
+
+// escape keeps backslashes and what looks like HTML as they are in Markdown.
+func escape(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "<", "&lt;", "*", `\*`).Replace(text)
+}
+
+// wrap returns text, of paragraphs, wrapped at 100 columns, with a blank line at its end.
+func wrap(text string) string {
+	const columns = 100
+	var b strings.Builder
+	for _, paragraph := range strings.Split(text, "\n\n") {
+		column := 0
+		for i, word := range strings.Fields(paragraph) {
+			switch n := len([]rune(word)); {
+			case i == 0:
+				column = n
+			case column+1+n > columns:
+				b.WriteByte('\n')
+				column = n
+			default:
+				b.WriteByte(' ')
+				column += 1 + n
+			}
+			b.WriteString(word)
+		}
+		b.WriteString("\n\n")
+	}
+	return b.String()
+}
