@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/onsi/ginkgo/v2"
@@ -53,6 +54,9 @@ func newRig(t *testing.T, via string) *rig {
 
 const nodeID = "node-1"
 
+// diskWait is short, since the disks that tests wait for in vain never come.
+const diskWait = 200 * time.Millisecond
+
 func (r *rig) socket() string { return filepath.Join(r.dir, "csi.sock") }
 
 // startDriver starts a driver, which finds what one before it has left.
@@ -68,7 +72,7 @@ func (r *rig) startDriver() {
 	records := filepath.Join(r.dir, "volumes")
 	r.must(os.MkdirAll(records, 0o700))
 	d := driver.New(driver.Options{
-		Version: "test", NodeID: nodeID, Proxy: proxy, StateDir: records, Cloud: volumes,
+		Version: "test", NodeID: nodeID, Proxy: proxy, StateDir: records, Cloud: volumes, DiskWait: diskWait,
 		Logger: slog.New(slog.NewTextHandler(ginkgo.GinkgoWriter, nil)),
 	})
 	l, err := listen("unix://" + r.socket())

@@ -70,7 +70,7 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 // parametersOf returns the parameters that this driver uses.
 func parametersOf(params map[string]string) map[string]string {
 	ours := make(map[string]string)
-	for _, key := range []string{paramType, paramShare, paramPortal, paramIQN} {
+	for _, key := range []string{paramType, paramShare, paramPortal, paramIQN, paramLUN} {
 		if value, ok := params[key]; ok {
 			ours[key] = value
 		}

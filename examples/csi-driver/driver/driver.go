@@ -43,6 +43,9 @@ type Options struct {
 	// StateDir is a directory of the driver's own for its records of staged volumes.
 	// It must survive a restart of the driver.
 	StateDir string
+	// DiskWait is how long NodeStageVolume waits for a disk to arrive, and NodeExpandVolume
+	// for one to grow. Default: storage.DefaultWait.
+	DiskWait time.Duration
 	// Cloud makes the driver serve the Controller too. Default: it doesn't.
 	Cloud *cloud.Cloud
 	// Logger logs each call. Default: they aren't logged.
@@ -57,8 +60,7 @@ type Driver struct {
 
 	options Options
 	records records
-	volumes locks // by volume id: one call at a time
-	shares  locks // by server and share: see smb.go
+	volumes locks // one call at a time on each
 }
 
 // New returns a driver.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // NodeGetInfo implements csi.NodeServer.
@@ -38,31 +39,63 @@ func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 
 // NodeGetVolumeStats implements csi.NodeServer.
 func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	rec, err := d.volumeAt(ctx, r.VolumeId, r.VolumePath)
+	_, path, err := d.volumeAt(r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err
 	}
-	if rec.Source.Type == typeSMB {
-		// CSI Proxy's API has no call for the size of a share.
-		return &csi.NodeGetVolumeStatsResponse{}, nil
-	}
-	stats, err := d.options.Proxy.Volume.GetVolumeStats(ctx, rec.Volume)
+	v, err := d.options.Proxy.Storage.GetVolume(ctx, path)
 	if err != nil {
 		return nil, err
+	}
+	if v.TotalBytes == 0 {
+		return nil, status.Errorf(codes.Unavailable, "the size of volume %s isn't known: %s", r.VolumeId, v.Condition)
 	}
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{
 		Unit:      csi.VolumeUsage_BYTES,
-		Total:     stats.TotalBytes,
-		Used:      stats.UsedBytes,
-		Available: stats.TotalBytes - stats.UsedBytes,
+		Total:     v.TotalBytes,
+		Used:      v.UsedBytes,
+		Available: v.FreeBytes,
 	}}}, nil
+}
+
+// NodeGetVolumeHealth implements csi.NodeServer. In CSI 1.13 it replaces the volume
+// condition in NodeGetVolumeStats.
+func (d *Driver) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+	if err := required("volume_id", r.VolumeId); err != nil {
+		return nil, err
+	}
+	rec, err := d.records.load(r.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, status.Errorf(codes.NotFound, "volume %s isn't staged", r.VolumeId)
+	}
+	v, err := d.options.Proxy.Storage.GetVolume(ctx, rec.StagingPath)
+	health := &csi.VolumeHealth{VolumeId: r.VolumeId}
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound):
+		health.HealthStatuses = unhealthy(csi.VolumeHealthErrorType_INACCESSIBLE, "NotMounted", "nothing is mounted at the staging path")
+	case err != nil:
+		return nil, err
+	case v.Abnormal && v.TotalBytes == 0: // not even its size can be read
+		health.HealthStatuses = unhealthy(csi.VolumeHealthErrorType_INACCESSIBLE, "Unreadable", v.Condition)
+	case v.Abnormal:
+		health.HealthStatuses = unhealthy(csi.VolumeHealthErrorType_DEGRADED, "Abnormal", v.Condition)
+	}
+	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}, nil
+}
+
+// unhealthy says what is wrong with a volume.
+func unhealthy(status csi.VolumeHealthErrorType, reason, message string) []*csi.VolumeHealth_VolumeHealthEntry {
+	return []*csi.VolumeHealth_VolumeHealthEntry{{Status: status, Reason: reason, Message: message}}
 }
 
 // NodeExpandVolume implements csi.NodeServer. The file system grows to the end of the
 // disk. It is a little smaller than the volume's capacity, since the partition table
 // needs room.
 func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
-	rec, err := d.volumeAt(ctx, r.VolumeId, r.VolumePath)
+	rec, path, err := d.volumeAt(r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err
 	}
@@ -78,58 +111,29 @@ func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	}
 	defer unlock()
 
-	p := d.options.Proxy
-	if err := p.Disk.Rescan(ctx); err != nil {
-		return nil, err
-	}
-	number, err := p.Volume.GetDiskNumberFromVolumeID(ctx, rec.Volume)
-	if err != nil {
-		return nil, err
-	}
-	stats, err := p.Disk.GetDiskStats(ctx, number)
-	if err != nil {
-		return nil, err
-	}
-	if wanted := r.GetCapacityRange().GetRequiredBytes(); stats.TotalBytes < wanted {
-		return nil, status.Errorf(codes.OutOfRange, "the disk of volume %s has %d bytes, not %d", r.VolumeId, stats.TotalBytes, wanted)
-	}
-	if err := p.Volume.ResizeVolume(ctx, rec.Volume, 0); err != nil {
-		return nil, err
-	}
-	return &csi.NodeExpandVolumeResponse{CapacityBytes: stats.TotalBytes}, nil
+	wanted := r.GetCapacityRange().GetRequiredBytes()
+	_, err = d.options.Proxy.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: path, DiskBytes: wanted, Wait: d.options.DiskWait})
+	// The disk has at least what was wanted now.
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: wanted}, err
 }
 
-// volumeAt returns the record of a volume, if the volume is staged or published at a path.
-func (d *Driver) volumeAt(ctx context.Context, volumeID, path string) (*record, error) {
+// volumeAt returns the record of a volume, and the path, if the volume is staged or
+// published there.
+func (d *Driver) volumeAt(volumeID, volumePath string) (rec *record, path string, err error) {
 	if err := required("volume_id", volumeID); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if err := required("volume_path", path); err != nil {
-		return nil, err
+	if err := required("volume_path", volumePath); err != nil {
+		return nil, "", err
 	}
-	isNot := status.Errorf(codes.NotFound, "volume %s isn't at %s", volumeID, path)
-	rec, err := d.records.load(volumeID)
-	if err != nil {
-		return nil, err
+	if rec, err = d.records.load(volumeID); err != nil {
+		return nil, "", err
 	}
-	path, err = windowsPath("volume_path", path)
-	if err != nil || rec == nil {
-		return nil, isNot // no volume has a relative path
+	path, err = windowsPath("volume_path", volumePath)
+	if err != nil || rec == nil || !rec.isAt(path) { // no volume has a relative path
+		return nil, "", status.Errorf(codes.NotFound, "volume %s isn't at %s", volumeID, volumePath)
 	}
-	if rec.Source.Type == typeSMB {
-		if !rec.isAt(path) {
-			return nil, isNot
-		}
-		return rec, nil
-	}
-	id, err := d.options.Proxy.Volume.GetVolumeIDFromTargetPath(ctx, path)
-	switch {
-	case errors.Is(err, csiproxy.ErrNotFound) || err == nil && !id.Equal(rec.Volume):
-		return nil, isNot
-	case err != nil:
-		return nil, err
-	}
-	return rec, nil
+	return rec, path, nil
 }
 
 // isAt reports whether the driver has staged or published the volume at a path.

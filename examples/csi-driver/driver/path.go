@@ -30,9 +30,6 @@ func withoutDrive(path string) string {
 	return path
 }
 
-// parent returns the directory above a Windows path.
-func parent(path string) string { return path[:strings.LastIndexByte(path, '\\')] }
-
 // samePath reports whether two paths are equal, ignoring case. A path without a drive
 // equals the same path on any drive.
 func samePath(a, b string) bool {

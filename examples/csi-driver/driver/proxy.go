@@ -7,22 +7,15 @@ import (
 	"context"
 
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// Proxy is CSI Proxy on the driver's node: the methods of each API group that the driver
-// uses.
+// Proxy is CSI Proxy on the driver's node: the methods that the driver uses.
 type Proxy struct {
-	Disk       Disk
-	Volume     Volume
-	Filesystem Filesystem
-	SMB        SMB
-	ISCSI      ISCSI
+	Storage Storage
+	ISCSI   ISCSI
 	// Ready returns csiproxy.ErrUnavailable while CSI Proxy isn't served.
 	Ready func(ctx context.Context) error
 }
@@ -30,58 +23,30 @@ type Proxy struct {
 // OverPipe is CSI Proxy as a daemon on the node, for a driver in a container that can't do
 // these operations itself.
 func OverPipe(c *client.Client) Proxy {
-	return Proxy{c.Disk, c.Volume, c.Filesystem, c.SMB, c.ISCSI, c.Ready}
+	return Proxy{c.Storage, c.ISCSI, c.Ready}
 }
 
 // InProcess is CSI Proxy as a library, for a driver that can do these operations itself,
 // such as one in a HostProcess container.
 func InProcess(n *node.Node) Proxy {
 	ready := func(context.Context) error { return nil }
-	return Proxy{n.Disk, n.Volume, n.Filesystem, n.SMB, n.ISCSI, ready}
+	return Proxy{n.Storage, n.ISCSI, ready}
 }
 
-// Disk has the operations on disks that the driver uses.
-type Disk interface {
-	ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, error)
-	Rescan(ctx context.Context) error
-	SetDiskState(ctx context.Context, n disk.Number, online bool) error
-	GetDiskStats(ctx context.Context, n disk.Number) (disk.Stats, error)
-	PartitionDisk(ctx context.Context, n disk.Number) error
+// Storage has the calls of the storage API that the driver uses.
+type Storage interface {
+	StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error)
+	UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error)
+	StageShare(ctx context.Context, r storage.StageShareRequest) error
+	UnstageShare(ctx context.Context, stagingPath string) (storage.UnstagedShare, error)
+	PublishVolume(ctx context.Context, stagingPath, targetPath string) error
+	UnpublishVolume(ctx context.Context, targetPath string) error
+	ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error)
+	GetVolume(ctx context.Context, path string) (storage.Volume, error)
 }
 
-// Volume has the operations on volumes that the driver uses.
-type Volume interface {
-	DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error)
-	GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (disk.Number, error)
-	GetVolumeIDFromTargetPath(ctx context.Context, path string) (volume.ID, error)
-	IsVolumeFormatted(ctx context.Context, id volume.ID) (bool, error)
-	FormatVolume(ctx context.Context, id volume.ID) error
-	MountVolume(ctx context.Context, id volume.ID, path string) error
-	UnmountVolume(ctx context.Context, id volume.ID, path string) error
-	ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) error
-	GetVolumeStats(ctx context.Context, id volume.ID) (volume.Stats, error)
-}
-
-// Filesystem has the operations on directories and links that the driver uses.
-type Filesystem interface {
-	Mkdir(ctx context.Context, path string) error
-	Rmdir(ctx context.Context, path string, force bool) error
-	CreateSymlink(ctx context.Context, sourcePath, targetPath string) error
-	IsSymlink(ctx context.Context, path string) (bool, error)
-}
-
-// SMB has the operations on SMB mappings that the driver uses.
-type SMB interface {
-	NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error
-	RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
-}
-
-// ISCSI has the operations of the iSCSI initiator that the driver uses.
+// ISCSI has what the storage API leaves to the iSCSI group: Windows has one secret for all
+// targets that must prove their identity.
 type ISCSI interface {
-	AddTargetPortal(ctx context.Context, p iscsi.Portal) error
-	DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) ([]iscsi.IQN, error)
-	ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error
-	DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error
-	GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) ([]disk.Number, error)
 	SetMutualCHAPSecret(ctx context.Context, s secret.Text) error
 }

@@ -5,14 +5,11 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // NodePublishVolume implements csi.NodeServer: the target path becomes a link to the
@@ -38,7 +35,7 @@ func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolume
 	if err != nil {
 		return nil, err
 	}
-	if rec == nil || !rec.Staged || !samePath(rec.StagingPath, staging) {
+	if rec == nil || !samePath(rec.StagingPath, staging) {
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s isn't staged at %s", r.VolumeId, staging)
 	}
 	if why := unsupported(r.VolumeCapability, rec.Source); why != "" {
@@ -50,7 +47,8 @@ func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolume
 	if err := d.records.save(rec); err != nil {
 		return nil, err
 	}
-	return &csi.NodePublishVolumeResponse{}, d.link(ctx, rec.StagingPath, at.Path)
+	// It is refused if nothing is staged, as after a restart of the node.
+	return &csi.NodePublishVolumeResponse{}, d.options.Proxy.Storage.PublishVolume(ctx, rec.StagingPath, at.Path)
 }
 
 // checkPublish checks a request without looking at the node.
@@ -90,48 +88,6 @@ func (rec *record) publish(at target) error {
 	return nil
 }
 
-// link makes a link at a target path to the staging path.
-func (d *Driver) link(ctx context.Context, staging, targetPath string) error {
-	fs := d.options.Proxy.Filesystem
-	// After a restart of the node, a share must be staged again.
-	usable, err := fs.IsSymlink(ctx, staging)
-	if errors.Is(err, csiproxy.ErrNotFound) || err == nil && !usable {
-		return status.Errorf(codes.FailedPrecondition, "nothing is mounted at %s", staging)
-	}
-	if err != nil {
-		return err
-	}
-	if err := fs.Mkdir(ctx, parent(targetPath)); err != nil {
-		return err
-	}
-	return insteadOfDirectory(ctx, fs, targetPath, func() error { return fs.CreateSymlink(ctx, staging, targetPath) })
-}
-
-// insteadOfDirectory makes a link with create. It first removes an empty directory, which
-// kubelet may have made at the path, or a link to another target. It keeps a link that
-// was made before, since a pod may be using it.
-func insteadOfDirectory(ctx context.Context, fs Filesystem, path string, create func() error) error {
-	err := create()
-	if !errors.Is(err, csiproxy.ErrAlreadyExists) {
-		return err
-	}
-	if err := fs.Rmdir(ctx, path, false); err != nil {
-		return err
-	}
-	return create()
-}
-
-// removeLink removes a link, or an empty directory left by an interrupted call. It doesn't
-// use force: if there are files at a path that should be a link, somebody has put them
-// there.
-func removeLink(ctx context.Context, fs Filesystem, path string) error {
-	err := fs.Rmdir(ctx, path, false)
-	if errors.Is(err, csiproxy.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
 // NodeUnpublishVolume implements csi.NodeServer.
 func (d *Driver) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
@@ -147,7 +103,7 @@ func (d *Driver) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVo
 	}
 	defer unlock()
 
-	if err := removeLink(ctx, d.options.Proxy.Filesystem, targetPath); err != nil {
+	if err := d.options.Proxy.Storage.UnpublishVolume(ctx, targetPath); err != nil {
 		return nil, err
 	}
 	rec, err := d.records.load(r.VolumeId)

@@ -14,27 +14,38 @@ import (
 	"path/filepath"
 
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/internal/atomicfile"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// record is what the driver remembers of a volume from its staging to its unstaging,
-// since CSI doesn't repeat it in the calls between: where the data are, and where they
-// are published. It is written before each change on the node, so that everything that a
-// crash leaves can be undone.
+// record is what the driver remembers of a volume from its staging to its unstaging. It is
+// what CSI doesn't repeat in the calls between, and Windows can't tell:
 //
-// The state of the node is never taken from it, but always from Windows.
+//   - where the data are: NodeUnstageVolume gets a volume id and a path only. If an earlier
+//     call has unmounted the volume and died, only this leads to the disk that is still online,
+//     and to the target that the node is still logged in to.
+//   - how the volume is staged and published: a second call with other parameters must be
+//     refused, and with some access modes a second pod. Links in Windows don't have access modes.
+//   - which volume a path belongs to, so that a call with one volume's id and another's path
+//     changes nothing.
+//
+// It is written before each change on the node, so that everything that a crash leaves can
+// be undone. What is mounted, mapped and connected isn't in it: that is asked of Windows, by
+// CSI Proxy.
 type record struct {
 	VolumeID    string `json:"volumeID"`
 	Source      source `json:"source"`
 	StagingPath string `json:"stagingPath"`
 	ReadOnly    bool   `json:"readOnly,omitzero"`
-	// Staged is true after NodeStageVolume has succeeded.
-	Staged bool `json:"staged,omitzero"`
-	// Volume is Windows' name for the volume, which stays the same on this node.
-	// A share has none.
-	Volume volume.ID `json:"volume,omitzero"`
 	// Targets are where the volume is published.
 	Targets []target `json:"targets,omitzero"`
+}
+
+// disk says which disk holds the volume.
+func (rec *record) disk() storage.Selector {
+	if s := rec.Source; s.Type == typeISCSI {
+		return storage.Selector{ISCSI: &storage.ISCSISelector{Portal: s.Portal, IQN: s.IQN, LUN: s.LUN}}
+	}
+	return storage.Selector{SerialNumber: rec.VolumeID}
 }
 
 // target is a path where a volume is published, and how.

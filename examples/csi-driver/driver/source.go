@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"net"
 	"strconv"
 	"strings"
@@ -18,13 +19,14 @@ const (
 	paramShare  = "source"       // smb: //server/share, with a directory of it or without
 	paramPortal = "targetPortal" // iscsi: address, with a port or without
 	paramIQN    = "iqn"          // iscsi: name of the target
+	paramLUN    = "lun"          // iscsi: number of the disk on the target; 0 if it is missing
 )
 
 // Types of sources.
 const (
 	typeDisk  = "disk"  // the disk whose serial number is the volume id
 	typeSMB   = "smb"   // an SMB share
-	typeISCSI = "iscsi" // the only disk of an iSCSI target
+	typeISCSI = "iscsi" // a disk of an iSCSI target
 )
 
 // source is where the data of a volume are. It has no secrets.
@@ -33,6 +35,7 @@ type source struct {
 	Share  string       `json:"share,omitzero"` // \\server\share[\directory]
 	Portal iscsi.Portal `json:"portal,omitzero"`
 	IQN    iscsi.IQN    `json:"iqn,omitzero"`
+	LUN    uint32       `json:"lun,omitzero"`
 }
 
 // parseSource reads the parameters of a volume.
@@ -52,7 +55,11 @@ func parseSource(params map[string]string) (source, error) {
 		if err != nil {
 			return source{}, err
 		}
-		return source{Type: typeISCSI, Portal: portal, IQN: iscsi.IQN(params[paramIQN])}, required(paramIQN, params[paramIQN])
+		lun, err := strconv.ParseUint(cmp.Or(params[paramLUN], "0"), 10, 32)
+		if err != nil {
+			return source{}, invalid("%s %q must be a number from 0", paramLUN, params[paramLUN])
+		}
+		return source{Type: typeISCSI, Portal: portal, IQN: iscsi.IQN(params[paramIQN]), LUN: uint32(lun)}, required(paramIQN, params[paramIQN])
 	default:
 		return source{}, invalid("%s %q must be %s, %s or %s", paramType, t, typeDisk, typeSMB, typeISCSI)
 	}
@@ -72,11 +79,4 @@ func parsePortal(text string) (iscsi.Portal, error) {
 		return iscsi.Portal{}, invalid("%s %q must have the form 192.0.2.1:3260", paramPortal, text)
 	}
 	return iscsi.Portal{Address: host, Port: uint16(number)}, nil
-}
-
-// shareRoot returns \\server\share of a share or a directory on it, in lower case. All
-// volumes with the same root use the same mapping.
-func (s source) shareRoot() string {
-	parts := strings.SplitN(s.Share, `\`, 5) // "", "", server, share, rest
-	return strings.ToLower(strings.Join(parts[:4], `\`))
 }

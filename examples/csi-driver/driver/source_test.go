@@ -18,6 +18,8 @@ func TestParseSource(t *testing.T) {
 	target := func(address string, port uint16) source {
 		return source{Type: typeISCSI, Portal: iscsi.Portal{Address: address, Port: port}, IQN: iqn}
 	}
+	lun := target("192.0.2.1", 3260)
+	lun.LUN = 300
 	for name, test := range map[string]struct {
 		params map[string]string
 		want   source // zero: it is refused
@@ -36,6 +38,8 @@ func TestParseSource(t *testing.T) {
 		"IPv6":           {map[string]string{"type": "iscsi", "targetPortal": "2001:db8::1", "iqn": iqn}, target("2001:db8::1", 3260)},
 		"IPv6 in []":     {map[string]string{"type": "iscsi", "targetPortal": "[2001:db8::1]", "iqn": iqn}, target("2001:db8::1", 3260)},
 		"IPv6, port":     {map[string]string{"type": "iscsi", "targetPortal": "[2001:db8::1]:860", "iqn": iqn}, target("2001:db8::1", 860)},
+		"LUN":            {map[string]string{"type": "iscsi", "targetPortal": "192.0.2.1", "iqn": iqn, "lun": "300"}, lun},
+		"negative LUN":   {map[string]string{"type": "iscsi", "targetPortal": "192.0.2.1", "iqn": iqn, "lun": "-1"}, source{}},
 		"port too large": {map[string]string{"type": "iscsi", "targetPortal": "192.0.2.1:65536", "iqn": iqn}, source{}},
 		"port 0":         {map[string]string{"type": "iscsi", "targetPortal": "192.0.2.1:0", "iqn": iqn}, source{}},
 		"no portal":      {map[string]string{"type": "iscsi", "iqn": iqn}, source{}},
@@ -53,13 +57,5 @@ func TestParseSource(t *testing.T) {
 				t.Errorf("error %v, difference (-want +got):\n%s", err, diff)
 			}
 		})
-	}
-}
-
-func TestShareRoot(t *testing.T) {
-	for _, share := range []string{`\\Server\Share`, `\\server\share\a\b`} {
-		if root := (source{Share: share}).shareRoot(); root != `\\server\share` {
-			t.Errorf("%s: root %s", share, root)
-		}
 	}
 }

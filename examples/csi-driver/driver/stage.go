@@ -5,40 +5,32 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // publishReadOnly is the key of the publish context that tells the node that the
 // disk is attached read-only.
 const publishReadOnly = "readOnly"
 
-// backend stages and unstages the volumes of one type of source.
-type backend interface {
-	// stage makes the volume usable at rec.StagingPath. It may set fields of rec, which
-	// are kept if it succeeds.
-	stage(ctx context.Context, rec *record, secrets map[string]string) error
-	// unstage undoes what stage has done, finished or not.
-	unstage(ctx context.Context, rec *record) error
-	// health says what is wrong with a volume that was staged; nothing if all is
-	// well.
-	health(ctx context.Context, rec *record) ([]*csi.VolumeHealth_VolumeHealthEntry, error)
-}
-
-// backend returns the backend for a type of source.
-func (d *Driver) backend(sourceType string) backend {
-	switch sourceType {
-	case typeSMB:
-		return smbShare{proxy: d.options.Proxy, records: d.records, shares: &d.shares}
-	case typeISCSI:
-		return ntfs{proxy: d.options.Proxy, disk: iscsiDisk{d.options.Proxy.ISCSI}}
-	default:
-		return ntfs{proxy: d.options.Proxy, disk: cloudDisk{d.options.Proxy.Disk}}
-	}
-}
+// Keys of the node-stage secret, for an SMB share and for an iSCSI target that requires
+// CHAP.
+const (
+	secretUsername = "username"
+	secretPassword = "password"
+	// With this one an iSCSI target proves its identity to the node.
+	secretMutual = "mutualPassword"
+)
 
 // NodeStageVolume implements csi.NodeServer.
 func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
@@ -73,20 +65,43 @@ func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequ
 	if err := d.records.save(rec); err != nil {
 		return nil, err
 	}
-	if err := d.backend(rec.Source.Type).stage(ctx, rec, r.Secrets); err != nil {
+	if err := d.stage(ctx, rec, r.Secrets); err != nil {
 		d.giveUp(ctx, rec, err)
 		return nil, err
 	}
-	rec.Staged = true
-	return &csi.NodeStageVolumeResponse{}, d.records.save(rec)
+	return &csi.NodeStageVolumeResponse{}, nil
+}
+
+// stage makes a volume usable at its staging path.
+func (d *Driver) stage(ctx context.Context, rec *record, secrets map[string]string) error {
+	user, password := secrets[secretUsername], secret.New(secrets[secretPassword])
+	if rec.Source.Type == typeSMB {
+		return d.options.Proxy.Storage.StageShare(ctx, storage.StageShareRequest{
+			RemotePath: rec.Source.Share, StagingPath: rec.StagingPath, Credentials: smb.Credentials{Username: user, Password: password},
+		})
+	}
+	var login iscsi.Authentication
+	if secrets[secretPassword] != "" {
+		login = iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: user, Secret: password}
+	}
+	if mutual := secrets[secretMutual]; mutual != "" {
+		login.Type = iscsi.MutualCHAP
+		if err := d.options.Proxy.ISCSI.SetMutualCHAPSecret(ctx, secret.New(mutual)); err != nil {
+			return err
+		}
+	}
+	_, err := d.options.Proxy.Storage.StageVolume(ctx, storage.StageVolumeRequest{
+		Disk: rec.disk(), Login: login, StagingPath: rec.StagingPath, ReadOnly: rec.ReadOnly, Wait: d.options.DiskWait,
+	})
+	return err
 }
 
 // giveUp undoes what NodeStageVolume has done before it failed with err. Kubelet calls
 // NodeUnstageVolume only if the error leaves in doubt whether the volume is staged, so
-// giveUp does it for other errors. It doesn't undo an earlier staging, which pods may use.
+// giveUp does it for other errors. It doesn't undo an earlier staging, which pods use.
 func (d *Driver) giveUp(ctx context.Context, rec *record, err error) {
 	inDoubt := []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted}
-	if rec.Staged || slices.Contains(inDoubt, status.Code(withCode(err))) {
+	if len(rec.Targets) > 0 || slices.Contains(inDoubt, status.Code(withCode(err))) {
 		return
 	}
 	if err := d.unstage(ctx, rec); err != nil {
@@ -146,21 +161,38 @@ func (d *Driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 	return &csi.NodeUnstageVolumeResponse{}, d.unstage(ctx, rec)
 }
 
-// unstage undoes the staging, and removes the record.
-func (d *Driver) unstage(ctx context.Context, rec *record) error {
-	if err := d.backend(rec.Source.Type).unstage(ctx, rec); err != nil {
+// unstage undoes the staging, finished or not, and removes the record.
+func (d *Driver) unstage(ctx context.Context, rec *record) (err error) {
+	if rec.Source.Type == typeSMB {
+		_, err = d.options.Proxy.Storage.UnstageShare(ctx, rec.StagingPath)
+	} else {
+		// The disk is named since an earlier call may have died after it unmounted the volume.
+		_, err = d.options.Proxy.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: rec.StagingPath, Disk: rec.disk()})
+	}
+	if err != nil {
 		return err
 	}
 	return d.records.remove(rec.VolumeID)
 }
 
-// unstageForgotten unmounts a volume at a staging path without a record. Usually there is
-// none. But if the record was lost, the volume's cache must be written out before the CO
+// unstageForgotten unstages what is at a staging path without a record. Usually there is
+// nothing. But if the record was lost, the volume's cache must be written out before the CO
 // has the disk detached.
 func (d *Driver) unstageForgotten(ctx context.Context, staging string) error {
 	other, err := d.records.stagedAt(staging)
 	if err != nil || other != nil {
 		return err // the path is another volume's
 	}
-	return unmount(ctx, d.options.Proxy, staging, "")
+	is, err := d.options.Proxy.Storage.GetVolume(ctx, staging)
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case is.Share != "":
+		_, err = d.options.Proxy.Storage.UnstageShare(ctx, staging)
+	default:
+		_, err = d.options.Proxy.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+	}
+	return err
 }
