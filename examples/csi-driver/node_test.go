@@ -123,7 +123,7 @@ func TestRefusals(t *testing.T) {
 	_, err := r.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
 		VolumeId: v.VolumeId, VolumePath: v.targetPath("pod"), CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib},
 	})
-	r.refused("grow beyond the disk", err, codes.OutOfRange)
+	r.refused("grow before the disk has grown", err, codes.Unavailable)
 	_, err = r.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: unknown.VolumeId})
 	r.refused("health of an unknown volume", err, codes.NotFound)
 	_, err = r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.VolumeId})
@@ -209,7 +209,7 @@ func TestNothingIsLost(t *testing.T) {
 	r.must(r.unpublish(v, "pod"))
 	r.must(r.MkdirAll(v.targetPath("pod")))
 	r.write(v, "pod", "on the node's own disk")
-	r.refused("publish over a file", r.publish(v, "pod"), codes.FailedPrecondition)
+	r.refused("publish over a file", r.publish(v, "pod"), codes.AlreadyExists)
 	r.refused("unpublish over a file", r.unpublish(v, "pod"), codes.FailedPrecondition)
 	r.read(v, "pod", "on the node's own disk")
 }
@@ -235,12 +235,13 @@ func TestOnePathForTwoVolumes(t *testing.T) {
 	r.must(unstageOther())
 	r.read(one, "pod", "of one")
 
-	// Also if the record is lost, as long as the other volume is known.
-	r.must(r.unpublish(one, "pod"))
+	// Also if the record is lost, as long as the other volume is mounted.
 	for _, file := range r.recordFiles() {
 		r.must(os.Remove(file))
 	}
 	r.refused("stage another volume there", stageOther(), codes.FailedPrecondition)
+	r.read(one, "pod", "of one")
+	r.must(r.unpublish(one, "pod"))
 	r.must(r.stage(one))
 	r.must(r.publish(one, "pod"))
 	r.read(one, "pod", "of one")
@@ -249,10 +250,12 @@ func TestOnePathForTwoVolumes(t *testing.T) {
 // After an error that isn't in doubt, kubelet doesn't unstage, and may not come again.
 func TestRefusedStageLeavesNothing(t *testing.T) {
 	r := newRig(t, viaInProcess)
-	r.AddISCSITarget(target("", ""))
+	disksArriveOffline := target("", "")
+	disksArriveOffline.LUNs[0].Offline = true
+	r.AddISCSITarget(disksArriveOffline)
 	v := targetVolume("", "")
-	r.AddISCSILUN(iqn, simnode.Disk{SizeBytes: gib, Serial: "second"})
-	r.refused("stage a target with two disks", r.stage(v), codes.FailedPrecondition)
+	v.VolumeContext["lun"] = "1"
+	r.refused("stage a LUN that the target doesn't have", r.stage(v), codes.NotFound)
 	disks, err := r.Operations().Disk.ListDiskIDs(t.Context())
 	r.must(err)
 	if len(disks) != 1 {
@@ -306,30 +309,43 @@ func TestUnstageWithoutRecord(t *testing.T) {
 	r.read(v, "pod", "cached by Windows")
 }
 
+func TestUnstageShareWithoutRecord(t *testing.T) {
+	r := newRig(t, viaInProcess)
+	shares(r)
+	v := shareVolume("share", "", "first password")
+	r.up(v, "pod")
+	r.write(v, "pod", "written by a pod")
+	for _, file := range r.recordFiles() {
+		r.must(os.Remove(file))
+	}
+	r.down(v, "pod")
+	if _, err := r.ReadFile(`\\` + server + `\data\hello.txt`); err == nil {
+		t.Error("the node is still connected to the share")
+	}
+}
+
 func TestHealth(t *testing.T) {
 	eachWay(t, func(t *testing.T, r *rig) {
 		v := r.create("pvc", gib, nil)
 		r.start(v, "pod")
-		is := func(want ...string) {
-			t.Helper()
-			if reasons := r.health(v); !slices.Equal(reasons, want) {
-				t.Errorf("health %q, want %q", reasons, want)
-			}
-		}
-		is()
+		r.healthIs(v)
 		r.Fail("GetDiskFreeSpaceExW", 1117, 0)
-		is("FileSystemUnreadable")
+		r.healthIs(v, "Unreadable")
 		r.ClearFaults()
-		is()
+		r.healthIs(v)
+		r.SetVolumeDirty(`C:`+v.stagingPath(), true)
+		r.healthIs(v, "Abnormal")
+		r.SetVolumeDirty(`C:`+v.stagingPath(), false)
+		r.healthIs(v)
 
 		r.DetachDisk(r.diskOf(v))
-		is("DiskMissing")
+		r.healthIs(v, "Unreadable")
 		r.must(r.unpublish(v, "pod"))
 		r.must(r.unstage(v)) // there is nothing to write out to
 		r.must(r.detach(v))
 		r.start(v, "pod")
-		is()
+		r.healthIs(v)
 		r.must(r.Remove(`C:` + v.stagingPath()))
-		is("NotMounted")
+		r.healthIs(v, "NotMounted")
 	})
 }

@@ -104,7 +104,16 @@ func (d *Driver) giveUp(ctx context.Context, rec *record, err error) {
 	if len(rec.Targets) > 0 || slices.Contains(inDoubt, status.Code(withCode(err))) {
 		return
 	}
-	if err := d.unstage(ctx, rec); err != nil {
+	// What is mounted at the path isn't this call's: it has failed. It may be another volume,
+	// whose record was lost, and UnstageVolume would take that from its pods.
+	_, err = d.options.Proxy.Storage.GetVolume(ctx, rec.StagingPath)
+	switch {
+	case errors.Is(err, csiproxy.ErrNotFound):
+		err = d.unstage(ctx, rec)
+	case err == nil:
+		err = d.records.remove(rec.VolumeID)
+	}
+	if err != nil {
 		d.options.Logger.Error("a failed staging can't be undone now; NodeUnstageVolume must undo it", "volume", rec.VolumeID, "err", err)
 	}
 }

@@ -56,14 +56,14 @@ func (s *Simulated) Attach(ctx context.Context, serial string, sizeBytes int64, 
 		return wrap("attach", serial, err)
 	}
 	if !readOnly {
-		return nil // the driver brings the disk online, which makes it writable
+		return nil // staging the volume makes the disk writable
 	}
 	number, err := s.find(ctx, serial)
 	if err != nil || number == nil {
 		return err
 	}
 	_, err = s.sim.SetDiskAttributes(ctx, &simv1.SetDiskAttributesRequest{
-		DiskNumber: *number, ReadOnly: new(true), Offline: new(false), Persist: true,
+		DiskNumber: *number, ReadOnly: new(true), Persist: true,
 	})
 	return wrap("make read-only", serial, err)
 }
