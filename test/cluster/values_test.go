@@ -64,11 +64,8 @@ var changes = []struct {
 	{"exampleDriver.registrarImage", "a:b", "exampleDriver: {enabled: true}"},
 	{"exampleDriver.livenessProbeImage", "a:b", "exampleDriver: {enabled: true}"},
 	{"exampleDriver.pullPolicy", "Always", "exampleDriver: {enabled: true}"},
-	{"exampleDriver.pipes.disk", "v1beta3", "exampleDriver: {enabled: true}"},
-	{"exampleDriver.pipes.filesystem", "v1beta2", "exampleDriver: {enabled: true}"},
 	{"exampleDriver.pipes.iscsi", "v1alpha1", "exampleDriver: {enabled: true}"},
-	{"exampleDriver.pipes.smb", "v1beta2", "exampleDriver: {enabled: true}"},
-	{"exampleDriver.pipes.volume", "v1beta3", "exampleDriver: {enabled: true}"},
+	{"exampleDriver.pipes.storage", "v1alpha2", "exampleDriver: {enabled: true}"},
 	{"exampleDriver.livenessPort", 19811, "exampleDriver: {enabled: true, mode: hostProcess}"},
 	{"exampleDriver.registrarPort", 19812, "exampleDriver: {enabled: true, mode: hostProcess}"},
 }

@@ -28,6 +28,6 @@ var Cases = map[string]string{
 	"gate":                          "upgradeGate: {rbac: {enabled: true}}",
 	"gate for a group":              "upgradeGate: {rbac: {enabled: true, subjects: [{kind: Group, name: admins, apiGroup: rbac.authorization.k8s.io}]}}",
 	"example driver":                "exampleDriver: {enabled: true}",
-	"example driver, few pipes":     "exampleDriver: {enabled: true, pipes: {iscsi: null, smb: null, volume: v1beta3}}",
+	"example driver, other pipes":   "exampleDriver: {enabled: true, pipes: {iscsi: null, storage: v1alpha2, volume: v1}}",
 	"example driver, hostProcess":   `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
 }
