@@ -97,8 +97,7 @@ type Node struct {
 	Services func(ctx context.Context) ([]Service, error)
 	// Privileges are those that the daemon needs on Windows.
 	Privileges []string
-	// Daemon is the operations that the daemon serves, and Local those in this process,
-	// which are asked what the daemon doesn't answer.
+	// Daemon is the operations that the daemon serves, and Local those in this process.
 	Daemon, Local Operations
 	// KubeletPath is the directory that the daemon allows drivers' paths in.
 	KubeletPath string
@@ -230,16 +229,17 @@ func (n *Node) needsWindows() error {
 	return csiproxy.Errorf(csiproxy.ErrUnimplemented, "this check asks Windows itself, and this system is %s", n.System)
 }
 
-// ask asks the daemon, and if it doesn't answer the node itself.
-func ask[T any](n *Node, daemon, local bool, f func(Operations) (T, error)) (answer T, err error) {
-	if daemon {
-		answer, err = f(n.Daemon)
+// ask asks the daemon, which remembers disks that don't answer, and where it doesn't serve
+// the storage API the node itself.
+func ask[T any](n *Node, f func(storage.Operations) (T, error)) (answer T, err error) {
+	if n.Daemon.Storage != nil {
+		answer, err = f(n.Daemon.Storage)
 		if !errors.Is(err, csiproxy.ErrUnavailable) && !errors.Is(err, csiproxy.ErrUnimplemented) {
 			return answer, err
 		}
 	}
-	if local {
-		return f(n.Local)
+	if n.Local.Storage != nil {
+		return f(n.Local.Storage)
 	}
 	if err == nil {
 		err = n.needsWindows()
@@ -249,23 +249,24 @@ func ask[T any](n *Node, daemon, local bool, f func(Operations) (T, error)) (ans
 
 // disks returns all disks.
 func (n *Node) disks(ctx context.Context) ([]storage.Disk, error) {
-	return ask(n, n.Daemon.Storage != nil, n.Local.Storage != nil, func(o Operations) ([]storage.Disk, error) {
-		return o.Storage.ListDisks(ctx, storage.Selector{})
-	})
+	return ask(n, func(s storage.Operations) ([]storage.Disk, error) { return s.ListDisks(ctx, storage.Selector{}) })
 }
 
 // mounts returns what is mounted where.
 func (n *Node) mounts(ctx context.Context) (storage.VolumeList, error) {
-	return ask(n, n.Daemon.Storage != nil, n.Local.Storage != nil, func(o Operations) (storage.VolumeList, error) {
-		return o.Storage.ListVolumes(ctx)
-	})
+	return ask(n, func(s storage.Operations) (storage.VolumeList, error) { return s.ListVolumes(ctx) })
 }
 
-// service returns a service of Windows.
+// service returns a service of Windows. The daemon is asked only where Windows can't be: it
+// knows no more, and the published one doesn't tell a service that doesn't exist.
 func (n *Node) service(ctx context.Context, name string) (system.Service, error) {
-	return ask(n, n.Daemon.System != nil, n.Local.System != nil, func(o Operations) (system.Service, error) {
-		return o.System.GetService(ctx, name)
-	})
+	if n.Local.System == nil && n.Daemon.System != nil {
+		return n.Daemon.System.GetService(ctx, name)
+	}
+	if n.Local.System == nil {
+		return system.Service{}, n.needsWindows()
+	}
+	return n.Local.System.GetService(ctx, name)
 }
 
 func problem(advice, format string, a ...any) Finding {

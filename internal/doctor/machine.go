@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -192,7 +193,8 @@ func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
 		faults = append(faults, problem(advice, "%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, d, d.DiskID))
 		told[first.Number], told[d.Number] = true, true
 	}
-	if n.Windows == nil {
+	unexplained := func(d storage.Disk) bool { return !d.Online && d.Error == "" && !told[d.Number] }
+	if n.Windows == nil || !slices.ContainsFunc(disks, unexplained) {
 		return fmt.Sprintf("no two of %d disks have the same id", len(disks)), faults, nil
 	}
 	reasons, err := n.Windows.OfflineReasons(ctx)
@@ -200,7 +202,7 @@ func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
 		return "", faults, fmt.Errorf("ask why disks are offline: %w", err)
 	}
 	for _, d := range disks {
-		if !d.Online && !told[d.Number] && reasons[d.Number] == win.OfflineCollision {
+		if unexplained(d) && reasons[d.Number] == win.OfflineCollision {
 			faults = append(faults, problem(advice, "%s is offline, since it has the ids of another disk", d))
 		}
 	}
