@@ -39,7 +39,7 @@ func TestClientsShareWindows(t *testing.T) {
 			if err := invoke("v2alpha1", kubelet+`\pods\file`); err != nil || time.Since(begun) != 0 {
 				t.Errorf("%d s after the first hung call, another client waits for %v and gets %v", second, time.Since(begun), err)
 			}
-			time.Sleep(begun.Add(time.Second).Sub(time.Now()))
+			time.Sleep(time.Until(begun.Add(time.Second)))
 		}
 		time.Sleep(2 * time.Hour)
 	})

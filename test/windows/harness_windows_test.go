@@ -106,7 +106,9 @@ const (
 	// what a run left behind that was cut off.
 	leftoverPrefix = "csi-proxy-wintest-"
 	kubeletPath    = `C:\var\lib\kubelet`
-	displayName    = "CSI Proxy of a test" // of the service
+	// displayName begins the display names of services. Windows wants each of these names
+	// to be different too.
+	displayName = "CSI Proxy of a test"
 	// patience bounds what takes milliseconds, so that a hang is a failure that
 	// says where.
 	patience = 30 * time.Second
@@ -115,8 +117,9 @@ const (
 // service is the daemon, installed as a service for the time of a test.
 type service struct {
 	*mgr.Service
-	t   testing.TB
-	log string // file
+	t           testing.TB
+	displayName string
+	log         string // file
 }
 
 // installed counts the services: each has a name of its own, since one that was
@@ -147,11 +150,12 @@ func installProgram(t testing.TB, program string, flags ...string) *service {
 	flags = append([]string{"-windows-service", "-logtostderr=false", "-log_file=" + log}, flags...)
 	installed++
 	name := fmt.Sprintf("%s%d-%d", leftoverPrefix, os.Getpid(), installed)
-	created, err := m.CreateService(name, program, mgr.Config{DisplayName: displayName, StartType: mgr.StartManual}, flags...)
+	display := fmt.Sprintf("%s (%s)", displayName, name)
+	created, err := m.CreateService(name, program, mgr.Config{DisplayName: display, StartType: mgr.StartManual}, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{created, t, log}
+	s := &service{created, t, display, log}
 	t.Cleanup(s.uninstall)
 	return s
 }

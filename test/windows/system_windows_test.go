@@ -27,7 +27,7 @@ func nativeService(t *testing.T, s *service) {
 	c := newest(t, "system")
 	got := c.call("GetService", fields{"name": s.Name})
 	name, kind, state := got.get("display_name").String(), got.get("start_type").Enum(), got.get("status").Enum()
-	if name != displayName || kind != mgr.StartManual || state != protoreflect.EnumNumber(svc.Running) {
+	if name != s.displayName || kind != mgr.StartManual || state != protoreflect.EnumNumber(svc.Running) {
 		t.Errorf("the service is %q, start type %d, in state %d", name, kind, state)
 	}
 	c.call("StartService", fields{"name": s.Name}) // it runs already

@@ -379,7 +379,7 @@ func publishedService(t *testing.T) (m managed, program, log string) {
 		t.Fatal(err)
 	}
 	defer manager.Disconnect()
-	s, err := manager.CreateService("csiproxy", program, mgr.Config{DisplayName: displayName, StartType: mgr.StartManual},
+	s, err := manager.CreateService("csiproxy", program, mgr.Config{DisplayName: displayName + " (published)", StartType: mgr.StartManual},
 		"-windows-service", "-log_file="+log, "-logtostderr=false")
 	if err != nil {
 		t.Fatal(err)

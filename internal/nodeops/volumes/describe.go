@@ -137,7 +137,7 @@ func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume, not
 	} // else it is neither NTFS nor ReFS
 	dirty, err := h.IsDirty(ctx)
 	if err == nil && dirty {
-		return note("it is dirty", errors.New("Windows wants to check the file system"))
+		return note("it is dirty", errors.New("its file system is to be checked by Windows"))
 	}
 	return ctx.Err()
 }
