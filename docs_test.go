@@ -138,6 +138,24 @@ func TestTestsOfSecurityPage(t *testing.T) {
 	}
 }
 
+var pipeName = regexp.MustCompile(`csi-proxy-([a-z]+)-(v[0-9][a-z0-9]*)\b`)
+
+// The pipes that our pages name are those of versions that are served.
+func TestPipesInDocs(t *testing.T) {
+	found := 0
+	for _, path := range markdownFiles(t) {
+		for _, match := range pipeName.FindAllStringSubmatch(readText(t, path), -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("api", match[1], match[2])); err != nil {
+				t.Errorf("%s names %s: %v", path, match[0], err)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d names of pipes", found)
+	}
+}
+
 // The index is how people find a page, and the menu of the site.
 func TestIndexOfDocs(t *testing.T) {
 	index := readText(t, "docs/index.md")
