@@ -72,11 +72,11 @@ func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
 		if m.Leftover == "" {
 			return nil
 		}
-		what, advice := fmt.Sprintf("the %s %s, to %s", m.Kind, m.Path, m.Target), "if no pod uses it: csi-proxyctl fs rmdir "+m.Path
+		what := fmt.Sprintf("the %s %s, to %s", m.Kind, m.Path, m.Target)
 		if m.Kind == storage.Mapping {
-			what, advice = "the mapping of "+m.Target, "if no pod uses it: csi-proxyctl smb unmap "+m.Target
+			what = "the mapping of " + m.Target
 		}
-		f := warning(advice, "%s: %s", what, m.Leftover)
+		f := warning("if no pod uses it: csi-proxyctl storage clean-up", "%s: %s", what, m.Leftover)
 		return &f
 	})
 }
