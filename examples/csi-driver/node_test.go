@@ -277,8 +277,8 @@ func TestRefusedStageLeavesNothing(t *testing.T) {
 
 	// What pods use is left to them.
 	r.start(v, "pod")
-	r.Fail("IOCTL_DISK_GET_DRIVE_LAYOUT_EX", 1117, 0)
-	r.refused("stage again on a broken node", r.stage(v), codes.Unavailable)
+	r.Fail("IOCTL_STORAGE_QUERY_PROPERTY", 1117, 0)
+	r.refused("stage again while the disk says nothing", r.stage(v), codes.NotFound)
 	r.ClearFaults()
 	r.write(v, "pod", "as if nothing had been")
 	r.must(r.publish(v, "pod-b"))
