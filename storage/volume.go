@@ -125,9 +125,10 @@ type UnstageVolumeRequest struct {
 	// Force unmounts a volume that somebody uses. What isn't written yet may be lost to
 	// those who use it.
 	Force bool
-	// Disk says which disk was staged. It is only needed to take the disk offline, and to
-	// log out of its target, if an earlier call has died after it unmounted the volume. The
-	// zero value leaves that undone.
+	// Disk says which disk was staged. It is needed to take the disk offline, and to log out
+	// of its target, if an earlier call has died after it unmounted the volume; the zero
+	// value leaves that undone. If a volume of another disk is mounted at the path, that one
+	// stays.
 	Disk Selector
 }
 

@@ -219,23 +219,18 @@ func (r *rig) diskOf(v *volume) disk.Number {
 	return 0
 }
 
-// healthIs fails the test unless these are the reasons why a volume isn't well. It asks
-// again a few times, since CSI Proxy may share the answer of a call that is just ending.
+// healthIs fails the test unless these are the reasons why a volume isn't well.
 func (r *rig) healthIs(v *volume, want ...string) {
 	r.t.Helper()
 	var reasons []string
-	for range 20 {
-		response, err := r.NodeGetVolumeHealth(r.t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.VolumeId})
-		r.must(err)
-		reasons = nil
-		for _, entry := range response.VolumeHealth.HealthStatuses {
-			reasons = append(reasons, entry.Reason)
-		}
-		if slices.Equal(reasons, want) {
-			return
-		}
+	response, err := r.NodeGetVolumeHealth(r.t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.VolumeId})
+	r.must(err)
+	for _, entry := range response.VolumeHealth.HealthStatuses {
+		reasons = append(reasons, entry.Reason)
 	}
-	r.t.Errorf("health %q, want %q", reasons, want)
+	if !slices.Equal(reasons, want) {
+		r.t.Errorf("health %q, want %q", reasons, want)
+	}
 }
 
 func (r *rig) must(err error) {

@@ -50,6 +50,15 @@ func (w *work[T]) start(ctx context.Context) {
 	w.value, w.err = w.f(ctx)
 }
 
+func (w *work[T]) ended() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (w *work[T]) currentTracker() *wincalls.Tracker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +158,7 @@ func (e *SilentError) Unwrap() error { return context.DeadlineExceeded }
 func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
 	w := s.flights[key]
-	if w == nil {
+	if w == nil || w.ended() { // one that has ended may have seen what was before
 		w = &work[T]{f: f, begun: time.Now(), done: make(chan struct{})}
 		if s.flights == nil {
 			s.flights = make(map[K]*work[T])

@@ -1167,8 +1167,8 @@ type UnstageVolumeRequest struct {
 	StagingPath string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
 	// Unmount a volume that somebody uses.
 	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
-	// Which disk was staged. It is needed only where an earlier call has died after it unmounted the
-	// volume.
+	// Which disk was staged. It is needed where an earlier call has died after it unmounted the
+	// volume. If a volume of another disk is mounted at the path, that one stays.
 	Disk          *DiskSelector `protobuf:"bytes,3,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -71,7 +71,11 @@ func (f *Filesystem) staged(ctx context.Context, path string) (pathpolicy.Path, 
 	case to.Kind == pathpolicy.MountedVolume:
 		return p, nil
 	case to.Kind == pathpolicy.SharedDirectory:
-		return p, f.checkShare(ctx, to.Target)
+		_, mapped, err := f.mappedShare(ctx, to.Target)
+		if err == nil && !mapped {
+			err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share %s is not mapped; it must be staged again", quote.Text(to.Target))
+		}
+		return p, err
 	}
 	return p, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "neither a volume nor a share is staged there")
 }

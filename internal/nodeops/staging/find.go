@@ -118,17 +118,23 @@ func (s *Staging) hardware(ctx context.Context, wanted storage.Selector) ([]stor
 // means: what a list has said of a number may have been said of another disk.
 func (s *Staging) meant(wanted storage.Selector) func(context.Context, *device.Disk) error {
 	return func(ctx context.Context, h *device.Disk) error {
-		d, err := s.Disks.HardwareOf(ctx, h)
-		if err == nil && wanted.ISCSI != nil {
-			one := []storage.Disk{d}
-			err = s.addTargets(ctx, one)
-			d = one[0]
-		}
-		if err == nil && !wanted.Matches(d) {
+		is, err := s.matches(ctx, wanted, h)
+		if err == nil && !is {
 			err = device.ErrChanged(fmt.Sprintf("disk %d is another one now", h.Number))
 		}
 		return err
 	}
+}
+
+// matches reports whether an open disk is one that a selector means.
+func (s *Staging) matches(ctx context.Context, wanted storage.Selector, h *device.Disk) (bool, error) {
+	d, err := s.Disks.HardwareOf(ctx, h)
+	if err == nil && wanted.ISCSI != nil {
+		one := []storage.Disk{d}
+		err = s.addTargets(ctx, one)
+		d = one[0]
+	}
+	return wanted.Matches(d), err
 }
 
 // isNotFound reports whether err says that a disk, or what was on it, has gone.

@@ -6,6 +6,7 @@ package staging
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -223,6 +224,10 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 	})
 }
 
+// errOtherDisk says that the volume at a path is on another disk than the one that is to be
+// unstaged, which isn't staged there.
+var errOtherDisk = errors.New("the volume that is mounted there is on another disk")
+
 func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, _ error) {
 	var target iscsi.IQN // that provides the disk; "" if none does
 	if r.Disk.ISCSI != nil {
@@ -237,8 +242,22 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (
 		done.DiskOffline, err = s.Disks.Retire(ctx, h)
 		return err
 	}
+	// A disk that doesn't tell what it is doesn't keep its volume mounted.
+	check := func(ctx context.Context, h *device.Disk) error {
+		if r.Disk.IsZero() {
+			return nil
+		}
+		if is, err := s.matches(ctx, r.Disk, h); err == nil && !is {
+			return errOtherDisk
+		}
+		return ctx.Err()
+	}
 	var err error
-	if done.Unmounted, err = s.Volumes.Unstage(ctx, r.StagingPath, r.Force, retire); err != nil {
+	done.Unmounted, err = s.Volumes.Unstage(ctx, r.StagingPath, r.Force, check, retire)
+	if errors.Is(err, errOtherDisk) {
+		err = nil
+	}
+	if err != nil {
 		return done, err
 	}
 	if !done.Unmounted && !r.Disk.IsZero() {

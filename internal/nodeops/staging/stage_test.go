@@ -374,6 +374,26 @@ func TestUnstageVolumeOfTwo(t *testing.T) {
 	}
 }
 
+// A driver that undoes a staging which was refused, since another volume is mounted at the
+// path, doesn't take that volume from its pods.
+func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
+	sim, n := newNode(t)
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	_, err := n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
+	wantKind(t, "another volume at the path", err, csiproxy.ErrFailedPrecondition)
+	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath}); done.Unmounted || !done.DiskOffline {
+		t.Errorf("undoing it: %+v", done)
+	}
+	if id, err := n.Volume.GetVolumeIDFromTargetPath(t.Context(), stagingPath); id != staged.VolumeID {
+		t.Errorf("at the path is %q, %v", id, err)
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
+		t.Errorf("unstaging it: %+v", done)
+	}
+}
+
 // A volume whose disk has left can be unstaged.
 func TestUnstageVolumeWithoutDisk(t *testing.T) {
 	sim, n := newNode(t)

@@ -83,11 +83,12 @@ func (v *Volumes) Staged(ctx context.Context, path string) (volume.ID, error) {
 	return v.mountedAtPath(ctx, p)
 }
 
-// Unstage unmounts the volume that is mounted at a path, and reports whether one was. It
-// locks the volume meanwhile, so that nobody uses it; force leaves that out. Then it calls
-// retire with the volume's disk, while no other operation, of this process or another one,
-// changes that disk. For a volume that has left the node, retire isn't called.
-func (v *Volumes) Unstage(ctx context.Context, stagingPath string, force bool, retire func(context.Context, *device.Disk) error) (unmounted bool, _ error) {
+// Unstage unmounts the volume that is mounted at a path, and reports whether one was. First
+// it calls check with the volume's disk; an error of check ends it. It locks the volume
+// meanwhile, so that nobody uses it; force leaves that out. Then it calls retire with the
+// disk, while no other operation, of this process or another one, changes that disk. For a
+// volume that has left the node, neither is called.
+func (v *Volumes) Unstage(ctx context.Context, stagingPath string, force bool, check, retire func(context.Context, *device.Disk) error) (unmounted bool, _ error) {
 	path, err := v.parse(stagingPath)
 	if err != nil {
 		return false, err
@@ -102,6 +103,9 @@ func (v *Volumes) Unstage(ctx context.Context, stagingPath string, force bool, r
 			return err
 		}
 		defer release()
+		if err := check(ctx, dv.disk); err != nil {
+			return err
+		}
 		if err := v.unmountAlone(ctx, id, path, force); err != nil {
 			return at(stagingPath, err)
 		}
