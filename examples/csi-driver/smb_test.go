@@ -73,9 +73,7 @@ func TestShare(t *testing.T) {
 
 		r.Reboot() // Windows forgets the connection
 		r.restartDriver()
-		if r.publish(v, "pod-b") == nil {
-			t.Error("it is published before it is staged again")
-		}
+		r.refused("publish after the mapping has gone", r.publish(v, "pod-b"), codes.FailedPrecondition)
 		r.must(r.unpublish(v, "pod-b"))
 		r.must(r.stage(v))
 		r.must(r.publish(v, "pod-a"))
