@@ -30,12 +30,12 @@ import (
 // somebody else who does the same. See scenarios.
 
 // underRace is set if the race detector is on. It makes these tests many times slower, so
-// it sees every fourth call only; make test runs them all without it, too.
+// it sees every eighth call only; make test runs them all without it, too.
 var underRace bool
 
 func stride() int {
 	if underRace {
-		return 4
+		return 8
 	}
 	return 1
 }
