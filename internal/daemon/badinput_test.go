@@ -82,6 +82,8 @@ func serveTarget(t testing.TB, listen func(name string) (net.Listener, error), d
 	simtest.Must(t, g.sys.SMB().SetUser("server", "user", secret.New("password")))
 	simtest.Must(t, g.sys.CreateSMBGlobalMapping(t.Context(), `\\server\share`,
 		win.SMBMappingOptions{Username: "user", Password: secret.New("password")}))
+	// With a staged path the mapping is no leftover, which CleanUp would remove.
+	simtest.Must(t, g.sys.Symlink(kubelet+`\pods\share`, `\\server\share`, true))
 	simtest.Must(t, g.sys.ISCSI().AddTarget(iscsitarget.Target{
 		IQN: "iqn.2026-01.example:target", Portals: []win.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}},
 	}, winsim.DiskSpec{SizeBytes: 64 << 20}))
