@@ -66,13 +66,15 @@ func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle) (s
 	if err := d.tolerate(n, "serial number", err); err != nil {
 		return s, err
 	}
+	if err == nil {
+		s.Bus = bus(descriptor.BusType)
+	}
 	ids, err := h.Identifiers(ctx)
 	if err := d.tolerate(n, "page 83", err); err != nil {
 		return s, err
 	}
 	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
 	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
-	s.Bus = bus(descriptor.BusType)
 	s.Identifiers = identifiers(descriptor.BusType, ids)
 	address, err := h.SCSIAddress(ctx)
 	if err := d.tolerate(n, "SCSI address", err); err != nil {

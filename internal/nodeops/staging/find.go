@@ -118,23 +118,34 @@ func (s *Staging) hardware(ctx context.Context, wanted storage.Selector) ([]stor
 // means: what a list has said of a number may have been said of another disk.
 func (s *Staging) meant(wanted storage.Selector) func(context.Context, *device.Disk) error {
 	return func(ctx context.Context, h *device.Disk) error {
-		is, err := s.matches(ctx, wanted, h)
-		if err == nil && !is {
+		d, err := s.ask(ctx, wanted, h)
+		if err == nil && !wanted.Matches(d) {
 			err = device.ErrChanged(fmt.Sprintf("disk %d is another one now", h.Number))
 		}
 		return err
 	}
 }
 
-// matches reports whether an open disk is one that a selector means.
-func (s *Staging) matches(ctx context.Context, wanted storage.Selector, h *device.Disk) (bool, error) {
+// ask returns what an open disk says of itself, as far as a selector asks for it.
+func (s *Staging) ask(ctx context.Context, wanted storage.Selector, h *device.Disk) (storage.Disk, error) {
 	d, err := s.Disks.HardwareOf(ctx, h)
 	if err == nil && wanted.ISCSI != nil {
 		one := []storage.Disk{d}
 		err = s.addTargets(ctx, one)
 		d = one[0]
 	}
-	return wanted.Matches(d), err
+	return d, err
+}
+
+// isAnother reports whether a disk is known not to be the one that a selector means. A disk
+// that doesn't tell what the selector asks for, since it is sick, isn't known to be another.
+func isAnother(wanted storage.Selector, d storage.Disk) bool {
+	tells := (wanted.SerialNumber == "" || d.SerialNumber != "") &&
+		(wanted.Identifier == "" || len(d.Identifiers) > 0) &&
+		(wanted.LUN == nil || d.Location.SCSI != nil) &&
+		(wanted.Vendor == "" || d.Vendor != "") && (wanted.Product == "" || d.Product != "") &&
+		(wanted.ISCSI == nil || d.Bus != "" && (d.Bus != storage.BusISCSI || d.ISCSI != nil))
+	return tells && !wanted.Matches(d)
 }
 
 // isNotFound reports whether err says that a disk, or what was on it, has gone.

@@ -242,12 +242,12 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (
 		done.DiskOffline, err = s.Disks.Retire(ctx, h)
 		return err
 	}
-	// A disk that doesn't tell what it is doesn't keep its volume mounted.
+	// A sick disk that doesn't tell what it is must not keep its volume mounted for ever.
 	check := func(ctx context.Context, h *device.Disk) error {
 		if r.Disk.IsZero() {
 			return nil
 		}
-		if is, err := s.matches(ctx, r.Disk, h); err == nil && !is {
+		if d, err := s.ask(ctx, r.Disk, h); err == nil && isAnother(r.Disk, d) {
 			return errOtherDisk
 		}
 		return ctx.Err()
