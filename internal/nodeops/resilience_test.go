@@ -29,12 +29,13 @@ import (
 // error, its own death, a call that hangs, another disk in the place of its own, and
 // somebody else who does the same. See scenarios.
 
-// underRace is set if the race detector is on. It makes these tests many times slower, so
-// it sees every eighth call only; make test runs them all without it, too.
+// underRace is set if the race detector is on. It makes these tests many times slower, as
+// Wine does, which runs them with -short. So these two see every eighth call only; make test
+// runs them all without the race detector, too.
 var underRace bool
 
 func stride() int {
-	if underRace {
+	if underRace || testing.Short() {
 		return 8
 	}
 	return 1
