@@ -106,8 +106,6 @@ func BenchmarkStageVolume(b *testing.B) {
 	for _, state := range states {
 		b.Run(state.name, func(b *testing.B) {
 			measure := func(f func(context.Context, *simnode.Node, string, string) error) (took time.Duration, calls int) {
-				b.StopTimer()
-				defer b.StartTimer()
 				n := simnode.New(b, simnode.WithRealisticDelays())
 				n.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Serial: "vol-0"})
 				waitForDisks(b, n, 2)
@@ -143,8 +141,6 @@ func BenchmarkStageVolume(b *testing.B) {
 func BenchmarkStageVolumeAtOnce(b *testing.B) {
 	const volumes = 64
 	atOnce := func(count int) time.Duration {
-		b.StopTimer()
-		defer b.StartTimer()
 		n := simnode.New(b, simnode.WithRealisticDelays())
 		for i := range count {
 			n.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Adapter: 2, LUN: i, Serial: fmt.Sprintf("vol-%d", i)})
