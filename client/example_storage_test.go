@@ -108,8 +108,8 @@ func ExampleStorage_ExpandVolume() {
 	node.GrowDisk(number, 20<<30)
 
 	done, err := s.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskBytes: 20 << 30})
-	fmt.Println(done.SizeBytes>>30, done.Grown, err)
-	// Output: 19 true <nil>
+	fmt.Println(done.SizeBytes>>30, done.DiskBytes>>30, done.Grown, err)
+	// Output: 19 20 true <nil>
 }
 
 // NodeGetVolumeStats of a driver.
@@ -122,14 +122,16 @@ func ExampleStorage_GetVolume() {
 		log.Fatal(err)
 	}
 	v, err := s.GetVolume(ctx, stagingPath)
-	fmt.Println(v.FileSystem, v.TotalBytes > v.UsedBytes, v.Abnormal, err)
+	fmt.Println(v.FileSystem, v.TotalBytes > v.UsedBytes, v.Abnormal(), err)
 
 	node.DetachDisk(number)
 	v, err = s.GetVolume(ctx, stagingPath)
-	fmt.Println(v.Abnormal, v.Condition, err)
+	for _, c := range v.Conditions {
+		fmt.Println(c.Reason, c.Inaccessible, c.Message, err)
+	}
 	// Output:
 	// NTFS true false <nil>
-	// true its disk has left the node or is offline <nil>
+	// DiskMissing true its disk has left the node or is offline <nil>
 }
 
 // What is mounted where on the node.
@@ -193,7 +195,7 @@ func ExampleStorage_CleanUp() {
 		log.Fatal(err)
 	}
 	leftovers, err := node.Client().Storage.CleanUp(context.Background(), false)
-	for _, l := range leftovers {
+	for _, l := range leftovers.Mounts {
 		fmt.Println(l.Path, l.Leftover, l.Removed)
 	}
 	fmt.Println(err)

@@ -82,19 +82,19 @@ func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error 
 	)
 }
 
-// ExpandVolume grows the volume at a path to the size of its disk, and returns its size. It
+// ExpandVolume grows the volume at a path to the size of its disk, and returns both sizes. It
 // waits until the disk has the size that is asked for.
 func (s *Storage) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (done storage.ExpandedVolume, err error) {
 	err = s.group.call(ctx, "ExpandVolume", "at "+quote.Text(r.Path),
 		result("ExpandVolume", storagewire.FromExpandVolume(r), func(m *storagev1alpha1.ExpandVolumeResponse) {
-			done = storage.ExpandedVolume{SizeBytes: m.SizeBytes, Grown: m.Grown}
+			done = storagewire.ToExpanded(m)
 		}),
 	)
 	return done, err
 }
 
-// GetVolume returns what is known of the volume or share at a path. If something is wrong
-// with it, it is Abnormal, and that is no error. If neither is mounted there, the error is
+// GetVolume returns what is known of the volume or share at a path. What is wrong with
+// it is among its Conditions, and is no error. If neither is mounted there, the error is
 // csiproxy.ErrNotFound.
 func (s *Storage) GetVolume(ctx context.Context, path string) (v storage.Volume, err error) {
 	err = s.group.call(ctx, "GetVolume", quote.Text(path),
@@ -134,9 +134,9 @@ func (s *Storage) UnstageShare(ctx context.Context, stagingPath string) (done st
 
 // CleanUp returns what nobody needs any more, and removes it if remove is set: links to
 // nothing, mounts of volumes whose disks have left, and mappings without a staged path.
-func (s *Storage) CleanUp(ctx context.Context, remove bool) (leftovers []storage.CleanedUp, err error) {
+func (s *Storage) CleanUp(ctx context.Context, remove bool) (leftovers storage.Leftovers, err error) {
 	err = s.group.call(ctx, "CleanUp", "",
-		result("CleanUp", &storagev1alpha1.CleanUpRequest{Remove: remove}, func(m *storagev1alpha1.CleanUpResponse) { leftovers = storagewire.ToCleanedUp(m) }),
+		result("CleanUp", &storagev1alpha1.CleanUpRequest{Remove: remove}, func(m *storagev1alpha1.CleanUpResponse) { leftovers = storagewire.ToLeftovers(m) }),
 	)
 	return leftovers, err
 }

@@ -328,16 +328,16 @@ var operations = []operation{
 	{"storage", "ExpandVolume", func(ctx context.Context, c *Client) (any, error) {
 		return c.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: `C:\a`, DiskBytes: 1 << 30, Wait: -1})
 	}, []exchange{
-		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "grown": true}`},
-	}, storage.ExpandedVolume{SizeBytes: 1 << 40, Grown: true}},
+		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "diskBytes": "1099511627777", "grown": true}`},
+	}, storage.ExpandedVolume{SizeBytes: 1 << 40, DiskBytes: 1<<40 + 1, Grown: true}},
 
 	{"storage", "GetVolume", func(ctx context.Context, c *Client) (any, error) { return c.Storage.GetVolume(ctx, `C:\a`) }, []exchange{
-		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7"}}`},
-	}, storage.Volume{Disk: new(disk.Number(0)), FreeBytes: 7}},
+		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7", "conditions": [{"reason": "Dirty", "message": "m"}]}}`},
+	}, storage.Volume{Disk: new(disk.Number(0)), FreeBytes: 7, Conditions: storage.Conditions{{Reason: storage.Dirty, Message: "m"}}}},
 
 	{"storage", "ListVolumes", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListVolumes(ctx) }, []exchange{
-		{"v1alpha1", "ListVolumes", `{}`, `{"complete": true, "mounts": [{"kind": "mapping", "target": "a"}]}`},
-	}, storage.VolumeList{Complete: true, Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
+		{"v1alpha1", "ListVolumes", `{}`, `{"lacking": "b", "mounts": [{"kind": "mapping", "target": "a"}]}`},
+	}, storage.VolumeList{Lacking: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
 
 	{"storage", "StageShare", func(ctx context.Context, c *Client) (any, error) {
 		return nil, c.Storage.StageShare(ctx, storage.StageShareRequest{
@@ -352,8 +352,8 @@ var operations = []operation{
 	}, storage.UnstagedShare{Unlinked: true}},
 
 	{"storage", "CleanUp", func(ctx context.Context, c *Client) (any, error) { return c.Storage.CleanUp(ctx, true) }, []exchange{
-		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}]}`},
-	}, []storage.CleanedUp{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}},
+		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "lacking": "b"}`},
+	}, storage.Leftovers{Lacking: "b", Mounts: []storage.CleanedUp{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
 
 	{"storage", "CheckVolume", func(ctx context.Context, c *Client) (any, error) {
 		return c.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true})

@@ -5,6 +5,14 @@ package storage
 
 import "time"
 
+// Leftovers are what CleanUp has found.
+type Leftovers struct {
+	Mounts []CleanedUp // in the order of ListVolumes
+	// Lacking says what couldn't be looked at, and why, so that there may be further
+	// leftovers; empty if these are all.
+	Lacking string
+}
+
 // CleanedUp is a leftover that CleanUp has found.
 type CleanedUp struct {
 	Mount

@@ -4,6 +4,8 @@
 package storage
 
 import (
+	"strings"
+
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -27,11 +29,60 @@ type Volume struct {
 	AllocationUnitBytes              uint32
 	// ReadOnly is set if nothing can be written to the volume.
 	ReadOnly bool
-	// Abnormal is set if something is wrong with the volume, and Condition says what: CSI's
-	// volume condition.
-	Abnormal  bool
-	Condition string
+	// Conditions are what is wrong with the volume, one for each problem.
+	Conditions Conditions
 }
+
+// Abnormal reports whether something is wrong with the volume.
+func (v Volume) Abnormal() bool { return len(v.Conditions) > 0 }
+
+// Condition is a problem of a volume or share: what CSI's VolumeHealthEntry tells.
+type Condition struct {
+	Reason Reason
+	// Inaccessible is set if the volume can't be used. Otherwise it is degraded: it can be
+	// used, but something must be done about it.
+	Inaccessible bool
+	// Message says more, for people.
+	Message string
+}
+
+// String returns the reason with the message.
+func (c Condition) String() string { return string(c.Reason) + ": " + c.Message }
+
+// Conditions are the problems of a volume or share.
+type Conditions []Condition
+
+// String returns all of them in one line.
+func (all Conditions) String() string {
+	var texts []string
+	for _, c := range all {
+		texts = append(texts, c.String())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Reason tells what a condition is. There may be further ones in later versions.
+type Reason string
+
+// Reasons of conditions. Those of volumes:
+const (
+	DiskMissing    Reason = "DiskMissing"    // its disk has left the node, or is offline
+	DiskUnreadable Reason = "DiskUnreadable" // its disk gives errors when it is asked about itself
+	VolumeOffline  Reason = "VolumeOffline"  // Windows has the volume offline, and not its disk
+	NotFormatted   Reason = "NotFormatted"   // it has no file system that Windows knows
+	Unreadable     Reason = "Unreadable"     // Windows can't read its file system
+	Dirty          Reason = "Dirty"          // Windows wants to check its file system
+	ReadOnly       Reason = "ReadOnly"       // nothing can be written to it, though its disk isn't read-only
+	NotAnswering   Reason = "NotAnswering"   // Windows has not answered for 5 seconds or longer
+)
+
+// Those of shares:
+const (
+	ShareNotMapped   Reason = "ShareNotMapped"   // the node has no mapping of the share
+	ShareRefused     Reason = "ShareRefused"     // the server refuses the user of the mapping
+	ShareUnreachable Reason = "ShareUnreachable" // the server doesn't answer, or has no such share
+	ShareUnknown     Reason = "ShareUnknown"     // Windows doesn't tell which shares are mapped; only in lists
+)
 
 // MountKind is how something is mounted.
 type MountKind string
@@ -60,6 +111,10 @@ type Mount struct {
 // VolumeList is what ListVolumes has found.
 type VolumeList struct {
 	Mounts []Mount // in the order of their paths; mappings come last
-	// Complete is false if a directory couldn't be looked at.
-	Complete bool
+	// Lacking says what couldn't be looked at, and why, so that the list may lack something;
+	// empty if it is complete.
+	Lacking string
 }
+
+// Complete reports whether the list has all that is mounted.
+func (l VolumeList) Complete() bool { return l.Lacking == "" }

@@ -61,13 +61,16 @@ type Operations interface {
 	// allows then.
 	ExpandVolume(ctx context.Context, r ExpandVolumeRequest) (ExpandedVolume, error)
 	// GetVolume returns what is known of the volume or share at a path, or where the links
-	// at that path lead. If something is wrong with it, it is Abnormal, and that is no error.
-	// If neither is mounted there, the error is csiproxy.ErrNotFound.
+	// at that path lead. What is wrong with it is among its Conditions, and is no error. If
+	// neither is mounted there, the error is csiproxy.ErrNotFound. If Windows doesn't tell
+	// which shares are mapped, the error of a share is csiproxy.ErrUnavailable.
 	GetVolume(ctx context.Context, path string) (Volume, error)
 	// ListVolumes returns what is mounted where in the allowed directories, down to eight
 	// directories below them: mount points, links, links to shares, and mappings that no
 	// link leads to. What nobody needs any more is marked as a leftover: links to nothing,
-	// mounts of volumes whose disks have left, mappings without a staged path.
+	// mounts of volumes whose disks have left, mappings without a staged path. What can't be
+	// looked at is lacking, and the list says so. Without knowing all links, no mapping is
+	// marked.
 	ListVolumes(ctx context.Context) (VolumeList, error)
 	// StageShare maps a share for the node if it isn't, and makes a link to it at the
 	// staging path.
@@ -92,8 +95,9 @@ type Operations interface {
 	// CleanUp returns the leftovers that ListVolumes marks, and removes them if remove is
 	// set: links to nothing, mounts of volumes whose disks have left, and mappings without a
 	// staged path. What isn't a leftover any more when its turn comes stays. One that can't
-	// be removed has an Error, and keeps no other from it.
-	CleanUp(ctx context.Context, remove bool) ([]CleanedUp, error)
+	// be removed has an Error, and keeps no other from it. What ListVolumes can't look at
+	// stays, and is said to be lacking.
+	CleanUp(ctx context.Context, remove bool) (Leftovers, error)
 	// CheckVolume has Windows scan a volume's file system for errors while it is in use,
 	// and repair these if asked. A scan may take hours, and goes on in Windows if its caller
 	// gives up. csiproxy.ErrFailedPrecondition means that a spot fix is asked for while the

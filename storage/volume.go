@@ -156,8 +156,11 @@ type ExpandVolumeRequest struct {
 
 // ExpandedVolume is what ExpandVolume has found and done.
 type ExpandedVolume struct {
-	// SizeBytes is the size of the file system now.
+	// SizeBytes is the size of the file system now. It is a little less than DiskBytes,
+	// since the partition table needs room.
 	SizeBytes int64
+	// DiskBytes is the size of the disk now: what CSI means by the capacity of a volume.
+	DiskBytes int64
 	// Grown is set if this call has grown it.
 	Grown bool
 }

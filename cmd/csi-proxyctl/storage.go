@@ -136,7 +136,7 @@ func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
 		}
 		r := reply{header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
 		all := []leftoverJSON{}
-		for _, l := range leftovers {
+		for _, l := range leftovers.Mounts {
 			all = append(all, leftoverJSON{l.Kind, l.Path, l.Target, l.Leftover, l.Removed, l.Error})
 			state := "still there"
 			if l.Removed {
@@ -147,6 +147,9 @@ func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
 			r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, l.Leftover, state})
 		}
 		r.json = all
+		if leftovers.Lacking != "" {
+			r.warnings = append(r.warnings, "there may be further leftovers: "+leftovers.Lacking)
+		}
 		return r, nil
 	})
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the leftovers; otherwise they are only listed")
@@ -237,14 +240,24 @@ type stagedVolumeJSON struct {
 	FreeBytes           int64        `json:"free_bytes"`
 	AllocationUnitBytes uint32       `json:"allocation_unit_bytes,omitempty"`
 	ReadOnly            bool         `json:"read_only"`
-	Abnormal            bool         `json:"abnormal"`
-	Condition           string       `json:"condition,omitempty"`
+	// Conditions are what is wrong with it; none if nothing is.
+	Conditions []conditionJSON `json:"conditions"`
+}
+
+type conditionJSON struct {
+	Reason       storage.Reason `json:"reason"`
+	Inaccessible bool           `json:"inaccessible"`
+	Message      string         `json:"message"`
 }
 
 func newVolumeJSON(v storage.Volume) stagedVolumeJSON {
+	conditions := []conditionJSON{}
+	for _, c := range v.Conditions {
+		conditions = append(conditions, conditionJSON(c))
+	}
 	return stagedVolumeJSON{
 		v.VolumeID, v.Share, v.Disk, v.SerialNumber, v.DiskID, v.FileSystem, v.Label,
-		v.TotalBytes, v.UsedBytes, v.FreeBytes, v.AllocationUnitBytes, v.ReadOnly, v.Abnormal, v.Condition,
+		v.TotalBytes, v.UsedBytes, v.FreeBytes, v.AllocationUnitBytes, v.ReadOnly, conditions,
 	}
 }
 
@@ -264,8 +277,8 @@ func volumeState(v storage.Volume) string {
 	if v.ReadOnly {
 		state = "read-only"
 	}
-	if v.Abnormal {
-		state = v.Condition
+	if v.Abnormal() {
+		state = v.Conditions.String()
 	}
 	return state
 }
@@ -287,8 +300,8 @@ func mountsReply(list storage.VolumeList) reply {
 		Leftover string            `json:"leftover,omitempty"`
 	}
 	r := reply{header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
-	if !list.Complete {
-		r.warnings = append(r.warnings, "not all directories could be looked at; the list may lack something")
+	if !list.Complete() {
+		r.warnings = append(r.warnings, "the list may lack something: "+list.Lacking)
 	}
 	all := []mountJSON{}
 	for _, m := range list.Mounts {
@@ -426,6 +439,7 @@ func (p *program) expand(leaf storageLeaf) *cobra.Command {
 		}
 		type expandedJSON struct {
 			SizeBytes int64 `json:"size_bytes"`
+			DiskBytes int64 `json:"disk_bytes"`
 			Grown     bool  `json:"grown"`
 		}
 		return line(expandedJSON(did), exactSize(did.SizeBytes)), nil

@@ -226,7 +226,7 @@ func (r *rig) healthIs(v *volume, want ...string) {
 	response, err := r.NodeGetVolumeHealth(r.t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.VolumeId})
 	r.must(err)
 	for _, entry := range response.VolumeHealth.HealthStatuses {
-		reasons = append(reasons, entry.Reason)
+		reasons = append(reasons, entry.Status.String()+" "+entry.Reason)
 	}
 	if !slices.Equal(reasons, want) {
 		r.t.Errorf("health %q, want %q", reasons, want)

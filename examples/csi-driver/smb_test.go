@@ -135,7 +135,7 @@ func TestShareRefuses(t *testing.T) {
 		r.up(v, "pod")
 		// The password is changed on the server, then in the secret.
 		r.SetSMBUser(server, user, secret.New("second password"))
-		r.healthIs(v, "Unreadable") // with the old password
+		r.healthIs(v, "INACCESSIBLE ShareRefused") // with the old password
 		r.refused("the old password", r.stage(v), codes.Unauthenticated)
 		if files := r.recordFiles(); len(files) != 1 {
 			t.Errorf("records %v: the volume that a pod uses was given up", files)
@@ -145,7 +145,7 @@ func TestShareRefuses(t *testing.T) {
 		r.write(v, "pod", "with the new password")
 
 		r.SetSMBServer(server, simnode.SMBServer{Unreachable: true})
-		r.healthIs(v, "Unreadable")
+		r.healthIs(v, "INACCESSIBLE ShareUnreachable")
 		r.down(v, "pod") // also then
 		r.SetSMBServer(server, simnode.SMBServer{})
 		_, err := r.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: v.VolumeId, VolumePath: v.targetPath("pod")})

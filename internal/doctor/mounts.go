@@ -23,8 +23,8 @@ func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) *Finding) (s
 	if err != nil {
 		return "", nil, err
 	}
-	if !list.Complete {
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "a directory below %s couldn't be looked at", n.KubeletPath)
+	if !list.Complete() {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", list.Lacking)
 	}
 	var faults []Finding
 	for _, m := range list.Mounts {
@@ -43,11 +43,11 @@ func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) *Finding) (s
 // checkMountedVolumes looks for volumes that are mounted and can't be used.
 func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) {
 	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m storage.Mount) *Finding {
-		if m.Leftover != "" || !m.Volume.Abnormal || m.Volume.Share != "" {
+		if m.Leftover != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return nil
 		}
 		f := problem("see the volume's disk in csi-proxyctl storage disks and in the System event log; docs/doctor.md has more",
-			"the volume at %s: %s", m.Path, m.Volume.Condition)
+			"the volume at %s: %v", m.Path, m.Volume.Conditions)
 		return &f
 	})
 }
@@ -56,12 +56,12 @@ func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) 
 func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 	told := map[string]bool{}
 	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m storage.Mount) *Finding {
-		if !m.Volume.Abnormal || m.Volume.Share == "" || told[m.Volume.Share] {
+		if !m.Volume.Abnormal() || m.Volume.Share == "" || told[m.Volume.Share] {
 			return nil
 		}
 		told[m.Volume.Share] = true
 		f := problem("see whether the server runs and the password is still right; the driver makes the mapping again at its next call",
-			"the share %s, at %s: %s", m.Volume.Share, m.Path, m.Volume.Condition)
+			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)
 		return &f
 	})
 }

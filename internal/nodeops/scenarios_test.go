@@ -692,7 +692,7 @@ var scenarios = []scenario{
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			leftovers, err := n.Storage.CleanUp(ctx, true)
-			for _, one := range leftovers {
+			for _, one := range leftovers.Mounts {
 				if one.Error != "" {
 					err = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", one.Error)
 				}

@@ -234,15 +234,15 @@ var everyMethod = []struct {
 	{"storage", "v1alpha1", "UnpublishVolume", `{"target_path": "c:\\t"}`, []string{`UnpublishVolume c:\t`}, `{}`},
 	{
 		"storage", "v1alpha1", "ExpandVolume", `{"path": "c:\\s", "disk_bytes": 5000000000}`,
-		[]string{`ExpandVolume c:\s 5000000000 0s`}, `{"size_bytes": 1099511627776, "grown": true}`,
+		[]string{`ExpandVolume c:\s 5000000000 0s`}, `{"size_bytes": 1099511627776, "disk_bytes": 2199023255552, "grown": true}`,
 	},
 	{
 		"storage", "v1alpha1", "GetVolume", `{"path": "c:\\s"}`, []string{`GetVolume c:\s`},
-		`{"volume": {"disk_number": 0, "total_bytes": 1099511627776, "abnormal": true, "condition": "dirty"}}`,
+		`{"volume": {"disk_number": 0, "total_bytes": 1099511627776, "conditions": [{"reason": "Dirty", "inaccessible": true, "message": "m"}]}}`,
 	},
 	{
 		"storage", "v1alpha1", "ListVolumes", `{}`, []string{`ListVolumes`},
-		`{"complete": true, "mounts": [{"kind": "link", "path": "c:\\l", "leftover": "it leads to nothing", "volume": {}}]}`,
+		`{"lacking": "a directory", "mounts": [{"kind": "link", "path": "c:\\l", "leftover": "it leads to nothing", "volume": {}}]}`,
 	},
 	{
 		"storage", "v1alpha1", "StageShare", `{"remote_path": "\\\\server\\share", "staging_path": "c:\\s", "username": "u", "password": "p%"}`,
@@ -254,7 +254,7 @@ var everyMethod = []struct {
 	},
 	{
 		"storage", "v1alpha1", "CleanUp", `{"remove": true}`, []string{`CleanUp true`},
-		`{"leftovers": [{"mount": {"kind": "mapping", "target": "t", "volume": {}}, "removed": true}]}`,
+		`{"leftovers": [{"mount": {"kind": "mapping", "target": "t", "volume": {}}, "removed": true}], "lacking": "l"}`,
 	},
 	{
 		"storage", "v1alpha1", "CheckVolume", `{"path": "c:\\s", "spot_fix": true}`, []string{`CheckVolume c:\s true`},

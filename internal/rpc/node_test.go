@@ -227,15 +227,15 @@ func (n *fakeNode) UnpublishVolume(_ context.Context, targetPath string) error {
 }
 
 func (n *fakeNode) ExpandVolume(_ context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
-	return storage.ExpandedVolume{SizeBytes: 1 << 40, Grown: true}, n.called("ExpandVolume", r.Path, r.DiskBytes, r.Wait)
+	return storage.ExpandedVolume{SizeBytes: 1 << 40, DiskBytes: 2 << 40, Grown: true}, n.called("ExpandVolume", r.Path, r.DiskBytes, r.Wait)
 }
 
 func (n *fakeNode) GetVolume(_ context.Context, path string) (storage.Volume, error) {
-	return storage.Volume{Disk: new(disk.Number(0)), TotalBytes: 1 << 40, Abnormal: true, Condition: "dirty"}, n.called("GetVolume", path)
+	return storage.Volume{Disk: new(disk.Number(0)), TotalBytes: 1 << 40, Conditions: storage.Conditions{{Reason: storage.Dirty, Inaccessible: true, Message: "m"}}}, n.called("GetVolume", path)
 }
 
 func (n *fakeNode) ListVolumes(context.Context) (storage.VolumeList, error) {
-	return storage.VolumeList{Complete: true, Mounts: []storage.Mount{{Kind: storage.Link, Path: `c:\l`, Leftover: "it leads to nothing"}}}, n.called("ListVolumes")
+	return storage.VolumeList{Lacking: "a directory", Mounts: []storage.Mount{{Kind: storage.Link, Path: `c:\l`, Leftover: "it leads to nothing"}}}, n.called("ListVolumes")
 }
 
 func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) error {
@@ -246,8 +246,8 @@ func (n *fakeNode) UnstageShare(_ context.Context, stagingPath string) (storage.
 	return storage.UnstagedShare{Unlinked: true, Unmapped: true}, n.called("UnstageShare", stagingPath)
 }
 
-func (n *fakeNode) CleanUp(_ context.Context, remove bool) ([]storage.CleanedUp, error) {
-	return []storage.CleanedUp{{Mount: storage.Mount{Kind: storage.Mapping, Target: "t"}, Removed: true}}, n.called("CleanUp", remove)
+func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, error) {
+	return storage.Leftovers{Lacking: "l", Mounts: []storage.CleanedUp{{Mount: storage.Mount{Kind: storage.Mapping, Target: "t"}, Removed: true}}}, n.called("CleanUp", remove)
 }
 
 func (n *fakeNode) CheckVolume(_ context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {

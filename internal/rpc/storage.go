@@ -82,7 +82,7 @@ func (h storageHandler) ExpandVolume(ctx context.Context, req *storagev1alpha1.E
 		return nil, err
 	}
 	done, err := h.ops.ExpandVolume(ctx, r)
-	return &storagev1alpha1.ExpandVolumeResponse{SizeBytes: done.SizeBytes, Grown: done.Grown}, err
+	return storagewire.FromExpanded(done), err
 }
 
 func (h storageHandler) GetVolume(ctx context.Context, req *storagev1alpha1.GetVolumeRequest) (*storagev1alpha1.GetVolumeResponse, error) {
@@ -106,7 +106,7 @@ func (h storageHandler) UnstageShare(ctx context.Context, req *storagev1alpha1.U
 
 func (h storageHandler) CleanUp(ctx context.Context, req *storagev1alpha1.CleanUpRequest) (*storagev1alpha1.CleanUpResponse, error) {
 	leftovers, err := h.ops.CleanUp(ctx, req.Remove)
-	return storagewire.FromCleanedUp(leftovers), err
+	return storagewire.FromLeftovers(leftovers), err
 }
 
 func (h storageHandler) CheckVolume(ctx context.Context, req *storagev1alpha1.CheckVolumeRequest) (*storagev1alpha1.CheckVolumeResponse, error) {

@@ -1533,7 +1533,9 @@ type ExpandVolumeResponse struct {
 	// Size of the file system now.
 	SizeBytes int64 `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Whether this call has grown it.
-	Grown         bool `protobuf:"varint,2,opt,name=grown,proto3" json:"grown,omitempty"`
+	Grown bool `protobuf:"varint,2,opt,name=grown,proto3" json:"grown,omitempty"`
+	// Size of the disk now.
+	DiskBytes     int64 `protobuf:"varint,3,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1582,6 +1584,13 @@ func (x *ExpandVolumeResponse) GetGrown() bool {
 	return false
 }
 
+func (x *ExpandVolumeResponse) GetDiskBytes() int64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
 // Volume is a volume or share that is staged.
 type Volume struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1601,9 +1610,8 @@ type Volume struct {
 	FreeBytes           int64  `protobuf:"varint,10,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
 	AllocationUnitBytes uint32 `protobuf:"varint,11,opt,name=allocation_unit_bytes,json=allocationUnitBytes,proto3" json:"allocation_unit_bytes,omitempty"`
 	ReadOnly            bool   `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// Set if something is wrong with it; condition says what.
-	Abnormal      bool   `protobuf:"varint,13,opt,name=abnormal,proto3" json:"abnormal,omitempty"`
-	Condition     string `protobuf:"bytes,14,opt,name=condition,proto3" json:"condition,omitempty"`
+	// What is wrong with it, one for each problem.
+	Conditions    []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1722,16 +1730,75 @@ func (x *Volume) GetReadOnly() bool {
 	return false
 }
 
-func (x *Volume) GetAbnormal() bool {
+func (x *Volume) GetConditions() []*Condition {
 	if x != nil {
-		return x.Abnormal
+		return x.Conditions
+	}
+	return nil
+}
+
+// Condition is a problem of a volume or share.
+type Condition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// DiskMissing, DiskUnreadable, VolumeOffline, NotFormatted, Unreadable, Dirty, ReadOnly or
+	// NotAnswering of a volume; ShareNotMapped, ShareRefused, ShareUnreachable or ShareUnknown of a
+	// share. There may be others in later versions.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Set if the volume can't be used. Otherwise it is degraded.
+	Inaccessible bool `protobuf:"varint,2,opt,name=inaccessible,proto3" json:"inaccessible,omitempty"`
+	// For people.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Condition) Reset() {
+	*x = Condition{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Condition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Condition) ProtoMessage() {}
+
+func (x *Condition) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Condition.ProtoReflect.Descriptor instead.
+func (*Condition) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Condition) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Condition) GetInaccessible() bool {
+	if x != nil {
+		return x.Inaccessible
 	}
 	return false
 }
 
-func (x *Volume) GetCondition() string {
+func (x *Condition) GetMessage() string {
 	if x != nil {
-		return x.Condition
+		return x.Message
 	}
 	return ""
 }
@@ -1747,7 +1814,7 @@ type GetVolumeRequest struct {
 
 func (x *GetVolumeRequest) Reset() {
 	*x = GetVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1826,7 @@ func (x *GetVolumeRequest) String() string {
 func (*GetVolumeRequest) ProtoMessage() {}
 
 func (x *GetVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1839,7 @@ func (x *GetVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVolumeRequest.ProtoReflect.Descriptor instead.
 func (*GetVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{21}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetVolumeRequest) GetPath() string {
@@ -1792,7 +1859,7 @@ type GetVolumeResponse struct {
 
 func (x *GetVolumeResponse) Reset() {
 	*x = GetVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1871,7 @@ func (x *GetVolumeResponse) String() string {
 func (*GetVolumeResponse) ProtoMessage() {}
 
 func (x *GetVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1884,7 @@ func (x *GetVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVolumeResponse.ProtoReflect.Descriptor instead.
 func (*GetVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{22}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetVolumeResponse) GetVolume() *Volume {
@@ -1836,7 +1903,7 @@ type ListVolumesRequest struct {
 
 func (x *ListVolumesRequest) Reset() {
 	*x = ListVolumesRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1915,7 @@ func (x *ListVolumesRequest) String() string {
 func (*ListVolumesRequest) ProtoMessage() {}
 
 func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1928,7 @@ func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
 func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{23}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 // ListVolumesResponse is the response of ListVolumes.
@@ -1869,15 +1936,16 @@ type ListVolumesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their paths; mappings come last.
 	Mounts []*Mount `protobuf:"bytes,1,rep,name=mounts,proto3" json:"mounts,omitempty"`
-	// False if a directory couldn't be looked at.
-	Complete      bool `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"`
+	// What couldn't be looked at, and why, so that the list may lack something; empty if it is
+	// complete.
+	Lacking       string `protobuf:"bytes,2,opt,name=lacking,proto3" json:"lacking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListVolumesResponse) Reset() {
 	*x = ListVolumesResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1957,7 @@ func (x *ListVolumesResponse) String() string {
 func (*ListVolumesResponse) ProtoMessage() {}
 
 func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1970,7 @@ func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesResponse.ProtoReflect.Descriptor instead.
 func (*ListVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{24}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListVolumesResponse) GetMounts() []*Mount {
@@ -1912,11 +1980,11 @@ func (x *ListVolumesResponse) GetMounts() []*Mount {
 	return nil
 }
 
-func (x *ListVolumesResponse) GetComplete() bool {
+func (x *ListVolumesResponse) GetLacking() string {
 	if x != nil {
-		return x.Complete
+		return x.Lacking
 	}
-	return false
+	return ""
 }
 
 // Mount is something that is mounted on the node.
@@ -1938,7 +2006,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2018,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2031,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{25}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Mount) GetKind() string {
@@ -2016,7 +2084,7 @@ type StageShareRequest struct {
 
 func (x *StageShareRequest) Reset() {
 	*x = StageShareRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2096,7 @@ func (x *StageShareRequest) String() string {
 func (*StageShareRequest) ProtoMessage() {}
 
 func (x *StageShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2109,7 @@ func (x *StageShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageShareRequest.ProtoReflect.Descriptor instead.
 func (*StageShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{26}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StageShareRequest) GetRemotePath() string {
@@ -2081,7 +2149,7 @@ type StageShareResponse struct {
 
 func (x *StageShareResponse) Reset() {
 	*x = StageShareResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2161,7 @@ func (x *StageShareResponse) String() string {
 func (*StageShareResponse) ProtoMessage() {}
 
 func (x *StageShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2174,7 @@ func (x *StageShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageShareResponse.ProtoReflect.Descriptor instead.
 func (*StageShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{27}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 // UnstageShareRequest is the request of UnstageShare.
@@ -2119,7 +2187,7 @@ type UnstageShareRequest struct {
 
 func (x *UnstageShareRequest) Reset() {
 	*x = UnstageShareRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2199,7 @@ func (x *UnstageShareRequest) String() string {
 func (*UnstageShareRequest) ProtoMessage() {}
 
 func (x *UnstageShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2212,7 @@ func (x *UnstageShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnstageShareRequest.ProtoReflect.Descriptor instead.
 func (*UnstageShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{28}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UnstageShareRequest) GetStagingPath() string {
@@ -2167,7 +2235,7 @@ type UnstageShareResponse struct {
 
 func (x *UnstageShareResponse) Reset() {
 	*x = UnstageShareResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2247,7 @@ func (x *UnstageShareResponse) String() string {
 func (*UnstageShareResponse) ProtoMessage() {}
 
 func (x *UnstageShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2260,7 @@ func (x *UnstageShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnstageShareResponse.ProtoReflect.Descriptor instead.
 func (*UnstageShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UnstageShareResponse) GetUnlinked() bool {
@@ -2220,7 +2288,7 @@ type CleanUpRequest struct {
 
 func (x *CleanUpRequest) Reset() {
 	*x = CleanUpRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2300,7 @@ func (x *CleanUpRequest) String() string {
 func (*CleanUpRequest) ProtoMessage() {}
 
 func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2313,7 @@ func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanUpRequest.ProtoReflect.Descriptor instead.
 func (*CleanUpRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CleanUpRequest) GetRemove() bool {
@@ -2257,15 +2325,19 @@ func (x *CleanUpRequest) GetRemove() bool {
 
 // CleanUpResponse is the response of CleanUp.
 type CleanUpResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Leftovers     []*CleanedUp           `protobuf:"bytes,1,rep,name=leftovers,proto3" json:"leftovers,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of ListVolumes.
+	Leftovers []*CleanedUp `protobuf:"bytes,1,rep,name=leftovers,proto3" json:"leftovers,omitempty"`
+	// What couldn't be looked at, and why, so that there may be further leftovers; empty if these
+	// are all.
+	Lacking       string `protobuf:"bytes,2,opt,name=lacking,proto3" json:"lacking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CleanUpResponse) Reset() {
 	*x = CleanUpResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2349,7 @@ func (x *CleanUpResponse) String() string {
 func (*CleanUpResponse) ProtoMessage() {}
 
 func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2362,7 @@ func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanUpResponse.ProtoReflect.Descriptor instead.
 func (*CleanUpResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CleanUpResponse) GetLeftovers() []*CleanedUp {
@@ -2298,6 +2370,13 @@ func (x *CleanUpResponse) GetLeftovers() []*CleanedUp {
 		return x.Leftovers
 	}
 	return nil
+}
+
+func (x *CleanUpResponse) GetLacking() string {
+	if x != nil {
+		return x.Lacking
+	}
+	return ""
 }
 
 // CleanedUp is a leftover.
@@ -2314,7 +2393,7 @@ type CleanedUp struct {
 
 func (x *CleanedUp) Reset() {
 	*x = CleanedUp{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2405,7 @@ func (x *CleanedUp) String() string {
 func (*CleanedUp) ProtoMessage() {}
 
 func (x *CleanedUp) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2418,7 @@ func (x *CleanedUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanedUp.ProtoReflect.Descriptor instead.
 func (*CleanedUp) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CleanedUp) GetMount() *Mount {
@@ -2376,7 +2455,7 @@ type CheckVolumeRequest struct {
 
 func (x *CheckVolumeRequest) Reset() {
 	*x = CheckVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2467,7 @@ func (x *CheckVolumeRequest) String() string {
 func (*CheckVolumeRequest) ProtoMessage() {}
 
 func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2480,7 @@ func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeRequest.ProtoReflect.Descriptor instead.
 func (*CheckVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CheckVolumeRequest) GetPath() string {
@@ -2432,7 +2511,7 @@ type CheckVolumeResponse struct {
 
 func (x *CheckVolumeResponse) Reset() {
 	*x = CheckVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2523,7 @@ func (x *CheckVolumeResponse) String() string {
 func (*CheckVolumeResponse) ProtoMessage() {}
 
 func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2536,7 @@ func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeResponse.ProtoReflect.Descriptor instead.
 func (*CheckVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CheckVolumeResponse) GetErrorsFound() bool {
@@ -2612,11 +2691,13 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x02 \x01(\x03R\tdiskBytes\x12+\n" +
-	"\x11wait_milliseconds\x18\x03 \x01(\x03R\x10waitMilliseconds\"K\n" +
+	"\x11wait_milliseconds\x18\x03 \x01(\x03R\x10waitMilliseconds\"j\n" +
 	"\x14ExpandVolumeResponse\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x14\n" +
-	"\x05grown\x18\x02 \x01(\bR\x05grown\"\xd0\x03\n" +
+	"\x05grown\x18\x02 \x01(\bR\x05grown\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\"\xdc\x03\n" +
 	"\x06Volume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\tR\x05share\x12$\n" +
@@ -2635,18 +2716,23 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"free_bytes\x18\n" +
 	" \x01(\x03R\tfreeBytes\x122\n" +
 	"\x15allocation_unit_bytes\x18\v \x01(\rR\x13allocationUnitBytes\x12\x1b\n" +
-	"\tread_only\x18\f \x01(\bR\breadOnly\x12\x1a\n" +
-	"\babnormal\x18\r \x01(\bR\babnormal\x12\x1c\n" +
-	"\tcondition\x18\x0e \x01(\tR\tconditionB\x0e\n" +
-	"\f_disk_number\"&\n" +
+	"\tread_only\x18\f \x01(\bR\breadOnly\x12D\n" +
+	"\n" +
+	"conditions\x18\r \x03(\v2$.csiproxy.storage.v1alpha1.ConditionR\n" +
+	"conditionsB\x0e\n" +
+	"\f_disk_number\"a\n" +
+	"\tCondition\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\"\n" +
+	"\finaccessible\x18\x02 \x01(\bR\finaccessible\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"&\n" +
 	"\x10GetVolumeRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"N\n" +
 	"\x11GetVolumeResponse\x129\n" +
 	"\x06volume\x18\x01 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\"\x14\n" +
-	"\x12ListVolumesRequest\"k\n" +
+	"\x12ListVolumesRequest\"i\n" +
 	"\x13ListVolumesResponse\x128\n" +
-	"\x06mounts\x18\x01 \x03(\v2 .csiproxy.storage.v1alpha1.MountR\x06mounts\x12\x1a\n" +
-	"\bcomplete\x18\x02 \x01(\bR\bcomplete\"\x9e\x01\n" +
+	"\x06mounts\x18\x01 \x03(\v2 .csiproxy.storage.v1alpha1.MountR\x06mounts\x12\x18\n" +
+	"\alacking\x18\x02 \x01(\tR\alacking\"\x9e\x01\n" +
 	"\x05Mount\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -2666,9 +2752,10 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\bunlinked\x18\x01 \x01(\bR\bunlinked\x12\x1a\n" +
 	"\bunmapped\x18\x02 \x01(\bR\bunmapped\"(\n" +
 	"\x0eCleanUpRequest\x12\x16\n" +
-	"\x06remove\x18\x01 \x01(\bR\x06remove\"U\n" +
+	"\x06remove\x18\x01 \x01(\bR\x06remove\"o\n" +
 	"\x0fCleanUpResponse\x12B\n" +
-	"\tleftovers\x18\x01 \x03(\v2$.csiproxy.storage.v1alpha1.CleanedUpR\tleftovers\"s\n" +
+	"\tleftovers\x18\x01 \x03(\v2$.csiproxy.storage.v1alpha1.CleanedUpR\tleftovers\x12\x18\n" +
+	"\alacking\x18\x02 \x01(\tR\alacking\"s\n" +
 	"\tCleanedUp\x126\n" +
 	"\x05mount\x18\x01 \x01(\v2 .csiproxy.storage.v1alpha1.MountR\x05mount\x12\x18\n" +
 	"\aremoved\x18\x02 \x01(\bR\aremoved\x12\x14\n" +
@@ -2713,7 +2800,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
 	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
@@ -2737,20 +2824,21 @@ var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(*ExpandVolumeRequest)(nil),     // 19: csiproxy.storage.v1alpha1.ExpandVolumeRequest
 	(*ExpandVolumeResponse)(nil),    // 20: csiproxy.storage.v1alpha1.ExpandVolumeResponse
 	(*Volume)(nil),                  // 21: csiproxy.storage.v1alpha1.Volume
-	(*GetVolumeRequest)(nil),        // 22: csiproxy.storage.v1alpha1.GetVolumeRequest
-	(*GetVolumeResponse)(nil),       // 23: csiproxy.storage.v1alpha1.GetVolumeResponse
-	(*ListVolumesRequest)(nil),      // 24: csiproxy.storage.v1alpha1.ListVolumesRequest
-	(*ListVolumesResponse)(nil),     // 25: csiproxy.storage.v1alpha1.ListVolumesResponse
-	(*Mount)(nil),                   // 26: csiproxy.storage.v1alpha1.Mount
-	(*StageShareRequest)(nil),       // 27: csiproxy.storage.v1alpha1.StageShareRequest
-	(*StageShareResponse)(nil),      // 28: csiproxy.storage.v1alpha1.StageShareResponse
-	(*UnstageShareRequest)(nil),     // 29: csiproxy.storage.v1alpha1.UnstageShareRequest
-	(*UnstageShareResponse)(nil),    // 30: csiproxy.storage.v1alpha1.UnstageShareResponse
-	(*CleanUpRequest)(nil),          // 31: csiproxy.storage.v1alpha1.CleanUpRequest
-	(*CleanUpResponse)(nil),         // 32: csiproxy.storage.v1alpha1.CleanUpResponse
-	(*CleanedUp)(nil),               // 33: csiproxy.storage.v1alpha1.CleanedUp
-	(*CheckVolumeRequest)(nil),      // 34: csiproxy.storage.v1alpha1.CheckVolumeRequest
-	(*CheckVolumeResponse)(nil),     // 35: csiproxy.storage.v1alpha1.CheckVolumeResponse
+	(*Condition)(nil),               // 22: csiproxy.storage.v1alpha1.Condition
+	(*GetVolumeRequest)(nil),        // 23: csiproxy.storage.v1alpha1.GetVolumeRequest
+	(*GetVolumeResponse)(nil),       // 24: csiproxy.storage.v1alpha1.GetVolumeResponse
+	(*ListVolumesRequest)(nil),      // 25: csiproxy.storage.v1alpha1.ListVolumesRequest
+	(*ListVolumesResponse)(nil),     // 26: csiproxy.storage.v1alpha1.ListVolumesResponse
+	(*Mount)(nil),                   // 27: csiproxy.storage.v1alpha1.Mount
+	(*StageShareRequest)(nil),       // 28: csiproxy.storage.v1alpha1.StageShareRequest
+	(*StageShareResponse)(nil),      // 29: csiproxy.storage.v1alpha1.StageShareResponse
+	(*UnstageShareRequest)(nil),     // 30: csiproxy.storage.v1alpha1.UnstageShareRequest
+	(*UnstageShareResponse)(nil),    // 31: csiproxy.storage.v1alpha1.UnstageShareResponse
+	(*CleanUpRequest)(nil),          // 32: csiproxy.storage.v1alpha1.CleanUpRequest
+	(*CleanUpResponse)(nil),         // 33: csiproxy.storage.v1alpha1.CleanUpResponse
+	(*CleanedUp)(nil),               // 34: csiproxy.storage.v1alpha1.CleanedUp
+	(*CheckVolumeRequest)(nil),      // 35: csiproxy.storage.v1alpha1.CheckVolumeRequest
+	(*CheckVolumeResponse)(nil),     // 36: csiproxy.storage.v1alpha1.CheckVolumeResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
@@ -2764,40 +2852,41 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	9,  // 8: csiproxy.storage.v1alpha1.StageVolumeRequest.login:type_name -> csiproxy.storage.v1alpha1.ISCSILogin
 	10, // 9: csiproxy.storage.v1alpha1.StageVolumeRequest.format:type_name -> csiproxy.storage.v1alpha1.FormatOptions
 	1,  // 10: csiproxy.storage.v1alpha1.UnstageVolumeRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	21, // 11: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	26, // 12: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
-	21, // 13: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	33, // 14: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
-	26, // 15: csiproxy.storage.v1alpha1.CleanedUp.mount:type_name -> csiproxy.storage.v1alpha1.Mount
-	3,  // 16: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	11, // 17: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
-	13, // 18: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	15, // 19: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
-	17, // 20: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	19, // 21: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	22, // 22: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
-	24, // 23: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
-	27, // 24: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	29, // 25: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
-	31, // 26: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
-	34, // 27: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
-	4,  // 28: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 29: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 30: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 31: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 32: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 33: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	23, // 34: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	25, // 35: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	28, // 36: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	30, // 37: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
-	32, // 38: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
-	35, // 39: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
-	28, // [28:40] is the sub-list for method output_type
-	16, // [16:28] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	22, // 11: csiproxy.storage.v1alpha1.Volume.conditions:type_name -> csiproxy.storage.v1alpha1.Condition
+	21, // 12: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
+	27, // 13: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
+	21, // 14: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
+	34, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
+	27, // 16: csiproxy.storage.v1alpha1.CleanedUp.mount:type_name -> csiproxy.storage.v1alpha1.Mount
+	3,  // 17: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	11, // 18: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	13, // 19: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	15, // 20: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	17, // 21: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	19, // 22: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	23, // 23: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
+	25, // 24: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
+	28, // 25: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
+	30, // 26: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
+	32, // 27: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	35, // 28: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	4,  // 29: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 30: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 31: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 32: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 33: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 34: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	24, // 35: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	26, // 36: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	29, // 37: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	31, // 38: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
+	33, // 39: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	36, // 40: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	29, // [29:41] is the sub-list for method output_type
+	17, // [17:29] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }
@@ -2813,7 +2902,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

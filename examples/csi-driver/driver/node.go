@@ -48,7 +48,7 @@ func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 		return nil, err
 	}
 	if v.TotalBytes == 0 {
-		return nil, status.Errorf(codes.Unavailable, "the size of volume %s isn't known: %s", r.VolumeId, v.Condition)
+		return nil, status.Errorf(codes.Unavailable, "the size of volume %s isn't known: %v", r.VolumeId, v.Conditions)
 	}
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{
 		Unit:      csi.VolumeUsage_BYTES,
@@ -72,28 +72,26 @@ func (d *Driver) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHe
 		return nil, status.Errorf(codes.NotFound, "volume %s isn't staged", r.VolumeId)
 	}
 	v, err := d.options.Proxy.Storage.GetVolume(ctx, rec.StagingPath)
-	health := &csi.VolumeHealth{VolumeId: r.VolumeId}
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
-		health.HealthStatuses = unhealthy(csi.VolumeHealthErrorType_INACCESSIBLE, "NotMounted", "nothing is mounted at the staging path")
+		v.Conditions = storage.Conditions{{Reason: "NotMounted", Inaccessible: true, Message: "nothing is mounted at the staging path"}}
 	case err != nil:
 		return nil, err
-	case v.Abnormal && v.TotalBytes == 0: // not even its size can be read
-		health.HealthStatuses = unhealthy(csi.VolumeHealthErrorType_INACCESSIBLE, "Unreadable", v.Condition)
-	case v.Abnormal:
-		health.HealthStatuses = unhealthy(csi.VolumeHealthErrorType_DEGRADED, "Abnormal", v.Condition)
+	}
+	health := &csi.VolumeHealth{VolumeId: r.VolumeId}
+	for _, c := range v.Conditions {
+		entry := &csi.VolumeHealth_VolumeHealthEntry{Status: csi.VolumeHealthErrorType_DEGRADED, Reason: string(c.Reason), Message: c.Message}
+		if c.Inaccessible {
+			entry.Status = csi.VolumeHealthErrorType_INACCESSIBLE
+		}
+		health.HealthStatuses = append(health.HealthStatuses, entry)
 	}
 	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}, nil
 }
 
-// unhealthy says what is wrong with a volume.
-func unhealthy(status csi.VolumeHealthErrorType, reason, message string) []*csi.VolumeHealth_VolumeHealthEntry {
-	return []*csi.VolumeHealth_VolumeHealthEntry{{Status: status, Reason: reason, Message: message}}
-}
-
 // NodeExpandVolume implements csi.NodeServer. The file system grows to the end of the
-// disk. It is a little smaller than the volume's capacity, since the partition table
-// needs room.
+// disk. It is a little smaller than the volume's capacity, which is the disk's size, since
+// the partition table needs room.
 func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	rec, path, err := d.volumeAt(r.VolumeId, r.VolumePath)
 	if err != nil {
@@ -111,10 +109,10 @@ func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	}
 	defer unlock()
 
-	wanted := r.GetCapacityRange().GetRequiredBytes()
-	_, err = d.options.Proxy.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: path, DiskBytes: wanted, Wait: d.options.DiskWait})
-	// The disk has at least what was wanted now.
-	return &csi.NodeExpandVolumeResponse{CapacityBytes: wanted}, err
+	done, err := d.options.Proxy.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{
+		Path: path, DiskBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: d.options.DiskWait,
+	})
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: done.DiskBytes}, err
 }
 
 // volumeAt returns the record of a volume, and the path, if the volume is staged or

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -26,8 +27,8 @@ func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
 	return slices.Compact(roots), nil
 }
 
-// Describe returns what is known of the share of remote. What is wrong with it is its
-// condition; the error is that mappings can't be listed, or ctx's. Only the server of a
+// Describe returns what is known of the share of remote. What is wrong with it is
+// among its conditions; the error is that mappings can't be listed, or ctx's. Only the server of a
 // share that is mapped is asked.
 func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volume, error) {
 	d := storage.Volume{Share: remote.Root()}
@@ -36,7 +37,7 @@ func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volum
 		return d, err
 	}
 	if !slices.Contains(roots, remote.Root()) {
-		d.Abnormal, d.Condition = true, "the share isn't mapped"
+		d.Conditions = storage.Conditions{{Reason: storage.ShareNotMapped, Inaccessible: true, Message: "the share isn't mapped"}}
 		return d, nil
 	}
 	err = m.options.Shares.Probe(ctx, remote.Share())
@@ -49,7 +50,11 @@ func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volum
 		return d, ctx.Err()
 	}
 	if err != nil {
-		d.Abnormal, d.Condition = true, "the share can't be used: "+err.Error()
+		reason := storage.ShareUnreachable
+		if kind := csiproxy.KindOf(err); kind == csiproxy.ErrUnauthenticated || kind == csiproxy.ErrPermissionDenied {
+			reason = storage.ShareRefused
+		}
+		d.Conditions = storage.Conditions{{Reason: reason, Inaccessible: true, Message: "the share can't be used: " + err.Error()}}
 	}
 	return d, nil
 }

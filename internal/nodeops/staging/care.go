@@ -19,14 +19,14 @@ import (
 )
 
 // CleanUp implements [storage.Operations].
-func (s *Staging) CleanUp(ctx context.Context, remove bool) ([]storage.CleanedUp, error) {
-	return operation.Get(ctx, s.options.Runner, "CleanUp", "", func(ctx context.Context) ([]storage.CleanedUp, error) {
+func (s *Staging) CleanUp(ctx context.Context, remove bool) (storage.Leftovers, error) {
+	return operation.Get(ctx, s.options.Runner, "CleanUp", "", func(ctx context.Context) (storage.Leftovers, error) {
 		ctx = operation.Inline(ctx)
 		list, err := s.ListVolumes(ctx)
 		if err != nil {
-			return nil, err
+			return storage.Leftovers{}, err
 		}
-		var all []storage.CleanedUp
+		all := storage.Leftovers{Lacking: list.Lacking}
 		for _, m := range list.Mounts {
 			if m.Leftover == "" {
 				continue
@@ -41,7 +41,7 @@ func (s *Staging) CleanUp(ctx context.Context, remove bool) ([]storage.CleanedUp
 					one.Error = err.Error()
 				}
 			}
-			all = append(all, one)
+			all.Mounts = append(all.Mounts, one)
 		}
 		return all, nil
 	})

@@ -4,9 +4,11 @@
 package staging_test
 
 import (
+	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -30,30 +32,89 @@ func TestCleanUp(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
 	found, err := n.Storage.CleanUp(ctx, false)
-	if err != nil || len(found) != 3 {
+	if err != nil || len(found.Mounts) != 3 {
 		t.Fatalf("a dry run: %+v, %v", found, err)
 	}
-	for _, one := range found {
+	for _, one := range found.Mounts {
 		if one.Removed || one.Error != "" {
 			t.Errorf("a dry run: %+v", one)
 		}
 	}
 	again, err := n.Storage.CleanUp(ctx, true)
-	if err != nil || len(again) != 3 {
+	if err != nil || len(again.Mounts) != 3 {
 		t.Fatalf("%+v, %v", again, err)
 	}
-	for _, one := range again {
+	for _, one := range again.Mounts {
 		if !one.Removed || one.Error != "" {
 			t.Errorf("%+v", one)
 		}
 	}
-	if left, err := n.Storage.CleanUp(ctx, true); err != nil || len(left) != 0 {
+	if left, err := n.Storage.CleanUp(ctx, true); err != nil || len(left.Mounts) != 0 {
 		t.Errorf("left are %+v, %v", left, err)
 	}
 	if data, err := sim.ReadFile(targetPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
 	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
+	if got := mappings(t, sim); got != `\\filer\data` {
+		t.Errorf("mapped are %s", got)
+	}
+}
+
+// If Windows doesn't tell which shares are mapped, the rest is listed and cleaned up. No
+// mapping is taken for a leftover then.
+func TestListsWithoutMappings(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	r := shareRequest(`\\filer\other`, "")
+	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
+	dangling := simtest.Kubelet + `\pods\dangling`
+	simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\pods`))
+	simtest.Must(t, sim.Symlink(dangling, simtest.Kubelet+`\none`, true))
+
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSMBGlobalMappings}, win.ErrorServiceNotActive))
+	list, err := n.Storage.ListVolumes(ctx)
+	simtest.Must(t, err)
+	if list.Complete() || !strings.Contains(list.Lacking, "which shares are mapped") || !strings.Contains(list.Lacking, "1062") {
+		t.Errorf("lacking is %q", list.Lacking)
+	}
+	listed := make(map[string]storage.Mount)
+	for _, m := range list.Mounts {
+		listed[m.Path] = m
+	}
+	if m := listed[stagingPath]; len(list.Mounts) != 3 || m.Kind != storage.MountPoint || m.Volume.Abnormal() {
+		t.Errorf("listed are %+v", list.Mounts)
+	}
+	if m := listed[sharePath]; m.Volume.Share != `\\filer\data` || len(m.Volume.Conditions) != 1 || m.Volume.Conditions[0].Reason != storage.ShareUnknown || m.Leftover != "" {
+		t.Errorf("the share is %+v", m)
+	}
+	_, err = n.Storage.GetVolume(ctx, sharePath)
+	wantKind(t, "GetVolume of the share", err, csiproxy.ErrUnavailable)
+
+	left, err := n.Storage.CleanUp(ctx, true)
+	if err != nil || left.Lacking != list.Lacking || len(left.Mounts) != 1 || left.Mounts[0].Path != dangling || !left.Mounts[0].Removed {
+		t.Errorf("cleaned up are %+v, %v", left, err)
+	}
+	sim.ResetRules()
+	if got := mappings(t, sim); got != `\\filer\data \\filer\other` {
+		t.Errorf("mapped are %s", got)
+	}
+}
+
+// A mapping is a leftover only if all links are known.
+func TestNoLeftoverMappingsWithoutAllLinks(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `csi\smb`}, win.ErrorAccessDenied))
+	left, err := n.Storage.CleanUp(ctx, true)
+	if err != nil || len(left.Mounts) != 0 || !strings.Contains(left.Lacking, "directories") || !strings.Contains(left.Lacking, `csi\smb`) {
+		t.Errorf("cleaned up are %+v, %v", left, err)
+	}
+	sim.ResetRules()
 	if got := mappings(t, sim); got != `\\filer\data` {
 		t.Errorf("mapped are %s", got)
 	}

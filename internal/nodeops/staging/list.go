@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -44,11 +45,11 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, e
 }
 
 // describe returns what is known of a volume. Callers share one answer. A volume that
-// doesn't answer is abnormal.
+// doesn't answer has that as a condition.
 func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
 	d, err := s.volumes.Do(ctx, id, silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
 	if silent(err) && ctx.Err() == nil {
-		return storage.Volume{VolumeID: id, Abnormal: true, Condition: "it has not answered for " + silentPatience.String() + " or longer"}, nil
+		return storage.Volume{VolumeID: id, Conditions: unanswered(storage.NotAnswering, "it")}, nil
 	}
 	return d, err
 }
@@ -57,9 +58,14 @@ func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, e
 func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (storage.Volume, error) {
 	d, err := s.shares.Do(ctx, remote.Root(), silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
 	if silent(err) && ctx.Err() == nil {
-		return storage.Volume{Share: remote.Root(), Abnormal: true, Condition: "its server has not answered for " + silentPatience.String() + " or longer"}, nil
+		return storage.Volume{Share: remote.Root(), Conditions: unanswered(storage.ShareUnreachable, "its server")}, nil
 	}
 	return d, err
+}
+
+// unanswered is the condition of what doesn't answer.
+func unanswered(reason storage.Reason, who string) storage.Conditions {
+	return storage.Conditions{{Reason: reason, Inaccessible: true, Message: who + " has not answered for " + silentPatience.String() + " or longer"}}
 }
 
 func silent(err error) bool {
@@ -74,7 +80,7 @@ func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 		if err != nil {
 			return storage.VolumeList{}, err
 		}
-		list := storage.VolumeList{Complete: lacking == nil, Mounts: make([]storage.Mount, len(links))}
+		list := storage.VolumeList{Mounts: make([]storage.Mount, len(links))}
 		err = operation.Each(len(links), listedAtOnce, func(i int) (err error) {
 			list.Mounts[i], err = s.mounted(ctx, links[i])
 			return err
@@ -83,10 +89,26 @@ func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 			return storage.VolumeList{}, err
 		}
 		slices.SortFunc(list.Mounts, func(a, b storage.Mount) int { return cmp.Compare(a.Path, b.Path) })
-		unused, err := s.unusedMappings(ctx, list.Mounts, list.Complete)
+		unused, err := s.unusedMappings(ctx, list.Mounts, lacking == nil)
+		if ctx.Err() != nil {
+			return storage.VolumeList{}, ctx.Err()
+		}
 		list.Mounts = append(list.Mounts, unused...)
-		return list, err
+		list.Lacking = lackingText(lacking, err)
+		return list, nil
 	})
+}
+
+// lackingText says what a list lacks: links, mappings or nothing.
+func lackingText(links, mappings error) string {
+	var texts []string
+	if links != nil {
+		texts = append(texts, "not all directories could be looked at: "+links.Error())
+	}
+	if mappings != nil {
+		texts = append(texts, "Windows doesn't tell which shares are mapped: "+mappings.Error())
+	}
+	return strings.Join(texts, "; ")
 }
 
 // listedAtOnce is how many volumes and shares a list asks at one time.
@@ -99,7 +121,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storag
 	case l.Link.IsMountPoint():
 		m.Kind = storage.MountPoint
 		m.Volume, err = s.describe(ctx, volume.ID(l.Link.Volume))
-		if err == nil && m.Volume.Disk == nil && m.Volume.Abnormal && s.Volumes.IsGone(ctx, m.Volume.VolumeID) {
+		if err == nil && m.Volume.Disk == nil && m.Volume.Abnormal() && s.Volumes.IsGone(ctx, m.Volume.VolumeID) {
 			m.Leftover = "the disk of the volume has left the node, or is offline"
 		}
 		return m, err
@@ -109,8 +131,10 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storag
 		if parseErr != nil {
 			return m, nil
 		}
-		m.Volume, err = s.describeShare(ctx, remote)
-		return m, err
+		if m.Volume, err = s.describeShare(ctx, remote); err != nil {
+			m.Volume = storage.Volume{Share: remote.Root(), Conditions: storage.Conditions{{Reason: storage.ShareUnknown, Message: err.Error()}}}
+		}
+		return m, ctx.Err()
 	}
 	m.Kind = storage.Link
 	to, err := s.Volumes.Leads(ctx, m.Path)

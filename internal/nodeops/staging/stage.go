@@ -364,7 +364,6 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 	if err != nil {
 		return done, err
 	}
-	var diskBytes int64
 	var rescan time.Time
 	interval := firstRescan
 	patience := waiting(r.Wait)
@@ -373,8 +372,8 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 			return false, err
 		}
 		// That Windows has read the disk's size anew is part of growing.
-		if diskBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || diskBytes >= r.DiskBytes || patience < 0 {
-			return diskBytes >= r.DiskBytes, err
+		if done.DiskBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskBytes >= r.DiskBytes || patience < 0 {
+			return done.DiskBytes >= r.DiskBytes, err
 		}
 		if now := time.Now(); !now.Before(rescan) {
 			rescan, interval = now.Add(interval), 2*interval
@@ -385,10 +384,10 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 	done.Grown = done.SizeBytes > before.TotalBytes
 	switch {
 	case ctx.Err() != nil:
-		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskBytes, diskBytes, ctx.Err())
+		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskBytes, done.DiskBytes, ctx.Err())
 	case err == nil && !grown:
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk has %d bytes after %v, and not the %d that are asked for; try again later",
-			diskBytes, max(patience, 0), r.DiskBytes)
+			done.DiskBytes, max(patience, 0), r.DiskBytes)
 	}
 	return done, err
 }

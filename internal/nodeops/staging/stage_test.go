@@ -92,11 +92,11 @@ func TestLifeOfAVolume(t *testing.T) {
 
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
 	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: targetPath, DiskBytes: 20 << 30})
-	if err != nil || !grown.Grown || grown.SizeBytes < 19<<30 {
+	if err != nil || !grown.Grown || grown.SizeBytes < 19<<30 || grown.DiskBytes != 20<<30 {
 		t.Errorf("grown: %+v, %v", grown, err)
 	}
 	again, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
-	if err != nil || again.Grown || again.SizeBytes != grown.SizeBytes {
+	if err != nil || again.Grown || again.SizeBytes != grown.SizeBytes || again.DiskBytes != 20<<30 {
 		t.Errorf("grown again: %+v, %v", again, err)
 	}
 

@@ -32,83 +32,73 @@ func (v *Volumes) Links(ctx context.Context) (found []pathpolicy.FoundLink, lack
 	return v.paths.Links(ctx, v.sys)
 }
 
-// Describe returns what is known of a volume. What is wrong with it is its condition; the
-// error is ctx's.
+// Describe returns what is known of a volume. What is wrong with it is among its conditions;
+// the error is ctx's.
 func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
 	d := storage.Volume{VolumeID: id}
-	var wrong []string
-	// note keeps what Windows refuses, and returns any other error.
-	note := func(what string, err error) error {
-		if err == nil || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		wrong = append(wrong, what+": "+err.Error())
-		return nil
+	extent, err := v.extent(ctx, id)
+	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
+		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
+		return d, ctx.Err()
 	}
-	diskReadOnly, gone, err := v.describeDisk(ctx, &d)
-	switch {
-	case gone && ctx.Err() == nil:
-		wrong = append(wrong, "its disk has left the node or is offline")
-	case err != nil:
-		if err := note("its disk can't be asked", err); err != nil {
-			return d, err
-		}
+	diskReadOnly := false
+	if err == nil {
+		diskReadOnly, err = v.describeDisk(ctx, &d, extent)
 	}
-	if !gone {
-		info, formatted, err := v.information(ctx, id)
-		switch {
-		case err != nil:
-			if err := note("Windows can't read it", err); err != nil {
-				return d, err
-			}
-		case !formatted:
-			wrong = append(wrong, "it has no file system")
-		default:
-			d.FileSystem, d.Label = info.FileSystem, info.Label
-			d.ReadOnly = diskReadOnly || info.Flags&win.FileReadOnlyVolume != 0
-			if d.ReadOnly && !diskReadOnly {
-				wrong = append(wrong, "it is read-only, though its disk isn't")
-			}
-			if err := v.describeFileSystem(ctx, &d, note); err != nil {
-				return d, err
-			}
-		}
-	}
-	d.Abnormal, d.Condition = len(wrong) > 0, strings.Join(wrong, "; ")
-	return d, nil
-}
-
-// describeDisk fills in what is known of a volume's disk. gone says that the volume isn't on
-// the node.
-func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume) (readOnly, gone bool, _ error) {
-	extent, err := v.extent(ctx, d.VolumeID)
-	if errno, ok := errors.AsType[win.Errno](err); ok && (errno.Gone() || errno == win.ErrorNotReady) {
-		return false, true, err
+	if ctx.Err() != nil {
+		return d, ctx.Err()
 	}
 	if err != nil {
-		return false, false, err
+		add(&d, storage.DiskUnreadable, false, "its disk can't be asked: "+err.Error())
 	}
+	info, formatted, err := v.information(ctx, id)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, win.ErrorNotReady):
+		add(&d, storage.VolumeOffline, true, "Windows has it offline: "+err.Error())
+	case err != nil:
+		add(&d, storage.Unreadable, true, "Windows can't read it: "+err.Error())
+	case !formatted:
+		add(&d, storage.NotFormatted, true, "it has no file system")
+	default:
+		d.FileSystem, d.Label = info.FileSystem, info.Label
+		d.ReadOnly = diskReadOnly || info.Flags&win.FileReadOnlyVolume != 0
+		if d.ReadOnly && !diskReadOnly {
+			add(&d, storage.ReadOnly, false, "it is read-only, though its disk isn't")
+		}
+		v.describeFileSystem(ctx, &d)
+	}
+	return d, ctx.Err()
+}
+
+// add notes what is wrong with a volume.
+func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message string) {
+	d.Conditions = append(d.Conditions, storage.Condition{Reason: reason, Inaccessible: inaccessible, Message: message})
+}
+
+// describeDisk fills in what is known of the disk that a volume lies on.
+func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, extent win.DiskExtent) (readOnly bool, _ error) {
 	d.Disk = new(extent.DiskNumber)
 	h, err := device.OpenDisk(ctx, v.sys, extent.DiskNumber, win.AccessNone)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	defer h.Close()
 	if err := v.verify(ctx, diskVolume{d.VolumeID, h, extent}); err != nil {
-		return false, false, err
+		return false, err
 	}
 	descriptor, err := h.Descriptor(ctx)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	d.SerialNumber = strings.TrimSpace(descriptor.SerialNumber)
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	layout, err := h.Layout(ctx)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	switch layout.Style {
 	case win.StyleGPT:
@@ -116,30 +106,29 @@ func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume) (readOnly
 	case win.StyleMBR:
 		d.DiskID = fmt.Sprintf("%08x", layout.Signature)
 	}
-	return attributes&win.DiskReadOnly != 0, false, nil
+	return attributes&win.DiskReadOnly != 0, nil
 }
 
 // describeFileSystem fills in the sizes of a file system, and notes whether Windows wants to
 // check it.
-func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume, note func(string, error) error) error {
+func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
 	space, err := v.sys.DiskFreeSpace(ctx, string(d.VolumeID))
-	if err := note("its size can't be read", err); err != nil {
-		return err
+	if err != nil {
+		add(d, storage.Unreadable, true, "its size can't be read: "+err.Error())
 	}
 	d.TotalBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Free), int64(space.Total-space.Free)
 	h, err := v.open(ctx, d.VolumeID, win.GenericRead)
 	if err != nil {
-		return note("it can't be opened", err)
+		add(d, storage.Unreadable, true, "it can't be opened: "+err.Error())
+		return
 	}
 	defer h.Close()
 	if data, err := h.FileSystemData(ctx, d.FileSystem); err == nil {
 		d.AllocationUnitBytes = data.BytesPerCluster
 	} // else it is neither NTFS nor ReFS
-	dirty, err := h.IsDirty(ctx)
-	if err == nil && dirty {
-		return note("it is dirty", errors.New("its file system is to be checked by Windows"))
+	if dirty, err := h.IsDirty(ctx); err == nil && dirty {
+		add(d, storage.Dirty, false, "its file system is to be checked by Windows")
 	}
-	return ctx.Err()
 }
 
 // IsGone reports whether a volume isn't on the node.

@@ -21,7 +21,10 @@ func FromVolume(v storage.Volume) *storagev1alpha1.Volume {
 		VolumeId: string(v.VolumeID), Share: wire.ValidText(v.Share), SerialNumber: wire.ValidText(v.SerialNumber), DiskId: v.DiskID,
 		FileSystem: wire.ValidText(v.FileSystem), Label: wire.ValidText(v.Label),
 		TotalBytes: v.TotalBytes, UsedBytes: v.UsedBytes, FreeBytes: v.FreeBytes, AllocationUnitBytes: v.AllocationUnitBytes,
-		ReadOnly: v.ReadOnly, Abnormal: v.Abnormal, Condition: wire.ValidText(v.Condition),
+		ReadOnly: v.ReadOnly,
+	}
+	for _, c := range v.Conditions {
+		m.Conditions = append(m.Conditions, &storagev1alpha1.Condition{Reason: string(c.Reason), Inaccessible: c.Inaccessible, Message: wire.ValidText(c.Message)})
 	}
 	if v.Disk != nil {
 		m.DiskNumber = new(uint32(*v.Disk))
@@ -35,7 +38,10 @@ func ToVolume(m *storagev1alpha1.Volume) storage.Volume {
 		VolumeID: volume.ID(m.GetVolumeId()), Share: m.GetShare(), SerialNumber: m.GetSerialNumber(), DiskID: m.GetDiskId(),
 		FileSystem: m.GetFileSystem(), Label: m.GetLabel(),
 		TotalBytes: m.GetTotalBytes(), UsedBytes: m.GetUsedBytes(), FreeBytes: m.GetFreeBytes(), AllocationUnitBytes: m.GetAllocationUnitBytes(),
-		ReadOnly: m.GetReadOnly(), Abnormal: m.GetAbnormal(), Condition: m.GetCondition(),
+		ReadOnly: m.GetReadOnly(),
+	}
+	for _, c := range m.GetConditions() {
+		v.Conditions = append(v.Conditions, storage.Condition{Reason: storage.Reason(c.Reason), Inaccessible: c.Inaccessible, Message: c.Message})
 	}
 	if m != nil && m.DiskNumber != nil {
 		v.Disk = new(disk.Number(*m.DiskNumber))
@@ -45,7 +51,7 @@ func ToVolume(m *storagev1alpha1.Volume) storage.Volume {
 
 // FromVolumes returns the message for a list.
 func FromVolumes(list storage.VolumeList) *storagev1alpha1.ListVolumesResponse {
-	m := &storagev1alpha1.ListVolumesResponse{Complete: list.Complete}
+	m := &storagev1alpha1.ListVolumesResponse{Lacking: wire.ValidText(list.Lacking)}
 	for _, one := range list.Mounts {
 		m.Mounts = append(m.Mounts, FromMount(one))
 	}
@@ -54,7 +60,7 @@ func FromVolumes(list storage.VolumeList) *storagev1alpha1.ListVolumesResponse {
 
 // ToVolumes returns the list in a message.
 func ToVolumes(m *storagev1alpha1.ListVolumesResponse) storage.VolumeList {
-	list := storage.VolumeList{Complete: m.Complete}
+	list := storage.VolumeList{Lacking: m.Lacking}
 	for _, one := range m.Mounts {
 		list.Mounts = append(list.Mounts, ToMount(one))
 	}
@@ -89,23 +95,24 @@ func ToStageShare(m *storagev1alpha1.StageShareRequest) storage.StageShareReques
 	}
 }
 
-// FromCleanedUp returns the message for leftovers.
-func FromCleanedUp(all []storage.CleanedUp) *storagev1alpha1.CleanUpResponse {
-	m := &storagev1alpha1.CleanUpResponse{}
-	for _, one := range all {
+// FromLeftovers returns the message for leftovers.
+func FromLeftovers(all storage.Leftovers) *storagev1alpha1.CleanUpResponse {
+	m := &storagev1alpha1.CleanUpResponse{Lacking: wire.ValidText(all.Lacking)}
+	for _, one := range all.Mounts {
 		m.Leftovers = append(m.Leftovers, &storagev1alpha1.CleanedUp{Mount: FromMount(one.Mount), Removed: one.Removed, Error: wire.ValidText(one.Error)})
 	}
 	return m
 }
 
-// ToCleanedUp returns the leftovers in a message.
-func ToCleanedUp(m *storagev1alpha1.CleanUpResponse) (all []storage.CleanedUp) {
+// ToLeftovers returns the leftovers in a message.
+func ToLeftovers(m *storagev1alpha1.CleanUpResponse) storage.Leftovers {
+	all := storage.Leftovers{Lacking: m.Lacking}
 	for _, one := range m.Leftovers {
 		cleaned := storage.CleanedUp{Removed: one.Removed, Error: one.Error}
 		if one.Mount != nil {
 			cleaned.Mount = ToMount(one.Mount)
 		}
-		all = append(all, cleaned)
+		all.Mounts = append(all.Mounts, cleaned)
 	}
 	return all
 }

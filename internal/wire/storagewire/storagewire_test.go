@@ -97,11 +97,13 @@ func TestThereAndBack(t *testing.T) {
 		same(t, v, ToVolumes(FromVolumes(v)), nil)
 	}
 	same(t, filled[storage.StageShareRequest](t), ToStageShare(FromStageShare(filled[storage.StageShareRequest](t))), nil)
-	same(t, filled[[]storage.CleanedUp](t), ToCleanedUp(FromCleanedUp(filled[[]storage.CleanedUp](t))), nil)
+	same(t, filled[storage.Leftovers](t), ToLeftovers(FromLeftovers(filled[storage.Leftovers](t))), nil)
 	checked := storage.CheckedVolume{ErrorsFound: true, Fixed: true, Took: time.Hour}
 	same(t, checked, ToChecked(FromChecked(checked)), nil)
 	staged := filled[storage.StagedVolume](t)
 	same(t, staged, ToStaged(FromStaged(staged)), nil)
+	expanded := filled[storage.ExpandedVolume](t)
+	same(t, expanded, ToExpanded(FromExpanded(expanded)), nil)
 	unstage, err := ToUnstageVolume(FromUnstageVolume(filled[storage.UnstageVolumeRequest](t)))
 	same(t, filled[storage.UnstageVolumeRequest](t), unstage, err)
 	expand := filled[storage.ExpandVolumeRequest](t)

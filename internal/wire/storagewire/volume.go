@@ -115,6 +115,16 @@ func ToUnstageVolume(m *storagev1alpha1.UnstageVolumeRequest) (r storage.Unstage
 	return r, err
 }
 
+// FromExpanded returns the message for a result of ExpandVolume.
+func FromExpanded(v storage.ExpandedVolume) *storagev1alpha1.ExpandVolumeResponse {
+	return &storagev1alpha1.ExpandVolumeResponse{SizeBytes: v.SizeBytes, DiskBytes: v.DiskBytes, Grown: v.Grown}
+}
+
+// ToExpanded returns the result in a message.
+func ToExpanded(m *storagev1alpha1.ExpandVolumeResponse) storage.ExpandedVolume {
+	return storage.ExpandedVolume{SizeBytes: m.SizeBytes, DiskBytes: m.DiskBytes, Grown: m.Grown}
+}
+
 // FromExpandVolume returns the message for a request.
 func FromExpandVolume(r storage.ExpandVolumeRequest) *storagev1alpha1.ExpandVolumeRequest {
 	return &storagev1alpha1.ExpandVolumeRequest{Path: r.Path, DiskBytes: r.DiskBytes, WaitMilliseconds: fromWait(r.Wait)}
