@@ -157,8 +157,8 @@ func (e *SilentError) Unwrap() error { return context.DeadlineExceeded }
 // the caller are told of the calls of the flight that are overdue.
 func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
-	w := s.flights[key]
-	if w == nil || w.ended() { // one that has ended may have seen what was before
+	w := s.underWay(key)
+	if w == nil {
 		w = &work[T]{f: f, begun: time.Now(), done: make(chan struct{})}
 		if s.flights == nil {
 			s.flights = make(map[K]*work[T])
@@ -170,18 +170,50 @@ func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f
 		}()
 	}
 	s.mu.Unlock()
+	if err := w.wait(ctx, patience); err != nil {
+		var none T
+		return none, err
+	}
+	return w.result()
+}
 
+// DoAnew is Do whose answer is of a flight that begins after DoAnew was called: its caller
+// may have changed the object right before. Those who come while a flight is under way wait
+// for its end, and share the next one. Each of the two may take as long as patience.
+func (s *Flights[K, T]) DoAnew(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
+	s.mu.Lock()
+	before := s.underWay(key)
+	s.mu.Unlock()
+	if before != nil {
+		if err := before.wait(ctx, patience); err != nil {
+			var none T
+			return none, err
+		}
+	}
+	return s.Do(ctx, key, patience, f)
+}
+
+// underWay returns the flight for a key that hasn't ended: one that has may have seen what
+// was before a change. The caller holds the lock.
+func (s *Flights[K, T]) underWay(key K) *work[T] {
+	if w := s.flights[key]; w != nil && !w.ended() {
+		return w
+	}
+	return nil
+}
+
+// wait returns nil when a flight has ended. Its errors are those of [Flights.Do].
+func (w *work[T]) wait(ctx context.Context, patience time.Duration) error {
 	defer wincalls.TrackerOf(ctx).WaitFor(w.currentTracker)()
-	var none T
 	timer := time.NewTimer(patience - time.Since(w.begun))
 	defer timer.Stop()
 	select {
 	case <-w.done:
-		return w.result()
+		return nil
 	case <-ctx.Done():
-		return none, ctx.Err()
+		return ctx.Err()
 	case <-timer.C:
-		return none, &SilentError{w.begun}
+		return &SilentError{w.begun}
 	}
 }
 

@@ -6,6 +6,7 @@ package operation_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -133,6 +134,61 @@ func TestFlights(t *testing.T) {
 		if n, err := flights.Do(t.Context(), "disk 1", time.Minute, f); n != 2 || err != nil {
 			t.Errorf("the next flight gave %d, %v", n, err)
 		}
+	})
+}
+
+// Whoever has changed something sees that, though others look meanwhile; and they share one
+// look.
+func TestFlightsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var flights operation.Flights[string, int32]
+		var state, looks atomic.Int32
+		look := func(context.Context) (int32, error) {
+			looks.Add(1)
+			seen := state.Load()
+			time.Sleep(3 * time.Second)
+			return seen, nil
+		}
+		see := func(want int32) {
+			if got, err := flights.DoAnew(t.Context(), "disk 1", 5*time.Second, look); got != want || err != nil {
+				t.Errorf("seen is %d, %v, want %d", got, err, want)
+			}
+		}
+		go see(0)
+		synctest.Wait() // the first look is under way, and has seen the state
+		state.Store(1)
+		begin := time.Now()
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() { see(1) })
+		}
+		callers.Wait()
+		if n, took := looks.Load(), time.Since(begin); n != 2 || took != 6*time.Second {
+			t.Errorf("%d looks in %v, want one for all who came since the change", n, took)
+		}
+		see(1) // right after the end of a look, nothing is under way
+		if n := looks.Load(); n != 3 {
+			t.Errorf("%d looks", n)
+		}
+		// Nobody waits for long for what doesn't answer, nor makes another call.
+		hang := func(context.Context) (int32, error) { looks.Add(1); time.Sleep(time.Hour); return 0, nil }
+		go flights.DoAnew(t.Context(), "disk 1", 5*time.Second, hang)
+		time.Sleep(time.Second)
+		begin = time.Now()
+		for range 3 {
+			if _, err := flights.DoAnew(t.Context(), "disk 1", 5*time.Second, hang); !silent(err) || time.Since(begin) != 4*time.Second {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := flights.DoAnew(ctx, "disk 1", time.Hour, hang); !errors.Is(err, context.Canceled) {
+			t.Errorf("who has given up gets %v", err)
+		}
+		if n := looks.Load(); n != 4 {
+			t.Errorf("%d looks", n)
+		}
+		time.Sleep(3 * time.Hour)
 	})
 }
 

@@ -44,10 +44,11 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, e
 	})
 }
 
-// describe returns what is known of a volume. Callers share one answer. A volume that
+// describe returns what is known of a volume. Callers share one look, which begins after they
+// came: it sees what they have changed before. A volume that
 // doesn't answer has that as a condition.
 func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
-	d, err := s.volumes.Do(ctx, id, silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
+	d, err := s.volumes.DoAnew(ctx, id, silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
 	if silent(err) && ctx.Err() == nil {
 		return storage.Volume{VolumeID: id, Conditions: unanswered(storage.NotAnswering, "it")}, nil
 	}
@@ -56,7 +57,7 @@ func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, e
 
 // describeShare is describe for a share.
 func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (storage.Volume, error) {
-	d, err := s.shares.Do(ctx, remote.Root(), silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
+	d, err := s.shares.DoAnew(ctx, remote.Root(), silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
 	if silent(err) && ctx.Err() == nil {
 		return storage.Volume{Share: remote.Root(), Conditions: unanswered(storage.ShareUnreachable, "its server")}, nil
 	}

@@ -472,6 +472,37 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	wantKind(t, "no volume", err, csiproxy.ErrNotFound)
 }
 
+// Who has changed a volume sees that, though another caller's look is under way meanwhile.
+func TestGetVolumeSeesTheCallersOwnChange(t *testing.T) { synctest.Test(t, testGetVolumeSeesTheCallersOwnChange) }
+
+func testGetVolumeSeesTheCallersOwnChange(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.GrowDisk(number, 20<<30))
+	// The last call of the look, after the size was read, takes a while.
+	simtest.Must(t, sim.Delay(winsim.Match{Call: win.FsctlIsVolumeDirty.String()}, 3*time.Second))
+	first := make(chan storage.Volume, 1)
+	go func() {
+		v, err := n.Storage.GetVolume(ctx, stagingPath)
+		if err != nil {
+			t.Error(err)
+		}
+		first <- v
+	}()
+	synctest.Wait()
+	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
+	simtest.Must(t, err)
+	v, err := n.Storage.GetVolume(ctx, stagingPath)
+	if err != nil || v.TotalBytes != grown.SizeBytes {
+		t.Errorf("the volume has %d bytes after it was grown to %d, %v", v.TotalBytes, grown.SizeBytes, err)
+	}
+	if early := <-first; early.TotalBytes > 10<<30 || !grown.Grown {
+		t.Errorf("the first look saw %+v; grown is %+v", early, grown)
+	}
+}
+
 // Bad requests change nothing.
 func TestBadStorageRequests(t *testing.T) {
 	_, n := newNode(t)
