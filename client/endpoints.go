@@ -63,27 +63,34 @@ func (c *Client) check(ctx context.Context, e *Endpoint) {
 // stopping, the error is csiproxy.ErrUnavailable. The published daemon has no health
 // checks; it is ready if it answers at all.
 //
+// Ready asks one of the groups that each daemon serves. A driver that needs the storage
+// group, which the published daemon doesn't serve, uses [Storage.Ready].
+//
 // If the daemon accepts the connection and never answers, Ready waits until ctx ends.
 func (c *Client) Ready(ctx context.Context) error {
-	if c.options.invalid != nil {
-		return c.options.invalid
-	}
 	var err error
 	for _, name := range api.PublishedGroups() { // any group that each daemon has will do
 		if err = c.groups[name].ready(ctx); !errors.Is(err, csiproxy.ErrUnavailable) {
 			break
 		}
 	}
-	if err != nil {
-		return &csiproxy.Error{Op: "connect", Object: "to CSI Proxy", Err: err}
+	return connectError(err)
+}
+
+func connectError(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return &csiproxy.Error{Op: "connect", Object: "to CSI Proxy", Err: err}
 }
 
 // ready returns nil if the newest version that is served answers.
 func (g *group) ready(ctx context.Context) error {
 	ctx, cancel := g.untilClosed(ctx)
 	defer cancel()
+	if g.options.invalid != nil {
+		return g.options.invalid
+	}
 	if err := g.ended(ctx); err != nil {
 		return err
 	}

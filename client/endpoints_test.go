@@ -87,6 +87,31 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// The group storage is asked for by itself: a daemon may serve only the other groups, and a
+// container may have only this pipe.
+func TestStorageReady(t *testing.T) {
+	d := newDaemon(t, emptyAnswer)
+	c := d.newClient(t)
+	for _, group := range api.PublishedGroups() {
+		d.serve(group + " " + api.Versions(group)[0])
+	}
+	if err := c.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantKind(t, c.Storage.Ready(t.Context()), csiproxy.ErrUnavailable)
+	d.serve("storage v1alpha1")
+	for _, group := range api.PublishedGroups() {
+		d.stop(group + " " + api.Versions(group)[0])
+	}
+	if err := c.Storage.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	wantKind(t, c.Storage.Ready(t.Context()), csiproxy.ErrFailedPrecondition)
+}
+
 func TestReadyAsksTheDaemon(t *testing.T) {
 	listener, checks := serveHealth(t)
 	c := New(WithDialer(func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))

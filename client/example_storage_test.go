@@ -88,6 +88,19 @@ func ExampleStorage_PublishVolume() {
 	// <nil>
 }
 
+// Probe of a driver that needs the storage group.
+func ExampleStorage_Ready() {
+	node := startNode()
+	defer node.Close()
+	c, ctx := node.Client(), context.Background()
+	fmt.Println("ready:", c.Storage.Ready(ctx) == nil)
+	node.StopDaemon()
+	fmt.Println("try again later:", errors.Is(c.Storage.Ready(ctx), csiproxy.ErrUnavailable))
+	// Output:
+	// ready: true
+	// try again later: true
+}
+
 // NodeUnpublishVolume of a driver. It is no error if nothing is published.
 func ExampleStorage_UnpublishVolume() {
 	node, _, _ := startNodeWithDisk()

@@ -22,6 +22,13 @@ type Storage struct{ group *group }
 // the newest one that is served.
 func (s *Storage) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
+// Ready is [Client.Ready] for a driver that needs this group: it returns nil if the group is
+// served now. Of a daemon that doesn't have the group, the error is csiproxy.ErrUnavailable.
+// Whether other groups are served, it doesn't ask.
+func (s *Storage) Ready(ctx context.Context) error {
+	return connectError(s.group.ready(ctx))
+}
+
 // ListDisks returns the disks that a selector means, in the order of their numbers; all
 // disks for the zero value. None is no error.
 func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) (disks []storage.Disk, err error) {

@@ -39,7 +39,7 @@ type AuthType int
 const (
 	NoAuth     AuthType = iota // nobody
 	OneWayCHAP                 // the node to the target
-	MutualCHAP                 // each to the other; SetMutualCHAPSecret comes first
+	MutualCHAP                 // each to the other; the node needs a mutual CHAP secret
 )
 
 // Authentication is how the node logs in to a target. The zero value is without.

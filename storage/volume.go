@@ -13,6 +13,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -27,7 +28,7 @@ type StageVolumeRequest struct {
 	Disk Selector
 	// Login is how the node logs in to the iSCSI target, if the selector names one and the
 	// node isn't connected.
-	Login iscsi.Authentication
+	Login Login
 	// StagingPath is the directory at which the volume is mounted. It is made if it is
 	// missing.
 	StagingPath string
@@ -48,6 +49,20 @@ type StageVolumeRequest struct {
 	// Wait is how long to wait for the disk. Default: DefaultWait. A negative time stands
 	// for not waiting.
 	Wait time.Duration
+}
+
+// Login is how the node logs in to an iSCSI target. The zero value is without CHAP.
+type Login struct {
+	iscsi.Authentication
+	// MutualSecret is the secret of 12 to 16 bytes with which the target proves its identity
+	// to the node; only with iscsi.MutualCHAP. If it is empty, the one that the node has is
+	// used.
+	//
+	// Windows has one such secret for all targets. StageVolume sets it right before it logs
+	// in, and Windows uses it for all logins from then on, also those that it repeats after a
+	// connection was lost. So all targets of a node that prove their identity must have the
+	// same secret.
+	MutualSecret secret.Text
 }
 
 // FileSystem is a file system that Windows makes.

@@ -25,6 +25,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // markers are texts that nothing else has in it.
@@ -70,6 +71,7 @@ func TestSecretsStayInside(t *testing.T) {
 
 	n.mapShares(t.Context())
 	n.logIn(t.Context())
+	n.stage(t.Context())
 	n.said = append(n.said, scrape(t, metrics))
 	p.signal(t, syscall.SIGTERM)
 	log, _ := p.end()
@@ -168,6 +170,42 @@ func (n *secretsNode) logIn(ctx context.Context) {
 				n.try(what+" disconnect", true, initiator.DisconnectTarget(ctx, portal, target))
 			}
 		}
+	}
+}
+
+// stage gives all of that to the storage group.
+func (n *secretsNode) stage(ctx context.Context) {
+	c := client.New(client.WithEndpointDir(n.dir))
+	defer c.Close()
+	const directory = `C:\var\lib\kubelet\plugins\example\`
+	share := func(remote, path, password string) {
+		n.try("stage "+remote, password == "-right" && path == "share", c.Storage.StageShare(ctx, storage.StageShareRequest{
+			RemotePath: remote, StagingPath: directory + path,
+			Credentials: smb.Credentials{Username: `DOMAIN\` + userMarker, Password: secret.New(passwordMarker + password)},
+		}))
+	}
+	share(`\\files\data`, "share", "-right")
+	share(`\\files\data\none`, "other", "-right")
+	share(`\\files\data`, "other", "-wrong")
+
+	const target = "iqn.2026-01.example:mutual"
+	portal := iscsi.Portal{Address: "10.0.0.2"}
+	n.must(n.sim.AddIscsiTarget(ctx, &simv1.AddIscsiTargetRequest{
+		Target: &simv1.IscsiTarget{
+			Iqn: target, ChapUser: userMarker,
+			Portals: []*simv1.IscsiPortal{{Address: portal.Address}},
+			Luns:    []*simv1.IscsiLun{{SizeBytes: 1 << 30}},
+		},
+		ChapSecret: passwordMarker + "-right", MutualChapSecret: passwordMarker + "-both",
+	}))
+	for _, mutual := range []string{"-wrong", "", "-both"} {
+		login := storage.Login{MutualSecret: secret.New(passwordMarker + mutual)}
+		login.Type, login.Username, login.Secret = iscsi.MutualCHAP, userMarker, secret.New(passwordMarker+"-right")
+		_, err := c.Storage.StageVolume(ctx, storage.StageVolumeRequest{
+			Disk:  storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: target}},
+			Login: login, StagingPath: directory + "volume",
+		})
+		n.try("stage with mutual CHAP "+mutual, mutual == "-both", err)
 	}
 }
 

@@ -122,13 +122,14 @@ func parsePortal(s string) (iscsi.Portal, error) {
 
 // loginFlags say how to log in to a target.
 type loginFlags struct {
+	cmd        *cobra.Command
 	username   *string // nil for no CHAP
 	secret     func() (secret.Text, error)
 	mutualCHAP bool
 }
 
 func newLoginFlags(cmd *cobra.Command) *loginFlags {
-	l := &loginFlags{secret: secretFlag(cmd, "chap-secret-file", "the secret of the CHAP user, of 12 to 16 bytes")}
+	l := &loginFlags{cmd: cmd, secret: secretFlag(cmd, "chap-secret-file", "the secret of the CHAP user, of 12 to 16 bytes")}
 	cmd.Flags().Func("chap-username", "log in with CHAP and this `name`", func(name string) error {
 		l.username = &name
 		return nil

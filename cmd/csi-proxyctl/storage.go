@@ -330,6 +330,7 @@ type storageLeaf func(use, short string, do func(context.Context, *client.Storag
 func (p *program) stage(leaf storageLeaf) *cobra.Command {
 	var wanted selectorFlags
 	var login *loginFlags
+	var mutualSecret func() (secret.Text, error)
 	var r storage.StageVolumeRequest
 	var unit sizeFlag
 	var fileSystem string
@@ -337,8 +338,16 @@ func (p *program) stage(leaf storageLeaf) *cobra.Command {
 		if r.Disk, err = wanted.selector(); err != nil {
 			return reply{}, err
 		}
-		if r.Login, err = login.authentication(); err != nil {
+		if r.Login.Authentication, err = login.authentication(); err != nil {
 			return reply{}, err
+		}
+		if login.cmd.Flags().Changed(mutualSecretFile) {
+			if !login.mutualCHAP {
+				return reply{}, usageError{errors.New("--" + mutualSecretFile + " needs --mutual-chap")}
+			}
+			if r.Login.MutualSecret, err = mutualSecret(); err != nil {
+				return reply{}, err
+			}
 		}
 		if unit > math.MaxUint32 {
 			return reply{}, usageError{errors.New("--allocation-unit is too large")}
@@ -359,6 +368,8 @@ path. What is done already isn't done again.
 ` + secretHelp
 	wanted.add(cmd)
 	login = newLoginFlags(cmd)
+	mutualSecret = secretFlag(cmd, mutualSecretFile, "the secret of the target, of 12 to 16 bytes, which becomes the node's for all targets")
+	completeFiles(cmd, mutualSecretFile)
 	flags := cmd.Flags()
 	flags.Uint32Var(&r.Partition, "partition", 0, "`number` of the partition; 0 for the only data partition")
 	flags.BoolVar(&r.ReadOnly, "read-only", false, "let nothing be written to the disk")
@@ -372,6 +383,8 @@ path. What is done already isn't done again.
 	flags.BoolVar(&r.Format.IntegrityStreams, "integrity-streams", false, "format ReFS with checksums of files")
 	return cmd
 }
+
+const mutualSecretFile = "mutual-chap-secret-file"
 
 type stagedJSON struct {
 	Disk        disk.Number `json:"disk_number"`

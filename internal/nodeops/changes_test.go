@@ -82,6 +82,14 @@ var changes = map[string][]string{
 		`"volume formatted" volume=<id> disk=1 fileSystem=NTFS took=<time>`,
 		`"volume mounted" volume=<id> path=` + staging,
 	},
+	"StageVolume of a target with mutual CHAP": {
+		`"service started" service=MSiSCSI`, `"portal added" portal=10.0.0.1:3260`, `"mutual CHAP secret set"`,
+		`"target connected" target=` + mutualIQN + ` portal=10.0.0.1:3260`,
+		`"partition table made" disk=1 style=GPT diskID=<id>`,
+		`"disk partitioned" disk=1 partitionID=<id> bytes=1055916032`,
+		`"volume formatted" volume=<id> disk=1 fileSystem=NTFS took=<time>`,
+		`"volume mounted" volume=<id> path=` + staging,
+	},
 	"UnstageVolume": {`"volume unmounted" volume=<id> path=` + staging, `"disk taken offline" disk=1`},
 	"UnstageVolume of a target": {
 		`"volume unmounted" volume=<id> path=` + staging, `"disk taken offline" disk=1`,

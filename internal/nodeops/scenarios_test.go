@@ -553,6 +553,23 @@ var scenarios = []scenario{
 		check: isStaged,
 	},
 	{
+		name: "StageVolume of a target with mutual CHAP", prepare: func(r *rig) {
+			r.must(r.sim.ISCSI().AddTarget(iscsitarget.Target{
+				IQN: mutualIQN, Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)},
+				CHAPUser: "node", CHAPSecret: secret.New("twelve bytes"), MutualSecret: secret.New("other 12 byte"),
+			}, winsim.DiskSpec{SizeBytes: 1 << 30}))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := targetRequest
+			request.Disk.ISCSI = &storage.ISCSISelector{Portal: portal, IQN: mutualIQN}
+			request.Login.Type, request.Login.Username = iscsi.MutualCHAP, "node"
+			request.Login.Secret, request.Login.MutualSecret = secret.New("twelve bytes"), secret.New("other 12 byte")
+			_, err := n.Storage.StageVolume(ctx, request)
+			return err
+		},
+		check: isStaged,
+	},
+	{
 		name: "UnstageVolume", prepare: (*rig).mounted, offline: true,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
@@ -713,6 +730,8 @@ var scenarios = []scenario{
 		check: func(r *rig) error { return precious(r, staging) },
 	},
 }
+
+const mutualIQN = "iqn.2026-01.com.example:mutual"
 
 // share is where a share is staged.
 const share = simtest.Kubelet + `\plugins\smb\pv-1`

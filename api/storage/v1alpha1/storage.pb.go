@@ -810,9 +810,12 @@ type ISCSILogin struct {
 	// Only with CHAP.
 	ChapUsername string `protobuf:"bytes,2,opt,name=chap_username,json=chapUsername,proto3" json:"chap_username,omitempty"`
 	// Only with CHAP: 12 to 16 bytes.
-	ChapSecret    string `protobuf:"bytes,3,opt,name=chap_secret,json=chapSecret,proto3" json:"chap_secret,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ChapSecret string `protobuf:"bytes,3,opt,name=chap_secret,json=chapSecret,proto3" json:"chap_secret,omitempty"`
+	// Only with mutual CHAP: 12 to 16 bytes, with which the target proves its identity. It becomes the
+	// node's, for all targets. If it is empty, the one that the node has is used.
+	MutualChapSecret string `protobuf:"bytes,4,opt,name=mutual_chap_secret,json=mutualChapSecret,proto3" json:"mutual_chap_secret,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ISCSILogin) Reset() {
@@ -862,6 +865,13 @@ func (x *ISCSILogin) GetChapUsername() string {
 func (x *ISCSILogin) GetChapSecret() string {
 	if x != nil {
 		return x.ChapSecret
+	}
+	return ""
+}
+
+func (x *ISCSILogin) GetMutualChapSecret() string {
+	if x != nil {
+		return x.MutualChapSecret
 	}
 	return ""
 }
@@ -2634,13 +2644,14 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"fileSystem\x12\x14\n" +
 	"\x05label\x18\a \x01(\tR\x05label\x12\x14\n" +
 	"\x05paths\x18\b \x03(\tR\x05paths\x12\x14\n" +
-	"\x05error\x18\t \x01(\tR\x05error\"\xa8\x01\n" +
+	"\x05error\x18\t \x01(\tR\x05error\"\xdb\x01\n" +
 	"\n" +
 	"ISCSILogin\x12J\n" +
 	"\tauth_type\x18\x01 \x01(\x0e2-.csiproxy.storage.v1alpha1.AuthenticationTypeR\bauthType\x12(\n" +
 	"\rchap_username\x18\x02 \x01(\tB\x03\x80\x01\x01R\fchapUsername\x12$\n" +
 	"\vchap_secret\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
-	"chapSecret\"\xcd\x01\n" +
+	"chapSecret\x121\n" +
+	"\x12mutual_chap_secret\x18\x04 \x01(\tB\x03\x80\x01\x01R\x10mutualChapSecret\"\xcd\x01\n" +
 	"\rFormatOptions\x12\x1f\n" +
 	"\vfile_system\x18\x01 \x01(\tR\n" +
 	"fileSystem\x122\n" +

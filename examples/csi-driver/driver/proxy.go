@@ -8,14 +8,12 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Proxy is CSI Proxy on the driver's node: the methods that the driver uses.
 type Proxy struct {
 	Storage Storage
-	ISCSI   ISCSI
 	// Ready returns csiproxy.ErrUnavailable while CSI Proxy isn't served.
 	Ready func(ctx context.Context) error
 }
@@ -23,14 +21,14 @@ type Proxy struct {
 // OverPipe is CSI Proxy as a daemon on the node, for a driver in a container that can't do
 // these operations itself.
 func OverPipe(c *client.Client) Proxy {
-	return Proxy{c.Storage, c.ISCSI, c.Ready}
+	return Proxy{c.Storage, c.Storage.Ready}
 }
 
 // InProcess is CSI Proxy as a library, for a driver that can do these operations itself,
 // such as one in a HostProcess container.
 func InProcess(n *node.Node) Proxy {
 	ready := func(context.Context) error { return nil }
-	return Proxy{n.Storage, n.ISCSI, ready}
+	return Proxy{n.Storage, ready}
 }
 
 // Storage has the calls of the storage API that the driver uses.
@@ -43,10 +41,4 @@ type Storage interface {
 	UnpublishVolume(ctx context.Context, targetPath string) error
 	ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error)
 	GetVolume(ctx context.Context, path string) (storage.Volume, error)
-}
-
-// ISCSI has what the storage API leaves to the iSCSI group: Windows has one secret for all
-// targets that must prove their identity.
-type ISCSI interface {
-	SetMutualCHAPSecret(ctx context.Context, s secret.Text) error
 }

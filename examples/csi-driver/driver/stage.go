@@ -80,15 +80,12 @@ func (d *Driver) stage(ctx context.Context, rec *record, secrets map[string]stri
 			RemotePath: rec.Source.Share, StagingPath: rec.StagingPath, Credentials: smb.Credentials{Username: user, Password: password},
 		})
 	}
-	var login iscsi.Authentication
+	var login storage.Login
 	if secrets[secretPassword] != "" {
-		login = iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: user, Secret: password}
+		login.Type, login.Username, login.Secret = iscsi.OneWayCHAP, user, password
 	}
 	if mutual := secrets[secretMutual]; mutual != "" {
-		login.Type = iscsi.MutualCHAP
-		if err := d.options.Proxy.ISCSI.SetMutualCHAPSecret(ctx, secret.New(mutual)); err != nil {
-			return err
-		}
+		login.Type, login.MutualSecret = iscsi.MutualCHAP, secret.New(mutual)
 	}
 	_, err := d.options.Proxy.Storage.StageVolume(ctx, storage.StageVolumeRequest{
 		Disk: rec.disk(), Login: login, StagingPath: rec.StagingPath, ReadOnly: rec.ReadOnly, Wait: d.options.DiskWait,

@@ -70,12 +70,16 @@ func (i *Initiator) SetMutualCHAPSecret(ctx context.Context, s secret.Text) erro
 		if err := checkSecret(s); err != nil {
 			return err
 		}
-		err := i.call(ctx, func() error { return i.sys.SetISCSIInitiatorCHAPSecret(ctx, s) })
-		if err == nil {
-			i.options.Logger.Info("mutual CHAP secret set")
-		}
-		return err
+		return i.setMutualSecret(ctx, s)
 	})
+}
+
+func (i *Initiator) setMutualSecret(ctx context.Context, s secret.Text) error {
+	err := i.call(ctx, func() error { return i.sys.SetISCSIInitiatorCHAPSecret(ctx, s) })
+	if err == nil {
+		i.options.Logger.Info("mutual CHAP secret set")
+	}
+	return err
 }
 
 func (i *Initiator) do(ctx context.Context, name, object string, f func(context.Context) error) error {

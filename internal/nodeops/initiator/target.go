@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -23,18 +24,18 @@ import (
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-loginiscsitargetw
 func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+	return i.Connect(ctx, p, iqn, storage.Login{Authentication: a})
+}
+
+// Connect is ConnectTarget for a login that may bring the node's mutual CHAP secret, which is
+// set if the node has to log in.
+func (i *Initiator) Connect(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, l storage.Login) error {
 	return i.do(ctx, "ConnectTarget", targetObject(iqn), func(ctx context.Context) error {
-		portal, err := checkPortal(p)
+		login, err := checkLogin(p, iqn, l)
 		if err != nil {
 			return err
 		}
-		if err := iqn.Validate(); err != nil {
-			return err
-		}
-		login, err := login(a, portal, iqn)
-		if err != nil {
-			return err
-		}
+		portal := login.Portal
 		unlock, err := i.lock(ctx, iqn)
 		if err != nil {
 			return err
@@ -45,6 +46,11 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi
 			return err
 		}
 		if len(sessions) == 0 {
+			if l.MutualSecret.Reveal() != "" {
+				if err := i.setMutualSecret(ctx, l.MutualSecret); err != nil {
+					return err
+				}
+			}
 			err := i.login(ctx, login)
 			if errors.Is(err, win.ISDSCTargetNotFound) {
 				err = i.discoverAndLogin(ctx, login)
@@ -117,17 +123,28 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn is
 	})
 }
 
-// CheckLogin returns what is wrong with the arguments of ConnectTarget in any state of the
-// node.
-func (i *Initiator) CheckLogin(p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+// CheckLogin returns what is wrong with the arguments of Connect in any state of the node.
+func (i *Initiator) CheckLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) error {
+	_, err := checkLogin(p, iqn, l)
+	return err
+}
+
+// checkLogin returns what Windows takes for a login, or what is wrong with its arguments.
+func checkLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (win.ISCSILogin, error) {
 	portal, err := checkPortal(p)
 	if err == nil {
 		err = iqn.Validate()
 	}
-	if err == nil {
-		_, err = login(a, portal, iqn)
+	if err == nil && l.MutualSecret.Reveal() != "" {
+		err = checkSecret(l.MutualSecret)
+		if l.Type != iscsi.MutualCHAP {
+			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a mutual CHAP secret is given for a login without mutual CHAP")
+		}
 	}
-	return err
+	if err != nil {
+		return win.ISCSILogin{}, err
+	}
+	return login(l.Authentication, portal, iqn)
 }
 
 // LogOut ends the sessions with a target, and reports whether there were any. If Windows

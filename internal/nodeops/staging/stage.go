@@ -117,7 +117,7 @@ func (s *Staging) stageAnew(ctx context.Context, r storage.StageVolumeRequest) (
 		if err := s.Initiator.AddTargetPortal(ctx, t.Portal); err != nil {
 			return staged, err
 		}
-		if err := s.Initiator.ConnectTarget(ctx, t.Portal, t.IQN, r.Login); err != nil {
+		if err := s.Initiator.Connect(ctx, t.Portal, t.IQN, r.Login); err != nil {
 			return staged, err
 		}
 	}

@@ -278,6 +278,59 @@ func TestStageVolumeOfClones(t *testing.T) {
 	}
 }
 
+// A target that proves its identity: its secret becomes the node's before the login, and only
+// if there is one.
+func TestStageVolumeWithMutualCHAP(t *testing.T) {
+	sim, n := newNode(t)
+	const iqn = iscsi.IQN("iqn.2026-01.com.example:vol-1")
+	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
+		IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)},
+		CHAPUser: "node", CHAPSecret: secret.New("twelve bytes"), MutualSecret: secret.New("other 12 byte"),
+	}, winsim.DiskSpec{SizeBytes: 1 << 30}))
+	request := func(mutual string) storage.StageVolumeRequest {
+		login := storage.Login{MutualSecret: secret.New(mutual)}
+		login.Type, login.Username, login.Secret = iscsi.MutualCHAP, "node", secret.New("twelve bytes")
+		return storage.StageVolumeRequest{
+			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}, Login: login, StagingPath: stagingPath,
+		}
+	}
+	set := 0
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallSetISCSICHAPSecret {
+			set++
+		}
+	})
+	refused := func(what, mutual string, kind error) {
+		t.Helper()
+		_, err := n.Storage.StageVolume(t.Context(), request(mutual))
+		wantKind(t, what, err, kind)
+		if mutual != "" && err != nil && strings.Contains(err.Error(), mutual) {
+			t.Errorf("%s: the error %v has the secret", what, err)
+		}
+	}
+	refused("a short secret", "short", csiproxy.ErrInvalidArgument)
+	oneWay := request("other 12 byte")
+	oneWay.Login.Type = iscsi.OneWayCHAP
+	_, err := n.Storage.StageVolume(t.Context(), oneWay)
+	wantKind(t, "a mutual secret for a login that isn't mutual", err, csiproxy.ErrInvalidArgument)
+	refused("no secret, of a node without one", "", csiproxy.ErrUnauthenticated)
+	if set != 0 {
+		t.Errorf("the secret was set %d times", set)
+	}
+	refused("a wrong secret", "wrong 12 byte", csiproxy.ErrUnauthenticated)
+	stage(t, n, request("other 12 byte"))
+	if set != 2 {
+		t.Errorf("the secret was set %d times, want once for each login", set)
+	}
+	stage(t, n, request("wrong 12 byte")) // the node is connected
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	stage(t, n, request("")) // with the node's
+	if set != 2 {
+		t.Errorf("the secret was set %d times, also without a login", set)
+	}
+}
+
 // The disks of a target: it is logged in to when needed, and out of with the last one.
 func TestStageVolumeOfATarget(t *testing.T) {
 	sim, n := newNode(t)
@@ -289,7 +342,7 @@ func TestStageVolumeOfATarget(t *testing.T) {
 	request := func(lun uint32, path string) storage.StageVolumeRequest {
 		return storage.StageVolumeRequest{
 			Disk:        storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn, LUN: lun}},
-			Login:       iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("twelve bytes")},
+			Login:       storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("twelve bytes")}},
 			StagingPath: path,
 		}
 	}
@@ -520,7 +573,7 @@ func TestBadStorageRequests(t *testing.T) {
 		"short names of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{FileSystem: storage.ReFS, NoShortNames: true}},
 		"a bad label":         {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "a\x00"}},
 		"a short CHAP secret": {StagingPath: stagingPath, Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"}, IQN: "iqn.2026-01.a:b"}},
-			Login: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("short")}},
+			Login: storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("short")}}},
 	} {
 		_, err := n.Storage.StageVolume(ctx, r)
 		wantKind(t, what, err, csiproxy.ErrInvalidArgument)

@@ -128,7 +128,7 @@ func TestWait(t *testing.T) {
 
 // What isn't known mustn't become a login without CHAP.
 func TestUnknownAuthentication(t *testing.T) {
-	_, err := FromStageVolume(storage.StageVolumeRequest{Login: iscsi.Authentication{Type: 7}})
+	_, err := FromStageVolume(storage.StageVolumeRequest{Login: storage.Login{Authentication: iscsi.Authentication{Type: 7}}})
 	if !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Error(err)
 	}

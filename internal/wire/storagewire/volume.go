@@ -31,7 +31,9 @@ func FromStageVolume(r storage.StageVolumeRequest) (*storagev1alpha1.StageVolume
 	if !ok {
 		return nil, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", r.Login.Type)
 	}
-	m.Login = &storagev1alpha1.ISCSILogin{AuthType: auth, ChapUsername: r.Login.Username, ChapSecret: r.Login.Secret.Reveal()}
+	m.Login = &storagev1alpha1.ISCSILogin{
+		AuthType: auth, ChapUsername: r.Login.Username, ChapSecret: r.Login.Secret.Reveal(), MutualChapSecret: r.Login.MutualSecret.Reveal(),
+	}
 	return m, nil
 }
 
@@ -43,7 +45,8 @@ func ToStageVolume(m *storagev1alpha1.StageVolumeRequest) (r storage.StageVolume
 	if r.Wait, err = toWait(m.WaitMilliseconds); err != nil {
 		return r, err
 	}
-	r.Login = iscsi.Authentication{Username: m.Login.GetChapUsername(), Secret: secret.New(m.Login.GetChapSecret())}
+	r.Login.Username, r.Login.Secret = m.Login.GetChapUsername(), secret.New(m.Login.GetChapSecret())
+	r.Login.MutualSecret = secret.New(m.Login.GetMutualChapSecret())
 	known := false
 	for auth, number := range authTypes {
 		if number == m.Login.GetAuthType() {
