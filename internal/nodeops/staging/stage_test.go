@@ -526,7 +526,9 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 }
 
 // Who has changed a volume sees that, though another caller's look is under way meanwhile.
-func TestGetVolumeSeesTheCallersOwnChange(t *testing.T) { synctest.Test(t, testGetVolumeSeesTheCallersOwnChange) }
+func TestGetVolumeSeesTheCallersOwnChange(t *testing.T) {
+	synctest.Test(t, testGetVolumeSeesTheCallersOwnChange)
+}
 
 func testGetVolumeSeesTheCallersOwnChange(t *testing.T) {
 	sim, n := newNode(t)
