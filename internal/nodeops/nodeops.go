@@ -6,7 +6,6 @@
 package nodeops
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -92,10 +91,7 @@ func New(sys win.System, o Options) (*Node, error) {
 	systemDisks := systemdisk.New(calls)
 	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
 	if err == nil {
-		paths, err = paths.Protect(o.ProtectedVolumes, func(ctx context.Context, volume string) (bool, error) {
-			reason, err := systemDisks.Protected(ctx, volume)
-			return reason != "", err
-		})
+		paths, err = paths.Protect(o.ProtectedVolumes, systemDisks.Protected)
 	}
 	if err != nil {
 		return nil, err

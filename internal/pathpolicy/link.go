@@ -265,9 +265,9 @@ func (e Entry) outside(link Link) error {
 
 // checkVolume refuses a link to a volume that is protected.
 func (w *walk) checkVolume(ctx context.Context, link Link, e Entry) error {
-	protected, err := w.policy.Protects(ctx, w.sys, link.Volume)
-	if protected {
-		return e.outside(link)
+	reason, err := w.policy.Protects(ctx, w.sys, link.Volume)
+	if err == nil && reason != "" {
+		err = e.outside(link)
 	}
 	return err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// VolumeCheck reports something about a volume, \\?\Volume{guid}\.
-type VolumeCheck func(ctx context.Context, volume string) (bool, error)
+// VolumeCheck says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't.
+type VolumeCheck func(ctx context.Context, volume string) (reason string, err error)
 
 // Protect returns a policy of the same directories that protects more volumes. Those in
 // volumes are the administrator's: each a drive letter, such as D or D:, or a volume id.
@@ -39,15 +39,15 @@ func (p *Policy) Protect(volumes []string, ofTheNode VolumeCheck) (*Policy, erro
 	return &protecting, nil
 }
 
-// Protects reports whether a volume, \\?\Volume{guid}\, is protected: no path leads into
-// it by way of a mount point, and it isn't mounted anywhere. Whoever can create a
-// directory can make it a mount point of any volume, so these must never be reached in
-// that way: the volume of C:, those given to Protect, and those that hold an allowed
-// directory.
-func (p *Policy) Protects(ctx context.Context, sys System, volume string) (bool, error) {
+// Protects says why a volume, \\?\Volume{guid}\, is protected, "" if it isn't: no path leads
+// into a protected volume by way of a mount point, and it isn't mounted anywhere. Whoever
+// can create a directory can make it a mount point of any volume, so these must never be
+// reached in that way: the volume of C:, those given to Protect, and those that hold an
+// allowed directory.
+func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reason string, _ error) {
 	if p.ofTheNode != nil {
-		if protected, err := p.ofTheNode(ctx, volume); protected || err != nil {
-			return protected, err
+		if reason, err := p.ofTheNode(ctx, volume); reason != "" || err != nil {
+			return reason, err
 		}
 	}
 	volumes := slices.Clone(p.protected)
@@ -55,7 +55,7 @@ func (p *Policy) Protects(ctx context.Context, sys System, volume string) (bool,
 		// An allowed directory may be a link to another drive. Its own drive has that link.
 		on, err := volumeAt(ctx, sys, root)
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		volumes = append(volumes, root.drive, on)
 	}
@@ -64,14 +64,14 @@ func (p *Policy) Protects(ctx context.Context, sys System, volume string) (bool,
 		if strings.HasSuffix(v, ":") {
 			var err error
 			if v, err = volumeOfDrive(ctx, sys, v); err != nil {
-				return false, err
+				return "", err
 			}
 		}
 		if strings.EqualFold(v, volume) {
-			return true, nil
+			return "it is protected: it is that of drive C:, holds an allowed directory, or is named by -protected-volume", nil
 		}
 	}
-	return false, nil
+	return "", nil
 }
 
 // volumeOfDrive returns the volume with the drive letter; "" if there is none.

@@ -42,12 +42,15 @@ func TestProtects(t *testing.T) {
 		{newPolicy(t, `E:\missing\x`, `X:\missing`), "C: D: E:"},
 		{protect(t, nil, "G", `h:\`, `x:`), "C: D: G: H:"},
 		{protect(t, nil, strings.ToUpper(strings.TrimSuffix(volumes["G:"], `\`))), "C: D: G:"},
-		{protect(t, func(_ context.Context, v string) (bool, error) { return v == volumes["H:"], nil }), "C: D: H:"},
+		{protect(t, func(_ context.Context, v string) (string, error) {
+			return map[string]string{volumes["H:"]: "of the check"}[v], nil
+		}), "C: D: H:"},
 	} {
 		var got []string
 		for _, drive := range []string{"C:", "D:", "E:", "F:", "G:", "H:"} {
-			protected, err := c.policy.Protects(t.Context(), sys, volumes[drive])
+			reason, err := c.policy.Protects(t.Context(), sys, volumes[drive])
 			must(t, err)
+			protected := reason != ""
 			if protected {
 				got = append(got, drive)
 			}
@@ -66,7 +69,7 @@ func TestProtects(t *testing.T) {
 	}
 
 	failed := errors.New("of the check")
-	p := protect(t, func(context.Context, string) (bool, error) { return false, failed })
+	p := protect(t, func(context.Context, string) (string, error) { return "", failed })
 	if _, err := p.Protects(t.Context(), sys, volumes["G:"]); !errors.Is(err, failed) {
 		t.Errorf("error %v", err)
 	}

@@ -153,17 +153,19 @@ func (w *walk) enter(ctx context.Context, path Path, d win.Disposition) (*File, 
 	start.start.names = nil
 	if path.volume == "" {
 		w.at = nil
-		if d == win.FileOpenIf {
-			if err := w.makeAllowed(ctx, path.root); err != nil {
-				return nil, err
-			}
-		}
 	}
 	o := Directory(win.FileOpen)
 	o.Access |= win.FileReadAttributes | win.Synchronize
 	o.Share = win.ShareRead | win.ShareWrite
 	o.Options |= win.FileOpenForBackup
-	dir, err := w.keep(ctx, start, func() (win.File, error) { return w.sys.OpenFile(ctx, start.Path(), o) })
+	open := func() (win.File, error) { return w.sys.OpenFile(ctx, start.Path(), o) }
+	dir, err := w.keep(ctx, start, open)
+	if Missing(err) && path.volume == "" && d == win.FileOpenIf {
+		if err := w.makeAllowed(ctx, path.root); err != nil {
+			return nil, err
+		}
+		dir, err = w.keep(ctx, start, open)
+	}
 	if err != nil {
 		return nil, start.failed(err)
 	}

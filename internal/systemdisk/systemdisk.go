@@ -210,9 +210,11 @@ func (f *found) add(ctx context.Context, sys System, s systemFile) error {
 		if err != nil {
 			return err
 		}
-		if key := strings.ToLower(name); f.volumes[key] == "" {
-			f.volumes[key] = s.reason()
+		key := strings.ToLower(name)
+		if f.volumes[key] != "" {
+			return nil
 		}
+		f.volumes[key] = s.reason()
 		volume = device.VolumePath(name)
 	case len(s.path) >= 8 && strings.EqualFold(s.path[:8], `\Device\`):
 		name, _, _ := strings.Cut(s.path[8:], `\`)

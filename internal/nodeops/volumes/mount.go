@@ -40,19 +40,12 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 		if err := h.Close(); err != nil {
 			return err
 		}
-		reason, err := v.options.SystemDisks.Protected(ctx, string(id))
+		reason, err := v.paths.Protects(ctx, v.sys, string(id))
 		if err != nil {
 			return err
 		}
 		if reason != "" {
 			return refuse(reason)
-		}
-		protected, err := v.paths.Protects(ctx, v.sys, string(id))
-		if err != nil {
-			return err
-		}
-		if protected {
-			return refuse("it is protected: it belongs to the node itself, holds an allowed directory, or is named by -protected-volume")
 		}
 		err = v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.mount(ctx, id, e) })
 		return at(targetPath, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
@@ -52,6 +53,9 @@ func (n *node) restart() { n.with(volumes.Options{}) }
 func (n *node) with(o volumes.Options) {
 	n.t.Helper()
 	paths, err := pathpolicy.New(kubelet)
+	if err == nil {
+		paths, err = paths.Protect(nil, systemdisk.New(n.sim).Protected)
+	}
 	if err != nil {
 		n.t.Fatal(err)
 	}
