@@ -98,34 +98,61 @@ const (
 // holds …"; "" if it knows none of it. The medium is read in multiples of
 // sectorSize.
 func Recognise(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
+	m, err := readEnds(ctx, r, size, sectorSize)
+	if err != nil {
+		return "", err
+	}
+	return m.recognise(), nil
+}
+
+// ends are the two ends of a medium, read into memory.
+type ends struct {
+	size, sector, tailStart int64
+	head, tail              []byte
+}
+
+func readEnds(ctx context.Context, r Reader, size int64, sectorSize uint32) (m ends, err error) {
 	if sectorSize == 0 || size < 0 {
-		return "", fmt.Errorf("a medium of %d bytes in sectors of %d can't be read", size, sectorSize)
+		return m, fmt.Errorf("a medium of %d bytes in sectors of %d can't be read", size, sectorSize)
 	}
-	size -= size % int64(sectorSize)
-	head, err := read(ctx, r, 0, min(size, headSize))
-	if err != nil {
-		return "", err
+	m.sector = int64(sectorSize)
+	m.size = size - size%m.sector
+	if m.head, err = read(ctx, r, 0, min(m.size, headSize)); err != nil {
+		return m, err
 	}
-	tailStart := max(0, size-tailSize)
-	tailStart -= tailStart % int64(sectorSize)
-	tail, err := read(ctx, r, tailStart, size-tailStart)
-	if err != nil {
-		return "", err
+	m.tailStart = max(0, m.size-tailSize)
+	m.tailStart -= m.tailStart % m.sector
+	m.tail, err = read(ctx, r, m.tailStart, m.size-m.tailStart)
+	return m, err
+}
+
+// at returns what is at an offset, which counts from the end if it is negative, as far as
+// that has been read.
+func (m ends) at(offset int64) []byte {
+	if offset < 0 {
+		return from(m.tail, m.size+offset-m.tailStart)
 	}
+	return from(m.head, offset)
+}
+
+// from returns b from an offset on; nothing if b doesn't reach so far.
+func from(b []byte, offset int64) []byte {
+	if offset < 0 || offset > int64(len(b)) {
+		return nil
+	}
+	return b[offset:]
+}
+
+func (m ends) recognise() string {
 	for _, s := range signatures {
-		b := head
-		offset := s.offset
-		if offset < 0 {
-			b, offset = tail, int64(len(tail))+offset
-		}
-		if s.found(b, offset) {
-			return s.name, nil
+		if s.found(m.at(s.offset)) {
+			return s.name
 		}
 	}
-	if isOldMD(tail, size, tailStart) {
-		return "a Linux MD RAID member", nil
+	if isOldMD(m.tail, m.size, m.tailStart) {
+		return "a Linux MD RAID member"
 	}
-	return "", nil
+	return ""
 }
 
 // bootSectors are the places where a first partition usually begins: from 1 MiB on by
@@ -138,47 +165,33 @@ var bootSectors = []int64{1 << 20, 16 << 20, 32 << 20, 129 << 20}
 // and file systems where a first partition usually begins. It says in which sector it
 // found such.
 func RecogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
-	found, err := Recognise(ctx, r, size, sectorSize)
-	if found != "" || err != nil {
-		return found, err
+	m, err := readEnds(ctx, r, size, sectorSize)
+	if err != nil {
+		return "", err
 	}
-	sector := int64(sectorSize)
-	size -= size % sector
-	look := func(offset int64, name func(b []byte) string) (string, error) {
-		if offset < 0 || offset+sector > size {
-			return "", nil
-		}
-		b, err := read(ctx, r, offset, sector)
-		if err != nil {
-			return "", err
-		}
-		if found := name(b); found != "" {
-			return fmt.Sprintf("%s (sector %d)", found, offset/sector), nil
-		}
-		return "", nil
+	if found := m.recognise(); found != "" {
+		return found, nil
 	}
 	// A GPT of a disk with sectors of 512 bytes may have been copied to one with 4096,
 	// and the other way round. Its copy is in the last sector.
-	for _, offset := range []int64{512, 4096, size - 512, size - 4096} {
-		if offset < 0 {
-			continue
-		}
-		start := offset / sector * sector
-		inside := offset - start
-		found, err := look(start, func(b []byte) string {
-			if bytes.HasPrefix(b[inside:], []byte("EFI PART")) {
-				return "a GUID partition table that is damaged or lacks its protective MBR"
+	for _, offset := range []int64{512, 4096, -512, -4096} {
+		if bytes.HasPrefix(m.at(offset), []byte("EFI PART")) {
+			if offset < 0 {
+				offset += m.size
 			}
-			return ""
-		})
-		if found != "" || err != nil {
-			return found, err
+			return fmt.Sprintf("a GUID partition table that is damaged or lacks its protective MBR (sector %d)", offset/m.sector), nil
 		}
 	}
 	for _, offset := range bootSectors {
-		found, err := look(offset, bootSector)
-		if found != "" || err != nil {
-			return found, err
+		if offset+m.sector > m.size {
+			continue
+		}
+		b, err := read(ctx, r, offset, m.sector)
+		if err != nil {
+			return "", err
+		}
+		if found := bootSector(b); found != "" {
+			return fmt.Sprintf("%s (sector %d)", found, offset/m.sector), nil
 		}
 	}
 	return "", nil
@@ -189,19 +202,16 @@ func RecogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32)
 func bootSector(b []byte) string {
 	ended := len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA
 	for _, s := range signatures {
-		if (s.offset == nameOffset || ended && (s.offset == fat16Offset || s.offset == fat32Offset)) && s.found(b, s.offset) {
+		if (s.offset == nameOffset || ended && (s.offset == fat16Offset || s.offset == fat32Offset)) && s.found(from(b, s.offset)) {
 			return s.name + " where a partition usually begins"
 		}
 	}
 	return ""
 }
 
-func (s signature) found(b []byte, offset int64) bool {
-	if offset < 0 || offset+int64(len(s.magic)) > int64(len(b)) {
-		return false
-	}
-	b = b[offset:]
-	return bytes.HasPrefix(b, s.magic) && (s.check == nil || s.check(b))
+// found reports whether b begins with the signature.
+func (s signature) found(b []byte) bool {
+	return len(b) > 0 && bytes.HasPrefix(b, s.magic) && (s.check == nil || s.check(b))
 }
 
 // read reads [offset, offset+length); what the medium can't give is left out.
