@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -21,15 +22,27 @@ import (
 // calls on this handle.
 type Disk struct {
 	Handle
-	Number   disk.Number
-	identity identity
+	Number disk.Number
+	// Hardware is what the disk said of itself when it was opened.
+	Hardware Hardware
 }
 
-// identity is what a disk's hardware says of itself. What the disk holds is no part of
-// it, nor is its size, which may grow.
-type identity struct {
-	identifiers string // of page 83, or the error that the disk answers
-	descriptor  string // bus, vendor, product and serial number, or the error
+// Hardware is what a disk's hardware says of itself, which tells it apart from others. What
+// the disk holds is no part of it, nor is its size, which may grow. A virtual bus may refuse
+// any query; that it does is part of the identity then.
+type Hardware struct {
+	Descriptor     win.DeviceDescriptor // bus, vendor, product and serial number
+	DescriptorErr  error                // that the disk has answered instead
+	Identifiers    []win.Identifier     // of page 83
+	IdentifiersErr error                // that the disk has answered instead
+}
+
+func (h Hardware) sameDescriptor(other Hardware) bool {
+	return fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr) == fmt.Sprintf("%+v %v", other.Descriptor, other.DescriptorErr)
+}
+
+func (h Hardware) sameIdentifiers(other Hardware) bool {
+	return fmt.Sprintf("%+v %v", h.Identifiers, h.IdentifiersErr) == fmt.Sprintf("%+v %v", other.Identifiers, other.IdentifiersErr)
 }
 
 // OpenDisk opens the disk n and takes its identity. A disk that isn't there is
@@ -49,7 +62,7 @@ func OpenDisk(ctx context.Context, sys win.DeviceOpener, n disk.Number, access w
 	if err := d.checkNumber(ctx); err != nil {
 		return nil, err
 	}
-	if d.identity, err = d.identify(ctx); err != nil {
+	if d.Hardware, err = d.AskHardware(ctx, true); err != nil {
 		return nil, err
 	}
 	known = true
@@ -62,20 +75,16 @@ func ErrChanged(how string) error {
 	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk was changed by somebody else meanwhile: %s; try again", how)
 }
 
-// identify asks a disk for its identity. A virtual bus may refuse any query; that it does
-// is part of the identity then.
-func (d *Disk) identify(ctx context.Context) (identity, error) {
-	ids, err := d.Identifiers(ctx)
-	if err := answered(err); err != nil {
-		return identity{}, err
+var errOtherIdentity = ErrChanged("it has another identity")
+
+// AskHardware asks a device what its hardware is, with the identifiers or without.
+func (h Handle) AskHardware(ctx context.Context, identifiers bool) (said Hardware, _ error) {
+	said.Descriptor, said.DescriptorErr = h.Descriptor(ctx)
+	if err := answered(said.DescriptorErr); err != nil || !identifiers {
+		return said, err
 	}
-	id := identity{identifiers: fmt.Sprintf("%+v %v", ids, err)}
-	descriptor, err := d.Descriptor(ctx)
-	if err := answered(err); err != nil {
-		return identity{}, err
-	}
-	id.descriptor = fmt.Sprintf("%+v %v", descriptor, err)
-	return id, nil
+	said.Identifiers, said.IdentifiersErr = h.Identifiers(ctx)
+	return said, answered(said.IdentifiersErr)
 }
 
 // answered returns nil if err is an answer of the disk: also if it refuses a query.
@@ -102,7 +111,8 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 
 // Verify returns an error unless the disk is still in the node, under its number and with
 // its identity. What Windows has said of the number since OpenDisk was said of this disk
-// then.
+// then. That a handle leads to another disk isn't documented, and not to be expected; a
+// serial number is enough to find that out.
 func (d *Disk) Verify(ctx context.Context) error {
 	if err := d.checkNumber(ctx); err != nil {
 		if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
@@ -110,11 +120,15 @@ func (d *Disk) Verify(ctx context.Context) error {
 		}
 		return err
 	}
-	now, err := d.identify(ctx)
-	if err == nil && now != d.identity {
-		err = ErrChanged("it has another identity")
+	serial := strings.TrimSpace(d.Hardware.Descriptor.SerialNumber) != ""
+	now, err := d.AskHardware(ctx, !serial)
+	if err != nil {
+		return err
 	}
-	return err
+	if !now.sameDescriptor(d.Hardware) || !serial && !now.sameIdentifiers(d.Hardware) {
+		return errOtherIdentity
+	}
+	return nil
 }
 
 // Reopen opens the same disk once more.
@@ -132,8 +146,8 @@ func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 	if err := d.Verify(ctx); err != nil { // so the number was d's when again was opened
 		return nil, err
 	}
-	if again.identity != d.identity {
-		return nil, ErrChanged("it has another identity")
+	if !again.Hardware.sameDescriptor(d.Hardware) || !again.Hardware.sameIdentifiers(d.Hardware) {
+		return nil, errOtherIdentity
 	}
 	same = true
 	return again, nil

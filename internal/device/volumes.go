@@ -69,7 +69,10 @@ type Volumes map[uint32]string
 // looked at after they were found.
 func (d *Disk) AwaitVolumes(ctx context.Context, sys VolumeFinder, partitions []uint32, patience time.Duration, keep func() error) (Volumes, error) {
 	var found Volumes
-	search := newPace(firstSearch)
+	search := &pace{time.Now(), firstSearch}
+	if patience > 0 { // what hasn't arrived isn't found by a search either
+		search.next = search.next.Add(firstSearch)
+	}
 	_, err := await(ctx, sys, win.InterfaceClassVolume, patience, func() (bool, error) {
 		if keep != nil {
 			if err := keep(); err != nil {
@@ -141,8 +144,8 @@ func searchVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partiti
 	return found, nil
 }
 
-// firstSearch is the time from the first to the second search; each further one
-// comes after twice the time of the one before.
+// firstSearch is the time to the first search, if there is any patience, and from that to
+// the second; each further one comes after twice the time of the one before.
 const firstSearch = 250 * time.Millisecond
 
 // pace tells when something is due again that is done ever more seldom.
@@ -150,8 +153,6 @@ type pace struct {
 	next     time.Time
 	interval time.Duration
 }
-
-func newPace(interval time.Duration) *pace { return &pace{time.Now(), interval} }
 
 func (p *pace) due() bool {
 	now := time.Now()

@@ -18,22 +18,26 @@ type Polling struct {
 	// First is the time between the first two looks. It doubles with each further one, up
 	// to Longest. Default: 2 ms and 250 ms.
 	First, Longest time.Duration
-	// Wake brings the next look forward, such as when a device has arrived. May be nil.
+	// Wake brings the next look forward, such as when a device has arrived, and makes looks
+	// as frequent as by default again, since what has arrived may need a moment. May be nil.
 	Wake <-chan struct{}
 }
+
+// soon is the default of Polling.First.
+const soon = 2 * time.Millisecond
 
 // Poll calls check until it reports that what it waits for is so, and returns true; or
 // false if that isn't so within p.Patience. It returns the error that check has, or ctx's
 // if that ends first. No thread and no call to Windows is under way between two looks.
 func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, error) {
 	if p.First <= 0 {
-		p.First = 2 * time.Millisecond
+		p.First = soon
 	}
 	if p.Longest < p.First {
 		p.Longest = max(p.First, 250*time.Millisecond)
 	}
 	var deadline *time.Timer
-	for interval := p.First; ; interval = min(2*interval, p.Longest) {
+	for interval := p.First; ; {
 		if done, err := check(); done || err != nil {
 			return done, err
 		}
@@ -44,7 +48,9 @@ func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, err
 		next := time.NewTimer(interval)
 		select {
 		case <-p.Wake:
+			interval = soon
 		case <-next.C:
+			interval = min(2*interval, p.Longest)
 		case <-deadline.C:
 			next.Stop()
 			return check()

@@ -19,8 +19,8 @@ import (
 // such as the disk of a snapshot next to its original. Windows can't have both online: it
 // would take the second one offline again. Without newIDs such a disk is refused, with it it
 // gets new ids.
-func (d *Disks) settleClone(ctx context.Context, h *device.Disk, newIDs bool) error {
-	_, refusal, err := d.findOriginal(ctx, h)
+func (d *Disks) settleClone(ctx context.Context, h *device.Disk, layout *win.DriveLayout, newIDs bool) error {
+	refusal, err := d.findOriginal(ctx, h.Number, layout)
 	if err != nil || refusal == nil {
 		return err
 	}
@@ -44,6 +44,9 @@ func (d *Disks) settleClone(ctx context.Context, h *device.Disk, newIDs bool) er
 //
 // Source: https://learn.microsoft.com/windows-server/administration/windows-commands/uniqueid
 func (d *Disks) giveNewIDs(ctx context.Context, h *device.Disk) error {
+	if err := h.Verify(ctx); err != nil {
+		return err
+	}
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
 		return err
@@ -55,7 +58,11 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *device.Disk) error {
 		d.options.Logger.Info("disk made writable", "disk", h.Number)
 	}
 	// Another process may have given it new ids, or used it, meanwhile.
-	layout, refusal, err := d.findOriginal(ctx, h)
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return err
+	}
+	refusal, err := d.findOriginal(ctx, h.Number, layout)
 	if err != nil || refusal == nil {
 		return err
 	}
@@ -86,28 +93,24 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *device.Disk) error {
 	return h.UpdateProperties(ctx)
 }
 
-// findOriginal looks for a disk that is online and has ids of h. It returns the table of
-// h, and a refusal that says so if there is one.
-func (d *Disks) findOriginal(ctx context.Context, h *device.Disk) (_ *win.DriveLayout, refusal, _ error) {
-	layout, err := h.Layout(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+// findOriginal looks for a disk that is online and has ids of the table of disk n. It
+// returns a refusal that says so if there is one.
+func (d *Disks) findOriginal(ctx context.Context, n disk.Number, layout *win.DriveLayout) (refusal, _ error) {
 	ids := tableIDs(layout)
 	if len(ids) == 0 {
-		return layout, nil, nil
+		return nil, nil
 	}
-	found := func(n disk.Number, others []string) {
+	found := func(other disk.Number, others []string) {
 		i := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(others, id) })
-		if i >= 0 && n != h.Number && refusal == nil {
+		if i >= 0 && other != n && refusal == nil {
 			refusal = csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 				"it is a copy of disk %d, which is online: both have the %s, and Windows can't have both online; "+
-					"detach one of them, or let CSI Proxy give copies new ids (-new-ids-for-clones)", n, ids[i])
+					"detach one of them, or let CSI Proxy give copies new ids (-new-ids-for-clones)", other, ids[i])
 		}
 	}
 	// An original that doesn't answer is missed. Windows takes the copy offline again then.
-	err = eachDisk(ctx, d, "ids of the table", aside, idsIfOnline, found, nil)
-	return layout, refusal, err
+	err := eachDisk(ctx, d, "ids of the table", aside, idsIfOnline, found, nil)
+	return refusal, err
 }
 
 // idsIfOnline returns the ids in the table of a disk; none if it is offline.

@@ -19,11 +19,25 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// Hardware returns what each disk says of its hardware, in the order of the disks'
-// numbers. A disk that can't be asked, but whose number is known, has an Error. Nothing of
-// what the disks hold is looked at.
-func (d *Disks) Hardware(ctx context.Context) ([]storage.Disk, error) {
-	return d.each(ctx, "hardware", d.hardware)
+// Hardware returns what each disk says of its hardware, as far as a selector looks at it, in
+// the order of the disks' numbers. A disk that can't be asked, but whose number is known,
+// has an Error. Nothing of what the disks hold is looked at.
+func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+	identifiers, address := wanted.Identifier != "", looksAtAddress(wanted)
+	question := fmt.Sprintf("hardware %v %v", identifiers, address)
+	return d.each(ctx, question, func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
+		said, err := h.AskHardware(ctx, identifiers)
+		if err != nil {
+			return storage.Disk{Number: n}, err
+		}
+		return d.hardware(ctx, n, h, said, address)
+	})
+}
+
+// looksAtAddress reports whether a selector looks at a disk's SCSI address. The identifiers
+// of an NVMe disk are asked for by its namespace, which the address tells.
+func looksAtAddress(s storage.Selector) bool {
+	return s.LUN != nil || s.NVMeNamespace != 0 || s.Identifier != ""
 }
 
 // Describe returns all that is known of each disk, as Hardware does.
@@ -33,7 +47,11 @@ func (d *Disks) Describe(ctx context.Context) ([]storage.Disk, error) {
 		return nil, err
 	}
 	all, err := d.each(ctx, "description", func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
-		s, err := d.hardware(ctx, n, h)
+		said, err := h.AskHardware(ctx, true)
+		if err != nil {
+			return storage.Disk{Number: n}, err
+		}
+		s, err := d.hardware(ctx, n, h, said, true)
 		if err != nil {
 			return s, err
 		}
@@ -55,37 +73,38 @@ func (d *Disks) each(ctx context.Context, question string, ask func(context.Cont
 	return all, err
 }
 
-// HardwareOf returns what an open disk says of its hardware.
-func (d *Disks) HardwareOf(ctx context.Context, h *device.Disk) (storage.Disk, error) {
-	return d.hardware(ctx, h.Number, h.Handle)
+// HardwareOf is Hardware for an open disk.
+func (d *Disks) HardwareOf(ctx context.Context, h *device.Disk, wanted storage.Selector) (storage.Disk, error) {
+	return d.hardware(ctx, h.Number, h.Handle, h.Hardware, looksAtAddress(wanted))
 }
 
-func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
+// hardware describes a disk by what it has said, and by its address if that is asked for.
+func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said device.Hardware, address bool) (storage.Disk, error) {
 	s := storage.Disk{Number: n}
-	descriptor, err := h.Descriptor(ctx)
-	if err := d.tolerate(n, "serial number", err); err != nil {
+	descriptor := said.Descriptor
+	if err := d.tolerate(n, "serial number", said.DescriptorErr); err != nil {
 		return s, err
 	}
-	if err == nil {
+	if said.DescriptorErr == nil {
 		s.Bus = bus(descriptor.BusType)
 	}
-	ids, err := h.Identifiers(ctx)
-	if err := d.tolerate(n, "page 83", err); err != nil {
+	if err := d.tolerate(n, "page 83", said.IdentifiersErr); err != nil {
 		return s, err
 	}
 	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
 	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
-	s.Identifiers = identifiers(descriptor.BusType, ids)
-	address, err := h.SCSIAddress(ctx)
-	if err := d.tolerate(n, "SCSI address", err); err != nil {
-		return s, err
+	s.Identifiers = identifiers(descriptor.BusType, said.Identifiers)
+	if !address {
+		return s, nil
 	}
-	if err == nil {
-		s.Location.SCSI = &storage.SCSIAddress{Port: address.PortNumber, Path: address.PathID, Target: address.TargetID, LUN: address.LUN}
-		if descriptor.BusType == win.BusTypeNVMe {
-			s.Location.NVMeNamespace = uint32(address.LUN) + 1 // see namespaceLocation
-			return s, d.addNamespace(ctx, &s, h)
-		}
+	at, err := h.SCSIAddress(ctx)
+	if err != nil {
+		return s, d.tolerate(n, "SCSI address", err)
+	}
+	s.Location.SCSI = &storage.SCSIAddress{Port: at.PortNumber, Path: at.PathID, Target: at.TargetID, LUN: at.LUN}
+	if descriptor.BusType == win.BusTypeNVMe {
+		s.Location.NVMeNamespace = uint32(at.LUN) + 1 // see namespaceLocation
+		return s, d.addNamespace(ctx, &s, h)
 	}
 	return s, nil
 }

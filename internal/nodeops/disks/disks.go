@@ -136,7 +136,8 @@ func enumerate(numbers []disk.Number) string {
 }
 
 // change calls f with the disk that has the number n now, open for reading and writing,
-// while no other operation of this process changes it.
+// while no other operation of this process changes it. The disk may have left, or have got
+// another number, while the lock was waited for: f verifies it right before each change.
 func (d *Disks) change(ctx context.Context, n disk.Number, f func(*device.Disk) error) error {
 	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
@@ -148,9 +149,6 @@ func (d *Disks) change(ctx context.Context, n disk.Number, f func(*device.Disk) 
 		return err
 	}
 	defer unlock()
-	if err := h.Verify(ctx); err != nil {
-		return err
-	}
 	if err := d.options.SystemDisks.Check(ctx, n); err != nil {
 		return err
 	}
@@ -191,11 +189,17 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) er
 				return d.takeOffline(ctx, h)
 			}
 			attributes, err := h.Attributes(ctx)
-			if err == nil && attributes&win.DiskOffline != 0 {
-				err = d.settleClone(ctx, h, d.options.NewIDsForClones)
-			}
 			if err != nil {
 				return err
+			}
+			if attributes&win.DiskOffline != 0 {
+				layout, err := h.Layout(ctx)
+				if err == nil {
+					err = d.settleClone(ctx, h, layout, d.options.NewIDsForClones)
+				}
+				if err != nil {
+					return err
+				}
 			}
 			if _, err := d.bringOnline(ctx, h); err != nil {
 				return err

@@ -32,8 +32,13 @@ const (
 func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return operation.Do(ctx, d.options.Runner, "PartitionDisk", object(n), func(ctx context.Context) error {
 		return d.change(ctx, n, func(h *device.Disk) error {
-			_, offline, err := d.ensurePartition(ctx, h, d.options.NewIDsForClones)
-			if err != nil || offline {
+			attributes, err := h.Attributes(ctx)
+			if err != nil {
+				return err
+			}
+			offline := attributes&win.DiskOffline != 0
+			made, err := d.ensurePartition(ctx, h, offline, d.options.NewIDsForClones)
+			if err != nil || offline && !made {
 				return err // the volumes of an offline disk come when it goes online
 			}
 			volumes, err := d.awaitVolumes(ctx, h, blocking)
@@ -46,29 +51,24 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 	})
 }
 
-// ensurePartition makes sure that a disk has a data partition. It says whether it has made
-// one, for which the disk is brought online, and whether the disk is offline afterwards.
-func (d *Disks) ensurePartition(ctx context.Context, h *device.Disk, newIDs bool) (made, offline bool, _ error) {
-	attributes, err := h.Attributes(ctx)
-	if err != nil {
-		return false, false, err
-	}
-	offline = attributes&win.DiskOffline != 0
+// ensurePartition makes sure that a disk, which may be offline, has a data partition. It
+// says whether it has made one: then the disk is online and writable.
+func (d *Disks) ensurePartition(ctx context.Context, h *device.Disk, offline, newIDs bool) (made bool, _ error) {
 	// Windows may not show the table of an offline disk. What is left of one counts only
 	// when the disk is online.
 	recognise := signatures.RecogniseDisk
 	if offline {
 		recognise = signatures.Recognise
 	}
-	_, lacking, err := d.inspect(ctx, h, recognise)
+	layout, lacking, err := d.inspect(ctx, h, recognise)
 	if err == nil && offline {
-		err = d.settleClone(ctx, h, newIDs)
+		err = d.settleClone(ctx, h, layout, newIDs)
 	}
 	if err != nil || !lacking {
-		return false, offline, err
+		return false, err
 	}
 	err = d.partition(ctx, h)
-	return err == nil, false, err
+	return err == nil, err
 }
 
 // inspect looks at what a disk holds. It returns the partition table, and whether the

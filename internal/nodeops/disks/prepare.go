@@ -92,8 +92,8 @@ func (d *Disks) makeWritable(ctx context.Context, h *device.Disk, newIDs bool) (
 			return false, refuse("it is in use read-only, at " + quote.Text(strings.Join(paths, ", ")) + ", and writable is asked for")
 		}
 	}
-	made, _, err = d.ensurePartition(ctx, h, newIDs)
-	if err == nil {
+	made, err = d.ensurePartition(ctx, h, attributes&win.DiskOffline != 0, newIDs)
+	if err == nil && !made {
 		_, err = d.clear(ctx, h, blocking)
 	}
 	return made, err
@@ -125,6 +125,9 @@ func (d *Disks) makeReadOnly(ctx context.Context, h *device.Disk) error {
 		if err := d.takeOffline(ctx, h); err != nil {
 			return err
 		}
+		if err := h.Verify(ctx); err != nil {
+			return err
+		}
 		if err := h.SetAttributes(ctx, win.DiskReadOnly, win.DiskReadOnly); err != nil {
 			return err
 		}
@@ -132,7 +135,7 @@ func (d *Disks) makeReadOnly(ctx context.Context, h *device.Disk) error {
 		attributes |= win.DiskOffline
 	}
 	if attributes&win.DiskOffline != 0 {
-		if err := d.settleClone(ctx, h, false); err != nil {
+		if err := d.settleClone(ctx, h, layout, false); err != nil {
 			return err
 		}
 	}

@@ -107,7 +107,7 @@ func listed(what string, disks []storage.Disk) string {
 
 // hardware returns what the disks say of themselves, as far as a selector asks for it.
 func (s *Staging) hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
-	all, err := s.Disks.Hardware(ctx)
+	all, err := s.Disks.Hardware(ctx, wanted)
 	if err != nil || wanted.ISCSI == nil {
 		return all, err
 	}
@@ -128,7 +128,7 @@ func (s *Staging) meant(wanted storage.Selector) func(context.Context, *device.D
 
 // ask returns what an open disk says of itself, as far as a selector asks for it.
 func (s *Staging) ask(ctx context.Context, wanted storage.Selector, h *device.Disk) (storage.Disk, error) {
-	d, err := s.Disks.HardwareOf(ctx, h)
+	d, err := s.Disks.HardwareOf(ctx, h, wanted)
 	if err == nil && wanted.ISCSI != nil {
 		one := []storage.Disk{d}
 		err = s.addTargets(ctx, one)

@@ -164,7 +164,7 @@ func (s *Staging) format(ctx context.Context, id volume.ID, r storage.StageVolum
 		case r.ReadOnly:
 			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s has no file system, and read-only is asked for", id)
 		}
-		err = s.Volumes.Format(ctx, id, formatOptions(r.Format))
+		err = s.Volumes.FormatRaw(ctx, id, formatOptions(r.Format))
 		if csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 			// Another call may have formatted it meanwhile.
 			if now, lookErr := s.Volumes.FileSystem(ctx, id); lookErr == nil && now != "" {
@@ -281,7 +281,7 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (
 // targetOf returns the target that provides an open disk; "" if none does. A disk that
 // doesn't tell its bus may be one of a target.
 func (s *Staging) targetOf(ctx context.Context, h *device.Disk) (iscsi.IQN, error) {
-	d, err := s.Disks.HardwareOf(ctx, h)
+	d, err := s.Disks.HardwareOf(ctx, h, storage.Selector{})
 	if err != nil || d.Bus != storage.BusISCSI && d.Bus != "" {
 		return "", err
 	}

@@ -244,24 +244,32 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
-	return v.Format(ctx, id, win.FormatOptions{FileSystem: "NTFS"})
-}
-
-// Format is FormatVolume with other options than Windows' defaults.
-func (v *Volumes) Format(ctx context.Context, id volume.ID, o win.FormatOptions) error {
 	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
 		return v.withLayout(ctx, id, win.AccessNone, func(dv diskVolume) error {
 			if err := v.checkRaw(ctx, dv); err != nil { // without waiting for other processes
 				return err
 			}
-			release, err := device.Exclude(ctx, v.sys, dv.disk.Number)
-			if err != nil {
-				return err
-			}
-			defer release()
-			return v.formatWhenFree(ctx, dv, o)
+			return v.formatAlone(ctx, dv, win.FormatOptions{FileSystem: "NTFS"})
 		})
 	})
+}
+
+// FormatRaw is FormatVolume with other options than Windows' defaults, for a volume that its
+// caller has just seen to be raw.
+func (v *Volumes) FormatRaw(ctx context.Context, id volume.ID, o win.FormatOptions) error {
+	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
+		return v.withLayout(ctx, id, win.AccessNone, func(dv diskVolume) error { return v.formatAlone(ctx, dv, o) })
+	})
+}
+
+// formatAlone formats a volume while other processes are excluded.
+func (v *Volumes) formatAlone(ctx context.Context, dv diskVolume, o win.FormatOptions) error {
+	release, err := device.Exclude(ctx, v.sys, dv.disk.Number)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return v.formatWhenFree(ctx, dv, o)
 }
 
 // diskVolume is a volume with the disk and the extent that it lies on.
@@ -297,24 +305,26 @@ func (v *Volumes) tryLayout(ctx context.Context, id volume.ID, n disk.Number, ac
 		return false, err
 	}
 	defer unlock()
+	h, err := device.OpenDisk(ctx, v.sys, n, access)
+	if err != nil {
+		if now, extentErr := v.extent(ctx, id); extentErr == nil && now.DiskNumber != n {
+			return true, nil
+		}
+		return false, err
+	}
+	defer h.Close()
 	// Who had the lock before may have grown it.
 	extent, err := v.extent(ctx, id)
 	if err != nil || extent.DiskNumber != n {
 		return true, err
 	}
+	if err := h.Verify(ctx); err != nil { // so the number in extent was that of this disk
+		return false, err
+	}
 	if err := v.options.SystemDisks.Check(ctx, n); err != nil {
 		return false, err
 	}
-	h, err := device.OpenDisk(ctx, v.sys, n, access)
-	if err != nil {
-		return false, err
-	}
-	defer h.Close()
-	dv := diskVolume{id, h, extent}
-	if err := v.verify(ctx, dv); err != nil {
-		return false, err
-	}
-	return false, f(dv)
+	return false, f(diskVolume{id, h, extent})
 }
 
 // verify returns an error unless the volume lies where it did, on the disk that is open.
