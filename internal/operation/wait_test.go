@@ -60,3 +60,22 @@ func TestRetryGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// After a notice, looks are frequent again: what has arrived may need a moment.
+func TestPollAfterWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		wake := make(chan struct{}, 1)
+		ready := begin.Add(5*time.Second + 10*time.Millisecond)
+		time.AfterFunc(5*time.Second, func() { wake <- struct{}{} })
+		looks := 0
+		done, err := operation.Poll(t.Context(), operation.Polling{Patience: time.Hour, First: time.Second, Longest: time.Minute, Wake: wake}, func() (bool, error) {
+			looks++
+			return !time.Now().Before(ready), nil
+		})
+		// At 0, 1, 3, 5 and, after the notice, 2, 6 and 14 ms later.
+		if took := time.Since(begin); !done || err != nil || looks != 7 || took != 5*time.Second+14*time.Millisecond {
+			t.Errorf("%d looks in %v: %v, %v", looks, took, done, err)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package device_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+)
+
+// twoFaced is a node on which a handle answers one query as another disk, from some time on.
+type twoFaced struct {
+	*winsim.System
+	other   win.Device
+	query   []byte
+	swapped bool
+}
+
+func (s *twoFaced) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	d, err := s.System.OpenDevice(ctx, path, access)
+	return twoFacedDevice{d, s}, err
+}
+
+type twoFacedDevice struct {
+	win.Device
+	sys *twoFaced
+}
+
+func (d twoFacedDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	if d.sys.swapped && code == win.IoctlStorageQueryProperty && bytes.Equal(in, d.sys.query) {
+		return d.sys.other.Control(ctx, code, in, out)
+	}
+	return d.Device.Control(ctx, code, in, out)
+}
+
+// A disk is told from another one by its serial number, or by page 83 if it has none.
+func TestVerify(t *testing.T) {
+	naa := func(last byte) []win.Identifier {
+		return []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: []byte{0x60, 1, 2, 3, 4, 5, 6, last}}}
+	}
+	for name, c := range map[string]struct {
+		serial string
+		by     win.PropertyID
+	}{
+		"by the serial number": {"a", win.PropertyDevice},
+		"by page 83":           {" ", win.PropertyDeviceID},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := simtest.Open(t, winsim.Delays{})
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: c.serial, Page83: naa(1)})
+			other, err := sim.OpenDevice(t.Context(), win.PhysicalDrive(simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other", Page83: naa(2)})), win.AccessNone)
+			simtest.Must(t, err)
+			defer other.Close()
+			sys := &twoFaced{System: sim, other: other, query: win.EncodePropertyQuery(c.by)}
+			d, err := device.OpenDisk(t.Context(), sys, number, win.AccessNone)
+			simtest.Must(t, err)
+			defer d.Close()
+			simtest.Must(t, d.Verify(t.Context()))
+			sys.swapped = true
+			simtest.WantKind(t, d.Verify(t.Context()), csiproxy.ErrUnavailable)
+			sys.swapped = false
+			simtest.Must(t, d.Verify(t.Context()))
+			simtest.Must(t, sim.DetachDisk(number))
+			if err := d.Verify(t.Context()); err == nil {
+				t.Error("a disk that has left is still there")
+			}
+		})
+	}
+}
+
