@@ -74,4 +74,3 @@ func TestVerify(t *testing.T) {
 		})
 	}
 }
-
