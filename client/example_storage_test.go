@@ -184,20 +184,11 @@ func ExampleStorage_StageShare() {
 		Credentials: smb.Credentials{Username: "app", Password: secret.New("password")},
 	})
 	fmt.Println(err)
-	done, err := s.UnstageShare(ctx, stagingPath)
-	fmt.Println(done.Unlinked, done.Unmapped, err)
+	done, err := s.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	fmt.Println(done.Unmounted, done.Unmapped, err)
 	// Output:
 	// <nil>
 	// true true <nil>
-}
-
-// Where nothing is staged, there is nothing to do.
-func ExampleStorage_UnstageShare() {
-	node := startNode()
-	defer node.Close()
-	done, err := node.Client().Storage.UnstageShare(context.Background(), stagingPath)
-	fmt.Println(done.Unlinked, err)
-	// Output: false <nil>
 }
 
 // What is left over on the node: nothing is removed without being asked for.

@@ -317,6 +317,12 @@ var operations = []operation{
 		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","force":true,"disk":{}}`, `{"unmounted": true, "diskOffline": true}`},
 	}, storage.UnstagedVolume{Unmounted: true, DiskOffline: true}},
 
+	{"storage", "UnstageVolume", func(ctx context.Context, c *Client) (any, error) {
+		return c.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`})
+	}, []exchange{
+		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","disk":{},"remotePath":"\\\\s\\d"}`, `{"loggedOut": true, "unmapped": true}`},
+	}, storage.UnstagedVolume{LoggedOut: true, Unmapped: true}},
+
 	{"storage", "PublishVolume", func(ctx context.Context, c *Client) (any, error) {
 		return nil, c.Storage.PublishVolume(ctx, `C:\a`, `C:\b`)
 	}, []exchange{{"v1alpha1", "PublishVolume", `{"stagingPath":"C:\\a","targetPath":"C:\\b"}`, `{}`}}, nil},
@@ -346,10 +352,6 @@ var operations = []operation{
 	}, []exchange{
 		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","username":"u","password":"p"}`, `{}`},
 	}, nil},
-
-	{"storage", "UnstageShare", func(ctx context.Context, c *Client) (any, error) { return c.Storage.UnstageShare(ctx, `C:\a`) }, []exchange{
-		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a"}`, `{"unlinked": true}`},
-	}, storage.UnstagedShare{Unlinked: true}},
 
 	{"storage", "CleanUp", func(ctx context.Context, c *Client) (any, error) { return c.Storage.CleanUp(ctx, true) }, []exchange{
 		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "lacking": "b"}`},

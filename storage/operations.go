@@ -33,16 +33,21 @@ type Operations interface {
 	// the path; or that the volume is staged already, but at another path, with another file
 	// system, or read-only where writable is asked: the error names the difference.
 	StageVolume(ctx context.Context, r StageVolumeRequest) (StagedVolume, error)
-	// UnstageVolume writes the volume's cache to its disk, unmounts it, takes its disk
-	// offline if nothing of that is mounted any more, and logs out of the iSCSI target whose
-	// last disk it was. If nothing is mounted at the path, it succeeds. The directory stays.
+	// UnstageVolume undoes StageVolume and StageShare. It finds out which of them has staged
+	// what is at the path. If nothing is staged there, it succeeds. A directory stays. A link
+	// that neither of them has made is csiproxy.ErrFailedPrecondition.
 	//
-	// A volume that somebody uses gives csiproxy.ErrFailedPrecondition, with the processes
-	// that have it open as far as Windows tells them, and stays as it is: see Force. A path
-	// that leads to a share is csiproxy.ErrFailedPrecondition, too.
+	// Of a volume, it writes the cache to the disk, unmounts it, takes its disk offline if
+	// nothing of that is mounted any more, and logs out of the iSCSI target whose last disk
+	// it was. A volume that somebody uses gives csiproxy.ErrFailedPrecondition, with the
+	// processes that have it open as far as Windows tells them, and stays as it is: see
+	// Force. The session with a target stays if another disk of it is online, or if the login
+	// is one that Windows repeats when the node starts: an administrator has set that up.
 	//
-	// The session with a target stays if another disk of it is online, or if the login is
-	// one that Windows repeats when the node starts: an administrator has set that up.
+	// Of a share, it removes the link, and the mapping unless another staged path leads to
+	// the share. The staged paths are counted by the links in the allowed directories. If
+	// these can't all be looked at, the error is csiproxy.ErrUnavailable, and the link and
+	// the mapping stay.
 	UnstageVolume(ctx context.Context, r UnstageVolumeRequest) (UnstagedVolume, error)
 	// PublishVolume makes a link to a staged path for a pod. It makes the directories above
 	// the link if they are missing, and replaces an empty directory at targetPath. If the
@@ -83,15 +88,12 @@ type Operations interface {
 	// csiproxy.ErrUnavailable. If something else than the link is at the path, it stays, and
 	// the error is csiproxy.ErrAlreadyExists.
 	//
+	// A call that fails after it has made the mapping removes it again, unless somebody else
+	// uses it by then.
+	//
 	// A mapping that another process has made, or this one before a restart, is known by its
 	// user only, if Windows tells that; its password can't be compared.
 	StageShare(ctx context.Context, r StageShareRequest) error
-	// UnstageShare removes the link at a staging path, and the mapping of its share unless
-	// another staged path leads to the share. The staged paths are counted by the links in
-	// the allowed directories. If nothing is staged at the path, it succeeds. If something
-	// else than a link to a share is there, it stays, and the error is
-	// csiproxy.ErrFailedPrecondition.
-	UnstageShare(ctx context.Context, stagingPath string) (UnstagedShare, error)
 	// CleanUp returns the leftovers that ListVolumes marks, and removes them if remove is
 	// set: links to nothing, mounts of volumes whose disks have left, and mappings without a
 	// staged path. What isn't a leftover any more when its turn comes stays. One that can't

@@ -14,12 +14,3 @@ type StageShareRequest struct {
 	// Credentials are those for the server.
 	Credentials smb.Credentials
 }
-
-// UnstagedShare is what UnstageShare has done.
-type UnstagedShare struct {
-	// Unlinked is set if a share was staged at the path.
-	Unlinked bool
-	// Unmapped is set if this call has removed the share's mapping, since no other staged
-	// path leads to it.
-	Unmapped bool
-}

@@ -133,28 +133,36 @@ type StagedVolume struct {
 	Partitioned, Formatted, Grown bool
 }
 
-// UnstageVolumeRequest says what is to be unstaged. Only StagingPath must be set.
+// UnstageVolumeRequest says what is to be unstaged. Only StagingPath must be set. A request
+// may name the Disk or the RemotePath that was staged, and not both.
 type UnstageVolumeRequest struct {
-	// StagingPath is the directory at which the volume is mounted.
+	// StagingPath is where the volume or share is staged.
 	StagingPath string
 	// Force unmounts a volume that somebody uses. What isn't written yet may be lost to
 	// those who use it.
 	Force bool
 	// Disk says which disk was staged. It is needed to take the disk offline, and to log out
 	// of its target, if an earlier call has died after it unmounted the volume; the zero
-	// value leaves that undone. If a volume of another disk is mounted at the path, that one
-	// stays.
+	// value leaves that undone. If a volume of another disk is mounted at the path, or if a
+	// share is staged there, that one stays.
 	Disk Selector
+	// RemotePath is that of the StageShareRequest of the share that was staged. It is needed
+	// to remove the mapping, if StageShare has died before it made the link; an empty one
+	// leaves that undone. If anything else is staged at the path, that stays.
+	RemotePath string
 }
 
 // UnstagedVolume is what UnstageVolume has done.
 type UnstagedVolume struct {
-	// Unmounted is set if a volume was mounted at the path.
+	// Unmounted is set if a volume was mounted at the path, or a share staged there.
 	Unmounted bool
 	// DiskOffline is set if this call has taken the disk offline.
 	DiskOffline bool
 	// LoggedOut is set if this call has logged out of the disk's iSCSI target.
 	LoggedOut bool
+	// Unmapped is set if this call has removed the share's mapping, since no other staged
+	// path leads to the share.
+	Unmapped bool
 }
 
 // ExpandVolumeRequest says what is to grow. Only Path must be set.

@@ -70,17 +70,6 @@ func (p *program) storage() *cobra.Command {
 		p.stageShare(leaf),
 		p.cleanUp(leaf),
 		p.check(leaf),
-		leaf("unstage-share PATH", "Remove the link to a share, and its mapping with the last link", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-			did, err := s.UnstageShare(ctx, args[0])
-			if err != nil {
-				return reply{}, err
-			}
-			type unstagedJSON struct {
-				Unlinked bool `json:"unlinked"`
-				Unmapped bool `json:"unmapped"`
-			}
-			return line(unstagedJSON(did), doneText("nothing was staged there", map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), nil
-		}),
 	)
 }
 
@@ -418,7 +407,7 @@ func doneText(otherwise string, did map[string]bool) string {
 func (p *program) unstage(leaf storageLeaf) *cobra.Command {
 	var wanted selectorFlags
 	var r storage.UnstageVolumeRequest
-	cmd := leaf("unstage PATH", "Unmount a staged volume, and take its disk offline", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+	cmd := leaf("unstage PATH", "Undo the staging of a volume or share", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
 		if r.Disk, err = wanted.selector(); err != nil {
 			return reply{}, err
 		}
@@ -431,12 +420,17 @@ func (p *program) unstage(leaf storageLeaf) *cobra.Command {
 			Unmounted   bool `json:"unmounted"`
 			DiskOffline bool `json:"disk_offline"`
 			LoggedOut   bool `json:"logged_out"`
+			Unmapped    bool `json:"unmapped"`
 		}
 		return line(unstagedJSON(did), doneText("nothing was staged there", map[string]bool{
-			"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut,
+			"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut, "mapping removed": did.Unmapped,
 		})), nil
 	})
+	cmd.Long = `Unmount the volume at a path, take its disk offline, and log out of its iSCSI target; or remove
+the link to a share, and the share's mapping with the last link. If the disk or the share is named,
+anything else at the path stays.`
 	cmd.Flags().BoolVar(&r.Force, "force", false, "unmount a volume that somebody uses")
+	cmd.Flags().StringVar(&r.RemotePath, "share", "", "`remote path` of the share that was staged: \\\\server\\share or a directory on it")
 	wanted.add(cmd)
 	return cmd
 }

@@ -4,6 +4,7 @@
 package nodeops_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -672,9 +673,35 @@ var scenarios = []scenario{
 		check: func(r *rig) error { return r.sim.WriteFile(share+file, nil) },
 	},
 	{
-		name: "UnstageShare of one of two", prepare: (*rig).sharedTwice,
+		// It is refused, since the share has no such directory. A process that dies after it
+		// has made the mapping leaves that to CleanUp.
+		name: "StageShare that is refused", prepare: none,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageShare(ctx, share)
+			request := shareRequest(share)
+			request.RemotePath += `\none`
+			err := n.Storage.StageShare(ctx, request)
+			if errors.Is(err, csiproxy.ErrNotFound) {
+				return nil
+			}
+			return cmp.Or(err, errors.New("a directory that is missing is staged"))
+		},
+		check: func(r *rig) error {
+			_, err := r.process().Storage.CleanUp(context.Background(), true)
+			return errors.Join(err, want("mapped", r.isMapped(), false, nil))
+		},
+	},
+	{
+		name: "UnstageVolume of a share whose staging has died", prepare: (*rig).mapped,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share, RemotePath: `\\server\data`})
+			return err
+		},
+		check: func(r *rig) error { return want("mapped", r.isMapped(), false, nil) },
+	},
+	{
+		name: "UnstageVolume of a share, one of two", prepare: (*rig).sharedTwice,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
 			return err
 		},
 		check: func(r *rig) error {
@@ -683,11 +710,11 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "UnstageShare of the last", prepare: func(r *rig) {
+		name: "UnstageVolume of a share, the last", prepare: func(r *rig) {
 			r.must(r.process().Storage.StageShare(context.Background(), shareRequest(share)))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageShare(ctx, share)
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
 			return err
 		},
 		check: func(r *rig) error {
@@ -695,9 +722,7 @@ var scenarios = []scenario{
 			if err := want("there", exists, false, err); err != nil {
 				return err
 			}
-			mappings, err := r.sim.SMBGlobalMappings(context.Background())
-			mapped := slices.ContainsFunc(mappings, func(m win.SMBMapping) bool { return m.RemotePath == `\\server\data` })
-			return want("mapped", mapped, false, err)
+			return want("mapped", r.isMapped(), false, nil)
 		},
 	},
 	{
@@ -738,6 +763,14 @@ const share = simtest.Kubelet + `\plugins\smb\pv-1`
 
 func shareRequest(path string) storage.StageShareRequest {
 	return storage.StageShareRequest{RemotePath: `\\server\data`, StagingPath: path, Credentials: user}
+}
+
+// isMapped reports whether the scenarios' share is mapped.
+func (r *rig) isMapped() bool {
+	r.t.Helper()
+	mappings, err := r.sim.SMBGlobalMappings(context.Background())
+	r.must(err)
+	return slices.ContainsFunc(mappings, func(m win.SMBMapping) bool { return m.RemotePath == `\\server\data` })
 }
 
 // sharedTwice stages a share at two paths.

@@ -215,7 +215,8 @@ func (n *fakeNode) StageVolume(_ context.Context, r storage.StageVolumeRequest) 
 }
 
 func (n *fakeNode) UnstageVolume(_ context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
-	return storage.UnstagedVolume{Unmounted: true, LoggedOut: true}, n.called("UnstageVolume", r.StagingPath, r.Force)
+	return storage.UnstagedVolume{Unmounted: true, LoggedOut: r.RemotePath == "", Unmapped: r.RemotePath != ""},
+		n.called("UnstageVolume", r.StagingPath, r.Force, r.RemotePath)
 }
 
 func (n *fakeNode) PublishVolume(_ context.Context, stagingPath, targetPath string) error {
@@ -240,10 +241,6 @@ func (n *fakeNode) ListVolumes(context.Context) (storage.VolumeList, error) {
 
 func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) error {
 	return n.called("StageShare", r.RemotePath, r.StagingPath, r.Credentials.Username, r.Credentials.Password.Reveal())
-}
-
-func (n *fakeNode) UnstageShare(_ context.Context, stagingPath string) (storage.UnstagedShare, error) {
-	return storage.UnstagedShare{Unlinked: true, Unmapped: true}, n.called("UnstageShare", stagingPath)
 }
 
 func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, error) {

@@ -24,7 +24,6 @@ func storageVersions(ops storage.Operations) versions {
 			"GetVolume":       unary(h.GetVolume),
 			"ListVolumes":     unary(h.ListVolumes),
 			"StageShare":      unary(h.StageShare),
-			"UnstageShare":    unary(h.UnstageShare),
 			"CleanUp":         unary(h.CleanUp),
 			"CheckVolume":     unary(h.CheckVolume),
 		}},
@@ -65,7 +64,7 @@ func (h storageHandler) UnstageVolume(ctx context.Context, req *storagev1alpha1.
 		return nil, err
 	}
 	done, err := h.ops.UnstageVolume(ctx, r)
-	return &storagev1alpha1.UnstageVolumeResponse{Unmounted: done.Unmounted, DiskOffline: done.DiskOffline, LoggedOut: done.LoggedOut}, err
+	return storagewire.FromUnstaged(done), err
 }
 
 func (h storageHandler) PublishVolume(ctx context.Context, req *storagev1alpha1.PublishVolumeRequest) (*storagev1alpha1.PublishVolumeResponse, error) {
@@ -97,11 +96,6 @@ func (h storageHandler) ListVolumes(ctx context.Context, _ *storagev1alpha1.List
 
 func (h storageHandler) StageShare(ctx context.Context, req *storagev1alpha1.StageShareRequest) (*storagev1alpha1.StageShareResponse, error) {
 	return &storagev1alpha1.StageShareResponse{}, h.ops.StageShare(ctx, storagewire.ToStageShare(req))
-}
-
-func (h storageHandler) UnstageShare(ctx context.Context, req *storagev1alpha1.UnstageShareRequest) (*storagev1alpha1.UnstageShareResponse, error) {
-	done, err := h.ops.UnstageShare(ctx, req.StagingPath)
-	return &storagev1alpha1.UnstageShareResponse{Unlinked: done.Unlinked, Unmapped: done.Unmapped}, err
 }
 
 func (h storageHandler) CleanUp(ctx context.Context, req *storagev1alpha1.CleanUpRequest) (*storagev1alpha1.CleanUpResponse, error) {

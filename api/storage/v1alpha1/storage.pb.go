@@ -1178,8 +1178,13 @@ type UnstageVolumeRequest struct {
 	// Unmount a volume that somebody uses.
 	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	// Which disk was staged. It is needed where an earlier call has died after it unmounted the
-	// volume. If a volume of another disk is mounted at the path, that one stays.
-	Disk          *DiskSelector `protobuf:"bytes,3,opt,name=disk,proto3" json:"disk,omitempty"`
+	// volume. If a volume of another disk is mounted at the path, or if a share is staged there, that
+	// one stays.
+	Disk *DiskSelector `protobuf:"bytes,3,opt,name=disk,proto3" json:"disk,omitempty"`
+	// Which share was staged: the remote_path of the StageShareRequest. It is needed where StageShare
+	// has died before it made the link. If anything else is staged at the path, that stays. A disk
+	// can't be named, too.
+	RemotePath    string `protobuf:"bytes,4,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1235,15 +1240,25 @@ func (x *UnstageVolumeRequest) GetDisk() *DiskSelector {
 	return nil
 }
 
+func (x *UnstageVolumeRequest) GetRemotePath() string {
+	if x != nil {
+		return x.RemotePath
+	}
+	return ""
+}
+
 // UnstageVolumeResponse is the response of UnstageVolume.
 type UnstageVolumeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether a volume was mounted at the path.
+	// Whether a volume was mounted at the path, or a share staged there.
 	Unmounted bool `protobuf:"varint,1,opt,name=unmounted,proto3" json:"unmounted,omitempty"`
 	// Whether this call has taken the disk offline.
 	DiskOffline bool `protobuf:"varint,2,opt,name=disk_offline,json=diskOffline,proto3" json:"disk_offline,omitempty"`
 	// Whether this call has logged out of the disk's iSCSI target.
-	LoggedOut     bool `protobuf:"varint,3,opt,name=logged_out,json=loggedOut,proto3" json:"logged_out,omitempty"`
+	LoggedOut bool `protobuf:"varint,3,opt,name=logged_out,json=loggedOut,proto3" json:"logged_out,omitempty"`
+	// Whether this call has removed the share's mapping, since no other staged path leads to the
+	// share.
+	Unmapped      bool `protobuf:"varint,4,opt,name=unmapped,proto3" json:"unmapped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1295,6 +1310,13 @@ func (x *UnstageVolumeResponse) GetDiskOffline() bool {
 func (x *UnstageVolumeResponse) GetLoggedOut() bool {
 	if x != nil {
 		return x.LoggedOut
+	}
+	return false
+}
+
+func (x *UnstageVolumeResponse) GetUnmapped() bool {
+	if x != nil {
+		return x.Unmapped
 	}
 	return false
 }
@@ -2187,106 +2209,6 @@ func (*StageShareResponse) Descriptor() ([]byte, []int) {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{28}
 }
 
-// UnstageShareRequest is the request of UnstageShare.
-type UnstageShareRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	StagingPath   string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UnstageShareRequest) Reset() {
-	*x = UnstageShareRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UnstageShareRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UnstageShareRequest) ProtoMessage() {}
-
-func (x *UnstageShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UnstageShareRequest.ProtoReflect.Descriptor instead.
-func (*UnstageShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *UnstageShareRequest) GetStagingPath() string {
-	if x != nil {
-		return x.StagingPath
-	}
-	return ""
-}
-
-// UnstageShareResponse is the response of UnstageShare.
-type UnstageShareResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether a share was staged at the path.
-	Unlinked bool `protobuf:"varint,1,opt,name=unlinked,proto3" json:"unlinked,omitempty"`
-	// Whether this call has removed the share's mapping, since no other staged path leads to it.
-	Unmapped      bool `protobuf:"varint,2,opt,name=unmapped,proto3" json:"unmapped,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UnstageShareResponse) Reset() {
-	*x = UnstageShareResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UnstageShareResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UnstageShareResponse) ProtoMessage() {}
-
-func (x *UnstageShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UnstageShareResponse.ProtoReflect.Descriptor instead.
-func (*UnstageShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *UnstageShareResponse) GetUnlinked() bool {
-	if x != nil {
-		return x.Unlinked
-	}
-	return false
-}
-
-func (x *UnstageShareResponse) GetUnmapped() bool {
-	if x != nil {
-		return x.Unmapped
-	}
-	return false
-}
-
 // CleanUpRequest is the request of CleanUp.
 type CleanUpRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2298,7 +2220,7 @@ type CleanUpRequest struct {
 
 func (x *CleanUpRequest) Reset() {
 	*x = CleanUpRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2232,7 @@ func (x *CleanUpRequest) String() string {
 func (*CleanUpRequest) ProtoMessage() {}
 
 func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2245,7 @@ func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanUpRequest.ProtoReflect.Descriptor instead.
 func (*CleanUpRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CleanUpRequest) GetRemove() bool {
@@ -2347,7 +2269,7 @@ type CleanUpResponse struct {
 
 func (x *CleanUpResponse) Reset() {
 	*x = CleanUpResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2281,7 @@ func (x *CleanUpResponse) String() string {
 func (*CleanUpResponse) ProtoMessage() {}
 
 func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2294,7 @@ func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanUpResponse.ProtoReflect.Descriptor instead.
 func (*CleanUpResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CleanUpResponse) GetLeftovers() []*CleanedUp {
@@ -2403,7 +2325,7 @@ type CleanedUp struct {
 
 func (x *CleanedUp) Reset() {
 	*x = CleanedUp{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2337,7 @@ func (x *CleanedUp) String() string {
 func (*CleanedUp) ProtoMessage() {}
 
 func (x *CleanedUp) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2350,7 @@ func (x *CleanedUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanedUp.ProtoReflect.Descriptor instead.
 func (*CleanedUp) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CleanedUp) GetMount() *Mount {
@@ -2465,7 +2387,7 @@ type CheckVolumeRequest struct {
 
 func (x *CheckVolumeRequest) Reset() {
 	*x = CheckVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2399,7 @@ func (x *CheckVolumeRequest) String() string {
 func (*CheckVolumeRequest) ProtoMessage() {}
 
 func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2412,7 @@ func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeRequest.ProtoReflect.Descriptor instead.
 func (*CheckVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CheckVolumeRequest) GetPath() string {
@@ -2521,7 +2443,7 @@ type CheckVolumeResponse struct {
 
 func (x *CheckVolumeResponse) Reset() {
 	*x = CheckVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2455,7 @@ func (x *CheckVolumeResponse) String() string {
 func (*CheckVolumeResponse) ProtoMessage() {}
 
 func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2468,7 @@ func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeResponse.ProtoReflect.Descriptor instead.
 func (*CheckVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CheckVolumeResponse) GetErrorsFound() bool {
@@ -2679,16 +2601,19 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12 \n" +
 	"\vpartitioned\x18\x05 \x01(\bR\vpartitioned\x12\x1c\n" +
 	"\tformatted\x18\x06 \x01(\bR\tformatted\x12\x14\n" +
-	"\x05grown\x18\a \x01(\bR\x05grown\"\x8c\x01\n" +
+	"\x05grown\x18\a \x01(\bR\x05grown\"\xad\x01\n" +
 	"\x14UnstageVolumeRequest\x12!\n" +
 	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\x12;\n" +
-	"\x04disk\x18\x03 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"w\n" +
+	"\x04disk\x18\x03 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\x12\x1f\n" +
+	"\vremote_path\x18\x04 \x01(\tR\n" +
+	"remotePath\"\x93\x01\n" +
 	"\x15UnstageVolumeResponse\x12\x1c\n" +
 	"\tunmounted\x18\x01 \x01(\bR\tunmounted\x12!\n" +
 	"\fdisk_offline\x18\x02 \x01(\bR\vdiskOffline\x12\x1d\n" +
 	"\n" +
-	"logged_out\x18\x03 \x01(\bR\tloggedOut\"Z\n" +
+	"logged_out\x18\x03 \x01(\bR\tloggedOut\x12\x1a\n" +
+	"\bunmapped\x18\x04 \x01(\bR\bunmapped\"Z\n" +
 	"\x14PublishVolumeRequest\x12!\n" +
 	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12\x1f\n" +
 	"\vtarget_path\x18\x02 \x01(\tR\n" +
@@ -2756,12 +2681,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\fstaging_path\x18\x02 \x01(\tR\vstagingPath\x12\x1f\n" +
 	"\busername\x18\x03 \x01(\tB\x03\x80\x01\x01R\busername\x12\x1f\n" +
 	"\bpassword\x18\x04 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +
-	"\x12StageShareResponse\"8\n" +
-	"\x13UnstageShareRequest\x12!\n" +
-	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\"N\n" +
-	"\x14UnstageShareResponse\x12\x1a\n" +
-	"\bunlinked\x18\x01 \x01(\bR\bunlinked\x12\x1a\n" +
-	"\bunmapped\x18\x02 \x01(\bR\bunmapped\"(\n" +
+	"\x12StageShareResponse\"(\n" +
 	"\x0eCleanUpRequest\x12\x16\n" +
 	"\x06remove\x18\x01 \x01(\bR\x06remove\"o\n" +
 	"\x0fCleanUpResponse\x12B\n" +
@@ -2781,8 +2701,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x12AuthenticationType\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
-	"\vMUTUAL_CHAP\x10\x022\xb4\n" +
-	"\n" +
+	"\vMUTUAL_CHAP\x10\x022\xc3\t\n" +
 	"\aStorage\x12f\n" +
 	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
 	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
@@ -2793,8 +2712,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\tGetVolume\x12+.csiproxy.storage.v1alpha1.GetVolumeRequest\x1a,.csiproxy.storage.v1alpha1.GetVolumeResponse\x12l\n" +
 	"\vListVolumes\x12-.csiproxy.storage.v1alpha1.ListVolumesRequest\x1a..csiproxy.storage.v1alpha1.ListVolumesResponse\x12i\n" +
 	"\n" +
-	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12o\n" +
-	"\fUnstageShare\x12..csiproxy.storage.v1alpha1.UnstageShareRequest\x1a/.csiproxy.storage.v1alpha1.UnstageShareResponse\x12`\n" +
+	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12`\n" +
 	"\aCleanUp\x12).csiproxy.storage.v1alpha1.CleanUpRequest\x1a*.csiproxy.storage.v1alpha1.CleanUpResponse\x12l\n" +
 	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponseBEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
 
@@ -2811,7 +2729,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
 	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
@@ -2843,13 +2761,11 @@ var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(*Mount)(nil),                   // 27: csiproxy.storage.v1alpha1.Mount
 	(*StageShareRequest)(nil),       // 28: csiproxy.storage.v1alpha1.StageShareRequest
 	(*StageShareResponse)(nil),      // 29: csiproxy.storage.v1alpha1.StageShareResponse
-	(*UnstageShareRequest)(nil),     // 30: csiproxy.storage.v1alpha1.UnstageShareRequest
-	(*UnstageShareResponse)(nil),    // 31: csiproxy.storage.v1alpha1.UnstageShareResponse
-	(*CleanUpRequest)(nil),          // 32: csiproxy.storage.v1alpha1.CleanUpRequest
-	(*CleanUpResponse)(nil),         // 33: csiproxy.storage.v1alpha1.CleanUpResponse
-	(*CleanedUp)(nil),               // 34: csiproxy.storage.v1alpha1.CleanedUp
-	(*CheckVolumeRequest)(nil),      // 35: csiproxy.storage.v1alpha1.CheckVolumeRequest
-	(*CheckVolumeResponse)(nil),     // 36: csiproxy.storage.v1alpha1.CheckVolumeResponse
+	(*CleanUpRequest)(nil),          // 30: csiproxy.storage.v1alpha1.CleanUpRequest
+	(*CleanUpResponse)(nil),         // 31: csiproxy.storage.v1alpha1.CleanUpResponse
+	(*CleanedUp)(nil),               // 32: csiproxy.storage.v1alpha1.CleanedUp
+	(*CheckVolumeRequest)(nil),      // 33: csiproxy.storage.v1alpha1.CheckVolumeRequest
+	(*CheckVolumeResponse)(nil),     // 34: csiproxy.storage.v1alpha1.CheckVolumeResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
@@ -2867,7 +2783,7 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	21, // 12: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
 	27, // 13: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
 	21, // 14: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	34, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
+	32, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
 	27, // 16: csiproxy.storage.v1alpha1.CleanedUp.mount:type_name -> csiproxy.storage.v1alpha1.Mount
 	3,  // 17: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
 	11, // 18: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
@@ -2878,23 +2794,21 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	23, // 23: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
 	25, // 24: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
 	28, // 25: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	30, // 26: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
-	32, // 27: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
-	35, // 28: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
-	4,  // 29: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 30: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 31: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 32: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 33: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 34: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	24, // 35: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	26, // 36: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	29, // 37: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	31, // 38: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
-	33, // 39: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
-	36, // 40: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
-	29, // [29:41] is the sub-list for method output_type
-	17, // [17:29] is the sub-list for method input_type
+	30, // 26: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	33, // 27: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	4,  // 28: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 29: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 30: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 31: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 32: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 33: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	24, // 34: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	26, // 35: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	29, // 36: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	31, // 37: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	34, // 38: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	28, // [28:39] is the sub-list for method output_type
+	17, // [17:28] is the sub-list for method input_type
 	17, // [17:17] is the sub-list for extension type_name
 	17, // [17:17] is the sub-list for extension extendee
 	0,  // [0:17] is the sub-list for field type_name
@@ -2913,7 +2827,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -5,14 +5,12 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
@@ -101,16 +99,7 @@ func (d *Driver) giveUp(ctx context.Context, rec *record, err error) {
 	if len(rec.Targets) > 0 || slices.Contains(inDoubt, status.Code(withCode(err))) {
 		return
 	}
-	// What is mounted at the path isn't this call's: it has failed. It may be another volume,
-	// whose record was lost, and UnstageVolume would take that from its pods.
-	_, err = d.options.Proxy.Storage.GetVolume(ctx, rec.StagingPath)
-	switch {
-	case errors.Is(err, csiproxy.ErrNotFound):
-		err = d.unstage(ctx, rec)
-	case err == nil:
-		err = d.records.remove(rec.VolumeID)
-	}
-	if err != nil {
+	if err := d.unstage(ctx, rec); err != nil {
 		d.options.Logger.Error("a failed staging can't be undone now; NodeUnstageVolume must undo it", "volume", rec.VolumeID, "err", err)
 	}
 }
@@ -167,15 +156,17 @@ func (d *Driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 	return &csi.NodeUnstageVolumeResponse{}, d.unstage(ctx, rec)
 }
 
-// unstage undoes the staging, finished or not, and removes the record.
-func (d *Driver) unstage(ctx context.Context, rec *record) (err error) {
+// unstage undoes the staging, finished or not, and removes the record. The disk or share is
+// named since an earlier call may have died half-way, and since another volume may be staged
+// at the path, whose record was lost: that one stays.
+func (d *Driver) unstage(ctx context.Context, rec *record) error {
+	r := storage.UnstageVolumeRequest{StagingPath: rec.StagingPath}
 	if rec.Source.Type == typeSMB {
-		_, err = d.options.Proxy.Storage.UnstageShare(ctx, rec.StagingPath)
+		r.RemotePath = rec.Source.Share
 	} else {
-		// The disk is named since an earlier call may have died after it unmounted the volume.
-		_, err = d.options.Proxy.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: rec.StagingPath, Disk: rec.disk()})
+		r.Disk = rec.disk()
 	}
-	if err != nil {
+	if _, err := d.options.Proxy.Storage.UnstageVolume(ctx, r); err != nil {
 		return err
 	}
 	return d.records.remove(rec.VolumeID)
@@ -189,16 +180,6 @@ func (d *Driver) unstageForgotten(ctx context.Context, staging string) error {
 	if err != nil || other != nil {
 		return err // the path is another volume's
 	}
-	is, err := d.options.Proxy.Storage.GetVolume(ctx, staging)
-	switch {
-	case errors.Is(err, csiproxy.ErrNotFound):
-		return nil
-	case err != nil:
-		return err
-	case is.Share != "":
-		_, err = d.options.Proxy.Storage.UnstageShare(ctx, staging)
-	default:
-		_, err = d.options.Proxy.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
-	}
+	_, err = d.options.Proxy.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
 	return err
 }

@@ -29,14 +29,14 @@ const (
 // makes and removes it at the same time.
 const maxAttempts = 4
 
-// ensure has the share of remote mapped.
-func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c smb.Credentials) error {
+// ensure has the share of remote mapped, and reports whether it has made the mapping.
+func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c smb.Credentials) (made bool, _ error) {
 	if seen, err := m.look(ctx, remote, c); seen == working || seen == kept {
-		return err
+		return false, err
 	}
 	unlock, err := m.locks.Lock(ctx, remote.Server())
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
 	for range maxAttempts {
@@ -44,11 +44,11 @@ func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c smb.Credential
 		seen, err := m.look(ctx, remote, c)
 		switch seen {
 		case working, kept:
-			return err
+			return false, err
 		case broken:
 			m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", remote.Root(), "err", err)
 			if err := m.remove(ctx, remote); err != nil && !errors.Is(err, win.ErrorNotConnected) {
-				return err
+				return false, err
 			}
 		}
 		err = m.create(ctx, remote, c)
@@ -56,10 +56,10 @@ func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c smb.Credential
 			err = m.createInstead(ctx, remote, c)
 		}
 		if !errors.Is(err, win.ErrorAlreadyAssigned) && !errors.Is(err, win.ErrorDeviceAlreadyRemembered) {
-			return err
+			return err == nil, err
 		}
 	}
-	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the mapping was changed by others on every attempt; try again later")
+	return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "the mapping was changed by others on every attempt; try again later")
 }
 
 // look sees what became of the mapping of the share of remote. The error is why it fails.

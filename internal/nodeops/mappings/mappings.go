@@ -108,6 +108,7 @@ type Mappings struct {
 	// staging serialises what makes links to a share, or counts them, by root. Who has one
 	// of locks may take one of these, and not the other way round.
 	staging operation.Locks[string]
+	claims  claims
 	users   *users
 }
 
@@ -130,7 +131,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/create-msft-smbglobalmapping
 func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
-	return operation.Do(ctx, m.options.Runner, "NewSMBGlobalMapping", quote.Text(remotePath), func(ctx context.Context) error {
+	return operation.Do(ctx, m.options.Runner, "NewSMBGlobalMapping", quote.Text(remotePath), func(ctx context.Context) (err error) {
 		remote, err := unc.Parse(remotePath)
 		if err != nil {
 			return err
@@ -144,7 +145,9 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 				return atLocal(localPath, err)
 			}
 		}
-		if err := m.ensure(ctx, remote, c); err != nil {
+		m.claims.begin(remote)
+		defer func() { m.endClaim(ctx, remote, err) }()
+		if _, err := m.ensure(ctx, remote, c); err != nil {
 			return err
 		}
 		if err := m.reach(ctx, remote); err != nil || localPath == "" {

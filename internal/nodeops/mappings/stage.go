@@ -27,8 +27,10 @@ import (
 // A mapping is removed with the last staged path that leads to its share. What is staged is
 // counted by the links in the allowed directories, so the count is right after a crash, too.
 // A call that makes a link and one that counts exclude each other, across processes.
+//
+// A call that fails after it has made the mapping removes it again: see [Mappings.endClaim].
 func (m *Mappings) StageShare(ctx context.Context, r storage.StageShareRequest) error {
-	return operation.Do(ctx, m.options.Runner, "StageShare", quote.Text(r.RemotePath), func(ctx context.Context) error {
+	return operation.Do(ctx, m.options.Runner, "StageShare", quote.Text(r.RemotePath), func(ctx context.Context) (err error) {
 		remote, err := unc.Parse(r.RemotePath)
 		if err != nil {
 			return err
@@ -43,11 +45,17 @@ func (m *Mappings) StageShare(ctx context.Context, r storage.StageShareRequest) 
 		if err != nil {
 			return atLocal(r.StagingPath, err)
 		}
+		m.claims.begin(remote)
+		defer func() { m.endClaim(ctx, remote, err) }()
 		for range maxAttempts {
 			if err := m.checkUser(ctx, remote, r.Credentials); err != nil {
 				return err
 			}
-			if err := m.ensure(ctx, remote, r.Credentials); err != nil {
+			made, err := m.ensure(ctx, remote, r.Credentials)
+			if made {
+				m.claims.made(remote)
+			}
+			if err != nil {
 				return err
 			}
 			if err := m.checkDirectory(ctx, remote); err != nil {
@@ -171,80 +179,87 @@ func (m *Mappings) linkWhileMapped(ctx context.Context, local pathpolicy.Path, r
 	return true, m.paths.ReachMaking(ctx, m.sys, local, link)
 }
 
-// UnstageShare implements [storage.Operations].
-func (m *Mappings) UnstageShare(ctx context.Context, stagingPath string) (storage.UnstagedShare, error) {
-	return operation.Get(ctx, m.options.Runner, "UnstageShare", "at "+quote.Text(stagingPath), func(ctx context.Context) (done storage.UnstagedShare, _ error) {
-		local, err := m.paths.Parse(stagingPath, pathpolicy.MaxPath)
-		if err != nil {
-			return done, err
-		}
-		remote, staged, err := m.stagedAt(ctx, local)
-		if err != nil || !staged {
-			return done, err
-		}
-		unlock, err := m.locks.Lock(ctx, remote.Server())
-		if err != nil {
-			return done, err
-		}
-		defer unlock()
-		release, err := m.exclude(ctx, remote)
-		if err != nil {
-			return done, err
-		}
-		defer release()
-		// First the mapping: if the link went first, nobody would know later that the mapping
-		// was to go.
-		others, lacking, err := m.stagedPaths(ctx, remote, local)
-		if err != nil {
-			return done, err
-		}
-		switch {
-		case len(others) > 0:
-		case csiproxy.KindOf(lacking) == csiproxy.ErrResourceExhausted: // for good
-			m.options.Logger.Warn("a mapping stays, since staged paths can't be counted", "remotePath", remote.Root(), "err", lacking)
-		case lacking != nil:
-			return done, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the staged paths of the share can't be counted; try again later", Err: lacking}
-		default:
-			err := m.remove(ctx, remote)
-			if err != nil && !errors.Is(err, win.ErrorNotConnected) {
-				return done, err
-			}
-			done.Unmapped = err == nil
-		}
-		done.Unlinked, err = m.unlink(ctx, local)
-		return done, err
-	})
+// StagedAt returns the directory of a share that a path is a link to, and whether it is one.
+func (m *Mappings) StagedAt(ctx context.Context, path string) (remote unc.Path, staged bool, _ error) {
+	local, err := m.paths.Parse(path, pathpolicy.MaxPath)
+	if err != nil {
+		return unc.Path{}, false, err
+	}
+	return m.stagedAt(ctx, local)
+}
+
+// Unstage removes the link at a path if it leads to remote, and the mapping of that share
+// unless another staged path leads to it.
+func (m *Mappings) Unstage(ctx context.Context, path string, remote unc.Path) (unlinked, unmapped bool, _ error) {
+	local, err := m.paths.Parse(path, pathpolicy.MaxPath)
+	if err != nil {
+		return false, false, err
+	}
+	release, err := m.excludeAll(ctx, remote)
+	if err != nil {
+		return false, false, err
+	}
+	defer release()
+	is, staged, err := m.stagedAt(ctx, local)
+	if err != nil {
+		return false, false, err
+	}
+	staged = staged && is.Equal(remote)
+	except := pathpolicy.Path{}
+	if staged {
+		except = local
+	}
+	// First the mapping: if the link went first, nobody would know later that the mapping was
+	// to go.
+	unmapped, lacking, err := m.removeUnused(ctx, remote, except)
+	switch {
+	case err != nil:
+		return false, false, err
+	case csiproxy.KindOf(lacking) == csiproxy.ErrResourceExhausted: // for good
+		m.options.Logger.Warn("a mapping stays, since staged paths can't be counted", "remotePath", remote.Root(), "err", lacking)
+	case lacking != nil:
+		return false, false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the staged paths of the share can't be counted; try again later", Err: lacking}
+	}
+	if staged {
+		unlinked, err = m.unlink(ctx, local, remote)
+	}
+	return unlinked, unmapped, err
 }
 
 // RemoveUnused removes the mapping of a share if no staged path leads to it, and reports
 // whether it has.
 func (m *Mappings) RemoveUnused(ctx context.Context, remote unc.Path) (removed bool, _ error) {
-	unlock, err := m.locks.Lock(ctx, remote.Server())
-	if err != nil {
-		return false, err
-	}
-	defer unlock()
-	release, err := m.exclude(ctx, remote)
+	release, err := m.excludeAll(ctx, remote)
 	if err != nil {
 		return false, err
 	}
 	defer release()
-	paths, lacking, err := m.stagedPaths(ctx, remote, pathpolicy.Path{})
+	removed, lacking, err := m.removeUnused(ctx, remote, pathpolicy.Path{})
 	if err == nil {
 		err = lacking
 	}
+	return removed, err
+}
+
+// removeUnused removes the mapping of a share unless a staged path other than except leads to
+// it, and reports whether it has. lacking says why the staged paths can't be counted; the
+// mapping stays then. The caller excludes all others.
+func (m *Mappings) removeUnused(ctx context.Context, remote unc.Path, except pathpolicy.Path) (removed bool, lacking, _ error) {
+	paths, lacking, err := m.stagedPaths(ctx, remote, except)
 	if err != nil || len(paths) > 0 {
-		return false, err
+		return false, nil, err
+	}
+	if lacking != nil {
+		return false, lacking, nil
 	}
 	err = m.remove(ctx, remote)
 	if errors.Is(err, win.ErrorNotConnected) {
-		return false, nil
+		return false, nil, nil
 	}
-	return err == nil, err
+	return err == nil, nil, err
 }
 
-// stagedAt returns what a staging path is a link to. An empty directory, which a call that
-// died half-way leaves, is removed.
+// stagedAt returns the directory of a share that a path is a link to, and whether it is one.
 func (m *Mappings) stagedAt(ctx context.Context, local pathpolicy.Path) (remote unc.Path, staged bool, _ error) {
 	err := m.paths.Reach(ctx, m.sys, local, func(e pathpolicy.Entry) error {
 		file, err := e.Open(ctx, pathpolicy.Look)
@@ -256,29 +271,27 @@ func (m *Mappings) stagedAt(ctx context.Context, local pathpolicy.Path) (remote 
 			err = closeErr
 		}
 		if errors.Is(err, win.ErrorNotAReparsePoint) {
-			removed, err := m.removeEmpty(ctx, e)
-			if err == nil && removed {
-				return nil
-			}
-			if err != nil && !errors.Is(err, win.ErrorDirNotEmpty) {
-				return err
-			}
-			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "there is a file or directory and no link to a share")
+			return nil
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			remote, staged = shareOf(link)
 		}
-		if link.Kind != pathpolicy.LinkToShare || link.Tag != win.TagSymlink {
-			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it leads to %s, which is no share", quote.Text(link.Target()))
-		}
-		remote, err = unc.Parse(link.Target())
-		staged = err == nil
 		return err
 	})
 	if pathpolicy.Missing(err) {
 		return unc.Path{}, false, nil
 	}
 	return remote, staged, err
+}
+
+// shareOf returns the directory of a share that a link leads to, and whether it is one as
+// StageShare makes it.
+func shareOf(link pathpolicy.Link) (unc.Path, bool) {
+	if link.Kind != pathpolicy.LinkToShare || link.Tag != win.TagSymlink {
+		return unc.Path{}, false
+	}
+	remote, err := unc.Parse(link.Target())
+	return remote, err == nil
 }
 
 // removeEmpty removes an empty directory, and reports whether it has.
@@ -290,15 +303,15 @@ func (m *Mappings) removeEmpty(ctx context.Context, e pathpolicy.Entry) (removed
 	return removed, err
 }
 
-// unlink removes the link at a staging path, and reports whether there was one.
-func (m *Mappings) unlink(ctx context.Context, local pathpolicy.Path) (removed bool, _ error) {
+// unlink removes the link to remote at a staging path, and reports whether there was one.
+func (m *Mappings) unlink(ctx context.Context, local pathpolicy.Path, remote unc.Path) (removed bool, _ error) {
 	err := m.paths.Reach(ctx, m.sys, local, func(e pathpolicy.Entry) error {
 		file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 		if err != nil {
 			return err
 		}
 		link, err := file.Link(ctx)
-		if err == nil && link.Kind != pathpolicy.LinkToShare {
+		if to, ok := shareOf(link); err == nil && (!ok || !to.Equal(remote)) {
 			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "the staging path was changed by somebody else meanwhile; try again")
 		}
 		if err == nil {
@@ -317,6 +330,23 @@ func (m *Mappings) unlink(ctx context.Context, local pathpolicy.Path) (removed b
 		err = nil
 	}
 	return removed, err
+}
+
+// excludeAll is exclude, and keeps others from changing the mappings of the server as well.
+func (m *Mappings) excludeAll(ctx context.Context, remote unc.Path) (release func(), _ error) {
+	unlock, err := m.locks.Lock(ctx, remote.Server())
+	if err != nil {
+		return nil, err
+	}
+	done, err := m.exclude(ctx, remote)
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return func() {
+		done()
+		unlock()
+	}, nil
 }
 
 // exclude keeps other calls that make a link to a share, or count these, from doing so until
@@ -345,10 +375,7 @@ func (m *Mappings) stagedPaths(ctx context.Context, remote unc.Path, except path
 		return nil, nil, err
 	}
 	for _, l := range links {
-		if l.Link.Kind != pathpolicy.LinkToShare || l.Link.Tag != win.TagSymlink || l.Path.Equal(except) {
-			continue
-		}
-		if to, err := unc.Parse(l.Link.Target()); err == nil && to.Root() == remote.Root() {
+		if to, ok := shareOf(l.Link); ok && to.Root() == remote.Root() && !l.Path.Equal(except) {
 			paths = append(paths, l.Path.String())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
@@ -17,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const (
@@ -74,16 +76,16 @@ func TestLifeOfAShare(t *testing.T) {
 
 	n, err := nodeops.New(sim, nodeops.Options{}) // a new process
 	simtest.Must(t, err)
-	done, err := n.Storage.UnstageShare(ctx, sharePath)
-	if err != nil || done != (storage.UnstagedShare{Unlinked: true}) || mappings(t, sim) != `\\filer\data` {
+	done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
+	if err != nil || done != (storage.UnstagedVolume{Unmounted: true}) || mappings(t, sim) != `\\filer\data` {
 		t.Errorf("the first: %+v, %v, mapped are %s", done, err, mappings(t, sim))
 	}
-	done, err = n.Storage.UnstageShare(ctx, sharePath)
-	if err != nil || done != (storage.UnstagedShare{}) {
+	done, err = n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
+	if err != nil || done != (storage.UnstagedVolume{}) {
 		t.Errorf("the first again: %+v, %v", done, err)
 	}
-	done, err = n.Storage.UnstageShare(ctx, share2Path)
-	if err != nil || done != (storage.UnstagedShare{Unlinked: true, Unmapped: true}) || mappings(t, sim) != "" {
+	done, err = n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share2Path})
+	if err != nil || done != (storage.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
 		t.Errorf("the last: %+v, %v, mapped are %s", done, err, mappings(t, sim))
 	}
 }
@@ -122,12 +124,72 @@ func TestStageShareRefuses(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(directory))
 	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
 	wantKind(t, "a directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, directory)), csiproxy.ErrAlreadyExists)
-	_, err = n.Storage.UnstageShare(ctx, directory)
-	wantKind(t, "unstage a directory", err, csiproxy.ErrFailedPrecondition)
+	done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: directory})
+	if err != nil || done != (storage.UnstagedVolume{}) {
+		t.Errorf("unstage a directory: %+v, %v", done, err)
+	}
 	wantKind(t, "another share there", n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
 	if data, err := sim.ReadFile(directory + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
+}
+
+// Who names what was staged unstages nothing else. Who doesn't, unstages whatever is there.
+func TestUnstageWhatIsNamed(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: otherPath})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	simtest.Must(t, sim.MkdirAll(sharePath+`\a`))
+
+	check := func(what string, r storage.UnstageVolumeRequest, want storage.UnstagedVolume) {
+		t.Helper()
+		if got := unstage(t, n, r); got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	nothing := storage.UnstagedVolume{}
+	check("another share", storage.UnstageVolumeRequest{StagingPath: sharePath, RemotePath: `\\filer\other`}, nothing)
+	check("another directory of the share", storage.UnstageVolumeRequest{StagingPath: sharePath, RemotePath: `\\filer\data\a`}, nothing)
+	check("a share, where a volume is", storage.UnstageVolumeRequest{StagingPath: stagingPath, RemotePath: `\\filer\data`}, nothing)
+	check("a share, where nothing is", storage.UnstageVolumeRequest{StagingPath: share2Path, RemotePath: `\\filer\data`}, nothing)
+	// The disk is retired, since it isn't staged there, but nothing at the path is touched.
+	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeOf(t, n, number), otherPath))
+	check("a disk, where a share is", storage.UnstageVolumeRequest{StagingPath: sharePath, Disk: serial("vol-1")}, storage.UnstagedVolume{DiskOffline: true})
+	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
+	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
+
+	for what, r := range map[string]storage.UnstageVolumeRequest{
+		"both named":   {StagingPath: sharePath, Disk: serial("vol-1"), RemotePath: `\\filer\data`},
+		"no share":     {StagingPath: sharePath, RemotePath: `C:\data`},
+		"path outside": {StagingPath: `C:\Windows\x`, RemotePath: `\\filer\data`},
+	} {
+		_, err := n.Storage.UnstageVolume(ctx, r)
+		wantKind(t, what, err, csiproxy.ErrInvalidArgument)
+	}
+	local := simtest.Kubelet + `\plugins\local`
+	simtest.Must(t, sim.Symlink(local, simtest.Kubelet+`\plugins`, true))
+	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: local})
+	wantKind(t, "a link of somebody else", err, csiproxy.ErrFailedPrecondition)
+
+	// A StageShare that died before it made the link is made good by a call that names the
+	// share, but not while somebody else has it staged.
+	r := shareRequest(`\\filer\other`, share2Path)
+	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
+	check("a share that has died half-way", storage.UnstageVolumeRequest{StagingPath: share2Path, RemotePath: `\\filer\other`}, storage.UnstagedVolume{Unmapped: true})
+
+	check("the share", storage.UnstageVolumeRequest{StagingPath: sharePath, RemotePath: `\\FILER\data\`}, storage.UnstagedVolume{Unmounted: true, Unmapped: true})
+	check("a volume that isn't named", storage.UnstageVolumeRequest{StagingPath: stagingPath}, storage.UnstagedVolume{Unmounted: true, DiskOffline: true})
+}
+
+func volumeOf(t *testing.T, n *nodeops.Node, number disk.Number) volume.ID {
+	t.Helper()
+	id, err := n.Volume.DataVolumeOfDisk(t.Context(), number)
+	simtest.Must(t, err)
+	return id
 }
 
 // Links that pods make in their own data don't count, and what can't be counted keeps
@@ -140,9 +202,9 @@ func TestWhatCountsAsStaged(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(data))
 	simtest.Must(t, sim.Symlink(data+`\link`, `\\filer\data\`, true))
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `pods\uid`, Count: 1}, win.ErrorAccessDenied))
-	_, err := n.Storage.UnstageShare(ctx, sharePath)
+	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
 	wantKind(t, "not counted", err, csiproxy.ErrUnavailable, "can't be counted", `pods\uid`)
-	done, err := n.Storage.UnstageShare(ctx, sharePath)
+	done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
 	if err != nil || !done.Unmapped {
 		t.Errorf("counted: %+v, %v", done, err)
 	}

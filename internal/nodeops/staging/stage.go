@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -220,15 +221,41 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 		if err := r.Disk.Validate(); err != nil {
 			return storage.UnstagedVolume{}, err
 		}
+		if r.RemotePath != "" && !r.Disk.IsZero() {
+			return storage.UnstagedVolume{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "both a disk and a share are named, and only one of them can be staged there")
+		}
 		return s.unstage(systemdisk.Once(operation.Inline(ctx)), r)
 	})
+}
+
+// unstage unstages what is staged at a path, or only what the request names.
+func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, _ error) {
+	if r.RemotePath != "" {
+		meant, err := unc.Parse(r.RemotePath)
+		if err != nil {
+			return done, err
+		}
+		done.Unmounted, done.Unmapped, err = s.Mappings.Unstage(ctx, r.StagingPath, meant)
+		return done, err
+	}
+	remote, isShare, err := s.Mappings.StagedAt(ctx, r.StagingPath)
+	switch {
+	case err != nil:
+		return done, err
+	case isShare && r.Disk.IsZero():
+		done.Unmounted, done.Unmapped, err = s.Mappings.Unstage(ctx, r.StagingPath, remote)
+		return done, err
+	}
+	return s.unstageDisk(ctx, r, isShare)
 }
 
 // errOtherDisk says that the volume at a path is on another disk than the one that is to be
 // unstaged, which isn't staged there.
 var errOtherDisk = errors.New("the volume that is mounted there is on another disk")
 
-func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, _ error) {
+// unstageDisk unstages the volume of a disk. If something else is at the path, as elsewhere
+// says, that stays, and no volume is mounted there.
+func (s *Staging) unstageDisk(ctx context.Context, r storage.UnstageVolumeRequest, elsewhere bool) (done storage.UnstagedVolume, err error) {
 	var target iscsi.IQN // that provides the disk; "" if none does
 	if r.Disk.ISCSI != nil {
 		target = r.Disk.ISCSI.IQN
@@ -252,8 +279,9 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (
 		}
 		return ctx.Err()
 	}
-	var err error
-	done.Unmounted, err = s.Volumes.Unstage(ctx, r.StagingPath, r.Force, check, retire)
+	if !elsewhere {
+		done.Unmounted, err = s.Volumes.Unstage(ctx, r.StagingPath, r.Force, check, retire)
+	}
 	if errors.Is(err, errOtherDisk) {
 		err = nil
 	}

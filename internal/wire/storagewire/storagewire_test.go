@@ -102,6 +102,9 @@ func TestThereAndBack(t *testing.T) {
 	same(t, checked, ToChecked(FromChecked(checked)), nil)
 	staged := filled[storage.StagedVolume](t)
 	same(t, staged, ToStaged(FromStaged(staged)), nil)
+	// Its fields are all true, so which of them is which, internal/rpc and client show.
+	unstaged := filled[storage.UnstagedVolume](t)
+	same(t, unstaged, ToUnstaged(FromUnstaged(unstaged)), nil)
 	expanded := filled[storage.ExpandedVolume](t)
 	same(t, expanded, ToExpanded(FromExpanded(expanded)), nil)
 	unstage, err := ToUnstageVolume(FromUnstageVolume(filled[storage.UnstageVolumeRequest](t)))

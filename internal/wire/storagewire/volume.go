@@ -108,14 +108,24 @@ func ToStaged(m *storagev1alpha1.StageVolumeResponse) storage.StagedVolume {
 
 // FromUnstageVolume returns the message for a request.
 func FromUnstageVolume(r storage.UnstageVolumeRequest) *storagev1alpha1.UnstageVolumeRequest {
-	return &storagev1alpha1.UnstageVolumeRequest{StagingPath: r.StagingPath, Force: r.Force, Disk: FromSelector(r.Disk)}
+	return &storagev1alpha1.UnstageVolumeRequest{StagingPath: r.StagingPath, Force: r.Force, Disk: FromSelector(r.Disk), RemotePath: r.RemotePath}
 }
 
 // ToUnstageVolume returns the request in a message.
 func ToUnstageVolume(m *storagev1alpha1.UnstageVolumeRequest) (r storage.UnstageVolumeRequest, err error) {
-	r.StagingPath, r.Force = m.StagingPath, m.Force
+	r.StagingPath, r.Force, r.RemotePath = m.StagingPath, m.Force, m.RemotePath
 	r.Disk, err = ToSelector(m.Disk)
 	return r, err
+}
+
+// FromUnstaged returns the message for a result of UnstageVolume.
+func FromUnstaged(v storage.UnstagedVolume) *storagev1alpha1.UnstageVolumeResponse {
+	return &storagev1alpha1.UnstageVolumeResponse{Unmounted: v.Unmounted, DiskOffline: v.DiskOffline, LoggedOut: v.LoggedOut, Unmapped: v.Unmapped}
+}
+
+// ToUnstaged returns the result in a message.
+func ToUnstaged(m *storagev1alpha1.UnstageVolumeResponse) storage.UnstagedVolume {
+	return storage.UnstagedVolume{Unmounted: m.Unmounted, DiskOffline: m.DiskOffline, LoggedOut: m.LoggedOut, Unmapped: m.Unmapped}
 }
 
 // FromExpanded returns the message for a result of ExpandVolume.

@@ -1,0 +1,106 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mappings
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+)
+
+// undoPatience is how long a call that has failed may take to remove the mapping that it has
+// made. Its caller may have given up already.
+const undoPatience = 30 * time.Second
+
+// claims knows which calls under way count on the mapping of a share, so that a StageShare
+// that fails doesn't remove it under another one. Calls of other processes look for
+// themselves whether the share is still mapped: see [Mappings.linkWhileMapped].
+type claims struct {
+	mu     sync.Mutex
+	byRoot map[string]*claim
+}
+
+// claim is what the calls for one share have done while any of them was under way.
+type claim struct {
+	calls int  // under way
+	made  bool // a StageShare has made the mapping
+	kept  bool // a call has succeeded that counts on it
+}
+
+// begin notes that a call for a share is under way.
+func (c *claims) begin(remote unc.Path) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byRoot == nil {
+		c.byRoot = make(map[string]*claim)
+	}
+	one := c.byRoot[remote.Root()]
+	if one == nil {
+		one = new(claim)
+		c.byRoot[remote.Root()] = one
+	}
+	one.calls++
+}
+
+// made notes that a StageShare under way has made the mapping of a share.
+func (c *claims) made(remote unc.Path) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byRoot[remote.Root()].made = true
+}
+
+// doomed reports whether the mapping of a share was made for calls that have failed, as far
+// as that is known now: a call that fails takes the locks to remove it then.
+func (c *claims) doomed(remote unc.Path) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.byRoot[remote.Root()]
+	return one.made && !one.kept
+}
+
+// end notes that a call for a share has ended, and reports whether nobody needs the mapping:
+// one of the calls has made it, none has succeeded, and this was the last one.
+func (c *claims) end(remote unc.Path, succeeded bool) (unneeded bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.byRoot[remote.Root()]
+	one.kept = one.kept || succeeded
+	if one.calls--; one.calls > 0 {
+		return false
+	}
+	delete(c.byRoot, remote.Root())
+	return one.made && !one.kept
+}
+
+// endClaim ends a call that began a claim. If it was the last one that counted on a mapping
+// that a StageShare has made, and all have failed, it removes the mapping, unless a staged
+// path leads to the share. If it can't, or the process dies before, CleanUp finds the mapping.
+func (m *Mappings) endClaim(ctx context.Context, remote unc.Path, err error) {
+	if err == nil || !m.claims.doomed(remote) {
+		m.claims.end(remote, err == nil)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
+	defer cancel()
+	release, undoErr := m.excludeAll(ctx, remote)
+	if undoErr == nil {
+		defer release()
+	}
+	if !m.claims.end(remote, false) {
+		return
+	}
+	if undoErr == nil {
+		var lacking error
+		_, lacking, undoErr = m.removeUnused(ctx, remote, pathpolicy.Path{})
+		undoErr = cmp.Or(undoErr, lacking)
+	}
+	if undoErr != nil {
+		m.options.Logger.Warn("a mapping that was made for a call that has failed stays; csi-proxyctl storage clean-up removes it",
+			"remotePath", remote.Root(), "err", undoErr)
+	}
+}

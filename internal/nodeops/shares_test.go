@@ -1,0 +1,149 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// scenarioOf returns a scenario by its name.
+func scenarioOf(t *testing.T, name string) scenario {
+	t.Helper()
+	at := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+	if at < 0 {
+		t.Fatalf("there is no scenario %q", name)
+	}
+	return scenarios[at]
+}
+
+// Wherever a StageShare fails, or its caller gives up, it leaves no mapping without a link.
+func TestStageShareThatFailsLeavesNoMapping(t *testing.T) {
+	s := scenarioOf(t, "StageShare")
+	for what, mishap := range map[string]func(r *rig, c winsim.Call, giveUp func()){
+		"error": func(r *rig, c winsim.Call, _ func()) {
+			r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorIODevice))
+		},
+		"give up": func(_ *rig, _ winsim.Call, giveUp func()) { giveUp() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			failed := 0
+			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+				ctx, cancel := context.WithCancel(operation.Inline(t.Context()))
+				defer cancel()
+				before(func(c winsim.Call) { mishap(r, c, cancel) })
+				err := s.run(ctx, r, r.process())
+				r.sim.OnCall(nil)
+				r.sim.ResetRules()
+				if err != nil {
+					failed++
+				}
+				staged := r.sim.WriteFile(share+file, nil) == nil
+				if r.isMapped() != staged || err == nil && !staged {
+					t.Errorf("mapped: %v, staged: %v, after %v", r.isMapped(), staged, err)
+				}
+				s.succeeds(t, r)
+			})
+			if failed == 0 {
+				t.Error("it has never failed")
+			}
+		})
+	}
+}
+
+// A StageShare that fails leaves the mapping to those who use it: a StageShare of another
+// process that comes at any of its calls.
+func TestStageShareThatFailsLeavesOthersTheirs(t *testing.T) {
+	s := scenarioOf(t, "StageShare that is refused")
+	others := 0
+	atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+		staged := false
+		before(func(winsim.Call) {
+			r.sim.OnCall(nil)
+			err := r.process().Storage.StageShare(operation.Inline(context.Background()), shareRequest(share+"2"))
+			staged = err == nil
+			if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+		r.must(s.run(operation.Inline(t.Context()), r, r.process()))
+		if staged {
+			others++
+			r.must(r.sim.WriteFile(share+"2"+file, nil))
+		}
+	})
+	if others == 0 {
+		t.Error("the other process has never staged the share")
+	}
+}
+
+// Calls of one process know of each other: the mapping stays for one that is under way, and
+// goes with the last one that fails.
+func TestStageSharesThatFailTogether(t *testing.T) {
+	for name, second := range map[string]struct {
+		remote, local string // local is a path for NewSMBGlobalMapping; "" calls StageShare
+		keeps         bool
+	}{
+		"both fail":                     {`\\server\data\none-either`, "", false},
+		"the other one succeeds":        {`\\server\data`, "", true},
+		"the other one is of group smb": {`\\server\data`, simtest.Kubelet + `\plugins\smb`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.must(r.sim.MkdirAll(simtest.Kubelet + `\plugins`))
+				n := r.process()
+				var removals atomic.Int32
+				r.sim.OnCall(func(c winsim.Call) {
+					if c.Name == win.CallRemoveSMBGlobalMapping {
+						removals.Add(1)
+					}
+				})
+				// The first one makes the mapping, and looks for its directory for 2 seconds; the
+				// second one comes meanwhile, and takes 4.
+				r.must(r.sim.Delay(winsim.Match{Call: win.CallFileAttributes, Object: "none"}, 2*time.Second))
+				first := make(chan error, 1)
+				go func() {
+					request := shareRequest(share)
+					request.RemotePath += `\none`
+					first <- n.Storage.StageShare(t.Context(), request)
+				}()
+				time.Sleep(time.Second)
+				r.must(r.sim.Delay(winsim.Match{Call: win.CallFileAttributes, Object: `\\server\data`}, 4*time.Second))
+				ended := make(chan error, 1)
+				go func() {
+					if second.local != "" {
+						ended <- n.SMB.NewSMBGlobalMapping(t.Context(), second.remote, second.local, user)
+						return
+					}
+					ended <- n.Storage.StageShare(t.Context(), storage.StageShareRequest{RemotePath: second.remote, StagingPath: share + "2", Credentials: user})
+				}()
+				if err := <-first; !errors.Is(err, csiproxy.ErrNotFound) {
+					t.Errorf("the first: %v", err)
+				}
+				if len(ended) > 0 || removals.Load() != 0 || !r.isMapped() {
+					t.Errorf("while the second one is under way, ended: %v, there were %d removals, mapped: %v", len(ended) > 0, removals.Load(), r.isMapped())
+				}
+				if err := <-ended; (err == nil) != second.keeps {
+					t.Errorf("the second: %v", err)
+				}
+				if r.isMapped() != second.keeps {
+					t.Errorf("mapped in the end: %v", r.isMapped())
+				}
+			})
+		})
+	}
+}
