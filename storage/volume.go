@@ -59,9 +59,8 @@ type Login struct {
 	// used.
 	//
 	// Windows has one such secret for all targets. StageVolume sets it right before it logs
-	// in, and Windows uses it for all logins from then on, also those that it repeats after a
-	// connection was lost. So all targets of a node that prove their identity must have the
-	// same secret.
+	// in, and Windows uses it for all logins from then on. So all targets of a node that
+	// prove their identity must have the same secret.
 	MutualSecret secret.Text
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -121,6 +122,19 @@ func TestOnePathForTwoShares(t *testing.T) {
 		r.refused("stage at "+path, err, codes.FailedPrecondition)
 	}
 	r.read(v, "pod", "of one")
+
+	// Also if the record is lost: what is undone names the other share.
+	r.must(r.MkdirAll(v.targetPath("pod") + `\elsewhere`))
+	for _, file := range r.recordFiles() {
+		r.must(os.Remove(file))
+	}
+	_, err := r.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: other.VolumeId, StagingTargetPath: v.stagingPath(), VolumeCapability: other.capability,
+		VolumeContext: other.VolumeContext, Secrets: other.secrets,
+	})
+	r.refused("stage at the same path without its record", err, codes.AlreadyExists)
+	r.read(v, "pod", "of one")
+	r.down(v, "pod")
 }
 
 func TestShareRefuses(t *testing.T) {
@@ -129,6 +143,9 @@ func TestShareRefuses(t *testing.T) {
 		r.refused("a wrong password", r.stage(shareVolume("a", "", "guessed")), codes.Unauthenticated)
 		r.must(r.unstage(shareVolume("a", "", "")))
 		r.refused("a directory that isn't there", r.stage(shareVolume("b", "/nowhere", "first password")), codes.NotFound)
+		if err := r.WriteFile(`\\`+server+`\data\hello.txt`, nil); err == nil {
+			t.Error("the node is connected to the share after a staging that was refused")
+		}
 		r.must(r.unstage(shareVolume("b", "", "")))
 
 		v := shareVolume("c", "", "first password")

@@ -90,6 +90,26 @@ func TestStageShareThatFailsLeavesOthersTheirs(t *testing.T) {
 	}
 }
 
+// A driver of the group smb that has found the mapping keeps it, also without a link.
+func TestStageShareThatFailsLeavesAMappingThatWasFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		n := r.process()
+		r.must(r.sim.Delay(winsim.Match{Call: win.CallFileAttributes, Object: "none"}, 2*time.Second))
+		first := make(chan error, 1)
+		go func() {
+			request := shareRequest(share)
+			request.RemotePath += `\none`
+			first <- n.Storage.StageShare(t.Context(), request)
+		}()
+		time.Sleep(time.Second)
+		r.must(n.SMB.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", user))
+		if err := <-first; !errors.Is(err, csiproxy.ErrNotFound) || !r.isMapped() {
+			t.Errorf("the first: %v; mapped: %v", err, r.isMapped())
+		}
+	})
+}
+
 // Calls of one process know of each other: the mapping stays for one that is under way, and
 // goes with the last one that fails.
 func TestStageSharesThatFailTogether(t *testing.T) {
