@@ -309,7 +309,7 @@ func TestUnstageWithoutRecord(t *testing.T) {
 	r.read(v, "pod", "cached by Windows")
 }
 
-func TestUnstageShareWithoutRecord(t *testing.T) {
+func TestUnstageOfAShareWithoutItsRecord(t *testing.T) {
 	r := newRig(t, viaInProcess)
 	shares(r)
 	v := shareVolume("share", "", "first password")
