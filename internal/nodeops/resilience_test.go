@@ -41,6 +41,16 @@ func stride() int {
 	return 1
 }
 
+// eachScenario tests the scenarios, several at one time.
+func eachScenario(t *testing.T, test func(t *testing.T, s scenario)) {
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, s)
+		})
+	}
+}
+
 // atEachCall runs a scenario once for each call that it makes, in a bubble each. mishap is
 // called before the call with the index at; after says what follows.
 func atEachCall(t *testing.T, first int, s scenario, try func(t *testing.T, r *rig, before func(f func(c winsim.Call)))) {
@@ -99,41 +109,37 @@ func (s scenario) holds(t *testing.T, r *rig) {
 var errorsAtCalls = []win.Errno{win.ErrorIODevice, win.ErrorSharingViolation, win.ErrorAccessDenied}
 
 func TestErrorAtEachCall(t *testing.T) {
-	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) {
-			for _, errno := range errorsAtCalls {
-				atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
-					before(func(c winsim.Call) { r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno)) })
-					if s.run(t.Context(), r, r.process()) == nil {
-						s.holds(t, r)
-					}
-					s.succeeds(t, r)
-				})
-			}
-		})
-	}
+	eachScenario(t, func(t *testing.T, s scenario) {
+		for _, errno := range errorsAtCalls {
+			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+				before(func(c winsim.Call) { r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno)) })
+				if s.run(t.Context(), r, r.process()) == nil {
+					s.holds(t, r)
+				}
+				s.succeeds(t, r)
+			})
+		}
+	})
 }
 
 func TestDeathAtEachCall(t *testing.T) {
-	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) {
-			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
-				const died = "the process died"
-				before(func(winsim.Call) { panic(died) })
-				func() {
-					defer func() {
-						if p := recover(); p != nil && !isDeath(p, died) {
-							panic(p)
-						}
-					}()
-					if s.run(operation.Inline(t.Context()), r, r.process()) == nil {
-						s.holds(t, r)
+	eachScenario(t, func(t *testing.T, s scenario) {
+		atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+			const died = "the process died"
+			before(func(winsim.Call) { panic(died) })
+			func() {
+				defer func() {
+					if p := recover(); p != nil && !isDeath(p, died) {
+						panic(p)
 					}
 				}()
-				s.succeeds(t, r)
-			})
+				if s.run(operation.Inline(t.Context()), r, r.process()) == nil {
+					s.holds(t, r)
+				}
+			}()
+			s.succeeds(t, r)
 		})
-	}
+	})
 }
 
 func isDeath(p any, died string) bool {
@@ -201,106 +207,102 @@ func passesOver(bystander string, hung winsim.Call) bool {
 const patient = 6 * time.Second
 
 func TestHangAtEachCall(t *testing.T) {
-	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) {
-			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
-				n := r.process()
-				beside := bystanders(r)
-				// A bystander that makes the very call that hangs, such as on the kubelet
-				// directory, is none.
-				makes := make(map[string]map[winsim.Call]bool)
-				for name, f := range beside {
-					var mu sync.Mutex
-					made := make(map[winsim.Call]bool)
-					r.sim.OnCall(func(c winsim.Call) {
-						mu.Lock()
-						defer mu.Unlock()
-						made[c] = true
-					})
-					r.must(f(t.Context(), n))
-					makes[name] = made
-				}
-				r.sim.OnCall(nil)
-
-				var hung winsim.Call
-				before(func(c winsim.Call) {
-					hung = c
-					r.must(r.sim.DelayUncancellable(winsim.Match{Call: c.Name, Object: c.Object}, time.Hour))
+	eachScenario(t, func(t *testing.T, s scenario) {
+		atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+			n := r.process()
+			beside := bystanders(r)
+			// A bystander that makes the very call that hangs, such as on the kubelet
+			// directory, is none.
+			makes := make(map[string]map[winsim.Call]bool)
+			for name, f := range beside {
+				var mu sync.Mutex
+				made := make(map[winsim.Call]bool)
+				r.sim.OnCall(func(c winsim.Call) {
+					mu.Lock()
+					defer mu.Unlock()
+					made[c] = true
 				})
-				first := make(chan error, 1)
-				go func() { first <- s.run(t.Context(), r, n) }()
-				time.Sleep(15 * time.Second)
-				synctest.Wait()
-				if hung.Name == "" { // the operation makes fewer calls
-					r.must(<-first)
-					return
-				}
+				r.must(f(t.Context(), n))
+				makes[name] = made
+			}
+			r.sim.OnCall(nil)
 
-				for name, f := range beside {
-					began := time.Now()
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					err := f(ctx, n)
-					cancel()
-					own := name == "a directory" && strings.HasSuffix(hung.Object, `\pods\other`)
-					if own || makes[name][hung] && !passesOver(name, hung) {
-						continue
-					}
-					if took := time.Since(began); err != nil || took > patient {
-						t.Errorf("%s hangs on %q; %s took %v: %v", hung.Name, hung.Object, name, took, err)
-					}
-				}
-				// Repeats end, whatever they answer, and don't pile up.
-				const repeats = 20
-				ended := make(chan struct{}, repeats)
-				for range repeats {
-					go func() {
-						_ = s.run(t.Context(), r, n)
-						ended <- struct{}{}
-					}()
-				}
-				time.Sleep(patient)
-				synctest.Wait()
-				if len(ended) < repeats && !s.waits {
-					t.Errorf("%s hangs on %q; %d of %d repeats wait for it", hung.Name, hung.Object, repeats-len(ended), repeats)
-				}
-				r.sim.OnCall(nil)
-				r.sim.ResetRules()
-				time.Sleep(3 * time.Hour)
-				synctest.Wait()
-				s.succeeds(t, r)
+			var hung winsim.Call
+			before(func(c winsim.Call) {
+				hung = c
+				r.must(r.sim.DelayUncancellable(winsim.Match{Call: c.Name, Object: c.Object}, time.Hour))
 			})
+			first := make(chan error, 1)
+			go func() { first <- s.run(t.Context(), r, n) }()
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+			if hung.Name == "" { // the operation makes fewer calls
+				r.must(<-first)
+				return
+			}
+
+			for name, f := range beside {
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				err := f(ctx, n)
+				cancel()
+				own := name == "a directory" && strings.HasSuffix(hung.Object, `\pods\other`)
+				if own || makes[name][hung] && !passesOver(name, hung) {
+					continue
+				}
+				if took := time.Since(began); err != nil || took > patient {
+					t.Errorf("%s hangs on %q; %s took %v: %v", hung.Name, hung.Object, name, took, err)
+				}
+			}
+			// Repeats end, whatever they answer, and don't pile up.
+			const repeats = 20
+			ended := make(chan struct{}, repeats)
+			for range repeats {
+				go func() {
+					_ = s.run(t.Context(), r, n)
+					ended <- struct{}{}
+				}()
+			}
+			time.Sleep(patient)
+			synctest.Wait()
+			if len(ended) < repeats && !s.waits {
+				t.Errorf("%s hangs on %q; %d of %d repeats wait for it", hung.Name, hung.Object, repeats-len(ended), repeats)
+			}
+			r.sim.OnCall(nil)
+			r.sim.ResetRules()
+			time.Sleep(3 * time.Hour)
+			synctest.Wait()
+			s.succeeds(t, r)
 		})
-	}
+	})
 }
 
 // A disk that takes the place of the one that was meant stays as it is.
 func TestSwapAtEachCall(t *testing.T) {
-	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) {
-			first := 0
-			if s.byNumber {
-				first = 1
-			}
-			atEachCall(t, first, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
-				var newcomer disk.Number
-				var was string
-				before(func(winsim.Call) {
-					r.sim.OnCall(nil)
-					newcomer, was = r.swap()
-				})
-				ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Minute)
-				defer cancel()
-				err := s.run(ctx, r, r.process())
-				if was == "" {
-					r.must(s.again(err))
-					return
-				}
-				if is := r.content(newcomer); is != was {
-					t.Errorf("the disk that came was\n%s\nand is\n%s\nafter %v", was, is, err)
-				}
+	eachScenario(t, func(t *testing.T, s scenario) {
+		first := 0
+		if s.byNumber {
+			first = 1
+		}
+		atEachCall(t, first, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+			var newcomer disk.Number
+			var was string
+			before(func(winsim.Call) {
+				r.sim.OnCall(nil)
+				newcomer, was = r.swap()
 			})
+			ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Minute)
+			defer cancel()
+			err := s.run(ctx, r, r.process())
+			if was == "" {
+				r.must(s.again(err))
+				return
+			}
+			if is := r.content(newcomer); is != was {
+				t.Errorf("the disk that came was\n%s\nand is\n%s\nafter %v", was, is, err)
+			}
 		})
-	}
+	})
 }
 
 // swap takes the scenario's disk away, and attaches another one, with somebody's volume
@@ -349,35 +351,33 @@ func crc(b []byte) (sum uint64) {
 // Somebody else, in another process, does the same to the end between two calls, and
 // writes a file: nothing of that is lost.
 func TestSecondProcessAtEachCall(t *testing.T) {
-	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) {
-			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
-				written := ""
-				before(func(winsim.Call) {
-					r.sim.OnCall(nil)
-					// What the first process has open may keep the second one from it.
-					err := s.run(operation.Inline(context.Background()), r, r.process())
-					if s.again(err) == nil {
-						written = r.use(s)
-					} else if csiproxy.KindOf(err) != csiproxy.ErrUnavailable {
-						t.Errorf("the second process: %v", err)
-					}
-				})
-				first := s.run(operation.Inline(t.Context()), r, r.process())
-				if s.again(first) == nil && written == "" {
-					s.holds(t, r)
-				}
+	eachScenario(t, func(t *testing.T, s scenario) {
+		atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+			written := ""
+			before(func(winsim.Call) {
 				r.sim.OnCall(nil)
-				if written != "" {
-					data, err := r.sim.ReadFile(written)
-					if err := want("the file of the second process", string(data), "precious", err); err != nil {
-						t.Errorf("%v; the first process got %v", err, first)
-					}
+				// What the first process has open may keep the second one from it.
+				err := s.run(operation.Inline(context.Background()), r, r.process())
+				if s.again(err) == nil {
+					written = r.use(s)
+				} else if csiproxy.KindOf(err) != csiproxy.ErrUnavailable {
+					t.Errorf("the second process: %v", err)
 				}
-				s.succeeds(t, r)
 			})
+			first := s.run(operation.Inline(t.Context()), r, r.process())
+			if s.again(first) == nil && written == "" {
+				s.holds(t, r)
+			}
+			r.sim.OnCall(nil)
+			if written != "" {
+				data, err := r.sim.ReadFile(written)
+				if err := want("the file of the second process", string(data), "precious", err); err != nil {
+					t.Errorf("%v; the first process got %v", err, first)
+				}
+			}
+			s.succeeds(t, r)
 		})
-	}
+	})
 }
 
 // use does with the scenario's disk what a driver does next, up to a file on it, and
