@@ -129,6 +129,9 @@ func TestStageShareRefuses(t *testing.T) {
 		t.Errorf("unstage a directory: %+v, %v", done, err)
 	}
 	wantKind(t, "another share there", n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
+	if got := mappings(t, sim); got != `\\filer\data` {
+		t.Errorf("after all that was refused, mapped are %s", got)
+	}
 	if data, err := sim.ReadFile(directory + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
