@@ -7,6 +7,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -335,6 +337,33 @@ func TestConditions(t *testing.T) {
 			test.mend()
 		}
 	}
+}
+
+// Who has changed a mapping sees that, though another caller's look is under way meanwhile.
+func TestGetVolumeSeesTheCallersOwnMapping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newShares(t)
+		ctx := t.Context()
+		simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+		simtest.Must(t, sim.Delay(winsim.Match{Call: win.CallDiskFreeSpace}, 3*time.Second))
+		first := make(chan storage.Volume, 1)
+		go func() {
+			v, err := n.Storage.GetVolume(ctx, sharePath)
+			if err != nil {
+				t.Error(err)
+			}
+			first <- v
+		}()
+		synctest.Wait()
+		simtest.Must(t, n.SMB.RemoveSMBGlobalMapping(ctx, `\\filer\data`))
+		v, err := n.Storage.GetVolume(ctx, sharePath)
+		if err != nil || len(v.Conditions) != 1 || v.Conditions[0].Reason != storage.ShareNotMapped {
+			t.Errorf("after the mapping was removed: %+v, %v", v, err)
+		}
+		if early := <-first; early.Share != `\\filer\data` {
+			t.Errorf("the first look saw %+v", early)
+		}
+	})
 }
 
 func TestListVolumes(t *testing.T) {
