@@ -221,3 +221,26 @@ func ExampleStorage_CheckVolume() {
 	fmt.Println(done.ErrorsFound, err)
 	// Output: false <nil>
 }
+
+// A driver that reacts to disks. The first value has the list; when the daemon is restarted,
+// the driver watches again.
+func ExampleStorage_WatchDisks() {
+	node, _, number := startNodeWithDisk()
+	defer node.Close()
+	for changes, err := range node.Client().Storage.WatchDisks(context.Background(), storage.Selector{SerialNumber: "vol-1"}) {
+		if err != nil {
+			log.Fatal(err) // csiproxy.ErrUnavailable: call WatchDisks again
+		}
+		for _, d := range changes.Added {
+			fmt.Printf("disk %d is there: %d GiB\n", d.Number, d.SizeBytes>>30)
+			node.DetachDisk(number)
+		}
+		for _, d := range changes.Removed {
+			fmt.Printf("disk %d has left\n", d.Number)
+			return
+		}
+	}
+	// Output:
+	// disk 1 is there: 10 GiB
+	// disk 1 has left
+}

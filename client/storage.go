@@ -34,9 +34,7 @@ func (s *Storage) Ready(ctx context.Context) error {
 func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) (disks []storage.Disk, err error) {
 	err = s.group.call(ctx, "ListDisks", "",
 		result("ListDisks", &storagev1alpha1.ListDisksRequest{Disk: storagewire.FromSelector(wanted)}, func(r *storagev1alpha1.ListDisksResponse) {
-			for _, d := range r.Disks {
-				disks = append(disks, storagewire.ToDisk(d))
-			}
+			disks = storagewire.ToDisks(r.Disks)
 		}),
 	)
 	return disks, err

@@ -362,6 +362,18 @@ var operations = []operation{
 	}, []exchange{
 		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "tookMilliseconds": "1500"}`},
 	}, storage.CheckedVolume{ErrorsFound: true, Took: 1500 * time.Millisecond}},
+
+	{"storage", "WatchDisks", func(ctx context.Context, c *Client) (any, error) {
+		for changes, err := range c.Storage.WatchDisks(ctx, storage.Selector{SerialNumber: "vol1"}) {
+			return changes, err
+		}
+		return nil, errors.New("nothing came")
+	}, []exchange{
+		{"v1alpha1", "WatchDisks", `{"disk":{"serialNumber":"vol1"}}`,
+			`{"removed": [{"number": 1}], "added": [{"number": 1, "serialNumber": "vol1"}], "changed": [{"number": 2, "online": true}]}`},
+	}, storage.DiskChanges{
+		Removed: []storage.Disk{{Number: 1}}, Added: []storage.Disk{{Number: 1, SerialNumber: "vol1"}}, Changed: []storage.Disk{{Number: 2, Online: true}},
+	}},
 }
 
 // In each version, each operation sends what the version's descriptors say and

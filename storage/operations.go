@@ -9,7 +9,10 @@
 // The package is v1alpha1, as the API group is: names and fields may still change.
 package storage
 
-import "context"
+import (
+	"context"
+	"iter"
+)
 
 // Operations are the operations of this group, with the same meaning in process (package
 // node) and over the pipe (package client). All methods may be called concurrently.
@@ -106,4 +109,24 @@ type Operations interface {
 	// volume is published. A file system that isn't checked in this way, such as ReFS, is
 	// csiproxy.ErrUnimplemented.
 	CheckVolume(ctx context.Context, r CheckVolumeRequest) (CheckedVolume, error)
+	// WatchDisks tells which disks the selector means, as ListDisks does, and then what
+	// changes: arrivals and departures at once, by Windows' notices, everything else within
+	// about WatchInterval. The first value has the list, complete, as Added; it comes even if
+	// there is no such disk. Each further value has something in it.
+	//
+	// The sequence works on the caller's goroutine while the caller ranges over it, and keeps
+	// nothing when the loop is left. It looks at the disks when the caller asks for the next
+	// value. So a caller that takes its time misses states in between, and holds up nobody.
+	// However many watch, the disks are looked at once for all of them.
+	//
+	// The sequence ends with an error, and only then: that of ctx when this ends;
+	// csiproxy.ErrUnavailable when the daemon stops, or the connection to it is lost; or why
+	// the disks can't be listed. Nothing is made anew by itself: call WatchDisks again, which
+	// begins with the list.
+	//
+	// A disk that doesn't answer is told, with its Error, if it was told before; and it holds
+	// up nothing. Two disks that get the same number one after the other are told apart by
+	// their serial numbers and identifiers, if they have any. A disk that leaves and comes
+	// back within moments may be told as changed, or not at all.
+	WatchDisks(ctx context.Context, s Selector) iter.Seq2[DiskChanges, error]
 }

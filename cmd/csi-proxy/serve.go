@@ -46,6 +46,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	defer func() { err = errors.Join(err, claimed.Close()) }()
 
 	var interceptors []grpc.UnaryServerInterceptor
+	var streamInterceptors []grpc.StreamServerInterceptor
 	metrics := exporter.New(build, log)
 	if o.metricsAddress != "" {
 		stop, err := serveMetrics(o.metricsAddress, o.webConfig, metrics, log)
@@ -54,6 +55,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		}
 		defer stop()
 		interceptors = append(interceptors, metrics.CountCalls())
+		streamInterceptors = append(streamInterceptors, metrics.CountStreams())
 	}
 
 	node, err := open(ctx, o, log)
@@ -67,14 +69,15 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		return err
 	}
 	s, err := daemon.New(daemon.Config{
-		Operations:   node.operations,
-		Control:      node.control,
-		Listen:       func(name string) (net.Listener, error) { return claimed.Listen(ctx, name) },
-		Address:      func(name string) string { return pipe.Address(o.endpointDir, name) },
-		Interceptors: interceptors,
-		Limits:       o.limits,
-		GracePeriod:  o.gracePeriod,
-		Log:          log,
+		Operations:         node.operations,
+		Control:            node.control,
+		Listen:             func(name string) (net.Listener, error) { return claimed.Listen(ctx, name) },
+		Address:            func(name string) string { return pipe.Address(o.endpointDir, name) },
+		Interceptors:       interceptors,
+		StreamInterceptors: streamInterceptors,
+		Limits:             o.limits,
+		GracePeriod:        o.gracePeriod,
+		Log:                log,
 	})
 	if err != nil {
 		return err

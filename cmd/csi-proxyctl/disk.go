@@ -51,6 +51,7 @@ func (p *program) disk() *cobra.Command {
 			}
 			return listDisks(ctx, c.Disk, args)
 		})),
+		p.watchDisks(),
 		leaf("ids", "List the identities of all disks", listDiskIDs),
 		leaf("locations", "List where the disks are attached", listDiskLocations),
 		numbered("partition", "Make sure that a disk has a data partition", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {

@@ -27,7 +27,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// storage has a command for each call of the storage group.
+// storage has a command for each call of the storage group, but WatchDisks: see watchDisks.
 func (p *program) storage() *cobra.Command {
 	leaf := func(use, short string, do func(context.Context, *client.Storage, []string) (reply, error)) *cobra.Command {
 		return p.leaf(use, short, on(p, func(c *client.Client) *client.Storage { return c.Storage }, do))

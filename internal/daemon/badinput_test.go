@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -35,6 +37,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
@@ -53,8 +56,10 @@ type target struct {
 	volume string      // formatted and mounted
 	raw    disk.Number // number of a raw disk
 
-	dial  func(ctx context.Context, endpoint string) (net.Conn, error)
-	conns map[string]*grpc.ClientConn
+	server *server.Server
+	stop   func() error // stops the daemon; may be called twice
+	dial   func(ctx context.Context, endpoint string) (net.Conn, error)
+	conns  map[string]*grpc.ClientConn
 }
 
 // newTarget serves the node in memory.
@@ -98,17 +103,23 @@ func serveTarget(t testing.TB, listen func(name string) (net.Listener, error), d
 		Operations: rpc.Operations(operations.Operations),
 		Listen:     listen,
 		Log:        slog.New(slog.DiscardHandler),
+
+		GracePeriod: 10 * time.Second,
 	})
 	simtest.Must(t, err)
+	g.server = s
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
+	g.stop = sync.OnceValue(func() error {
+		stop()
+		return <-served
+	})
 	t.Cleanup(func() {
 		for _, conn := range g.conns {
 			conn.Close()
 		}
-		stop()
-		simtest.Must(t, <-served)
+		simtest.Must(t, g.stop())
 	})
 	return g
 }
@@ -190,7 +201,7 @@ func (g *target) send(m method, name string, request []byte) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
 	defer cancel()
-	err := g.conn(m.group, m.version).Invoke(ctx, m.path(), request, new([]byte), grpc.ForceCodec(rawBytes{}))
+	err := g.call(ctx, m, request)
 	st := status.Convert(err)
 	switch st.Code() {
 	case codes.Unknown, codes.Internal, codes.DeadlineExceeded:
@@ -199,6 +210,27 @@ func (g *target) send(m method, name string, request []byte) {
 	if size := proto.Size(st.Proto()); size > 8<<10 || !utf8.ValidString(st.Message()) {
 		g.t.Errorf("%s: %s: the error has %d bytes: %.300q", m.path(), name, size, st.Message())
 	}
+}
+
+// call makes a call. Of a stream, which may go on for ever, it takes the first response.
+func (g *target) call(ctx context.Context, m method, request []byte) error {
+	conn := g.conn(m.group, m.version)
+	if !m.IsStreamingServer() {
+		return conn.Invoke(ctx, m.path(), request, new([]byte), grpc.ForceCodec(rawBytes{}))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, m.path(), grpc.ForceCodec(rawBytes{}))
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(request); err != nil && err != io.EOF {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	return stream.RecvMsg(new([]byte))
 }
 
 // method is a method of a published version.

@@ -36,8 +36,10 @@ type Config struct {
 	// Address is where clients find the endpoint with a name, for the log. Default: the
 	// name.
 	Address func(name string) string
-	// Interceptors run around each call. They see the gRPC statuses of errors.
-	Interceptors []grpc.UnaryServerInterceptor
+	// Interceptors run around each call that has one response, and StreamInterceptors
+	// around each streaming call. They see the gRPC statuses of errors.
+	Interceptors       []grpc.UnaryServerInterceptor
+	StreamInterceptors []grpc.StreamServerInterceptor
 	// Limits bound the calls under way at all endpoints together.
 	Limits server.Limits
 	// GracePeriod is how long a stop waits for running calls before it cancels them.
@@ -74,11 +76,12 @@ func New(c Config) (*server.Server, error) {
 		}
 	}
 	s, err := server.New(server.Config{
-		Endpoints:    endpoints,
-		Interceptors: append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor, shareWindows),
-		Limits:       c.Limits,
-		GracePeriod:  c.GracePeriod,
-		Log:          c.Log,
+		Endpoints:          endpoints,
+		Interceptors:       append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor, shareWindows),
+		StreamInterceptors: append(slices.Clone(c.StreamInterceptors), rpc.StreamErrorInterceptor, shareWindowsOfStream),
+		Limits:             c.Limits,
+		GracePeriod:        c.GracePeriod,
+		Log:                c.Log,
 	})
 	if err == nil && c.Log != nil {
 		c.announce(versions)
@@ -90,6 +93,19 @@ func New(c Config) (*server.Server, error) {
 func shareWindows(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	return handler(wincalls.WithClient(ctx, server.ClientOf(ctx)), req)
 }
+
+// shareWindowsOfStream is shareWindows for streaming calls.
+func shareWindowsOfStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(srv, clientStream{stream, wincalls.WithClient(stream.Context(), server.ClientOf(stream.Context()))})
+}
+
+// clientStream is a stream whose context says for which client it is.
+type clientStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s clientStream) Context() context.Context { return s.ctx }
 
 func listen(services map[string]server.Service, listener func(name string) (net.Listener, error)) ([]server.Endpoint, error) {
 	var endpoints []server.Endpoint

@@ -509,6 +509,15 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name: "WatchDisks", prepare: (*rig).mounted,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			for changes, err := range n.Storage.WatchDisks(ctx, storage.Selector{Number: &r.number}) {
+				return want("the number of disks", len(changes.Added), 1, err)
+			}
+			return nil
+		},
+	},
+	{
 		name: "StageVolume of a raw disk", prepare: func(r *rig) { r.raw(true) }, usedAt: staging,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.StageVolume(ctx, stageRequest)

@@ -20,7 +20,7 @@ func TestErrorOverTheWire(t *testing.T) {
 		Op: "GetVolumeIDFromTargetPath", Object: path, Kind: csiproxy.ErrNotFound,
 		Detail: "because it does not exist", Err: win.ErrorPathNotFound,
 	}}
-	served := endpoints(t, node, ErrorInterceptor)
+	served := endpoints(t, node, withErrors...)
 	_, err := served["volume v1beta3"].call(t, "/v1beta3.Volume/GetVolumeIDFromTargetPath", `{"target_path": "c:\\t"}`)
 	if got, want := status.Convert(err).Message(), node.err.Error(); got != want {
 		t.Errorf("message = %q, want %q", got, want)

@@ -260,4 +260,8 @@ var everyMethod = []struct {
 		"storage", "v1alpha1", "CheckVolume", `{"path": "c:\\s", "spot_fix": true}`, []string{`CheckVolume c:\s true`},
 		`{"errors_found": true, "fixed": true, "took_milliseconds": 1500}`,
 	},
+	{
+		"storage", "v1alpha1", "WatchDisks", `{"disk": {"number": 0}}`, []string{`WatchDisks the number 0`},
+		`{"removed": [{"number": 1}], "added": [{"number": 1, "serial_number": "vol0123"}, {"number": 4294967295}], "changed": [{"number": 3, "online": true}]}`,
+	},
 }

@@ -21,7 +21,7 @@ import (
 // Bytes that are no message reach no operation of any version.
 func TestUndecodableRequests(t *testing.T) {
 	node := new(fakeNode)
-	served := endpoints(t, node, ErrorInterceptor)
+	served := endpoints(t, node, withErrors...)
 	for name, request := range map[string]string{
 		"tag without value":     "\x08",
 		"varint without end":    strings.Repeat("\xff", 11),
@@ -49,7 +49,7 @@ func TestUndecodableRequests(t *testing.T) {
 // Messages that no proper client sends are refused, without an operation.
 func TestHostileRequests(t *testing.T) {
 	node := new(fakeNode)
-	served := endpoints(t, node, ErrorInterceptor)
+	served := endpoints(t, node, withErrors...)
 	for _, test := range []struct {
 		name, endpoint, method string
 		request                string
@@ -106,8 +106,17 @@ func FuzzRequests(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, index uint, request []byte) {
 		node.calls = nil
-		desc := all[index%uint(len(all))].desc("S", "M")
-		resp, err := desc.Handler(nil, t.Context(), func(m any) error { return wire.Decode(request, m.(proto.Message)) }, nil)
+		m := all[index%uint(len(all))]
+		decode := func(m any) error { return wire.Decode(request, m.(proto.Message)) }
+		var resp any
+		var err error
+		if m.stream != nil {
+			stream := &oneRequest{ctx: t.Context(), decode: decode}
+			err = m.streamDesc("M").Handler(nil, stream)
+			resp = stream.sent
+		} else {
+			resp, err = m.desc("S", "M").Handler(nil, t.Context(), decode, nil)
+		}
 		if err == nil && resp == nil {
 			t.Error("neither an answer nor an error")
 		}
@@ -118,6 +127,18 @@ func FuzzRequests(f *testing.F) {
 		}
 	})
 }
+
+// oneRequest is a stream with one request.
+type oneRequest struct {
+	grpc.ServerStream
+	ctx    context.Context
+	decode func(any) error
+	sent   any // the last response
+}
+
+func (s *oneRequest) Context() context.Context { return s.ctx }
+func (s *oneRequest) RecvMsg(m any) error      { return s.decode(m) }
+func (s *oneRequest) SendMsg(m any) error      { s.sent = m; return nil }
 
 // rawCodec sends and receives bytes as they are.
 type rawCodec struct{}

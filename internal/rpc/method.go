@@ -22,16 +22,20 @@ var (
 	errMissingMethod   = errors.New("no handler answers it")
 	errUnknownMethod   = errors.New("the version has no such method")
 	errDuplicateMethod = errors.New("two handlers answer it")
-	errStreaming       = errors.New("it is a streaming call")
+	errStreaming       = errors.New("its handler doesn't stream as it does")
 )
 
 // method answers one gRPC method, for every version whose request and response
-// are wire-identical to the handler's.
+// are wire-identical to the handler's. It has either call or stream.
 type method struct {
 	request, response protoreflect.MessageDescriptor
 	newRequest        func() proto.Message
 	call              grpc.UnaryHandler
+	stream            streamHandler
 }
+
+// streamHandler answers a request with a stream of responses.
+type streamHandler func(ctx context.Context, req any, send func(proto.Message) error) error
 
 // methods are methods by the name under which a version has them.
 type methods map[protoreflect.Name]method
@@ -47,6 +51,21 @@ func unary[Request, Response proto.Message](call func(context.Context, Request) 
 		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
 		call: func(ctx context.Context, req any) (any, error) {
 			return call(operation.Inline(ctx), req.(Request))
+		},
+	}
+}
+
+// streaming makes a method of a handler function that sends any number of responses. It is
+// to end when send returns an error.
+func streaming[Request, Response proto.Message](call func(context.Context, Request, func(Response) error) error) method {
+	var request Request
+	var response Response
+	return method{
+		request:    request.ProtoReflect().Descriptor(),
+		response:   response.ProtoReflect().Descriptor(),
+		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
+		stream: func(ctx context.Context, req any, send func(proto.Message) error) error {
+			return call(operation.Inline(ctx), req.(Request), func(resp Response) error { return send(resp) })
 		},
 	}
 }
@@ -84,7 +103,7 @@ func bind(service protoreflect.ServiceDescriptor, sets ...methods) (methods, err
 
 // answers returns nil if m can answer calls of the method declared.
 func (m method) answers(declared protoreflect.MethodDescriptor) error {
-	if declared.IsStreamingClient() || declared.IsStreamingServer() {
+	if declared.IsStreamingClient() || declared.IsStreamingServer() != (m.stream != nil) {
 		return errStreaming
 	}
 	return errors.Join(
@@ -111,6 +130,26 @@ func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
 		return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: server, FullMethod: fullMethod}, call)
 	}
 	return grpc.MethodDesc{MethodName: string(name), Handler: handler}
+}
+
+// streamDesc describes m, whose responses are a stream, as desc does.
+func (m method) streamDesc(name protoreflect.Name) grpc.StreamDesc {
+	handler := func(_ any, stream grpc.ServerStream) error {
+		req := m.newRequest()
+		if err := stream.RecvMsg(req); err != nil {
+			return err
+		}
+		var lost error // of the connection, which is no error of the operation
+		err := m.stream(stream.Context(), req, func(resp proto.Message) error {
+			lost = stream.SendMsg(resp)
+			return lost
+		})
+		if lost != nil {
+			return lost
+		}
+		return named(string(name), err)
+	}
+	return grpc.StreamDesc{StreamName: string(name), Handler: handler, ServerStreams: true}
 }
 
 // named returns err as the error of a method under the name that its caller used. An

@@ -24,6 +24,9 @@ func TestBind(t *testing.T) {
 	rmdir := unary(func(context.Context, *filesystemv2alpha1.RmdirRequest) (*filesystemv2alpha1.RmdirResponse, error) {
 		return nil, nil
 	})
+	mkdirs := streaming(func(context.Context, *filesystemv2alpha1.MkdirRequest, func(*filesystemv2alpha1.MkdirResponse) error) error {
+		return nil
+	})
 	const (
 		messages = `message_type { name: "Path" field { number: 1 name: "path" type: TYPE_STRING label: LABEL_OPTIONAL } }
 			message_type { name: "Force" field { number: 1 name: "path" type: TYPE_STRING label: LABEL_OPTIONAL }
@@ -48,8 +51,11 @@ func TestBind(t *testing.T) {
 		{"missing method", makes + removes, []methods{{"Mkdir": mkdir}}, errMissingMethod},
 		{"extra method", makes, []methods{{"Mkdir": mkdir, "Rmdir": rmdir}}, errUnknownMethod},
 		{"method twice", makes, []methods{{"Mkdir": mkdir}, {"Mkdir": mkdir}}, errDuplicateMethod},
-		{"answers streaming", streams, []methods{{"Mkdir": mkdir}}, errStreaming},
+		{"stream of a handler without", streams, []methods{{"Mkdir": mkdir}}, errStreaming},
+		{"stream", streams, []methods{{"Mkdir": mkdirs}}, nil},
+		{"no stream of a handler with one", makes, []methods{{"Mkdir": mkdirs}}, errStreaming},
 		{"requests streaming", uploads, []methods{{"Mkdir": mkdir}}, errStreaming},
+		{"requests streaming to a stream", uploads, []methods{{"Mkdir": mkdirs}}, errStreaming},
 		{"another request", asksMore, []methods{{"Mkdir": mkdir}}, &wire.ClashError{Field: 2}},
 		{"another response", saysMore, []methods{{"Mkdir": mkdir}}, &wire.ClashError{Field: 1}},
 	}

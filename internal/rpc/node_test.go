@@ -6,6 +6,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net"
 	"testing"
 	"time"
@@ -249,6 +250,15 @@ func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, e
 
 func (n *fakeNode) CheckVolume(_ context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
 	return storage.CheckedVolume{ErrorsFound: true, Fixed: true, Took: 1500 * time.Millisecond}, n.called("CheckVolume", r.Path, r.SpotFix)
+}
+
+func (n *fakeNode) WatchDisks(_ context.Context, s storage.Selector) iter.Seq2[storage.DiskChanges, error] {
+	return func(yield func(storage.DiskChanges, error) bool) {
+		yield(storage.DiskChanges{
+			Removed: []storage.Disk{{Number: 1}}, Added: []storage.Disk{{Number: 1, SerialNumber: "vol0123"}, {Number: 4294967295}},
+			Changed: []storage.Disk{{Number: 3, Online: true}},
+		}, n.called("WatchDisks", s))
+	}
 }
 
 // operations are all groups of a fake node.

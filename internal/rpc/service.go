@@ -131,15 +131,19 @@ func (s *Service) Names() []string {
 	})
 }
 
-// Register registers the service under each of its Names. The server's unary
-// interceptor runs with the full method name that the client called; one of the
-// interceptors must be [ErrorInterceptor].
+// Register registers the service under each of its Names. The server's interceptors run
+// with the full method name that the client called; one of the unary ones must be
+// [ErrorInterceptor], and one of those for streams [StreamErrorInterceptor].
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	for _, name := range s.Names() {
 		desc := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil)}
 		for i := range s.descriptor.Methods().Len() {
 			methodName := s.descriptor.Methods().Get(i).Name()
-			desc.Methods = append(desc.Methods, s.methods[methodName].desc(name, methodName))
+			if m := s.methods[methodName]; m.stream != nil {
+				desc.Streams = append(desc.Streams, m.streamDesc(methodName))
+			} else {
+				desc.Methods = append(desc.Methods, m.desc(name, methodName))
+			}
 		}
 		registrar.RegisterService(desc, nil)
 	}

@@ -39,7 +39,7 @@ type endpoint struct {
 
 // endpoints serves all versions of the node, each as the daemon does, by
 // "group version".
-func endpoints(t *testing.T, node *fakeNode, interceptors ...grpc.UnaryServerInterceptor) map[string]endpoint {
+func endpoints(t *testing.T, node *fakeNode, options ...grpc.ServerOption) map[string]endpoint {
 	t.Helper()
 	served := make(map[string]endpoint)
 	for _, service := range services(t, node) {
@@ -47,7 +47,7 @@ func endpoints(t *testing.T, node *fakeNode, interceptors ...grpc.UnaryServerInt
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn := connect(t, func(server *grpc.Server) { service.Register(server) }, grpc.ChainUnaryInterceptor(interceptors...))
+		conn := connect(t, func(server *grpc.Server) { service.Register(server) }, options...)
 		e := endpoint{service, conn, make(map[string]protoreflect.MethodDescriptor)}
 		for _, name := range service.Names() {
 			descriptor, err := files.FindDescriptorByName(protoreflect.FullName(name))
@@ -64,8 +64,11 @@ func endpoints(t *testing.T, node *fakeNode, interceptors ...grpc.UnaryServerInt
 	return served
 }
 
-// call calls a method with a request in JSON, and returns the response and its
-// descriptor. In the JSON, $A and $B are the fake node's volume ids.
+// withErrors are the interceptors that turn errors into statuses.
+var withErrors = []grpc.ServerOption{grpc.UnaryInterceptor(ErrorInterceptor), grpc.StreamInterceptor(StreamErrorInterceptor)}
+
+// call calls a method with a request in JSON, and returns the response, the only one of a
+// streaming call, and its descriptor. In the JSON, $A and $B are the fake node's volume ids.
 func (e endpoint) call(t *testing.T, fullMethod, request string) (*dynamicpb.Message, error) {
 	t.Helper()
 	method, ok := e.methods[fullMethod]
@@ -92,10 +95,13 @@ func message(t *testing.T, descriptor protoreflect.MessageDescriptor, text strin
 func TestEveryMethod(t *testing.T) {
 	var fullMethod string
 	node := new(fakeNode)
-	served := endpoints(t, node, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	served := endpoints(t, node, grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		fullMethod = info.FullMethod
 		return handler(ctx, req)
-	})
+	}), grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		fullMethod = info.FullMethod
+		return handler(srv, stream)
+	}))
 
 	called := make(map[string]bool)
 	for _, test := range everyMethod {
@@ -208,7 +214,7 @@ func TestNamesOfOwnGroups(t *testing.T) {
 // A request that can't be translated is refused before any operation is called.
 func TestBadRequests(t *testing.T) {
 	node := new(fakeNode)
-	served := endpoints(t, node, ErrorInterceptor)
+	served := endpoints(t, node, withErrors...)
 	tests := []struct{ group, versions, method, request string }{
 		{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID": "4294967296"}`},
 		{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{}`},
@@ -230,6 +236,7 @@ func TestBadRequests(t *testing.T) {
 		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": 3}`},
 		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": -1}`},
 		{"storage", "v1alpha1", "ListDisks", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
+		{"storage", "v1alpha1", "WatchDisks", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
 		{"storage", "v1alpha1", "StageVolume", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
 		{"storage", "v1alpha1", "StageVolume", `{"login": {"auth_type": 3}}`},
 		{"storage", "v1alpha1", "StageVolume", `{"wait_milliseconds": 9223372036854775807}`},
@@ -254,7 +261,7 @@ func TestBadRequests(t *testing.T) {
 // If the disk's volume can't be told, a resize by disk number resizes nothing.
 func TestResizeByDiskNumberFails(t *testing.T) {
 	node := &fakeNode{err: errors.New("two data volumes")}
-	served := endpoints(t, node, ErrorInterceptor)
+	served := endpoints(t, node, withErrors...)
 	if _, err := served["volume v1"].call(t, "/v1.Volume/ResizeVolume", `{"volume_id": "3"}`); err == nil {
 		t.Error("resize succeeded")
 	}
@@ -267,7 +274,7 @@ func TestResizeByDiskNumberFails(t *testing.T) {
 // goes with it.
 func TestEveryMethodReturnsErrors(t *testing.T) {
 	node := &fakeNode{err: context.DeadlineExceeded}
-	served := endpoints(t, node, ErrorInterceptor)
+	served := endpoints(t, node, withErrors...)
 	for _, test := range everyMethod {
 		for version := range strings.FieldsSeq(test.versions) {
 			e := served[test.group+" "+version]

@@ -26,6 +26,7 @@ func storageVersions(ops storage.Operations) versions {
 			"StageShare":      unary(h.StageShare),
 			"CleanUp":         unary(h.CleanUp),
 			"CheckVolume":     unary(h.CheckVolume),
+			"WatchDisks":      streaming(h.WatchDisks),
 		}},
 	}
 }
@@ -42,11 +43,7 @@ func (h storageHandler) ListDisks(ctx context.Context, req *storagev1alpha1.List
 	if err != nil {
 		return nil, err
 	}
-	resp := &storagev1alpha1.ListDisksResponse{}
-	for _, d := range disks {
-		resp.Disks = append(resp.Disks, storagewire.FromDisk(d))
-	}
-	return resp, nil
+	return &storagev1alpha1.ListDisksResponse{Disks: storagewire.FromDisks(disks)}, nil
 }
 
 func (h storageHandler) StageVolume(ctx context.Context, req *storagev1alpha1.StageVolumeRequest) (*storagev1alpha1.StageVolumeResponse, error) {
@@ -106,4 +103,20 @@ func (h storageHandler) CleanUp(ctx context.Context, req *storagev1alpha1.CleanU
 func (h storageHandler) CheckVolume(ctx context.Context, req *storagev1alpha1.CheckVolumeRequest) (*storagev1alpha1.CheckVolumeResponse, error) {
 	done, err := h.ops.CheckVolume(ctx, storage.CheckVolumeRequest{Path: req.Path, SpotFix: req.SpotFix})
 	return storagewire.FromChecked(done), err
+}
+
+func (h storageHandler) WatchDisks(ctx context.Context, req *storagev1alpha1.WatchDisksRequest, send func(*storagev1alpha1.WatchDisksResponse) error) error {
+	selector, err := storagewire.ToSelector(req.Disk)
+	if err != nil {
+		return err
+	}
+	for changes, err := range h.ops.WatchDisks(ctx, selector) {
+		if err != nil {
+			return err
+		}
+		if err := send(storagewire.FromChanges(changes)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -61,7 +61,7 @@ func connOf(ctx context.Context) *conn {
 func ClientOf(ctx context.Context) any { return connOf(ctx).client }
 
 // admitting registers services so that their unary calls are bounded, before any of
-// their requests is read. The stream interceptors do that for streaming ones.
+// their requests is read. boundStream does that for streaming ones.
 type admitting struct {
 	grpc.ServiceRegistrar
 	server          *Server
@@ -83,9 +83,9 @@ func (a admitting) RegisterService(desc *grpc.ServiceDesc, service any) {
 func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		c := connOf(ctx)
-		begun, err := a.server.admit(ctx, c, method, a.maxRequestBytes)
+		begun, err := a.server.calls.begin(c.client, a.maxRequestBytes)
 		if err != nil {
-			return nil, err
+			return nil, a.server.refused(c, method, err)
 		}
 		defer a.server.end(ctx, c, begun)
 
@@ -111,21 +111,17 @@ func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodH
 	}
 }
 
-// admit begins a call on a connection, or returns the status that refuses it.
-func (s *Server) admit(ctx context.Context, c *conn, method string, maxBytes int) (*call, error) {
-	begun, err := s.calls.begin(c.client, maxBytes)
-	if err != nil {
-		c.slowDown()
-		// A line for each would be a way to fill the log.
-		if s.refusals.due() {
-			s.log.Warn("refusing calls", "method", method, "err", err)
-		}
-		return nil, toStatus(method, err)
+// refused returns the status of a call that wasn't begun.
+func (s *Server) refused(c *conn, method string, err error) error {
+	c.slowDown()
+	// A line for each would be a way to fill the log.
+	if s.refusals.due() {
+		s.log.Warn("refusing calls", "method", method, "err", err)
 	}
-	return begun, nil
+	return toStatus(method, err)
 }
 
-// end ends a call that admit began. ctx is the call's.
+// end ends a call that was begun. ctx is the call's.
 func (s *Server) end(ctx context.Context, c *conn, begun *call) {
 	if !s.calls.end(begun) {
 		c.end()

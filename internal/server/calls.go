@@ -13,7 +13,8 @@ import (
 )
 
 // Limits are the bounds of the calls under way at all endpoints together. A call is
-// under way until its handler has returned, also if its client gives up before.
+// under way until its handler has returned, also if its client gives up before. Streaming
+// calls have bounds of their own.
 type Limits struct {
 	// Calls is how many there may be. Default: DefaultMaxCalls. Their requests may
 	// hold maxBytesOfCall bytes for each of them.
@@ -51,13 +52,14 @@ const (
 	RefusedCalls          = "calls"            // too many calls
 	RefusedCallsPerClient = "calls_per_client" // too many calls of one client
 	RefusedBytes          = "request_bytes"    // too many bytes of requests
+	RefusedStreams        = "streams"          // too many streaming calls
 )
 
 // Calls are the calls under way at all endpoints together, and those refused.
 type Calls struct {
 	Receiving int            // whose request hasn't come, or not all of it
 	Running   int            // whose request has come
-	Streams   int            // streaming ones: health watches and reflection
+	Streams   int            // streaming ones: WatchDisks, health watches and reflection
 	Bytes     int64          // of the requests
 	Oldest    time.Duration  // age of the oldest one that isn't streaming; 0 if there is none
 	Limit     int            // of the calls under way: Limits.Calls
@@ -83,7 +85,7 @@ func newCalls(limits Limits) *calls {
 	return &calls{
 		limits:    limits.withDefaults(),
 		processes: make(map[uint32]*client),
-		refused:   map[string]int{RefusedCalls: 0, RefusedCallsPerClient: 0, RefusedBytes: 0},
+		refused:   map[string]int{RefusedCalls: 0, RefusedCallsPerClient: 0, RefusedBytes: 0, RefusedStreams: 0},
 	}
 }
 
@@ -92,6 +94,7 @@ type client struct {
 	process     uint32 // 0 if it isn't known
 	connections int    // that the process has; unused if it isn't known
 	calls       int
+	streams     int
 	bytes       int64
 }
 
@@ -104,16 +107,16 @@ type call struct {
 	element   *list.Element // in calls.unary; nil for a streaming call
 }
 
-// room returns how many calls a client may have when so many are under way. One half of
-// all calls is for everybody, as far as Limits allows. When that is taken, a client may
-// have few, and of the last quarter one, so that hundreds of clients have room when others
-// take what they can get.
-func (a *calls) room() int {
-	switch free := a.limits.Calls - a.count; {
-	case 2*free > a.limits.Calls:
-		return a.limits.CallsPerClient
-	case 4*free > a.limits.Calls:
-		return min(fewCalls, a.limits.CallsPerClient)
+// room returns how many calls a client may have when so many of all are under way. One half
+// of all is for everybody, as far as perClient allows. When that is taken, a client may have
+// few, and of the last quarter one, so that hundreds of clients have room when others take
+// what they can get.
+func room(underWay, all, perClient int) int {
+	switch free := all - underWay; {
+	case 2*free > all:
+		return perClient
+	case 4*free > all:
+		return min(fewCalls, perClient)
 	case free > 0:
 		return 1
 	}
@@ -170,13 +173,35 @@ func (a *calls) disconnect(c *client) {
 
 // forget forgets a process that has neither connections nor calls.
 func (a *calls) forget(c *client) {
-	if c.process != 0 && c.connections == 0 && c.calls == 0 {
+	if c.process != 0 && c.connections == 0 && c.calls == 0 && c.streams == 0 {
 		delete(a.processes, c.process)
 	}
 }
 
-// begin counts a call, or refuses it. Its request may have up to maxBytes; 0 is for a
-// streaming call.
+// Bounds of the streaming calls under way, at all endpoints together and of one client. They
+// last for hours, so they take no place of the calls that Limits bounds. A driver needs one
+// or two.
+const (
+	maxStreams          = 512
+	maxStreamsPerClient = 32
+)
+
+// beginStream counts a streaming call, or refuses it.
+func (a *calls) beginStream(c *client) (*call, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if room := room(a.streams, maxStreams, maxStreamsPerClient); c.streams >= room {
+		a.refused[RefusedStreams]++
+		return nil, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"%d streaming calls are under way, %d of them this client's, which may have %d: end some of them, or try again later",
+			a.streams, c.streams, room)
+	}
+	a.streams++
+	c.streams++
+	return &call{client: c, begun: time.Now()}, nil
+}
+
+// begin counts a call, or refuses it. Its request may have up to maxBytes.
 func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,10 +212,6 @@ func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 	begun := &call{client: c, begun: time.Now(), bytes: expected}
 	a.count++
 	c.calls++
-	if maxBytes == 0 {
-		a.streams++
-		return begun, nil
-	}
 	begun.receiving = true
 	begun.element = a.unary.PushBack(begun)
 	a.receiving++
@@ -202,7 +223,7 @@ func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 // refuse returns an error if there is no room for one more call of a client, with a
 // request of so many bytes.
 func (a *calls) refuse(c *client, bytes int64) error {
-	room := a.room()
+	room := room(a.count, a.limits.Calls, a.limits.CallsPerClient)
 	switch {
 	case c.calls >= a.limits.CallsPerClient:
 		a.refused[RefusedCallsPerClient]++
@@ -249,12 +270,13 @@ func (a *calls) end(c *call) (early bool) {
 	early = c.receiving
 	if c.element == nil {
 		a.streams--
+		c.client.streams--
 	} else {
 		a.hold(c, 0)
 		a.unary.Remove(c.element)
+		a.count--
+		c.client.calls--
 	}
-	a.count--
-	c.client.calls--
 	a.forget(c.client)
 	return early
 }

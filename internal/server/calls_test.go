@@ -174,8 +174,12 @@ func TestCallsAreCounted(t *testing.T) {
 	a := newCalls(Limits{})
 	c := a.connect(0)
 	var all []*call
-	for _, maxBytes := range []int{1000, 1000, 0} {
-		one, err := a.begin(c, maxBytes)
+	for _, begin := range []func() (*call, error){
+		func() (*call, error) { return a.begin(c, 1000) },
+		func() (*call, error) { return a.begin(c, 1000) },
+		func() (*call, error) { return a.beginStream(c) },
+	} {
+		one, err := begin()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +189,7 @@ func TestCallsAreCounted(t *testing.T) {
 	for begun := time.Now(); time.Since(begun) <= 0; { // the clock of Windows has steps of up to 16 ms
 		time.Sleep(time.Millisecond)
 	}
-	none := map[string]int{RefusedCalls: 0, RefusedCallsPerClient: 0, RefusedBytes: 0}
+	none := map[string]int{RefusedCalls: 0, RefusedCallsPerClient: 0, RefusedBytes: 0, RefusedStreams: 0}
 	got := a.now()
 	if got.Oldest <= 0 {
 		t.Error("there is no oldest call")
@@ -199,5 +203,49 @@ func TestCallsAreCounted(t *testing.T) {
 	}
 	if diff := cmp.Diff(Calls{Limit: DefaultMaxCalls, Refused: none}, a.now()); diff != "" {
 		t.Errorf("calls when all have ended (-want +got):\n%s", diff)
+	}
+}
+
+// Clients that take all streaming calls that they get leave one for those that come later,
+// and all other calls for everybody.
+func TestStreamsAreShared(t *testing.T) {
+	a := newCalls(Limits{})
+	for i := range 100 {
+		c := a.connect(uint32(i + 1))
+		var err error
+		n := 0
+		for ; err == nil; n++ {
+			_, err = a.beginStream(c)
+		}
+		if n == 1 || n-1 > maxStreamsPerClient || !errors.Is(err, csiproxy.ErrResourceExhausted) {
+			t.Fatalf("client %d has %d streams, then %v", i, n-1, err)
+		}
+	}
+	now := a.now()
+	if now.Streams > maxStreams || now.Refused[RefusedStreams] != 100 {
+		t.Errorf("%+v", now)
+	}
+	for i := range 30 {
+		if begun, err := take(t, a, a.connect(uint32(i+1)), 1); i < 8 && len(begun) != DefaultMaxCallsPerClient || len(begun) == 0 {
+			t.Errorf("client %d can make %d calls, then %v", i, len(begun), err)
+		}
+	}
+}
+
+// A process whose streaming call runs is known, also without connections.
+func TestStreamsOfProcesses(t *testing.T) {
+	a := newCalls(Limits{})
+	c := a.connect(7)
+	one, err := a.beginStream(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.disconnect(c)
+	if a.processes[7] != c {
+		t.Error("it is forgotten with its stream")
+	}
+	a.end(one)
+	if len(a.processes) != 0 || c.streams != 0 {
+		t.Error("it is kept")
 	}
 }

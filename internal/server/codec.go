@@ -12,7 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
-// request is what the message of a unary call is decoded into.
+// request is what the only message of a client in a call is decoded into.
 //
 // gRPC answers an error of a codec with Internal before anybody can change that. So
 // decoding a request always succeeds, and the error is found in it.
@@ -31,7 +31,7 @@ func newCodec() codec { return codec{encoding.GetCodecV2(grpcproto.Name)} }
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*request)
-	if !ok { // of a streaming call: health and reflection have them
+	if !ok { // of a call with several, which reflection is
 		return c.CodecV2.Unmarshal(data, v)
 	}
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())

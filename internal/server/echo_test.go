@@ -24,10 +24,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// echo is a service of one method, /v1.Echo/Say, that answers by calling itself.
+// echo is a service of two methods: /v1.Echo/Say answers by calling itself, and
+// /v1.Echo/Shout does so again and again, until that is an error.
 type echo func(ctx context.Context, said string) (string, error)
 
-const sayMethod = "/v1.Echo/Say"
+const (
+	sayMethod   = "/v1.Echo/Say"
+	shoutMethod = "/v1.Echo/Shout"
+)
 
 func (e echo) Register(registrar grpc.ServiceRegistrar) {
 	say := func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
@@ -41,10 +45,26 @@ func (e echo) Register(registrar grpc.ServiceRegistrar) {
 			return wrapperspb.String(answer), err
 		})
 	}
+	shout := func(_ any, stream grpc.ServerStream) error {
+		var request wrapperspb.StringValue
+		if err := stream.RecvMsg(&request); err != nil {
+			return err
+		}
+		for {
+			answer, err := e(stream.Context(), request.GetValue())
+			if err != nil {
+				return err
+			}
+			if err := stream.SendMsg(wrapperspb.String(answer)); err != nil {
+				return err
+			}
+		}
+	}
 	registrar.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "v1.Echo",
 		HandlerType: (*any)(nil),
 		Methods:     []grpc.MethodDesc{{MethodName: "Say", Handler: say}},
+		Streams:     []grpc.StreamDesc{{StreamName: "Shout", Handler: shout, ServerStreams: true}},
 	}, nil)
 }
 
@@ -62,6 +82,11 @@ func (echo) Files() (*protoregistry.Files, error) {
 					Name:       proto.String("Say"),
 					InputType:  proto.String(".google.protobuf.StringValue"),
 					OutputType: proto.String(".google.protobuf.StringValue"),
+				}, {
+					Name:            proto.String("Shout"),
+					InputType:       proto.String(".google.protobuf.StringValue"),
+					OutputType:      proto.String(".google.protobuf.StringValue"),
+					ServerStreaming: proto.Bool(true),
 				}},
 			}},
 		},
@@ -73,6 +98,22 @@ func say(ctx context.Context, client *grpc.ClientConn, text string) (string, err
 	var answer wrapperspb.StringValue
 	err := client.Invoke(ctx, sayMethod, wrapperspb.String(text), &answer)
 	return answer.GetValue(), err
+}
+
+// shout begins a streaming call of the echo service.
+func shout(t *testing.T, ctx context.Context, client *grpc.ClientConn, request any, options ...grpc.CallOption) grpc.ClientStream {
+	t.Helper()
+	stream, err := client.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, shoutMethod, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.SendMsg(request); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	return stream
 }
 
 // running is a server that serves one endpoint in memory.
@@ -103,14 +144,16 @@ func (r *running) logger() *slog.Logger {
 // start serves handler until the test's end, which is a graceful stop.
 func start(t *testing.T, handler echo, interceptors ...grpc.UnaryServerInterceptor) *running {
 	t.Helper()
+	return startWith(t, Config{Interceptors: interceptors}, handler)
+}
+
+func startWith(t *testing.T, config Config, handler echo) *running {
+	t.Helper()
 	r := &running{t: t, listener: newCountingListener(), served: make(chan error, 1)}
+	config.Endpoints = []Endpoint{{Name: "csi-proxy-echo-v1", Service: handler, Listener: r.listener}}
+	config.GracePeriod, config.Log = gracePeriod, r.logger()
 	var err error
-	r.server, err = New(Config{
-		Endpoints:    []Endpoint{{Name: "csi-proxy-echo-v1", Service: handler, Listener: r.listener}},
-		Interceptors: interceptors,
-		GracePeriod:  gracePeriod,
-		Log:          r.logger(),
-	})
+	r.server, err = New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,28 +142,6 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 	})
 }
 
-// Health checks and watches count too.
-func TestStreamsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := start(t, upper)
-		client := r.dial()
-		defer client.Close()
-		for range DefaultMaxCallsPerClient {
-			if _, err := client.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
-				"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		synctest.Wait()
-		if got := r.server.Calls().Streams; got != DefaultMaxCallsPerClient {
-			t.Errorf("%d streams are counted", got)
-		}
-		_, err := say(t.Context(), client, "hello")
-		wantCode(t, err, codes.ResourceExhausted)
-		r.end()
-	})
-}
-
 // A client that resets its calls at once can't have more of them run than others, and
 // is slowed down.
 func TestRapidReset(t *testing.T) {

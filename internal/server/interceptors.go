@@ -6,18 +6,22 @@ package server
 import (
 	"context"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // logUnary logs each call in one line: see requestLog.
 func (s *Server) logUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	resp, err := handler(ctx, req)
-	s.logCall(ctx, info.FullMethod, req, start, err)
+	s.logCall(ctx, info.FullMethod, req, start, err, err != nil)
 	return resp, err
 }
 
@@ -48,36 +52,76 @@ func (s *Server) panicked(method string, value any) error {
 	return status.Errorf(codes.Internal, "%s: internal error: the log of the daemon has the details", method)
 }
 
-// answerUnknown answers and logs a call of a method that the endpoint hasn't.
+// answerUnknown answers a call of a method that the endpoint hasn't.
 func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream) // there is one in every stream of a server
-	err := status.Errorf(codes.Unimplemented, "%s: no such method at this endpoint", method)
-	s.logCall(stream.Context(), method, nil, time.Now(), err)
-	return err
+	return status.Errorf(codes.Unimplemented, "%s: no such method at this endpoint", method)
 }
 
 // boundStream counts a streaming call, or refuses it.
 func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx := stream.Context()
 	c := connOf(ctx)
-	begun, err := s.admit(ctx, c, info.FullMethod, 0)
+	begun, err := s.calls.beginStream(c.client)
 	if err != nil {
-		return err
+		return s.refused(c, info.FullMethod, err)
 	}
 	defer s.end(ctx, c, begun)
 	c.begin()
 	return handler(srv, stream)
 }
 
-// endStream ends streaming calls when a stop begins. They are health watches and
-// reflection, which last as long as the client likes.
-func (s *Server) endStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// logStream logs each streaming call in one line when it has ended: see requestLog. That its
+// client or the daemon ends it is no failure.
+func (s *Server) logStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	start := time.Now()
+	logged := &requestStream{ServerStream: stream, server: s, method: info.FullMethod, single: !info.IsClientStream}
+	err := handler(srv, logged)
+	var req any
+	if request := logged.request.Load(); request != nil {
+		req = *request
+	}
+	ended := stream.Context().Err() != nil || s.stopping.Err() != nil
+	s.logCall(stream.Context(), info.FullMethod, req, start, err, err != nil && !ended)
+	return err
+}
+
+// requestStream is a stream whose request, if there is only one, is received as that of a
+// unary call.
+type requestStream struct {
+	grpc.ServerStream
+	server  *Server
+	method  string
+	single  bool
+	request atomic.Pointer[proto.Message] // nil before it has come
+}
+
+func (s *requestStream) RecvMsg(m any) error {
+	if !s.single {
+		return s.ServerStream.RecvMsg(m)
+	}
+	message := m.(proto.Message)
+	r := &request{message: message}
+	if err := s.server.receive(connOf(s.Context()), s.ServerStream.RecvMsg, r); err != nil {
+		return err
+	}
+	if r.err != nil {
+		return toStatus(s.method, r.err)
+	}
+	s.request.Store(&message)
+	return nil
+}
+
+// endStream ends streaming calls when a stop begins, since they last as long as the client
+// likes: WatchDisks, health watches and reflection. One whose client doesn't read what was
+// sent ends with the grace period.
+func (s *Server) endStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
 	err := handler(srv, endingStream{stream, ctx})
 	if s.stopping.Err() != nil {
-		return status.Error(codes.Unavailable, "the daemon is stopping")
+		return toStatus(info.FullMethod, csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is stopping"))
 	}
 	return err
 }

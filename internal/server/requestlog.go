@@ -24,9 +24,13 @@ import (
 const LevelRequest = slog.Level(-2)
 
 // logCall logs a call that has ended, with its arguments, how long it took, and the process
-// that made it. req is nil if the request couldn't be decoded.
-func (s *Server) logCall(ctx context.Context, method string, req any, start time.Time, err error) {
-	level := levelOf(method, status.Code(err))
+// that made it. req is nil if the request couldn't be decoded. failed says whether err is a
+// failure.
+func (s *Server) logCall(ctx context.Context, method string, req any, start time.Time, err error, failed bool) {
+	level := levelOf(method, codes.OK)
+	if failed {
+		level = levelOf(method, status.Code(err))
+	}
 	if !s.log.Enabled(ctx, level) {
 		return
 	}
@@ -42,7 +46,7 @@ func (s *Server) logCall(ctx context.Context, method string, req any, start time
 		}
 	}
 	text := "call"
-	if err != nil {
+	if failed {
 		text = "call failed"
 		attrs = append(attrs, slog.String("err", status.Convert(err).Message()))
 	}

@@ -38,6 +38,10 @@ type Config struct {
 	// the request log. One of them turns the errors of handlers into statuses.
 	Interceptors []grpc.UnaryServerInterceptor
 
+	// StreamInterceptors do so around each streaming call: those of the API, health
+	// watches and reflection.
+	StreamInterceptors []grpc.StreamServerInterceptor
+
 	// Limits bound the calls under way.
 	Limits Limits
 
@@ -83,10 +87,10 @@ const (
 	// windowBytes is what a client may send of a request before anybody reads it. It
 	// is the least that gRPC takes. Without it gRPC would guess, up to 16 MiB.
 	windowBytes = 64 << 10
-	// moreStreams is how many HTTP/2 streams a connection may have beyond the calls
-	// that Limits allows one client. A client's own library keeps its calls waiting
-	// when there are too many for the streams, and says nothing; those that are too
-	// many for Limits are refused at once, which tells the client why.
+	// moreStreams is how many HTTP/2 streams a connection may have beyond the calls and
+	// streaming calls that one client may have. A client's own library keeps its calls
+	// waiting when there are too many for the streams, and says nothing; those that are
+	// too many for us are refused at once, which tells the client why.
 	moreStreams = 32
 	// workers are the goroutines of an endpoint that stay for the next call; more
 	// calls at once get new ones. A new goroutine's stack is small and is copied
@@ -138,7 +142,7 @@ func New(config Config) (*Server, error) {
 		served := &endpoint{
 			name:     e.Name,
 			listener: newListener(e.Listener, s.calls, s.log.With("endpoint", e.Name)),
-			server:   s.newGRPCServer(config.Interceptors, e.MaxRequestBytes),
+			server:   s.newGRPCServer(config, e.MaxRequestBytes),
 		}
 		served.register(e.Service, files, admitting{served.server, s, e.MaxRequestBytes})
 		s.endpoints = append(s.endpoints, served)
@@ -154,22 +158,25 @@ func closeListeners(endpoints []Endpoint) error {
 	return errors.Join(errs...)
 }
 
-func (s *Server) newGRPCServer(interceptors []grpc.UnaryServerInterceptor, maxRequestBytes int) *grpc.Server {
+func (s *Server) newGRPCServer(config Config, maxRequestBytes int) *grpc.Server {
 	// Recovering is done twice: inside, so that a panicking handler's call is
 	// logged and counted as a failed one, and outside for the interceptors.
 	unary := []grpc.UnaryServerInterceptor{s.recoverUnary, s.logUnary}
-	unary = append(unary, interceptors...)
+	unary = append(unary, config.Interceptors...)
 	unary = append(unary, s.recoverUnary)
+	streams := []grpc.StreamServerInterceptor{s.recoverStream, s.boundStream, s.logStream}
+	streams = append(streams, config.StreamInterceptors...)
+	streams = append(streams, s.endStream, s.recoverStream)
 	return grpc.NewServer(
 		grpc.Creds(newPlaintext()),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(unary...),
-		grpc.ChainStreamInterceptor(s.recoverStream, s.boundStream, s.endStream),
+		grpc.ChainStreamInterceptor(streams...),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxConcurrentStreams(uint32(s.calls.limits.CallsPerClient+moreStreams)),
+		grpc.MaxConcurrentStreams(uint32(s.calls.limits.CallsPerClient+maxStreamsPerClient+moreStreams)),
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.NumStreamWorkers(workers),

@@ -5,6 +5,7 @@ package winsim
 
 import (
 	"context"
+	"sync"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -44,9 +45,11 @@ func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-
 	if err != nil {
 		return nil, nil, err
 	}
-	return w.arrived, func() {
+	tracked := s.track.Track("notices of class " + class.String())
+	return w.arrived, sync.OnceFunc(func() {
+		tracked()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.watchers, w)
-	}, nil
+	}), nil
 }

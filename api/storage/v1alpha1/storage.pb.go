@@ -2492,6 +2492,117 @@ func (x *CheckVolumeResponse) GetTookMilliseconds() int64 {
 	return 0
 }
 
+// WatchDisksRequest is the request of WatchDisks.
+type WatchDisksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which disks to watch; all if it is missing.
+	Disk          *DiskSelector `protobuf:"bytes,1,opt,name=disk,proto3" json:"disk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchDisksRequest) Reset() {
+	*x = WatchDisksRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchDisksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchDisksRequest) ProtoMessage() {}
+
+func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchDisksRequest.ProtoReflect.Descriptor instead.
+func (*WatchDisksRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *WatchDisksRequest) GetDisk() *DiskSelector {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+// WatchDisksResponse is what has changed since the one before. The first has all disks as added,
+// even if there are none.
+type WatchDisksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Disks that have left or don't match any more, as they were told last.
+	Removed []*Disk `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
+	// Disks that weren't told before. One of them may have the number of a removed one.
+	Added []*Disk `protobuf:"bytes,2,rep,name=added,proto3" json:"added,omitempty"`
+	// Disks that were told before, as they are now.
+	Changed       []*Disk `protobuf:"bytes,3,rep,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchDisksResponse) Reset() {
+	*x = WatchDisksResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchDisksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchDisksResponse) ProtoMessage() {}
+
+func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchDisksResponse.ProtoReflect.Descriptor instead.
+func (*WatchDisksResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *WatchDisksResponse) GetRemoved() []*Disk {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *WatchDisksResponse) GetAdded() []*Disk {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
+func (x *WatchDisksResponse) GetChanged() []*Disk {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
 var File_csiproxy_storage_v1alpha1_storage_proto protoreflect.FileDescriptor
 
 const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
@@ -2697,11 +2808,18 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x13CheckVolumeResponse\x12!\n" +
 	"\ferrors_found\x18\x01 \x01(\bR\verrorsFound\x12\x14\n" +
 	"\x05fixed\x18\x02 \x01(\bR\x05fixed\x12+\n" +
-	"\x11took_milliseconds\x18\x03 \x01(\x03R\x10tookMilliseconds*A\n" +
+	"\x11took_milliseconds\x18\x03 \x01(\x03R\x10tookMilliseconds\"P\n" +
+	"\x11WatchDisksRequest\x12;\n" +
+	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"\xc1\x01\n" +
+	"\x12WatchDisksResponse\x129\n" +
+	"\aremoved\x18\x01 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\aremoved\x125\n" +
+	"\x05added\x18\x02 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\x05added\x129\n" +
+	"\achanged\x18\x03 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\achanged*A\n" +
 	"\x12AuthenticationType\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
-	"\vMUTUAL_CHAP\x10\x022\xc3\t\n" +
+	"\vMUTUAL_CHAP\x10\x022\xb0\n" +
+	"\n" +
 	"\aStorage\x12f\n" +
 	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
 	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
@@ -2714,7 +2832,9 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\n" +
 	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12`\n" +
 	"\aCleanUp\x12).csiproxy.storage.v1alpha1.CleanUpRequest\x1a*.csiproxy.storage.v1alpha1.CleanUpResponse\x12l\n" +
-	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponseBEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
+	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponse\x12k\n" +
+	"\n" +
+	"WatchDisks\x12,.csiproxy.storage.v1alpha1.WatchDisksRequest\x1a-.csiproxy.storage.v1alpha1.WatchDisksResponse0\x01BEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
 
 var (
 	file_csiproxy_storage_v1alpha1_storage_proto_rawDescOnce sync.Once
@@ -2729,7 +2849,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
 	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
@@ -2766,6 +2886,8 @@ var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(*CleanedUp)(nil),               // 32: csiproxy.storage.v1alpha1.CleanedUp
 	(*CheckVolumeRequest)(nil),      // 33: csiproxy.storage.v1alpha1.CheckVolumeRequest
 	(*CheckVolumeResponse)(nil),     // 34: csiproxy.storage.v1alpha1.CheckVolumeResponse
+	(*WatchDisksRequest)(nil),       // 35: csiproxy.storage.v1alpha1.WatchDisksRequest
+	(*WatchDisksResponse)(nil),      // 36: csiproxy.storage.v1alpha1.WatchDisksResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
@@ -2785,33 +2907,39 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	21, // 14: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
 	32, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
 	27, // 16: csiproxy.storage.v1alpha1.CleanedUp.mount:type_name -> csiproxy.storage.v1alpha1.Mount
-	3,  // 17: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	11, // 18: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
-	13, // 19: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	15, // 20: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
-	17, // 21: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	19, // 22: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	23, // 23: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
-	25, // 24: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
-	28, // 25: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	30, // 26: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
-	33, // 27: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
-	4,  // 28: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 29: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 30: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 31: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 32: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 33: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	24, // 34: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	26, // 35: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	29, // 36: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	31, // 37: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
-	34, // 38: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
-	28, // [28:39] is the sub-list for method output_type
-	17, // [17:28] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	1,  // 17: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	5,  // 18: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
+	5,  // 19: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
+	5,  // 20: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
+	3,  // 21: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	11, // 22: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	13, // 23: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	15, // 24: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	17, // 25: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	19, // 26: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	23, // 27: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
+	25, // 28: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
+	28, // 29: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
+	30, // 30: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	33, // 31: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	35, // 32: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
+	4,  // 33: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 34: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 35: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 36: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 37: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 38: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	24, // 39: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	26, // 40: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	29, // 41: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	31, // 42: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	34, // 43: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	36, // 44: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
+	33, // [33:45] is the sub-list for method output_type
+	21, // [21:33] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }
@@ -2827,7 +2955,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -111,7 +111,7 @@ func (s *Staging) hardware(ctx context.Context, wanted storage.Selector) ([]stor
 	if err != nil || wanted.ISCSI == nil {
 		return all, err
 	}
-	return all, s.addTargets(ctx, all)
+	return all, s.addTargets(ctx, all, s.Initiator.LUNs)
 }
 
 // meant returns a function that tells whether an open disk is the one that a selector
@@ -131,7 +131,7 @@ func (s *Staging) ask(ctx context.Context, wanted storage.Selector, h *device.Di
 	d, err := s.Disks.HardwareOf(ctx, h, wanted)
 	if err == nil && wanted.ISCSI != nil {
 		one := []storage.Disk{d}
-		err = s.addTargets(ctx, one)
+		err = s.addTargets(ctx, one, s.Initiator.LUNs)
 		d = one[0]
 	}
 	return d, err

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
@@ -56,6 +57,8 @@ type Staging struct {
 	volumes operation.Flights[volume.ID, storage.Volume]
 	shares  operation.Flights[string, storage.Volume] // by root
 
+	watching watching
+
 	mu         sync.Mutex              // guards the fields below
 	connecting map[string]int          // how many disks of a target are being staged
 	checking   map[volume.ID]time.Time // since when volumes are being checked
@@ -97,7 +100,7 @@ func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) ([]sto
 		if err != nil {
 			return nil, err
 		}
-		if err := s.addTargets(ctx, all); err != nil {
+		if err := s.addTargets(ctx, all, s.Initiator.LUNs); err != nil {
 			if wanted.ISCSI != nil || ctx.Err() != nil {
 				return nil, err
 			}
@@ -108,12 +111,12 @@ func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) ([]sto
 }
 
 // addTargets fills in which disks are logical units of iSCSI targets. The initiator is
-// asked only if there are disks on that bus: asking it starts its service.
-func (s *Staging) addTargets(ctx context.Context, all []storage.Disk) error {
+// asked, by ask, only if there are disks on that bus: asking it starts its service.
+func (s *Staging) addTargets(ctx context.Context, all []storage.Disk, ask func(context.Context) (map[disk.Number]storage.ISCSILUN, error)) error {
 	if !slices.ContainsFunc(all, func(d storage.Disk) bool { return d.Bus == storage.BusISCSI }) {
 		return nil
 	}
-	luns, err := s.Initiator.LUNs(ctx)
+	luns, err := ask(ctx)
 	if err != nil {
 		return err
 	}

@@ -126,6 +126,22 @@ func (e *Exporter) CountCalls() grpc.UnaryServerInterceptor {
 	}
 }
 
+// CountStreams is CountCalls for calls with one request and a stream of responses. They
+// aren't timed: they last as long as their clients like.
+func (e *Exporter) CountStreams() grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if info.IsClientStream { // reflection, and methods that there aren't, of any name
+			return handler(srv, stream)
+		}
+		service, method := path.Split(info.FullMethod)
+		labels := []string{"server_stream", strings.Trim(service, "/"), method}
+		e.started.WithLabelValues(labels...).Inc()
+		err := handler(srv, stream)
+		e.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()
+		return err
+	}
+}
+
 // Check returns an error for a web configuration file that can't be used. The file says
 // how to do TLS and who may read the metrics: see
 // https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
@@ -262,7 +278,7 @@ type callsCollector func() server.Calls
 var (
 	callsDesc = prometheus.NewDesc("csi_proxy_calls",
 		"Calls under way: receiving are those whose request hasn't come, running those whose handler works or waits, "+
-			"streams are health watches and reflection.",
+			"streams are WatchDisks, health watches and reflection.",
 		[]string{"state"}, nil)
 	oldestDesc = prometheus.NewDesc("csi_proxy_oldest_call_seconds",
 		"Age of the oldest call under way, other than streams; 0 if there is none.", nil, nil)
@@ -272,7 +288,7 @@ var (
 		"How many calls may be under way: -max-calls.", nil, nil)
 	refusedDesc = prometheus.NewDesc("csi_proxy_refused_calls_total",
 		"Calls that were refused before their request was read: reason calls is -max-calls, calls_per_client is "+
-			"-max-calls-per-client, request_bytes are too many bytes of requests.",
+			"-max-calls-per-client, request_bytes are too many bytes of requests, streams are too many streaming calls.",
 		[]string{"reason"}, nil)
 )
 

@@ -96,6 +96,7 @@ func TestThereAndBack(t *testing.T) {
 	for _, v := range []storage.VolumeList{filled[storage.VolumeList](t), {}} {
 		same(t, v, ToVolumes(FromVolumes(v)), nil)
 	}
+	same(t, filled[storage.DiskChanges](t), ToChanges(FromChanges(filled[storage.DiskChanges](t))), nil)
 	same(t, filled[storage.StageShareRequest](t), ToStageShare(FromStageShare(filled[storage.StageShareRequest](t))), nil)
 	same(t, filled[storage.Leftovers](t), ToLeftovers(FromLeftovers(filled[storage.Leftovers](t))), nil)
 	checked := storage.CheckedVolume{ErrorsFound: true, Fixed: true, Took: time.Hour}

@@ -1,0 +1,122 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+func (p *program) watchDisks() *cobra.Command {
+	var wanted selectorFlags
+	cmd := p.leaf("watch", "List the disks that match, and then what changes", on(p, func(c *client.Client) *client.Storage { return c.Storage },
+		func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+			selector, err := wanted.selector()
+			if err != nil {
+				return reply{}, err
+			}
+			first := true
+			for changes, err := range s.WatchDisks(ctx, selector) {
+				switch {
+				case errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled): // Ctrl-C
+					return printed, nil
+				case err != nil:
+					return reply{}, err
+				}
+				if err := p.printChanges(changes, first); err != nil {
+					return reply{}, err
+				}
+				first = false
+			}
+			return printed, nil
+		}))
+	cmd.Long = fmt.Sprintf(`List the disks that match, or all, and then each that comes, leaves or changes, until Ctrl-C
+or --timeout, which has no default here. Disks that come or leave are seen at once, everything
+else within about %v. A line is about one disk; "listed" are those that were there from the
+start. With -o json, a line is an object with the disks removed, added and changed at one time;
+the first has all disks as added.
+
+It needs a daemon that serves the storage API. When that stops, the command ends with exit
+code 6.`, storage.WatchInterval)
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+		if !cmd.Flags().Changed("timeout") {
+			p.timeout = 0
+		}
+	}
+	wanted.add(cmd)
+	return cmd
+}
+
+// printed is the reply of a command that has printed everything already.
+var printed = reply{raw: []byte{}}
+
+// printChanges prints what has changed. The first changes of a watch are the list.
+func (p *program) printChanges(c storage.DiskChanges, first bool) error {
+	if p.format == formatJSON {
+		type changesJSON struct {
+			Removed []describedJSON `json:"removed"`
+			Added   []describedJSON `json:"added"`
+			Changed []describedJSON `json:"changed"`
+		}
+		return json.NewEncoder(p.stdout).Encode(changesJSON{describedList(c.Removed), describedList(c.Added), describedList(c.Changed)})
+	}
+	added := "added"
+	if first {
+		added = "listed"
+	}
+	if first && len(c.Added) == 0 {
+		_, err := io.WriteString(p.stdout, "listed   no disks\n")
+		return err
+	}
+	for _, part := range []struct {
+		what  string
+		disks []storage.Disk
+	}{{"removed", c.Removed}, {added, c.Added}, {"changed", c.Changed}} {
+		for _, d := range part.disks {
+			if _, err := fmt.Fprintf(p.stdout, "%-8s disk %d: %s\n", part.what, d.Number, printable(diskLine(d))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func describedList(disks []storage.Disk) []describedJSON {
+	list := []describedJSON{}
+	for _, d := range disks {
+		list = append(list, newDescribedJSON(d))
+	}
+	return list
+}
+
+// diskLine is a disk in one line.
+func diskLine(d storage.Disk) string {
+	var parts []string
+	add := func(before, text string) {
+		if text != "" {
+			parts = append(parts, before+text)
+		}
+	}
+	add("", knownSize(d.SizeBytes))
+	add("", diskState(d))
+	add("", string(d.Bus))
+	if d.Location.NVMeNamespace != 0 {
+		add("", lunText(d))
+	} else {
+		add("LUN ", lunText(d))
+	}
+	add("serial number ", d.SerialNumber)
+	add("identifier ", identifierText(d))
+	add("", volumesText(d))
+	return strings.Join(parts, ", ")
+}

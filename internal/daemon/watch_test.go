@@ -1,0 +1,192 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// client returns a client of the daemon. It is closed before the daemon stops.
+func (g *target) client() *client.Client {
+	c := client.New(client.WithDialer(func(ctx context.Context, group, version string) (net.Conn, error) {
+		return g.dial(ctx, api.EndpointName(group, version))
+	}))
+	g.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// watch watches disks until the watch ends, with its error.
+func watch(ctx context.Context, c *client.Client, told chan<- storage.DiskChanges) error {
+	for changes, err := range c.Storage.WatchDisks(ctx, storage.Selector{}) {
+		if err != nil {
+			return err
+		}
+		told <- changes
+	}
+	return errors.New("the watch has ended without an error")
+}
+
+// The call ends on the node with the loop, the context or the client, whichever is first.
+func TestWatchDisksEnds(t *testing.T) {
+	for name, end := range map[string]func(c *client.Client, cancel func()) error{
+		"the loop is left":     nil,
+		"the context ends":     func(_ *client.Client, cancel func()) error { cancel(); return context.Canceled },
+		"the client is closed": func(c *client.Client, _ func()) error { c.Close(); return context.Canceled },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newTarget(t)
+				c := g.client()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				told, ended := make(chan storage.DiskChanges, 10), make(chan error, 1)
+				if end == nil {
+					for changes, err := range c.Storage.WatchDisks(ctx, storage.Selector{}) {
+						if err != nil || len(changes.Added) != 3 {
+							t.Errorf("the list is %+v, %v", changes, err)
+						}
+						if n := g.server.Calls().Streams; n != 1 {
+							t.Errorf("%d streams during the watch", n)
+						}
+						break
+					}
+				} else {
+					go func() { ended <- watch(ctx, c, told) }()
+					<-told
+					number := simtest.Attach(t, g.sys, winsim.DiskSpec{Serial: "new"})
+					if changes := <-told; len(changes.Added) != 1 || changes.Added[0].SerialNumber != "new" {
+						t.Errorf("told %+v", changes)
+					}
+					simtest.Must(t, g.sys.DetachDisk(number))
+					if changes := <-told; len(changes.Removed) != 1 || changes.Removed[0].SerialNumber != "new" {
+						t.Errorf("told %+v", changes)
+					}
+					time.Sleep(time.Hour)
+					want := end(c, cancel)
+					if err := <-ended; !errors.Is(err, want) {
+						t.Errorf("the watch ends with %v, want %v", err, want)
+					}
+				}
+				synctest.Wait()
+				looks := simtest.Counted(g.sys, win.CallDeviceInterfaces)
+				time.Sleep(time.Hour)
+				if calls := g.server.Calls(); calls.Streams != 0 || looks()[0] != 0 {
+					t.Errorf("after the watch: %+v, %d looks at the disks", calls, looks()[0])
+				}
+			})
+		})
+	}
+}
+
+// A daemon that stops ends the watches at once.
+func TestStopEndsWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		c := g.client()
+		told, ended := make(chan storage.DiskChanges, 10), make(chan error, 1)
+		go func() { ended <- watch(t.Context(), c, told) }()
+		<-told
+		begun := time.Now()
+		simtest.Must(t, g.stop())
+		err := <-ended
+		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "WatchDisks: the daemon is stopping") || time.Since(begun) != 0 {
+			t.Errorf("the watch ends with %v, after %v", err, time.Since(begun))
+		}
+		if err := watch(t.Context(), c, told); !errors.Is(err, csiproxy.ErrUnavailable) {
+			t.Errorf("without a daemon: %v", err)
+		}
+	})
+}
+
+// Thousands of watches of one client are bounded, and are nobody's loss: neither that of
+// its other calls, nor that of another client.
+func TestWatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		hostile, other := g.client(), g.client()
+		const watches = 10_000
+		told, ended := make(chan storage.DiskChanges, watches), make(chan error, watches)
+		for range watches {
+			go func() { ended <- watch(t.Context(), hostile, told) }()
+		}
+		time.Sleep(time.Hour)
+		calls := g.server.Calls()
+		if calls.Streams == 0 || calls.Streams > 32 || calls.Refused[server.RefusedStreams] != watches-calls.Streams {
+			t.Errorf("%+v", calls)
+		}
+		for range watches - calls.Streams {
+			if err := <-ended; !errors.Is(err, csiproxy.ErrResourceExhausted) {
+				t.Errorf("a watch too many: %v", err)
+			}
+		}
+		for _, c := range []*client.Client{hostile, other} {
+			if _, err := c.Storage.ListDisks(t.Context(), storage.Selector{}); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, err := range other.Storage.WatchDisks(t.Context(), storage.Selector{}) {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+	})
+}
+
+// What a client doesn't read is kept neither in the daemon nor in the client: it is told
+// later what is so then.
+func TestWatchOfASlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		values, disks := 0, map[disk.Number]string{}
+		for changes, err := range g.client().Storage.WatchDisks(t.Context(), storage.Selector{}) {
+			simtest.Must(t, err)
+			values++
+			for _, d := range changes.Removed {
+				delete(disks, d.Number)
+			}
+			for _, d := range append(changes.Added, changes.Changed...) {
+				disks[d.Number] = d.SerialNumber
+			}
+			if disks[3] == "last" {
+				break
+			}
+			if values > 1 {
+				continue
+			}
+			for i := range 2000 { // each is something to tell
+				serial := fmt.Sprint(i, strings.Repeat("x", 240))
+				if i == 1999 {
+					serial = "last"
+				}
+				number := simtest.Attach(t, g.sys, winsim.DiskSpec{Serial: serial, Number: new(disk.Number(3))})
+				time.Sleep(10 * time.Second)
+				if serial != "last" {
+					simtest.Must(t, g.sys.DetachDisk(number))
+					simtest.Must(t, g.sys.DeleteDisk(serial))
+				}
+			}
+		}
+		if values > 1000 {
+			t.Errorf("%d values are told of 2000 disks that came and left", values)
+		}
+	})
+}

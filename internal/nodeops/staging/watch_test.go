@@ -1,0 +1,438 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// watch is a watcher that takes each value as soon as it comes.
+type watch struct {
+	t       *testing.T
+	changes chan storage.DiskChanges
+	ended   chan error
+	cancel  context.CancelFunc
+}
+
+func watchDisks(t *testing.T, n *nodeops.Node, wanted storage.Selector) *watch {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &watch{t, make(chan storage.DiskChanges, 1000), make(chan error, 1), cancel}
+	go func() {
+		for changes, err := range n.Storage.WatchDisks(ctx, wanted) {
+			if err != nil {
+				w.ended <- err
+				continue // nothing comes after it
+			}
+			w.changes <- changes
+		}
+		close(w.changes)
+	}()
+	return w
+}
+
+// next checks the next value, and that it comes within a time.
+func (w *watch) next(within time.Duration, want string) storage.DiskChanges {
+	w.t.Helper()
+	begun := time.Now()
+	select {
+	case c := <-w.changes:
+		if got := text(c); got != want {
+			w.t.Errorf("told %q, want %q", got, want)
+		}
+		if took := time.Since(begun); took > within {
+			w.t.Errorf("%q is told after %v, want within %v", want, took, within)
+		}
+		return c
+	case err := <-w.ended:
+		w.t.Fatalf("the watch has ended: %v", err)
+	case <-time.After(time.Hour):
+		w.t.Fatalf("nothing is told, want %q", want)
+	}
+	return storage.DiskChanges{}
+}
+
+// quiet checks that nothing is told for a time.
+func (w *watch) quiet(d time.Duration) {
+	w.t.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	select {
+	case c := <-w.changes:
+		w.t.Errorf("told %q, want nothing", text(c))
+	case err := <-w.ended:
+		w.t.Errorf("the watch has ended: %v", err)
+	default:
+	}
+}
+
+// stop ends the watch by its context.
+func (w *watch) stop() {
+	w.t.Helper()
+	begun := time.Now()
+	w.cancel()
+	if err := <-w.ended; !errors.Is(err, context.Canceled) || time.Since(begun) > 0 {
+		w.t.Errorf("the watch ends with %v, after %v", err, time.Since(begun))
+	}
+	if _, more := <-w.changes; more {
+		w.t.Error("something comes after the end")
+	}
+}
+
+// text says what has changed: -1 for a disk that has left, +1 for one that has come, and *1
+// for one that has changed, each with what is to be told apart.
+func text(c storage.DiskChanges) string {
+	var all []string
+	for _, part := range []struct {
+		sign  string
+		disks []storage.Disk
+	}{{"-", c.Removed}, {"+", c.Added}, {"*", c.Changed}} {
+		for _, d := range part.disks {
+			what := d.SerialNumber
+			switch {
+			case d.Error != "":
+				what += "error"
+			case d.System != "":
+				what = "system"
+			}
+			all = append(all, fmt.Sprintf("%s%d %s", part.sign, d.Number, what))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func newWatchedNode(t *testing.T, settings winsim.Settings) (*winsim.System, *nodeops.Node) {
+	t.Helper()
+	sim, n := newNode(t)
+	simtest.Must(t, sim.SetSettings(settings))
+	return sim, n
+}
+
+const (
+	noticed = 20 * time.Millisecond // from a notice to the look
+	soon    = time.Second           // time for the looks right after a notice
+	polled  = storage.WatchInterval
+	patient = nodeops.DefaultSilentDiskTimeout
+)
+
+// The list comes first, then everything that changes, whether Windows gives notices or not.
+func TestWatchDisks(t *testing.T) {
+	for _, settings := range []winsim.Settings{{}, {NoNotices: true}} {
+		t.Run(fmt.Sprintf("NoNotices=%v", settings.NoNotices), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, n := newWatchedNode(t, settings)
+				ctx := t.Context()
+				arrives := noticed // by Windows' notice
+				if settings.NoNotices {
+					arrives = polled
+				}
+				a := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+				sim.Settle()
+				w := watchDisks(t, n, storage.Selector{})
+				if c := w.next(0, "+0 system, +1 a"); len(c.Added) != 2 || c.Added[0].System == "" || c.Added[1].SizeBytes != 10<<30 {
+					t.Errorf("the list is %+v", c)
+				}
+				w.quiet(time.Hour)
+
+				b := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "b"})
+				w.next(arrives, "+2 b")
+				simtest.Must(t, sim.DetachDisk(a))
+				w.next(arrives, "-1 a")
+				w.quiet(time.Minute)
+
+				simtest.Must(t, n.Disk.SetDiskState(ctx, b, false))
+				if c := w.next(polled, "*2 b"); c.Changed[0].Online {
+					t.Error("it is online")
+				}
+				simtest.Must(t, n.Disk.SetDiskState(ctx, b, true))
+				if c := w.next(polled, "*2 b"); !c.Changed[0].Online {
+					t.Error("it is offline")
+				}
+				simtest.Must(t, sim.GrowDisk(b, 20<<30))
+				simtest.Must(t, n.Disk.Rescan(ctx))
+				if c := w.next(polled, "*2 b"); c.Changed[0].SizeBytes != 20<<30 {
+					t.Errorf("it has %d bytes", c.Changed[0].SizeBytes)
+				}
+				w.quiet(time.Minute)
+				_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("b"), StagingPath: stagingPath})
+				simtest.Must(t, err)
+				c := w.next(polled, "*2 b")
+				if p := c.Changed[0].Partitions; len(p) == 0 || !slices.Equal(p[len(p)-1].Paths, []string{stagingPath}) {
+					t.Errorf("its partitions are %+v", p)
+				}
+				w.stop()
+			})
+		})
+	}
+}
+
+// The list comes also if it is empty, and a disk that doesn't match is never told.
+func TestWatchDisksOfASelector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		w := watchDisks(t, n, serial("vol-1"))
+		w.next(0, "")
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+		w.quiet(time.Minute)
+		number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol1"})
+		w.next(noticed, "+2 vol1")
+		simtest.Must(t, sim.DetachDisk(number))
+		w.next(noticed, "-2 vol1")
+		w.stop()
+
+		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{LUN: new(uint32(1))}))
+		wantKind(t, "a bad selector", err, csiproxy.ErrInvalidArgument)
+	})
+}
+
+// first returns the first value of a watch, and ends that.
+func first(watch func(func(storage.DiskChanges, error) bool)) (storage.DiskChanges, error) {
+	for c, err := range watch {
+		return c, err
+	}
+	return storage.DiskChanges{}, errors.New("nothing came")
+}
+
+// A number that is another disk's between two looks is told as that, and so is a disk under
+// another number.
+func TestWatchDisksOfSwappedDisks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newWatchedNode(t, winsim.Settings{NoNotices: true})
+		one := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+		sim.Settle()
+		all, a := watchDisks(t, n, storage.Selector{}), watchDisks(t, n, serial("a"))
+		numbered := watchDisks(t, n, storage.Selector{Number: &one})
+		all.next(0, "+0 system, +1 a")
+		a.next(0, "+1 a")
+		numbered.next(0, "+1 a")
+
+		simtest.Must(t, sim.DetachDisk(one))
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one})
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+		all.next(polled, "-1 a, +1 b, +2 a")
+		a.next(0, "-1 a, +2 a")
+		numbered.next(0, "-1 a, +1 b")
+
+		// A disk that comes back as it was, between two looks, is the same.
+		simtest.Must(t, sim.DetachDisk(one))
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one})
+		all.quiet(time.Minute)
+		for _, w := range []*watch{all, a, numbered} {
+			w.stop()
+		}
+	})
+}
+
+// A disk that doesn't answer is told with its error, also to who looks for its serial number,
+// and what happens to others is told meanwhile.
+func TestWatchDisksWithOneThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		one := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+		sim.Settle()
+		all, a := watchDisks(t, n, storage.Selector{}), watchDisks(t, n, serial("a"))
+		all.next(0, "+0 system, +1 a")
+		a.next(0, "+1 a")
+
+		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.IoctlStorageGetDeviceNumber.String(), Object: win.PhysicalDrive(one)}, 2*time.Hour))
+		hang := all.next(polled+patient, "*1 error")
+		if d := hang.Changed[0]; d.Online || d.SizeBytes != 0 {
+			t.Errorf("of the disk that hangs is told %+v", d)
+		}
+		a.next(soon, "*1 error")
+		all.quiet(time.Hour) // also if the error's text says for how long it hangs
+		for range 3 {
+			two := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "b"})
+			all.next(soon, "+2 b")
+			simtest.Must(t, sim.DetachDisk(two))
+			all.next(soon, "-2 b")
+		}
+		late := watchDisks(t, n, storage.Selector{})
+		late.next(soon, "+0 system, +1 error")
+		late.stop()
+
+		sim.ResetRules()
+		if c := all.next(polled+soon, "*1 a"); c.Changed[0].SizeBytes == 0 {
+			t.Errorf("told %+v", c)
+		}
+		a.next(soon, "*1 a")
+
+		// Another disk that comes to the number of one that hung isn't taken for that.
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(one)}, win.ErrorIODevice))
+		all.next(polled, "*1 error")
+		a.next(soon, "*1 error")
+		simtest.Must(t, sim.DetachDisk(one))
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one})
+		sim.ResetRules()
+		all.next(polled, "-1 error, +1 b")
+		a.next(soon, "-1 error")
+		all.stop()
+		a.stop()
+	})
+}
+
+// A caller that takes its time is told once what has happened several times.
+func TestWatchDisksOfASlowCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		var told []string
+		for changes, err := range n.Storage.WatchDisks(t.Context(), storage.Selector{}) {
+			simtest.Must(t, err)
+			told = append(told, text(changes))
+			if len(told) == 3 {
+				break
+			}
+			calls := sim.Calls()
+			for i := range 1000 {
+				number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: fmt.Sprint("vol-", len(told), "-", i)})
+				if i < 999 {
+					simtest.Must(t, sim.DetachDisk(number))
+				}
+				time.Sleep(time.Second)
+			}
+			if now := sim.Calls(); now[win.CallDeviceInterfaces] != calls[win.CallDeviceInterfaces] {
+				t.Error("the disks are looked at while the caller is busy")
+			}
+		}
+		if want := []string{"+0 system", "+1 vol-1-999", "+2 vol-2-999"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+		// That the notices have ended, and no goroutine is left, is checked in the end.
+	})
+}
+
+// A hundred watchers cost as much as two.
+func TestWatchersShareTheLooks(t *testing.T) {
+	looksInAnHour := func(watchers int) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			sim, node := newNode(t)
+			var all []*watch
+			for i := range watchers {
+				all = append(all, watchDisks(t, node, storage.Selector{}))
+				all[i].next(soon, "+0 system")
+				time.Sleep(137 * time.Millisecond)
+			}
+			looks := simtest.Counted(sim, win.CallDeviceInterfaces)
+			time.Sleep(time.Hour)
+			n = looks()[0]
+			looks = simtest.Counted(sim, win.CallDeviceInterfaces)
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+			for _, w := range all {
+				w.next(noticed, "+1 a")
+			}
+			if n := looks()[0]; n > 10 {
+				t.Errorf("%d watchers look %d times for one arrival", watchers, n)
+			}
+			for _, w := range all {
+				w.stop()
+			}
+		})
+		return n
+	}
+	one, hundred := looksInAnHour(1), looksInAnHour(100)
+	if most := int(time.Hour / storage.WatchInterval); one > most || one < most-1 {
+		t.Errorf("one watcher looks %d times in an hour", one)
+	}
+	if hundred > 2*one+2 {
+		t.Errorf("a hundred watchers look %d times in an hour, one looks %d times", hundred, one)
+	}
+}
+
+// If the disks can't be listed, the watch ends and says why. If Windows gives no notices,
+// polling does alone.
+func TestWatchDisksFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallNotifyArrivals}, win.ErrorNoSystemResources))
+		w := watchDisks(t, n, storage.Selector{})
+		w.next(0, "+0 system")
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+		w.next(polled, "+1 a")
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallDeviceInterfaces}, win.ErrorNoSystemResources))
+		err := <-w.ended
+		if !errors.Is(err, win.ErrorNoSystemResources) || !strings.HasPrefix(err.Error(), "WatchDisks: ") {
+			t.Errorf("it ends with %v", err)
+		}
+		if _, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{})); !errors.Is(err, win.ErrorNoSystemResources) {
+			t.Errorf("it begins with %v", err)
+		}
+	})
+}
+
+// A call that Windows never answers isn't waited for when the caller gives up, and tells
+// others why they can't watch.
+func TestWatchDisksThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		w := watchDisks(t, n, storage.Selector{})
+		w.next(0, "+0 system")
+		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallDeviceInterfaces}, time.Hour))
+		time.Sleep(polled)
+		synctest.Wait()
+		w.stop()
+		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{}))
+		wantKind(t, "behind a call that hangs", err, csiproxy.ErrUnavailable, win.CallDeviceInterfaces)
+		sim.ResetRules()
+	})
+}
+
+// The initiator may hang: of the disks is told everything else, and of which targets the
+// known ones are.
+func TestWatchDisksWithoutTheInitiator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{})
+		var log bytes.Buffer
+		n, err := nodeops.New(sim, nodeops.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		simtest.Must(t, err)
+		ctx := t.Context()
+		portal, iqn := iscsi.Portal{Address: "10.0.0.1", Port: 3260}, iscsi.IQN("iqn.2010-10.org.openstack:volume-1")
+		simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
+			winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun"}))
+		simtest.Must(t, n.ISCSI.AddTargetPortal(ctx, portal))
+		simtest.Must(t, n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{}))
+		sim.Settle()
+
+		all := watchDisks(t, n, storage.Selector{})
+		lun := watchDisks(t, n, storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}})
+		if c := all.next(0, "+0 system, +1 lun"); c.Added[1].ISCSI == nil || c.Added[1].ISCSI.IQN != iqn {
+			t.Errorf("told %+v", c.Added[1])
+		}
+		lun.next(0, "+1 lun")
+
+		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallISCSISessions}, 2*time.Hour))
+		err = <-lun.ended
+		wantKind(t, "a watch of a LUN", err, context.DeadlineExceeded)
+		all.quiet(time.Minute)
+		number := disk.Number(1)
+		simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
+		if c := all.next(polled+soon, "*1 lun"); c.Changed[0].ISCSI == nil {
+			t.Errorf("told %+v", c.Changed[0])
+		}
+		all.quiet(time.Hour)
+		if lines := strings.Count(log.String(), "without their iSCSI targets"); lines != 1 {
+			t.Errorf("%d lines say so:\n%s", lines, &log)
+		}
+		sim.ResetRules()
+		all.quiet(time.Minute)
+		all.stop()
+	})
+}

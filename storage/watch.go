@@ -1,0 +1,24 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import "time"
+
+// WatchInterval is how often WatchDisks looks for what Windows gives no notice of: the size,
+// the state and the partitions of disks. Right after a notice it looks more often.
+const WatchInterval = 5 * time.Second
+
+// DiskChanges is what WatchDisks tells at one time, each list in the order of the disks'
+// numbers. What has happened several times in between is told once: the disks are those of
+// now.
+type DiskChanges struct {
+	// Removed are disks that have left or don't match any more, as they were told last. If
+	// another disk has a removed one's number now, that one is in Added.
+	Removed []Disk
+	// Added are disks that weren't told before, or have come back.
+	Added []Disk
+	// Changed are disks that were told before, as they are now. One that doesn't answer any
+	// more is changed: it has an Error, and the fields that it doesn't tell are empty.
+	Changed []Disk
+}
