@@ -290,6 +290,61 @@ func TestWatchDisksWithOneThatHangs(t *testing.T) {
 	})
 }
 
+// A disk that needs a moment after its notice before it answers is told as soon as it does.
+func TestWatchDisksOfADiskThatNeedsAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		w := watchDisks(t, n, storage.Selector{})
+		w.next(0, "+0 system")
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(1), Count: 3}, win.ErrorNotReady))
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+		w.next(soon, "+1 a")
+		w.stop()
+	})
+}
+
+// An error whose text says for how long something hangs isn't news each time.
+func TestWatchDisksWhileACallHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		one := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+		sim.Settle()
+		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.IoctlDiskGetDiskAttributes.String(), Object: win.PhysicalDrive(one), Count: 1}, 2*time.Hour))
+		go n.Disk.GetDiskState(t.Context(), one)
+		time.Sleep(time.Minute)
+		w := watchDisks(t, n, storage.Selector{})
+		if c := w.next(patient, "+0 system, +1 error"); !strings.Contains(c.Added[1].Error, "for 1m0s") {
+			t.Errorf("the error is %q", c.Added[1].Error)
+		}
+		w.quiet(time.Hour)
+		sim.ResetRules()
+		w.next(polled, "*1 a")
+		w.stop()
+	})
+}
+
+// The remembered number of a disk that doesn't answer may be another disk's now.
+func TestWatchDisksWithTwoOfOneNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newWatchedNode(t, winsim.Settings{NoNotices: true})
+		one, two := disk.Number(1), disk.Number(2)
+		place := &win.SCSIAddress{PortNumber: 5} // at the same place, it has the same interface
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &one, SCSI: place})
+		sim.Settle()
+		w := watchDisks(t, n, storage.Selector{})
+		w.next(0, "+0 system, +1 a")
+		simtest.Must(t, sim.DetachDisk(one))
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one})
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &two, SCSI: place})
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorIODevice))
+		w.next(polled, "-1 a, +1 b")
+		w.quiet(time.Minute)
+		sim.ResetRules()
+		w.next(polled, "+2 a")
+		w.stop()
+	})
+}
+
 // A caller that takes its time is told once what has happened several times.
 func TestWatchDisksOfASlowCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
