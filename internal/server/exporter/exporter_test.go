@@ -80,6 +80,16 @@ func TestScrape(t *testing.T) {
 		}
 	}
 
+	for _, info := range []*grpc.StreamServerInfo{
+		{FullMethod: "/csiproxy.storage.v1alpha1.Storage/WatchDisks", IsServerStream: true},
+		{FullMethod: "/v1.Any/Method", IsServerStream: true, IsClientStream: true}, // that isn't there
+	} {
+		err := e.CountStreams()(nil, nil, info, func(any, grpc.ServerStream) error { return status.Error(codes.Unavailable, "") })
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("the counted stream gives %v", err)
+		}
+	}
+
 	url := serve(t, e, "")
 	code, body := get(t, url+"/metrics")
 	if code != http.StatusOK {
@@ -89,6 +99,8 @@ func TestScrape(t *testing.T) {
 		`grpc_server_started_total{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 2`,
 		`grpc_server_handled_total{grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
 		`grpc_server_handling_seconds_bucket{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 2`,
+		`grpc_server_started_total{grpc_method="WatchDisks",grpc_service="csiproxy.storage.v1alpha1.Storage",grpc_type="server_stream"} 1`,
+		`grpc_server_handled_total{grpc_code="Unavailable",grpc_method="WatchDisks",grpc_service="csiproxy.storage.v1alpha1.Storage",grpc_type="server_stream"} 1`,
 		`csi_proxy_build_info{commit="abc",goversion="go1",version="v1.2.3"} 1`,
 		`csi_proxy_connections{state="open"} 3`,
 		`csi_proxy_connections{state="silent"} 3`,
@@ -107,6 +119,11 @@ func TestScrape(t *testing.T) {
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)
+		}
+	}
+	for _, part := range []string{"v1.Any", `grpc_server_handling_seconds_count{grpc_method="WatchDisks"`} {
+		if strings.Contains(body, part) {
+			t.Errorf("there is a metric with %s", part)
 		}
 	}
 	for _, name := range []string{"go_goroutines ", "process_start_time_seconds "} {
