@@ -121,8 +121,8 @@ type Operations interface {
 	//
 	// The sequence ends with an error, and only then: that of ctx when this ends;
 	// csiproxy.ErrUnavailable when the daemon stops, or the connection to it is lost; or why
-	// the disks can't be listed. Nothing is made anew by itself: call WatchDisks again, which
-	// begins with the list.
+	// the disks can't be listed, at first or for a minute. Nothing is made anew by itself:
+	// call WatchDisks again, which begins with the list.
 	//
 	// A disk that doesn't answer is told, with its Error, if it was told before; and it holds
 	// up nothing. Two disks that get the same number one after the other are told apart by

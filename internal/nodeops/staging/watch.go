@@ -26,6 +26,10 @@ import (
 // a moment after its notice before it answers, and its volumes come later.
 const afterNotice = 20 * time.Millisecond
 
+// blind is how long a watch goes on while the disks can't be looked at: Windows may be busy,
+// or a service that is asked may be restarted.
+const blind = time.Minute
+
 // watching is what all watchers share.
 type watching struct {
 	looks   operation.Shared
@@ -62,17 +66,21 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector, tell func(
 	interval, atMost := storage.WatchInterval, time.Duration(0)
 	next := time.NewTimer(interval)
 	defer next.Stop()
-	for first := true; ; first = false {
+	first, lastSeen := true, time.Now()
+	for {
 		// Each look is an operation of its own: what the caller does in between is none.
 		changes, err := operation.Get(ctx, s.options.Runner, "WatchDisks", "", func(ctx context.Context) (storage.DiskChanges, error) {
 			return s.compare(ctx, &w, atMost)
 		})
-		if err != nil {
+		if err != nil && (first || ctx.Err() != nil || time.Since(lastSeen) > blind) {
 			return err
 		}
 		next.Reset(interval)
-		if (first || !isEmpty(changes)) && !tell(changes) {
-			return nil
+		if err == nil {
+			if (first || !isEmpty(changes)) && !tell(changes) {
+				return nil
+			}
+			first, lastSeen = false, time.Now()
 		}
 		for waiting := true; waiting; {
 			select {

@@ -412,8 +412,8 @@ func TestWatchersShareTheLooks(t *testing.T) {
 	}
 }
 
-// If the disks can't be listed, the watch ends and says why. If Windows gives no notices,
-// polling does alone.
+// If the disks can't be listed for a while, nothing is told. For more than a minute, or from
+// the start, the watch ends and says why. If Windows gives no notices, polling does alone.
 func TestWatchDisksFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newNode(t)
@@ -423,12 +423,22 @@ func TestWatchDisksFails(t *testing.T) {
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		w.next(polled, "+1 a")
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallDeviceInterfaces}, win.ErrorNoSystemResources))
+		simtest.Must(t, sim.DetachDisk(1))
+		w.quiet(55 * time.Second)
+		sim.ResetRules()
+		w.next(polled, "-1 a")
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallDeviceInterfaces}, win.ErrorNoSystemResources))
+		begun := time.Now()
 		err := <-w.ended
+		if took := time.Since(begun); took < time.Minute || took > time.Minute+2*polled {
+			t.Errorf("it ends after %v", took)
+		}
 		if !errors.Is(err, win.ErrorNoSystemResources) || !strings.HasPrefix(err.Error(), "WatchDisks: ") {
 			t.Errorf("it ends with %v", err)
 		}
-		if _, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{})); !errors.Is(err, win.ErrorNoSystemResources) {
-			t.Errorf("it begins with %v", err)
+		begun = time.Now()
+		if _, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{})); !errors.Is(err, win.ErrorNoSystemResources) || time.Since(begun) > 0 {
+			t.Errorf("it begins with %v, after %v", err, time.Since(begun))
 		}
 	})
 }
@@ -441,8 +451,7 @@ func TestWatchDisksThatHangs(t *testing.T) {
 		w := watchDisks(t, n, storage.Selector{})
 		w.next(0, "+0 system")
 		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallDeviceInterfaces}, time.Hour))
-		time.Sleep(polled)
-		synctest.Wait()
+		w.quiet(30 * time.Second)
 		w.stop()
 		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{}))
 		wantKind(t, "behind a call that hangs", err, csiproxy.ErrUnavailable, win.CallDeviceInterfaces)
