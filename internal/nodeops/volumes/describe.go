@@ -87,11 +87,10 @@ func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, extent wi
 	if err := v.verify(ctx, diskVolume{d.VolumeID, h, extent}); err != nil {
 		return false, err
 	}
-	descriptor, err := h.Descriptor(ctx)
-	if err != nil {
-		return false, err
+	if h.Hardware.DescriptorErr != nil {
+		return false, h.Hardware.DescriptorErr
 	}
-	d.SerialNumber = strings.TrimSpace(descriptor.SerialNumber)
+	d.SerialNumber = strings.TrimSpace(h.Hardware.Descriptor.SerialNumber)
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
 		return false, err
