@@ -227,6 +227,7 @@ func TestCredentialsAreMarked(t *testing.T) {
 		"smb.v1alpha1.NewSmbGlobalMappingRequest.password",
 		"storage.v1alpha1.ISCSILogin.chap_username",
 		"storage.v1alpha1.ISCSILogin.chap_secret",
+		"storage.v1alpha1.ISCSILogin.mutual_chap_secret",
 		"storage.v1alpha1.StageShareRequest.username",
 		"storage.v1alpha1.StageShareRequest.password",
 	}
