@@ -95,7 +95,7 @@ const (
 	// workers are the goroutines of an endpoint that stay for the next call; more
 	// calls at once get new ones. A new goroutine's stack is small and is copied
 	// several times on the way down to Windows, which is the larger part of the
-	// cost of a short call.
+	// cost of a short call. A streaming call may keep one for as long as it lasts.
 	workers = 2
 	// prefaceTimeout is how long a client may take from its first byte to the
 	// end of its HTTP/2 preface, which it sends at once.
