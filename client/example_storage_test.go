@@ -191,6 +191,18 @@ func ExampleStorage_StageShare() {
 	// true true <nil>
 }
 
+// A driver that knows which share it was to stage unstages nothing else. Where nothing is
+// staged, there is nothing to do.
+func ExampleStorage_UnstageShare() {
+	node := startNode()
+	defer node.Close()
+	done, err := node.Client().Storage.UnstageShare(context.Background(), storage.UnstageShareRequest{
+		StagingPath: stagingPath, RemotePath: `\\filer\data`,
+	})
+	fmt.Println(done.Unlinked, err)
+	// Output: false <nil>
+}
+
 // What is left over on the node: nothing is removed without being asked for.
 func ExampleStorage_CleanUp() {
 	node := startNode()

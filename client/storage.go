@@ -58,11 +58,11 @@ func (s *Storage) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 	return staged, err
 }
 
-// UnstageVolume undoes StageVolume and StageShare. It unmounts the volume at a path, takes its
-// disk offline if nothing of that is mounted any more, and logs out of the iSCSI target whose
-// last disk it was. Or it removes the link to a share, and the share's mapping unless another
-// staged path leads to the share. If nothing is staged at the path, it succeeds. A volume that
-// somebody uses is csiproxy.ErrFailedPrecondition.
+// UnstageVolume unmounts the volume at a path, takes its disk offline if nothing of that is
+// mounted any more, and logs out of the iSCSI target whose last disk it was. If nothing is
+// mounted at the path, it succeeds. A volume that somebody uses is
+// csiproxy.ErrFailedPrecondition. If a share is staged at the path, and no disk is named, the
+// share is unstaged as UnstageShare does it.
 func (s *Storage) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, err error) {
 	err = s.group.call(ctx, "UnstageVolume", "at "+quote.Text(r.StagingPath),
 		result("UnstageVolume", storagewire.FromUnstageVolume(r), func(m *storagev1alpha1.UnstageVolumeResponse) {
@@ -125,6 +125,19 @@ func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) e
 	return s.group.call(ctx, "StageShare", quote.Text(r.RemotePath),
 		noResult("StageShare", storagewire.FromStageShare(r), &storagev1alpha1.StageShareResponse{}),
 	)
+}
+
+// UnstageShare removes the link at a staging path, and the mapping of its share unless
+// another staged path leads to the share. If nothing is staged at the path, it succeeds. If
+// something else than a link to a share is there, it stays: csiproxy.ErrFailedPrecondition, or
+// no error if the request names the share.
+func (s *Storage) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (done storage.UnstagedShare, err error) {
+	err = s.group.call(ctx, "UnstageShare", "at "+quote.Text(r.StagingPath),
+		result("UnstageShare", storagewire.FromUnstageShare(r), func(m *storagev1alpha1.UnstageShareResponse) {
+			done = storagewire.ToUnstagedShare(m)
+		}),
+	)
+	return done, err
 }
 
 // CleanUp returns what nobody needs any more, and removes it if remove is set: links to

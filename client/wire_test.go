@@ -318,9 +318,9 @@ var operations = []operation{
 	}, storage.UnstagedVolume{Unmounted: true, DiskOffline: true}},
 
 	{"storage", "UnstageVolume", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`})
+		return c.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\a`})
 	}, []exchange{
-		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","disk":{},"remotePath":"\\\\s\\d"}`, `{"loggedOut": true, "unmapped": true}`},
+		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","disk":{}}`, `{"loggedOut": true, "unmapped": true}`},
 	}, storage.UnstagedVolume{LoggedOut: true, Unmapped: true}},
 
 	{"storage", "PublishVolume", func(ctx context.Context, c *Client) (any, error) {
@@ -352,6 +352,18 @@ var operations = []operation{
 	}, []exchange{
 		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","username":"u","password":"p"}`, `{}`},
 	}, nil},
+
+	{"storage", "UnstageShare", func(ctx context.Context, c *Client) (any, error) {
+		return c.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`})
+	}, []exchange{
+		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a","remotePath":"\\\\s\\d"}`, `{"unmapped": true}`},
+	}, storage.UnstagedShare{Unmapped: true}},
+
+	{"storage", "UnstageShare", func(ctx context.Context, c *Client) (any, error) {
+		return c.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: `C:\a`})
+	}, []exchange{
+		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a"}`, `{"unlinked": true}`},
+	}, storage.UnstagedShare{Unlinked: true}},
 
 	{"storage", "CleanUp", func(ctx context.Context, c *Client) (any, error) { return c.Storage.CleanUp(ctx, true) }, []exchange{
 		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "lacking": "b"}`},

@@ -36,21 +36,20 @@ type Operations interface {
 	// the path; or that the volume is staged already, but at another path, with another file
 	// system, or read-only where writable is asked: the error names the difference.
 	StageVolume(ctx context.Context, r StageVolumeRequest) (StagedVolume, error)
-	// UnstageVolume undoes StageVolume and StageShare. It finds out which of them has staged
-	// what is at the path. If nothing is staged there, it succeeds. A directory stays. A link
-	// that neither of them has made is csiproxy.ErrFailedPrecondition.
+	// UnstageVolume writes the volume's cache to its disk, unmounts it, takes its disk
+	// offline if nothing of that is mounted any more, and logs out of the iSCSI target whose
+	// last disk it was. If nothing is mounted at the path, it succeeds. A directory stays. A
+	// link that isn't one to a share is csiproxy.ErrFailedPrecondition.
 	//
-	// Of a volume, it writes the cache to the disk, unmounts it, takes its disk offline if
-	// nothing of that is mounted any more, and logs out of the iSCSI target whose last disk
-	// it was. A volume that somebody uses gives csiproxy.ErrFailedPrecondition, with the
-	// processes that have it open as far as Windows tells them, and stays as it is: see
-	// Force. The session with a target stays if another disk of it is online, or if the login
-	// is one that Windows repeats when the node starts: an administrator has set that up.
+	// A volume that somebody uses gives csiproxy.ErrFailedPrecondition, with the processes
+	// that have it open as far as Windows tells them, and stays as it is: see Force.
 	//
-	// Of a share, it removes the link, and the mapping unless another staged path leads to
-	// the share. The staged paths are counted by the links in the allowed directories. If
-	// these can't all be looked at, the error is csiproxy.ErrUnavailable, and the link and
-	// the mapping stay.
+	// The session with a target stays if another disk of it is online, or if the login is
+	// one that Windows repeats when the node starts: an administrator has set that up.
+	//
+	// If the path is a link to a share, and no Disk is named, the share is unstaged as
+	// UnstageShare does it. A driver that has lost what it knew of a volume knows only the
+	// staging path, and needs one call that unstages whatever is staged there.
 	UnstageVolume(ctx context.Context, r UnstageVolumeRequest) (UnstagedVolume, error)
 	// PublishVolume makes a link to a staged path for a pod. It makes the directories above
 	// the link if they are missing, and replaces an empty directory at targetPath. If the
@@ -97,6 +96,19 @@ type Operations interface {
 	// A mapping that another process has made, or this one before a restart, is known by its
 	// user only, if Windows tells that; its password can't be compared.
 	StageShare(ctx context.Context, r StageShareRequest) error
+	// UnstageShare removes the link at a staging path, and the mapping of its share unless
+	// another staged path leads to the share. If nothing or an empty directory is at the
+	// path, it succeeds. If something else than a link to a share is there, it stays, and
+	// the error is csiproxy.ErrFailedPrecondition.
+	//
+	// With a RemotePath, only a link to that directory of a share is removed, and anything
+	// else at the path is no error. The mapping of the share goes if no staged path leads to
+	// it, also if there is no link, as a StageShare that has died leaves it.
+	//
+	// The staged paths are counted by the links in the allowed directories. If these can't
+	// all be looked at, the error is csiproxy.ErrUnavailable, and the link and the mapping
+	// stay.
+	UnstageShare(ctx context.Context, r UnstageShareRequest) (UnstagedShare, error)
 	// CleanUp returns the leftovers that ListVolumes marks, and removes them if remove is
 	// set: links to nothing, mounts of volumes whose disks have left, and mappings without a
 	// staged path. What isn't a leftover any more when its turn comes stays. One that can't

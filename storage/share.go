@@ -14,3 +14,22 @@ type StageShareRequest struct {
 	// Credentials are those for the server.
 	Credentials smb.Credentials
 }
+
+// UnstageShareRequest says what is to be unstaged. Only StagingPath must be set.
+type UnstageShareRequest struct {
+	// StagingPath is where the link to the share is.
+	StagingPath string
+	// RemotePath is that of the StageShareRequest of the share that was staged. It is needed
+	// to remove the mapping, if StageShare has died before it made the link; an empty one
+	// leaves that undone. If anything else is at the path, that stays, and the call succeeds.
+	RemotePath string
+}
+
+// UnstagedShare is what UnstageShare has done.
+type UnstagedShare struct {
+	// Unlinked is set if this call has removed the link to the share.
+	Unlinked bool
+	// Unmapped is set if this call has removed the share's mapping, since no other staged
+	// path leads to the share.
+	Unmapped bool
+}

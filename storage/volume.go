@@ -132,10 +132,9 @@ type StagedVolume struct {
 	Partitioned, Formatted, Grown bool
 }
 
-// UnstageVolumeRequest says what is to be unstaged. Only StagingPath must be set. A request
-// may name the Disk or the RemotePath that was staged, and not both.
+// UnstageVolumeRequest says what is to be unstaged. Only StagingPath must be set.
 type UnstageVolumeRequest struct {
-	// StagingPath is where the volume or share is staged.
+	// StagingPath is where the volume is mounted, or the share staged.
 	StagingPath string
 	// Force unmounts a volume that somebody uses. What isn't written yet may be lost to
 	// those who use it.
@@ -145,10 +144,6 @@ type UnstageVolumeRequest struct {
 	// value leaves that undone. If a volume of another disk is mounted at the path, or if a
 	// share is staged there, that one stays.
 	Disk Selector
-	// RemotePath is that of the StageShareRequest of the share that was staged. It is needed
-	// to remove the mapping, if StageShare has died before it made the link; an empty one
-	// leaves that undone. If anything else is staged at the path, that stays.
-	RemotePath string
 }
 
 // UnstagedVolume is what UnstageVolume has done.

@@ -68,6 +68,7 @@ func (p *program) storage() *cobra.Command {
 			return listMounts(ctx, s)
 		}),
 		p.stageShare(leaf),
+		p.unstageShare(leaf),
 		p.cleanUp(leaf),
 		p.check(leaf),
 	)
@@ -407,7 +408,7 @@ func doneText(otherwise string, did map[string]bool) string {
 func (p *program) unstage(leaf storageLeaf) *cobra.Command {
 	var wanted selectorFlags
 	var r storage.UnstageVolumeRequest
-	cmd := leaf("unstage PATH", "Undo the staging of a volume or share", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+	cmd := leaf("unstage PATH", "Unmount a staged volume, and take its disk offline", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
 		if r.Disk, err = wanted.selector(); err != nil {
 			return reply{}, err
 		}
@@ -426,12 +427,32 @@ func (p *program) unstage(leaf storageLeaf) *cobra.Command {
 			"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut, "mapping removed": did.Unmapped,
 		})), nil
 	})
-	cmd.Long = `Unmount the volume at a path, take its disk offline, and log out of its iSCSI target; or remove
-the link to a share, and the share's mapping with the last link. If the disk or the share is named,
-anything else at the path stays.`
+	cmd.Long = `Unmount the volume at a path, take its disk offline, and log out of its iSCSI target. If the disk is
+named, anything else at the path stays. If it isn't, a share that is staged at the path is unstaged
+as by unstage-share.`
 	cmd.Flags().BoolVar(&r.Force, "force", false, "unmount a volume that somebody uses")
-	cmd.Flags().StringVar(&r.RemotePath, "share", "", "`remote path` of the share that was staged: \\\\server\\share or a directory on it")
 	wanted.add(cmd)
+	return cmd
+}
+
+func (p *program) unstageShare(leaf storageLeaf) *cobra.Command {
+	var r storage.UnstageShareRequest
+	cmd := leaf("unstage-share PATH", "Remove the link to a share, and its mapping with the last link", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+		r.StagingPath = args[0]
+		did, err := s.UnstageShare(ctx, r)
+		if err != nil {
+			return reply{}, err
+		}
+		type unstagedJSON struct {
+			Unlinked bool `json:"unlinked"`
+			Unmapped bool `json:"unmapped"`
+		}
+		return line(unstagedJSON(did), doneText("nothing was staged there", map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), nil
+	})
+	cmd.Long = `Remove the link to a share, and the share's mapping with the last link. If the share is named,
+anything else at the path stays, which is no error; and the mapping goes also if there is no link at
+the path, as a stage-share that died leaves it.`
+	cmd.Flags().StringVar(&r.RemotePath, "remote-path", "", "`name` of the share that was staged: \\\\server\\share or a directory on it")
 	return cmd
 }
 

@@ -108,9 +108,10 @@ var changes = map[string][]string{
 	"StageShare that is refused": {
 		`"mapping made" remotePath=\\server\data requirePrivacy=true`, `"mapping removed" remotePath=\\server\data`,
 	},
-	"UnstageVolume of a share whose staging has died": {`"mapping removed" remotePath=\\server\data`},
-	"UnstageVolume of a share, one of two":            {`"link removed" path=` + share + ` to=\\server\data\`},
-	"UnstageVolume of a share, the last":              {`"mapping removed" remotePath=\\server\data`, `"link removed" path=` + share + ` to=\\server\data\`},
+	"UnstageShare of one whose staging has died": {`"mapping removed" remotePath=\\server\data`},
+	"UnstageShare of one of two":                 {`"link removed" path=` + share + ` to=\\server\data\`},
+	"UnstageShare of the last":                   {`"mapping removed" remotePath=\\server\data`, `"link removed" path=` + share + ` to=\\server\data\`},
+	"UnstageVolume of a share":                   {`"mapping removed" remotePath=\\server\data`, `"link removed" path=` + share + ` to=\\server\data\`},
 }
 
 // repeats are scenarios whose second run changes something: they remove what the first one

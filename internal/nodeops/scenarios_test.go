@@ -700,17 +700,17 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "UnstageVolume of a share whose staging has died", prepare: (*rig).mapped,
+		name: "UnstageShare of one whose staging has died", prepare: (*rig).mapped,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share, RemotePath: `\\server\data`})
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share, RemotePath: `\\server\data`})
 			return err
 		},
 		check: func(r *rig) error { return want("mapped", r.isMapped(), false, nil) },
 	},
 	{
-		name: "UnstageVolume of a share, one of two", prepare: (*rig).sharedTwice,
+		name: "UnstageShare of one of two", prepare: (*rig).sharedTwice,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
 			return err
 		},
 		check: func(r *rig) error {
@@ -719,20 +719,31 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "UnstageVolume of a share, the last", prepare: func(r *rig) {
-			r.must(r.process().Storage.StageShare(context.Background(), shareRequest(share)))
-		},
+		name: "UnstageShare of the last", prepare: (*rig).shared,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			return err
+		},
+		check: (*rig).unshared,
+	},
+	{
+		name: "UnstageShare of an empty directory", prepare: func(r *rig) { r.must(r.sim.MkdirAll(share)) },
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
 			return err
 		},
 		check: func(r *rig) error {
 			exists, err := r.process().Filesystem.PathExists(context.Background(), share)
-			if err := want("there", exists, false, err); err != nil {
-				return err
-			}
-			return want("mapped", r.isMapped(), false, nil)
+			return want("there", exists, true, err)
 		},
+	},
+	{
+		name: "UnstageVolume of a share", prepare: (*rig).shared,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
+			return err
+		},
+		check: (*rig).unshared,
 	},
 	{
 		name: "CleanUp", prepare: func(r *rig) {
@@ -780,6 +791,17 @@ func (r *rig) isMapped() bool {
 	mappings, err := r.sim.SMBGlobalMappings(context.Background())
 	r.must(err)
 	return slices.ContainsFunc(mappings, func(m win.SMBMapping) bool { return m.RemotePath == `\\server\data` })
+}
+
+// shared stages a share.
+func (r *rig) shared() {
+	r.must(r.process().Storage.StageShare(context.Background(), shareRequest(share)))
+}
+
+// unshared checks that the share is staged nowhere any more.
+func (r *rig) unshared() error {
+	exists, err := r.process().Filesystem.PathExists(context.Background(), share)
+	return errors.Join(want("there", exists, false, err), want("mapped", r.isMapped(), false, nil))
 }
 
 // sharedTwice stages a share at two paths.

@@ -225,11 +225,11 @@ var everyMethod = []struct {
 	},
 	{
 		"storage", "v1alpha1", "UnstageVolume", `{"staging_path": "c:\\s", "force": true}`,
-		[]string{`UnstageVolume c:\s true `}, `{"unmounted": true, "logged_out": true}`,
+		[]string{`UnstageVolume c:\s true`}, `{"unmounted": true, "logged_out": true}`,
 	},
 	{
-		"storage", "v1alpha1", "UnstageVolume", `{"staging_path": "c:\\s", "remote_path": "\\\\server\\share"}`,
-		[]string{`UnstageVolume c:\s false \\server\share`}, `{"unmounted": true, "unmapped": true}`,
+		"storage", "v1alpha1", "UnstageVolume", `{"staging_path": "c:\\s"}`,
+		[]string{`UnstageVolume c:\s false`}, `{"unmounted": true, "unmapped": true}`,
 	},
 	{
 		"storage", "v1alpha1", "PublishVolume", `{"staging_path": "c:\\s", "target_path": "c:\\t"}`,
@@ -251,6 +251,13 @@ var everyMethod = []struct {
 	{
 		"storage", "v1alpha1", "StageShare", `{"remote_path": "\\\\server\\share", "staging_path": "c:\\s", "username": "u", "password": "p%"}`,
 		[]string{`StageShare \\server\share c:\s u p%`}, `{}`,
+	},
+	{
+		"storage", "v1alpha1", "UnstageShare", `{"staging_path": "c:\\s", "remote_path": "\\\\server\\share"}`,
+		[]string{`UnstageShare c:\s \\server\share`}, `{"unmapped": true}`,
+	},
+	{
+		"storage", "v1alpha1", "UnstageShare", `{"staging_path": "c:\\s"}`, []string{`UnstageShare c:\s `}, `{"unlinked": true}`,
 	},
 	{
 		"storage", "v1alpha1", "CleanUp", `{"remove": true}`, []string{`CleanUp true`},

@@ -216,8 +216,7 @@ func (n *fakeNode) StageVolume(_ context.Context, r storage.StageVolumeRequest) 
 }
 
 func (n *fakeNode) UnstageVolume(_ context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
-	return storage.UnstagedVolume{Unmounted: true, LoggedOut: r.RemotePath == "", Unmapped: r.RemotePath != ""},
-		n.called("UnstageVolume", r.StagingPath, r.Force, r.RemotePath)
+	return storage.UnstagedVolume{Unmounted: true, LoggedOut: r.Force, Unmapped: !r.Force}, n.called("UnstageVolume", r.StagingPath, r.Force)
 }
 
 func (n *fakeNode) PublishVolume(_ context.Context, stagingPath, targetPath string) error {
@@ -242,6 +241,10 @@ func (n *fakeNode) ListVolumes(context.Context) (storage.VolumeList, error) {
 
 func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) error {
 	return n.called("StageShare", r.RemotePath, r.StagingPath, r.Credentials.Username, r.Credentials.Password.Reveal())
+}
+
+func (n *fakeNode) UnstageShare(_ context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
+	return storage.UnstagedShare{Unlinked: r.RemotePath == "", Unmapped: r.RemotePath != ""}, n.called("UnstageShare", r.StagingPath, r.RemotePath)
 }
 
 func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, error) {

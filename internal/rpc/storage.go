@@ -24,6 +24,7 @@ func storageVersions(ops storage.Operations) versions {
 			"GetVolume":       unary(h.GetVolume),
 			"ListVolumes":     unary(h.ListVolumes),
 			"StageShare":      unary(h.StageShare),
+			"UnstageShare":    unary(h.UnstageShare),
 			"CleanUp":         unary(h.CleanUp),
 			"CheckVolume":     unary(h.CheckVolume),
 			"WatchDisks":      streaming(h.WatchDisks),
@@ -93,6 +94,11 @@ func (h storageHandler) ListVolumes(ctx context.Context, _ *storagev1alpha1.List
 
 func (h storageHandler) StageShare(ctx context.Context, req *storagev1alpha1.StageShareRequest) (*storagev1alpha1.StageShareResponse, error) {
 	return &storagev1alpha1.StageShareResponse{}, h.ops.StageShare(ctx, storagewire.ToStageShare(req))
+}
+
+func (h storageHandler) UnstageShare(ctx context.Context, req *storagev1alpha1.UnstageShareRequest) (*storagev1alpha1.UnstageShareResponse, error) {
+	done, err := h.ops.UnstageShare(ctx, storagewire.ToUnstageShare(req))
+	return storagewire.FromUnstagedShare(done), err
 }
 
 func (h storageHandler) CleanUp(ctx context.Context, req *storagev1alpha1.CleanUpRequest) (*storagev1alpha1.CleanUpResponse, error) {

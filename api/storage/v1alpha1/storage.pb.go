@@ -1180,11 +1180,7 @@ type UnstageVolumeRequest struct {
 	// Which disk was staged. It is needed where an earlier call has died after it unmounted the
 	// volume. If a volume of another disk is mounted at the path, or if a share is staged there, that
 	// one stays.
-	Disk *DiskSelector `protobuf:"bytes,3,opt,name=disk,proto3" json:"disk,omitempty"`
-	// Which share was staged: the remote_path of the StageShareRequest. It is needed where StageShare
-	// has died before it made the link. If anything else is staged at the path, that stays. A disk
-	// can't be named, too.
-	RemotePath    string `protobuf:"bytes,4,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
+	Disk          *DiskSelector `protobuf:"bytes,3,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1238,13 +1234,6 @@ func (x *UnstageVolumeRequest) GetDisk() *DiskSelector {
 		return x.Disk
 	}
 	return nil
-}
-
-func (x *UnstageVolumeRequest) GetRemotePath() string {
-	if x != nil {
-		return x.RemotePath
-	}
-	return ""
 }
 
 // UnstageVolumeResponse is the response of UnstageVolume.
@@ -2209,6 +2198,117 @@ func (*StageShareResponse) Descriptor() ([]byte, []int) {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{28}
 }
 
+// UnstageShareRequest is the request of UnstageShare.
+type UnstageShareRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	StagingPath string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	// Which share was staged: the remote_path of the StageShareRequest. It is needed where StageShare
+	// has died before it made the link. If anything else is staged at the path, that stays.
+	RemotePath    string `protobuf:"bytes,2,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnstageShareRequest) Reset() {
+	*x = UnstageShareRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnstageShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnstageShareRequest) ProtoMessage() {}
+
+func (x *UnstageShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnstageShareRequest.ProtoReflect.Descriptor instead.
+func (*UnstageShareRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *UnstageShareRequest) GetStagingPath() string {
+	if x != nil {
+		return x.StagingPath
+	}
+	return ""
+}
+
+func (x *UnstageShareRequest) GetRemotePath() string {
+	if x != nil {
+		return x.RemotePath
+	}
+	return ""
+}
+
+// UnstageShareResponse is the response of UnstageShare.
+type UnstageShareResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether this call has removed the link to the share.
+	Unlinked bool `protobuf:"varint,1,opt,name=unlinked,proto3" json:"unlinked,omitempty"`
+	// Whether this call has removed the share's mapping, since no other staged path leads to the
+	// share.
+	Unmapped      bool `protobuf:"varint,2,opt,name=unmapped,proto3" json:"unmapped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnstageShareResponse) Reset() {
+	*x = UnstageShareResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnstageShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnstageShareResponse) ProtoMessage() {}
+
+func (x *UnstageShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnstageShareResponse.ProtoReflect.Descriptor instead.
+func (*UnstageShareResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *UnstageShareResponse) GetUnlinked() bool {
+	if x != nil {
+		return x.Unlinked
+	}
+	return false
+}
+
+func (x *UnstageShareResponse) GetUnmapped() bool {
+	if x != nil {
+		return x.Unmapped
+	}
+	return false
+}
+
 // CleanUpRequest is the request of CleanUp.
 type CleanUpRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2220,7 +2320,7 @@ type CleanUpRequest struct {
 
 func (x *CleanUpRequest) Reset() {
 	*x = CleanUpRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2332,7 @@ func (x *CleanUpRequest) String() string {
 func (*CleanUpRequest) ProtoMessage() {}
 
 func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2345,7 @@ func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanUpRequest.ProtoReflect.Descriptor instead.
 func (*CleanUpRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CleanUpRequest) GetRemove() bool {
@@ -2269,7 +2369,7 @@ type CleanUpResponse struct {
 
 func (x *CleanUpResponse) Reset() {
 	*x = CleanUpResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2381,7 @@ func (x *CleanUpResponse) String() string {
 func (*CleanUpResponse) ProtoMessage() {}
 
 func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2394,7 @@ func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanUpResponse.ProtoReflect.Descriptor instead.
 func (*CleanUpResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CleanUpResponse) GetLeftovers() []*CleanedUp {
@@ -2325,7 +2425,7 @@ type CleanedUp struct {
 
 func (x *CleanedUp) Reset() {
 	*x = CleanedUp{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2437,7 @@ func (x *CleanedUp) String() string {
 func (*CleanedUp) ProtoMessage() {}
 
 func (x *CleanedUp) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2450,7 @@ func (x *CleanedUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanedUp.ProtoReflect.Descriptor instead.
 func (*CleanedUp) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CleanedUp) GetMount() *Mount {
@@ -2387,7 +2487,7 @@ type CheckVolumeRequest struct {
 
 func (x *CheckVolumeRequest) Reset() {
 	*x = CheckVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2499,7 @@ func (x *CheckVolumeRequest) String() string {
 func (*CheckVolumeRequest) ProtoMessage() {}
 
 func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2512,7 @@ func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeRequest.ProtoReflect.Descriptor instead.
 func (*CheckVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CheckVolumeRequest) GetPath() string {
@@ -2443,7 +2543,7 @@ type CheckVolumeResponse struct {
 
 func (x *CheckVolumeResponse) Reset() {
 	*x = CheckVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2555,7 @@ func (x *CheckVolumeResponse) String() string {
 func (*CheckVolumeResponse) ProtoMessage() {}
 
 func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2568,7 @@ func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeResponse.ProtoReflect.Descriptor instead.
 func (*CheckVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CheckVolumeResponse) GetErrorsFound() bool {
@@ -2503,7 +2603,7 @@ type WatchDisksRequest struct {
 
 func (x *WatchDisksRequest) Reset() {
 	*x = WatchDisksRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2615,7 @@ func (x *WatchDisksRequest) String() string {
 func (*WatchDisksRequest) ProtoMessage() {}
 
 func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2628,7 @@ func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDisksRequest.ProtoReflect.Descriptor instead.
 func (*WatchDisksRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchDisksRequest) GetDisk() *DiskSelector {
@@ -2554,7 +2654,7 @@ type WatchDisksResponse struct {
 
 func (x *WatchDisksResponse) Reset() {
 	*x = WatchDisksResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2666,7 @@ func (x *WatchDisksResponse) String() string {
 func (*WatchDisksResponse) ProtoMessage() {}
 
 func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2679,7 @@ func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDisksResponse.ProtoReflect.Descriptor instead.
 func (*WatchDisksResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchDisksResponse) GetRemoved() []*Disk {
@@ -2712,13 +2812,11 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12 \n" +
 	"\vpartitioned\x18\x05 \x01(\bR\vpartitioned\x12\x1c\n" +
 	"\tformatted\x18\x06 \x01(\bR\tformatted\x12\x14\n" +
-	"\x05grown\x18\a \x01(\bR\x05grown\"\xad\x01\n" +
+	"\x05grown\x18\a \x01(\bR\x05grown\"\x8c\x01\n" +
 	"\x14UnstageVolumeRequest\x12!\n" +
 	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\x12;\n" +
-	"\x04disk\x18\x03 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\x12\x1f\n" +
-	"\vremote_path\x18\x04 \x01(\tR\n" +
-	"remotePath\"\x93\x01\n" +
+	"\x04disk\x18\x03 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"\x93\x01\n" +
 	"\x15UnstageVolumeResponse\x12\x1c\n" +
 	"\tunmounted\x18\x01 \x01(\bR\tunmounted\x12!\n" +
 	"\fdisk_offline\x18\x02 \x01(\bR\vdiskOffline\x12\x1d\n" +
@@ -2792,7 +2890,14 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\fstaging_path\x18\x02 \x01(\tR\vstagingPath\x12\x1f\n" +
 	"\busername\x18\x03 \x01(\tB\x03\x80\x01\x01R\busername\x12\x1f\n" +
 	"\bpassword\x18\x04 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +
-	"\x12StageShareResponse\"(\n" +
+	"\x12StageShareResponse\"Y\n" +
+	"\x13UnstageShareRequest\x12!\n" +
+	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12\x1f\n" +
+	"\vremote_path\x18\x02 \x01(\tR\n" +
+	"remotePath\"N\n" +
+	"\x14UnstageShareResponse\x12\x1a\n" +
+	"\bunlinked\x18\x01 \x01(\bR\bunlinked\x12\x1a\n" +
+	"\bunmapped\x18\x02 \x01(\bR\bunmapped\"(\n" +
 	"\x0eCleanUpRequest\x12\x16\n" +
 	"\x06remove\x18\x01 \x01(\bR\x06remove\"o\n" +
 	"\x0fCleanUpResponse\x12B\n" +
@@ -2818,8 +2923,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x12AuthenticationType\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
-	"\vMUTUAL_CHAP\x10\x022\xb0\n" +
-	"\n" +
+	"\vMUTUAL_CHAP\x10\x022\xa1\v\n" +
 	"\aStorage\x12f\n" +
 	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
 	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
@@ -2830,7 +2934,8 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\tGetVolume\x12+.csiproxy.storage.v1alpha1.GetVolumeRequest\x1a,.csiproxy.storage.v1alpha1.GetVolumeResponse\x12l\n" +
 	"\vListVolumes\x12-.csiproxy.storage.v1alpha1.ListVolumesRequest\x1a..csiproxy.storage.v1alpha1.ListVolumesResponse\x12i\n" +
 	"\n" +
-	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12`\n" +
+	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12o\n" +
+	"\fUnstageShare\x12..csiproxy.storage.v1alpha1.UnstageShareRequest\x1a/.csiproxy.storage.v1alpha1.UnstageShareResponse\x12`\n" +
 	"\aCleanUp\x12).csiproxy.storage.v1alpha1.CleanUpRequest\x1a*.csiproxy.storage.v1alpha1.CleanUpResponse\x12l\n" +
 	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponse\x12k\n" +
 	"\n" +
@@ -2849,7 +2954,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
 	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
@@ -2881,13 +2986,15 @@ var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(*Mount)(nil),                   // 27: csiproxy.storage.v1alpha1.Mount
 	(*StageShareRequest)(nil),       // 28: csiproxy.storage.v1alpha1.StageShareRequest
 	(*StageShareResponse)(nil),      // 29: csiproxy.storage.v1alpha1.StageShareResponse
-	(*CleanUpRequest)(nil),          // 30: csiproxy.storage.v1alpha1.CleanUpRequest
-	(*CleanUpResponse)(nil),         // 31: csiproxy.storage.v1alpha1.CleanUpResponse
-	(*CleanedUp)(nil),               // 32: csiproxy.storage.v1alpha1.CleanedUp
-	(*CheckVolumeRequest)(nil),      // 33: csiproxy.storage.v1alpha1.CheckVolumeRequest
-	(*CheckVolumeResponse)(nil),     // 34: csiproxy.storage.v1alpha1.CheckVolumeResponse
-	(*WatchDisksRequest)(nil),       // 35: csiproxy.storage.v1alpha1.WatchDisksRequest
-	(*WatchDisksResponse)(nil),      // 36: csiproxy.storage.v1alpha1.WatchDisksResponse
+	(*UnstageShareRequest)(nil),     // 30: csiproxy.storage.v1alpha1.UnstageShareRequest
+	(*UnstageShareResponse)(nil),    // 31: csiproxy.storage.v1alpha1.UnstageShareResponse
+	(*CleanUpRequest)(nil),          // 32: csiproxy.storage.v1alpha1.CleanUpRequest
+	(*CleanUpResponse)(nil),         // 33: csiproxy.storage.v1alpha1.CleanUpResponse
+	(*CleanedUp)(nil),               // 34: csiproxy.storage.v1alpha1.CleanedUp
+	(*CheckVolumeRequest)(nil),      // 35: csiproxy.storage.v1alpha1.CheckVolumeRequest
+	(*CheckVolumeResponse)(nil),     // 36: csiproxy.storage.v1alpha1.CheckVolumeResponse
+	(*WatchDisksRequest)(nil),       // 37: csiproxy.storage.v1alpha1.WatchDisksRequest
+	(*WatchDisksResponse)(nil),      // 38: csiproxy.storage.v1alpha1.WatchDisksResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
@@ -2905,7 +3012,7 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	21, // 12: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
 	27, // 13: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
 	21, // 14: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	32, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
+	34, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
 	27, // 16: csiproxy.storage.v1alpha1.CleanedUp.mount:type_name -> csiproxy.storage.v1alpha1.Mount
 	1,  // 17: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
 	5,  // 18: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
@@ -2920,23 +3027,25 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	23, // 27: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
 	25, // 28: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
 	28, // 29: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	30, // 30: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
-	33, // 31: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
-	35, // 32: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
-	4,  // 33: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 34: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 35: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 36: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 37: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 38: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	24, // 39: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	26, // 40: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	29, // 41: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	31, // 42: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
-	34, // 43: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
-	36, // 44: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
-	33, // [33:45] is the sub-list for method output_type
-	21, // [21:33] is the sub-list for method input_type
+	30, // 30: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
+	32, // 31: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	35, // 32: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	37, // 33: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
+	4,  // 34: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 35: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 36: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 37: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 38: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 39: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	24, // 40: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	26, // 41: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	29, // 42: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	31, // 43: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
+	33, // 44: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	36, // 45: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	38, // 46: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
+	34, // [34:47] is the sub-list for method output_type
+	21, // [21:34] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -2955,7 +3064,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

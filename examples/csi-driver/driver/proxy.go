@@ -36,6 +36,7 @@ type Storage interface {
 	StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error)
 	UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error)
 	StageShare(ctx context.Context, r storage.StageShareRequest) error
+	UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error)
 	PublishVolume(ctx context.Context, stagingPath, targetPath string) error
 	UnpublishVolume(ctx context.Context, targetPath string) error
 	ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error)

@@ -159,21 +159,20 @@ func (d *Driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 // unstage undoes the staging, finished or not, and removes the record. The disk or share is
 // named since an earlier call may have died half-way, and since another volume may be staged
 // at the path, whose record was lost: that one stays.
-func (d *Driver) unstage(ctx context.Context, rec *record) error {
-	r := storage.UnstageVolumeRequest{StagingPath: rec.StagingPath}
+func (d *Driver) unstage(ctx context.Context, rec *record) (err error) {
 	if rec.Source.Type == typeSMB {
-		r.RemotePath = rec.Source.Share
+		_, err = d.options.Proxy.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: rec.StagingPath, RemotePath: rec.Source.Share})
 	} else {
-		r.Disk = rec.disk()
+		_, err = d.options.Proxy.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: rec.StagingPath, Disk: rec.disk()})
 	}
-	if _, err := d.options.Proxy.Storage.UnstageVolume(ctx, r); err != nil {
+	if err != nil {
 		return err
 	}
 	return d.records.remove(rec.VolumeID)
 }
 
-// unstageForgotten unstages what is at a staging path without a record. Usually there is
-// nothing. But if the record was lost, the volume's cache must be written out before the CO
+// unstageForgotten unstages whatever is at a staging path without a record: UnstageVolume
+// without a disk unstages a share, too. Usually there is nothing. But if the record was lost, the volume's cache must be written out before the CO
 // has the disk detached.
 func (d *Driver) unstageForgotten(ctx context.Context, staging string) error {
 	other, err := d.records.stagedAt(staging)

@@ -179,30 +179,56 @@ func (m *Mappings) linkWhileMapped(ctx context.Context, local pathpolicy.Path, r
 	return true, m.paths.ReachMaking(ctx, m.sys, local, link)
 }
 
+// UnstageShare implements [storage.Operations].
+func (m *Mappings) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
+	return operation.Get(ctx, m.options.Runner, "UnstageShare", "at "+quote.Text(r.StagingPath), func(ctx context.Context) (done storage.UnstagedShare, _ error) {
+		local, err := m.paths.Parse(r.StagingPath, pathpolicy.MaxPath)
+		if err != nil {
+			return done, err
+		}
+		if r.RemotePath != "" {
+			remote, err := unc.Parse(r.RemotePath)
+			if err != nil {
+				return done, err
+			}
+			return m.unstage(ctx, local, remote)
+		}
+		remote, staged, err := m.stagedAt(ctx, local, refuseOther)
+		if err != nil || !staged {
+			return done, err
+		}
+		return m.unstage(ctx, local, remote)
+	})
+}
+
 // StagedAt returns the directory of a share that a path is a link to, and whether it is one.
 func (m *Mappings) StagedAt(ctx context.Context, path string) (remote unc.Path, staged bool, _ error) {
 	local, err := m.paths.Parse(path, pathpolicy.MaxPath)
 	if err != nil {
 		return unc.Path{}, false, err
 	}
-	return m.stagedAt(ctx, local)
+	return m.stagedAt(ctx, local, acceptOther)
 }
 
 // Unstage removes the link at a path if it leads to remote, and the mapping of that share
 // unless another staged path leads to it.
-func (m *Mappings) Unstage(ctx context.Context, path string, remote unc.Path) (unlinked, unmapped bool, _ error) {
+func (m *Mappings) Unstage(ctx context.Context, path string, remote unc.Path) (done storage.UnstagedShare, _ error) {
 	local, err := m.paths.Parse(path, pathpolicy.MaxPath)
 	if err != nil {
-		return false, false, err
+		return done, err
 	}
+	return m.unstage(ctx, local, remote)
+}
+
+func (m *Mappings) unstage(ctx context.Context, local pathpolicy.Path, remote unc.Path) (done storage.UnstagedShare, _ error) {
 	release, err := m.excludeAll(ctx, remote)
 	if err != nil {
-		return false, false, err
+		return done, err
 	}
 	defer release()
-	is, staged, err := m.stagedAt(ctx, local)
+	is, staged, err := m.stagedAt(ctx, local, acceptOther)
 	if err != nil {
-		return false, false, err
+		return done, err
 	}
 	staged = staged && is.Equal(remote)
 	except := pathpolicy.Path{}
@@ -214,16 +240,17 @@ func (m *Mappings) Unstage(ctx context.Context, path string, remote unc.Path) (u
 	unmapped, lacking, err := m.removeUnused(ctx, remote, except)
 	switch {
 	case err != nil:
-		return false, false, err
+		return done, err
 	case csiproxy.KindOf(lacking) == csiproxy.ErrResourceExhausted: // for good
 		m.options.Logger.Warn("a mapping stays, since staged paths can't be counted", "remotePath", remote.Root(), "err", lacking)
 	case lacking != nil:
-		return false, false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the staged paths of the share can't be counted; try again later", Err: lacking}
+		return done, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the staged paths of the share can't be counted; try again later", Err: lacking}
 	}
+	done.Unmapped = unmapped
 	if staged {
-		unlinked, err = m.unlink(ctx, local, remote)
+		done.Unlinked, err = m.unlink(ctx, local, remote)
 	}
-	return unlinked, unmapped, err
+	return done, err
 }
 
 // RemoveUnused removes the mapping of a share if no staged path leads to it, and reports
@@ -260,7 +287,8 @@ func (m *Mappings) removeUnused(ctx context.Context, remote unc.Path, except pat
 }
 
 // stagedAt returns the directory of a share that a path is a link to, and whether it is one.
-func (m *Mappings) stagedAt(ctx context.Context, local pathpolicy.Path) (remote unc.Path, staged bool, _ error) {
+// If something else is there, the error is that of other.
+func (m *Mappings) stagedAt(ctx context.Context, local pathpolicy.Path, other somethingElse) (remote unc.Path, staged bool, _ error) {
 	err := m.paths.Reach(ctx, m.sys, local, func(e pathpolicy.Entry) error {
 		file, err := e.Open(ctx, pathpolicy.Look)
 		if err != nil {
@@ -271,17 +299,56 @@ func (m *Mappings) stagedAt(ctx context.Context, local pathpolicy.Path) (remote 
 			err = closeErr
 		}
 		if errors.Is(err, win.ErrorNotAReparsePoint) {
-			return nil
+			return other(ctx, e, nil)
 		}
-		if err == nil {
-			remote, staged = shareOf(link)
+		if err != nil {
+			return err
 		}
-		return err
+		if remote, staged = shareOf(link); !staged {
+			return other(ctx, e, &link)
+		}
+		return nil
 	})
 	if pathpolicy.Missing(err) {
 		return unc.Path{}, false, nil
 	}
 	return remote, staged, err
+}
+
+// somethingElse says whether it is an error that a staging path is no link to a share, but
+// another link or, if link is nil, a file or directory.
+type somethingElse func(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error
+
+// acceptOther takes it for no error.
+func acceptOther(context.Context, pathpolicy.Entry, *pathpolicy.Link) error { return nil }
+
+// refuseOther refuses it with csiproxy.ErrFailedPrecondition, unless it is an empty directory.
+func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error {
+	refuse := func(format string, args ...any) error {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "no share is staged there: "+format, args...)
+	}
+	switch {
+	case link == nil:
+	case link.IsMountPoint():
+		return refuse("volume %s is mounted there, and UnstageVolume unmounts it", link.Volume)
+	default:
+		return refuse("it leads to %s, and is no symbolic link to a share", quote.Text(link.Target()))
+	}
+	dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+	if errors.Is(err, win.ErrorDirectory) {
+		return refuse("it is a file")
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(ctx, true)
+	if errors.Is(err, win.ErrorNoMoreFiles) {
+		err = nil
+	}
+	if err == nil && len(entries) > 0 {
+		err = refuse("it is a directory with entries")
+	}
+	return err
 }
 
 // shareOf returns the directory of a share that a link leads to, and whether it is one as

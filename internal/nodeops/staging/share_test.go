@@ -78,17 +78,34 @@ func TestLifeOfAShare(t *testing.T) {
 
 	n, err := nodeops.New(sim, nodeops.Options{}) // a new process
 	simtest.Must(t, err)
-	done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
-	if err != nil || done != (storage.UnstagedVolume{Unmounted: true}) || mappings(t, sim) != `\\filer\data` {
+	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+	if err != nil || done != (storage.UnstagedShare{Unlinked: true}) || mappings(t, sim) != `\\filer\data` {
 		t.Errorf("the first: %+v, %v, mapped are %s", done, err, mappings(t, sim))
 	}
-	done, err = n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
-	if err != nil || done != (storage.UnstagedVolume{}) {
+	done, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+	if err != nil || done != (storage.UnstagedShare{}) {
 		t.Errorf("the first again: %+v, %v", done, err)
 	}
-	done, err = n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share2Path})
-	if err != nil || done != (storage.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
+	done, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share2Path})
+	if err != nil || done != (storage.UnstagedShare{Unlinked: true, Unmapped: true}) || mappings(t, sim) != "" {
 		t.Errorf("the last: %+v, %v, mapped are %s", done, err, mappings(t, sim))
+	}
+}
+
+// Who knows only the staging path unstages a share by UnstageVolume, too.
+func TestUnstageVolumeOfAShare(t *testing.T) {
+	sim, n := newShares(t)
+	for _, path := range []string{sharePath, share2Path} {
+		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, path)))
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}); done != (storage.UnstagedVolume{Unmounted: true}) {
+		t.Errorf("the first: %+v", done)
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}); done != (storage.UnstagedVolume{}) {
+		t.Errorf("the first again: %+v", done)
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: share2Path}); done != (storage.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
+		t.Errorf("the last: %+v, mapped are %s", done, mappings(t, sim))
 	}
 }
 
@@ -126,9 +143,10 @@ func TestStageShareRefuses(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(directory))
 	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
 	wantKind(t, "a directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, directory)), csiproxy.ErrAlreadyExists)
-	done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: directory})
-	if err != nil || done != (storage.UnstagedVolume{}) {
-		t.Errorf("unstage a directory: %+v, %v", done, err)
+	_, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: directory})
+	wantKind(t, "unstage a directory", err, csiproxy.ErrFailedPrecondition, "directory with entries")
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: directory}); done != (storage.UnstagedVolume{}) {
+		t.Errorf("unstage a directory by UnstageVolume: %+v", done)
 	}
 	wantKind(t, "another share there", n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
 	if got := mappings(t, sim); got != `\\filer\data` {
@@ -139,7 +157,7 @@ func TestStageShareRefuses(t *testing.T) {
 	}
 }
 
-// Who names what was staged unstages nothing else. Who doesn't, unstages whatever is there.
+// Who names what was staged unstages nothing else.
 func TestUnstageWhatIsNamed(t *testing.T) {
 	sim, n := newShares(t)
 	ctx := t.Context()
@@ -149,45 +167,86 @@ func TestUnstageWhatIsNamed(t *testing.T) {
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 	simtest.Must(t, sim.MkdirAll(sharePath+`\a`))
+	directory := simtest.Kubelet + `\plugins`
 
-	check := func(what string, r storage.UnstageVolumeRequest, want storage.UnstagedVolume) {
+	check := func(what, path, remote string, want storage.UnstagedShare) {
 		t.Helper()
-		if got := unstage(t, n, r); got != want {
-			t.Errorf("%s: %+v, want %+v", what, got, want)
+		got, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path, RemotePath: remote})
+		if got != want || err != nil {
+			t.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
 		}
 	}
-	nothing := storage.UnstagedVolume{}
-	check("another share", storage.UnstageVolumeRequest{StagingPath: sharePath, RemotePath: `\\filer\other`}, nothing)
-	check("another directory of the share", storage.UnstageVolumeRequest{StagingPath: sharePath, RemotePath: `\\filer\data\a`}, nothing)
-	check("a share, where a volume is", storage.UnstageVolumeRequest{StagingPath: stagingPath, RemotePath: `\\filer\data`}, nothing)
-	check("a share, where nothing is", storage.UnstageVolumeRequest{StagingPath: share2Path, RemotePath: `\\filer\data`}, nothing)
+	nothing := storage.UnstagedShare{}
+	check("another share", sharePath, `\\filer\other`, nothing)
+	check("another directory of the share", sharePath, `\\filer\data\a`, nothing)
+	check("a share, where a volume is", stagingPath, `\\filer\data`, nothing)
+	check("a share, where a directory is", directory, `\\filer\data`, nothing)
+	check("a share, where nothing is", share2Path, `\\filer\data`, nothing)
 	// The disk is retired, since it isn't staged there, but nothing at the path is touched.
 	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeOf(t, n, number), otherPath))
-	check("a disk, where a share is", storage.UnstageVolumeRequest{StagingPath: sharePath, Disk: serial("vol-1")}, storage.UnstagedVolume{DiskOffline: true})
+	if got := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath, Disk: serial("vol-1")}); got != (storage.UnstagedVolume{DiskOffline: true}) {
+		t.Errorf("a disk, where a share is: %+v", got)
+	}
 	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
 	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
 
-	for what, r := range map[string]storage.UnstageVolumeRequest{
-		"both named":   {StagingPath: sharePath, Disk: serial("vol-1"), RemotePath: `\\filer\data`},
-		"no share":     {StagingPath: sharePath, RemotePath: `C:\data`},
-		"path outside": {StagingPath: `C:\Windows\x`, RemotePath: `\\filer\data`},
+	for what, r := range map[string]storage.UnstageShareRequest{
+		"no share":                         {StagingPath: sharePath, RemotePath: `C:\data`},
+		"a path outside, with a share":     {StagingPath: `C:\Windows\x`, RemotePath: `\\filer\data`},
+		"a path outside, without its name": {StagingPath: `C:\Windows\x`},
 	} {
-		_, err := n.Storage.UnstageVolume(ctx, r)
+		_, err := n.Storage.UnstageShare(ctx, r)
 		wantKind(t, what, err, csiproxy.ErrInvalidArgument)
 	}
-	local := simtest.Kubelet + `\plugins\local`
-	simtest.Must(t, sim.Symlink(local, simtest.Kubelet+`\plugins`, true))
-	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: local})
-	wantKind(t, "a link of somebody else", err, csiproxy.ErrFailedPrecondition)
 
 	// A StageShare that died before it made the link is made good by a call that names the
 	// share, but not while somebody else has it staged.
 	r := shareRequest(`\\filer\other`, share2Path)
 	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
-	check("a share that has died half-way", storage.UnstageVolumeRequest{StagingPath: share2Path, RemotePath: `\\filer\other`}, storage.UnstagedVolume{Unmapped: true})
+	check("a share that isn't named", share2Path, "", nothing)
+	check("a share that has died half-way", share2Path, `\\filer\other`, storage.UnstagedShare{Unmapped: true})
 
-	check("the share", storage.UnstageVolumeRequest{StagingPath: sharePath, RemotePath: `\\FILER\data\`}, storage.UnstagedVolume{Unmounted: true, Unmapped: true})
-	check("a volume that isn't named", storage.UnstageVolumeRequest{StagingPath: stagingPath}, storage.UnstagedVolume{Unmounted: true, DiskOffline: true})
+	check("the share", sharePath, `\\FILER\data\`, storage.UnstagedShare{Unlinked: true, Unmapped: true})
+}
+
+// Without the name of a share, UnstageShare says what else is at the path, and leaves it.
+func TestUnstageShareOfSomethingElse(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	const plugins = simtest.Kubelet + `\plugins`
+	simtest.Must(t, sim.WriteFile(plugins+`\file`, nil))
+	simtest.Must(t, sim.MkdirAll(plugins+`\full\directory`))
+	simtest.Must(t, sim.MkdirAll(plugins+`\empty`))
+	simtest.Must(t, sim.Symlink(plugins+`\link`, plugins+`\full`, true))
+	for path, is := range map[string]string{
+		stagingPath:       string(staged.VolumeID),
+		plugins + `\file`: "it is a file",
+		plugins + `\full`: "it is a directory with entries",
+		plugins + `\link`: "it leads to " + plugins + `\full`,
+	} {
+		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path})
+		wantKind(t, path, err, csiproxy.ErrFailedPrecondition, "no share is staged there", is)
+		if done != (storage.UnstagedShare{}) {
+			t.Errorf("%s: %+v", path, done)
+		}
+	}
+	for _, path := range []string{plugins + `\empty`, plugins + `\none`} {
+		if done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path}); done != (storage.UnstagedShare{}) || err != nil {
+			t.Errorf("%s: %+v, %v", path, done, err)
+		}
+	}
+	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: plugins + `\link`})
+	wantKind(t, "a link of somebody else, by UnstageVolume", err, csiproxy.ErrFailedPrecondition)
+	// All is still there.
+	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
+	for _, path := range []string{`\file`, `\link\directory`, `\empty`} {
+		there, err := n.Filesystem.PathExists(ctx, plugins+path)
+		if err != nil || !there {
+			t.Errorf("%s: there: %v, %v", path, there, err)
+		}
+	}
 }
 
 func volumeOf(t *testing.T, n *nodeops.Node, number disk.Number) volume.ID {
@@ -207,9 +266,9 @@ func TestWhatCountsAsStaged(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(data))
 	simtest.Must(t, sim.Symlink(data+`\link`, `\\filer\data\`, true))
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `pods\uid`, Count: 1}, win.ErrorAccessDenied))
-	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
+	_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
 	wantKind(t, "not counted", err, csiproxy.ErrUnavailable, "can't be counted", `pods\uid`)
-	done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
+	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
 	if err != nil || !done.Unmapped {
 		t.Errorf("counted: %+v, %v", done, err)
 	}

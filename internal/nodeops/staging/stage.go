@@ -17,7 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
-	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -221,30 +220,20 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 		if err := r.Disk.Validate(); err != nil {
 			return storage.UnstagedVolume{}, err
 		}
-		if r.RemotePath != "" && !r.Disk.IsZero() {
-			return storage.UnstagedVolume{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "both a disk and a share are named, and only one of them can be staged there")
-		}
 		return s.unstage(systemdisk.Once(operation.Inline(ctx)), r)
 	})
 }
 
-// unstage unstages what is staged at a path, or only what the request names.
-func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, _ error) {
-	if r.RemotePath != "" {
-		meant, err := unc.Parse(r.RemotePath)
-		if err != nil {
-			return done, err
-		}
-		done.Unmounted, done.Unmapped, err = s.Mappings.Unstage(ctx, r.StagingPath, meant)
-		return done, err
-	}
+// unstage unstages the volume or share that is staged at a path, or only the disk that the
+// request names.
+func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
 	remote, isShare, err := s.Mappings.StagedAt(ctx, r.StagingPath)
 	switch {
 	case err != nil:
-		return done, err
+		return storage.UnstagedVolume{}, err
 	case isShare && r.Disk.IsZero():
-		done.Unmounted, done.Unmapped, err = s.Mappings.Unstage(ctx, r.StagingPath, remote)
-		return done, err
+		done, err := s.Mappings.Unstage(ctx, r.StagingPath, remote)
+		return storage.UnstagedVolume{Unmounted: done.Unlinked, Unmapped: done.Unmapped}, err
 	}
 	return s.unstageDisk(ctx, r, isShare)
 }

@@ -90,6 +90,11 @@ func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) e
 	return s.Mappings.StageShare(ctx, r)
 }
 
+// UnstageShare implements [storage.Operations].
+func (s *Staging) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
+	return s.Mappings.UnstageShare(ctx, r)
+}
+
 // ListDisks implements [storage.Operations].
 func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
 	return operation.Get(ctx, s.options.Runner, "ListDisks", "", func(ctx context.Context) ([]storage.Disk, error) {

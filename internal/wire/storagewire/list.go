@@ -95,6 +95,26 @@ func ToStageShare(m *storagev1alpha1.StageShareRequest) storage.StageShareReques
 	}
 }
 
+// FromUnstageShare returns the message for a request.
+func FromUnstageShare(r storage.UnstageShareRequest) *storagev1alpha1.UnstageShareRequest {
+	return &storagev1alpha1.UnstageShareRequest{StagingPath: r.StagingPath, RemotePath: r.RemotePath}
+}
+
+// ToUnstageShare returns the request in a message.
+func ToUnstageShare(m *storagev1alpha1.UnstageShareRequest) storage.UnstageShareRequest {
+	return storage.UnstageShareRequest{StagingPath: m.StagingPath, RemotePath: m.RemotePath}
+}
+
+// FromUnstagedShare returns the message for a result of UnstageShare.
+func FromUnstagedShare(v storage.UnstagedShare) *storagev1alpha1.UnstageShareResponse {
+	return &storagev1alpha1.UnstageShareResponse{Unlinked: v.Unlinked, Unmapped: v.Unmapped}
+}
+
+// ToUnstagedShare returns the result in a message.
+func ToUnstagedShare(m *storagev1alpha1.UnstageShareResponse) storage.UnstagedShare {
+	return storage.UnstagedShare{Unlinked: m.Unlinked, Unmapped: m.Unmapped}
+}
+
 // FromLeftovers returns the message for leftovers.
 func FromLeftovers(all storage.Leftovers) *storagev1alpha1.CleanUpResponse {
 	m := &storagev1alpha1.CleanUpResponse{Lacking: wire.ValidText(all.Lacking)}

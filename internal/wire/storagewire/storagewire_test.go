@@ -98,14 +98,17 @@ func TestThereAndBack(t *testing.T) {
 	}
 	same(t, filled[storage.DiskChanges](t), ToChanges(FromChanges(filled[storage.DiskChanges](t))), nil)
 	same(t, filled[storage.StageShareRequest](t), ToStageShare(FromStageShare(filled[storage.StageShareRequest](t))), nil)
+	same(t, filled[storage.UnstageShareRequest](t), ToUnstageShare(FromUnstageShare(filled[storage.UnstageShareRequest](t))), nil)
 	same(t, filled[storage.Leftovers](t), ToLeftovers(FromLeftovers(filled[storage.Leftovers](t))), nil)
 	checked := storage.CheckedVolume{ErrorsFound: true, Fixed: true, Took: time.Hour}
 	same(t, checked, ToChecked(FromChecked(checked)), nil)
 	staged := filled[storage.StagedVolume](t)
 	same(t, staged, ToStaged(FromStaged(staged)), nil)
-	// Its fields are all true, so which of them is which, internal/rpc and client show.
+	// Their fields are all true, so which of them is which, internal/rpc and client show.
 	unstaged := filled[storage.UnstagedVolume](t)
 	same(t, unstaged, ToUnstaged(FromUnstaged(unstaged)), nil)
+	unstagedShare := filled[storage.UnstagedShare](t)
+	same(t, unstagedShare, ToUnstagedShare(FromUnstagedShare(unstagedShare)), nil)
 	expanded := filled[storage.ExpandedVolume](t)
 	same(t, expanded, ToExpanded(FromExpanded(expanded)), nil)
 	unstage, err := ToUnstageVolume(FromUnstageVolume(filled[storage.UnstageVolumeRequest](t)))

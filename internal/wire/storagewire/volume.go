@@ -108,12 +108,12 @@ func ToStaged(m *storagev1alpha1.StageVolumeResponse) storage.StagedVolume {
 
 // FromUnstageVolume returns the message for a request.
 func FromUnstageVolume(r storage.UnstageVolumeRequest) *storagev1alpha1.UnstageVolumeRequest {
-	return &storagev1alpha1.UnstageVolumeRequest{StagingPath: r.StagingPath, Force: r.Force, Disk: FromSelector(r.Disk), RemotePath: r.RemotePath}
+	return &storagev1alpha1.UnstageVolumeRequest{StagingPath: r.StagingPath, Force: r.Force, Disk: FromSelector(r.Disk)}
 }
 
 // ToUnstageVolume returns the request in a message.
 func ToUnstageVolume(m *storagev1alpha1.UnstageVolumeRequest) (r storage.UnstageVolumeRequest, err error) {
-	r.StagingPath, r.Force, r.RemotePath = m.StagingPath, m.Force, m.RemotePath
+	r.StagingPath, r.Force = m.StagingPath, m.Force
 	r.Disk, err = ToSelector(m.Disk)
 	return r, err
 }
