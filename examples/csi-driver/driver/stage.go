@@ -171,9 +171,9 @@ func (d *Driver) unstage(ctx context.Context, rec *record) (err error) {
 	return d.records.remove(rec.VolumeID)
 }
 
-// unstageForgotten unstages whatever is at a staging path without a record: UnstageVolume
-// without a disk unstages a share, too. Usually there is nothing. But if the record was lost, the volume's cache must be written out before the CO
-// has the disk detached.
+// unstageForgotten unstages whatever is at a staging path without a record, a volume or a
+// share. Usually there is nothing. But if the record was lost, the volume's cache must be
+// written out before the CO has the disk detached.
 func (d *Driver) unstageForgotten(ctx context.Context, staging string) error {
 	other, err := d.records.stagedAt(staging)
 	if err != nil || other != nil {

@@ -221,7 +221,7 @@ func TestUnstageShareOfSomethingElse(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(plugins+`\empty`))
 	simtest.Must(t, sim.Symlink(plugins+`\link`, plugins+`\full`, true))
 	for path, is := range map[string]string{
-		stagingPath:       string(staged.VolumeID),
+		stagingPath:       "volume " + string(staged.VolumeID) + " is mounted there",
 		plugins + `\file`: "it is a file",
 		plugins + `\full`: "it is a directory with entries",
 		plugins + `\link`: "it leads to " + plugins + `\full`,
