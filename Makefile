@@ -223,10 +223,13 @@ check-release: release ## build the release again, in another directory and with
 test: test-deploy ## run the tests, with the race detector
 	@test -n '$(RACE)' || echo 'without the race detector, for lack of a C compiler'
 	$(GO) test $(RACE) ./...
-	$(GO) test ./internal/nodeops
 	cd test/published && $(GO) test $(RACE) -short -count=1 ./...
 	$(FOR_TOOLS) $(GO) -C tools test ./...
 	$(FOR_TOOLS) $(GO) -C tools/release test ./...
+
+.PHONY: test-resilience
+test-resilience: ## test each operation with each mishap at each of its calls to Windows, of which make test tries a sample
+	$(GO) test ./internal/nodeops/... ./internal/pathpolicy
 
 # How long each fuzz target and each long test runs.
 FUZZTIME ?= 20s

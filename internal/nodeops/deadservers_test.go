@@ -26,7 +26,7 @@ func TestDeadServers(t *testing.T) {
 	// Each driver that waits has timers. The race detector of Go 1.26 has crashed with very
 	// many of them in one bubble of synctest.
 	driversOfShare := 2
-	if underRace {
+	if simtest.Race {
 		driversOfShare = 1
 	}
 	user := smb.Credentials{Username: "user", Password: secret.New("password")}

@@ -29,14 +29,10 @@ import (
 // error, its own death, a call that hangs, another disk in the place of its own, and
 // somebody else who does the same. See scenarios.
 
-// underRace is set if the race detector is on. It makes these tests many times slower, as
-// Wine does, which runs them with -short. So these two see every eighth call only; make test
-// runs them all without the race detector, too.
-var underRace bool
-
+// stride is how many calls lie between two mishaps of a scenario.
 func stride() int {
-	if underRace || testing.Short() {
-		return 8
+	if simtest.Sampled() {
+		return 31
 	}
 	return 1
 }

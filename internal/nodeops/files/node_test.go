@@ -98,6 +98,9 @@ func TestOnOtherWindows(t *testing.T) {
 }
 
 func TestAttacksAndFailuresOnOtherWindows(t *testing.T) {
+	if simtest.Sampled() {
+		t.Skip("it takes long; make test-resilience runs it")
+	}
 	simtest.OnWindows(t, winsim.Settings{MountManagerExclusive: true, BindFilter: true}, map[string]func(*testing.T){
 		"TestSwappedLinks":  TestSwappedLinks,
 		"TestEachCallFails": TestEachCallFails,

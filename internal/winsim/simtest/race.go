@@ -3,6 +3,7 @@
 
 //go:build race
 
-package nodeops_test
+package simtest
 
-func init() { underRace = true }
+// Race is set if the race detector is on.
+const Race = true
