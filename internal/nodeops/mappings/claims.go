@@ -100,7 +100,7 @@ func (m *Mappings) endClaim(ctx context.Context, remote unc.Path, err error) {
 		undoErr = cmp.Or(undoErr, lacking)
 	}
 	if undoErr != nil {
-		m.options.Logger.Warn("a mapping that was made for a call that has failed stays",
+		m.options.Logger.Warn("a StageShare has failed, and the mapping that it made stays",
 			"remotePath", remote.Root(), "err", undoErr)
 	}
 }

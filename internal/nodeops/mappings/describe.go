@@ -27,8 +27,8 @@ func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
 	return slices.Compact(roots), nil
 }
 
-// Describe returns what is known of the share of remote. What is wrong with it is
-// among its conditions; the error is that mappings can't be listed, or ctx's. Only the server of a
+// Describe returns what is known of the share of remote. What is wrong with it is among its
+// conditions; the error is that mappings can't be listed, or ctx's. Only the server of a
 // share that is mapped is asked.
 func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volume, error) {
 	d := storage.Volume{Share: remote.Root()}

@@ -132,7 +132,7 @@ func (s *Staging) checkUnpublished(ctx context.Context, id volume.ID) error {
 		return err
 	}
 	if lacking != nil {
-		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "whether the volume is published can't be found out", Err: lacking}
+		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "whether the volume is published can't be found out; try again later", Err: lacking}
 	}
 	var published []string
 	for _, l := range links {
@@ -150,6 +150,6 @@ func (s *Staging) checkUnpublished(ctx context.Context, id volume.ID) error {
 	if len(published) == 0 {
 		return nil
 	}
-	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "a spot fix takes the volume offline for a moment, and it is published at %s",
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "a spot fix takes the volume offline for a moment, and it is published at %s; unpublish it first",
 		quote.Text(strings.Join(published, ", ")))
 }

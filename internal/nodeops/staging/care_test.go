@@ -16,19 +16,8 @@ import (
 
 // Leftovers are listed, and removed only if that is asked for; what is in use stays.
 func TestCleanUp(t *testing.T) {
-	sim, n := newShares(t)
+	sim, n := withLeftovers(t)
 	ctx := t.Context()
-	gone := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
-	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
-	r := shareRequest(`\\filer\other`, "")
-	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
-	dangling := simtest.Kubelet + `\pods\dangling`
-	simtest.Must(t, sim.Symlink(dangling, simtest.Kubelet+`\none`, true))
-	simtest.Must(t, sim.DetachDisk(gone))
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
 	found, err := n.Storage.CleanUp(ctx, false)

@@ -44,8 +44,8 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, e
 	})
 }
 
-// describe returns what is known of a volume. Callers share one look, which begins after they
-// came: it sees what they have changed before. A volume that
+// describe returns what is known of a volume. Callers share one look at it, which begins
+// after each of them has called, so that each sees what it has changed before. A volume that
 // doesn't answer has that as a condition.
 func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
 	d, err := s.volumes.DoAnew(ctx, id, silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })

@@ -425,7 +425,14 @@ func TestGetVolumeSeesTheCallersOwnMapping(t *testing.T) {
 	})
 }
 
-func TestListVolumes(t *testing.T) {
+// dangling is a link to nothing.
+const dangling = simtest.Kubelet + `\pods\dangling`
+
+// withLeftovers returns a node on which a volume is published and a share staged, and on which
+// three things are left over: a mount of a disk that has left, a mapping without a link, and a
+// link to nothing.
+func withLeftovers(t *testing.T) (*winsim.System, *nodeops.Node) {
+	t.Helper()
 	sim, n := newShares(t)
 	ctx := t.Context()
 	gone := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
@@ -436,9 +443,14 @@ func TestListVolumes(t *testing.T) {
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 	r := shareRequest(`\\filer\other`, "")
 	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
-	dangling := simtest.Kubelet + `\pods\dangling`
 	simtest.Must(t, sim.Symlink(dangling, simtest.Kubelet+`\none`, true))
 	simtest.Must(t, sim.DetachDisk(gone))
+	return sim, n
+}
+
+func TestListVolumes(t *testing.T) {
+	_, n := withLeftovers(t)
+	ctx := t.Context()
 
 	list, err := n.Storage.ListVolumes(ctx)
 	simtest.Must(t, err)

@@ -1,0 +1,350 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// storageScenarios are those of the storage group.
+var storageScenarios = []scenario{
+	{
+		name: "ListDisks", prepare: (*rig).mounted,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.ListDisks(ctx, storage.Selector{})
+			return err
+		},
+	},
+	{
+		name: "WatchDisks", prepare: (*rig).mounted,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			for changes, err := range n.Storage.WatchDisks(ctx, storage.Selector{Number: &r.number}) {
+				return want("the number of disks", len(changes.Added), 1, err)
+			}
+			return nil
+		},
+	},
+	{
+		name: "StageVolume of a raw disk", prepare: func(r *rig) { r.raw(true) }, usedAt: staging,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.StageVolume(ctx, stageRequest)
+			return err
+		},
+		check: isStaged,
+	},
+	{
+		name: "StageVolume of a disk with data, that has grown", usedAt: staging, prepare: func(r *rig) {
+			r.unstaged()
+			r.must(r.sim.GrowDisk(r.number, 20<<30))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.StageVolume(ctx, stageRequest)
+			return err
+		},
+		check: func(r *rig) error {
+			stats, err := r.process().Volume.GetVolumeStats(context.Background(), r.volume)
+			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
+		},
+	},
+	{
+		name: "StageVolume read-only", prepare: (*rig).unstaged, readOnly: true,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := stageRequest
+			request.ReadOnly, request.Grow = true, false
+			_, err := n.Storage.StageVolume(ctx, request)
+			return err
+		},
+		check: func(r *rig) error {
+			if err := r.sim.WriteFile(staging+file, []byte("changed")); !errors.Is(err, win.ErrorWriteProtect) {
+				return fmt.Errorf("writing gives %w", err)
+			}
+			return precious(r, staging)
+		},
+	},
+	{
+		name: "StageVolume of a target", prepare: none,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.StageVolume(ctx, targetRequest)
+			return err
+		},
+		check: isStaged,
+	},
+	{
+		name: "StageVolume of a target with mutual CHAP", prepare: func(r *rig) {
+			r.must(r.sim.ISCSI().AddTarget(iscsitarget.Target{
+				IQN: mutualIQN, Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)},
+				CHAPUser: "node", CHAPSecret: secret.New("twelve bytes"), MutualSecret: secret.New("other 12 byte"),
+			}, winsim.DiskSpec{SizeBytes: 1 << 30}))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := targetRequest
+			request.Disk.ISCSI = &storage.ISCSISelector{Portal: portal, IQN: mutualIQN}
+			request.Login.Type, request.Login.Username = iscsi.MutualCHAP, "node"
+			request.Login.Secret, request.Login.MutualSecret = secret.New("twelve bytes"), secret.New("other 12 byte")
+			_, err := n.Storage.StageVolume(ctx, request)
+			return err
+		},
+		check: isStaged,
+	},
+	{
+		name: "UnstageVolume", prepare: (*rig).mounted, offline: true,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			return err
+		},
+		check: func(r *rig) error {
+			online, err := r.process().Disk.GetDiskState(context.Background(), r.number)
+			if err := want("online", online, false, err); err != nil {
+				return err
+			}
+			r.must(r.process().Disk.SetDiskState(context.Background(), r.number, true))
+			r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
+			return precious(r, staging)
+		},
+	},
+	{
+		name: "UnstageVolume of a target", prepare: func(r *rig) {
+			_, err := r.process().Storage.StageVolume(context.Background(), targetRequest)
+			r.must(err)
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: targetRequest.Disk})
+			return err
+		},
+		check: func(r *rig) error {
+			sessions, err := r.sim.ISCSISessions(context.Background())
+			return want("the number of sessions", len(sessions), 0, err)
+		},
+	},
+	{
+		name: "PublishVolume", prepare: (*rig).mounted,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.PublishVolume(ctx, staging, target)
+		},
+		check: func(r *rig) error { return precious(r, target) },
+	},
+	{
+		name: "UnpublishVolume", prepare: func(r *rig) {
+			r.mounted()
+			r.must(r.process().Storage.PublishVolume(context.Background(), staging, target))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.UnpublishVolume(ctx, target)
+		},
+		check: func(r *rig) error {
+			exists, err := r.process().Filesystem.PathExists(context.Background(), target)
+			return errors.Join(want("there", exists, false, err), precious(r, staging))
+		},
+	},
+	{
+		name: "ExpandVolume", prepare: func(r *rig) {
+			r.mounted()
+			r.must(r.sim.GrowDisk(r.number, 20<<30))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, DiskBytes: 20 << 30, Wait: time.Second})
+			return err
+		},
+		check: func(r *rig) error {
+			stats, err := r.process().Volume.GetVolumeStats(context.Background(), r.volume)
+			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
+		},
+	},
+	{
+		name: "GetVolume", prepare: (*rig).mounted,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.GetVolume(ctx, staging)
+			return err
+		},
+	},
+	{
+		name: "GetVolume of a share", prepare: (*rig).sharedTwice,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.GetVolume(ctx, share)
+			return err
+		},
+	},
+	{
+		name: "ListVolumes", prepare: func(r *rig) {
+			r.mounted()
+			r.sharedTwice()
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.ListVolumes(ctx)
+			return err
+		},
+	},
+	{
+		name: "StageShare", prepare: none,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.StageShare(ctx, shareRequest(share))
+		},
+		check: func(r *rig) error { return r.sim.WriteFile(share+file, nil) },
+	},
+	{
+		name: "StageShare of a mapped share", prepare: (*rig).mapped,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.StageShare(ctx, shareRequest(share))
+		},
+		check: func(r *rig) error { return r.sim.WriteFile(share+file, nil) },
+	},
+	{
+		// It is refused, since the share has no such directory. A process that dies after it
+		// has made the mapping leaves that to CleanUp.
+		name: "StageShare that is refused", prepare: none,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := shareRequest(share)
+			request.RemotePath += `\none`
+			err := n.Storage.StageShare(ctx, request)
+			if errors.Is(err, csiproxy.ErrNotFound) {
+				return nil
+			}
+			return cmp.Or(err, errors.New("a directory that is missing is staged"))
+		},
+		check: func(r *rig) error {
+			_, err := r.process().Storage.CleanUp(context.Background(), true)
+			return errors.Join(err, want("mapped", r.isMapped(), false, nil))
+		},
+	},
+	{
+		name: "UnstageShare of one whose staging has died", prepare: (*rig).mapped,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share, RemotePath: `\\server\data`})
+			return err
+		},
+		check: func(r *rig) error { return want("mapped", r.isMapped(), false, nil) },
+	},
+	{
+		name: "UnstageShare of one of two", prepare: (*rig).sharedTwice,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			return err
+		},
+		check: func(r *rig) error {
+			exists, err := r.process().Filesystem.PathExists(context.Background(), share)
+			return errors.Join(want("there", exists, false, err), r.sim.WriteFile(share+"2"+file, nil))
+		},
+	},
+	{
+		name: "UnstageShare of the last", prepare: (*rig).shared,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			return err
+		},
+		check: (*rig).unshared,
+	},
+	{
+		name: "UnstageShare of an empty directory", prepare: func(r *rig) { r.must(r.sim.MkdirAll(share)) },
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			return err
+		},
+		check: func(r *rig) error {
+			exists, err := r.process().Filesystem.PathExists(context.Background(), share)
+			return want("there", exists, true, err)
+		},
+	},
+	{
+		name: "UnstageVolume of a share", prepare: (*rig).shared,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
+			return err
+		},
+		check: (*rig).unshared,
+	},
+	{
+		name: "CleanUp", prepare: func(r *rig) {
+			r.must(r.process().Storage.StageShare(context.Background(), shareRequest(share)))
+			r.must(r.process().SMB.NewSMBGlobalMapping(context.Background(), `\\server\data`, "", user))
+			r.must(r.sim.MkdirAll(simtest.Kubelet + `\pods`))
+			r.must(r.sim.Symlink(simtest.Kubelet+`\pods\dangling`, simtest.Kubelet+`\none`, true))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			leftovers, err := n.Storage.CleanUp(ctx, true)
+			for _, one := range leftovers.Mounts {
+				if one.Error != "" {
+					err = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", one.Error)
+				}
+			}
+			return err
+		},
+		check: func(r *rig) error { return r.sim.WriteFile(share+file, nil) },
+	},
+	{
+		name: "CheckVolume", prepare: func(r *rig) {
+			r.mounted()
+			r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+			return err
+		},
+		check: func(r *rig) error { return precious(r, staging) },
+	},
+}
+
+const mutualIQN = "iqn.2026-01.com.example:mutual"
+
+// share is where a share is staged.
+const share = simtest.Kubelet + `\plugins\smb\pv-1`
+
+func shareRequest(path string) storage.StageShareRequest {
+	return storage.StageShareRequest{RemotePath: `\\server\data`, StagingPath: path, Credentials: user}
+}
+
+// isMapped reports whether the scenarios' share is mapped.
+func (r *rig) isMapped() bool {
+	r.t.Helper()
+	mappings, err := r.sim.SMBGlobalMappings(context.Background())
+	r.must(err)
+	return slices.ContainsFunc(mappings, func(m win.SMBMapping) bool { return m.RemotePath == `\\server\data` })
+}
+
+// shared stages a share.
+func (r *rig) shared() {
+	r.must(r.process().Storage.StageShare(context.Background(), shareRequest(share)))
+}
+
+// unshared checks that the share is staged nowhere any more.
+func (r *rig) unshared() error {
+	exists, err := r.process().Filesystem.PathExists(context.Background(), share)
+	return errors.Join(want("there", exists, false, err), want("mapped", r.isMapped(), false, nil))
+}
+
+// sharedTwice stages a share at two paths.
+func (r *rig) sharedTwice() {
+	for _, path := range []string{share, share + "2"} {
+		r.must(r.process().Storage.StageShare(context.Background(), shareRequest(path)))
+	}
+}
+
+var (
+	stageRequest  = storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging, Grow: true, Wait: time.Second}
+	targetRequest = storage.StageVolumeRequest{Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}, StagingPath: staging, Wait: time.Second}
+)
+
+// unstaged makes it a disk with a file on its volume, that is offline.
+func (r *rig) unstaged() {
+	r.mounted()
+	_, err := r.process().Storage.UnstageVolume(context.Background(), storage.UnstageVolumeRequest{StagingPath: staging})
+	r.must(err)
+}
+
+// isStaged checks that a volume with a file system is mounted at the staging path.
+func isStaged(r *rig) error { return r.sim.WriteFile(staging+"\\used.txt", nil) }
