@@ -62,7 +62,7 @@ demo: build-here bin/demo ## show a volume's life and exit; fails if a step has 
 
 .PHONY: bin/demo
 bin/demo:
-	@$(GO) build -o bin/demo ./internal/demo
+	@$(GO) build -o bin/demo ./internal/lab/demo
 
 .PHONY: build
 ifeq ($(GOOS),windows)
@@ -304,11 +304,11 @@ compare-windows: ## measure the Windows daemon under Wine, and PEER=other.exe if
 
 .PHONY: windows-proof
 windows-proof: ## write the reports of csi-proxy-wintest, REPORT='file…', into docs/windows-proof.md
-	$(GO) run ./internal/windowsproof/update docs/windows-proof.md $(REPORT)
+	$(GO) run ./internal/lab/windowsproof/update docs/windows-proof.md $(REPORT)
 
 .PHONY: bench
 bench: ## measure; only ratios within one run are comparable
-	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/bench
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/lab/bench
 
 .PHONY: mutate
 mutate: ## change the code of PACKAGES bit by bit and see which changes no test notices; takes minutes a package
@@ -339,6 +339,6 @@ generate: ## regenerate the generated code and pages; the C side needs gcc-mingw
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
 	$(GO) test -count=1 -run '^TestReference$$' ./cmd/csi-proxy ./cmd/csi-proxyctl -update
 	$(GO) generate ./internal/winsys/...
-	cp internal/virtdisk/virtdisk_windows.go test/windows/virtdisk/
+	cp internal/lab/virtdisk/virtdisk_windows.go test/windows/virtdisk/
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi

@@ -21,7 +21,7 @@ var importRules = []struct {
 	reason   string
 }{
 	{
-		module + "/internal/winsim", []string{"internal/winsim/...", "internal/simcontrol", "simnode", "cmd/csi-proxy"},
+		module + "/internal/sim/winsim", []string{"internal/sim/winsim/...", "internal/sim/simcontrol", "simnode", "cmd/csi-proxy"},
 		"above the seam nothing may know which system is below",
 	},
 	{
@@ -29,7 +29,7 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice", "internal/virtdisk", "test/wintest"},
+		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice", "internal/lab/virtdisk", "test/wintest"},
 		"system calls belong below the seam, where portable code runs the same on the simulated node",
 	},
 	{
@@ -37,11 +37,11 @@ var importRules = []struct {
 		"named pipes have one owner, who sets their security descriptor",
 	},
 	{
-		"os/exec", []string{"internal/deployment", "internal/demo", "test/wintest"},
+		"os/exec", []string{"internal/deployment", "internal/lab/demo", "test/wintest"},
 		"the product runs no other program, no shell and no PowerShell; only what puts a daemon in place runs that daemon once, to see whether it works",
 	},
 	{
-		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/daemon", "internal/rpc", "internal/wire", "internal/server/...", "internal/simcontrol", "internal/conformance", "simnode"},
+		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/daemon", "internal/rpc", "internal/wire", "internal/server/...", "internal/sim/simcontrol", "internal/conformance", "simnode"},
 		"the operations on the node are a library that drivers use without gRPC",
 	},
 	{
@@ -65,7 +65,7 @@ var importRules = []struct {
 		"only what serves needs the handlers; both ends of a call share internal/wire",
 	},
 	{
-		module + "/internal/nodeops", []string{"internal/winrecord", "node", "cmd/csi-proxy", "simnode"},
+		module + "/internal/nodeops", []string{"internal/lab/winrecord", "node", "cmd/csi-proxy", "simnode"},
 		"the API and its clients know what the operations are, not how they are done",
 	},
 	{
@@ -73,11 +73,11 @@ var importRules = []struct {
 		"the daemon doesn't install or upgrade itself, so it runs no program",
 	},
 	{
-		module + "/internal/virtdisk", []string{"test/wintest"},
+		module + "/internal/lab/virtdisk", []string{"test/wintest"},
 		"only tests make disks of their own",
 	},
 	{
-		module + "/simnode", []string{"internal/demo"},
+		module + "/simnode", []string{"internal/lab/demo"},
 		"what drivers' tests use isn't part of the product",
 	},
 }
@@ -112,7 +112,7 @@ func TestImports(t *testing.T) {
 // The released daemon for Windows carries nothing of the simulated node. The one with the
 // build tag does.
 func TestReleasedDaemon(t *testing.T) {
-	simulated := []string{module + "/internal/winsim", module + "/internal/simcontrol", "go.etcd.io/bbolt"}
+	simulated := []string{module + "/internal/sim/winsim", module + "/internal/sim/simcontrol", "go.etcd.io/bbolt"}
 	for tags, want := range map[string]bool{"": false, "simulated": true} {
 		cmd := exec.Command("go", "list", "-deps", "-tags="+tags, "./cmd/csi-proxy")
 		cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")

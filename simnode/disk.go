@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
 )
 
 // Disk is the hardware of a disk. Only SizeBytes must be set.

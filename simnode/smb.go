@@ -4,7 +4,7 @@
 package simnode
 
 import (
-	"github.com/csi-proxy/csi-proxy/internal/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 

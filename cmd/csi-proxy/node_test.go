@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
+	"github.com/csi-proxy/csi-proxy/internal/sim/simcontrol"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )

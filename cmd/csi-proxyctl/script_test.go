@@ -26,8 +26,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
-	"github.com/csi-proxy/csi-proxy/internal/simcontrol"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/simcontrol"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 )
 
 // Each script has a simulated node of its own, with a daemon. In scripts:

@@ -13,9 +13,9 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
 )
 
 // keeping runs a test on a node, in a bubble of synctest, with a policy that keeps its

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
 const kubelet = simtest.Kubelet

@@ -12,8 +12,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
 	"github.com/csi-proxy/csi-proxy/internal/wire"
-	"github.com/csi-proxy/csi-proxy/internal/wire/wiretest"
 )
 
 // A set of methods serves exactly the service that it fits.

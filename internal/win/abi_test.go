@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/internal/win/abitest"
+	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
 )
 
 // What a C compiler made of the headers of Windows: see testdata/abi.

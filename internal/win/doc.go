@@ -6,7 +6,7 @@
 // which they do.
 //
 // Its calls are the documented Win32 calls. An implementation of the seam
-// (internal/winsys on Windows, internal/winsim anywhere) only passes bytes on. Code
+// (internal/winsys on Windows, internal/sim/winsim anywhere) only passes bytes on. Code
 // above the seam builds and reads each structure with this package. So the exact
 // bytes are tested and fuzzed on every system.
 //

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/virtdisk"
+	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
+	"github.com/csi-proxy/csi-proxy/internal/lab/virtdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/win/wintest"
 )
 
 // Windows keeps the contract. Shares and iSCSI targets are those of TestNativeSMB and
 // TestNativeISCSI, which drive the daemon.
-func TestContract(t *testing.T) { wintest.Run(t, contractConfig()) }
+func TestContract(t *testing.T) { seamtest.Run(t, contractConfig()) }
 
 // What the simulated node takes for what Windows does, though nobody has promised it.
-func TestGuessContract(t *testing.T) { wintest.RunGuesses(t, contractConfig()) }
+func TestGuessContract(t *testing.T) { seamtest.RunGuesses(t, contractConfig()) }
 
-func contractConfig() wintest.Config {
-	c := wintest.Config{New: newFixture}
+func contractConfig() seamtest.Config {
+	c := seamtest.Config{New: newFixture}
 	if underWine() {
 		c.Skip = notInWine
 	}
@@ -72,9 +72,9 @@ const (
 	noSMB     = "Wine has no WMI namespace of SMB"
 )
 
-func newFixture(t *testing.T) *wintest.Fixture {
+func newFixture(t *testing.T) *seamtest.Fixture {
 	t.Helper()
-	f := &wintest.Fixture{
+	f := &seamtest.Fixture{
 		System: newSystem(t), Directory: t.TempDir(),
 		SetReadOnly: func(t *testing.T, path string, readOnly bool) {
 			t.Helper()
@@ -98,7 +98,7 @@ func newFixture(t *testing.T) *wintest.Fixture {
 }
 
 // virtualDisk attaches a VHDX file.
-func virtualDisk(t *testing.T) wintest.Disk {
+func virtualDisk(t *testing.T) seamtest.Disk {
 	t.Helper()
 	d, err := virtdisk.New(filepath.Join(t.TempDir(), "disk.vhdx"), 1<<30, 512)
 	if errors.Is(err, windows.ERROR_PRIVILEGE_NOT_HELD) || errors.Is(err, windows.ERROR_ACCESS_DENIED) {
@@ -112,7 +112,7 @@ func virtualDisk(t *testing.T) wintest.Disk {
 			t.Error(err)
 		}
 	})
-	return wintest.Disk{Number: disk.Number(d.Number), Detach: func() {
+	return seamtest.Disk{Number: disk.Number(d.Number), Detach: func() {
 		if err := d.Detach(); err != nil {
 			t.Error(err)
 		}
@@ -143,10 +143,10 @@ func blockedRead(t *testing.T) func(ctx context.Context) error {
 	}
 }
 
-func contractServices(t *testing.T) wintest.Services {
+func contractServices(t *testing.T) seamtest.Services {
 	t.Helper()
 	const prefix = "csi-proxy-winsys-test-"
-	s := wintest.Services{Plain: prefix + "plain", Disabled: prefix + "disabled", Chain: []string{prefix + "top", prefix + "middle", prefix + "base"}}
+	s := seamtest.Services{Plain: prefix + "plain", Disabled: prefix + "disabled", Chain: []string{prefix + "top", prefix + "middle", prefix + "base"}}
 	createService(t, s.Plain, win.ServiceDemandStart, "runs")
 	createService(t, s.Disabled, win.ServiceDisabled, "runs")
 	createService(t, s.Chain[2], win.ServiceDemandStart, "runs")

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 )
 
 var (

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/wire/wiretest"
+	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
 )
 
 // connectRequest is a request with a field of each kind that matters, as

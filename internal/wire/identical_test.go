@@ -12,7 +12,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/internal/wire/wiretest"
+	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
 )
 
 func TestIdentical(t *testing.T) {

@@ -8,7 +8,7 @@
 //	csi-proxy-wintest.exe [-yes] [-iscsi] [-report file] [-record file]
 //
 // With -record it records Windows' answer to each call of a scenario. The test of
-// internal/winrecord compares the recording with the simulated node.
+// internal/lab/winrecord compares the recording with the simulated node.
 //
 // make wintest builds it: this program, with the daemon, the operator's command and the
 // programs of the tests in a ZIP archive at its end.

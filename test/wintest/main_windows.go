@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
-	"github.com/csi-proxy/csi-proxy/internal/windowsproof"
+	"github.com/csi-proxy/csi-proxy/internal/lab/windowsproof"
 )
 
 var version = "unknown" // set by the linker

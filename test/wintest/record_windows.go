@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/virtdisk"
-	"github.com/csi-proxy/csi-proxy/internal/winrecord"
+	"github.com/csi-proxy/csi-proxy/internal/lab/virtdisk"
+	"github.com/csi-proxy/csi-proxy/internal/lab/winrecord"
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/google/go-cmp/cmp"
 )
 

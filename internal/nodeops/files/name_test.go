@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
 )
 
 // A name with half a surrogate pair, as Windows has it and as Go does, in WTF-8. The

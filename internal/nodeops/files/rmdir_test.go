@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsim"
 	"github.com/google/go-cmp/cmp"
 )
 

@@ -11,8 +11,8 @@ import (
 	"unicode/utf16"
 	"unsafe"
 
+	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/win/abitest"
 )
 
 // What a C compiler made of the headers of Windows.

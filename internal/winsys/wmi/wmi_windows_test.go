@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/win/abitest"
 )
 
 func connect(t *testing.T, namespace string, f func(s *Services) error) {

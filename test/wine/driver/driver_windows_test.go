@@ -20,9 +20,9 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
 	"github.com/csi-proxy/csi-proxy/volume"
 )

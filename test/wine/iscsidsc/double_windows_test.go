@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/windows"
 
+	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/win/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/winsys"
 )
 

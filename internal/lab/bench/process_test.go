@@ -1,0 +1,145 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package bench
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/client"
+)
+
+// build builds the daemon and returns its path.
+func build(b *testing.B) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "csi-proxy")
+	if out, err := exec.Command("go", "build", "-o", path, "../../../cmd/csi-proxy").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// start starts the daemon and returns when it has answered a call.
+func start(b *testing.B, binary, dir string) *os.Process {
+	b.Helper()
+	cmd := exec.Command(binary, "-endpoint-dir="+dir)
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	c := client.New(client.WithEndpointDir(dir))
+	defer c.Close()
+	for {
+		_, err := c.Volume.ListVolumesOnDisk(b.Context(), 0, 0) // the volume group is the last to listen
+		if err == nil {
+			return cmd.Process
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func stop(b *testing.B, p *os.Process) {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := p.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// shortDir is a directory with a short path, since the paths of sockets must be short.
+func shortDir(b *testing.B) string {
+	b.Helper()
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// BenchmarkStart is the time from the start of the process to its first answer.
+func BenchmarkStart(b *testing.B) {
+	binary, dir := build(b), shortDir(b)
+	for b.Loop() {
+		p := start(b, binary, dir)
+		b.StopTimer()
+		stop(b, p)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/start")
+}
+
+// BenchmarkIdle is the memory of the idle daemon, alone and with 1,000 connections
+// that never send a byte, as each published client opens one.
+func BenchmarkIdle(b *testing.B) {
+	const connections = 1000
+	binary, dir := build(b), shortDir(b)
+	var alone, with float64
+	for b.Loop() {
+		p := start(b, binary, dir)
+		alone += residentKiB(b, p.Pid)
+		sockets, err := filepath.Glob(filepath.Join(dir, "*.sock"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		var open []net.Conn
+		for i := range connections {
+			c, err := net.Dial("unix", sockets[i%len(sockets)])
+			if err != nil {
+				b.Fatal(err)
+			}
+			open = append(open, c)
+		}
+		// When a later connection is served, all these are accepted.
+		callOnce(b, dir)
+		with += residentKiB(b, p.Pid)
+		for _, c := range open {
+			c.Close()
+		}
+		stop(b, p)
+	}
+	n := float64(b.N)
+	b.ReportMetric(alone/n/1024, "MiB/idle")
+	b.ReportMetric(with/n/1024, "MiB/idle+1000")
+	b.ReportMetric((with-alone)/n/connections, "KiB/connection")
+}
+
+// callOnce makes a call.
+func callOnce(b *testing.B, dir string) {
+	c := client.New(client.WithEndpointDir(dir))
+	defer c.Close()
+	if _, err := c.Disk.ListDiskIDs(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// residentKiB is the resident memory of a process.
+func residentKiB(b *testing.B, pid int) float64 {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kib
+		}
+	}
+	b.Fatal("no VmRSS")
+	return 0
+}

@@ -1,0 +1,490 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seamtest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// deviceOf is the path under which the device of a volume is opened.
+func deviceOf(volume string) string { return strings.TrimSuffix(volume, `\`) }
+
+func physicalDrive(n disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
+
+// noDrive is a disk that no system has.
+const noDrive = `\\.\PhysicalDrive4000000`
+
+var deviceRows = []row{
+	{
+		method: "Devices.OpenDevice", name: "errors",
+		promise: "Errors: 2 and 3 no such device; 5 not an administrator, or a volume's root directory",
+		test: func(t *testing.T, f *Fixture) {
+			for path, want := range map[string][]win.Errno{
+				noDrive:                          missing,
+				deviceOf(noVolume):               missing,
+				"\\\\.\\PhysicalDrive0\x00":      {win.ErrorInvalidName},
+				`\\?\no#such#device#{interface}`: missing,
+			} {
+				_, err := f.System.OpenDevice(t.Context(), path, win.AccessNone)
+				wantErrno(t, path, err, want...)
+			}
+		},
+	},
+	{
+		method: "Devices.OpenDevice", name: "a root directory",
+		promise: "with one it would name the root directory",
+		test: func(t *testing.T, f *Fixture) {
+			d, err := f.System.OpenDevice(t.Context(), f.systemVolume(t), win.GenericRead)
+			wantErrno(t, "a volume with a backslash", err, win.ErrorAccessDenied)
+			if err == nil {
+				closing(t, d)
+			}
+		},
+	},
+	{
+		method: "Devices.OpenDevice", name: "any case",
+		promise: "Names of devices, volumes and files compare without regard to case.",
+		test: func(t *testing.T, f *Fixture) {
+			for _, path := range []string{strings.ToUpper(deviceOf(f.systemVolume(t))), strings.ToLower(deviceOf(f.systemVolume(t)))} {
+				closing(t, f.device(t, path, win.AccessNone))
+			}
+		},
+	},
+	{
+		method: "Devices.DeviceInterfaces", name: "of disks",
+		promise: "the paths of the devices of a class, in no particular order",
+		test: func(t *testing.T, f *Fixture) {
+			for _, class := range []win.GUID{win.InterfaceClassDisk, win.InterfaceClassVolume} {
+				paths, err := f.System.DeviceInterfaces(t.Context(), class)
+				must(t, err)
+				if len(paths) == 0 {
+					t.Errorf("class %v has no devices", class)
+				}
+				for _, path := range paths {
+					if !strings.HasPrefix(path, `\\?\`) || !strings.HasSuffix(strings.ToLower(path), "#{"+class.String()+"}") {
+						t.Errorf("interface %s", path)
+					}
+					closing(t, f.device(t, path, win.AccessNone))
+				}
+			}
+		},
+	},
+	{
+		method: "Devices.DeviceInterfaces", name: "of an unknown class",
+		promise: "A class that nothing has gives no paths and no error.",
+		test: func(t *testing.T, f *Fixture) {
+			paths, err := f.System.DeviceInterfaces(t.Context(), win.NewGUID())
+			if err != nil || len(paths) != 0 {
+				t.Errorf("%q, %v", paths, err)
+			}
+		},
+	},
+	{
+		method: "Devices.ReenumerateDevice", name: "the root and adapters",
+		promise: `The device is that of an interface path; "" is the root of the device tree.`,
+		test: func(t *testing.T, f *Fixture) {
+			must(t, f.System.ReenumerateDevice(t.Context(), ""))
+			ports, err := f.System.DeviceInterfaces(t.Context(), win.InterfaceClassStoragePort)
+			must(t, err)
+			for _, port := range ports {
+				wantErrno(t, port, f.System.ReenumerateDevice(t.Context(), port))
+			}
+		},
+	},
+	{
+		method: "Devices.ReenumerateDevice", name: "what has left",
+		promise: "Errors: 13 and 1168 the device has left",
+		test: func(t *testing.T, f *Fixture) {
+			err := f.System.ReenumerateDevice(t.Context(), `\\?\no#such#device#{`+win.InterfaceClassDisk.String()+`}`)
+			wantErrno(t, "an unknown interface", err, 13, win.ErrorNotFound)
+		},
+	},
+	{
+		method: "Notices.NotifyArrivals", name: "begins and ends",
+		promise: "until stop is called",
+		test: func(t *testing.T, f *Fixture) {
+			for range 3 {
+				arrived, stop, err := f.System.NotifyArrivals(t.Context(), win.InterfaceClassDisk)
+				must(t, err)
+				if arrived == nil {
+					t.Error("no channel")
+				}
+				stop()
+				stop()
+			}
+		},
+	},
+	{
+		method: "Notices.NotifyArrivals", name: "tells of a disk", needs: []need{aDisk},
+		promise: "A value comes on arrived after one or more interfaces of the class arrived or left",
+		guess:   "whether each change gives a notice isn't documented",
+		test: func(t *testing.T, f *Fixture) {
+			arrived, stop, err := f.System.NotifyArrivals(t.Context(), win.InterfaceClassDisk)
+			must(t, err)
+			defer stop()
+			f.NewDisk(t)
+			f.await(t, "a notice", func() bool { return len(arrived) > 0 })
+		},
+	},
+	{
+		method: "Device.Control", name: "rights",
+		promise: "A handle that lacks code's RequiredAccess gives ErrorAccessDenied.",
+		test: func(t *testing.T, f *Fixture) {
+			d := f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone)
+			for _, code := range []win.IoctlCode{win.IoctlDiskCreateDisk, win.IoctlVolumeOnline, win.IoctlVolumeOffline} {
+				_, err := d.Control(t.Context(), code, nil, nil)
+				wantErrno(t, code.String(), err, win.ErrorAccessDenied)
+			}
+		},
+	},
+	{
+		method: "Device.Control", name: "of a volume",
+		promise: "It returns the number of bytes that the driver put into out.",
+		test: func(t *testing.T, f *Fixture) {
+			d := f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone)
+			var out [64]byte
+			n, err := d.Control(t.Context(), win.IoctlStorageGetDeviceNumber, nil, out[:])
+			must(t, err)
+			number, err := win.DecodeDeviceNumber(out[:n])
+			if err != nil || n != 12 || number.DeviceType != win.FileDeviceDisk {
+				t.Errorf("%d bytes: %+v, %v", n, number, err)
+			}
+		},
+	},
+	{
+		method: "Device.Flush", name: "without the right",
+		promise: "needs GenericWrite, without which the error is ErrorAccessDenied",
+		test: func(t *testing.T, f *Fixture) {
+			wantErrno(t, "flush", f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone).Flush(t.Context()), win.ErrorAccessDenied)
+		},
+	},
+}
+
+// control sends a control code through a handle of its own.
+func (f *Fixture) control(t *testing.T, path string, code win.IoctlCode, in []byte, room int) ([]byte, error) {
+	t.Helper()
+	d := f.device(t, path, readWrite)
+	defer closing(t, d)
+	out := make([]byte, room)
+	n, err := d.Control(t.Context(), code, in, out)
+	return out[:n], err
+}
+
+// partition gives a raw disk an empty GPT and then one partition of 256 MiB at 16 MiB, and
+// returns its volume.
+func (f *Fixture) partition(t *testing.T, n disk.Number) (volume string) {
+	t.Helper()
+	drive := physicalDrive(n)
+	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+	_, err := f.control(t, drive, win.IoctlDiskSetDiskAttributes, win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}.Encode(), 0)
+	must(t, err)
+	_, err = f.control(t, drive, win.IoctlDiskCreateDisk, create.Encode(), 0)
+	must(t, err)
+	must(t, f.setLayout(t, n, dataPartition(16<<20, 256<<20)))
+	return f.volumeOf(t, n)
+}
+
+func dataPartition(offset, length int64) win.Partition {
+	return win.Partition{
+		Style: win.StyleGPT, StartingOffset: offset, Length: length, RewritePartition: true,
+		Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Attributes: win.GPTAttributeNoDriveLetter, Name: "test",
+	}
+}
+
+func (f *Fixture) layout(t *testing.T, n disk.Number) *win.DriveLayout {
+	t.Helper()
+	out, err := f.control(t, physicalDrive(n), win.IoctlDiskGetDriveLayoutEx, nil, 64<<10)
+	must(t, err)
+	l, err := win.DecodeDriveLayout(out)
+	must(t, err)
+	return l
+}
+
+func (f *Fixture) setLayout(t *testing.T, n disk.Number, partitions ...win.Partition) error {
+	t.Helper()
+	l := f.layout(t, n)
+	l.Partitions = partitions
+	if _, err := f.control(t, physicalDrive(n), win.IoctlDiskSetDriveLayoutEx, l.Encode(), 64<<10); err != nil {
+		return err
+	}
+	_, err := f.control(t, physicalDrive(n), win.IoctlDiskUpdateProperties, nil, 0)
+	return err
+}
+
+// volumesOf returns the names of the volumes on a disk.
+func (f *Fixture) volumesOf(t *testing.T, n disk.Number) (on []string) {
+	t.Helper()
+	names, err := f.System.FindVolumes(t.Context())
+	must(t, err)
+	for _, name := range names {
+		d, err := f.System.OpenDevice(t.Context(), deviceOf(name), win.AccessNone)
+		if err != nil {
+			continue // one that is leaving
+		}
+		out := make([]byte, 12)
+		if k, err := d.Control(t.Context(), win.IoctlStorageGetDeviceNumber, nil, out); err == nil {
+			if number, err := win.DecodeDeviceNumber(out[:k]); err == nil && number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n {
+				on = append(on, name)
+			}
+		}
+		closing(t, d)
+	}
+	return on
+}
+
+// volumeOf waits for the only volume of a disk.
+func (f *Fixture) volumeOf(t *testing.T, n disk.Number) (name string) {
+	t.Helper()
+	f.await(t, "the disk has one volume", func() bool {
+		names := f.volumesOf(t, n)
+		if len(names) == 1 {
+			name = names[0]
+		}
+		return len(names) == 1
+	})
+	return name
+}
+
+// formatted returns a disk with an NTFS volume, and its name.
+func (f *Fixture) formatted(t *testing.T) (Disk, string) {
+	t.Helper()
+	d := f.NewDisk(t)
+	volume := f.partition(t, d.Number)
+	must(t, f.System.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS", Label: "label"}))
+	return d, volume
+}
+
+func (f *Fixture) setOffline(t *testing.T, n disk.Number, offline bool) {
+	t.Helper()
+	set := win.SetDiskAttributes{Mask: win.DiskOffline}
+	if offline {
+		set.Attributes = win.DiskOffline
+	}
+	_, err := f.control(t, physicalDrive(n), win.IoctlDiskSetDiskAttributes, set.Encode(), 0)
+	must(t, err)
+}
+
+var diskRows = []row{
+	{
+		method: "Devices.OpenDevice", name: "a disk by each of its paths", needs: []need{aDisk},
+		promise: `path is \\.\PhysicalDriveN, a path from DeviceInterfaces, or \\?\Volume{guid} without a backslash at its end`,
+		test: func(t *testing.T, f *Fixture) {
+			n := f.NewDisk(t).Number
+			paths, err := f.System.DeviceInterfaces(t.Context(), win.InterfaceClassDisk)
+			must(t, err)
+			found := slices.ContainsFunc(append(paths, physicalDrive(n)), func(path string) bool {
+				d, err := f.System.OpenDevice(t.Context(), path, win.AccessNone)
+				if err != nil {
+					return false
+				}
+				defer closing(t, d)
+				out := make([]byte, 12)
+				_, err = d.Control(t.Context(), win.IoctlStorageGetDeviceNumber, nil, out)
+				number, decodeErr := win.DecodeDeviceNumber(out)
+				return err == nil && decodeErr == nil && number.DeviceNumber == n
+			})
+			if !found {
+				t.Errorf("no interface is that of disk %d: %q", n, paths)
+			}
+		},
+	},
+	{
+		method: "Devices.OpenDevice", name: "a disk that has left", needs: []need{aDisk},
+		promise: "Errors: 2 and 3 no such device",
+		test: func(t *testing.T, f *Fixture) {
+			d := f.NewDisk(t)
+			d.Detach()
+			f.await(t, "the disk has left", func() bool {
+				h, err := f.System.OpenDevice(t.Context(), physicalDrive(d.Number), win.AccessNone)
+				if err == nil {
+					closing(t, h)
+				}
+				return err != nil
+			})
+			_, err := f.System.OpenDevice(t.Context(), physicalDrive(d.Number), win.AccessNone)
+			wantErrno(t, "open it", err, missing...)
+		},
+	},
+	{
+		method: "Device.Control", name: "room for the answer", needs: []need{aDisk},
+		promise: "If out is too small for the answer, nothing is in it and the error is ErrorInsufficientBuffer.",
+		test: func(t *testing.T, f *Fixture) {
+			drive := physicalDrive(f.NewDisk(t).Number)
+			for code, size := range map[win.IoctlCode]int{
+				win.IoctlStorageGetDeviceNumber: 12, win.IoctlDiskGetLengthInfo: 8, win.IoctlDiskGetDiskAttributes: 16,
+			} {
+				out, err := f.control(t, drive, code, nil, size)
+				if err != nil || len(out) != size {
+					t.Errorf("%v with room: %d bytes, %v", code, len(out), err)
+				}
+				out, err = f.control(t, drive, code, nil, size-1)
+				wantErrno(t, code.String()+" with one byte less", err, win.ErrorInsufficientBuffer)
+				if len(out) > 0 && !bytes.Equal(out, make([]byte, len(out))) {
+					t.Errorf("%v has given % x", code, out)
+				}
+			}
+		},
+	},
+	{
+		method: "Device.Control", name: "a property that is cut", needs: []need{aDisk},
+		promise: "Two answers are cut instead, and begin with their length: a storage property, and, with ErrorMoreData, the extents of a volume.",
+		test: func(t *testing.T, f *Fixture) {
+			drive, query := physicalDrive(f.NewDisk(t).Number), win.EncodePropertyQuery(win.PropertyDevice)
+			whole, err := f.control(t, drive, win.IoctlStorageQueryProperty, query, 4096)
+			must(t, err)
+			head, err := f.control(t, drive, win.IoctlStorageQueryProperty, query, 8)
+			must(t, err)
+			if size, err := win.DescriptorSize(head); err != nil || int(size) != len(whole) {
+				t.Errorf("the header says %d, %v, and there are %d bytes", size, err, len(whole))
+			}
+		},
+	},
+	{
+		method: "Device.Control", name: "an unknown code", needs: []need{aDisk},
+		promise: "A device that doesn't know code gives ErrorInvalidFunction, or ErrorNotSupported.",
+		test: func(t *testing.T, f *Fixture) {
+			_, err := f.control(t, physicalDrive(f.NewDisk(t).Number), win.IoctlVolumeOnline, nil, 0)
+			wantErrno(t, "a code for volumes", err, unknown...)
+		},
+	},
+	{
+		method: "Device.ReadAt", name: "of a disk", needs: []need{aDisk},
+		promise: "Both must be multiples of the sector size, or the error is ErrorInvalidParameter. It needs GenericRead. Reading past the end gives fewer bytes without an error.",
+		test: func(t *testing.T, f *Fixture) {
+			drive := physicalDrive(f.NewDisk(t).Number)
+			d := f.device(t, drive, win.GenericRead)
+			out := make([]byte, 8)
+			_, err := d.Control(t.Context(), win.IoctlDiskGetLengthInfo, nil, out)
+			must(t, err)
+			size, err := win.DecodeInt64(out)
+			must(t, err)
+			for _, c := range []struct {
+				off  int64
+				n    int
+				want int
+			}{{0, 4096, 4096}, {size - 4096, 4096, 4096}, {size - 4096, 16384, 4096}, {size, 4096, 0}, {size + 1<<20, 4096, 0}, {0, 0, 0}} {
+				n, err := d.ReadAt(t.Context(), make([]byte, c.n), c.off)
+				if err != nil || n != c.want {
+					t.Errorf("%d bytes at %d of %d: %d, %v", c.n, c.off, size, n, err)
+				}
+			}
+			for off, n := range map[int64]int{1: 512, 0: 100, -512: 512} {
+				_, err := d.ReadAt(t.Context(), make([]byte, n), off)
+				wantErrno(t, fmt.Sprintf("%d bytes at %d", n, off), err, win.ErrorInvalidParameter)
+			}
+			_, err = f.device(t, drive, win.AccessNone).ReadAt(t.Context(), make([]byte, 512), 0)
+			wantErrno(t, "without the right", err, win.ErrorAccessDenied)
+		},
+	},
+	{
+		method: "Device.Control", name: "partitions", needs: []need{aDisk},
+		promise: "IoctlDiskSetDriveLayoutEx replaces the whole partition table: a partition that it leaves out is gone. The volumes of new partitions arrive afterwards.",
+		test: func(t *testing.T, f *Fixture) {
+			n := f.NewDisk(t).Number
+			f.partition(t, n)
+			var at []int64
+			for _, p := range f.layout(t, n).Partitions {
+				if p.Type == win.PartitionTypeBasicData {
+					at = append(at, p.StartingOffset, p.Length)
+				}
+			}
+			if !slices.Equal(at, []int64{16 << 20, 256 << 20}) {
+				t.Errorf("data partitions %v", at)
+			}
+			must(t, f.setLayout(t, n))
+			f.await(t, "the volume is gone", func() bool { return len(f.volumesOf(t, n)) == 0 })
+		},
+	},
+	{
+		method: "Device.Control", name: "a disk that is offline", needs: []need{aDisk},
+		promise: "The volumes of a disk that is offline are gone, and come again, with their names, when it is online.",
+		test: func(t *testing.T, f *Fixture) {
+			n := f.NewDisk(t).Number
+			before := f.partition(t, n)
+			f.setOffline(t, n, true)
+			f.await(t, "its volume is gone", func() bool { return len(f.volumesOf(t, n)) == 0 })
+			_, err := f.control(t, physicalDrive(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}.Encode(), 0)
+			wantErrno(t, "IOCTL_DISK_CREATE_DISK", err, win.ErrorWriteProtect)
+			f.setOffline(t, n, false)
+			if after := f.volumeOf(t, n); !strings.EqualFold(after, before) {
+				t.Errorf("the volume was %s, and is %s", before, after)
+			}
+		},
+	},
+	{
+		method: "Device.Control", name: "the layout of an offline disk", needs: []need{aDisk},
+		promise: "a disk that is offline shows its partitions", guess: "whether Windows reads its table isn't documented",
+		test: func(t *testing.T, f *Fixture) {
+			n := f.NewDisk(t).Number
+			f.partition(t, n)
+			f.setOffline(t, n, true)
+			if l := f.layout(t, n); l.Style != win.StyleGPT || len(l.Partitions) == 0 {
+				t.Errorf("style %v, %d partitions", l.Style, len(l.Partitions))
+			}
+		},
+	},
+	{
+		method: "Device.Control", name: "reserved partition", needs: []need{aDisk},
+		promise: "IOCTL_DISK_CREATE_DISK adds no partition", guess: "its documentation says that it adds the reserved one, and public code adds its own",
+		test: func(t *testing.T, f *Fixture) {
+			n := f.NewDisk(t).Number
+			create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+			_, err := f.control(t, physicalDrive(n), win.IoctlDiskCreateDisk, create.Encode(), 0)
+			must(t, err)
+			if l := f.layout(t, n); len(l.Partitions) != 0 || l.Style != win.StyleGPT {
+				t.Errorf("style %v, partitions %+v", l.Style, l.Partitions)
+			}
+		},
+	},
+	{
+		method: "Device.Control", name: "through handles of before", needs: []need{aDisk},
+		promise: "FSCTL_EXTEND_VOLUME takes a handle that was opened before the partition grew", guess: "whether a handle keeps the length isn't documented",
+		test: func(t *testing.T, f *Fixture) {
+			d, volume := f.formatted(t)
+			v := f.device(t, deviceOf(volume), readWrite)
+			number := uint32(0)
+			for _, p := range f.layout(t, d.Number).Partitions {
+				if p.Type == win.PartitionTypeBasicData {
+					number = p.Number
+				}
+			}
+			_, err := f.control(t, physicalDrive(d.Number), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: number, BytesToGrow: 256 << 20}.Encode(), 0)
+			must(t, err)
+			_, err = v.Control(t.Context(), win.FsctlExtendVolume, win.EncodeInt64(512<<20/512), nil)
+			wantErrno(t, "FSCTL_EXTEND_VOLUME", err)
+		},
+	},
+	{
+		method: "Device.Flush", name: "of a volume", needs: []need{aDisk},
+		promise: "on a volume it writes out all its files",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			wantErrno(t, "flush", f.device(t, deviceOf(volume), readWrite).Flush(t.Context()))
+		},
+	},
+	{
+		method: "Device.ReadAt", name: "of an offline volume", needs: []need{aDisk},
+		promise: "A volume that is offline gives ErrorNotReady.",
+		test: func(t *testing.T, f *Fixture) {
+			volume := deviceOf(f.partition(t, f.NewDisk(t).Number))
+			read := func() error {
+				_, err := f.device(t, volume, win.GenericRead).ReadAt(t.Context(), make([]byte, 4096), 0)
+				return err
+			}
+			_, err := f.control(t, volume, win.IoctlVolumeOffline, nil, 0)
+			must(t, err)
+			wantErrno(t, "offline", read(), win.ErrorNotReady)
+			_, err = f.control(t, volume, win.IoctlVolumeOnline, nil, 0)
+			must(t, err)
+			wantErrno(t, "online", read())
+		},
+	},
+}

@@ -1,0 +1,285 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seamtest
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// cannotTell are the errors of a Windows or file system that doesn't tell processes.
+var cannotTell = []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported, win.ErrorInvalidParameter}
+
+// wantSelf wants this process among ids, if Windows tells any.
+func wantSelf(t *testing.T, ids func(context.Context) ([]win.ProcessID, error)) {
+	t.Helper()
+	got, err := ids(t.Context())
+	if err != nil {
+		wantErrno(t, "ProcessIDs", err, cannotTell...)
+		return
+	}
+	if self := win.ProcessID(os.Getpid()); !slices.Contains(got, self) {
+		t.Errorf("the processes are %v, without this one, %d", got, self)
+	}
+}
+
+// lock is FSCTL_LOCK_VOLUME or its kin on a handle.
+func lock(t *testing.T, d win.Device, code win.IoctlCode) error {
+	t.Helper()
+	_, err := d.Control(t.Context(), code, nil, nil)
+	return err
+}
+
+// healthRows are about who uses a volume, and in which state it is.
+var healthRows = []row{
+	{
+		method: "Volumes.VolumePathNames", name: "where it is mounted", needs: []need{aDirectory, aDisk},
+		promise: `where the volume with a name is mounted, by the mount manager's records: drives (C:\) and directories, with a backslash at the end.`,
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			f.make(t, `mount\`)
+			point := f.Directory + `\mount\`
+			listed := func() bool {
+				paths, err := f.System.VolumePathNames(t.Context(), volume)
+				must(t, err)
+				return slices.ContainsFunc(paths, func(p string) bool { return strings.EqualFold(p, point) })
+			}
+			must(t, f.System.SetVolumeMountPoint(t.Context(), point, volume))
+			if !listed() {
+				t.Error("the mount point isn't listed")
+			}
+			must(t, f.System.DeleteVolumeMountPoint(t.Context(), point))
+			if listed() {
+				t.Error("the mount point is listed when it was removed")
+			}
+		},
+	},
+	{
+		method: "Volumes.VolumePathNames", name: "of C:",
+		promise: `drives (C:\) and directories`,
+		test: func(t *testing.T, f *Fixture) {
+			paths, err := f.System.VolumePathNames(t.Context(), f.systemVolume(t))
+			if err != nil || !slices.Contains(paths, `C:\`) {
+				t.Errorf("%q, %v", paths, err)
+			}
+		},
+	},
+	{
+		method: "Volumes.VolumePathNames", name: "of no volume",
+		promise: "Errors: 2 and 3 no such volume; 87 and 123 the volume's name is malformed.",
+		test: func(t *testing.T, f *Fixture) {
+			_, err := f.System.VolumePathNames(t.Context(), noVolume)
+			wantErrno(t, "no volume", err, missing...)
+			_, err = f.System.VolumePathNames(t.Context(), `\\?\csi-proxy\`)
+			wantErrno(t, "no name", err, win.ErrorInvalidParameter, win.ErrorInvalidName)
+		},
+	},
+	{
+		method: "Volumes.RepairVolume", name: "of a healthy volume", needs: []need{aDisk},
+		promise: "RepairNoErrors is the result of a volume without errors.",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			for _, mode := range []win.RepairMode{win.RepairScan, win.RepairSpotFix} {
+				if got, err := f.System.RepairVolume(t.Context(), volume, mode); err != nil || got != win.RepairNoErrors {
+					t.Errorf("mode %d: %d, %v", mode, got, err)
+				}
+			}
+		},
+	},
+	{
+		method: "Volumes.RepairVolume", name: "of no volume",
+		promise: "1237 storage management doesn't know the volume, or not yet",
+		test: func(t *testing.T, f *Fixture) {
+			_, err := f.System.RepairVolume(t.Context(), noVolume, win.RepairScan)
+			wantErrno(t, "scan", err, win.ErrorRetry)
+		},
+	},
+	{
+		method: "Volumes.RepairVolume", name: "of one in use", needs: []need{aDisk},
+		promise: "a spot fix of a volume in use fails with error 5", guess: "what it then says and does isn't documented",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile))
+			_, err := f.System.RepairVolume(t.Context(), volume, win.RepairSpotFix)
+			wantErrno(t, "spot fix", err, win.ErrorAccessDenied)
+		},
+	},
+	{
+		method: "Devices.OfflineReasons", name: "of an offline disk", needs: []need{aDisk},
+		promise: "why each disk is offline that is.",
+		test: func(t *testing.T, f *Fixture) {
+			n := f.NewDisk(t).Number
+			f.setOffline(t, n, true)
+			f.await(t, "the disk is listed", func() bool {
+				reasons, err := f.System.OfflineReasons(t.Context())
+				must(t, err)
+				_, listed := reasons[n]
+				return listed
+			})
+		},
+	},
+	{
+		method: "SMBMappings.SMBConnections", name: "are listed",
+		promise: "the connections of all accounts of this node to shares, with the user at the server.",
+		test: func(t *testing.T, f *Fixture) {
+			connections, err := f.System.SMBConnections(t.Context())
+			must(t, err)
+			for _, c := range connections {
+				if c.Server == "" || c.Share == "" {
+					t.Errorf("a connection to nothing: %+v", c)
+				}
+			}
+		},
+	},
+	{
+		method: "SMBMappings.SMBConnections", name: "of a mapping", needs: []need{aShare},
+		promise: "the connection of a global mapping is listed", guess: "that it always is isn't documented",
+		test: func(t *testing.T, f *Fixture) {
+			share := f.unmapped(t)
+			must(t, f.System.CreateSMBGlobalMapping(t.Context(), share.Path, share.options()))
+			connections, err := f.System.SMBConnections(t.Context())
+			if err != nil || !slices.ContainsFunc(connections, func(c win.SMBConnection) bool {
+				return strings.EqualFold(`\\`+c.Server+`\`+c.Share, share.Path) && strings.HasSuffix(strings.ToLower(c.Credential), strings.ToLower(share.Username))
+			}) {
+				t.Errorf("%+v, %v", connections, err)
+			}
+		},
+	},
+	{
+		method: "File.ProcessIDs", name: "this process", needs: []need{aDirectory},
+		promise: "This process, whose handle it is, is among them.",
+		test: func(t *testing.T, f *Fixture) {
+			wantSelf(t, f.openFile(t, f.Directory, open(win.FileReadAttributes)).ProcessIDs)
+		},
+	},
+	{
+		method: "Device.ProcessIDs", name: "this process", needs: []need{aDisk},
+		promise: "ProcessIDs is [File.ProcessIDs] of the device.",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			wantSelf(t, f.device(t, deviceOf(volume), win.GenericRead).ProcessIDs)
+		},
+	},
+	{
+		method: "Processes.ProcessImage", name: "of this process",
+		promise: "the path of the program that the process runs.",
+		test: func(t *testing.T, f *Fixture) {
+			image, err := f.System.ProcessImage(t.Context(), win.ProcessID(os.Getpid()))
+			if err != nil || !strings.Contains(image, `\`) {
+				t.Errorf("%q, %v", image, err)
+			}
+			_, err = f.System.ProcessImage(t.Context(), 0xFFFFFFF0)
+			wantErrno(t, "no process", err, win.ErrorInvalidParameter)
+		},
+	},
+	{
+		method: "Device.Control", name: "lock", needs: []need{aDisk},
+		promise: "FsctlLockVolume gives the volume to the handle alone: whoever opens the volume or a file on it afterwards gets ErrorAccessDenied, until FsctlUnlockVolume or the end of the handle.",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			closing(t, f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile)))
+			refused := func(what string) {
+				t.Helper()
+				_, err := f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead)
+				wantErrno(t, what+": open the volume", err, win.ErrorAccessDenied)
+				_, err = f.System.OpenFile(t.Context(), volume+"file", open(win.FileReadAttributes))
+				wantErrno(t, what+": open a file", err, win.ErrorAccessDenied)
+			}
+			admitted := func(what string) {
+				t.Helper()
+				_, err := f.System.FileAttributes(t.Context(), volume+"file")
+				wantErrno(t, what, err)
+			}
+			d := f.device(t, deviceOf(volume), readWrite)
+			must(t, lock(t, d, win.FsctlLockVolume))
+			refused("locked")
+			must(t, lock(t, d, win.FsctlUnlockVolume))
+			admitted("unlocked")
+			must(t, lock(t, d, win.FsctlLockVolume))
+			refused("locked again")
+			closing(t, d)
+			admitted("after the handle")
+		},
+	},
+	{
+		method: "Device.Control", name: "lock of a volume in use", needs: []need{aDisk},
+		promise: "It fails with ErrorAccessDenied while anybody has something open on the volume",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			h := f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile))
+			d := f.device(t, deviceOf(volume), readWrite)
+			wantErrno(t, "lock", lock(t, d, win.FsctlLockVolume), win.ErrorAccessDenied)
+			closing(t, h)
+			must(t, lock(t, d, win.FsctlLockVolume))
+		},
+	},
+	{
+		method: "Device.Control", name: "dismount", needs: []need{aDisk},
+		promise: "FsctlDismountVolume dismounts the file system, also one that is in use: what is open on it then fails. The next use of the volume mounts it again.",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			h := f.openFile(t, volume+"dir", creating(win.FileCreate, win.FileDirectoryFile))
+			d := f.device(t, deviceOf(volume), readWrite)
+			must(t, lock(t, d, win.FsctlDismountVolume))
+			if err := at(t, h, "file", creating(win.FileCreate, 0)); err == nil {
+				t.Error("an open directory can still be used")
+			}
+			_, err := f.System.FileAttributes(t.Context(), volume+"dir")
+			wantErrno(t, "mounted again", err)
+		},
+	},
+	{
+		method: "Device.Control", name: "dirty", needs: []need{aDisk},
+		promise: "FsctlIsVolumeDirty tells whether Windows wants to check the file system",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			out, err := f.control(t, deviceOf(volume), win.FsctlIsVolumeDirty, nil, 4)
+			must(t, err)
+			if dirty, err := win.DecodeVolumeIsDirty(out); err != nil || dirty {
+				t.Errorf("a new volume is dirty: %v, %v", dirty, err)
+			}
+		},
+	},
+	{
+		method: "Device.Control", name: "writable", needs: []need{aDisk},
+		promise: "IoctlDiskIsWritable succeeds on a disk or volume that can be written to. Else the error is ErrorWriteProtect.",
+		test: func(t *testing.T, f *Fixture) {
+			d, volume := f.formatted(t)
+			check := func(want ...win.Errno) {
+				t.Helper()
+				for _, path := range []string{physicalDrive(d.Number), deviceOf(volume)} {
+					_, err := f.control(t, path, win.IoctlDiskIsWritable, nil, 0)
+					wantErrno(t, path, err, want...)
+				}
+			}
+			check()
+			readOnly := win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}
+			_, err := f.control(t, physicalDrive(d.Number), win.IoctlDiskSetDiskAttributes, readOnly.Encode(), 0)
+			must(t, err)
+			check(win.ErrorWriteProtect)
+		},
+	},
+	{
+		method: "Volumes.FormatVolume", name: "short names", needs: []need{aDisk},
+		promise: "NoShortNames makes no 8.3 names beside the long ones.",
+		test: func(t *testing.T, f *Fixture) {
+			volume := f.partition(t, f.NewDisk(t).Number)
+			o := win.FormatOptions{FileSystem: "NTFS", ClusterSize: 65536, Label: "label", NoShortNames: true}
+			must(t, f.System.FormatVolume(t.Context(), volume, o))
+			out, err := f.control(t, deviceOf(volume), win.FsctlGetNtfsVolumeData, nil, 96)
+			must(t, err)
+			if data, err := win.DecodeNTFSVolumeData(out); err != nil || data.BytesPerCluster != o.ClusterSize {
+				t.Errorf("%+v, %v", data, err)
+			}
+			closing(t, f.openFile(t, volume+"a long name", creating(win.FileCreate, win.FileNonDirectoryFile)))
+			_, err = f.System.FileAttributes(t.Context(), volume+"ALONGN~1")
+			wantErrno(t, "the short name", err, win.ErrorFileNotFound)
+		},
+	},
+}

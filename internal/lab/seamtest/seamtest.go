@@ -1,0 +1,322 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package seamtest is the suite of tests over the contract of the seam, which stands in
+// package win: what win.System and what it opens promise. It runs on each system behind
+// the seam: on the simulated node, on Windows, and on what Wine has of Windows.
+//
+// Each row cites the sentence of the contract that it shows. A row that shows what nobody
+// has promised is a guess. Guesses run apart, by RunGuesses: where one is wrong, the
+// simulated node is, and not the system that refutes it.
+package seamtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// Fixture is a system with what it offers to tests. What is its zero value isn't there,
+// and rows that need it are skipped.
+type Fixture struct {
+	System win.System
+	// Directory is an empty directory of the test's own, a full path with a drive letter,
+	// on a file system that has what NTFS has.
+	Directory string
+	// SetReadOnly sets or clears the read-only attribute of a file.
+	SetReadOnly func(t *testing.T, path string, readOnly bool)
+	// Settle waits until all is done that has been begun. Without it rows ask again until
+	// it is, for half a minute at most.
+	Settle func()
+	// NewDisk attaches a raw disk of 1 GiB for a test, which may do with it what it wants.
+	NewDisk func(t *testing.T) Disk
+	// Blocked makes a call that only reads and that doesn't end before ctx does.
+	Blocked func(t *testing.T) func(ctx context.Context) error
+	Share   *Share
+	Target  *Target
+	// NewServices adds services for a test.
+	NewServices func(t *testing.T) Services
+	// StringsValue is a value of the registry that has strings, with its key.
+	StringsValue [2]string
+	// NumberValue is one that has a number, with its key.
+	NumberValue [2]string
+}
+
+// Disk is a disk that belongs to a test.
+type Disk struct {
+	Number disk.Number
+	Detach func() // takes it away from the node
+}
+
+// Share is an SMB share, with a user who may use it.
+type Share struct {
+	Path     string // \\server\share, which isn't mapped
+	Username string
+	Password secret.Text
+}
+
+// Target is an iSCSI target without authentication, with one LUN, and its portal, which
+// the initiator doesn't know.
+type Target struct {
+	IQN    string
+	Portal win.ISCSIPortal
+}
+
+// Services are the names of services that are stopped: one that starts and stops, one that
+// is disabled, and a chain in which each one needs the next.
+type Services struct {
+	Plain, Disabled string
+	Chain           []string // of three
+}
+
+// Config says how the suite runs on a system.
+type Config struct {
+	// New returns a system for one row. It must be closed when the test ends, and then
+	// report handles that are left open, with where they were opened.
+	New func(t *testing.T) *Fixture
+	// Skip has a reason for each row that the system can't show. The key is the row's
+	// method, or its method and name with a slash between.
+	Skip map[string]string
+}
+
+// Run runs all rows but the guesses.
+func Run(t *testing.T, c Config) { run(t, c, func(r row) bool { return r.guess == "" }) }
+
+// RunGuesses runs the rows that nobody has promised.
+func RunGuesses(t *testing.T, c Config) { run(t, c, func(r row) bool { return r.guess != "" }) }
+
+// row is one promise with what shows it.
+type row struct {
+	// method is what the row is about: a method of win.System, or one of what it opens,
+	// such as File.OpenAt, or "System" for what holds for all.
+	method, name string
+	// promise is a sentence of the contract, or what it is a guess about.
+	promise string
+	guess   string // why the row is one; "" if the contract has the sentence
+	needs   []need
+	test    func(t *testing.T, f *Fixture)
+}
+
+// need is something of a Fixture that a row can't do without.
+type need string
+
+const (
+	aDirectory need = "a directory"
+	aReadOnly  need = "a way to make files read-only"
+	aDisk      need = "an expendable disk"
+	aBlocked   need = "a call that doesn't end"
+	aShare     need = "a share"
+	aTarget    need = "an iSCSI target"
+	services   need = "services"
+	aValue     need = "a value of the registry"
+	aNumber    need = "a number in the registry"
+)
+
+func (f *Fixture) has(n need) bool {
+	switch n {
+	case aDirectory:
+		return f.Directory != ""
+	case aReadOnly:
+		return f.SetReadOnly != nil
+	case aDisk:
+		return f.NewDisk != nil
+	case aBlocked:
+		return f.Blocked != nil
+	case aShare:
+		return f.Share != nil
+	case aTarget:
+		return f.Target != nil
+	case services:
+		return f.NewServices != nil
+	case aValue:
+		return f.StringsValue[0] != ""
+	case aNumber:
+		return f.NumberValue[0] != ""
+	}
+	return false
+}
+
+// rows are all rows.
+func rows() []row {
+	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, smbRows, iscsiRows, serviceRows, machineRows, numberRows)
+}
+
+func run(t *testing.T, c Config, which func(row) bool) {
+	t.Helper()
+	for key := range c.Skip {
+		if !slices.ContainsFunc(rows(), func(r row) bool { return key == r.method || key == r.method+"/"+r.name }) {
+			t.Errorf("no row is skipped by %q", key)
+		}
+	}
+	for _, r := range rows() {
+		if !which(r) {
+			continue
+		}
+		t.Run(r.method+"/"+r.name, func(t *testing.T) {
+			for _, key := range []string{r.method + "/" + r.name, r.method} {
+				if why, ok := c.Skip[key]; ok {
+					t.Skip(why)
+				}
+			}
+			f := c.New(t)
+			for _, n := range r.needs {
+				if !f.has(n) {
+					t.Skipf("this system doesn't offer %s", n)
+				}
+			}
+			r.test(t, f)
+			if t.Failed() {
+				promise := "promised"
+				if r.guess != "" {
+					promise = "guessed, since " + r.guess
+				}
+				t.Logf("%s: %q is %s", r.method, r.promise, promise)
+			}
+		})
+	}
+}
+
+const (
+	shareAll  = win.ShareRead | win.ShareWrite | win.ShareDelete
+	readWrite = win.GenericRead | win.GenericWrite
+	openLink  = win.FileOpenReparsePoint | win.FileOpenForBackup
+
+	// noVolume is the name of a volume that no system has.
+	noVolume = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
+)
+
+// Must ends the test if a step of its preparation fails.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WantErrno wants one of some errors; 0, or none of them, is success.
+func WantErrno(t testing.TB, what string, err error, want ...win.Errno) {
+	t.Helper()
+	if len(want) == 0 {
+		want = []win.Errno{0}
+	}
+	errno, ok := errors.AsType[win.Errno](err)
+	if !slices.Contains(want, errno) || !ok && err != nil {
+		t.Errorf("%s: error %v, want %v", what, err, want)
+	}
+}
+
+// Short names for the rows.
+var (
+	must      = Must
+	wantErrno = WantErrno
+)
+
+// Errors that the contract names together.
+var (
+	missing = []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound}
+	unknown = []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported}
+)
+
+// closing closes what a test has opened.
+func closing(t *testing.T, c interface{ Close() error }) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// await waits until done. A system without Settle is asked again and again.
+func (f *Fixture) await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	if f.Settle != nil {
+		f.Settle()
+		if !done() {
+			t.Fatalf("%s: not so after all was done", what)
+		}
+		return
+	}
+	for deadline := time.Now().Add(30 * time.Second); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not so within half a minute", what)
+		}
+		must(t, win.Sleep(t.Context(), 20*time.Millisecond))
+	}
+}
+
+// Options of opens.
+func open(access win.Access, options ...win.CreateOptions) win.OpenOptions {
+	o := win.OpenOptions{Access: access, Share: shareAll, Disposition: win.FileOpen}
+	for _, option := range options {
+		o.Options |= option
+	}
+	return o
+}
+
+func creating(d win.Disposition, options win.CreateOptions) win.OpenOptions {
+	return win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: d, Options: options}
+}
+
+// dir opens the test's directory.
+func (f *Fixture) dir(t *testing.T) win.File {
+	t.Helper()
+	return f.openFile(t, f.Directory, open(win.FileListDirectory|win.FileTraverse|win.FileReadAttributes, win.FileDirectoryFile))
+}
+
+func (f *Fixture) openFile(t *testing.T, path string, o win.OpenOptions) win.File {
+	t.Helper()
+	h, err := f.System.OpenFile(t.Context(), path, o)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	t.Cleanup(func() { _ = h.Close() }) // unless the test has done so
+	return h
+}
+
+// make makes files, and directories, whose names end in a backslash, below the test's
+// directory.
+func (f *Fixture) make(t *testing.T, names ...string) {
+	t.Helper()
+	dir := f.dir(t)
+	for _, name := range names {
+		options := win.FileNonDirectoryFile
+		if trimmed := strings.TrimSuffix(name, `\`); trimmed != name {
+			name, options = trimmed, win.FileDirectoryFile
+		}
+		must(t, at(t, dir, name, creating(win.FileCreate, options)))
+	}
+}
+
+// at opens a file and closes it, and returns the error of that.
+func at(t *testing.T, dir win.File, name string, o win.OpenOptions) error {
+	t.Helper()
+	h, err := dir.OpenAt(t.Context(), name, o)
+	if err != nil {
+		return err
+	}
+	return h.Close()
+}
+
+func (f *Fixture) device(t *testing.T, path string, access win.Access) win.Device {
+	t.Helper()
+	d, err := f.System.OpenDevice(t.Context(), path, access)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	t.Cleanup(func() { _ = d.Close() }) // unless the test has done so
+	return d
+}
+
+// systemVolume returns the name of C:'s volume.
+func (f *Fixture) systemVolume(t *testing.T) string {
+	t.Helper()
+	name, err := f.System.VolumeNameForMountPoint(t.Context(), `C:\`)
+	must(t, err)
+	return name
+}

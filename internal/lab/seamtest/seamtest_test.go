@@ -1,0 +1,140 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seamtest
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// failing is a test that notes whether it has failed.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Helper()               {}
+func (f *failing) Errorf(string, ...any) { f.failed = true }
+
+func TestWantErrno(t *testing.T) {
+	other := errors.New("other")
+	wrapped := fmt.Errorf("open: %w", win.ErrorAccessDenied)
+	for _, test := range []struct {
+		err  error
+		want []win.Errno
+		ok   bool
+	}{
+		{nil, nil, true},
+		{nil, []win.Errno{0}, true},
+		{nil, []win.Errno{win.ErrorAccessDenied}, false},
+		{wrapped, nil, false},
+		{wrapped, []win.Errno{0}, false},
+		{wrapped, []win.Errno{win.ErrorNotReady, win.ErrorAccessDenied}, true},
+		{wrapped, []win.Errno{win.ErrorNotReady}, false},
+		{other, nil, false},
+		{other, []win.Errno{0}, false},
+	} {
+		f := failing{TB: t}
+		if WantErrno(&f, "call", test.err, test.want...); f.failed == test.ok {
+			t.Errorf("error %v, want %v: failed %t", test.err, test.want, f.failed)
+		}
+	}
+}
+
+// contract returns all comments of package win, as one line.
+func contract(t *testing.T) string {
+	t.Helper()
+	paths, err := filepath.Glob("../../win/*.go")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%q, %v", paths, err)
+	}
+	var all strings.Builder
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, b, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range f.Comments {
+			all.WriteString(oneLine(group) + "\n")
+		}
+	}
+	return all.String()
+}
+
+func oneLine(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.Text()), " ") }
+
+// Each row that isn't a guess cites a sentence that stands in package win, and no guess
+// does.
+func TestPromises(t *testing.T) {
+	text := contract(t)
+	cited := func(what, promise string) {
+		if promise == "" || !strings.Contains(text, promise) {
+			t.Errorf("%s cites what package win doesn't say: %q", what, promise)
+		}
+	}
+	names := map[string]bool{}
+	for _, r := range rows() {
+		name := r.method + "/" + r.name
+		if names[name] {
+			t.Errorf("%s comes twice", name)
+		}
+		names[name] = true
+		if r.guess == "" {
+			cited(name, r.promise)
+		}
+	}
+	for _, step := range relative {
+		cited(step.name, step.promise)
+	}
+}
+
+// Each method of the seam has a row that isn't a guess.
+func TestMethodsHaveRows(t *testing.T) {
+	has := map[string]bool{}
+	for _, r := range rows() {
+		if r.guess == "" {
+			has[r.method] = true
+		}
+	}
+	check := func(prefix string, i reflect.Type) {
+		for m := range i.NumMethod() {
+			if name := prefix + "." + i.Method(m).Name; !has[name] {
+				t.Errorf("no row is about %s", name)
+			}
+		}
+	}
+	check("Devices", reflect.TypeFor[win.Devices]())
+	check("Notices", reflect.TypeFor[win.Notices]())
+	check("Volumes", reflect.TypeFor[win.Volumes]())
+	check("Files", reflect.TypeFor[win.Files]())
+	check("Processes", reflect.TypeFor[win.Processes]())
+	check("SMBMappings", reflect.TypeFor[win.SMBMappings]())
+	check("ISCSIInitiator", reflect.TypeFor[win.ISCSIInitiator]())
+	check("Services", reflect.TypeFor[win.Services]())
+	check("Firmware", reflect.TypeFor[win.Firmware]())
+	check("Registry", reflect.TypeFor[win.Registry]())
+	check("File", reflect.TypeFor[win.File]())
+	check("Device", reflect.TypeFor[win.Device]())
+	// An interface that the system has beside these.
+	if got, want := reflect.TypeFor[win.System]().NumMethod(), len(calls(nil, "")); got != want {
+		t.Errorf("the system has %d methods, and calls has %d", got, want)
+	}
+}

@@ -1,0 +1,274 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package windowsproof
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// repository is the path of its root.
+const repository = "../../.."
+
+func readPage(t *testing.T) (text string, rows []Row) {
+	t.Helper()
+	b, err := os.ReadFile(repository + "/docs/windows-proof.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err = ParsePage(string(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), rows
+}
+
+// source is what the tests of the page need of a package.
+type source struct {
+	tests    map[string]bool // functions
+	literals map[string]bool // strings, with underscores for spaces
+	suite    bool            // it runs the rows of suite
+	skipping []string        // tests that skip themselves under Wine
+}
+
+// suite is the package whose rows other packages run as parts of tests of theirs.
+const suite = "internal/lab/seamtest"
+
+// sources returns all packages of the repository that have tests, by directory.
+func sources(t *testing.T) map[string]*source {
+	t.Helper()
+	all := map[string]*source{}
+	root := os.DirFS(repository)
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" || base == "dist") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repository, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir := path.Dir(name)
+		if all[dir] == nil {
+			all[dir] = &source{tests: map[string]bool{}, literals: map[string]bool{}}
+		}
+		all[dir].add(f, strings.HasSuffix(name, "_test.go"))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if s.suite {
+			maps.Copy(s.literals, all[suite].literals)
+		}
+	}
+	return all
+}
+
+func (s *source) add(f *ast.File, isTest bool) {
+	s.suite = s.suite || slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool {
+		return strings.HasSuffix(i.Path.Value, "/"+suite+`"`)
+	})
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if text, err := strconv.Unquote(lit.Value); err == nil {
+				s.literals[strings.ReplaceAll(text, " ", "_")] = true
+			}
+		}
+		return true
+	})
+	for _, d := range f.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || !isTest || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") || f.Name.Name == "TestMain" {
+			continue
+		}
+		s.tests[f.Name.Name] = true
+		skips := false
+		ast.Inspect(f, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && slices.Contains([]string{"skipUnderWine", "notOnWine", "startOnStorage"}, id.Name) {
+				skips = true
+			}
+			return true
+		})
+		if skips {
+			s.skipping = append(s.skipping, f.Name.Name)
+		}
+	}
+}
+
+// named returns the packages that have a test of a pattern.
+func named(all map[string]*source, p Pattern) (packages []string) {
+	parts := strings.Split(p.Test, "/")
+	for dir, s := range all {
+		if p.Package != "" && p.Package != dir {
+			continue
+		}
+		for test := range s.tests {
+			ok, err := path.Match(parts[0], test)
+			if err != nil || !ok || !s.hasParts(parts[1:]) {
+				continue
+			}
+			packages = append(packages, dir)
+			break
+		}
+	}
+	return packages
+}
+
+func (s *source) hasParts(parts []string) bool {
+	for _, part := range parts {
+		if _, err := strconv.Atoi(part); err != nil && part != "*" && !s.literals[part] {
+			return false
+		}
+	}
+	return true
+}
+
+func TestPageNamesTests(t *testing.T) {
+	text, rows := readPage(t)
+	all := sources(t)
+	for _, p := range Patterns(text) {
+		if len(named(all, p)) == 0 {
+			t.Errorf("the page names %s, which no package has", p)
+		}
+	}
+	for _, row := range rows {
+		for _, p := range Patterns(row.Check) {
+			if packages := named(all, p); len(packages) > 1 {
+				t.Errorf("row %s names %s, which the packages %q have: name one", row.ID, p, packages)
+			}
+		}
+		if row.Check == "" && row.Result != "" || row.Check != "" && row.Result == "" {
+			t.Errorf("row %s has the check %q and the result %q", row.ID, row.Check, row.Result)
+		}
+		if row.Check != "" && len(Patterns(row.Check)) == 0 && !strings.Contains(row.Check, "by hand") && row.Result == NotRun {
+			t.Errorf("row %s has a check that is neither a test nor by hand: %s", row.ID, row.Check)
+		}
+	}
+	// What Wine can't show has to be settled by Windows, hence is of a row.
+	for dir, s := range all {
+		for _, test := range s.skipping {
+			if !slices.ContainsFunc(rows, func(r Row) bool {
+				return slices.ContainsFunc(Patterns(r.Check), func(p Pattern) bool {
+					ok, err := path.Match(strings.Split(p.Test, "/")[0], test)
+					return err == nil && ok && slices.Contains(named(all, p), dir)
+				})
+			}) {
+				t.Errorf("%s of %s needs Windows, but no row names it as its check", test, dir)
+			}
+		}
+	}
+}
+
+// csi-proxy-wintest has the tests of each package that a check is of.
+func TestChecksArePacked(t *testing.T) {
+	_, rows := readPage(t)
+	makefile, err := os.ReadFile(repository + "/Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^WINTEST_PACKAGES = (.*)$`).FindStringSubmatch(string(makefile))
+	if m == nil {
+		t.Fatal("the Makefile has no WINTEST_PACKAGES")
+	}
+	packed := append(strings.Fields(m[1]), "test/windows")
+	all := sources(t)
+	for _, row := range rows {
+		for _, p := range Patterns(row.Check) {
+			for _, pkg := range named(all, p) {
+				if !slices.Contains(packed, pkg) {
+					t.Errorf("the check of row %s is %s of %s, which csi-proxy-wintest lacks", row.ID, p, pkg)
+				}
+			}
+		}
+	}
+}
+
+var (
+	procedure   = regexp.MustCompile(`NewProc\("([A-Za-z0-9_]+)"\)`)
+	controlCode = regexp.MustCompile(`"((?:IOCTL|FSCTL)_[A-Z0-9_]+)"`)
+	wrapped     = regexp.MustCompile(`\bwindows\.([A-Z][A-Za-z0-9_]*)\(`)
+)
+
+// Functions of golang.org/x/sys/windows that make no call worth a row: conversions, and
+// those that can't fail.
+var noCalls = []string{
+	"Errno", "Handle", "NTStatus", "CONFIGRET", "GUID", "Token", "ByteSliceToString", "UTF16FromString", "UTF16PtrFromString",
+	"UTF16PtrToString", "UTF16ToString", "StringToUTF16", "StringToUTF16Ptr", "NewLazySystemDLL", "NewNTUnicodeString",
+	"NewCallback", "CloseHandle", "CloseServiceHandle", "CurrentProcess", "GetCurrentThreadId",
+	"CoUninitialize", "FindVolumeClose",
+}
+
+// Each call to Windows that the code below the seam makes is on the page.
+func TestPageHasCalls(t *testing.T) {
+	text, _ := readPage(t)
+	calls := map[string]string{} // and where
+	collect := func(dir string, forms ...*regexp.Regexp) {
+		files, err := filepath.Glob(filepath.Join(repository, dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s has no code (%v)", dir, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, form := range forms {
+				for _, m := range form.FindAllSubmatch(b, -1) {
+					calls[string(m[1])] = dir
+				}
+			}
+		}
+	}
+	collect("internal/winsys", procedure, wrapped)
+	collect("internal/winsys/wmi", procedure, wrapped)
+	collect("internal/win", controlCode)
+	if len(calls) < 50 {
+		t.Fatalf("only %d calls found", len(calls))
+	}
+	for call, dir := range calls {
+		if slices.Contains(noCalls, call) || regexp.MustCompile(`\b`+regexp.QuoteMeta(call)+`W?\b`).MatchString(text) {
+			continue
+		}
+		t.Errorf("the page has no row for %s, which %s calls", call, dir)
+	}
+}
+
+func TestParsePage(t *testing.T) {
+	const head = "| id | call or assumption | proven by | what is left, and the check on Windows | on Windows |\n|---|---|---|---|---|\n"
+	for name, page := range map[string]string{
+		"cells":     head + "| a | b | c |\n",
+		"id":        head + "| a b | b | c | d | e |\n",
+		"twice":     head + "| a | b | c | d | e |\n| a | b | c | d | e |\n",
+		"other":     "| id | b |\n",
+		"twice far": head + "| a | b | c | d | e |\n\n" + head + "| a | b | c | d | e |\n",
+	} {
+		if rows, err := ParsePage(page); err == nil {
+			t.Errorf("%s: %+v, want an error", name, rows)
+		}
+	}
+}

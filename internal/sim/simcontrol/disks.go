@@ -1,0 +1,237 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simcontrol
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"time"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// ListDisks implements simv1.SimServer.
+func (s *Service) ListDisks(context.Context, *simv1.ListDisksRequest) (*simv1.ListDisksResponse, error) {
+	response := &simv1.ListDisksResponse{}
+	for _, d := range s.sys.Disks() {
+		response.Disks = append(response.Disks, &simv1.Disk{
+			DiskNumber:   numberOf(d.Number),
+			State:        states[d.State],
+			SizeBytes:    d.SizeBytes,
+			SeenBytes:    d.SeenBytes,
+			SectorSize:   d.Spec.SectorSize,
+			SerialNumber: d.Spec.Serial,
+			Address: &simv1.ScsiAddress{
+				Adapter: uint32(d.Spec.SCSI.PortNumber),
+				Bus:     uint32(d.Spec.SCSI.PathID),
+				Target:  uint32(d.Spec.SCSI.TargetID),
+				Lun:     uint32(d.Spec.SCSI.LUN),
+			},
+			System:        d.System,
+			Offline:       d.Attributes&win.DiskOffline != 0,
+			ReadOnly:      d.Attributes&win.DiskReadOnly != 0,
+			OfflineReason: uint32(d.OfflineReason),
+			Nvme:          namespaceOf(d.Spec.NVMe),
+		})
+	}
+	return response, nil
+}
+
+// namespaceOf is the namespace of an NVMe disk, nil for another one.
+func namespaceOf(n *winsim.NVMe) *simv1.NvmeNamespace {
+	if n == nil {
+		return nil
+	}
+	namespace := &simv1.NvmeNamespace{ControllerSerialNumber: n.Controller, NamespaceId: n.Namespace}
+	if n.EUI64 != [8]byte{} {
+		namespace.Eui64 = n.EUI64[:]
+	}
+	if n.NGUID != [16]byte{} {
+		namespace.Nguid = n.NGUID[:]
+	}
+	return namespace
+}
+
+var states = map[winsim.DiskState]simv1.DiskState{
+	winsim.DiskDetached: simv1.DiskState_DISK_STATE_DETACHED,
+	winsim.DiskAttached: simv1.DiskState_DISK_STATE_ATTACHED,
+	winsim.DiskPresent:  simv1.DiskState_DISK_STATE_PRESENT,
+}
+
+// numberOf returns the disk number, nil if there is none.
+func numberOf(n disk.Number) *uint32 {
+	if n == win.NoNumber {
+		return nil
+	}
+	return new(uint32(n))
+}
+
+// AttachDisk implements simv1.SimServer.
+func (s *Service) AttachDisk(_ context.Context, r *simv1.AttachDiskRequest) (*simv1.AttachDiskResponse, error) {
+	spec, err := specOf("AttachDisk", r)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.sys.AttachDisk(spec)
+	if err != nil {
+		return nil, classify(err)
+	}
+	return &simv1.AttachDiskResponse{DiskNumber: numberOf(n)}, nil
+}
+
+// CloneDisk implements simv1.SimServer.
+func (s *Service) CloneDisk(_ context.Context, r *simv1.CloneDiskRequest) (*simv1.CloneDiskResponse, error) {
+	spec, err := specOf("CloneDisk", r.GetDisk())
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.sys.CloneDisk(disk.Number(r.DiskNumber), spec)
+	if err != nil {
+		return nil, classify(err)
+	}
+	return &simv1.CloneDiskResponse{DiskNumber: numberOf(n)}, nil
+}
+
+// specOf is the hardware in a request to op.
+func specOf(op string, r *simv1.AttachDiskRequest) (winsim.DiskSpec, error) {
+	spec := winsim.DiskSpec{
+		SizeBytes:   r.GetSizeBytes(),
+		SectorSize:  r.GetSectorSize(),
+		Serial:      r.GetSerialNumber(),
+		Offline:     r.GetOffline(),
+		ReadOnly:    r.GetReadOnly(),
+		NeedsRescan: r.GetNeedsRescan(),
+		Page83:      page83Of(r.GetPage83()),
+		VendorID:    r.GetVendor(),
+		ProductID:   r.GetProduct(),
+		Revision:    r.GetRevision(),
+		Location:    r.GetLocation(),
+		Late:        time.Duration(r.GetLateNs()),
+	}
+	if r != nil && r.DiskNumber != nil {
+		spec.Number = new(disk.Number(*r.DiskNumber))
+	}
+	if a := r.GetAddress(); a != nil {
+		if max(a.Adapter, a.Bus, a.Target, a.Lun) > math.MaxUint8 {
+			return spec, invalid(op, fmt.Sprintf("the parts of the address are below %d", math.MaxUint8+1))
+		}
+		spec.SCSI = &win.SCSIAddress{PortNumber: byte(a.Adapter), PathID: byte(a.Bus), TargetID: byte(a.Target), LUN: byte(a.Lun)}
+	}
+	if len(r.GetDesignators()) > 0 && r.GetPage83() != "" {
+		return spec, invalid(op, "page83 and designators can't be given together")
+	}
+	for _, d := range r.GetDesignators() {
+		spec.Page83 = append(spec.Page83, win.Identifier{
+			CodeSet: win.CodeSet(d.CodeSet), Type: win.IdentifierType(d.Type), Association: win.Association(d.Association), ID: d.Id,
+		})
+	}
+	if n := r.GetNvme(); n != nil {
+		spec.NVMe = &winsim.NVMe{Controller: n.ControllerSerialNumber, Namespace: n.NamespaceId}
+		for _, id := range []struct {
+			name     string
+			from, to []byte
+		}{{"EUI-64", n.Eui64, spec.NVMe.EUI64[:]}, {"NGUID", n.Nguid, spec.NVMe.NGUID[:]}} {
+			if len(id.from) != 0 && len(id.from) != len(id.to) {
+				return spec, invalid(op, fmt.Sprintf("the %s of an NVMe namespace has %d bytes, and not %d", id.name, len(id.to), len(id.from)))
+			}
+			copy(id.to, id.from)
+		}
+	}
+	return spec, nil
+}
+
+// page83Of returns the designators of a disk with an ASCII identifier, nil for the
+// default.
+func page83Of(id string) []win.Identifier {
+	if id == "" {
+		return nil
+	}
+	return []win.Identifier{{CodeSet: win.CodeSetASCII, Type: win.IdentifierT10, ID: []byte(id)}}
+}
+
+// DetachDisk implements simv1.SimServer.
+func (s *Service) DetachDisk(_ context.Context, r *simv1.DetachDiskRequest) (*simv1.DetachDiskResponse, error) {
+	return &simv1.DetachDiskResponse{}, classify(s.sys.DetachDisk(disk.Number(r.DiskNumber)))
+}
+
+// DeleteDisk implements simv1.SimServer.
+func (s *Service) DeleteDisk(_ context.Context, r *simv1.DeleteDiskRequest) (*simv1.DeleteDiskResponse, error) {
+	return &simv1.DeleteDiskResponse{}, classify(s.sys.DeleteDisk(r.SerialNumber))
+}
+
+// GrowDisk implements simv1.SimServer.
+func (s *Service) GrowDisk(_ context.Context, r *simv1.GrowDiskRequest) (*simv1.GrowDiskResponse, error) {
+	return &simv1.GrowDiskResponse{}, classify(s.sys.GrowDisk(disk.Number(r.DiskNumber), r.SizeBytes))
+}
+
+// SetDiskAttributes implements simv1.SimServer.
+func (s *Service) SetDiskAttributes(_ context.Context, r *simv1.SetDiskAttributesRequest) (*simv1.SetDiskAttributesResponse, error) {
+	change := win.SetDiskAttributes{Persist: r.Persist}
+	set := func(attribute win.DiskAttributes, value *bool) {
+		if value == nil {
+			return
+		}
+		change.Mask |= attribute
+		if *value {
+			change.Attributes |= attribute
+		}
+	}
+	set(win.DiskOffline, r.Offline)
+	set(win.DiskReadOnly, r.ReadOnly)
+	switch {
+	case change.Mask == 0:
+		return nil, invalid("SetDiskAttributes", "there is nothing to change")
+	case r.OfflineReason != 0 && (!r.GetOffline() || r.ReadOnly != nil || r.Persist):
+		return nil, invalid("SetDiskAttributes", "a reason goes with offline alone: what Windows does by itself isn't persistent")
+	case r.OfflineReason > math.MaxUint16:
+		return nil, invalid("SetDiskAttributes", fmt.Sprintf("there is no reason %d", r.OfflineReason))
+	case r.OfflineReason != 0:
+		return &simv1.SetDiskAttributesResponse{}, classify(s.sys.SetOfflineReason(disk.Number(r.DiskNumber), win.OfflineReason(r.OfflineReason)))
+	}
+	return &simv1.SetDiskAttributesResponse{}, classify(s.sys.SetDiskAttributes(disk.Number(r.DiskNumber), change))
+}
+
+// ReadDisk implements simv1.SimServer.
+func (s *Service) ReadDisk(_ context.Context, r *simv1.ReadDiskRequest) (*simv1.ReadDiskResponse, error) {
+	if r.Length < 0 {
+		return nil, invalid("ReadDisk", fmt.Sprintf("a length of %d bytes", r.Length))
+	}
+	if err := checkLength("ReadDisk", r.Length); err != nil {
+		return nil, err
+	}
+	data := make([]byte, r.Length)
+	if err := s.sys.ReadImage(disk.Number(r.DiskNumber), data, r.Offset); err != nil {
+		return nil, classify(err)
+	}
+	return &simv1.ReadDiskResponse{Data: data}, nil
+}
+
+// WriteDisk implements simv1.SimServer.
+func (s *Service) WriteDisk(_ context.Context, r *simv1.WriteDiskRequest) (*simv1.WriteDiskResponse, error) {
+	if err := checkLength("WriteDisk", int64(len(r.Data))); err != nil {
+		return nil, err
+	}
+	return &simv1.WriteDiskResponse{}, classify(s.sys.WriteImage(disk.Number(r.DiskNumber), r.Data, r.Offset))
+}
+
+// ExportDisk implements simv1.SimServer.
+func (s *Service) ExportDisk(_ context.Context, r *simv1.ExportDiskRequest) (*simv1.ExportDiskResponse, error) {
+	if !filepath.IsAbs(r.File) {
+		return nil, invalid("ExportDisk", fmt.Sprintf("the file %q has no absolute path", r.File))
+	}
+	return &simv1.ExportDiskResponse{}, classify(s.sys.ExportImage(disk.Number(r.DiskNumber), r.File))
+}
+
+// checkLength checks how many bytes a call is about.
+func checkLength(op string, length int64) error {
+	if length > simv1.MaxData {
+		return invalid(op, fmt.Sprintf("%d bytes are too many: one call takes %d", length, simv1.MaxData))
+	}
+	return nil
+}

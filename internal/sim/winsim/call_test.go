@@ -1,0 +1,320 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+func TestMatch(t *testing.T) {
+	disk := Call{"IOCTL_DISK_CREATE_DISK", `\\.\PhysicalDrive10 \\?\scsi#disk&ven_msft#5&0000000a&1&000007#{guid}`}
+	for _, tc := range []struct {
+		match Match
+		want  bool
+	}{
+		{Match{Call: disk.Name}, true},
+		{Match{Call: "IOCTL_DISK_CREATE"}, false},
+		{Match{Call: disk.Name, Object: "physicaldrive10"}, true},
+		{Match{Call: disk.Name, Object: "PhysicalDrive1"}, false},
+		{Match{Call: disk.Name, Object: "PhysicalDrive"}, true},
+		{Match{Call: disk.Name, Object: "000007"}, true},
+		{Match{Call: disk.Name, Object: "0"}, true}, // 0 of 10
+		{Match{Call: disk.Name, Object: disk.Object}, true},
+		{Match{Call: disk.Name, Object: "x" + disk.Object}, false},
+	} {
+		if got := tc.match.matches(disk); got != tc.want {
+			t.Errorf("%+v: %v", tc.match, got)
+		}
+	}
+}
+
+func TestFail(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	find := func() error {
+		_, err := s.FindVolumes(ctx)
+		return err
+	}
+	must(t, s.Fail(Match{Call: "findfirstvolumew", Skip: 1, Count: 2}, win.ErrorNotReady))
+	for i, want := range []win.Errno{0, win.ErrorNotReady, win.ErrorNotReady, 0} {
+		wantErr(t, strings.Repeat("again ", i)+"find", find(), want)
+	}
+	must(t, s.Fail(Match{Call: "FindFirstVolumeW"}, win.ErrorIODevice))
+	for range 3 {
+		wantErr(t, "find", find(), win.ErrorIODevice)
+	}
+	s.ResetRules()
+	wantErr(t, "after the reset", find(), 0)
+	if n := s.Calls()["FindFirstVolumeW"]; n != 8 {
+		t.Errorf("%d calls were counted, want 8", n)
+	}
+
+	wantErr(t, "unknown call", s.Fail(Match{Call: "FindFirstVolume"}, win.ErrorIODevice), win.ErrorNotFound)
+	if err := s.Fail(Match{Call: "x"}, win.ErrorIODevice); err == nil || !strings.Contains(err.Error(), "SetVolumeMountPointW") {
+		t.Errorf("the error doesn't list the calls: %v", err)
+	}
+	wantErr(t, "no error", s.Fail(Match{Call: "FindFirstVolumeW"}, 0), win.ErrorInvalidParameter)
+	wantErr(t, "negative count", s.Fail(Match{Call: "FindFirstVolumeW", Count: -1}, win.ErrorIODevice), win.ErrorInvalidParameter)
+	wantErr(t, "negative skip", s.Fail(Match{Call: "FindFirstVolumeW", Skip: -1}, win.ErrorIODevice), win.ErrorInvalidParameter)
+	wantErr(t, "no delay", s.Delay(Match{Call: "FindFirstVolumeW"}, 0), win.ErrorInvalidParameter)
+}
+
+// TestFailedCallDoesNothing also stages a disk that vanishes between list and open.
+func TestFailedCallDoesNothing(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	n, name := newVolume(t, s, true)
+	must(t, s.WriteFile(name+"file", nil))
+	must(t, s.Fail(Match{Call: win.CallFormatVolume, Object: name, Count: 1}, win.ErrorGenFailure))
+	wantErr(t, "format", s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorGenFailure)
+	if _, err := s.ReadFile(name + "file"); err != nil {
+		t.Errorf("the failed format did harm: %v", err)
+	}
+	other := attach(t, s, DiskSpec{})
+	must(t, s.Fail(Match{Call: win.CallOpen, Object: drivePath(n)}, win.ErrorFileNotFound))
+	paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+	must(t, err)
+	for _, path := range []string{drivePath(n), paths[1]} {
+		_, err := s.OpenDevice(ctx, path, win.AccessNone)
+		wantErr(t, "open "+path, err, win.ErrorFileNotFound)
+	}
+	closeHandle(t, openDevice(t, s, drivePath(other), win.AccessNone))
+}
+
+// TestCallNames: each call of the seam has a name that rules know, and each name is
+// some call's.
+func TestCallNames(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	n, name := newVolume(t, s, true)
+	must(t, s.MkdirAll(stage))
+	used := map[string]bool{}
+	s.OnCall(func(c Call) { used[c.Name] = true })
+	do := func(_ any, err error) {
+		t.Helper()
+		must(t, err)
+	}
+	do(s.DeviceInterfaces(ctx, win.InterfaceClassDisk))
+	do(nil, s.ReenumerateDevice(ctx, ""))
+	_, stop, err := s.NotifyArrivals(ctx, win.InterfaceClassDisk)
+	do(nil, err)
+	stop()
+	do(s.FindVolumes(ctx))
+	do(s.VolumeInformation(ctx, name))
+	do(s.DiskFreeSpace(ctx, name))
+	do(nil, s.SetVolumeMountPoint(ctx, stage+`\`, name))
+	do(s.VolumeNameForMountPoint(ctx, stage+`\`))
+	do(s.VolumePathNames(ctx, name))
+	do(nil, s.DeleteVolumeMountPoint(ctx, stage+`\`))
+	do(nil, s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS"}))
+	do(s.RepairVolume(ctx, name, win.RepairScan))
+	do(s.OfflineReasons(ctx))
+	do(s.ProcessImage(ctx, self()))
+	do(s.FileAttributes(ctx, stage))
+	newShare(t, s)
+	do(nil, s.CreateSMBGlobalMapping(ctx, share, credentials))
+	do(s.SMBGlobalMappings(ctx))
+	do(s.SMBConnections(ctx))
+	do(nil, s.RemoveSMBGlobalMapping(ctx, share))
+	d := openDevice(t, s, drivePath(n), readWrite)
+	v := openDevice(t, s, device1(name), readWrite)
+	do(d.ReadAt(ctx, make([]byte, 512), 0))
+	do(nil, d.Flush(ctx))
+	dir, err := s.OpenFile(ctx, kubelet, win.OpenOptions{Access: win.FileListDirectory, Share: shareAll, Disposition: win.FileOpen})
+	do(nil, err)
+	f, err := dir.OpenAt(ctx, "new", win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileCreate})
+	do(nil, err)
+	do(f.Info(ctx))
+	do(dir.ReadDir(ctx, true))
+	// Whether these succeed is no matter here.
+	for _, code := range win.IoctlCodes() {
+		_, _ = d.Control(ctx, code, nil, nil)
+		_, _ = v.Control(ctx, code, nil, nil)
+		_, _ = f.Control(ctx, code, nil, nil)
+	}
+	_, _ = d.Control(ctx, 0x1234, nil, nil)
+	useISCSI(t, s)
+	do(nil, s.StopService(ctx, services.ISCSIInitiator))
+	do(s.QueryService(ctx, services.ISCSIInitiator))
+	do(s.ActiveDependentServices(ctx, services.ISCSIInitiator))
+	do(s.FirmwareTable(ctx))
+	do(s.RegistryStrings(ctx, win.RegistrySetup, win.RegistrySystemPartition))
+	do(s.SystemWindowsDirectory(ctx))
+	do(dir.Volume(ctx))
+	do(dir.ProcessIDs(ctx))
+	do(nil, f.Delete(ctx))
+	for _, c := range []interface{ Close() error }{d, v, f, dir} {
+		closeHandle(t, c)
+	}
+	s.OnCall(nil)
+	var names []string
+	for name := range used {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff(win.CallNames(), names); diff != "" {
+		t.Errorf("call names (-known +used):\n%s", diff)
+	}
+}
+
+func TestUnknownDelay(t *testing.T) {
+	_, err := Open(Config{Delays: Delays{Calls: map[string]time.Duration{"FindFirstVolume": 1}}})
+	wantErr(t, "a delay for no call", err, win.ErrorNotFound)
+}
+
+// TestHook changes the node under the feet of a call.
+func TestHook(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	must(t, s.MkdirAll(kubelet+`\pods\a`))
+	s.OnCall(func(c Call) {
+		if c == (Call{win.CallFileAttributes, kubelet + `\pods\a`}) {
+			must(t, s.Remove(kubelet+`\pods\a`))
+			must(t, s.Junction(kubelet+`\pods\a`, `C:\Windows`))
+		}
+	})
+	a, err := s.FileAttributes(ctx, kubelet+`\pods\a`)
+	if err != nil || a&win.AttributeReparsePoint == 0 {
+		t.Errorf("attributes %#x, %v", a, err)
+	}
+	s.OnCall(nil)
+}
+
+func TestDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openNode(t, Config{Delays: RealisticDelays()})
+		took := func(want time.Duration, f func()) {
+			t.Helper()
+			start := time.Now()
+			f()
+			if d := time.Since(start); d != want {
+				t.Errorf("it took %v, want %v", d, want)
+			}
+		}
+		find := func() {
+			_, err := s.FindVolumes(t.Context())
+			must(t, err)
+		}
+		must(t, s.Delay(Match{Call: win.CallFindVolumes, Count: 1}, time.Minute))
+		took(time.Minute+time.Millisecond, find)
+		took(time.Millisecond, find)
+
+		must(t, s.Delay(Match{Call: win.CallReenumerateDevice}, time.Hour))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		took(time.Second, func() {
+			if err := s.ReenumerateDevice(ctx, ""); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a call beyond its deadline: %v", err)
+			}
+		})
+		calls := s.Calls()[win.CallReenumerateDevice]
+		if err := s.ReenumerateDevice(ctx, ""); !errors.Is(err, context.DeadlineExceeded) || s.Calls()[win.CallReenumerateDevice] != calls {
+			t.Errorf("a call after its deadline: %v", err)
+		}
+
+		// Another call is not held up by one that takes its time.
+		go func() { _ = s.ReenumerateDevice(t.Context(), "") }()
+		synctest.Wait()
+		took(time.Millisecond, find)
+		time.Sleep(time.Hour)
+		must(t, s.Close())
+	})
+}
+
+// TestDelayUncancellable: a call that nothing interrupts keeps its caller until it is
+// over, and does its work, whatever has become of the caller's context.
+func TestDelayUncancellable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openNode(t, Config{})
+		_, name := newVolume(t, s, true)
+		must(t, s.MkdirAll(stage))
+		must(t, s.DelayUncancellable(Match{Call: win.CallSetVolumeMountPoint, Count: 1}, time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
+		if took := time.Since(start); took != time.Minute || ctx.Err() == nil {
+			t.Errorf("it took %v, and the context's error is %v", took, ctx.Err())
+		}
+		if points := s.MountPoints(); len(points) != 1 {
+			t.Errorf("mount points %v", points)
+		}
+
+		// A delay that can be cancelled comes first. Then nothing has happened.
+		must(t, s.Delay(Match{Call: win.CallDeleteVolumeMountPoint, Count: 1}, time.Minute))
+		must(t, s.DelayUncancellable(Match{Call: win.CallDeleteVolumeMountPoint, Count: 1}, time.Minute))
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.DeleteVolumeMountPoint(ctx, stage+`\`); !errors.Is(err, context.DeadlineExceeded) || len(s.MountPoints()) != 1 {
+			t.Errorf("an interrupted call: %v, mount points %v", err, s.MountPoints())
+		}
+
+		// The end of the rules, or of the node, ends it.
+		hang := func() <-chan error {
+			must(t, s.DelayUncancellable(Match{Call: win.CallFindVolumes}, time.Hour))
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.FindVolumes(t.Context())
+				done <- err
+			}()
+			synctest.Wait()
+			start = time.Now()
+			return done
+		}
+		done := hang()
+		s.ResetRules()
+		wantErr(t, "a call that was under way when the rules ended", <-done, 0)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v after the end of the rules", took)
+		}
+		done = hang()
+		must(t, s.Close())
+		if err := <-done; !errors.Is(err, errClosed) || time.Since(start) != 0 {
+			t.Errorf("a call that was under way when the node was closed: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestConcurrentCalls(t *testing.T) {
+	s := newNode(t, Delays{})
+	_, name := newVolume(t, s, true)
+	must(t, s.MkdirAll(stage))
+	done := make(chan error)
+	for i := range 4 {
+		go func() {
+			var errs []error
+			for range 50 {
+				switch i {
+				case 0:
+					n, err := s.AttachDisk(DiskSpec{SizeBytes: gib})
+					errs = append(errs, err, s.DetachDisk(n))
+				case 1:
+					_, err := s.FindVolumes(t.Context())
+					errs = append(errs, err, s.WriteFile(name+"file", []byte("x")))
+				case 2:
+					errs = append(errs, s.SetVolumeMountPoint(t.Context(), stage+`\`, name), s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
+				case 3:
+					errs = append(errs, s.Fail(Match{Call: win.CallFlush}, win.ErrorIODevice))
+					s.OnCall(func(Call) {})
+					s.ResetRules()
+				}
+			}
+			done <- errors.Join(errs...)
+		}()
+	}
+	for range 4 {
+		must(t, <-done)
+	}
+}

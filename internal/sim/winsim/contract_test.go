@@ -1,0 +1,88 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// The simulated node keeps the contract, and is what is guessed about Windows.
+func TestContract(t *testing.T) {
+	config := seamtest.Config{New: newFixture}
+	seamtest.Run(t, config)
+	seamtest.RunGuesses(t, config)
+}
+
+func newFixture(t *testing.T) *seamtest.Fixture {
+	t.Helper()
+	sys := simtest.Open(t, winsim.Delays{})
+	const directory = simtest.Kubelet + `\contract`
+	simtest.Must(t, sys.MkdirAll(directory))
+	share := &seamtest.Share{Path: `\\server\share`, Username: "user", Password: secret.New("password")}
+	simtest.Must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "share"}))
+	simtest.Must(t, sys.SMB().SetUser("server", share.Username, share.Password))
+	target := &seamtest.Target{IQN: "iqn.2026-01.com.example:lun", Portal: win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}}
+	simtest.Must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: target.IQN, Portals: []win.ISCSIPortal{target.Portal}},
+		winsim.DiskSpec{SizeBytes: 1 << 30}))
+	simtest.Must(t, sys.StartService(t.Context(), services.ISCSIInitiator))
+	simtest.Must(t, sys.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(win.SANOfflineShared)))
+	sys.Settle()
+	return &seamtest.Fixture{
+		System: sys, Directory: directory, Settle: sys.Settle, Share: share, Target: target,
+		SetReadOnly: func(t *testing.T, path string, readOnly bool) {
+			t.Helper()
+			var a win.FileAttributes
+			if readOnly {
+				a = win.AttributeReadOnly
+			}
+			if _, err := sys.FileAttributes(t.Context(), path); err == nil || readOnly { // unless it is gone
+				simtest.Must(t, sys.SetFileAttributes(path, a))
+			}
+		},
+		NewDisk: func(t *testing.T) seamtest.Disk {
+			t.Helper()
+			n := simtest.Attach(t, sys, winsim.DiskSpec{SizeBytes: 1 << 30})
+			sys.Settle()
+			return seamtest.Disk{Number: n, Detach: func() { simtest.Must(t, sys.DetachDisk(n)) }}
+		},
+		Blocked: func(t *testing.T) func(context.Context) error {
+			t.Helper()
+			simtest.Must(t, sys.Delay(winsim.Match{Call: win.CallRead}, 24*time.Hour))
+			d, err := sys.OpenDevice(t.Context(), `\\.\PhysicalDrive0`, win.GenericRead)
+			simtest.Must(t, err)
+			t.Cleanup(func() { _ = d.Close() })
+			return func(ctx context.Context) error {
+				_, err := d.ReadAt(ctx, make([]byte, 512), 0)
+				return err
+			}
+		},
+		NewServices: func(t *testing.T) seamtest.Services {
+			t.Helper()
+			s := seamtest.Services{Plain: "plain", Disabled: "disabled", Chain: []string{"top", "middle", "base"}}
+			for _, spec := range []services.Spec{
+				{Name: s.Plain, StartType: win.ServiceDemandStart},
+				{Name: s.Disabled, StartType: win.ServiceDisabled},
+				{Name: s.Chain[2], StartType: win.ServiceDemandStart},
+				{Name: s.Chain[1], StartType: win.ServiceDemandStart, DependsOn: s.Chain[2:]},
+				{Name: s.Chain[0], StartType: win.ServiceDemandStart, DependsOn: s.Chain[1:]},
+			} {
+				simtest.Must(t, sys.Services().Add(spec))
+			}
+			return s
+		},
+		StringsValue: [2]string{win.RegistryMemoryManagement, win.RegistryExistingPageFiles},
+		NumberValue:  [2]string{win.RegistryPartitionManager, win.RegistrySANPolicy},
+	}
+}

@@ -1,0 +1,286 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package iscsitarget
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+const iqn = "iqn.2026-01.com.example:vol1"
+
+var (
+	portal1 = win.ISCSIPortal{Address: "10.61.169.28", Port: 3260}
+	portal2 = win.ISCSIPortal{Address: "fd00::28", Port: 3261}
+
+	chapSecret   = secret.New("target secret")
+	mutualSecret = secret.New("mutual secret")
+)
+
+// disks are LUNs that note what is asked of them.
+type disks struct {
+	log  []string
+	busy bool
+}
+
+func (d *disks) Attach(iqn string) { d.log = append(d.log, "attach "+iqn) }
+func (d *disks) Detach(iqn string) { d.log = append(d.log, "detach "+iqn) }
+
+func (d *disks) Dismount(iqn string) error {
+	if d.busy {
+		return win.ISDSCDeviceBusyOnSession
+	}
+	d.log = append(d.log, "dismount "+iqn)
+	return nil
+}
+
+func (d *disks) Devices(string) []win.ISCSIDevice { return make([]win.ISCSIDevice, 2) }
+
+// want compares the log and begins a new one.
+func (d *disks) want(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, d.log); diff != "" {
+		t.Errorf("asked of the disks (-want +got):\n%s", diff)
+	}
+	d.log = nil
+}
+
+// newTarget puts a target on the network, at both portals if nothing else is said.
+func newTarget(t *testing.T, n *Network, target Target) {
+	t.Helper()
+	if target.IQN == "" {
+		target.IQN = iqn
+	}
+	if target.Portals == nil {
+		target.Portals = []win.ISCSIPortal{portal1, portal2}
+	}
+	must(t, n.Add(target))
+}
+
+// Short names for what tests of calls share.
+var (
+	must    = seamtest.Must
+	wantErr = seamtest.WantErrno
+)
+
+func TestDiscovery(t *testing.T) {
+	n := New(&disks{})
+	newTarget(t, n, Target{})
+	newTarget(t, n, Target{IQN: "iqn.2026-01.com.example:vol2", Portals: []win.ISCSIPortal{{Address: "FD00:0:0::28", Port: 3261}}})
+	must(t, n.SetPortal(win.ISCSIPortal{Address: "empty.example.com"}, true))
+	wantTargets := func(want ...string) {
+		t.Helper()
+		if got := n.KnownTargets(); !cmp.Equal(got, want) {
+			t.Errorf("targets %q, want %q", got, want)
+		}
+	}
+	wantTargets()
+	wantErr(t, "refresh an unknown portal", n.RefreshSendTargetPortal(portal1), win.ISDSCPortalNotFound)
+	wantErr(t, "remove an unknown portal", n.RemoveSendTargetPortal(portal1), win.ISDSCPortalNotFound)
+	for _, unreachable := range []struct {
+		portal win.ISCSIPortal
+		want   win.Errno
+	}{
+		{win.ISCSIPortal{Address: "10.61.169.29", Port: 3260}, win.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "10.61.169.28", Port: 3261}, win.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "EMPTY.example.com", Port: 1}, win.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "other.example.com", Port: 3260}, win.ISDSCDNSNameUnresolved},
+	} {
+		wantErr(t, fmt.Sprint("add ", unreachable.portal), n.AddSendTargetPortal(unreachable.portal), unreachable.want)
+	}
+	must(t, n.AddSendTargetPortal(win.ISCSIPortal{Address: "EMPTY.example.com", Port: 3260}))
+	wantTargets()
+	must(t, n.AddSendTargetPortal(portal1))
+	must(t, n.AddSendTargetPortal(portal1)) // again
+	wantTargets(iqn)
+	must(t, n.AddSendTargetPortal(portal2))
+	wantTargets(iqn, "iqn.2026-01.com.example:vol2")
+
+	mechanisms, err := n.DiscoveryMechanisms(strings.ToUpper(iqn))
+	must(t, err)
+	want := []string{
+		`SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0`,
+		`SendTargets:*fd00::28 0003261 Root\ISCSIPRT\0000_0`,
+	}
+	if diff := cmp.Diff(want, mechanisms); diff != "" {
+		t.Errorf("mechanisms (-want +got):\n%s", diff)
+	}
+	_, err = n.DiscoveryMechanisms("iqn.unknown")
+	wantErr(t, "mechanisms of an unknown target", err, win.ISDSCTargetNotFound)
+
+	// A portal that is away keeps what it has told; one that is back tells anew.
+	must(t, n.SetPortal(portal2, false))
+	wantErr(t, "refresh", n.RefreshSendTargetPortal(portal2), win.ISDSCConnectionFailed)
+	must(t, n.Remove("iqn.2026-01.com.example:vol2"))
+	wantTargets(iqn, "iqn.2026-01.com.example:vol2")
+	must(t, n.SetPortal(portal2, true))
+	must(t, n.RefreshSendTargetPortal(portal2))
+	wantTargets(iqn)
+
+	must(t, n.RemoveSendTargetPortal(portal1))
+	wantTargets(iqn)
+	must(t, n.RemoveSendTargetPortal(portal2))
+	wantTargets()
+	if portals := n.SendTargetPortals(); len(portals) != 1 {
+		t.Errorf("portals %v", portals)
+	}
+}
+
+func TestAuthentication(t *testing.T) {
+	short, long, other := secret.New("short"), secret.New("longer than sixteen"), secret.New("another secret")
+	open := Target{}
+	oneWay := Target{CHAPUser: "user", CHAPSecret: chapSecret}
+	mutual := Target{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret}
+	chap := func(user string, s secret.Text) win.ISCSILogin {
+		return win.ISCSILogin{AuthType: win.ISCSICHAP, Username: user, Secret: s}
+	}
+	both := win.ISCSILogin{AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: chapSecret}
+	for name, test := range map[string]struct {
+		target Target
+		login  win.ISCSILogin
+		own    secret.Text // of the initiator
+		want   win.Errno
+	}{
+		"none":                  {target: open},
+		"none of CHAP":          {target: oneWay, want: win.ISDSCAuthenticationFailed},
+		"CHAP of none":          {target: open, login: chap("user", chapSecret), want: win.ISDSCAuthenticationFailed},
+		"CHAP":                  {target: oneWay, login: chap("user", chapSecret)},
+		"CHAP of mutual":        {target: mutual, login: chap("user", chapSecret)},
+		"wrong secret":          {target: oneWay, login: chap("user", other), want: win.ISDSCAuthenticationFailed},
+		"wrong user":            {target: oneWay, login: chap("User", chapSecret), want: win.ISDSCAuthenticationFailed},
+		"short secret":          {target: oneWay, login: chap("user", short), want: win.ISDSCShortCHAPSecret},
+		"no secret":             {target: oneWay, login: chap("user", secret.Text{}), want: win.ISDSCShortCHAPSecret},
+		"long secret":           {target: oneWay, login: chap("user", long), want: win.ISDSCInvalidCHAPSecret},
+		"unknown type":          {target: open, login: win.ISCSILogin{AuthType: 3}, want: win.ErrorInvalidParameter},
+		"mutual":                {target: mutual, login: both, own: mutualSecret},
+		"mutual without secret": {target: mutual, login: both, want: win.ISDSCAuthInfoUnavailable},
+		"mutual, wrong secret":  {target: mutual, login: both, own: other, want: win.ISDSCAuthenticationFailed},
+		"mutual of CHAP":        {target: oneWay, login: both, own: mutualSecret, want: win.ISDSCAuthenticationFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := New(&disks{})
+			newTarget(t, n, test.target)
+			must(t, n.AddSendTargetPortal(portal1))
+			if test.own != (secret.Text{}) {
+				must(t, n.SetInitiatorCHAPSecret(test.own))
+			}
+			test.login.Target, test.login.Portal = iqn, portal1
+			_, err := n.Login(test.login)
+			wantErr(t, "login", err, test.want)
+			if sessions := n.Sessions(); (len(sessions) == 1) != (test.want == 0) {
+				t.Errorf("sessions %v", sessions)
+			}
+		})
+	}
+	n := New(&disks{})
+	wantErr(t, "set a short secret", n.SetInitiatorCHAPSecret(short), win.ISDSCShortCHAPSecret)
+	wantErr(t, "set a long secret", n.SetInitiatorCHAPSecret(long), win.ISDSCInvalidCHAPSecret)
+}
+
+func TestLoginErrors(t *testing.T) {
+	n := New(&disks{})
+	newTarget(t, n, Target{Portals: []win.ISCSIPortal{portal1}})
+	newTarget(t, n, Target{IQN: "iqn.other", Portals: []win.ISCSIPortal{portal2}})
+	login := func(what string, p win.ISCSIPortal, want win.Errno) {
+		t.Helper()
+		_, err := n.Login(win.ISCSILogin{Target: iqn, Portal: p})
+		wantErr(t, what, err, want)
+	}
+	login("before discovery", portal1, win.ISDSCTargetNotFound)
+	must(t, n.AddSendTargetPortal(portal1))
+	login("at a portal of others", portal2, win.ISDSCNotFound)
+	must(t, n.SetPortal(portal1, false))
+	login("at a portal that is away", portal1, win.ISDSCConnectionFailed)
+	must(t, n.SetPortal(portal1, true))
+	login("at last", portal1, 0)
+	login("again", portal1, win.ISDSCTargetAlreadyLoggedIn)
+	must(t, n.Remove(iqn))
+	login("after removal", portal1, win.ISDSCNotFound)
+
+	wantErr(t, "log out of nothing", n.Logout(win.ISCSISessionID{AdapterUnique: 1}), win.ISDSCInvalidSessionID)
+	_, err := n.SessionDevices(win.ISCSISessionID{AdapterUnique: 1})
+	wantErr(t, "devices of nothing", err, win.ISDSCInvalidSessionID)
+}
+
+// TestLUNs: what a session and its portal mean for the disks.
+func TestLUNs(t *testing.T) {
+	d := &disks{}
+	n := New(d)
+	newTarget(t, n, Target{})
+	must(t, n.AddSendTargetPortal(portal1))
+	id, err := n.Login(win.ISCSILogin{Target: strings.ToUpper(iqn), Portal: portal1})
+	must(t, err)
+	d.want(t, "attach "+iqn)
+	if devices, err := n.SessionDevices(id); err != nil || len(devices) != 2 || !n.Connected(iqn) {
+		t.Errorf("devices %v, %v; connected: %v", devices, err, n.Connected(iqn))
+	}
+	must(t, n.SetPortal(portal2, false)) // the session isn't over this one
+	d.want(t)
+	must(t, n.SetPortal(portal1, false))
+	must(t, n.SetPortal(portal1, false))
+	d.want(t, "detach "+iqn)
+	if n.Connected(iqn) {
+		t.Error("it is connected without its portal")
+	}
+	must(t, n.SetPortal(portal1, true))
+	d.want(t, "attach "+iqn)
+	d.busy = true
+	wantErr(t, "log out while a disk is open", n.Logout(id), win.ISDSCDeviceBusyOnSession)
+	d.busy = false
+	must(t, n.Logout(id))
+	d.want(t, "dismount "+iqn, "detach "+iqn)
+
+	_, err = n.Login(win.ISCSILogin{Target: iqn, Portal: portal1})
+	must(t, err)
+	must(t, n.Remove(iqn))
+	d.want(t, "attach "+iqn, "detach "+iqn)
+}
+
+// TestState: a network that is restored from the state file goes on as before, also
+// with the secrets, of which only hashes are kept.
+func TestState(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	n := New(&disks{})
+	f, _, err := statefile.Open(path)
+	must(t, err)
+	newTarget(t, n, Target{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret})
+	must(t, n.AddSendTargetPortal(portal1))
+	must(t, n.SetInitiatorCHAPSecret(mutualSecret))
+	login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: chapSecret}
+	must(t, n.SetPersistentLogin(login))
+	n.Save(f)
+	must(t, f.Commit())
+	n.Save(f)
+	if f.Pending() != 0 {
+		t.Error("what hasn't changed is saved again")
+	}
+	must(t, f.Close())
+
+	d := &disks{}
+	again := New(d)
+	f, _, err = statefile.Open(path, again)
+	must(t, err)
+	must(t, f.Close())
+	if diff := cmp.Diff(n.state, again.state); diff != "" {
+		t.Errorf("state (-before +after):\n%s", diff)
+	}
+	again.Restart()
+	if targets := again.KnownTargets(); len(targets) != 0 {
+		t.Errorf("after a restart it knows %q", targets)
+	}
+	again.Start()
+	if sessions := again.Sessions(); len(sessions) != 1 {
+		t.Errorf("after the start of the service it has the sessions %v", sessions)
+	}
+	d.want(t, "attach "+iqn)
+}

@@ -1,0 +1,281 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/gpt"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// The layouts that Windows gives to the system disk and to a reserved partition.
+const (
+	mib                    = 1 << 20
+	reservedPartitionEnd   = 16 * mib
+	reservedPartitionName  = "Microsoft reserved partition"
+	basicDataPartitionName = "Basic data partition"
+)
+
+// layout reads the partition table from the bytes of the disk. A table that is
+// damaged beyond its backup counts as none.
+func (d *drive) layout() *win.DriveLayout {
+	if t, err := gpt.Read(d.media()); err == nil {
+		return d.gptLayout(t)
+	}
+	m, err := gpt.ReadMBR(d.media())
+	if err != nil || slices.ContainsFunc(m.Partitions[:], gpt.MBRPartition.Protective) {
+		return &win.DriveLayout{Style: win.StyleRAW}
+	}
+	return d.mbrLayout(m)
+}
+
+func (d *drive) gptLayout(t *gpt.Table) *win.DriveLayout {
+	l := &win.DriveLayout{
+		Style: win.StyleGPT, DiskID: t.DiskID, MaxPartitionCount: uint32(len(t.Slots)),
+		StartingUsableOffset: t.FirstUsable * d.sector(),
+		UsableLength:         (t.LastUsable - t.FirstUsable + 1) * d.sector(),
+	}
+	for i, p := range t.Slots {
+		if p.Used() {
+			l.Partitions = append(l.Partitions, win.Partition{
+				Style: win.StyleGPT, Number: uint32(i + 1),
+				StartingOffset: p.First * d.sector(), Length: (p.Last - p.First + 1) * d.sector(),
+				Type: p.Type, ID: p.ID, Attributes: p.Attributes, Name: p.Name,
+			})
+		}
+	}
+	return l
+}
+
+// mbrLayout gives all four entries, as Windows does; only used ones have a number.
+func (d *drive) mbrLayout(m gpt.MBR) *win.DriveLayout {
+	l := &win.DriveLayout{Style: win.StyleMBR, Signature: m.Signature}
+	number := uint32(0)
+	for _, p := range m.Partitions {
+		lp := win.Partition{Style: win.StyleMBR}
+		if p.Type != 0 {
+			number++
+			lp.Number, lp.MBRType, lp.BootIndicator = number, p.Type, p.Bootable
+			lp.StartingOffset, lp.Length = p.First*d.sector(), p.Sectors*d.sector()
+		}
+		l.Partitions = append(l.Partitions, lp)
+	}
+	return l
+}
+
+// createTable puts an empty partition table on the disk (IOCTL_DISK_CREATE_DISK);
+// what was partitioned before is gone.
+func (d *drive) createTable(c win.CreateDisk, automaticMSR bool) error {
+	switch c.Style {
+	case win.StyleMBR:
+		// Signature lies where the first bytes of DiskID do.
+		return ioError(gpt.MBR{Signature: binary.LittleEndian.Uint32(c.DiskID[:])}.Write(d.media()))
+	case win.StyleGPT:
+	default:
+		return win.ErrorInvalidParameter
+	}
+	t, err := gpt.New(d.media(), c.DiskID, int(min(c.MaxPartitionCount, 1<<16)))
+	if err != nil {
+		return win.ErrorInvalidParameter
+	}
+	if last := reservedPartitionEnd/d.sector() - 1; automaticMSR && last <= t.LastUsable {
+		t.Slots[0] = gpt.Partition{
+			Type: win.PartitionTypeMicrosoftReserved, ID: win.NewGUID(), Name: reservedPartitionName,
+			First: t.FirstUsable, Last: last,
+		}
+	}
+	return ioError(t.Write(d.media()))
+}
+
+// setLayout replaces the whole partition table (IOCTL_DISK_SET_DRIVE_LAYOUT_EX):
+// partitions that l leaves out are gone. The disk must have a table of that
+// style.
+//
+// Guess: in a new layout, a partition without a number gets the first free entry of the
+// table, and one that doesn't fit, or overlaps, gives error 87.
+func (d *drive) setLayout(l *win.DriveLayout) error {
+	if l.Style != d.layout().Style {
+		return win.ErrorInvalidParameter
+	}
+	switch l.Style {
+	case win.StyleGPT:
+		return d.setGPT(l)
+	case win.StyleMBR:
+		return d.setMBR(l)
+	}
+	return win.ErrorInvalidParameter
+}
+
+func (d *drive) setGPT(l *win.DriveLayout) error {
+	t, err := gpt.Read(d.media())
+	if err != nil || t.Fit(d.media()) != nil {
+		return win.ErrorInvalidParameter
+	}
+	if !l.DiskID.IsZero() {
+		t.DiskID = l.DiskID
+	}
+	t.Slots = make([]gpt.Partition, len(t.Slots))
+	used := slices.DeleteFunc(slices.Clone(l.Partitions), func(p win.Partition) bool { return p.Type.IsZero() })
+	// Those with a number of their own first: the others get what is free.
+	slices.SortStableFunc(used, func(a, b win.Partition) int { return boolOrder(a.Number == 0, b.Number == 0) })
+	ids := map[win.GUID]bool{}
+	for _, p := range used {
+		slot := int(p.Number) - 1
+		if p.Number == 0 {
+			slot = slices.IndexFunc(t.Slots, func(p gpt.Partition) bool { return !p.Used() })
+		}
+		first, length, aligned := d.inSectors(p)
+		if !aligned || slot < 0 || slot >= len(t.Slots) || t.Slots[slot].Used() || p.ID.IsZero() || ids[p.ID] {
+			return win.ErrorInvalidParameter
+		}
+		ids[p.ID] = true
+		t.Slots[slot] = gpt.Partition{
+			Type: p.Type, ID: p.ID, Attributes: p.Attributes, Name: p.Name, First: first, Last: first + length - 1,
+		}
+	}
+	if t.Validate() != nil {
+		return win.ErrorInvalidParameter
+	}
+	return ioError(t.Write(d.media()))
+}
+
+func (d *drive) setMBR(l *win.DriveLayout) error {
+	m := gpt.MBR{Signature: l.Signature}
+	i := 0
+	for _, p := range l.Partitions {
+		if p.MBRType == 0 {
+			continue
+		}
+		first, length, aligned := d.inSectors(p)
+		if !aligned || i == len(m.Partitions) {
+			return win.ErrorInvalidParameter
+		}
+		m.Partitions[i] = gpt.MBRPartition{Type: p.MBRType, Bootable: p.BootIndicator, First: first, Sectors: length}
+		i++
+	}
+	if m.Validate(d.media()) != nil {
+		return win.ErrorInvalidParameter
+	}
+	return ioError(m.Write(d.media()))
+}
+
+// inSectors converts the place of p; aligned reports whether it is one.
+func (d *drive) inSectors(p win.Partition) (first, length int64, aligned bool) {
+	aligned = p.StartingOffset > 0 && p.Length > 0 && p.StartingOffset%d.sector() == 0 && p.Length%d.sector() == 0 &&
+		p.StartingOffset < d.Seen && p.Length <= d.Seen
+	return p.StartingOffset / d.sector(), p.Length / d.sector(), aligned
+}
+
+// growPartition makes a partition longer (IOCTL_DISK_GROW_PARTITION).
+//
+// Guess: a growth beyond the free space behind a partition gives error 112.
+func (d *drive) growPartition(g win.GrowPartition) error {
+	t, err := gpt.Read(d.media())
+	i := int(g.PartitionNumber) - 1
+	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 || g.BytesToGrow%d.sector() != 0 {
+		return win.ErrorInvalidParameter
+	}
+	if g.BytesToGrow/d.sector() > t.Room(i)-t.Slots[i].Last {
+		return win.ErrorDiskFull
+	}
+	t.Slots[i].Last += g.BytesToGrow / d.sector()
+	return ioError(t.Write(d.media()))
+}
+
+// updateSize makes the disk driver read the capacity again
+// (IOCTL_DISK_UPDATE_DRIVE_SIZE). With moveBackup the GPT takes in what is new.
+func (d *drive) updateSize(moveBackup bool) error {
+	if d.Seen != d.Size {
+		d.Seen = d.Size
+		d.touch()
+	}
+	t, err := gpt.Read(d.media())
+	if err != nil || !moveBackup || !d.writable() { // no table to move, or not now
+		return nil
+	}
+	before := t.LastUsable
+	if err := t.Fit(d.media()); err != nil {
+		return win.ErrorInvalidParameter
+	}
+	if t.LastUsable == before {
+		return nil
+	}
+	return ioError(t.Write(d.media()))
+}
+
+// ioError is what Windows says when writing a table fails.
+func ioError(err error) error {
+	if err != nil {
+		return win.ErrorIODevice
+	}
+	return nil
+}
+
+func boolOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// tableIDs are the ids in the partition table that must be unique on a node.
+func (d *drive) tableIDs() []string {
+	l := d.layout()
+	switch {
+	case l.Style == win.StyleGPT:
+		ids := []string{"disk " + l.DiskID.String()}
+		for _, p := range l.Partitions {
+			ids = append(ids, "partition "+p.ID.String())
+		}
+		return ids
+	case l.Style == win.StyleMBR && l.Signature != 0:
+		return []string{fmt.Sprintf("signature %08x", l.Signature)}
+	}
+	return nil
+}
+
+// dataPartition is a partition that gets a volume.
+type dataPartition struct {
+	unique  string // under which the mount manager knows it
+	number  uint32
+	offset  int64
+	length  int64
+	noDrive bool // no drive letter by itself
+
+	readOnly bool
+}
+
+// The types of MBR partitions that Windows has file systems for: NTFS and exFAT,
+// and the kinds of FAT.
+var mbrDataTypes = []byte{0x01, 0x04, 0x06, 0x07, 0x0B, 0x0C, 0x0E}
+
+// dataPartitions are the partitions with volumes; none unless the disk is online.
+func (d *drive) dataPartitions() []dataPartition {
+	if !d.present() || d.is(win.DiskOffline) || d.Number == win.NoNumber {
+		return nil
+	}
+	l := d.layout()
+	var parts []dataPartition
+	for _, p := range l.Partitions {
+		dp := dataPartition{number: p.Number, offset: p.StartingOffset, length: p.Length}
+		switch {
+		case l.Style == win.StyleGPT && p.Type == win.PartitionTypeBasicData && p.Attributes&win.GPTAttributeHidden == 0:
+			dp.unique = "gpt " + p.ID.String()
+			dp.noDrive = p.Attributes&win.GPTAttributeNoDriveLetter != 0
+			dp.readOnly = p.Attributes&win.GPTAttributeReadOnly != 0
+		case l.Style == win.StyleMBR && slices.Contains(mbrDataTypes, p.MBRType):
+			dp.unique = fmt.Sprintf("mbr %08x %d", l.Signature, p.StartingOffset)
+		default:
+			continue
+		}
+		parts = append(parts, dp)
+	}
+	return parts
+}

@@ -1,0 +1,189 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// Each switch turns an answer into another one.
+func TestSettings(t *testing.T) {
+	offline := win.SetDiskAttributes{Mask: win.DiskOffline, Attributes: win.DiskOffline}
+	online := win.SetDiskAttributes{Mask: win.DiskOffline}
+	seen := func(t *testing.T, s *System, n disk.Number) int64 {
+		t.Helper()
+		size, err := win.DecodeInt64(mustControl(t, s, drivePath(n), win.IoctlDiskGetLengthInfo, nil))
+		must(t, err)
+		return size
+	}
+	style := func(t *testing.T, s *System, n disk.Number) win.PartitionStyle { return layoutOf(t, s, n).Style }
+	for name, test := range map[string]struct {
+		set   Settings
+		check func(t *testing.T, s *System, n disk.Number, volume string, on bool)
+	}{
+		"OfflineLayoutRAW": {Settings{OfflineLayoutRAW: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			must(t, s.SetDiskAttributes(n, offline))
+			if got := style(t, s, n); (got == win.StyleRAW) != on {
+				t.Errorf("while it is offline, the style is %v", got)
+			}
+			must(t, s.SetDiskAttributes(n, online))
+			if got := style(t, s, n); got != win.StyleGPT {
+				t.Errorf("when it is online again, the style is %v", got)
+			}
+		}},
+		"OfflineAfterArrival": {Settings{OfflineAfterArrival: true}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			n := attach(t, s, DiskSpec{Offline: true})
+			for i, want := range []bool{on, false} { // once
+				mustControl(t, s, drivePath(n), win.IoctlDiskSetDiskAttributes, online.Encode())
+				synctest.Wait()
+				is := false
+				for _, d := range s.Disks() {
+					is = is || d.Number == n && d.Attributes&win.DiskOffline != 0
+				}
+				if is != want {
+					t.Errorf("brought online %d times: offline %t", i+1, is)
+				}
+			}
+		}},
+		"GrownAtOnce": {Settings{GrownAtOnce: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			must(t, s.GrowDisk(n, 20*gib))
+			if got := seen(t, s, n); (got == 20*gib) != on {
+				t.Errorf("it shows %d bytes", got)
+			}
+		}},
+		"GrownUnseen": {Settings{GrownUnseen: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			must(t, s.GrowDisk(n, 20*gib))
+			must(t, s.ReenumerateDevice(t.Context(), ""))
+			if got := seen(t, s, n); (got == 20*gib) == on {
+				t.Errorf("after a re-enumeration it shows %d bytes", got)
+			}
+			mustControl(t, s, drivePath(n), win.IoctlDiskUpdateDriveSize, nil)
+			if got := seen(t, s, n); got != 20*gib {
+				t.Errorf("in the end it shows %d bytes", got)
+			}
+		}},
+		"FreshNumbers": {Settings{FreshNumbers: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			must(t, s.DetachDisk(n))
+			if got := attach(t, s, DiskSpec{}); (got == n) == on {
+				t.Errorf("after disk %d has left, the next one is disk %d", n, got)
+			}
+		}},
+		"GoneDisk": {Settings{GoneDisk: win.ErrorNoSuchDevice}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			want := win.ErrorDeviceNotConnected
+			if on {
+				want = win.ErrorNoSuchDevice
+			}
+			for _, path := range []string{drivePath(n), strings.TrimSuffix(volume, `\`)} {
+				d := openDevice(t, s, path, readWrite)
+				defer closeHandle(t, d)
+				defer func() { wantErr(t, path, d.Flush(t.Context()), want) }()
+			}
+			must(t, s.DetachDisk(n))
+		}},
+		"FreshHandleToGrow": {Settings{FreshHandleToGrow: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			d := openDevice(t, s, drivePath(n), readWrite)
+			defer closeHandle(t, d)
+			must(t, s.GrowDisk(n, 20*gib))
+			_, err := d.Control(t.Context(), win.IoctlDiskUpdateDriveSize, nil, make([]byte, win.DiskGeometrySize))
+			must(t, err)
+			grow := win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode()
+			_, err = d.Control(t.Context(), win.IoctlDiskGrowPartition, grow, nil)
+			wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
+			mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, grow)
+		}},
+		"FreshHandleToExtend": {Settings{FreshHandleToExtend: true}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			v := openDevice(t, s, device1(volume), readWrite)
+			defer closeHandle(t, v)
+			mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: 2 * gib}.Encode())
+			_, err := v.Control(t.Context(), win.FsctlExtendVolume, win.EncodeInt64(5*gib/512), nil)
+			wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
+			mustControl(t, s, device1(volume), win.FsctlExtendVolume, win.EncodeInt64(6*gib/512))
+		}},
+		"NoPartitionDevices": {Settings{NoPartitionDevices: true}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			_, err := s.VolumeNameForMountPoint(t.Context(), `\\?\GLOBALROOT\Device\Harddisk1\Partition1\`)
+			wantSwitched(t, "asked by its partition", err, on, win.ErrorPathNotFound)
+		}},
+		"NoNotices": {Settings{NoNotices: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassVolume)
+			must(t, err)
+			defer stop()
+			must(t, s.DetachDisk(n))
+			if got := len(arrived) == 0; got != on {
+				t.Errorf("no notice: %t", got)
+			}
+		}},
+		"FormatInUse": {Settings{FormatInUse: win.ErrorSemTimeout}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+			v := openDevice(t, s, device1(volume), readWrite)
+			defer closeHandle(t, v)
+			err := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
+			wantErr(t, "format", err, map[bool]win.Errno{true: win.ErrorSemTimeout, false: win.ErrorGenFailure}[on])
+		}},
+		"GoneMountPoint": {Settings{GoneMountPoint: win.ErrorPathNotFound}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			must(t, s.MkdirAll(stage))
+			must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+			must(t, s.DetachDisk(n))
+			wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorPathNotFound)
+			_, err := s.ReadLink(stage)
+			wantErr(t, "read what is there", err, map[bool]win.Errno{false: win.ErrorNotAReparsePoint}[on])
+		}},
+		"UnencryptedServer": {Settings{UnencryptedServer: win.ErrorNotSupported}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			must(t, s.SMB().AddShare(smbserver.Share{Server: "plain", Name: "data"}))
+			must(t, s.SMB().SetUser("plain", "user", secret.New("password")))
+			must(t, s.SMB().SetState("plain", smbserver.State{NoEncryption: true}))
+			err := s.CreateSMBGlobalMapping(t.Context(), `\\plain\data`, win.SMBMappingOptions{
+				Username: "user", Password: secret.New("password"), RequirePrivacy: true,
+			})
+			wantErr(t, "map", err, map[bool]win.Errno{true: win.ErrorNotSupported, false: win.ErrorAccessDenied}[on])
+		}},
+		"OnlineAfterOffline": {Settings{NoAutomount: true, OnlineAfterOffline: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			set := s.node.Settings
+			set.NoAutomount = true
+			must(t, s.SetSettings(set))
+			must(t, setLayout(s, t, n, data(16*mib, 4*gib), data(5*gib, gib)))
+			s.Settle()
+			names := s.VolumesOfDisk(n)
+			volume := names[len(names)-1]
+			read := func() error {
+				v := openDevice(t, s, device1(volume), readWrite)
+				defer closeHandle(t, v)
+				_, err := v.ReadAt(t.Context(), make([]byte, 512), 0)
+				return err
+			}
+			wantErr(t, "read at first", read(), win.ErrorNotReady)
+			mustControl(t, s, device1(volume), win.IoctlVolumeOnline, nil)
+			wantSwitched(t, "read after IOCTL_VOLUME_ONLINE", read(), on, win.ErrorNotReady)
+			mustControl(t, s, device1(volume), win.IoctlVolumeOffline, nil)
+			mustControl(t, s, device1(volume), win.IoctlVolumeOnline, nil)
+			wantErr(t, "read after both", read(), 0)
+		}},
+	} {
+		for state, set := range map[bool]Settings{false: {}, true: test.set} {
+			t.Run(fmt.Sprintf("%s=%t", name, state), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newNode(t, Delays{})
+					n, volume := newVolume(t, s, true)
+					must(t, s.SetSettings(set))
+					test.check(t, s, n, volume, state)
+				})
+			})
+		}
+	}
+}
+
+// wantSwitched wants an error if a switch is on, and none if it is off.
+func wantSwitched(t *testing.T, what string, err error, on bool, want win.Errno) {
+	t.Helper()
+	if !on {
+		want = 0
+	}
+	wantErr(t, what, err, want)
+}

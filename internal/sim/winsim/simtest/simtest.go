@@ -1,0 +1,109 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simtest prepares simulated nodes for tests of the code above the seam,
+// by calls of the seam alone.
+package simtest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Kubelet is the kubelet directory of a simulated node.
+const Kubelet = `C:\var\lib\kubelet`
+
+// Must ends the test if a step of its preparation fails.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Open starts a node that ends with the test, and fails the test if handles are
+// left open then, with the stacks that opened them. OnWindows sets its switches.
+func Open(t testing.TB, delays winsim.Delays) *winsim.System {
+	t.Helper()
+	handles := handletrack.New()
+	sys, err := winsim.Open(winsim.Config{Delays: delays, Handles: handles})
+	Must(t, err)
+	Must(t, sys.SetSettings(windows))
+	t.Cleanup(func() {
+		// An operation that its caller gave up ends soon after.
+		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+			err := handles.Err()
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Error(err)
+				break
+			}
+		}
+		if err := sys.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sys
+}
+
+// Attach attaches a disk, of 10 GiB if the spec doesn't say.
+func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) disk.Number {
+	t.Helper()
+	if spec.SizeBytes == 0 {
+		spec.SizeBytes = 10 << 30
+	}
+	number, err := sys.AttachDisk(spec)
+	Must(t, err)
+	return number
+}
+
+// Partition gives a raw disk a GPT with so many data partitions of 1 GiB, one after
+// the other from 16 MiB on. Their volumes may not be there yet.
+func Partition(t testing.TB, sys *winsim.System, number disk.Number, partitions int) {
+	t.Helper()
+	h, err := sys.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.GenericRead|win.GenericWrite)
+	Must(t, err)
+	defer h.Close()
+	layout := win.DriveLayout{Style: win.StyleGPT}
+	for i := range partitions {
+		layout.Partitions = append(layout.Partitions, win.Partition{
+			Style: win.StyleGPT, StartingOffset: 16<<20 + int64(i)<<30, Length: 1 << 30,
+			Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Attributes: win.GPTAttributeNoDriveLetter,
+		})
+	}
+	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+	_, err = h.Control(t.Context(), win.IoctlDiskCreateDisk, create.Encode(), nil)
+	Must(t, err)
+	_, err = h.Control(t.Context(), win.IoctlDiskSetDriveLayoutEx, layout.Encode(), nil)
+	Must(t, err)
+}
+
+// Volume attaches a disk with one formatted volume, and returns its name,
+// \\?\Volume{guid}\, and the number of the disk.
+func Volume(t testing.TB, sys *winsim.System) (name string, number disk.Number) {
+	t.Helper()
+	number = Attach(t, sys, winsim.DiskSpec{})
+	Partition(t, sys, number, 1)
+	sys.Settle()
+	volumes := sys.VolumesOfDisk(number)
+	if len(volumes) != 1 {
+		t.Fatalf("disk %d has the volumes %q", number, volumes)
+	}
+	Must(t, sys.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}))
+	return volumes[0], number
+}
+
+// Mount makes a directory and mounts a volume there.
+func Mount(t testing.TB, sys *winsim.System, directory, volume string) {
+	t.Helper()
+	Must(t, sys.MkdirAll(directory))
+	Must(t, sys.SetVolumeMountPoint(t.Context(), directory+`\`, volume))
+}

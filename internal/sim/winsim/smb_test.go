@@ -1,0 +1,254 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+const share = `\\server\share`
+
+var (
+	password    = secret.New("passw0rd-of-the-test")
+	credentials = win.SMBMappingOptions{Username: "user", Password: password}
+)
+
+// newShare makes the share for the user of credentials.
+func newShare(t *testing.T, s *System) {
+	t.Helper()
+	must(t, s.SMB().AddShare(smbserver.Share{Server: "Server", Name: "Share"}))
+	must(t, s.SMB().SetUser("server", "User", password))
+}
+
+// newMapping makes the share and maps it.
+func newMapping(t *testing.T, s *System) {
+	t.Helper()
+	newShare(t, s)
+	must(t, s.CreateSMBGlobalMapping(t.Context(), share, credentials))
+}
+
+// shareFiles is the file system of the mapped share.
+func shareFiles(t *testing.T, s *System) *ntfs.FS {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fs, err := s.smb.Connect("server", "share")
+	must(t, err)
+	return fs
+}
+
+// wantMappings compares the mappings of the node.
+func wantMappings(t *testing.T, s *System, want ...win.SMBMapping) {
+	t.Helper()
+	got, err := s.SMBGlobalMappings(t.Context())
+	must(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mappings (-want +got):\n%s", diff)
+	}
+}
+
+func TestRemoveSMBGlobalMapping(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newMapping(t, s)
+	must(t, s.WriteFile(share+`\file`, nil))
+	held, err := s.OpenFile(ctx, share+`\file`, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
+	must(t, err)
+	for _, path := range []string{`\\server\other`, `\\other\share`, `\\server`, share + `\dir`, `x`, ``} {
+		wantErr(t, "remove "+path, s.RemoveSMBGlobalMapping(ctx, path), win.ErrorNotConnected)
+	}
+	must(t, s.RemoveSMBGlobalMapping(ctx, `\\SERVER\Share`))
+	wantErr(t, "remove it again", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorNotConnected)
+	wantMappings(t, s)
+	_, err = held.Info(ctx)
+	wantErr(t, "an open file", err, win.ErrorNetNameDeleted)
+	closeHandle(t, held)
+	_, err = s.ReadFile(share + `\file`)
+	wantErr(t, "read without a mapping", err, win.ErrorAccessDenied)
+	must(t, s.CreateSMBGlobalMapping(ctx, share, credentials))
+	must(t, s.Remove(share+`\file`)) // nobody holds it any more
+}
+
+// TestSMBUse: what a mapping answers follows the server, what it says of itself
+// follows its last use.
+func TestSMBUse(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newMapping(t, s)
+	must(t, s.MkdirAll(share+`\dir`))
+	for _, step := range []struct {
+		what string
+		do   func() error
+		want win.Errno // of the next use
+	}{
+		{"nothing", func() error { return nil }, 0},
+		{"down", func() error { return s.SMB().SetState("SERVER", smbserver.State{Unreachable: true}) }, win.ErrorBadNetPath},
+		{"up", func() error { return s.SMB().SetState("server", smbserver.State{}) }, 0},
+		{"no encryption", func() error { return s.SMB().SetState("server", smbserver.State{NoEncryption: true}) }, 0},
+		{"the same password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
+		{"another password", func() error { return s.SMB().SetUser("server", "user", secret.New("other")) }, win.ErrorLogonFailure},
+		{"the old password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
+		{"no user", func() error { return s.SMB().RemoveUser("server", "USER") }, win.ErrorLogonFailure},
+		{"the user again", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
+		{"no share", func() error { return s.SMB().RemoveShare("server", "SHARE") }, win.ErrorBadNetName},
+		{"a share for others", func() error {
+			return s.SMB().AddShare(smbserver.Share{Server: "server", Name: "share", Users: []string{"other"}})
+		}, win.ErrorAccessDenied},
+	} {
+		before, err := s.SMBGlobalMappings(ctx)
+		must(t, err)
+		must(t, step.do())
+		wantMappings(t, s, before...) // not used yet
+		_, err = s.FileAttributes(ctx, share)
+		wantErr(t, step.what+": attributes", err, step.want)
+		status := win.SMBMappingOK
+		if step.want != 0 {
+			status = win.SMBMappingDisconnected
+		}
+		wantMappings(t, s, win.SMBMapping{RemotePath: share, Status: status})
+	}
+}
+
+// TestSMBHandles: what is open on a share breaks with its session, and only then.
+func TestSMBHandles(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do     func(*System) error
+		breaks bool
+	}{
+		"server down":       {func(s *System) error { return s.SMB().SetState("server", smbserver.State{Unreachable: true}) }, true},
+		"server up":         {func(s *System) error { return s.SMB().SetState("server", smbserver.State{}) }, false},
+		"share removed":     {func(s *System) error { return s.SMB().RemoveShare("server", "share") }, true},
+		"password changed":  {func(s *System) error { return s.SMB().SetUser("server", "user", secret.New("other")) }, true},
+		"password set":      {func(s *System) error { return s.SMB().SetUser("server", "user", password) }, false},
+		"other user":        {func(s *System) error { return s.SMB().SetUser("server", "other", secret.New("other")) }, false},
+		"user removed":      {func(s *System) error { return s.SMB().RemoveUser("server", "user") }, true},
+		"other server down": {func(s *System) error { return s.SMB().SetState("elsewhere", smbserver.State{Unreachable: true}) }, false},
+		"other share gone":  {func(s *System) error { return s.SMB().RemoveShare("server", "second") }, false},
+		"disk detached":     {func(s *System) error { return s.DetachDisk(1) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newNode(t, Delays{})
+			attach(t, s, DiskSpec{})
+			newMapping(t, s)
+			must(t, s.SMB().AddShare(smbserver.Share{Server: "server", Name: "second"}))
+			must(t, s.SMB().AddShare(smbserver.Share{Server: "elsewhere", Name: "share"}))
+			must(t, s.WriteFile(share+`\file`, nil))
+			f, err := s.OpenFile(t.Context(), share+`\file`, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
+			must(t, err)
+			must(t, tc.do(s))
+			want := win.Errno(0)
+			if tc.breaks {
+				want = win.ErrorNetNameDeleted
+			}
+			_, err = f.Info(t.Context())
+			wantErr(t, "the open file", err, want)
+			closeHandle(t, f)
+		})
+	}
+}
+
+// TestSMBIsNoVolume: the calls about volumes don't take shares.
+func TestSMBIsNoVolume(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	_, name := newVolume(t, s, true)
+	newMapping(t, s)
+	must(t, s.MkdirAll(share+`\dir`))
+	must(t, s.MkdirAll(share+`\mount`))
+	must(t, s.SetReparsePoint(share+`\mount`, win.NewMountPoint(name)))
+	must(t, s.Symlink(kubelet+`\link`, share, true))
+	for _, path := range []string{share + `\`, share + `\dir\`, kubelet + `\link\dir\`, share + `\mount\`} {
+		_, err := s.VolumeNameForMountPoint(ctx, path)
+		wantErr(t, "volume of "+path, err, win.ErrorNotSupported)
+		wantErr(t, "mount at "+path, s.SetVolumeMountPoint(ctx, path, name), win.ErrorNotSupported)
+		wantErr(t, "unmount "+path, s.DeleteVolumeMountPoint(ctx, path), win.ErrorNotSupported)
+	}
+	for _, path := range []string{share + `\`, share + `\dir\`, kubelet + `\link\`} {
+		_, err := s.VolumeInformation(ctx, path)
+		wantErr(t, "information of "+path, err, win.ErrorNotSupported)
+		space, err := s.DiskFreeSpace(ctx, path)
+		if err != nil || space.Total != 1<<40 || space.Free == 0 || space.Free >= space.Total {
+			t.Errorf("space of %s: %+v, %v", path, space, err)
+		}
+	}
+	if n := shareFiles(t, s).Handles(); n != 0 {
+		t.Errorf("%d handles are left open", n)
+	}
+}
+
+// TestSMBOutlivesTheProcess: mappings too, since Windows goes on.
+func TestSMBOutlivesTheProcess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	s := openNode(t, Config{StateFile: file})
+	newMapping(t, s)
+	for i := range 3 {
+		must(t, s.WriteFile(fmt.Sprint(share, `\`, i), []byte("content")))
+		must(t, s.Close())
+		s = openNode(t, Config{StateFile: file})
+	}
+	defer closeHandle(t, s)
+	entries, err := s.ReadDir(share)
+	must(t, err)
+	if len(entries) != 3 {
+		t.Errorf("entries %v, want 3", entries)
+	}
+	must(t, s.RemoveSMBGlobalMapping(t.Context(), share))
+	wantErr(t, "map with another password", s.CreateSMBGlobalMapping(t.Context(), share, win.SMBMappingOptions{Username: "user", Password: secret.New("other")}), win.ErrorLogonFailure)
+	wantErr(t, "map with the password", s.CreateSMBGlobalMapping(t.Context(), share, credentials), 0)
+}
+
+// TestSMBFaults: rules go by the remote path.
+func TestSMBFaults(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newMapping(t, s)
+	must(t, s.SMB().AddShare(smbserver.Share{Server: "server", Name: "share2"}))
+	must(t, s.Fail(Match{Call: "msft_smbglobalmapping.create", Object: `\\SERVER\share2`, Count: 1}, win.ErrorNoSuchLogonSession))
+	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping.Remove", Object: share}, win.ErrorDeviceInUse))
+	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping", Count: 1}, win.ErrorRetry))
+	wantErr(t, "create", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), win.ErrorNoSuchLogonSession)
+	wantErr(t, "create again", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), 0)
+	wantErr(t, "remove", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorDeviceInUse)
+	_, err := s.SMBGlobalMappings(ctx)
+	wantErr(t, "list", err, win.ErrorRetry)
+	wantMappings(t, s, win.SMBMapping{RemotePath: share}, win.SMBMapping{RemotePath: share + "2"})
+}
+
+// TestSMBConcurrency: calls from many sides at once leave a node that can be told
+// from its state file, which newNode compares.
+func TestSMBConcurrency(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	newShare(t, s)
+	var group sync.WaitGroup
+	for i := range 4 {
+		path := fmt.Sprint(share, `\`, i)
+		group.Go(func() {
+			for range 5 {
+				// Whether these succeed is for the others to decide.
+				_ = s.CreateSMBGlobalMapping(ctx, share, credentials)
+				_ = s.WriteFile(path, []byte("content"))
+				_, _ = s.FileAttributes(ctx, path)
+				_ = s.SMB().SetState("server", smbserver.State{Unreachable: i == 0})
+				_, _ = s.SMBGlobalMappings(ctx)
+				_ = s.SMB().SetUser("server", "user", password)
+				_ = s.SMB().Servers()
+				_ = s.RemoveSMBGlobalMapping(ctx, share)
+			}
+		})
+	}
+	group.Wait()
+	must(t, s.SMB().SetState("server", smbserver.State{}))
+	wantErr(t, "map the share at last", s.CreateSMBGlobalMapping(ctx, share, credentials), 0)
+}

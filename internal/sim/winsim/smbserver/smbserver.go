@@ -1,0 +1,77 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package smbserver is the SMB servers that a simulated node can reach, with their
+// shares and users, and the node's global mappings of these shares.
+//
+// It does no locking: the owner holds one lock around every call. It doesn't know
+// how paths are resolved: whoever resolves \\server\share\… asks Connect for the
+// share's file system.
+package smbserver
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
+)
+
+// Network is the servers and the node's mappings. The names of servers, shares and
+// users are the same in any case.
+type Network struct {
+	servers  map[string]*host    // by folded name
+	mappings map[string]*mapping // by shareKey
+
+	// disconnect breaks what the node has open on the file system of a share.
+	disconnect func(*ntfs.FS)
+	// unencrypted is the error of a server that can't encrypt, 0 for ErrorAccessDenied.
+	unencrypted func() win.Errno
+
+	// What the state file doesn't have yet.
+	changedServers  map[string]struct{}
+	changedMappings map[string]struct{}
+	changedShares   map[*share]struct{} // their files
+	droppedShares   []string            // by shareKey
+}
+
+// New returns a network without servers. It calls disconnect when a share's server
+// ends the node's session: what is open on that file system breaks, and its next use
+// has to connect again. unencrypted gives the error of a server that can't encrypt where
+// that is required, or 0, which stands for ErrorAccessDenied.
+func New(disconnect func(*ntfs.FS), unencrypted func() win.Errno) *Network {
+	return &Network{
+		servers: map[string]*host{}, mappings: map[string]*mapping{}, disconnect: disconnect, unencrypted: unencrypted,
+		changedServers: map[string]struct{}{}, changedMappings: map[string]struct{}{}, changedShares: map[*share]struct{}{},
+	}
+}
+
+// shareKey is a share's path in the form in which paths are compared.
+func shareKey(server, share string) string { return winname.Upper(`\\` + server + `\` + share) }
+
+// parseShare reads \\server\share.
+func parseShare(path string) (server, share string, ok bool) {
+	rest, ok := strings.CutPrefix(path, `\\`)
+	if !ok {
+		return "", "", false
+	}
+	server, share, _ = strings.Cut(rest, `\`)
+	return server, share, checkName(server) == nil && checkName(share) == nil
+}
+
+// checkName refuses what can't be the name of a server or share.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:;<>?[\]|+=,`, r) }) {
+		return win.ErrorInvalidName
+	}
+	return nil
+}
+
+func checkUser(name string) error {
+	if name == "" || !utf8.ValidString(name) {
+		return win.ErrorInvalidParameter
+	}
+	return nil
+}

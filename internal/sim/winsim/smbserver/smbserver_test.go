@@ -1,0 +1,364 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package smbserver
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+const mapped = `\\server\share`
+
+var (
+	password    = secret.New("passw0rd-of-the-test")
+	credentials = win.SMBMappingOptions{Username: "user", Password: password}
+)
+
+func newNetwork() *Network { return New(func(*ntfs.FS) {}, func() win.Errno { return 0 }) }
+
+// newShare makes the share for the user of credentials.
+func newShare(t *testing.T, n *Network) {
+	t.Helper()
+	must(t, n.AddShare(Share{Server: "Server", Name: "Share"}))
+	must(t, n.SetUser("server", "User", password))
+}
+
+// newMapping makes the share and maps it.
+func newMapping(t *testing.T, n *Network) {
+	t.Helper()
+	newShare(t, n)
+	must(t, n.CreateMapping(mapped, credentials))
+}
+
+// wantMappings compares the mappings of the node.
+func wantMappings(t *testing.T, n *Network, want ...win.SMBMapping) {
+	t.Helper()
+	if diff := cmp.Diff(want, n.Mappings()); diff != "" {
+		t.Errorf("mappings (-want +got):\n%s", diff)
+	}
+}
+
+// Short names for what tests of calls share.
+var (
+	must    = seamtest.Must
+	wantErr = seamtest.WantErrno
+)
+
+func TestCreateMapping(t *testing.T) {
+	with := func(change func(*win.SMBMappingOptions)) win.SMBMappingOptions {
+		o := credentials
+		change(&o)
+		return o
+	}
+	otherPassword := with(func(o *win.SMBMappingOptions) { o.Password = secret.New("other") })
+	otherUser := with(func(o *win.SMBMappingOptions) { o.Username = "other" })
+	private := with(func(o *win.SMBMappingOptions) { o.RequirePrivacy = true })
+	for name, tc := range map[string]struct {
+		prepare func(*testing.T, *Network)
+		path    string // default: mapped
+		options win.SMBMappingOptions
+		want    win.Errno
+	}{
+		"healthy":            {options: credentials},
+		"in another case":    {path: `\\SERVER\SHARE`, options: with(func(o *win.SMBMappingOptions) { o.Username = "USER" })},
+		"encrypted":          {options: private},
+		"no server":          {path: `\\other\share`, options: credentials, want: win.ErrorBadNetPath},
+		"no share":           {path: `\\server\other`, options: credentials, want: win.ErrorBadNetName},
+		"server only":        {path: `\\server`, options: credentials, want: win.ErrorBadNetName},
+		"directory":          {path: mapped + `\dir`, options: credentials, want: win.ErrorBadNetName},
+		"backslash":          {path: mapped + `\`, options: credentials, want: win.ErrorBadNetName},
+		"slashes":            {path: `//server/share`, options: credentials, want: win.ErrorBadNetName},
+		"no server's name":   {path: `\\\share`, options: credentials, want: win.ErrorBadNetName},
+		"no path":            {path: `x`, options: credentials, want: win.ErrorBadNetName},
+		"wrong password":     {options: otherPassword, want: win.ErrorLogonFailure},
+		"no password":        {options: with(func(o *win.SMBMappingOptions) { o.Password = secret.Text{} }), want: win.ErrorLogonFailure},
+		"password's case":    {options: with(func(o *win.SMBMappingOptions) { o.Password = secret.New("PASSW0RD-OF-THE-TEST") }), want: win.ErrorLogonFailure},
+		"no user":            {options: otherUser, want: win.ErrorLogonFailure},
+		"no user, no share":  {path: `\\server\other`, options: otherUser, want: win.ErrorLogonFailure},
+		"user with a domain": {options: with(func(o *win.SMBMappingOptions) { o.Username = `DOMAIN\user` }), want: win.ErrorLogonFailure},
+		"down": {
+			prepare: func(t *testing.T, n *Network) {
+				must(t, n.SetState("server", State{Unreachable: true}))
+			},
+			options: otherPassword, want: win.ErrorBadNetPath,
+		},
+		"can't encrypt": {
+			prepare: func(t *testing.T, n *Network) {
+				must(t, n.SetState("server", State{NoEncryption: true}))
+			},
+			options: private, want: win.ErrorAccessDenied,
+		},
+		"needn't encrypt": {
+			prepare: func(t *testing.T, n *Network) {
+				must(t, n.SetState("server", State{NoEncryption: true}))
+			},
+			options: credentials,
+		},
+		"not for the user": {
+			prepare: func(t *testing.T, n *Network) {
+				must(t, n.AddShare(Share{Server: "server", Name: "theirs", Users: []string{"a", "b"}}))
+			},
+			path: `\\server\theirs`, options: credentials, want: win.ErrorAccessDenied,
+		},
+		"for the user": {
+			prepare: func(t *testing.T, n *Network) {
+				must(t, n.AddShare(Share{Server: "server", Name: "his", Users: []string{"a", "uSER"}}))
+			},
+			path: `\\server\his`, options: credentials,
+		},
+		"mapped already": {
+			prepare: func(t *testing.T, n *Network) {
+				must(t, n.CreateMapping(`\\SERVER\share`, credentials))
+			},
+			options: otherPassword, want: win.ErrorAlreadyAssigned,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork()
+			newShare(t, n)
+			if tc.prepare != nil {
+				tc.prepare(t, n)
+			}
+			if tc.path == "" {
+				tc.path = mapped
+			}
+			before := n.Mappings()
+			wantErr(t, "create", n.CreateMapping(tc.path, tc.options), tc.want)
+			if tc.want == 0 {
+				before = append(before, win.SMBMapping{RemotePath: tc.path})
+			}
+			wantMappings(t, n, before...)
+		})
+	}
+}
+
+// TestCredentialConflict: a server has one session, whatever became of it.
+func TestCredentialConflict(t *testing.T) {
+	n := newNetwork()
+	newMapping(t, n)
+	const second = `\\SERVER\second`
+	must(t, n.AddShare(Share{Server: "server", Name: "second"}))
+	must(t, n.AddShare(Share{Server: "elsewhere", Name: "share"}))
+	newPassword := secret.New("new")
+	must(t, n.SetUser("server", "other", newPassword))
+	must(t, n.SetUser("elsewhere", "other", newPassword))
+	other := win.SMBMappingOptions{Username: "other", Password: newPassword}
+	wantErr(t, "another user", n.CreateMapping(second, other), win.ErrorSessionCredentialConflict)
+	wantErr(t, "another server", n.CreateMapping(`\\elsewhere\share`, other), 0)
+	wantErr(t, "the same user", n.CreateMapping(second, credentials), 0)
+	must(t, n.RemoveMapping(second))
+
+	must(t, n.SetUser("server", "user", newPassword))
+	_, err := n.Connect("server", "share")
+	wantErr(t, "use the old password", err, win.ErrorLogonFailure)
+	renewed := win.SMBMappingOptions{Username: "user", Password: newPassword}
+	wantErr(t, "a new password next to the old one", n.CreateMapping(second, renewed), win.ErrorSessionCredentialConflict)
+	must(t, n.RemoveMapping(mapped))
+	wantErr(t, "a new password alone", n.CreateMapping(second, renewed), 0)
+}
+
+// TestServerWithoutEncryption: a mapping never goes on in the clear.
+func TestServerWithoutEncryption(t *testing.T) {
+	n := newNetwork()
+	newShare(t, n)
+	private := credentials
+	private.RequirePrivacy = true
+	must(t, n.CreateMapping(mapped, private))
+	must(t, n.SetState("server", State{NoEncryption: true}))
+	_, err := n.Connect("server", "share")
+	wantErr(t, "connect", err, win.ErrorAccessDenied)
+}
+
+func TestServers(t *testing.T) {
+	n := newNetwork()
+	users := []string{"b", "a"}
+	must(t, n.AddShare(Share{Server: "Second", Name: "z"}))
+	must(t, n.AddShare(Share{Server: "first", Name: "B", Users: users}))
+	must(t, n.AddShare(Share{Server: "FIRST", Name: "a$"}))
+	must(t, n.SetUser("first", `DOMAIN\u`, password))
+	must(t, n.SetUser("first", `domain\U`, password))
+	must(t, n.SetUser("first", `u`, password))
+	must(t, n.SetState("second", State{Unreachable: true, NoEncryption: true}))
+	users[0] = "changed"
+	must(t, n.GrowShare("first", "b", 2<<40))
+	want := []Server{
+		{
+			Name: "first", Users: []string{`domain\U`, `u`},
+			Shares: []Share{
+				{Server: "first", Name: "a$", SizeBytes: 1 << 40},
+				{Server: "first", Name: "B", Users: []string{"b", "a"}, SizeBytes: 2 << 40},
+			},
+		},
+		{
+			Name: "Second", State: State{Unreachable: true, NoEncryption: true},
+			Shares: []Share{{Server: "Second", Name: "z", SizeBytes: 1 << 40}},
+		},
+	}
+	if diff := cmp.Diff(want, n.Servers()); diff != "" {
+		t.Errorf("servers (-want +got):\n%s", diff)
+	}
+}
+
+func TestControlErrors(t *testing.T) {
+	n := newNetwork()
+	newShare(t, n)
+	before := n.Servers()
+	for name, tc := range map[string]struct {
+		err  error
+		want win.Errno
+	}{
+		"share's size":       {n.AddShare(Share{Server: "server", Name: "other", SizeBytes: 1}), win.ErrorInvalidParameter},
+		"negative size":      {n.AddShare(Share{Server: "server", Name: "other", SizeBytes: -1}), win.ErrorInvalidParameter},
+		"a smaller share":    {n.GrowShare("server", "share", 1<<30), win.ErrorInvalidParameter},
+		"grow no share":      {n.GrowShare("server", "other", 1<<50), win.ErrorNotFound},
+		"share is there":     {n.AddShare(Share{Server: "SERVER", Name: "SHARE"}), win.ErrorAlreadyExists},
+		"no server name":     {n.AddShare(Share{Name: "x"}), win.ErrorInvalidName},
+		"no mapped name":     {n.AddShare(Share{Server: "x"}), win.ErrorInvalidName},
+		"server with path":   {n.AddShare(Share{Server: `a\b`, Name: "x"}), win.ErrorInvalidName},
+		"share with path":    {n.AddShare(Share{Server: "x", Name: `a\b`}), win.ErrorInvalidName},
+		"dots":               {n.AddShare(Share{Server: "x", Name: `..`}), win.ErrorInvalidName},
+		"dot":                {n.AddShare(Share{Server: ".", Name: `x`}), win.ErrorInvalidName},
+		"question mark":      {n.AddShare(Share{Server: "?", Name: `x`}), win.ErrorInvalidName},
+		"control character":  {n.AddShare(Share{Server: "x", Name: "a\x00"}), win.ErrorInvalidName},
+		"no text":            {n.AddShare(Share{Server: "x", Name: "a\xff"}), win.ErrorInvalidName},
+		"share for nobody":   {n.AddShare(Share{Server: "x", Name: "a", Users: []string{""}}), win.ErrorInvalidParameter},
+		"no such share":      {n.RemoveShare("server", "other"), win.ErrorNotFound},
+		"share of no server": {n.RemoveShare("other", "share"), win.ErrorNotFound},
+		"no user name":       {n.SetUser("server", "", password), win.ErrorInvalidParameter},
+		"user's name":        {n.SetUser("server", "\xff", password), win.ErrorInvalidParameter},
+		"no password":        {n.SetUser("server", "x", secret.Text{}), win.ErrorInvalidParameter},
+		"user of no server":  {n.SetUser("other", "x", password), win.ErrorNotFound},
+		"no such user":       {n.RemoveUser("server", "x"), win.ErrorNotFound},
+		"no such server":     {n.SetState("other", State{}), win.ErrorNotFound},
+	} {
+		wantErr(t, name, tc.err, tc.want)
+	}
+	if diff := cmp.Diff(before, n.Servers()); diff != "" {
+		t.Errorf("something was changed (-before +after):\n%s", diff)
+	}
+}
+
+// TestDisconnect: each change that ends a session breaks what is open on its share,
+// and on no other.
+func TestDisconnect(t *testing.T) {
+	for what, change := range map[string]func(n *Network) error{
+		"mapping removed":  func(n *Network) error { return n.RemoveMapping(mapped) },
+		"share removed":    func(n *Network) error { return n.RemoveShare("SERVER", "SHARE") },
+		"password changed": func(n *Network) error { return n.SetUser("server", "USER", secret.New("other")) },
+		"user removed":     func(n *Network) error { return n.RemoveUser("server", "user") },
+		"server down":      func(n *Network) error { return n.SetState("SERVER", State{Unreachable: true}) },
+	} {
+		var broken []*ntfs.FS
+		n := New(func(fs *ntfs.FS) { broken = append(broken, fs) }, func() win.Errno { return 0 })
+		newMapping(t, n)
+		must(t, n.AddShare(Share{Server: "elsewhere", Name: "share"}))
+		must(t, n.SetUser("elsewhere", "user", password))
+		must(t, n.CreateMapping(`\\elsewhere\share`, credentials))
+		fs, err := n.Connect("server", "share")
+		must(t, err)
+		must(t, n.SetUser("server", "user", password)) // the same password
+		must(t, n.SetState("server", State{}))
+		if len(broken) != 0 {
+			t.Errorf("%s: something broke before", what)
+		}
+		must(t, change(n))
+		if len(broken) != 1 || broken[0] != fs {
+			t.Errorf("%s: %d shares broke", what, len(broken))
+		}
+	}
+}
+
+// saved returns a state file with all that changed in n.
+func saved(t *testing.T, n *Network) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state")
+	f, _, err := statefile.Open(path)
+	must(t, err)
+	n.Save(f)
+	must(t, f.Commit())
+	must(t, f.Close())
+	return path
+}
+
+// TestState: servers, passwords, mappings and files are as before in a network that is
+// restored from the state file.
+func TestState(t *testing.T) {
+	n := newNetwork()
+	newMapping(t, n)
+	must(t, n.SetState("server", State{NoEncryption: true}))
+	must(t, n.AddShare(Share{Server: "server", Name: "gone"}))
+	fs, err := n.Connect("server", "share")
+	must(t, err)
+	h, _, err := fs.Open(fs.Root(), "file", win.OpenOptions{Access: win.GenericWrite, Disposition: win.FileCreate})
+	must(t, err)
+	must(t, h.Write([]byte("content"), 0))
+	h.Close()
+	path := saved(t, n)
+	f, _, err := statefile.Open(path, newNetwork())
+	must(t, err)
+	must(t, n.RemoveShare("server", "gone"))
+	n.Save(f)
+	must(t, f.Commit())
+	must(t, f.Close())
+
+	again := newNetwork()
+	f, _, err = statefile.Open(path, again)
+	must(t, err)
+	must(t, f.Close())
+	if diff := cmp.Diff(n.Servers(), again.Servers()); diff != "" {
+		t.Errorf("servers (-before +after):\n%s", diff)
+	}
+	wantMappings(t, again, n.Mappings()...)
+	fs, err = again.Connect("server", "share")
+	must(t, err)
+	node, ok := fs.Root().Lookup("FILE")
+	if !ok || node.Size() != int64(len("content")) {
+		t.Error("the file isn't as before")
+	}
+	fs.DropUnflushed() // the server has nothing to lose
+	if node.Size() != int64(len("content")) {
+		t.Error("the server has lost contents")
+	}
+	again.Restart()
+	wantMappings(t, again)
+	wantErr(t, "map with the password", again.CreateMapping(mapped, credentials), 0)
+}
+
+// TestDamagedRecords: what belongs together must be there together.
+func TestDamagedRecords(t *testing.T) {
+	for name, damage := range map[string]func(*bbolt.Tx) error{
+		"files without a server": func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketServers)) },
+		"share without files":    func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketFiles)) },
+		"server by another name": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(bucketServers)).Put([]byte("other"), []byte(`{"Name":"x","Salt":"MDEyMzQ1Njc4OWFiY2RlZg==","Users":{},"Shares":{}}`))
+		},
+		"server without salt": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(bucketServers)).Put([]byte("x"), []byte(`{"Name":"x","Users":{},"Shares":{}}`))
+		},
+		"no share": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(bucketServers)).Put([]byte("x"), []byte(`{"Name":"x","Salt":"MDEyMzQ1Njc4OWFiY2RlZg==","Users":{},"Shares":{"s":null}}`))
+		},
+	} {
+		n := newNetwork()
+		newMapping(t, n)
+		path := saved(t, n)
+		db, err := bbolt.Open(path, 0o600, nil)
+		must(t, err)
+		must(t, db.Update(damage))
+		must(t, db.Close())
+		if f, _, err := statefile.Open(path, newNetwork()); err == nil {
+			must(t, f.Close())
+			t.Errorf("%s: it was believed", name)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package smbserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
+)
+
+// The buckets of the state file.
+const (
+	bucketServers  = "smb servers"  // folded name -> host
+	bucketMappings = "smb mappings" // shareKey -> mapping
+	bucketFiles    = "smb files"    // fileKey, record id -> record
+)
+
+// fileKey begins the keys of a share's files.
+func fileKey(shareKey string) []byte { return append([]byte(shareKey), 0) }
+
+// Save implements [statefile.Part].
+func (n *Network) Save(f *statefile.File) {
+	for name := range n.changedServers {
+		f.PutJSON(bucketServers, []byte(name), n.servers[name])
+	}
+	clear(n.changedServers)
+	for k := range n.changedMappings {
+		if m, ok := n.mappings[k]; ok {
+			f.PutJSON(bucketMappings, []byte(k), m)
+		} else {
+			f.Delete(bucketMappings, []byte(k))
+		}
+	}
+	clear(n.changedMappings)
+	for _, key := range n.droppedShares {
+		f.DeletePrefix(bucketFiles, fileKey(key))
+	}
+	n.droppedShares = nil
+	for sh := range n.changedShares {
+		sh.fs.Flush() // servers don't lose power, so nothing asks for older contents
+		for _, r := range sh.fs.TakeChanges() {
+			k := append(fileKey(sh.key()), statefile.Key(r.ID)...)
+			if r.Data == nil {
+				f.Delete(bucketFiles, k)
+			} else {
+				f.Put(bucketFiles, k, r.Data)
+			}
+		}
+	}
+	clear(n.changedShares)
+}
+
+// Restore implements [statefile.Part].
+func (n *Network) Restore(r *statefile.Reader) error {
+	files, err := readFiles(r)
+	if err != nil {
+		return err
+	}
+	err = r.Each(bucketServers, func(k, value []byte) error { return n.restoreServer(string(k), value, files) })
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		return errors.New("there are files of a share that is unknown")
+	}
+	return r.Each(bucketMappings, func(k, value []byte) error {
+		m := &mapping{}
+		if err := json.Unmarshal(value, m); err != nil {
+			return err
+		}
+		if m.key() != string(k) {
+			return errors.New("its record makes no sense")
+		}
+		n.mappings[string(k)] = m
+		return nil
+	})
+}
+
+// readFiles reads the files of all shares, by shareKey.
+func readFiles(r *statefile.Reader) (map[string][]ntfs.Record, error) {
+	files := map[string][]ntfs.Record{}
+	err := r.Each(bucketFiles, func(k, value []byte) error {
+		share, id, ok := bytes.Cut(k, []byte{0})
+		if !ok {
+			return errors.New("its key names no share")
+		}
+		number, err := statefile.Numbers(id, 1)
+		if err != nil {
+			return err
+		}
+		files[string(share)] = append(files[string(share)], ntfs.Record{ID: number[0], Data: value})
+		return nil
+	})
+	return files, err
+}
+
+// restoreServer restores a server with its shares, and takes their files from files.
+func (n *Network) restoreServer(name string, value []byte, files map[string][]ntfs.Record) error {
+	sv := &host{}
+	if err := json.Unmarshal(value, sv); err != nil {
+		return err
+	}
+	if winname.Upper(sv.Name) != name || len(sv.Salt) != credential.SaltSize || sv.Users == nil || sv.Shares == nil {
+		return errors.New("its record makes no sense")
+	}
+	n.servers[name] = sv
+	for shareName, sh := range sv.Shares {
+		if sh == nil || winname.Upper(sh.Name) != shareName || winname.Upper(sh.Server) != name {
+			return fmt.Errorf("its share %s makes no sense", shareName)
+		}
+		var err error
+		if sh.fs, err = ntfs.Restore(files[sh.key()]); err != nil {
+			return fmt.Errorf("share %s: %w", shareName, err)
+		}
+		delete(files, sh.key())
+		n.watchFiles(sh)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsim
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Config says what node to open.
+type Config struct {
+	// StateFile is the file that holds the node. It is created if nothing has that
+	// path, and locked while the node is open. A file that isn't the state of a node
+	// is refused, also an empty one. "" keeps the node in memory.
+	StateFile string
+	Delays    Delays
+	// Handles is told of each handle that is opened and closed, also of those of Hold.
+	// Default: nobody is.
+	Handles *handletrack.Tracker
+}
+
+// System is a simulated node. Its methods may be called from any goroutine.
+type System struct {
+	gate  gate
+	track *handletrack.Tracker // it doesn't change
+
+	// mu is the kernel lock: one call at a time is inside the node. It guards all
+	// fields below it with everything that they lead to, among that the parts in
+	// packages of their own (ntfs, smbserver, iscsitarget, services, statefile), which
+	// do no locking.
+	//
+	// It is never held while something waits or a hook runs, nor together with
+	// gate.mu: a call first passes the gate, and then takes the lock. Each change is
+	// made within control, or within a function that was given to later: these make
+	// durable what has changed before they release the lock.
+	mu      sync.Mutex
+	closed  bool
+	node    nodeRecord
+	changed bool // node, since the last commit
+	disks   disks
+	volumes volumes
+	mounts  mounts
+	handles handles
+
+	processes processes
+	watchers  watchers
+	services  *services.Manager
+	smb       *smbserver.Network
+	iscsi     *iscsitarget.Network
+	file      *statefile.File
+	pending   int       // arrivals on their way
+	arrived   sync.Cond // on mu: pending went down
+
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+}
+
+var errClosed = errors.New("the simulated node is closed")
+
+// Open starts the node that c.StateFile holds or, if there is none yet, a new one
+// with a system disk. The caller must close it.
+func Open(c Config) (*System, error) {
+	s := &System{
+		track: c.Handles,
+		disks: disks{byID: map[uint64]*drive{}, dirty: map[*drive]struct{}{}},
+		volumes: volumes{
+			known: map[string]*volumeRecord{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},
+		},
+		mounts:  mounts{records: map[string]mountRecord{}},
+		handles: handles{},
+
+		processes: processes{started: map[win.ProcessID]*process{}},
+		watchers:  watchers{},
+	}
+	s.arrived.L = &s.mu
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	if err := s.gate.init(s.ctx, c.Delays); err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.services = services.New(services.Node{
+		Later: s.later, Running: s.serviceRuns,
+		StartTime: s.gate.delays.Calls[win.CallStartService], StopTime: s.gate.delays.Calls[win.CallStopService],
+	})
+	s.smb = smbserver.New(s.breakShare, func() win.Errno { return s.node.Settings.UnencryptedServer })
+	s.iscsi = iscsitarget.New(luns{s})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	file, isNew, err := statefile.Open(c.StateFile, s.parts()...)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.file = file
+	if isNew {
+		err = s.install()
+	} else {
+		s.resume()
+	}
+	if err == nil {
+		err = s.commit()
+	}
+	if err != nil {
+		s.closed = true
+		s.stop()
+		s.settle()
+		return nil, errors.Join(err, file.Close())
+	}
+	return s, nil
+}
+
+// Close ends the process's side of the node: all calls fail from now on, and the
+// state file can be opened again.
+func (s *System) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.closed = true
+	s.stop()
+	s.settle()
+	return s.file.Close()
+}
+
+// Settle waits until the disks and volumes that are on their way have arrived, and
+// the services that are starting or stopping have done so.
+func (s *System) Settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle()
+}
+
+func (s *System) settle() {
+	for s.pending > 0 {
+		s.arrived.Wait()
+	}
+}
+
+// call runs a call of the seam: first its hook, delays and rules, then f under the
+// lock.
+func (s *System) call(ctx context.Context, c Call, f func() error) error {
+	if err := s.gate.enter(ctx, c); err != nil {
+		return err
+	}
+	return s.control(f)
+}
+
+// control runs f under the lock and makes durable what it changed, also if it fails
+// half-way.
+func (s *System) control(f func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	err := f()
+	if commitErr := s.commit(); commitErr != nil {
+		return commitErr
+	}
+	return err
+}
+
+// later runs f under the lock after d, and never before the present call is over. The
+// caller holds the lock.
+func (s *System) later(d time.Duration, f func()) {
+	s.pending++
+	go func() {
+		_ = win.Sleep(s.ctx, d) // it ends early only when the node is closed
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.closed {
+			f()
+			_ = s.commit() // what fails here is repeated, and reported, by the next call
+		}
+		s.pending--
+		s.arrived.Broadcast()
+	}()
+}
