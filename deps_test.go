@@ -25,7 +25,7 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		module + "/internal/winsys", []string{"internal/winsys/...", "node", "cmd/csi-proxy", "cmd/csi-proxyctl", "test/wintest"},
+		module + "/internal/winsys", []string{"internal/winsys/...", "node", "cmd/csi-proxy", "cmd/csi-proxyctl"},
 		"above the seam nothing may know which system is below",
 	},
 	{
@@ -65,7 +65,7 @@ var importRules = []struct {
 		"only what serves needs the handlers; both ends of a call share internal/wire",
 	},
 	{
-		module + "/internal/nodeops", []string{"internal/lab/winrecord", "node", "cmd/csi-proxy", "simnode"},
+		module + "/internal/nodeops", []string{"node", "cmd/csi-proxy", "simnode"},
 		"the API and its clients know what the operations are, not how they are done",
 	},
 	{
@@ -73,7 +73,7 @@ var importRules = []struct {
 		"the daemon doesn't install or upgrade itself, so it runs no program",
 	},
 	{
-		module + "/internal/lab/virtdisk", []string{"test/wintest"},
+		module + "/internal/lab/virtdisk", nil,
 		"only tests make disks of their own",
 	},
 	{

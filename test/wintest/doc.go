@@ -5,10 +5,7 @@
 // for each row of docs/windows-proof.md. It must be run as an administrator, and needs
 // neither Go nor Hyper-V:
 //
-//	csi-proxy-wintest.exe [-yes] [-iscsi] [-report file] [-record file]
-//
-// With -record it records Windows' answer to each call of a scenario. The test of
-// internal/lab/winrecord compares the recording with the simulated node.
+//	csi-proxy-wintest.exe [-yes] [-iscsi] [-report file]
 //
 // make wintest builds it: this program, with the daemon, the operator's command and the
 // programs of the tests in a ZIP archive at its end.

@@ -60,24 +60,19 @@ const planISCSI = `  - stop and start the services MSiSCSI and WinTarget, make t
     CHAP secret of this machine's initiator, and remove the targets
 `
 
-const planRecord = `  - write down what Windows answers to each call of a scenario with one such disk, for
-    which it may start the service MSiSCSI
-`
-
 func main() {
 	yes := flag.Bool("yes", false, "go on without asking")
 	report := flag.String("report", "csi-proxy-wintest.jsonl", "the `file` for the report; - is standard output")
 	iscsi := flag.Bool("iscsi", false, "also test iSCSI: needs Install-WindowsFeature FS-iSCSITarget-Server, and changes the CHAP secret of this machine's initiator")
-	record := flag.String("record", "", "also record Windows' answer to each call in this `file`; - is standard output")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(exitUsage)
 	}
-	os.Exit(run(*yes, *iscsi, *report, *record))
+	os.Exit(run(*yes, *iscsi, *report))
 }
 
-func run(yes, iscsi bool, report, record string) int {
+func run(yes, iscsi bool, report string) int {
 	head, err := describe()
 	if err != nil {
 		return failed(err)
@@ -85,9 +80,6 @@ func run(yes, iscsi bool, report, record string) int {
 	touched := ""
 	if iscsi {
 		touched = planISCSI
-	}
-	if record != "" {
-		touched += planRecord
 	}
 	fmt.Printf(plan, version, strings.TrimSpace(head.Edition+" "+head.Windows), touched)
 	if err := check(); err != nil {
@@ -104,9 +96,6 @@ func run(yes, iscsi bool, report, record string) int {
 		return failed(err)
 	}
 	outcomes, err := prove(ctx, dir, iscsi)
-	if err == nil && record != "" {
-		err = recordCalls(ctx, record, dir, head.Wine != "")
-	}
 	// In any case nothing is left behind.
 	if err := errors.Join(err, cleanUp(head.Wine != "")); err != nil {
 		return failed(err)
