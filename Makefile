@@ -115,7 +115,7 @@ wintest-%: build-windows-% build-sim-windows-% bin/pack
 		-o ../../bin/.wintest/$*/test-windows.exe .
 	GOOS=windows GOARCH=$* $(GO) list $(LIST_MODULES) $(addprefix ./,$(WINTEST_PACKAGES)) | sort -u >bin/.wintest/$*/packages.modules
 	GOOS=windows GOARCH=$* $(GO) -C test/windows list $(LIST_MODULES) . | sort -u >bin/.wintest/$*/test-windows.modules
-	GOOS=windows GOARCH=$* $(BUILD) -o bin/.linked/windows-$*/csi-proxy-wintest.exe ./test/wintest
+	GOOS=windows GOARCH=$* $(BUILD) -o bin/.linked/windows-$*/csi-proxy-wintest.exe ./internal/lab/wintest
 	$(WINRES) -description 'Tests of CSI Proxy on Windows' \
 		bin/.linked/windows-$*/csi-proxy-wintest.exe bin/.wintest/$*/csi-proxy-wintest.exe
 	bin/pack -program bin/.wintest/$*/csi-proxy-wintest.exe windows-proof.md=docs/windows-proof.md \
@@ -304,7 +304,7 @@ compare-windows: ## measure the Windows daemon under Wine, and PEER=other.exe if
 
 .PHONY: windows-proof
 windows-proof: ## write the reports of csi-proxy-wintest, REPORT='file…', into docs/windows-proof.md
-	$(GO) run ./internal/lab/windowsproof/update docs/windows-proof.md $(REPORT)
+	$(GO) run ./internal/lab/wintest docs/windows-proof.md $(REPORT)
 
 .PHONY: bench
 bench: ## measure; only ratios within one run are comparable
@@ -339,6 +339,5 @@ generate: ## regenerate the generated code and pages; the C side needs gcc-mingw
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
 	$(GO) test -count=1 -run '^TestReference$$' ./cmd/csi-proxy ./cmd/csi-proxyctl -update
 	$(GO) generate ./internal/winsys/...
-	cp internal/lab/virtdisk/virtdisk_windows.go test/windows/virtdisk/
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi

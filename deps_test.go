@@ -29,7 +29,7 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice", "internal/lab/virtdisk", "test/wintest"},
+		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice", "internal/lab/virtdisk", "internal/lab/wintest"},
 		"system calls belong below the seam, where portable code runs the same on the simulated node",
 	},
 	{
@@ -37,7 +37,7 @@ var importRules = []struct {
 		"named pipes have one owner, who sets their security descriptor",
 	},
 	{
-		"os/exec", []string{"internal/deployment", "internal/lab/demo", "test/wintest"},
+		"os/exec", []string{"internal/deployment", "internal/lab/demo", "internal/lab/wintest"},
 		"the product runs no other program, no shell and no PowerShell; only what puts a daemon in place runs that daemon once, to see whether it works",
 	},
 	{

@@ -11,7 +11,7 @@ import (
 )
 
 // System is the whole seam: every call to Windows that the operations make. Package
-// winsys is Windows itself, package winsim the simulated node, and package wintest the
+// winsys is Windows itself, package winsim the simulated node, and package seamtest the
 // suite of tests that both must pass.
 //
 // What holds for all methods:

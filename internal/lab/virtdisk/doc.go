@@ -4,8 +4,8 @@
 // Package virtdisk makes disks for tests on Windows: VHDX files that virtdisk.dll
 // attaches. It needs an administrator, but no Hyper-V.
 //
-// The module test/windows imports nothing of the product, so it has a copy of this
-// package's Windows file. TestCopy compares the two; make generate copies the file.
+// The module test/windows imports nothing of the product, so its package virtdisk has a
+// symbolic link to this package's Windows file.
 //
 // https://learn.microsoft.com/windows/win32/api/virtdisk/
 package virtdisk

@@ -18,7 +18,7 @@
 // work while its service runs.
 //
 // Each call answers as the contract of package win promises, with the Windows error
-// number that the documentation or a public observation gives for it; package wintest is
+// number that the documentation or a public observation gives for it; package seamtest is
 // the suite over that. What nobody has promised is marked with "Guess:" in the code. Where
 // the code above the seam must be able to live with more than one answer, it is a switch
 // of Settings.

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package windowsproof
+package main
 
 import (
 	"go/ast"
@@ -28,7 +28,7 @@ func readPage(t *testing.T) (text string, rows []Row) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err = ParsePage(string(b))
+	rows, err = parsePage(string(b))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestParsePage(t *testing.T) {
 		"other":     "| id | b |\n",
 		"twice far": head + "| a | b | c | d | e |\n\n" + head + "| a | b | c | d | e |\n",
 	} {
-		if rows, err := ParsePage(page); err == nil {
+		if rows, err := parsePage(page); err == nil {
 			t.Errorf("%s: %+v, want an error", name, rows)
 		}
 	}

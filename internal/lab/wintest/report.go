@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package windowsproof
+package main
 
 import (
 	"bufio"
@@ -141,8 +141,8 @@ type Line struct {
 	Tests map[string]string `json:"tests,omitempty"` // their results
 }
 
-// Evaluate returns the result of a run for each row.
-func Evaluate(rows []Row, o Outcomes) []Line {
+// evaluate returns the result of a run for each row.
+func evaluate(rows []Row, o Outcomes) []Line {
 	var lines []Line
 	for _, row := range rows {
 		line := Line{Row: row.ID}
@@ -230,8 +230,8 @@ func prefixed(name string, output []string) []string {
 	return []string{name + ": " + text}
 }
 
-// WriteReport writes a report: a head, and a line for each row.
-func WriteReport(w io.Writer, head Head, lines []Line) error {
+// writeReport writes a report: a head, and a line for each row.
+func writeReport(w io.Writer, head Head, lines []Line) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(head); err != nil {
@@ -245,8 +245,8 @@ func WriteReport(w io.Writer, head Head, lines []Line) error {
 	return nil
 }
 
-// ReadReport reads what WriteReport wrote.
-func ReadReport(r io.Reader) (head Head, lines []Line, err error) {
+// readReport reads what writeReport wrote.
+func readReport(r io.Reader) (head Head, lines []Line, err error) {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&head); err != nil {

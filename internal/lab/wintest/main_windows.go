@@ -25,8 +25,6 @@ import (
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
-
-	"github.com/csi-proxy/csi-proxy/internal/lab/windowsproof"
 )
 
 var version = "unknown" // set by the linker
@@ -116,9 +114,9 @@ func confirmed() bool {
 }
 
 // describe says which Windows this is.
-func describe() (head windowsproof.Head, err error) {
+func describe() (head Head, err error) {
 	v := windows.RtlGetVersion()
-	head = windowsproof.Head{
+	head = Head{
 		Windows: fmt.Sprintf("%d.%d.%d", v.MajorVersion, v.MinorVersion, v.BuildNumber),
 		Arch:    runtime.GOARCH,
 		Version: version,
@@ -168,7 +166,7 @@ func check() error {
 const testTimeout = 25 * time.Minute
 
 // prove runs the test programs and returns the outcome of each test.
-func prove(ctx context.Context, dir string, iscsi bool) (windowsproof.Outcomes, error) {
+func prove(ctx context.Context, dir string, iscsi bool) (Outcomes, error) {
 	if err := endWithChildren(); err != nil {
 		return nil, err
 	}
@@ -185,7 +183,7 @@ func prove(ctx context.Context, dir string, iscsi bool) (windowsproof.Outcomes, 
 	if iscsi {
 		env = append(env, "CSI_PROXY_TEST_ISCSI=1")
 	}
-	outcomes := windowsproof.Outcomes{}
+	outcomes := Outcomes{}
 	for _, pkg := range tests {
 		fmt.Printf("\n%s\n", pkg)
 		runs := []testRun{{pkg, "TestMain", nil}}
@@ -218,7 +216,7 @@ type testRun struct {
 	flags []string
 }
 
-func (r testRun) run(ctx context.Context, dir string, env []string, outcomes windowsproof.Outcomes) error {
+func (r testRun) run(ctx context.Context, dir string, env []string, outcomes Outcomes) error {
 	// The directory where the tests find the files of their package.
 	source := filepath.Join(dir, "source", filepath.FromSlash(r.pkg))
 	if err := os.MkdirAll(source, 0o700); err != nil {
@@ -233,12 +231,12 @@ func (r testRun) run(ctx context.Context, dir string, env []string, outcomes win
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 		return err
 	}
-	ran := windowsproof.Outcomes{}
+	ran := Outcomes{}
 	if err := ran.Add(r.pkg, bytes.NewReader(log.Bytes())); err != nil {
 		return fmt.Errorf("the output of the tests of %s: %w", r.pkg, err)
 	}
 	if len(ran) == 0 || err != nil && len(ran.Failed()) == 0 {
-		ran[windowsproof.Test{Package: r.pkg, Name: r.whole}] = &windowsproof.Outcome{Result: "fail", Output: []string{
+		ran[Test{Package: r.pkg, Name: r.whole}] = &Outcome{Result: "fail", Output: []string{
 			fmt.Sprintf("the program ended with %v after %d tests", err, len(ran)),
 			log.String(),
 		}}
@@ -316,14 +314,14 @@ func unpack(dir string) (tests []string, err error) {
 }
 
 // judge writes the report, prints the tests that have failed, and returns the exit code.
-func judge(outcomes windowsproof.Outcomes, head windowsproof.Head, report string) int {
-	rows, err := windowsproof.ParsePage(page)
+func judge(outcomes Outcomes, head Head, report string) int {
+	rows, err := parsePage(page)
 	if err != nil {
 		return failed(err)
 	}
-	lines := windowsproof.Evaluate(rows, outcomes)
+	lines := evaluate(rows, outcomes)
 	var b bytes.Buffer
-	if err := windowsproof.WriteReport(&b, head, lines); err != nil {
+	if err := writeReport(&b, head, lines); err != nil {
 		return failed(err)
 	}
 	counts := map[string]int{}
@@ -343,7 +341,7 @@ func judge(outcomes windowsproof.Outcomes, head windowsproof.Head, report string
 		}
 	}
 	fmt.Printf("\n%d rows proven, %d refuted, %d not run; %d are checked by hand, %d need no Windows\n",
-		counts[windowsproof.Proven], counts[windowsproof.Refuted], counts[windowsproof.NotRun], counts[windowsproof.ByHand], counts[windowsproof.NoNeed])
+		counts[Proven], counts[Refuted], counts[NotRun], counts[ByHand], counts[NoNeed])
 	if report == "-" {
 		fmt.Print(b.String())
 		return code

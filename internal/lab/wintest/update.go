@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package windowsproof
+package main
 
 import (
 	"fmt"
@@ -18,11 +18,11 @@ type Report struct {
 // maxSeen limits how much of what was seen the page quotes. The report has all of it.
 const maxSeen = 200
 
-// Update writes the results of reports into the last column of the page. It replaces
+// updatePage writes the results of reports into the last column of the page. It replaces
 // all results of rows with tests, so the reports of all versions of Windows must be
 // given together. Rows that are checked by hand don't change.
-func Update(page string, reports []Report) (string, error) {
-	rows, err := ParsePage(page)
+func updatePage(text string, reports []Report) (string, error) {
+	rows, err := parsePage(text)
 	if err != nil {
 		return "", err
 	}
@@ -36,7 +36,7 @@ func Update(page string, reports []Report) (string, error) {
 			}
 		}
 	}
-	lines := strings.Split(page, "\n")
+	lines := strings.Split(text, "\n")
 	for _, row := range rows {
 		if len(Patterns(row.Check)) == 0 {
 			continue

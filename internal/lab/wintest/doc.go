@@ -7,6 +7,11 @@
 //
 //	csi-proxy-wintest.exe [-yes] [-iscsi] [-report file]
 //
+// On another system it writes the reports of such runs into the page, those of all versions
+// of Windows together:
+//
+//	go run ./internal/lab/wintest docs/windows-proof.md report…
+//
 // make wintest builds it: this program, with the daemon, the operator's command and the
 // programs of the tests in a ZIP archive at its end.
 package main

@@ -1,19 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package windowsproof reads and updates docs/windows-proof.md. It finds the tests that
-// prove each row, evaluates a run of these tests on Windows, and writes the results into
-// the page.
-//
-// A row has an id, which stays when its text changes. The column with the check names
-// tests in backticks. They decide the result of the row:
-//
-//	`TestName`               a test, whose name only one package has
-//	`internal/x.TestName`    a test of one of the packages that have this name
-//	`TestName/step`          a part of a test
-//	`TestName/*/step`        the step of all parts
-//	`TestName…`              all tests whose names begin so
-package windowsproof
+package main
 
 import (
 	"fmt"
@@ -22,7 +10,8 @@ import (
 	"strings"
 )
 
-// Row is a row of the page about a call to Windows or an assumption about it.
+// Row is a row of docs/windows-proof.md about a call to Windows or an assumption about it.
+// Its id stays when its text changes.
 type Row struct {
 	ID         string
 	Assumption string // the call or the assumption
@@ -35,12 +24,12 @@ type Row struct {
 // columns are those of the page's tables of rows.
 var columns = []string{"id", "call or assumption", "proven by", "what is left, and the check on Windows", "on Windows"}
 
-// ParsePage returns the rows of the page.
-func ParsePage(page string) ([]Row, error) {
+// parsePage returns the rows of the page.
+func parsePage(text string) ([]Row, error) {
 	var rows []Row
 	seen := map[string]bool{}
 	inTable := false
-	for i, line := range strings.Split(page, "\n") {
+	for i, line := range strings.Split(text, "\n") {
 		if !strings.HasPrefix(line, "|") {
 			inTable = false
 			continue
@@ -79,7 +68,14 @@ func cellsOf(line string) []string {
 	return cells
 }
 
-// Pattern names tests.
+// Pattern names tests. The column with the check has patterns in backticks, which decide
+// the result of the row:
+//
+//	`TestName`               a test, whose name only one package has
+//	`internal/x.TestName`    a test of one of the packages that have this name
+//	`TestName/step`          a part of a test
+//	`TestName/*/step`        the step of all parts
+//	`TestName…`              all tests whose names begin so
 type Pattern struct {
 	Package string // its directory in the repository; empty for the one that has the test
 	Test    string // for path.Match, with underscores for spaces as package testing has them

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package windowsproof
+package main
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ text without a line end@--- PASS: TestDisk/4096/size (0.00s)
 panic: no memory
 `
 
-const page = `# Page
+const samplePage = `# Page
 
 | proof | what |
 |---|---|
@@ -63,7 +63,7 @@ const page = `# Page
 
 func evaluated(t *testing.T) []Line {
 	t.Helper()
-	rows, err := ParsePage(page)
+	rows, err := parsePage(samplePage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func evaluated(t *testing.T) []Line {
 	if diff := cmp.Diff(want, o.Failed()); diff != "" {
 		t.Errorf("failed tests (-want +got):\n%s", diff)
 	}
-	return Evaluate(rows, o)
+	return evaluate(rows, o)
 }
 
 func TestEvaluate(t *testing.T) {
@@ -98,19 +98,19 @@ func TestEvaluate(t *testing.T) {
 
 func TestUpdate(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteReport(&b, Head{Windows: "10.0.1"}, evaluated(t)); err != nil {
+	if err := writeReport(&b, Head{Windows: "10.0.1"}, evaluated(t)); err != nil {
 		t.Fatal(err)
 	}
-	head, lines, err := ReadReport(&b)
+	head, lines, err := readReport(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	second := []Line{{Row: "size", Result: Proven}, {Row: "state", Result: Proven}}
-	updated, err := Update(page, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
+	updated, err := updatePage(samplePage, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := ParsePage(updated)
+	rows, err := parsePage(updated)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestUpdate(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	again, err := Update(updated, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
+	again, err := updatePage(updated, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
 	if err != nil || again != updated {
 		t.Errorf("updated again (%v, -first +second):\n%s", err, cmp.Diff(updated, again))
 	}
@@ -140,7 +140,7 @@ func TestUpdate(t *testing.T) {
 		"Wine":    {Head{Windows: "10.0.1", Wine: "10.0"}, lines},
 		"unknown": {head, []Line{{Row: "unknown", Result: Proven}}},
 	} {
-		if _, err := Update(page, []Report{r}); err == nil {
+		if _, err := updatePage(samplePage, []Report{r}); err == nil {
 			t.Errorf("a report of %s is taken", name)
 		}
 	}
