@@ -53,16 +53,12 @@ help: ## list the targets
 		while IFS='|' read -r t d; do printf '  make %-20s %s\n' "$$t" "$$d"; done
 
 .PHONY: run
-run: build-here bin/demo ## start the daemon on a simulated Windows node, show a volume's life, keep serving
-	@bin/demo -keep
+run: build-here ## start the daemon on a simulated Windows node, show a volume's life, keep serving
+	@test/demo --keep
 
 .PHONY: demo
-demo: build-here bin/demo ## show a volume's life and exit; fails if a step has an unexpected result
-	@bin/demo
-
-.PHONY: bin/demo
-bin/demo:
-	@$(GO) build -o bin/demo ./internal/lab/demo
+demo: build-here ## show a volume's life and exit; fails if a step has an unexpected result
+	@test/demo
 
 .PHONY: build
 ifeq ($(GOOS),windows)
@@ -257,8 +253,8 @@ docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and 
 	cd site && npm install && npm run plots && npm run build
 
 .PHONY: recording
-recording: build-here bin/demo ## record a run of make run as docs/images/make-run.svg; needs Node.js
-	node site/recording.mjs 'make run' bin/demo >bin/make-run.svg
+recording: build-here ## record a run of make run as docs/images/make-run.svg; needs Node.js
+	node site/recording.mjs 'make run' test/demo >bin/make-run.svg
 	mv bin/make-run.svg docs/images/make-run.svg
 
 .PHONY: test-published

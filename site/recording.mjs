@@ -20,7 +20,7 @@ const start = performance.now()
 const lines = [{ text: `$ ${title}`, seconds: 0 }]
 for await (const text of createInterface({ input: child.stdout })) {
   const seconds = 0.5 + (slower * (performance.now() - start)) / 1000
-  for (let rest = text, indent = ''; ; indent = ' '.repeat(21)) {
+  for (let rest = text, indent = ''; ; indent = ' '.repeat(12)) {
     const room = columns - indent.length
     if (rest.length <= room) {
       lines.push({ text: indent + rest, seconds })
@@ -47,7 +47,7 @@ const picture = [
   '</style>',
   '<rect width="100%" height="100%" rx="8" fill="#16202e"/>',
   ...lines.map(({ text, seconds }, i) => {
-    const kind = /^\S/.test(text) ? ' class="head"' : /still there/.test(text) ? ' class="end"' : ''
+    const kind = /^All went/.test(text) ? ' class="end"' : /^\S/.test(text) ? ' class="head"' : ''
     return `<text x="16" y="${i * height + 28}"${kind} style="animation-delay:${seconds.toFixed(2)}s">${escape(text)}</text>`
   }),
   '</svg>'
