@@ -127,10 +127,10 @@ func (d *Disk) Rescan(ctx context.Context) error {
 func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stats, err error) {
 	err = d.group.call(ctx, "GetDiskStats", diskObject(n),
 		result("GetDiskStats", &diskv1.GetDiskStatsRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStatsResponse) {
-			stats.TotalBytes = r.TotalBytes
+			stats.SizeBytes = r.TotalBytes
 		}),
 		result("DiskStats", &diskv1beta2.DiskStatsRequest{DiskID: n.String()}, func(r *diskv1beta2.DiskStatsResponse) {
-			stats.TotalBytes = r.DiskSize
+			stats.SizeBytes = r.DiskSize
 		}),
 	)
 	return stats, err

@@ -98,7 +98,7 @@ func ExampleDisk_Rescan() {
 		log.Fatal(err)
 	}
 	stats, err := disks.GetDiskStats(ctx, number)
-	fmt.Println(stats.TotalBytes>>30, "GiB", err)
+	fmt.Println(stats.SizeBytes>>30, "GiB", err)
 	// Output: 20 GiB <nil>
 }
 
@@ -110,7 +110,7 @@ func ExampleDisk_GetDiskStats() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(stats.TotalBytes, "bytes")
+	fmt.Println(stats.SizeBytes, "bytes")
 	// Output: 10737418240 bytes
 }
 

@@ -90,7 +90,7 @@ func (d *driver) expand(ctx context.Context, volumePath string) (int64, error) {
 		return 0, err
 	}
 	stats, err := d.proxy.Volume.GetVolumeStats(ctx, id)
-	return stats.TotalBytes, err
+	return stats.SizeBytes, err
 }
 
 // unstage is NodeUnstageVolume, after the last pod has gone.

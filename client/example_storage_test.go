@@ -120,8 +120,8 @@ func ExampleStorage_ExpandVolume() {
 	}
 	node.GrowDisk(number, 20<<30)
 
-	done, err := s.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskBytes: 20 << 30})
-	fmt.Println(done.SizeBytes>>30, done.DiskBytes>>30, done.Grown, err)
+	done, err := s.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
+	fmt.Println(done.SizeBytes>>30, done.DiskSizeBytes>>30, done.Grown, err)
 	// Output: 19 20 true <nil>
 }
 
@@ -135,7 +135,7 @@ func ExampleStorage_GetVolume() {
 		log.Fatal(err)
 	}
 	v, err := s.GetVolume(ctx, stagingPath)
-	fmt.Println(v.FileSystem, v.TotalBytes > v.UsedBytes, v.Abnormal(), err)
+	fmt.Println(v.FileSystem, v.SizeBytes > v.UsedBytes, v.Abnormal(), err)
 
 	node.DetachDisk(number)
 	v, err = s.GetVolume(ctx, stagingPath)
@@ -212,7 +212,7 @@ func ExampleStorage_CleanUp() {
 	}
 	leftovers, err := node.Client().Storage.CleanUp(context.Background(), false)
 	for _, l := range leftovers.Mounts {
-		fmt.Println(l.Path, l.Leftover, l.Removed)
+		fmt.Println(l.Path, l.LeftoverReason, l.Removed)
 	}
 	fmt.Println(err)
 	// Output:

@@ -149,7 +149,7 @@ func ExampleVolume_ResizeVolume() {
 	const asLargeAsPossible = 0
 	fmt.Println("resize:", volumes.ResizeVolume(ctx, id, asLargeAsPossible))
 	stats, err := volumes.GetVolumeStats(ctx, id)
-	fmt.Println("over 19 GiB:", stats.TotalBytes > 19<<30, err)
+	fmt.Println("over 19 GiB:", stats.SizeBytes > 19<<30, err)
 	// Output:
 	// resize: <nil>
 	// over 19 GiB: true <nil>
@@ -163,7 +163,7 @@ func ExampleVolume_GetVolumeStats() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("some is used:", 0 < stats.UsedBytes && stats.UsedBytes < stats.TotalBytes)
+	fmt.Println("some is used:", 0 < stats.UsedBytes && stats.UsedBytes < stats.SizeBytes)
 	// Output: some is used: true
 }
 

@@ -135,10 +135,10 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume.Stats, err error) {
 	err = v.group.call(ctx, "GetVolumeStats", volumeObject(id),
 		result("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)}, func(r *volumev2alpha1.GetVolumeStatsResponse) {
-			stats = volume.Stats{TotalBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
+			stats = volume.Stats{SizeBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
 		}),
 		result("VolumeStats", &volumev1beta2.VolumeStatsRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeStatsResponse) {
-			stats = volume.Stats{TotalBytes: r.VolumeSize, UsedBytes: r.VolumeUsedSize}
+			stats = volume.Stats{SizeBytes: r.VolumeSize, UsedBytes: r.VolumeUsedSize}
 		}),
 	)
 	return stats, err

@@ -90,7 +90,7 @@ var operations = []operation{
 	{"disk", "GetDiskStats", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskStats(ctx, 3) }, []exchange{
 		{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
 		{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
-	}, disk.Stats{TotalBytes: 1 << 40}},
+	}, disk.Stats{SizeBytes: 1 << 40}},
 
 	{"disk", "SetDiskState", func(ctx context.Context, c *Client) (any, error) { return nil, c.Disk.SetDiskState(ctx, 3, true) }, []exchange{
 		{"v1 v1beta3", "SetDiskState", `{"diskNumber":3,"isOnline":true}`, `{}`},
@@ -148,7 +148,7 @@ var operations = []operation{
 	{"volume", "GetVolumeStats", func(ctx context.Context, c *Client) (any, error) { return c.Volume.GetVolumeStats(ctx, volumeA) }, []exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"totalBytes": "1099511627776", "usedBytes": "4096"}`},
 		{"v1beta2 v1beta1", "VolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"volumeSize": "1099511627776", "volumeUsedSize": "4096"}`},
-	}, volume.Stats{TotalBytes: 1 << 40, UsedBytes: 4096}},
+	}, volume.Stats{SizeBytes: 1 << 40, UsedBytes: 4096}},
 
 	{"volume", "GetDiskNumberFromVolumeID", func(ctx context.Context, c *Client) (any, error) {
 		return c.Volume.GetDiskNumberFromVolumeID(ctx, volumeA)
@@ -332,18 +332,18 @@ var operations = []operation{
 	}, nil},
 
 	{"storage", "ExpandVolume", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: `C:\a`, DiskBytes: 1 << 30, Wait: -1})
+		return c.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: `C:\a`, DiskSizeBytes: 1 << 30, Wait: -1})
 	}, []exchange{
-		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "diskBytes": "1099511627777", "grown": true}`},
-	}, storage.ExpandedVolume{SizeBytes: 1 << 40, DiskBytes: 1<<40 + 1, Grown: true}},
+		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskSizeBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "diskSizeBytes": "1099511627777", "grown": true}`},
+	}, storage.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 1<<40 + 1, Grown: true}},
 
 	{"storage", "GetVolume", func(ctx context.Context, c *Client) (any, error) { return c.Storage.GetVolume(ctx, `C:\a`) }, []exchange{
 		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7", "conditions": [{"reason": "Dirty", "message": "m"}]}}`},
 	}, storage.Volume{Disk: new(disk.Number(0)), FreeBytes: 7, Conditions: storage.Conditions{{Reason: storage.Dirty, Message: "m"}}}},
 
 	{"storage", "ListVolumes", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListVolumes(ctx) }, []exchange{
-		{"v1alpha1", "ListVolumes", `{}`, `{"lacking": "b", "mounts": [{"kind": "mapping", "target": "a"}]}`},
-	}, storage.VolumeList{Lacking: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
+		{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a"}]}`},
+	}, storage.VolumeList{IncompleteReason: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
 
 	{"storage", "StageShare", func(ctx context.Context, c *Client) (any, error) {
 		return nil, c.Storage.StageShare(ctx, storage.StageShareRequest{
@@ -366,14 +366,14 @@ var operations = []operation{
 	}, storage.UnstagedShare{Unlinked: true}},
 
 	{"storage", "CleanUp", func(ctx context.Context, c *Client) (any, error) { return c.Storage.CleanUp(ctx, true) }, []exchange{
-		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "lacking": "b"}`},
-	}, storage.Leftovers{Lacking: "b", Mounts: []storage.CleanedUp{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
+		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "incomplete_reason": "b"}`},
+	}, storage.Leftovers{IncompleteReason: "b", Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
 
 	{"storage", "CheckVolume", func(ctx context.Context, c *Client) (any, error) {
 		return c.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true})
 	}, []exchange{
-		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "tookMilliseconds": "1500"}`},
-	}, storage.CheckedVolume{ErrorsFound: true, Took: 1500 * time.Millisecond}},
+		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "durationMilliseconds": "1500"}`},
+	}, storage.CheckedVolume{ErrorsFound: true, Duration: 1500 * time.Millisecond}},
 
 	{"storage", "WatchDisks", func(ctx context.Context, c *Client) (any, error) {
 		for changes, err := range c.Storage.WatchDisks(ctx, storage.Selector{SerialNumber: "vol1"}) {

@@ -49,5 +49,5 @@ type IDs struct {
 
 // Stats are the figures of a disk.
 type Stats struct {
-	TotalBytes int64 // size in bytes
+	SizeBytes int64 // size in bytes
 }

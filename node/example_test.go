@@ -192,7 +192,7 @@ func Example_target() {
 		log.Fatal(disks, err)
 	}
 	stats, err := n.Disk.GetDiskStats(ctx, disks[0])
-	fmt.Println(stats.TotalBytes>>30, "GiB", err)
+	fmt.Println(stats.SizeBytes>>30, "GiB", err)
 	// … stage it as a disk is staged, and in the end:
 	fmt.Println(n.ISCSI.DisconnectTarget(ctx, portal, iqn))
 	_, err = n.Disk.GetDiskStats(ctx, disks[0])

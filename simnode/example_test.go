@@ -54,7 +54,7 @@ func Example() {
 	id, _ := volumes.GetVolumeIDFromTargetPath(ctx, path)
 	fmt.Println("grow:", volumes.ResizeVolume(ctx, id, 0))
 	stats, _ := volumes.GetVolumeStats(ctx, id)
-	fmt.Println("GiB:", stats.TotalBytes>>30)
+	fmt.Println("GiB:", stats.SizeBytes>>30)
 	data, err := node.ReadFile(path + `\data.txt`)
 	fmt.Println(string(data), err)
 

@@ -195,7 +195,7 @@ func TestDisks(t *testing.T) {
 	if err := disks.Rescan(ctx); err != nil {
 		t.Error(err)
 	}
-	if stats, err := disks.GetDiskStats(ctx, hidden); err != nil || stats.TotalBytes != 1<<30 {
+	if stats, err := disks.GetDiskStats(ctx, hidden); err != nil || stats.SizeBytes != 1<<30 {
 		t.Errorf("after the rescan: %v, %v", stats, err)
 	}
 }

@@ -7,14 +7,14 @@ import "time"
 
 // Leftovers are what CleanUp has found.
 type Leftovers struct {
-	Mounts []CleanedUp // in the order of ListVolumes
-	// Lacking says what couldn't be looked at, and why, so that there may be further
-	// leftovers; empty if these are all.
-	Lacking string
+	Mounts []Leftover // in the order of ListVolumes
+	// IncompleteReason says what couldn't be looked at, and why. There may be leftovers there.
+	// It is empty if these are all.
+	IncompleteReason string
 }
 
-// CleanedUp is a leftover that CleanUp has found.
-type CleanedUp struct {
+// Leftover is a mount that nobody needs any more, as CleanUp has found it.
+type Leftover struct {
 	Mount
 	// Removed is set if this call has removed it.
 	Removed bool
@@ -37,6 +37,6 @@ type CheckedVolume struct {
 	ErrorsFound bool
 	// Fixed is set if a spot fix was made, and a second scan has found no errors.
 	Fixed bool
-	// Took is how long Windows has worked. It gives no progress meanwhile.
-	Took time.Duration
+	// Duration is how long Windows has worked. It gives no progress meanwhile.
+	Duration time.Duration
 }

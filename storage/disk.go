@@ -30,17 +30,18 @@ type Disk struct {
 	ISCSI *ISCSILUN
 
 	Online, ReadOnly bool
-	// WhyOffline says why the disk is offline, as far as that can be told.
-	WhyOffline string
+	// OfflineReason says why the disk is offline, as far as that is known.
+	OfflineReason string
 	// Style is the kind of its partition table.
 	Style PartitionStyle
 	// DiskID is the GUID in a GPT, or the signature in an MBR as eight hex digits.
 	DiskID string
-	// System says why nothing is done to the disk: Windows runs from it. It is empty for
+	// SystemReason says why nothing is done to the disk: Windows runs from it. It is empty for
 	// all other disks.
-	System     string
-	Partitions []Partition
-	// Error says what the disk doesn't answer. The fields that depend on it are empty.
+	SystemReason string
+	Partitions   []Partition
+	// Error says what the disk doesn't answer. With an Error, a field that has its zero value
+	// isn't known: a disk that isn't Online may be online.
 	Error string
 }
 
@@ -108,6 +109,10 @@ const (
 	GPT PartitionStyle = "gpt"
 )
 
+// NoFileSystem is the FileSystem of a partition or volume in which Windows recognises none.
+// What is there may still be data.
+const NoFileSystem = "raw"
+
 // Partition is a partition of a disk.
 type Partition struct {
 	Number                 uint32
@@ -115,12 +120,15 @@ type Partition struct {
 	// Data is set for a partition that has a volume for users. Reserved and system
 	// partitions have none.
 	Data bool
-	// VolumeID is empty if the partition has no volume, or not yet.
+	// VolumeID is empty if the partition has no volume, or if Windows shows none, as while
+	// the disk is offline.
 	VolumeID volume.ID
-	// FileSystem is NTFS, ReFS or what else Windows knows; empty on a raw volume.
+	// FileSystem is NTFS, ReFS or what else Windows knows; NoFileSystem if it knows none; and
+	// empty if that isn't known, as while the disk is offline.
 	FileSystem string
 	Label      string
-	// Paths are where the volume is mounted: directories, and drives as `D:\`.
+	// Paths are where the volume is mounted: directories, and drives as `D:\`. They aren't
+	// known while the disk is offline.
 	Paths []string
 	// Error says why Windows doesn't tell more of the volume.
 	Error string

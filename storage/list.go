@@ -22,12 +22,16 @@ type Volume struct {
 	SerialNumber string
 	DiskID       string
 
-	FileSystem string // NTFS, ReFS or what else Windows knows; empty if it is raw, and of a share
+	// FileSystem is NTFS, ReFS or what else Windows knows; NoFileSystem if it knows none; and
+	// empty if that isn't known, and of a share.
+	FileSystem string
 	Label      string
-	// TotalBytes is the capacity of the file system, or of the share for this node.
-	TotalBytes, UsedBytes, FreeBytes int64
-	AllocationUnitBytes              uint32
-	// ReadOnly is set if nothing can be written to the volume.
+	// SizeBytes is the capacity of the file system, or of the share for this node. If it is
+	// 0, none of the three is known.
+	SizeBytes, UsedBytes, FreeBytes int64
+	AllocationUnitBytes             uint32
+	// ReadOnly is set if nothing can be written to the volume. It isn't known, and false, of a
+	// volume whose FileSystem isn't known.
 	ReadOnly bool
 	// Conditions are what is wrong with the volume, one for each problem.
 	Conditions Conditions
@@ -104,17 +108,17 @@ type Mount struct {
 	Target string
 	// Volume is what is mounted. For a Link it is the zero value.
 	Volume Volume
-	// Leftover says why nobody needs it any more; it is empty if somebody may.
-	Leftover string
+	// LeftoverReason says why nobody needs the mount any more; it is empty if somebody may.
+	LeftoverReason string
 }
 
 // VolumeList is what ListVolumes has found.
 type VolumeList struct {
 	Mounts []Mount // in the order of their paths; mappings come last
-	// Lacking says what couldn't be looked at, and why, so that the list may lack something;
-	// empty if it is complete.
-	Lacking string
+	// IncompleteReason says what couldn't be looked at, and why. It is empty if the list is
+	// complete.
+	IncompleteReason string
 }
 
 // Complete reports whether the list has all that is mounted.
-func (l VolumeList) Complete() bool { return l.Lacking == "" }
+func (l VolumeList) Complete() bool { return l.IncompleteReason == "" }

@@ -19,7 +19,7 @@ import (
 type Operations interface {
 	// ListDisks returns the disks that the selector means, in the order of their numbers;
 	// all disks for the zero value. None is no error. Disks that Windows runs from are
-	// listed, with System set. A disk that doesn't answer, or doesn't within
+	// listed, with SystemReason set. A disk that doesn't answer, or doesn't within
 	// node.Options.SilentDiskTimeout, is listed with its Error if Windows has told its
 	// number before. If the selector asks for more than a number, such a disk isn't listed,
 	// since it doesn't tell whether it is the one.
@@ -63,7 +63,7 @@ type Operations interface {
 	// csiproxy.ErrFailedPrecondition.
 	UnpublishVolume(ctx context.Context, targetPath string) error
 	// ExpandVolume grows the volume at a path to the size of its disk. It has Windows look
-	// for the disk's size, and waits until that is DiskBytes. A disk that doesn't grow so
+	// for the disk's size, and waits until that is DiskSizeBytes. A disk that doesn't grow so
 	// far within Wait is csiproxy.ErrUnavailable; the volume is grown as far as the disk
 	// allows then.
 	ExpandVolume(ctx context.Context, r ExpandVolumeRequest) (ExpandedVolume, error)
@@ -76,8 +76,8 @@ type Operations interface {
 	// directories below them: mount points, links, links to shares, and mappings that no
 	// link leads to. What nobody needs any more is marked as a leftover: links to nothing,
 	// mounts of volumes whose disks have left, mappings without a staged path. What can't be
-	// looked at is lacking, and the list says so. Without knowing all links, no mapping is
-	// marked.
+	// looked at isn't in the list, and its IncompleteReason says so. Unless all links are
+	// known, no mapping is marked.
 	ListVolumes(ctx context.Context) (VolumeList, error)
 	// StageShare maps a share for the node if it isn't, and makes a link to it at the
 	// staging path.
@@ -113,7 +113,7 @@ type Operations interface {
 	// set: links to nothing, mounts of volumes whose disks have left, and mappings without a
 	// staged path. What isn't a leftover any more when its turn comes stays. One that can't
 	// be removed has an Error, and keeps no other from it. What ListVolumes can't look at
-	// stays, and is said to be lacking.
+	// stays, and the IncompleteReason says so.
 	CleanUp(ctx context.Context, remove bool) (Leftovers, error)
 	// CheckVolume has Windows scan a volume's file system for errors while it is in use,
 	// and repair these if asked. A scan may take hours, and goes on in Windows if its caller
@@ -133,12 +133,12 @@ type Operations interface {
 	//
 	// The sequence ends with an error, and only then: that of ctx when this ends;
 	// csiproxy.ErrUnavailable when the daemon stops, or the connection to it is lost; or why
-	// the disks can't be listed, at first or for a minute. Nothing is made anew by itself:
-	// call WatchDisks again, which begins with the list.
+	// the disks can't be listed, at first or for a minute. To go on, call WatchDisks again,
+	// which begins with the list.
 	//
-	// A disk that doesn't answer is told, with its Error, if it was told before; and it holds
-	// up nothing. Two disks that get the same number one after the other are told apart by
-	// their serial numbers and identifiers, if they have any. A disk that leaves and comes
-	// back within moments may be told as changed, or not at all.
+	// A disk that doesn't answer delays nothing. It is reported as changed, with its Error, if
+	// it was reported before. Two disks that get the same number one after the other are
+	// distinguished by their serial numbers and identifiers, if they have any. A disk that
+	// leaves and comes back within moments may be reported as changed, or not at all.
 	WatchDisks(ctx context.Context, s Selector) iter.Seq2[DiskChanges, error]
 }

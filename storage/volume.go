@@ -163,21 +163,21 @@ type UnstagedVolume struct {
 type ExpandVolumeRequest struct {
 	// Path is where the volume is mounted, or a link to that.
 	Path string
-	// DiskBytes is the size that the disk is to have before the volume is grown. 0 stands
+	// DiskSizeBytes is the size that the disk is to have before the volume is grown. 0 stands
 	// for the size that it has.
-	DiskBytes int64
-	// Wait is how long to wait for the disk to have DiskBytes. Default: DefaultWait. A
+	DiskSizeBytes int64
+	// Wait is how long to wait for the disk to have DiskSizeBytes. Default: DefaultWait. A
 	// negative time stands for not waiting.
 	Wait time.Duration
 }
 
 // ExpandedVolume is what ExpandVolume has found and done.
 type ExpandedVolume struct {
-	// SizeBytes is the size of the file system now. It is a little less than DiskBytes,
+	// SizeBytes is the size of the file system now. It is a little less than DiskSizeBytes,
 	// since the partition table needs room.
 	SizeBytes int64
-	// DiskBytes is the size of the disk now: what CSI means by the capacity of a volume.
-	DiskBytes int64
+	// DiskSizeBytes is the size of the disk now: what CSI means by the capacity of a volume.
+	DiskSizeBytes int64
 	// Grown is set if this call has grown it.
 	Grown bool
 }

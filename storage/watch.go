@@ -9,16 +9,16 @@ import "time"
 // the state and the partitions of disks. Right after a notice it looks more often.
 const WatchInterval = 5 * time.Second
 
-// DiskChanges is what WatchDisks tells at one time, each list in the order of the disks'
-// numbers. What has happened several times in between is told once: the disks are those of
-// now.
+// DiskChanges is what has changed since WatchDisks' previous value, each list in the order of
+// the disks' numbers. A disk that has changed several times in between is reported once, as it
+// is now.
 type DiskChanges struct {
-	// Removed are disks that have left or don't match any more, as they were told last. If
+	// Removed are disks that have left or don't match any more, as they were reported last. If
 	// another disk has a removed one's number now, that one is in Added.
 	Removed []Disk
-	// Added are disks that weren't told before, or have come back.
+	// Added are disks that weren't reported before, or have come back.
 	Added []Disk
-	// Changed are disks that were told before, as they are now. One that doesn't answer any
-	// more is changed: it has an Error, and the fields that it doesn't tell are empty.
+	// Changed are disks that were reported before, as they are now. One that doesn't answer
+	// any more is changed: it has an Error, and the fields that aren't known are empty.
 	Changed []Disk
 }

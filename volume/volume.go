@@ -57,6 +57,6 @@ func (id ID) Equal(other ID) bool { return strings.EqualFold(string(id), string(
 
 // Stats are the figures of a volume's file system.
 type Stats struct {
-	TotalBytes int64 // capacity of the file system in bytes
-	UsedBytes  int64 // bytes of it in use
+	SizeBytes int64 // capacity of the file system in bytes
+	UsedBytes int64 // bytes of it in use
 }

@@ -62,7 +62,7 @@ func (p *program) disk() *cobra.Command {
 		}),
 		numbered("stats", "Show the size of a disk", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
 			stats, err := disks.GetDiskStats(ctx, n)
-			return line(map[string]int64{"total_bytes": stats.TotalBytes}, exactSize(stats.TotalBytes)), err
+			return line(map[string]int64{"size_bytes": stats.SizeBytes}, exactSize(stats.SizeBytes)), err
 		}),
 		numbered("online", "Take a disk online", setState(true)),
 		numbered("offline", "Take a disk offline", setState(false)),
@@ -83,7 +83,7 @@ type locationJSON struct {
 // diskJSON is a disk in the output of disk list. What isn't known is null.
 type diskJSON struct {
 	Number       disk.Number   `json:"number"`
-	TotalBytes   *int64        `json:"total_bytes"`
+	SizeBytes    *int64        `json:"size_bytes"`
 	Online       *bool         `json:"online"`
 	Location     *locationJSON `json:"location"`
 	Page83       string        `json:"page83"`
@@ -116,7 +116,7 @@ func listDisks(ctx context.Context, disks *client.Disk, _ []string) (reply, erro
 		d := diskJSON{Number: n, Page83: ids[n].Page83, SerialNumber: ids[n].SerialNumber}
 		var sizeText, state string
 		if stats, err := disks.GetDiskStats(ctx, n); err == nil {
-			d.TotalBytes, sizeText = &stats.TotalBytes, size(stats.TotalBytes)
+			d.SizeBytes, sizeText = &stats.SizeBytes, size(stats.SizeBytes)
 		} else if err := r.tolerate(err); err != nil {
 			return reply{}, err
 		}

@@ -59,7 +59,7 @@ func (p *program) storage() *cobra.Command {
 			}
 			return reply{
 				json: newVolumeJSON(v), header: []string{"VOLUME", "DISK", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE", "STATE"},
-				rows: [][]string{{volumeName(v), diskText(v), v.FileSystem, v.Label, size(v.TotalBytes), size(v.UsedBytes), size(v.FreeBytes), volumeState(v)}},
+				rows: [][]string{{volumeName(v), diskText(v), v.FileSystem, v.Label, size(v.SizeBytes), size(v.UsedBytes), size(v.FreeBytes), volumeState(v)}},
 			}, nil
 		}),
 		leaf("volumes", "List what is mounted where", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
@@ -115,28 +115,28 @@ func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
 			return reply{}, err
 		}
 		type leftoverJSON struct {
-			Kind     storage.MountKind `json:"kind"`
-			Path     string            `json:"path,omitempty"`
-			Target   string            `json:"target"`
-			Leftover string            `json:"leftover"`
-			Removed  bool              `json:"removed"`
-			Error    string            `json:"error,omitempty"`
+			Kind           storage.MountKind `json:"kind"`
+			Path           string            `json:"path,omitempty"`
+			Target         string            `json:"target"`
+			LeftoverReason string            `json:"leftover_reason"`
+			Removed        bool              `json:"removed"`
+			Error          string            `json:"error,omitempty"`
 		}
 		r := reply{header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
 		all := []leftoverJSON{}
 		for _, l := range leftovers.Mounts {
-			all = append(all, leftoverJSON{l.Kind, l.Path, l.Target, l.Leftover, l.Removed, l.Error})
+			all = append(all, leftoverJSON{l.Kind, l.Path, l.Target, l.LeftoverReason, l.Removed, l.Error})
 			state := "still there"
 			if l.Removed {
 				state = "removed"
 			} else if l.Error != "" {
 				state = "error: " + l.Error
 			}
-			r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, l.Leftover, state})
+			r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, l.LeftoverReason, state})
 		}
 		r.json = all
-		if leftovers.Lacking != "" {
-			r.warnings = append(r.warnings, "there may be further leftovers: "+leftovers.Lacking)
+		if leftovers.IncompleteReason != "" {
+			r.warnings = append(r.warnings, "there may be further leftovers: "+leftovers.IncompleteReason)
 		}
 		return r, nil
 	})
@@ -167,9 +167,9 @@ func (p *program) check(leaf storageLeaf) *cobra.Command {
 		type checkedJSON struct {
 			ErrorsFound bool  `json:"errors_found"`
 			Fixed       bool  `json:"fixed"`
-			TookMS      int64 `json:"took_milliseconds"`
+			TookMS      int64 `json:"duration_milliseconds"`
 		}
-		return line(checkedJSON{did.ErrorsFound, did.Fixed, did.Took.Milliseconds()}, text), nil
+		return line(checkedJSON{did.ErrorsFound, did.Fixed, did.Duration.Milliseconds()}, text), nil
 	})
 	cmd.Long = `Have Windows scan the file system at a path for errors while it is in use. That may take hours:
 set --timeout 0. Windows tells no progress, so the time is told every minute.`
@@ -223,7 +223,7 @@ type stagedVolumeJSON struct {
 	DiskID              string       `json:"disk_id,omitempty"`
 	FileSystem          string       `json:"file_system,omitempty"`
 	Label               string       `json:"label,omitempty"`
-	TotalBytes          int64        `json:"total_bytes"`
+	SizeBytes           int64        `json:"size_bytes"`
 	UsedBytes           int64        `json:"used_bytes"`
 	FreeBytes           int64        `json:"free_bytes"`
 	AllocationUnitBytes uint32       `json:"allocation_unit_bytes,omitempty"`
@@ -245,7 +245,7 @@ func newVolumeJSON(v storage.Volume) stagedVolumeJSON {
 	}
 	return stagedVolumeJSON{
 		v.VolumeID, v.Share, v.Disk, v.SerialNumber, v.DiskID, v.FileSystem, v.Label,
-		v.TotalBytes, v.UsedBytes, v.FreeBytes, v.AllocationUnitBytes, v.ReadOnly, conditions,
+		v.SizeBytes, v.UsedBytes, v.FreeBytes, v.AllocationUnitBytes, v.ReadOnly, conditions,
 	}
 }
 
@@ -281,29 +281,29 @@ func listMounts(ctx context.Context, s *client.Storage) (reply, error) {
 
 func mountsReply(list storage.VolumeList) reply {
 	type mountJSON struct {
-		Kind     storage.MountKind `json:"kind"`
-		Path     string            `json:"path,omitempty"`
-		Target   string            `json:"target"`
-		Volume   *stagedVolumeJSON `json:"volume,omitempty"`
-		Leftover string            `json:"leftover,omitempty"`
+		Kind           storage.MountKind `json:"kind"`
+		Path           string            `json:"path,omitempty"`
+		Target         string            `json:"target"`
+		Volume         *stagedVolumeJSON `json:"volume,omitempty"`
+		LeftoverReason string            `json:"leftover_reason,omitempty"`
 	}
 	r := reply{header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
 	if !list.Complete() {
-		r.warnings = append(r.warnings, "the list may lack something: "+list.Lacking)
+		r.warnings = append(r.warnings, "the list may lack something: "+list.IncompleteReason)
 	}
 	all := []mountJSON{}
 	for _, m := range list.Mounts {
-		j := mountJSON{Kind: m.Kind, Path: m.Path, Target: m.Target, Leftover: m.Leftover}
+		j := mountJSON{Kind: m.Kind, Path: m.Path, Target: m.Target, LeftoverReason: m.LeftoverReason}
 		row := []string{string(m.Kind), m.Path, m.Target, "", "", "", "ok"}
 		if name := volumeName(m.Volume); name != "" {
 			j.Volume = new(newVolumeJSON(m.Volume))
 			row = []string{string(m.Kind), m.Path, name, diskText(m.Volume), "", "", volumeState(m.Volume)}
-			if m.Volume.TotalBytes > 0 {
-				row[4], row[5] = size(m.Volume.TotalBytes), size(m.Volume.FreeBytes)
+			if m.Volume.SizeBytes > 0 {
+				row[4], row[5] = size(m.Volume.SizeBytes), size(m.Volume.FreeBytes)
 			}
 		}
-		if m.Leftover != "" {
-			row[6] = "leftover: " + m.Leftover
+		if m.LeftoverReason != "" {
+			row[6] = "leftover: " + m.LeftoverReason
 		}
 		all = append(all, j)
 		r.rows = append(r.rows, row)
@@ -460,15 +460,15 @@ func (p *program) expand(leaf storageLeaf) *cobra.Command {
 	var r storage.ExpandVolumeRequest
 	var bytes sizeFlag
 	cmd := leaf("expand PATH", "Grow the volume at a path to the size of its disk", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-		r.Path, r.DiskBytes = args[0], int64(bytes)
+		r.Path, r.DiskSizeBytes = args[0], int64(bytes)
 		did, err := s.ExpandVolume(ctx, r)
 		if err != nil {
 			return reply{}, err
 		}
 		type expandedJSON struct {
-			SizeBytes int64 `json:"size_bytes"`
-			DiskBytes int64 `json:"disk_bytes"`
-			Grown     bool  `json:"grown"`
+			SizeBytes     int64 `json:"size_bytes"`
+			DiskSizeBytes int64 `json:"disk_size_bytes"`
+			Grown         bool  `json:"grown"`
 		}
 		return line(expandedJSON(did), exactSize(did.SizeBytes)), nil
 	})

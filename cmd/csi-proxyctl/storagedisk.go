@@ -95,7 +95,7 @@ type partitionJSON struct {
 // describedJSON is a disk as the storage group describes it.
 type describedJSON struct {
 	Number         disk.Number            `json:"number"`
-	TotalBytes     *int64                 `json:"total_bytes"`
+	SizeBytes      *int64                 `json:"size_bytes"`
 	SerialNumber   string                 `json:"serial_number"`
 	Page83         string                 `json:"page83"` // the first of the identifiers
 	Identifiers    []identifierJSON       `json:"identifiers"`
@@ -109,10 +109,10 @@ type describedJSON struct {
 	ISCSI          *targetJSON            `json:"iscsi,omitempty"`
 	Online         *bool                  `json:"online"`
 	ReadOnly       bool                   `json:"read_only"`
-	WhyOffline     string                 `json:"why_offline,omitempty"`
+	OfflineReason  string                 `json:"offline_reason,omitempty"`
 	PartitionStyle storage.PartitionStyle `json:"partition_style"`
 	DiskID         string                 `json:"disk_id,omitempty"`
-	System         string                 `json:"system,omitempty"`
+	SystemReason   string                 `json:"system_reason,omitempty"`
 	Partitions     []partitionJSON        `json:"partitions"`
 	Error          string                 `json:"error,omitempty"`
 }
@@ -121,11 +121,11 @@ func newDescribedJSON(d storage.Disk) describedJSON {
 	j := describedJSON{
 		Number: d.Number, SerialNumber: d.SerialNumber, Page83: identifierText(d), Identifiers: []identifierJSON{},
 		Vendor: d.Vendor, Product: d.Product, Bus: d.Bus, LocationText: d.Location.Text, NVMeNamespace: d.Location.NVMeNamespace,
-		ReadOnly: d.ReadOnly, WhyOffline: d.WhyOffline, PartitionStyle: d.Style, DiskID: d.DiskID,
-		System: d.System, Partitions: []partitionJSON{}, Error: d.Error,
+		ReadOnly: d.ReadOnly, OfflineReason: d.OfflineReason, PartitionStyle: d.Style, DiskID: d.DiskID,
+		SystemReason: d.SystemReason, Partitions: []partitionJSON{}, Error: d.Error,
 	}
 	if d.SizeBytes != 0 { // else it isn't known
-		j.TotalBytes = &d.SizeBytes
+		j.SizeBytes = &d.SizeBytes
 	}
 	if d.Online || d.Error == "" { // else it isn't known
 		j.Online = &d.Online
@@ -186,10 +186,10 @@ func diskState(d storage.Disk) string {
 		return "error: " + d.Error
 	case d.Error != "":
 		state += ", error: " + d.Error
-	case d.System != "":
+	case d.SystemReason != "":
 		state += ", Windows runs from it"
 	case !d.Online:
-		state += ": " + d.WhyOffline
+		state += ": " + d.OfflineReason
 	}
 	if d.ReadOnly {
 		state += ", read-only"
@@ -227,8 +227,10 @@ func volumesText(d storage.Disk) string {
 		switch {
 		case p.Error != "":
 			text = p.Error
+		case p.FileSystem == "" && !d.Online:
+			text = "not known while it is offline"
 		case p.FileSystem == "":
-			text = "raw"
+			text = "not known"
 		}
 		if len(p.Paths) > 0 {
 			text += " at " + strings.Join(p.Paths, " and ")

@@ -112,13 +112,13 @@ func listVolumes(ctx context.Context, volumes *client.Volume, diskArg string, pa
 
 func showVolumeStats(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
 	type statsJSON struct {
-		TotalBytes int64 `json:"total_bytes"`
-		UsedBytes  int64 `json:"used_bytes"`
+		SizeBytes int64 `json:"size_bytes"`
+		UsedBytes int64 `json:"used_bytes"`
 	}
 	stats, err := volumes.GetVolumeStats(ctx, id)
 	return reply{
 		json:   statsJSON(stats),
 		header: []string{"SIZE", "USED", "FREE"},
-		rows:   [][]string{{size(stats.TotalBytes), size(stats.UsedBytes), size(stats.TotalBytes - stats.UsedBytes)}},
+		rows:   [][]string{{size(stats.SizeBytes), size(stats.UsedBytes), size(stats.SizeBytes - stats.UsedBytes)}},
 	}, err
 }

@@ -84,7 +84,7 @@ func TestWatchDisks(t *testing.T) {
 		}
 		return c
 	}
-	if c := changes(); len(c.Added) != 1 || len(c.Removed)+len(c.Changed) != 0 || c.Added[0].System == "" {
+	if c := changes(); len(c.Added) != 1 || len(c.Removed)+len(c.Changed) != 0 || c.Added[0].SystemReason == "" {
 		t.Errorf("the list is %+v", c)
 	}
 

@@ -24,7 +24,7 @@ func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) *Finding) (s
 		return "", nil, err
 	}
 	if !list.Complete() {
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", list.Lacking)
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", list.IncompleteReason)
 	}
 	var faults []Finding
 	for _, m := range list.Mounts {
@@ -43,7 +43,7 @@ func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) *Finding) (s
 // checkMountedVolumes looks for volumes that are mounted and can't be used.
 func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) {
 	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m storage.Mount) *Finding {
-		if m.Leftover != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
+		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return nil
 		}
 		f := problem("see the volume's disk in csi-proxyctl storage disks and in the System event log; docs/doctor.md has more",
@@ -69,14 +69,14 @@ func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 // checkLeftovers looks for what nobody needs any more.
 func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
 	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m storage.Mount) *Finding {
-		if m.Leftover == "" {
+		if m.LeftoverReason == "" {
 			return nil
 		}
 		what := fmt.Sprintf("the %s %s, to %s", m.Kind, m.Path, m.Target)
 		if m.Kind == storage.Mapping {
 			what = "the mapping of " + m.Target
 		}
-		f := warning("if no pod uses it: csi-proxyctl storage clean-up", "%s: %s", what, m.Leftover)
+		f := warning("if no pod uses it: csi-proxyctl storage clean-up", "%s: %s", what, m.LeftoverReason)
 		return &f
 	})
 }

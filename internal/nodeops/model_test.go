@@ -347,8 +347,8 @@ func (m *model) expand(ctx context.Context, n *nodeops.Node, v *pv, staging stri
 		return err
 	}
 	stats, err := n.Volume.GetVolumeStats(ctx, id)
-	if err == nil && stats.TotalBytes < v.size-64<<20 {
-		err = fmt.Errorf("it has %d bytes of %d", stats.TotalBytes, v.size)
+	if err == nil && stats.SizeBytes < v.size-64<<20 {
+		err = fmt.Errorf("it has %d bytes of %d", stats.SizeBytes, v.size)
 	}
 	return err
 }

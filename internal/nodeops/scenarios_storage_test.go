@@ -59,7 +59,7 @@ var storageScenarios = []scenario{
 		},
 		check: func(r *rig) error {
 			stats, err := r.process().Volume.GetVolumeStats(context.Background(), r.volume)
-			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
+			return errors.Join(want("grown", stats.SizeBytes > 19<<30, true, err), precious(r, staging))
 		},
 	},
 	{
@@ -158,12 +158,12 @@ var storageScenarios = []scenario{
 			r.must(r.sim.GrowDisk(r.number, 20<<30))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, DiskBytes: 20 << 30, Wait: time.Second})
+			_, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 20 << 30, Wait: time.Second})
 			return err
 		},
 		check: func(r *rig) error {
 			stats, err := r.process().Volume.GetVolumeStats(context.Background(), r.volume)
-			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
+			return errors.Join(want("grown", stats.SizeBytes > 19<<30, true, err), precious(r, staging))
 		},
 	},
 	{

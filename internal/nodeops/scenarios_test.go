@@ -218,7 +218,7 @@ var publishedScenarios = []scenario{
 		name: "GetDiskStats", prepare: func(r *rig) { r.raw(false) },
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			stats, err := n.Disk.GetDiskStats(ctx, r.number)
-			return want("the size", stats.TotalBytes, 10<<30, err)
+			return want("the size", stats.SizeBytes, 10<<30, err)
 		},
 	},
 	{
@@ -301,14 +301,14 @@ var publishedScenarios = []scenario{
 		},
 		check: func(r *rig) error {
 			stats, err := r.process().Volume.GetVolumeStats(context.Background(), r.volume)
-			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
+			return errors.Join(want("grown", stats.SizeBytes > 19<<30, true, err), precious(r, staging))
 		},
 	},
 	{
 		name: "GetVolumeStats", prepare: (*rig).mounted,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			stats, err := n.Volume.GetVolumeStats(ctx, r.volume)
-			return want("large enough", stats.TotalBytes > 9<<30, true, err)
+			return want("large enough", stats.SizeBytes > 9<<30, true, err)
 		},
 	},
 	{

@@ -64,7 +64,7 @@ var sequences = []sequence{
 				{"ResizeVolume", func() error { return n.Volume.ResizeVolume(ctx, r.volume, 0) }},
 				{"GetVolumeStats", func() error {
 					stats, err := n.Volume.GetVolumeStats(ctx, r.volume)
-					return want("grown", stats.TotalBytes > 19<<30, true, err)
+					return want("grown", stats.SizeBytes > 19<<30, true, err)
 				}},
 				{"CreateSymlink", func() error {
 					r.must(r.sim.MkdirAll(simtest.Kubelet + `\pods\6a1c2d3e\volumes\pv-1`))
@@ -95,7 +95,7 @@ var sequences = []sequence{
 				return err
 			}
 			stats, err := n.Volume.GetVolumeStats(ctx, r.volume)
-			return errors.Join(want("grown", stats.TotalBytes > 19<<30, true, err), precious(r, staging))
+			return errors.Join(want("grown", stats.SizeBytes > 19<<30, true, err), precious(r, staging))
 		},
 	},
 	{

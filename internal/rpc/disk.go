@@ -95,7 +95,7 @@ func (h diskHandler) ListDiskIDs(ctx context.Context, _ *diskv1.ListDiskIDsReque
 
 func (h diskHandler) GetDiskStats(ctx context.Context, req *diskv1.GetDiskStatsRequest) (*diskv1.GetDiskStatsResponse, error) {
 	stats, err := h.ops.GetDiskStats(ctx, disk.Number(req.DiskNumber))
-	return &diskv1.GetDiskStatsResponse{TotalBytes: stats.TotalBytes}, err
+	return &diskv1.GetDiskStatsResponse{TotalBytes: stats.SizeBytes}, err
 }
 
 func (h diskHandler) SetDiskState(ctx context.Context, req *diskv1.SetDiskStateRequest) (*diskv1.SetDiskStateResponse, error) {
@@ -157,7 +157,7 @@ func (h diskByStringHandler) DiskStats(ctx context.Context, req *diskv1beta2.Dis
 		return nil, err
 	}
 	stats, err := h.ops.GetDiskStats(ctx, n)
-	return &diskv1beta2.DiskStatsResponse{DiskSize: stats.TotalBytes}, err
+	return &diskv1beta2.DiskStatsResponse{DiskSize: stats.SizeBytes}, err
 }
 
 func (h diskByStringHandler) SetAttachState(ctx context.Context, req *diskv1beta2.SetAttachStateRequest) (*diskv1beta2.SetAttachStateResponse, error) {

@@ -237,16 +237,16 @@ var everyMethod = []struct {
 	},
 	{"storage", "v1alpha1", "UnpublishVolume", `{"target_path": "c:\\t"}`, []string{`UnpublishVolume c:\t`}, `{}`},
 	{
-		"storage", "v1alpha1", "ExpandVolume", `{"path": "c:\\s", "disk_bytes": 5000000000}`,
-		[]string{`ExpandVolume c:\s 5000000000 0s`}, `{"size_bytes": 1099511627776, "disk_bytes": 2199023255552, "grown": true}`,
+		"storage", "v1alpha1", "ExpandVolume", `{"path": "c:\\s", "disk_size_bytes": 5000000000}`,
+		[]string{`ExpandVolume c:\s 5000000000 0s`}, `{"size_bytes": 1099511627776, "disk_size_bytes": 2199023255552, "grown": true}`,
 	},
 	{
 		"storage", "v1alpha1", "GetVolume", `{"path": "c:\\s"}`, []string{`GetVolume c:\s`},
-		`{"volume": {"disk_number": 0, "total_bytes": 1099511627776, "conditions": [{"reason": "Dirty", "inaccessible": true, "message": "m"}]}}`,
+		`{"volume": {"disk_number": 0, "size_bytes": 1099511627776, "conditions": [{"reason": "Dirty", "inaccessible": true, "message": "m"}]}}`,
 	},
 	{
 		"storage", "v1alpha1", "ListVolumes", `{}`, []string{`ListVolumes`},
-		`{"lacking": "a directory", "mounts": [{"kind": "link", "path": "c:\\l", "leftover": "it leads to nothing", "volume": {}}]}`,
+		`{"incomplete_reason": "a directory", "mounts": [{"kind": "link", "path": "c:\\l", "leftover_reason": "it leads to nothing", "volume": {}}]}`,
 	},
 	{
 		"storage", "v1alpha1", "StageShare", `{"remote_path": "\\\\server\\share", "staging_path": "c:\\s", "username": "u", "password": "p%"}`,
@@ -261,11 +261,11 @@ var everyMethod = []struct {
 	},
 	{
 		"storage", "v1alpha1", "CleanUp", `{"remove": true}`, []string{`CleanUp true`},
-		`{"leftovers": [{"mount": {"kind": "mapping", "target": "t", "volume": {}}, "removed": true}], "lacking": "l"}`,
+		`{"leftovers": [{"mount": {"kind": "mapping", "target": "t", "volume": {}}, "removed": true}], "incomplete_reason": "l"}`,
 	},
 	{
 		"storage", "v1alpha1", "CheckVolume", `{"path": "c:\\s", "spot_fix": true}`, []string{`CheckVolume c:\s true`},
-		`{"errors_found": true, "fixed": true, "took_milliseconds": 1500}`,
+		`{"errors_found": true, "fixed": true, "duration_milliseconds": 1500}`,
 	},
 	{
 		"storage", "v1alpha1", "WatchDisks", `{"disk": {"number": 0}}`, []string{`WatchDisks the number 0`},

@@ -69,7 +69,7 @@ func (n *fakeNode) PartitionDisk(_ context.Context, number disk.Number) error {
 func (n *fakeNode) Rescan(context.Context) error { return n.called("Rescan") }
 
 func (n *fakeNode) GetDiskStats(_ context.Context, number disk.Number) (disk.Stats, error) {
-	return disk.Stats{TotalBytes: 1 << 40}, n.called("GetDiskStats", number)
+	return disk.Stats{SizeBytes: 1 << 40}, n.called("GetDiskStats", number)
 }
 
 func (n *fakeNode) SetDiskState(_ context.Context, number disk.Number, online bool) error {
@@ -109,7 +109,7 @@ func (n *fakeNode) ResizeVolume(_ context.Context, id volume.ID, sizeBytes int64
 }
 
 func (n *fakeNode) GetVolumeStats(_ context.Context, id volume.ID) (volume.Stats, error) {
-	return volume.Stats{TotalBytes: 1 << 41, UsedBytes: 1 << 21}, n.called("GetVolumeStats", id)
+	return volume.Stats{SizeBytes: 1 << 41, UsedBytes: 1 << 21}, n.called("GetVolumeStats", id)
 }
 
 func (n *fakeNode) GetDiskNumberFromVolumeID(_ context.Context, id volume.ID) (disk.Number, error) {
@@ -228,15 +228,15 @@ func (n *fakeNode) UnpublishVolume(_ context.Context, targetPath string) error {
 }
 
 func (n *fakeNode) ExpandVolume(_ context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
-	return storage.ExpandedVolume{SizeBytes: 1 << 40, DiskBytes: 2 << 40, Grown: true}, n.called("ExpandVolume", r.Path, r.DiskBytes, r.Wait)
+	return storage.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 2 << 40, Grown: true}, n.called("ExpandVolume", r.Path, r.DiskSizeBytes, r.Wait)
 }
 
 func (n *fakeNode) GetVolume(_ context.Context, path string) (storage.Volume, error) {
-	return storage.Volume{Disk: new(disk.Number(0)), TotalBytes: 1 << 40, Conditions: storage.Conditions{{Reason: storage.Dirty, Inaccessible: true, Message: "m"}}}, n.called("GetVolume", path)
+	return storage.Volume{Disk: new(disk.Number(0)), SizeBytes: 1 << 40, Conditions: storage.Conditions{{Reason: storage.Dirty, Inaccessible: true, Message: "m"}}}, n.called("GetVolume", path)
 }
 
 func (n *fakeNode) ListVolumes(context.Context) (storage.VolumeList, error) {
-	return storage.VolumeList{Lacking: "a directory", Mounts: []storage.Mount{{Kind: storage.Link, Path: `c:\l`, Leftover: "it leads to nothing"}}}, n.called("ListVolumes")
+	return storage.VolumeList{IncompleteReason: "a directory", Mounts: []storage.Mount{{Kind: storage.Link, Path: `c:\l`, LeftoverReason: "it leads to nothing"}}}, n.called("ListVolumes")
 }
 
 func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) error {
@@ -248,11 +248,11 @@ func (n *fakeNode) UnstageShare(_ context.Context, r storage.UnstageShareRequest
 }
 
 func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, error) {
-	return storage.Leftovers{Lacking: "l", Mounts: []storage.CleanedUp{{Mount: storage.Mount{Kind: storage.Mapping, Target: "t"}, Removed: true}}}, n.called("CleanUp", remove)
+	return storage.Leftovers{IncompleteReason: "l", Mounts: []storage.Leftover{{Mount: storage.Mount{Kind: storage.Mapping, Target: "t"}, Removed: true}}}, n.called("CleanUp", remove)
 }
 
 func (n *fakeNode) CheckVolume(_ context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
-	return storage.CheckedVolume{ErrorsFound: true, Fixed: true, Took: 1500 * time.Millisecond}, n.called("CheckVolume", r.Path, r.SpotFix)
+	return storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond}, n.called("CheckVolume", r.Path, r.SpotFix)
 }
 
 func (n *fakeNode) WatchDisks(_ context.Context, s storage.Selector) iter.Seq2[storage.DiskChanges, error] {

@@ -89,7 +89,7 @@ func (h volumeHandler) ResizeVolume(ctx context.Context, req *volumev2alpha1.Res
 
 func (h volumeHandler) GetVolumeStats(ctx context.Context, req *volumev2alpha1.GetVolumeStatsRequest) (*volumev2alpha1.GetVolumeStatsResponse, error) {
 	stats, err := h.ops.GetVolumeStats(ctx, volume.ID(req.VolumeId))
-	return &volumev2alpha1.GetVolumeStatsResponse{TotalBytes: stats.TotalBytes, UsedBytes: stats.UsedBytes}, err
+	return &volumev2alpha1.GetVolumeStatsResponse{TotalBytes: stats.SizeBytes, UsedBytes: stats.UsedBytes}, err
 }
 
 func (h volumeHandler) GetDiskNumberFromVolumeID(ctx context.Context, req *volumev2alpha1.GetDiskNumberFromVolumeIDRequest) (*volumev2alpha1.GetDiskNumberFromVolumeIDResponse, error) {
@@ -137,7 +137,7 @@ func (h oldVolumeHandler) ResizeVolume(ctx context.Context, req *volumev1beta2.R
 
 func (h oldVolumeHandler) VolumeStats(ctx context.Context, req *volumev1beta2.VolumeStatsRequest) (*volumev1beta2.VolumeStatsResponse, error) {
 	stats, err := h.ops.GetVolumeStats(ctx, volume.ID(req.VolumeId))
-	return &volumev1beta2.VolumeStatsResponse{VolumeSize: stats.TotalBytes, VolumeUsedSize: stats.UsedBytes}, err
+	return &volumev1beta2.VolumeStatsResponse{VolumeSize: stats.SizeBytes, VolumeUsedSize: stats.UsedBytes}, err
 }
 
 func (h oldVolumeHandler) GetVolumeDiskNumber(ctx context.Context, req *volumev1beta2.VolumeDiskNumberRequest) (*volumev1beta2.VolumeDiskNumberResponse, error) {

@@ -12,9 +12,9 @@ import (
 
 // watchedDisk is a disk as csi-proxyctl disk watch tells it.
 type watchedDisk struct {
-	Number     uint32 `json:"number"`
-	TotalBytes int64  `json:"total_bytes"`
-	Online     *bool  `json:"online"`
+	Number    uint32 `json:"number"`
+	SizeBytes int64  `json:"size_bytes"`
+	Online    *bool  `json:"online"`
 }
 
 // A disk that comes, changes and leaves is told while somebody watches. How soon is in the
@@ -67,7 +67,7 @@ func TestNativeWatchDisks(t *testing.T) {
 		online = !online
 		newest(t, "disk").call("SetDiskState", fields{"disk_number": d.Number, "is_online": online})
 		await("its state has changed", func(_, _, changed []watchedDisk) bool {
-			return with(func(one watchedDisk) bool { return one.Online != nil && *one.Online == online && one.TotalBytes == gib }, changed...)
+			return with(func(one watchedDisk) bool { return one.Online != nil && *one.Online == online && one.SizeBytes == gib }, changed...)
 		})
 	}
 	d.detach(t)

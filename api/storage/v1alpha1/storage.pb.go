@@ -358,7 +358,7 @@ type Disk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Windows' number of the disk. It names the disk only until the disk leaves.
 	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// The size that Windows knows, in bytes.
+	// The size that Windows knows, in bytes; 0 if none is known.
 	SizeBytes int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Without blanks around it.
 	SerialNumber string `protobuf:"bytes,3,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
@@ -380,16 +380,17 @@ type Disk struct {
 	IscsiLun uint32 `protobuf:"varint,12,opt,name=iscsi_lun,json=iscsiLun,proto3" json:"iscsi_lun,omitempty"`
 	Online   bool   `protobuf:"varint,13,opt,name=online,proto3" json:"online,omitempty"`
 	ReadOnly bool   `protobuf:"varint,14,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// Why it is offline, as far as that can be told.
-	WhyOffline string `protobuf:"bytes,15,opt,name=why_offline,json=whyOffline,proto3" json:"why_offline,omitempty"`
-	// Partition table: raw, mbr or gpt.
+	// Why it is offline, as far as that is known.
+	OfflineReason string `protobuf:"bytes,15,opt,name=offline_reason,json=offlineReason,proto3" json:"offline_reason,omitempty"`
+	// Partition table: mbr, gpt, or raw if Windows reads none; empty if that isn't known.
 	PartitionStyle string `protobuf:"bytes,16,opt,name=partition_style,json=partitionStyle,proto3" json:"partition_style,omitempty"`
 	// GUID in a GPT, signature in an MBR.
 	DiskId string `protobuf:"bytes,17,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`
 	// Why nothing is done to the disk: Windows runs from it. Empty for all others.
-	System     string       `protobuf:"bytes,18,opt,name=system,proto3" json:"system,omitempty"`
-	Partitions []*Partition `protobuf:"bytes,19,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	// What the disk doesn't answer.
+	SystemReason string       `protobuf:"bytes,18,opt,name=system_reason,json=systemReason,proto3" json:"system_reason,omitempty"`
+	Partitions   []*Partition `protobuf:"bytes,19,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	// What the disk doesn't answer. With an error, a field that has its zero value isn't known: a disk
+	// that isn't online may be online.
 	Error         string `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -523,9 +524,9 @@ func (x *Disk) GetReadOnly() bool {
 	return false
 }
 
-func (x *Disk) GetWhyOffline() string {
+func (x *Disk) GetOfflineReason() string {
 	if x != nil {
-		return x.WhyOffline
+		return x.OfflineReason
 	}
 	return ""
 }
@@ -544,9 +545,9 @@ func (x *Disk) GetDiskId() string {
 	return ""
 }
 
-func (x *Disk) GetSystem() string {
+func (x *Disk) GetSystemReason() string {
 	if x != nil {
-		return x.System
+		return x.SystemReason
 	}
 	return ""
 }
@@ -697,12 +698,14 @@ type Partition struct {
 	SizeBytes   int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Set for a partition that has a volume for users.
 	Data bool `protobuf:"varint,4,opt,name=data,proto3" json:"data,omitempty"`
-	// \\?\Volume{guid}\; empty if it has no volume, or not yet.
+	// \\?\Volume{guid}\; empty if it has no volume, or if Windows shows none, as while the disk is
+	// offline.
 	VolumeId string `protobuf:"bytes,5,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	// NTFS, ReFS or what else Windows knows; empty on a raw volume.
+	// NTFS, ReFS or what else Windows knows; raw if it knows none; empty if that isn't known, as while
+	// the disk is offline.
 	FileSystem string `protobuf:"bytes,6,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
 	Label      string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
-	// Where the volume is mounted.
+	// Where the volume is mounted. That isn't known while the disk is offline.
 	Paths []string `protobuf:"bytes,8,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Why Windows doesn't tell more of the volume.
 	Error         string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
@@ -1490,7 +1493,7 @@ type ExpandVolumeRequest struct {
 	// Where the volume is mounted, or a link to that.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The size that the disk is to have first; 0 for the one that it has.
-	DiskBytes int64 `protobuf:"varint,2,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	DiskSizeBytes int64 `protobuf:"varint,2,opt,name=disk_size_bytes,json=diskSizeBytes,proto3" json:"disk_size_bytes,omitempty"`
 	// How long to wait for that; 0 for 30 seconds, a negative time for not waiting.
 	WaitMilliseconds int64 `protobuf:"varint,3,opt,name=wait_milliseconds,json=waitMilliseconds,proto3" json:"wait_milliseconds,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -1534,9 +1537,9 @@ func (x *ExpandVolumeRequest) GetPath() string {
 	return ""
 }
 
-func (x *ExpandVolumeRequest) GetDiskBytes() int64 {
+func (x *ExpandVolumeRequest) GetDiskSizeBytes() int64 {
 	if x != nil {
-		return x.DiskBytes
+		return x.DiskSizeBytes
 	}
 	return 0
 }
@@ -1556,7 +1559,7 @@ type ExpandVolumeResponse struct {
 	// Whether this call has grown it.
 	Grown bool `protobuf:"varint,2,opt,name=grown,proto3" json:"grown,omitempty"`
 	// Size of the disk now.
-	DiskBytes     int64 `protobuf:"varint,3,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	DiskSizeBytes int64 `protobuf:"varint,3,opt,name=disk_size_bytes,json=diskSizeBytes,proto3" json:"disk_size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1605,9 +1608,9 @@ func (x *ExpandVolumeResponse) GetGrown() bool {
 	return false
 }
 
-func (x *ExpandVolumeResponse) GetDiskBytes() int64 {
+func (x *ExpandVolumeResponse) GetDiskSizeBytes() int64 {
 	if x != nil {
-		return x.DiskBytes
+		return x.DiskSizeBytes
 	}
 	return 0
 }
@@ -1623,14 +1626,17 @@ type Volume struct {
 	DiskNumber   *uint32 `protobuf:"varint,3,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
 	SerialNumber string  `protobuf:"bytes,4,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
 	DiskId       string  `protobuf:"bytes,5,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`
-	// NTFS, ReFS or what else Windows knows; empty if it is raw, and of a share.
-	FileSystem          string `protobuf:"bytes,6,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
-	Label               string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
-	TotalBytes          int64  `protobuf:"varint,8,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	// NTFS, ReFS or what else Windows knows; raw if it knows none; empty if that isn't known, and of a
+	// share.
+	FileSystem string `protobuf:"bytes,6,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
+	Label      string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
+	// Capacity of the file system, or of the share for this node; 0 if none of the three is known.
+	SizeBytes           int64  `protobuf:"varint,8,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	UsedBytes           int64  `protobuf:"varint,9,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
 	FreeBytes           int64  `protobuf:"varint,10,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
 	AllocationUnitBytes uint32 `protobuf:"varint,11,opt,name=allocation_unit_bytes,json=allocationUnitBytes,proto3" json:"allocation_unit_bytes,omitempty"`
-	ReadOnly            bool   `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// False if it isn't known, which is so if the file system isn't.
+	ReadOnly bool `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// What is wrong with it, one for each problem.
 	Conditions    []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1716,9 +1722,9 @@ func (x *Volume) GetLabel() string {
 	return ""
 }
 
-func (x *Volume) GetTotalBytes() int64 {
+func (x *Volume) GetSizeBytes() int64 {
 	if x != nil {
-		return x.TotalBytes
+		return x.SizeBytes
 	}
 	return 0
 }
@@ -1957,11 +1963,10 @@ type ListVolumesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their paths; mappings come last.
 	Mounts []*Mount `protobuf:"bytes,1,rep,name=mounts,proto3" json:"mounts,omitempty"`
-	// What couldn't be looked at, and why, so that the list may lack something; empty if it is
-	// complete.
-	Lacking       string `protobuf:"bytes,2,opt,name=lacking,proto3" json:"lacking,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What couldn't be looked at, and why; empty if the list is complete.
+	IncompleteReason string `protobuf:"bytes,2,opt,name=incomplete_reason,json=incompleteReason,proto3" json:"incomplete_reason,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ListVolumesResponse) Reset() {
@@ -2001,9 +2006,9 @@ func (x *ListVolumesResponse) GetMounts() []*Mount {
 	return nil
 }
 
-func (x *ListVolumesResponse) GetLacking() string {
+func (x *ListVolumesResponse) GetIncompleteReason() string {
 	if x != nil {
-		return x.Lacking
+		return x.IncompleteReason
 	}
 	return ""
 }
@@ -2019,10 +2024,10 @@ type Mount struct {
 	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	// What is mounted; empty for a link.
 	Volume *Volume `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`
-	// Why nobody needs it any more; empty if somebody may.
-	Leftover      string `protobuf:"bytes,5,opt,name=leftover,proto3" json:"leftover,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Why nobody needs the mount any more; empty if somebody may.
+	LeftoverReason string `protobuf:"bytes,5,opt,name=leftover_reason,json=leftoverReason,proto3" json:"leftover_reason,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Mount) Reset() {
@@ -2083,9 +2088,9 @@ func (x *Mount) GetVolume() *Volume {
 	return nil
 }
 
-func (x *Mount) GetLeftover() string {
+func (x *Mount) GetLeftoverReason() string {
 	if x != nil {
-		return x.Leftover
+		return x.LeftoverReason
 	}
 	return ""
 }
@@ -2359,12 +2364,11 @@ func (x *CleanUpRequest) GetRemove() bool {
 type CleanUpResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of ListVolumes.
-	Leftovers []*CleanedUp `protobuf:"bytes,1,rep,name=leftovers,proto3" json:"leftovers,omitempty"`
-	// What couldn't be looked at, and why, so that there may be further leftovers; empty if these
-	// are all.
-	Lacking       string `protobuf:"bytes,2,opt,name=lacking,proto3" json:"lacking,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Leftovers []*Leftover `protobuf:"bytes,1,rep,name=leftovers,proto3" json:"leftovers,omitempty"`
+	// What couldn't be looked at, and why. There may be leftovers there. Empty if these are all.
+	IncompleteReason string `protobuf:"bytes,2,opt,name=incomplete_reason,json=incompleteReason,proto3" json:"incomplete_reason,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CleanUpResponse) Reset() {
@@ -2397,22 +2401,22 @@ func (*CleanUpResponse) Descriptor() ([]byte, []int) {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
 }
 
-func (x *CleanUpResponse) GetLeftovers() []*CleanedUp {
+func (x *CleanUpResponse) GetLeftovers() []*Leftover {
 	if x != nil {
 		return x.Leftovers
 	}
 	return nil
 }
 
-func (x *CleanUpResponse) GetLacking() string {
+func (x *CleanUpResponse) GetIncompleteReason() string {
 	if x != nil {
-		return x.Lacking
+		return x.IncompleteReason
 	}
 	return ""
 }
 
-// CleanedUp is a leftover.
-type CleanedUp struct {
+// Leftover is a mount that nobody needs any more.
+type Leftover struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mount *Mount                 `protobuf:"bytes,1,opt,name=mount,proto3" json:"mount,omitempty"`
 	// Whether this call has removed it.
@@ -2423,20 +2427,20 @@ type CleanedUp struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CleanedUp) Reset() {
-	*x = CleanedUp{}
+func (x *Leftover) Reset() {
+	*x = Leftover{}
 	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CleanedUp) String() string {
+func (x *Leftover) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CleanedUp) ProtoMessage() {}
+func (*Leftover) ProtoMessage() {}
 
-func (x *CleanedUp) ProtoReflect() protoreflect.Message {
+func (x *Leftover) ProtoReflect() protoreflect.Message {
 	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2448,26 +2452,26 @@ func (x *CleanedUp) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CleanedUp.ProtoReflect.Descriptor instead.
-func (*CleanedUp) Descriptor() ([]byte, []int) {
+// Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
+func (*Leftover) Descriptor() ([]byte, []int) {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
 }
 
-func (x *CleanedUp) GetMount() *Mount {
+func (x *Leftover) GetMount() *Mount {
 	if x != nil {
 		return x.Mount
 	}
 	return nil
 }
 
-func (x *CleanedUp) GetRemoved() bool {
+func (x *Leftover) GetRemoved() bool {
 	if x != nil {
 		return x.Removed
 	}
 	return false
 }
 
-func (x *CleanedUp) GetError() string {
+func (x *Leftover) GetError() string {
 	if x != nil {
 		return x.Error
 	}
@@ -2536,9 +2540,9 @@ type CheckVolumeResponse struct {
 	// Whether a spot fix was made, and a second scan has found no errors.
 	Fixed bool `protobuf:"varint,2,opt,name=fixed,proto3" json:"fixed,omitempty"`
 	// How long Windows has worked.
-	TookMilliseconds int64 `protobuf:"varint,3,opt,name=took_milliseconds,json=tookMilliseconds,proto3" json:"took_milliseconds,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	DurationMilliseconds int64 `protobuf:"varint,3,opt,name=duration_milliseconds,json=durationMilliseconds,proto3" json:"duration_milliseconds,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *CheckVolumeResponse) Reset() {
@@ -2585,9 +2589,9 @@ func (x *CheckVolumeResponse) GetFixed() bool {
 	return false
 }
 
-func (x *CheckVolumeResponse) GetTookMilliseconds() int64 {
+func (x *CheckVolumeResponse) GetDurationMilliseconds() int64 {
 	if x != nil {
-		return x.TookMilliseconds
+		return x.DurationMilliseconds
 	}
 	return 0
 }
@@ -2642,11 +2646,11 @@ func (x *WatchDisksRequest) GetDisk() *DiskSelector {
 // even if there are none.
 type WatchDisksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Disks that have left or don't match any more, as they were told last.
+	// Disks that have left or don't match any more, as they were reported last.
 	Removed []*Disk `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
-	// Disks that weren't told before. One of them may have the number of a removed one.
+	// Disks that weren't reported before. One of them may have the number of a removed one.
 	Added []*Disk `protobuf:"bytes,2,rep,name=added,proto3" json:"added,omitempty"`
-	// Disks that were told before, as they are now.
+	// Disks that were reported before, as they are now.
 	Changed       []*Disk `protobuf:"bytes,3,rep,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2730,7 +2734,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x10ListDisksRequest\x12;\n" +
 	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"J\n" +
 	"\x11ListDisksResponse\x125\n" +
-	"\x05disks\x18\x01 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\x05disks\"\xc3\x05\n" +
+	"\x05disks\x18\x01 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\x05disks\"\xd6\x05\n" +
 	"\x04Disk\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1d\n" +
 	"\n" +
@@ -2747,12 +2751,11 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\tiscsi_iqn\x18\v \x01(\tR\biscsiIqn\x12\x1b\n" +
 	"\tiscsi_lun\x18\f \x01(\rR\biscsiLun\x12\x16\n" +
 	"\x06online\x18\r \x01(\bR\x06online\x12\x1b\n" +
-	"\tread_only\x18\x0e \x01(\bR\breadOnly\x12\x1f\n" +
-	"\vwhy_offline\x18\x0f \x01(\tR\n" +
-	"whyOffline\x12'\n" +
+	"\tread_only\x18\x0e \x01(\bR\breadOnly\x12%\n" +
+	"\x0eoffline_reason\x18\x0f \x01(\tR\rofflineReason\x12'\n" +
 	"\x0fpartition_style\x18\x10 \x01(\tR\x0epartitionStyle\x12\x17\n" +
-	"\adisk_id\x18\x11 \x01(\tR\x06diskId\x12\x16\n" +
-	"\x06system\x18\x12 \x01(\tR\x06system\x12D\n" +
+	"\adisk_id\x18\x11 \x01(\tR\x06diskId\x12#\n" +
+	"\rsystem_reason\x18\x12 \x01(\tR\fsystemReason\x12D\n" +
 	"\n" +
 	"partitions\x18\x13 \x03(\v2$.csiproxy.storage.v1alpha1.PartitionR\n" +
 	"partitions\x12\x14\n" +
@@ -2831,18 +2834,16 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x16UnpublishVolumeRequest\x12\x1f\n" +
 	"\vtarget_path\x18\x01 \x01(\tR\n" +
 	"targetPath\"\x19\n" +
-	"\x17UnpublishVolumeResponse\"u\n" +
+	"\x17UnpublishVolumeResponse\"~\n" +
 	"\x13ExpandVolumeRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
-	"\n" +
-	"disk_bytes\x18\x02 \x01(\x03R\tdiskBytes\x12+\n" +
-	"\x11wait_milliseconds\x18\x03 \x01(\x03R\x10waitMilliseconds\"j\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12&\n" +
+	"\x0fdisk_size_bytes\x18\x02 \x01(\x03R\rdiskSizeBytes\x12+\n" +
+	"\x11wait_milliseconds\x18\x03 \x01(\x03R\x10waitMilliseconds\"s\n" +
 	"\x14ExpandVolumeResponse\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x14\n" +
-	"\x05grown\x18\x02 \x01(\bR\x05grown\x12\x1d\n" +
-	"\n" +
-	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\"\xdc\x03\n" +
+	"\x05grown\x18\x02 \x01(\bR\x05grown\x12&\n" +
+	"\x0fdisk_size_bytes\x18\x03 \x01(\x03R\rdiskSizeBytes\"\xda\x03\n" +
 	"\x06Volume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\tR\x05share\x12$\n" +
@@ -2852,9 +2853,9 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\adisk_id\x18\x05 \x01(\tR\x06diskId\x12\x1f\n" +
 	"\vfile_system\x18\x06 \x01(\tR\n" +
 	"fileSystem\x12\x14\n" +
-	"\x05label\x18\a \x01(\tR\x05label\x12\x1f\n" +
-	"\vtotal_bytes\x18\b \x01(\x03R\n" +
-	"totalBytes\x12\x1d\n" +
+	"\x05label\x18\a \x01(\tR\x05label\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\b \x01(\x03R\tsizeBytes\x12\x1d\n" +
 	"\n" +
 	"used_bytes\x18\t \x01(\x03R\tusedBytes\x12\x1d\n" +
 	"\n" +
@@ -2874,16 +2875,16 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"N\n" +
 	"\x11GetVolumeResponse\x129\n" +
 	"\x06volume\x18\x01 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\"\x14\n" +
-	"\x12ListVolumesRequest\"i\n" +
+	"\x12ListVolumesRequest\"|\n" +
 	"\x13ListVolumesResponse\x128\n" +
-	"\x06mounts\x18\x01 \x03(\v2 .csiproxy.storage.v1alpha1.MountR\x06mounts\x12\x18\n" +
-	"\alacking\x18\x02 \x01(\tR\alacking\"\x9e\x01\n" +
+	"\x06mounts\x18\x01 \x03(\v2 .csiproxy.storage.v1alpha1.MountR\x06mounts\x12+\n" +
+	"\x11incomplete_reason\x18\x02 \x01(\tR\x10incompleteReason\"\xab\x01\n" +
 	"\x05Mount\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x129\n" +
-	"\x06volume\x18\x04 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\x12\x1a\n" +
-	"\bleftover\x18\x05 \x01(\tR\bleftover\"\x99\x01\n" +
+	"\x06volume\x18\x04 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\x12'\n" +
+	"\x0fleftover_reason\x18\x05 \x01(\tR\x0eleftoverReason\"\x99\x01\n" +
 	"\x11StageShareRequest\x12\x1f\n" +
 	"\vremote_path\x18\x01 \x01(\tR\n" +
 	"remotePath\x12!\n" +
@@ -2899,21 +2900,21 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\bunlinked\x18\x01 \x01(\bR\bunlinked\x12\x1a\n" +
 	"\bunmapped\x18\x02 \x01(\bR\bunmapped\"(\n" +
 	"\x0eCleanUpRequest\x12\x16\n" +
-	"\x06remove\x18\x01 \x01(\bR\x06remove\"o\n" +
-	"\x0fCleanUpResponse\x12B\n" +
-	"\tleftovers\x18\x01 \x03(\v2$.csiproxy.storage.v1alpha1.CleanedUpR\tleftovers\x12\x18\n" +
-	"\alacking\x18\x02 \x01(\tR\alacking\"s\n" +
-	"\tCleanedUp\x126\n" +
+	"\x06remove\x18\x01 \x01(\bR\x06remove\"\x81\x01\n" +
+	"\x0fCleanUpResponse\x12A\n" +
+	"\tleftovers\x18\x01 \x03(\v2#.csiproxy.storage.v1alpha1.LeftoverR\tleftovers\x12+\n" +
+	"\x11incomplete_reason\x18\x02 \x01(\tR\x10incompleteReason\"r\n" +
+	"\bLeftover\x126\n" +
 	"\x05mount\x18\x01 \x01(\v2 .csiproxy.storage.v1alpha1.MountR\x05mount\x12\x18\n" +
 	"\aremoved\x18\x02 \x01(\bR\aremoved\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\"C\n" +
 	"\x12CheckVolumeRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\bspot_fix\x18\x02 \x01(\bR\aspotFix\"{\n" +
+	"\bspot_fix\x18\x02 \x01(\bR\aspotFix\"\x83\x01\n" +
 	"\x13CheckVolumeResponse\x12!\n" +
 	"\ferrors_found\x18\x01 \x01(\bR\verrorsFound\x12\x14\n" +
-	"\x05fixed\x18\x02 \x01(\bR\x05fixed\x12+\n" +
-	"\x11took_milliseconds\x18\x03 \x01(\x03R\x10tookMilliseconds\"P\n" +
+	"\x05fixed\x18\x02 \x01(\bR\x05fixed\x123\n" +
+	"\x15duration_milliseconds\x18\x03 \x01(\x03R\x14durationMilliseconds\"P\n" +
 	"\x11WatchDisksRequest\x12;\n" +
 	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"\xc1\x01\n" +
 	"\x12WatchDisksResponse\x129\n" +
@@ -2990,7 +2991,7 @@ var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(*UnstageShareResponse)(nil),    // 31: csiproxy.storage.v1alpha1.UnstageShareResponse
 	(*CleanUpRequest)(nil),          // 32: csiproxy.storage.v1alpha1.CleanUpRequest
 	(*CleanUpResponse)(nil),         // 33: csiproxy.storage.v1alpha1.CleanUpResponse
-	(*CleanedUp)(nil),               // 34: csiproxy.storage.v1alpha1.CleanedUp
+	(*Leftover)(nil),                // 34: csiproxy.storage.v1alpha1.Leftover
 	(*CheckVolumeRequest)(nil),      // 35: csiproxy.storage.v1alpha1.CheckVolumeRequest
 	(*CheckVolumeResponse)(nil),     // 36: csiproxy.storage.v1alpha1.CheckVolumeResponse
 	(*WatchDisksRequest)(nil),       // 37: csiproxy.storage.v1alpha1.WatchDisksRequest
@@ -3012,8 +3013,8 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	21, // 12: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
 	27, // 13: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
 	21, // 14: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	34, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.CleanedUp
-	27, // 16: csiproxy.storage.v1alpha1.CleanedUp.mount:type_name -> csiproxy.storage.v1alpha1.Mount
+	34, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.Leftover
+	27, // 16: csiproxy.storage.v1alpha1.Leftover.mount:type_name -> csiproxy.storage.v1alpha1.Mount
 	1,  // 17: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
 	5,  // 18: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
 	5,  // 19: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk

@@ -47,12 +47,12 @@ func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 	if err != nil {
 		return nil, err
 	}
-	if v.TotalBytes == 0 {
+	if v.SizeBytes == 0 {
 		return nil, status.Errorf(codes.Unavailable, "the size of volume %s isn't known: %v", r.VolumeId, v.Conditions)
 	}
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{
 		Unit:      csi.VolumeUsage_BYTES,
-		Total:     v.TotalBytes,
+		Total:     v.SizeBytes,
 		Used:      v.UsedBytes,
 		Available: v.FreeBytes,
 	}}}, nil
@@ -110,9 +110,9 @@ func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	defer unlock()
 
 	done, err := d.options.Proxy.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{
-		Path: path, DiskBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: d.options.DiskWait,
+		Path: path, DiskSizeBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: d.options.DiskWait,
 	})
-	return &csi.NodeExpandVolumeResponse{CapacityBytes: done.DiskBytes}, err
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: done.DiskSizeBytes}, err
 }
 
 // volumeAt returns the record of a volume, and the path, if the volume is staged or

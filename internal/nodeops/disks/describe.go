@@ -58,7 +58,7 @@ func (d *Disks) Describe(ctx context.Context) ([]storage.Disk, error) {
 		return s, d.contents(ctx, &s, h)
 	})
 	for i := range all {
-		all[i].System = windows[all[i].Number]
+		all[i].SystemReason = windows[all[i].Number]
 	}
 	explainOffline(all)
 	return all, err
@@ -243,7 +243,8 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 		}
 	}
 	info, err := d.sys.VolumeInformation(ctx, name)
-	if errors.Is(err, win.ErrorUnrecognizedVolume) { // raw
+	if errors.Is(err, win.ErrorUnrecognizedVolume) {
+		p.FileSystem = storage.NoFileSystem
 		return nil
 	}
 	p.FileSystem, p.Label = info.FileSystem, info.Label
@@ -268,10 +269,10 @@ func explainOffline(all []storage.Disk) {
 		if d.Online || d.Error != "" {
 			continue
 		}
-		d.WhyOffline = "by the SAN policy or by an administrator"
+		d.OfflineReason = "by the SAN policy or by an administrator"
 		for _, other := range all {
 			if other.Online && d.DiskID != "" && other.DiskID == d.DiskID && other.Style == d.Style {
-				d.WhyOffline = fmt.Sprintf("it is a copy of disk %d, which is online", other.Number)
+				d.OfflineReason = fmt.Sprintf("it is a copy of disk %d, which is online", other.Number)
 			}
 		}
 	}

@@ -164,7 +164,7 @@ func (d *Disks) GetDiskStats(ctx context.Context, n disk.Number) (disk.Stats, er
 		}
 		defer h.Close()
 		geometry, err := h.Geometry(ctx)
-		return disk.Stats{TotalBytes: geometry.DiskSize}, err
+		return disk.Stats{SizeBytes: geometry.DiskSize}, err
 	})
 }
 

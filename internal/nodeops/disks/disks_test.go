@@ -558,7 +558,7 @@ func TestRescan(t *testing.T) {
 	if err := errors.Join(sim.GrowDisk(grown, 20*gibibyte), sim.DetachDisk(removed)); err != nil {
 		t.Fatal(err)
 	}
-	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 10*gibibyte {
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 10*gibibyte {
 		t.Errorf("before: %+v, %v", stats, err)
 	}
 	if err := ops.Rescan(t.Context()); err != nil {
@@ -575,7 +575,7 @@ func TestRescan(t *testing.T) {
 	if !found {
 		t.Error("the new disk isn't seen")
 	}
-	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 20*gibibyte {
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
 		t.Errorf("after: %+v, %v", stats, err)
 	}
 }
@@ -606,7 +606,7 @@ func TestRescanPassesOverASickDisk(t *testing.T) {
 	if err := ops.Rescan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 20*gibibyte {
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
 		t.Errorf("the healthy disk: %+v, %v", stats, err)
 	}
 }

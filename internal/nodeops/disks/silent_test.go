@@ -244,7 +244,7 @@ func TestRescanBesideABadAdapter(t *testing.T) {
 				if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 3 {
 					t.Errorf("the disks are %v, %v", ids, err)
 				}
-				if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.TotalBytes != 2*gibibyte {
+				if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 2*gibibyte {
 					t.Errorf("the disk that has grown: %+v, %v", stats, err)
 				}
 				sim.ResetRules()

@@ -43,7 +43,7 @@ func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volum
 	err = m.options.Shares.Probe(ctx, remote.Share())
 	if err == nil {
 		space, spaceErr := m.sys.DiskFreeSpace(ctx, remote.Root()+`\`)
-		d.TotalBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Available), int64(space.Total-space.Free)
+		d.SizeBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Available), int64(space.Total-space.Free)
 		err = spaceErr
 	}
 	if ctx.Err() != nil {

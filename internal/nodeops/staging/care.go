@@ -26,12 +26,12 @@ func (s *Staging) CleanUp(ctx context.Context, remove bool) (storage.Leftovers, 
 		if err != nil {
 			return storage.Leftovers{}, err
 		}
-		all := storage.Leftovers{Lacking: list.Lacking}
+		all := storage.Leftovers{IncompleteReason: list.IncompleteReason}
 		for _, m := range list.Mounts {
-			if m.Leftover == "" {
+			if m.LeftoverReason == "" {
 				continue
 			}
-			one := storage.CleanedUp{Mount: m}
+			one := storage.Leftover{Mount: m}
 			if remove {
 				one.Removed, err = s.removeLeftover(ctx, m)
 				if ctx.Err() != nil {
@@ -103,7 +103,7 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 				done.Fixed = err == nil && !left
 			}
 		}
-		done.Took = time.Since(begun)
+		done.Duration = time.Since(begun)
 		return done, err
 	})
 }

@@ -67,8 +67,8 @@ func TestListsWithoutMappings(t *testing.T) {
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSMBGlobalMappings}, win.ErrorServiceNotActive))
 	list, err := n.Storage.ListVolumes(ctx)
 	simtest.Must(t, err)
-	if list.Complete() || !strings.Contains(list.Lacking, "which shares are mapped") || !strings.Contains(list.Lacking, "1062") {
-		t.Errorf("lacking is %q", list.Lacking)
+	if list.Complete() || !strings.Contains(list.IncompleteReason, "which shares are mapped") || !strings.Contains(list.IncompleteReason, "1062") {
+		t.Errorf("lacking is %q", list.IncompleteReason)
 	}
 	listed := make(map[string]storage.Mount)
 	for _, m := range list.Mounts {
@@ -77,14 +77,14 @@ func TestListsWithoutMappings(t *testing.T) {
 	if m := listed[stagingPath]; len(list.Mounts) != 3 || m.Kind != storage.MountPoint || m.Volume.Abnormal() {
 		t.Errorf("listed are %+v", list.Mounts)
 	}
-	if m := listed[sharePath]; m.Volume.Share != `\\filer\data` || len(m.Volume.Conditions) != 1 || m.Volume.Conditions[0].Reason != storage.ShareUnknown || m.Leftover != "" {
+	if m := listed[sharePath]; m.Volume.Share != `\\filer\data` || len(m.Volume.Conditions) != 1 || m.Volume.Conditions[0].Reason != storage.ShareUnknown || m.LeftoverReason != "" {
 		t.Errorf("the share is %+v", m)
 	}
 	_, err = n.Storage.GetVolume(ctx, sharePath)
 	wantKind(t, "GetVolume of the share", err, csiproxy.ErrUnavailable)
 
 	left, err := n.Storage.CleanUp(ctx, true)
-	if err != nil || left.Lacking != list.Lacking || len(left.Mounts) != 1 || left.Mounts[0].Path != dangling || !left.Mounts[0].Removed {
+	if err != nil || left.IncompleteReason != list.IncompleteReason || len(left.Mounts) != 1 || left.Mounts[0].Path != dangling || !left.Mounts[0].Removed {
 		t.Errorf("cleaned up are %+v, %v", left, err)
 	}
 	sim.ResetRules()
@@ -100,7 +100,7 @@ func TestNoLeftoverMappingsWithoutAllLinks(t *testing.T) {
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `csi\smb`}, win.ErrorAccessDenied))
 	left, err := n.Storage.CleanUp(ctx, true)
-	if err != nil || len(left.Mounts) != 0 || !strings.Contains(left.Lacking, "directories") || !strings.Contains(left.Lacking, `csi\smb`) {
+	if err != nil || len(left.Mounts) != 0 || !strings.Contains(left.IncompleteReason, "directories") || !strings.Contains(left.IncompleteReason, `csi\smb`) {
 		t.Errorf("cleaned up are %+v, %v", left, err)
 	}
 	sim.ResetRules()

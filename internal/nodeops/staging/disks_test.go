@@ -103,11 +103,11 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 	if len(disks) != 3 {
 		t.Fatalf("%d disks: %+v", len(disks), disks)
 	}
-	if d := disks[0]; !strings.Contains(d.System, "Windows runs from this disk") || !d.Online {
+	if d := disks[0]; !strings.Contains(d.SystemReason, "Windows runs from this disk") || !d.Online {
 		t.Errorf("the disk of Windows is %+v", d)
 	}
 	d := disks[1]
-	if d.Number != number || d.System != "" || !d.Online || d.Style != storage.GPT || d.DiskID == "" || d.SizeBytes != 10<<30 ||
+	if d.Number != number || d.SystemReason != "" || !d.Online || d.Style != storage.GPT || d.DiskID == "" || d.SizeBytes != 10<<30 ||
 		len(d.Identifiers) != 1 || d.Identifiers[0].Kind != storage.NAA || d.Location.SCSI == nil || !strings.Contains(d.Location.Text, "LUN") {
 		t.Errorf("the formatted disk is %+v", d)
 	}
@@ -120,7 +120,7 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 	if len(data) != 1 || string(data[0].VolumeID) != name || data[0].FileSystem != "NTFS" || data[0].OffsetBytes != 16<<20 || data[0].Error != "" {
 		t.Errorf("its data partitions are %+v", data)
 	}
-	if d := disks[2]; d.Number != raw || d.Online || !d.ReadOnly || d.WhyOffline == "" || d.Style != storage.RAW || len(d.Partitions) != 0 {
+	if d := disks[2]; d.Number != raw || d.Online || !d.ReadOnly || d.OfflineReason == "" || d.Style != storage.RAW || len(d.Partitions) != 0 {
 		t.Errorf("the raw disk is %+v", d)
 	}
 
@@ -169,7 +169,7 @@ func TestListDisksNamesTheOriginal(t *testing.T) {
 	simtest.Must(t, err)
 	sim.Settle()
 	disks, err := n.Storage.ListDisks(t.Context(), storage.Selector{SerialNumber: "clone"})
-	if err != nil || len(disks) != 1 || disks[0].WhyOffline != "it is a copy of disk 1, which is online" {
+	if err != nil || len(disks) != 1 || disks[0].OfflineReason != "it is a copy of disk 1, which is online" {
 		t.Errorf("%+v, %v", disks, err)
 	}
 }

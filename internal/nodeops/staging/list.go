@@ -95,7 +95,7 @@ func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 			return storage.VolumeList{}, ctx.Err()
 		}
 		list.Mounts = append(list.Mounts, unused...)
-		list.Lacking = lackingText(lacking, err)
+		list.IncompleteReason = lackingText(lacking, err)
 		return list, nil
 	})
 }
@@ -123,7 +123,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storag
 		m.Kind = storage.MountPoint
 		m.Volume, err = s.describe(ctx, volume.ID(l.Link.Volume))
 		if err == nil && m.Volume.Disk == nil && m.Volume.Abnormal() && s.Volumes.IsGone(ctx, m.Volume.VolumeID) {
-			m.Leftover = "the disk of the volume has left the node, or is offline"
+			m.LeftoverReason = "the disk of the volume has left the node, or is offline"
 		}
 		return m, err
 	case l.Link.Kind == pathpolicy.LinkToShare:
@@ -145,7 +145,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storag
 	case err != nil: // it leads outside, say, and isn't ours
 		return m, nil
 	case to.Kind == pathpolicy.Nothing:
-		m.Leftover = "it leads to nothing"
+		m.LeftoverReason = "it leads to nothing"
 	}
 	return m, nil
 }
@@ -163,7 +163,7 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount, co
 		}
 		m := storage.Mount{Kind: storage.Mapping, Target: root, Volume: storage.Volume{Share: root}}
 		if complete {
-			m.Leftover = "no staged path leads to the share"
+			m.LeftoverReason = "no staged path leads to the share"
 		}
 		unused = append(unused, m)
 	}

@@ -308,13 +308,13 @@ func TestGetVolume(t *testing.T) {
 	for _, path := range []string{stagingPath, targetPath} {
 		v, err := n.Storage.GetVolume(ctx, path)
 		if err != nil || v.VolumeID != staged.VolumeID || *v.Disk != number || v.SerialNumber != "vol-1" || v.DiskID == "" ||
-			v.FileSystem != "NTFS" || v.Label != "data" || v.TotalBytes < 9<<30 || v.UsedBytes+v.FreeBytes != v.TotalBytes ||
+			v.FileSystem != "NTFS" || v.Label != "data" || v.SizeBytes < 9<<30 || v.UsedBytes+v.FreeBytes != v.SizeBytes ||
 			v.AllocationUnitBytes != 4096 || v.ReadOnly || v.Abnormal() {
 			t.Errorf("%s: %+v, %v", path, v, err)
 		}
 	}
 	v, err := n.Storage.GetVolume(ctx, sharePath)
-	if err != nil || v.Share != `\\filer\data` || v.TotalBytes != 5<<40 || v.Abnormal() {
+	if err != nil || v.Share != `\\filer\data` || v.SizeBytes != 5<<40 || v.Abnormal() {
 		t.Errorf("the share: %+v, %v", v, err)
 	}
 	for _, path := range []string{simtest.Kubelet, simtest.Kubelet + `\none`} {
@@ -455,7 +455,7 @@ func TestListVolumes(t *testing.T) {
 	list, err := n.Storage.ListVolumes(ctx)
 	simtest.Must(t, err)
 	if !list.Complete() {
-		t.Error(list.Lacking)
+		t.Error(list.IncompleteReason)
 	}
 	type row struct {
 		kind     storage.MountKind
@@ -472,7 +472,7 @@ func TestListVolumes(t *testing.T) {
 		{storage.Mapping, "", false, "no staged path leads to the share"}:                                true,
 	}
 	for _, m := range list.Mounts {
-		r := row{m.Kind, m.Path, m.Volume.Abnormal(), m.Leftover}
+		r := row{m.Kind, m.Path, m.Volume.Abnormal(), m.LeftoverReason}
 		if !want[r] {
 			t.Errorf("listed is %+v", m)
 		}

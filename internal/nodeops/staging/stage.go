@@ -97,10 +97,10 @@ func (s *Staging) stage(ctx context.Context, r storage.StageVolumeRequest) (stor
 	if err != nil {
 		return staged, err
 	}
-	staged.SizeBytes = before.TotalBytes
+	staged.SizeBytes = before.SizeBytes
 	if r.Grow && !r.ReadOnly && !staged.Partitioned {
 		staged.SizeBytes, err = s.grow(ctx, staged.VolumeID)
-		staged.Grown = staged.SizeBytes > before.TotalBytes
+		staged.Grown = staged.SizeBytes > before.SizeBytes
 	}
 	return staged, err
 }
@@ -208,7 +208,7 @@ func (s *Staging) grow(ctx context.Context, id volume.ID) (int64, error) {
 		return 0, err
 	}
 	now, err := s.Volumes.GetVolumeStats(ctx, id)
-	return now.TotalBytes, err
+	return now.SizeBytes, err
 }
 
 // UnstageVolume implements [storage.Operations].
@@ -365,8 +365,8 @@ func (s *Staging) logOut(ctx context.Context, target iscsi.IQN) (bool, error) {
 // ExpandVolume implements [storage.Operations].
 func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
 	return operation.Get(ctx, s.options.Runner, "ExpandVolume", "at "+quote.Text(r.Path), func(ctx context.Context) (storage.ExpandedVolume, error) {
-		if r.DiskBytes < 0 {
-			return storage.ExpandedVolume{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskBytes)
+		if r.DiskSizeBytes < 0 {
+			return storage.ExpandedVolume{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
 		}
 		return s.expand(systemdisk.Once(operation.Inline(ctx)), r)
 	})
@@ -389,8 +389,8 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 			return false, err
 		}
 		// That Windows has read the disk's size anew is part of growing.
-		if done.DiskBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskBytes >= r.DiskBytes || patience < 0 {
-			return done.DiskBytes >= r.DiskBytes, err
+		if done.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskSizeBytes >= r.DiskSizeBytes || patience < 0 {
+			return done.DiskSizeBytes >= r.DiskSizeBytes, err
 		}
 		if now := time.Now(); !now.Before(rescan) {
 			rescan, interval = now.Add(interval), 2*interval
@@ -398,13 +398,13 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 		}
 		return false, err
 	})
-	done.Grown = done.SizeBytes > before.TotalBytes
+	done.Grown = done.SizeBytes > before.SizeBytes
 	switch {
 	case ctx.Err() != nil:
-		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskBytes, done.DiskBytes, ctx.Err())
+		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes, done.DiskSizeBytes, ctx.Err())
 	case err == nil && !grown:
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk has %d bytes after %v, and not the %d that are asked for; try again later",
-			done.DiskBytes, max(patience, 0), r.DiskBytes)
+			done.DiskSizeBytes, max(patience, 0), r.DiskSizeBytes)
 	}
 	return done, err
 }

@@ -91,12 +91,12 @@ func TestLifeOfAVolume(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
-	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: targetPath, DiskBytes: 20 << 30})
-	if err != nil || !grown.Grown || grown.SizeBytes < 19<<30 || grown.DiskBytes != 20<<30 {
+	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: targetPath, DiskSizeBytes: 20 << 30})
+	if err != nil || !grown.Grown || grown.SizeBytes < 19<<30 || grown.DiskSizeBytes != 20<<30 {
 		t.Errorf("grown: %+v, %v", grown, err)
 	}
 	again, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
-	if err != nil || again.Grown || again.SizeBytes != grown.SizeBytes || again.DiskBytes != 20<<30 {
+	if err != nil || again.Grown || again.SizeBytes != grown.SizeBytes || again.DiskSizeBytes != 20<<30 {
 		t.Errorf("grown again: %+v, %v", again, err)
 	}
 
@@ -505,7 +505,7 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	sim, n := newNode(t)
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	request := storage.ExpandVolumeRequest{Path: stagingPath, DiskBytes: 20 << 30, Wait: -1}
+	request := storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30, Wait: -1}
 	_, err := n.Storage.ExpandVolume(t.Context(), request)
 	wantKind(t, "too early", err, csiproxy.ErrUnavailable, fmt.Sprint(int64(10<<30)), fmt.Sprint(int64(20<<30)))
 
@@ -550,10 +550,10 @@ func testGetVolumeSeesTheCallersOwnChange(t *testing.T) {
 	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
 	simtest.Must(t, err)
 	v, err := n.Storage.GetVolume(ctx, stagingPath)
-	if err != nil || v.TotalBytes != grown.SizeBytes {
-		t.Errorf("the volume has %d bytes after it was grown to %d, %v", v.TotalBytes, grown.SizeBytes, err)
+	if err != nil || v.SizeBytes != grown.SizeBytes {
+		t.Errorf("the volume has %d bytes after it was grown to %d, %v", v.SizeBytes, grown.SizeBytes, err)
 	}
-	if early := <-first; early.TotalBytes > 10<<30 || !grown.Grown {
+	if early := <-first; early.SizeBytes > 10<<30 || !grown.Grown {
 		t.Errorf("the first look saw %+v; grown is %+v", early, grown)
 	}
 }
@@ -582,7 +582,7 @@ func TestBadStorageRequests(t *testing.T) {
 	}
 	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\Windows`})
 	wantKind(t, "unstage outside", err, csiproxy.ErrInvalidArgument)
-	_, err = n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskBytes: -1})
+	_, err = n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: -1})
 	wantKind(t, "a negative size", err, csiproxy.ErrInvalidArgument)
 	wantKind(t, "publish outside", n.Storage.PublishVolume(ctx, stagingPath, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
 	wantKind(t, "unpublish outside", n.Storage.UnpublishVolume(ctx, `C:\Windows\x`), csiproxy.ErrInvalidArgument)

@@ -111,7 +111,7 @@ func text(c storage.DiskChanges) string {
 			switch {
 			case d.Error != "":
 				what += "error"
-			case d.System != "":
+			case d.SystemReason != "":
 				what = "system"
 			}
 			all = append(all, fmt.Sprintf("%s%d %s", part.sign, d.Number, what))
@@ -148,7 +148,7 @@ func TestWatchDisks(t *testing.T) {
 				a := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 				sim.Settle()
 				w := watchDisks(t, n, storage.Selector{})
-				if c := w.next(0, "+0 system, +1 a"); len(c.Added) != 2 || c.Added[0].System == "" || c.Added[1].SizeBytes != 10<<30 {
+				if c := w.next(0, "+0 system, +1 a"); len(c.Added) != 2 || c.Added[0].SystemReason == "" || c.Added[1].SizeBytes != 10<<30 {
 					t.Errorf("the list is %+v", c)
 				}
 				w.quiet(time.Hour)

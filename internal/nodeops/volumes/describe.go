@@ -59,6 +59,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 	case err != nil:
 		add(&d, storage.Unreadable, true, "Windows can't read it: "+err.Error())
 	case !formatted:
+		d.FileSystem = storage.NoFileSystem
 		add(&d, storage.NotFormatted, true, "it has no file system")
 	default:
 		d.FileSystem, d.Label = info.FileSystem, info.Label
@@ -115,7 +116,7 @@ func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
 	if err != nil {
 		add(d, storage.Unreadable, true, "its size can't be read: "+err.Error())
 	}
-	d.TotalBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Free), int64(space.Total-space.Free)
+	d.SizeBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Free), int64(space.Total-space.Free)
 	h, err := v.open(ctx, d.VolumeID, win.GenericRead)
 	if err != nil {
 		add(d, storage.Unreadable, true, "it can't be opened: "+err.Error())

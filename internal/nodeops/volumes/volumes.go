@@ -435,7 +435,7 @@ func (v *Volumes) GetVolumeStats(ctx context.Context, id volume.ID) (volume.Stat
 			return volume.Stats{}, err
 		}
 		space, err := v.sys.DiskFreeSpace(ctx, string(id))
-		return volume.Stats{TotalBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
+		return volume.Stats{SizeBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
 	})
 }
 

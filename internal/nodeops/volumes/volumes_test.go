@@ -308,13 +308,13 @@ func TestGetVolumeStats(t *testing.T) {
 	n.do(n.volumes.MountVolume(t.Context(), id, staging))
 	before, err := n.volumes.GetVolumeStats(t.Context(), id)
 	n.do(err)
-	if before.TotalBytes <= 9*gibibyte || before.TotalBytes > 10*gibibyte || before.UsedBytes <= 0 || before.UsedBytes > gibibyte {
+	if before.SizeBytes <= 9*gibibyte || before.SizeBytes > 10*gibibyte || before.UsedBytes <= 0 || before.UsedBytes > gibibyte {
 		t.Errorf("an empty volume on 10 GiB: %+v", before)
 	}
 	n.do(n.sim.WriteFile(staging+`\file`, make([]byte, 3*mebibyte)))
 	after, err := n.volumes.GetVolumeStats(t.Context(), id)
 	n.do(err)
-	if grown := after.UsedBytes - before.UsedBytes; after.TotalBytes != before.TotalBytes || grown < 3*mebibyte || grown > 4*mebibyte {
+	if grown := after.UsedBytes - before.UsedBytes; after.SizeBytes != before.SizeBytes || grown < 3*mebibyte || grown > 4*mebibyte {
 		t.Errorf("with a file of 3 MiB: %+v, before %+v", after, before)
 	}
 }
@@ -347,7 +347,7 @@ func size(n *node, id volume.ID) (fileSystem int64) {
 	n.t.Helper()
 	stats, err := n.volumes.GetVolumeStats(n.t.Context(), id)
 	n.do(err)
-	return stats.TotalBytes
+	return stats.SizeBytes
 }
 
 func TestResizeVolume(t *testing.T) {

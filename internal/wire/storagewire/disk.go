@@ -65,8 +65,8 @@ func FromDisk(d storage.Disk) *storagev1alpha1.Disk {
 		Number: uint32(d.Number), SizeBytes: d.SizeBytes, SerialNumber: wire.ValidText(d.SerialNumber),
 		Vendor: wire.ValidText(d.Vendor), Product: wire.ValidText(d.Product), Bus: string(d.Bus),
 		Location: wire.ValidText(d.Location.Text), NvmeNamespace: d.Location.NVMeNamespace,
-		Online: d.Online, ReadOnly: d.ReadOnly, WhyOffline: wire.ValidText(d.WhyOffline),
-		PartitionStyle: string(d.Style), DiskId: d.DiskID, System: wire.ValidText(d.System), Error: wire.ValidText(d.Error),
+		Online: d.Online, ReadOnly: d.ReadOnly, OfflineReason: wire.ValidText(d.OfflineReason),
+		PartitionStyle: string(d.Style), DiskId: d.DiskID, SystemReason: wire.ValidText(d.SystemReason), Error: wire.ValidText(d.Error),
 	}
 	for _, id := range d.Identifiers {
 		m.Identifiers = append(m.Identifiers, &storagev1alpha1.Identifier{Kind: string(id.Kind), Text: wire.ValidText(id.Text)})
@@ -96,8 +96,8 @@ func ToDisk(m *storagev1alpha1.Disk) storage.Disk {
 		Number: disk.Number(m.GetNumber()), SizeBytes: m.GetSizeBytes(), SerialNumber: m.GetSerialNumber(),
 		Vendor: m.GetVendor(), Product: m.GetProduct(), Bus: storage.Bus(m.GetBus()),
 		Location: storage.Location{Text: m.GetLocation(), NVMeNamespace: m.GetNvmeNamespace()},
-		Online:   m.GetOnline(), ReadOnly: m.GetReadOnly(), WhyOffline: m.GetWhyOffline(),
-		Style: storage.PartitionStyle(m.GetPartitionStyle()), DiskID: m.GetDiskId(), System: m.GetSystem(), Error: m.GetError(),
+		Online:   m.GetOnline(), ReadOnly: m.GetReadOnly(), OfflineReason: m.GetOfflineReason(),
+		Style: storage.PartitionStyle(m.GetPartitionStyle()), DiskID: m.GetDiskId(), SystemReason: m.GetSystemReason(), Error: m.GetError(),
 	}
 	for _, id := range m.GetIdentifiers() {
 		d.Identifiers = append(d.Identifiers, storage.Identifier{Kind: storage.IdentifierKind(id.Kind), Text: id.Text})

@@ -20,7 +20,7 @@ func FromVolume(v storage.Volume) *storagev1alpha1.Volume {
 	m := &storagev1alpha1.Volume{
 		VolumeId: string(v.VolumeID), Share: wire.ValidText(v.Share), SerialNumber: wire.ValidText(v.SerialNumber), DiskId: v.DiskID,
 		FileSystem: wire.ValidText(v.FileSystem), Label: wire.ValidText(v.Label),
-		TotalBytes: v.TotalBytes, UsedBytes: v.UsedBytes, FreeBytes: v.FreeBytes, AllocationUnitBytes: v.AllocationUnitBytes,
+		SizeBytes: v.SizeBytes, UsedBytes: v.UsedBytes, FreeBytes: v.FreeBytes, AllocationUnitBytes: v.AllocationUnitBytes,
 		ReadOnly: v.ReadOnly,
 	}
 	for _, c := range v.Conditions {
@@ -37,7 +37,7 @@ func ToVolume(m *storagev1alpha1.Volume) storage.Volume {
 	v := storage.Volume{
 		VolumeID: volume.ID(m.GetVolumeId()), Share: m.GetShare(), SerialNumber: m.GetSerialNumber(), DiskID: m.GetDiskId(),
 		FileSystem: m.GetFileSystem(), Label: m.GetLabel(),
-		TotalBytes: m.GetTotalBytes(), UsedBytes: m.GetUsedBytes(), FreeBytes: m.GetFreeBytes(), AllocationUnitBytes: m.GetAllocationUnitBytes(),
+		SizeBytes: m.GetSizeBytes(), UsedBytes: m.GetUsedBytes(), FreeBytes: m.GetFreeBytes(), AllocationUnitBytes: m.GetAllocationUnitBytes(),
 		ReadOnly: m.GetReadOnly(),
 	}
 	for _, c := range m.GetConditions() {
@@ -51,7 +51,7 @@ func ToVolume(m *storagev1alpha1.Volume) storage.Volume {
 
 // FromVolumes returns the message for a list.
 func FromVolumes(list storage.VolumeList) *storagev1alpha1.ListVolumesResponse {
-	m := &storagev1alpha1.ListVolumesResponse{Lacking: wire.ValidText(list.Lacking)}
+	m := &storagev1alpha1.ListVolumesResponse{IncompleteReason: wire.ValidText(list.IncompleteReason)}
 	for _, one := range list.Mounts {
 		m.Mounts = append(m.Mounts, FromMount(one))
 	}
@@ -60,7 +60,7 @@ func FromVolumes(list storage.VolumeList) *storagev1alpha1.ListVolumesResponse {
 
 // ToVolumes returns the list in a message.
 func ToVolumes(m *storagev1alpha1.ListVolumesResponse) storage.VolumeList {
-	list := storage.VolumeList{Lacking: m.Lacking}
+	list := storage.VolumeList{IncompleteReason: m.IncompleteReason}
 	for _, one := range m.Mounts {
 		list.Mounts = append(list.Mounts, ToMount(one))
 	}
@@ -71,13 +71,13 @@ func ToVolumes(m *storagev1alpha1.ListVolumesResponse) storage.VolumeList {
 func FromMount(v storage.Mount) *storagev1alpha1.Mount {
 	return &storagev1alpha1.Mount{
 		Kind: string(v.Kind), Path: wire.ValidText(v.Path), Target: wire.ValidText(v.Target),
-		Volume: FromVolume(v.Volume), Leftover: wire.ValidText(v.Leftover),
+		Volume: FromVolume(v.Volume), LeftoverReason: wire.ValidText(v.LeftoverReason),
 	}
 }
 
 // ToMount returns the mount in a message.
 func ToMount(m *storagev1alpha1.Mount) storage.Mount {
-	return storage.Mount{Kind: storage.MountKind(m.Kind), Path: m.Path, Target: m.Target, Volume: ToVolume(m.Volume), Leftover: m.Leftover}
+	return storage.Mount{Kind: storage.MountKind(m.Kind), Path: m.Path, Target: m.Target, Volume: ToVolume(m.Volume), LeftoverReason: m.LeftoverReason}
 }
 
 // FromStageShare returns the message for a request.
@@ -117,18 +117,18 @@ func ToUnstagedShare(m *storagev1alpha1.UnstageShareResponse) storage.UnstagedSh
 
 // FromLeftovers returns the message for leftovers.
 func FromLeftovers(all storage.Leftovers) *storagev1alpha1.CleanUpResponse {
-	m := &storagev1alpha1.CleanUpResponse{Lacking: wire.ValidText(all.Lacking)}
+	m := &storagev1alpha1.CleanUpResponse{IncompleteReason: wire.ValidText(all.IncompleteReason)}
 	for _, one := range all.Mounts {
-		m.Leftovers = append(m.Leftovers, &storagev1alpha1.CleanedUp{Mount: FromMount(one.Mount), Removed: one.Removed, Error: wire.ValidText(one.Error)})
+		m.Leftovers = append(m.Leftovers, &storagev1alpha1.Leftover{Mount: FromMount(one.Mount), Removed: one.Removed, Error: wire.ValidText(one.Error)})
 	}
 	return m
 }
 
 // ToLeftovers returns the leftovers in a message.
 func ToLeftovers(m *storagev1alpha1.CleanUpResponse) storage.Leftovers {
-	all := storage.Leftovers{Lacking: m.Lacking}
+	all := storage.Leftovers{IncompleteReason: m.IncompleteReason}
 	for _, one := range m.Leftovers {
-		cleaned := storage.CleanedUp{Removed: one.Removed, Error: one.Error}
+		cleaned := storage.Leftover{Removed: one.Removed, Error: one.Error}
 		if one.Mount != nil {
 			cleaned.Mount = ToMount(one.Mount)
 		}
@@ -139,10 +139,10 @@ func ToLeftovers(m *storagev1alpha1.CleanUpResponse) storage.Leftovers {
 
 // FromChecked returns the message for a result of CheckVolume.
 func FromChecked(v storage.CheckedVolume) *storagev1alpha1.CheckVolumeResponse {
-	return &storagev1alpha1.CheckVolumeResponse{ErrorsFound: v.ErrorsFound, Fixed: v.Fixed, TookMilliseconds: v.Took.Milliseconds()}
+	return &storagev1alpha1.CheckVolumeResponse{ErrorsFound: v.ErrorsFound, Fixed: v.Fixed, DurationMilliseconds: v.Duration.Milliseconds()}
 }
 
 // ToChecked returns the result in a message.
 func ToChecked(m *storagev1alpha1.CheckVolumeResponse) storage.CheckedVolume {
-	return storage.CheckedVolume{ErrorsFound: m.ErrorsFound, Fixed: m.Fixed, Took: time.Duration(m.TookMilliseconds) * time.Millisecond}
+	return storage.CheckedVolume{ErrorsFound: m.ErrorsFound, Fixed: m.Fixed, Duration: time.Duration(m.DurationMilliseconds) * time.Millisecond}
 }

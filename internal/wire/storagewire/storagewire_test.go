@@ -100,7 +100,7 @@ func TestThereAndBack(t *testing.T) {
 	same(t, filled[storage.StageShareRequest](t), ToStageShare(FromStageShare(filled[storage.StageShareRequest](t))), nil)
 	same(t, filled[storage.UnstageShareRequest](t), ToUnstageShare(FromUnstageShare(filled[storage.UnstageShareRequest](t))), nil)
 	same(t, filled[storage.Leftovers](t), ToLeftovers(FromLeftovers(filled[storage.Leftovers](t))), nil)
-	checked := storage.CheckedVolume{ErrorsFound: true, Fixed: true, Took: time.Hour}
+	checked := storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: time.Hour}
 	same(t, checked, ToChecked(FromChecked(checked)), nil)
 	staged := filled[storage.StagedVolume](t)
 	same(t, staged, ToStaged(FromStaged(staged)), nil)

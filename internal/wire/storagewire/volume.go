@@ -130,22 +130,22 @@ func ToUnstaged(m *storagev1alpha1.UnstageVolumeResponse) storage.UnstagedVolume
 
 // FromExpanded returns the message for a result of ExpandVolume.
 func FromExpanded(v storage.ExpandedVolume) *storagev1alpha1.ExpandVolumeResponse {
-	return &storagev1alpha1.ExpandVolumeResponse{SizeBytes: v.SizeBytes, DiskBytes: v.DiskBytes, Grown: v.Grown}
+	return &storagev1alpha1.ExpandVolumeResponse{SizeBytes: v.SizeBytes, DiskSizeBytes: v.DiskSizeBytes, Grown: v.Grown}
 }
 
 // ToExpanded returns the result in a message.
 func ToExpanded(m *storagev1alpha1.ExpandVolumeResponse) storage.ExpandedVolume {
-	return storage.ExpandedVolume{SizeBytes: m.SizeBytes, DiskBytes: m.DiskBytes, Grown: m.Grown}
+	return storage.ExpandedVolume{SizeBytes: m.SizeBytes, DiskSizeBytes: m.DiskSizeBytes, Grown: m.Grown}
 }
 
 // FromExpandVolume returns the message for a request.
 func FromExpandVolume(r storage.ExpandVolumeRequest) *storagev1alpha1.ExpandVolumeRequest {
-	return &storagev1alpha1.ExpandVolumeRequest{Path: r.Path, DiskBytes: r.DiskBytes, WaitMilliseconds: fromWait(r.Wait)}
+	return &storagev1alpha1.ExpandVolumeRequest{Path: r.Path, DiskSizeBytes: r.DiskSizeBytes, WaitMilliseconds: fromWait(r.Wait)}
 }
 
 // ToExpandVolume returns the request in a message.
 func ToExpandVolume(m *storagev1alpha1.ExpandVolumeRequest) (r storage.ExpandVolumeRequest, err error) {
-	r.Path, r.DiskBytes = m.Path, m.DiskBytes
+	r.Path, r.DiskSizeBytes = m.Path, m.DiskSizeBytes
 	r.Wait, err = toWait(m.WaitMilliseconds)
 	return r, err
 }

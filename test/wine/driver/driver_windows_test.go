@@ -114,7 +114,7 @@ func TestDisk(t *testing.T) {
 
 	t.Run("size", func(t *testing.T) {
 		stats, err := n.Disk.GetDiskStats(ctx, number)
-		if err != nil || stats.TotalBytes != gib {
+		if err != nil || stats.SizeBytes != gib {
 			t.Errorf("GetDiskStats gives %+v, %v, want 1 GiB", stats, err)
 		}
 	})
@@ -199,7 +199,7 @@ func TestDisk(t *testing.T) {
 			}
 			record = record[at+1:]
 		}
-		if stats, err := n.Disk.GetDiskStats(ctx, number); err != nil || stats.TotalBytes != 2*gib {
+		if stats, err := n.Disk.GetDiskStats(ctx, number); err != nil || stats.SizeBytes != 2*gib {
 			t.Errorf("GetDiskStats gives %+v, %v, want 2 GiB", stats, err)
 		}
 	})
