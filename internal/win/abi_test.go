@@ -80,6 +80,8 @@ func TestABIConstants(t *testing.T) {
 		"FILE_READ_ATTRIBUTES":  uint64(FileReadAttributes),
 		"FILE_WRITE_ATTRIBUTES": uint64(FileWriteAttributes),
 		"DELETE":                uint64(Delete),
+		"READ_CONTROL":          uint64(ReadControl),
+		"WRITE_DAC":             uint64(WriteDAC),
 		"SYNCHRONIZE":           uint64(Synchronize),
 		"GENERIC_WRITE":         uint64(GenericWrite),
 		"GENERIC_READ":          uint64(GenericRead),

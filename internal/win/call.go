@@ -22,6 +22,8 @@ var (
 	CallFileInfo                = named("GetFileInformationByHandleEx")
 	CallReadDir                 = named("NtQueryDirectoryFile") // what GetFileInformationByHandleEx calls for entries
 	CallDeleteFile              = named("SetFileInformationByHandle")
+	CallQuerySecurity           = named("GetKernelObjectSecurity")
+	CallSetSecurity             = named("SetKernelObjectSecurity")
 	CallFinalPath               = named("GetFinalPathNameByHandleW")
 	CallFileAttributes          = named("GetFileAttributesW")
 	CallFindVolumes             = named("FindFirstVolumeW")

@@ -28,6 +28,8 @@ const (
 	FileReadAttributes  Access = 0x80
 	FileWriteAttributes Access = 0x100
 	Delete              Access = 0x10000
+	ReadControl         Access = 0x20000 // for the access list
+	WriteDAC            Access = 0x40000 // to change it
 	Synchronize         Access = 0x100000
 
 	GenericWrite Access = 0x40000000

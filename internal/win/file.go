@@ -136,6 +136,37 @@ type File interface {
 	// (FileDispositionInfoEx with POSIX semantics), else when the last one is. The
 	// handle needs Delete access. A directory with entries gives ErrorDirNotEmpty.
 	Delete(ctx context.Context) error
+	// CreationDenied reports whether the access list of this directory has the entry that
+	// DenyCreation adds. The handle needs ReadControl.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-getkernelobjectsecurity
+	CreationDenied(ctx context.Context) (bool, error)
+	// DenyCreation adds an entry to the access list of this directory itself, or removes
+	// it: the entry denies Everyone FileAddFile and FileAddSubdirectory, and nothing
+	// inherits it. Without it again, or with it twice, nothing changes. The list's other
+	// entries stay as they are. The handle needs ReadControl and WriteDAC. If it was opened
+	// with FileOpenReparsePoint, the directory of a mount point gets the entry, not the
+	// volume's root.
+	//
+	// As long as the entry is there, whoever makes a file or a directory in this directory,
+	// or moves one into it, gets ErrorAccessDenied, as does an open of the directory with
+	// one of the two rights. Exempt are handles that were opened before, and opens with
+	// FileOpenForBackup in a process that holds SeRestorePrivilege. The directory can be
+	// deleted, and its reparse point set and deleted through a handle with
+	// FileWriteAttributes.
+	//
+	// Errors: 5 the handle lacks a right; 1336 the directory has no access list, so that
+	// everybody may do everything; 1 and 50 the file system has none. A file system
+	// without access lists, such as FAT, may also say that it is done: CreationDenied tells.
+	//
+	// Not documented: whether the mount manager, which opens the directory itself, needs a
+	// right that the entry denies.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-setkernelobjectsecurity,
+	// https://learn.microsoft.com/windows/win32/fileio/file-access-rights-constants,
+	// https://learn.microsoft.com/windows/win32/secauthz/order-of-aces-in-a-dacl and, for
+	// reparse points, MS-FSA 2.1.5.10.37
+	DenyCreation(ctx context.Context, deny bool) error
 	// ProcessIDs is NtQueryInformationFile for FileProcessIdsUsingFileInformation: the ids
 	// of the processes that have the file open, in no particular order. This process, whose
 	// handle it is, is among them. Processes that end meanwhile may be, too.

@@ -372,6 +372,8 @@ func (moodyDirectory) Volume(context.Context) (string, error)                { r
 func (moodyDirectory) FinalPath(context.Context) (string, error)             { return "", nil }
 func (moodyDirectory) ReadDir(context.Context, bool) ([]win.DirEntry, error) { return nil, nil }
 func (moodyDirectory) Delete(context.Context) error                          { return nil }
+func (moodyDirectory) CreationDenied(context.Context) (bool, error)          { return false, nil }
+func (moodyDirectory) DenyCreation(context.Context, bool) error              { return nil }
 func (moodyDirectory) Close() error                                          { return nil }
 func (moodyDirectory) ProcessIDs(context.Context) ([]win.ProcessID, error)   { return nil, nil }
 func (moodyDirectory) Control(context.Context, win.IoctlCode, []byte, []byte) (int, error) {

@@ -317,6 +317,14 @@ func (f *file) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
 	return get(ctx, f.sys, win.CallProcessIDs, pathObject(f.path), func() ([]win.ProcessID, error) { return f.File.ProcessIDs(ctx) })
 }
 
+func (f *file) CreationDenied(ctx context.Context) (bool, error) {
+	return get(ctx, f.sys, win.CallQuerySecurity, pathObject(f.path), func() (bool, error) { return f.File.CreationDenied(ctx) })
+}
+
+func (f *file) DenyCreation(ctx context.Context, deny bool) error {
+	return do(ctx, f.sys, win.CallSetSecurity, pathObject(f.path), func() error { return f.File.DenyCreation(ctx, deny) })
+}
+
 func (f *file) Delete(ctx context.Context) error {
 	return do(ctx, f.sys, win.CallDeleteFile, pathObject(f.path), func() error { return f.File.Delete(ctx) })
 }

@@ -26,6 +26,14 @@ func TestABI(t *testing.T) {
 		"MAX_DEVICE_ID_LEN":                     maxDeviceIDLen,
 		"DEVPROP_TYPE_STRING":                   devpropTypeString,
 		"THREAD_TERMINATE":                      threadTerminate,
+
+		"ACCESS_DENIED_ACE_TYPE":   uint64(denyCreationACE[0]),
+		"SE_DACL_PRESENT":          daclPresent,
+		"SE_DACL_AUTO_INHERIT_REQ": daclAutoInheritReq,
+		"SE_DACL_AUTO_INHERITED":   daclAutoInherited,
+		"SE_DACL_PROTECTED":        daclProtected,
+		"SE_SELF_RELATIVE":         selfRelative,
+		"ERROR_INVALID_ACL":        uint64(errorInvalidACL),
 	})
 	var filter notifyFilter
 	var tag fileTagInfo
@@ -34,6 +42,10 @@ func TestABI(t *testing.T) {
 		"CM_NOTIFY_FILTER":        unsafe.Sizeof(filter),
 		"FILE_ATTRIBUTE_TAG_INFO": unsafe.Sizeof(tag),
 		"FILE_BASIC_INFO":         unsafe.Sizeof(basic),
+
+		"SECURITY_DESCRIPTOR_RELATIVE": descriptorSize,
+		"ACL":                          aclHeader,
+		"ACE_HEADER":                   aceHeader,
 	} {
 		if want := abi.Size(structure); int(got) != want {
 			t.Errorf("%s takes %d bytes; want %d", structure, got, want)
@@ -53,6 +65,11 @@ func TestABI(t *testing.T) {
 		"FILE_FULL_DIR_INFO.FileNameLength":            entryNameLength,
 		"FILE_FULL_DIR_INFO.EaSize":                    entryReparseTag,
 		"FILE_FULL_DIR_INFO.FileName":                  entryName,
+		"SECURITY_DESCRIPTOR_RELATIVE.Control":         descriptorControl,
+		"SECURITY_DESCRIPTOR_RELATIVE.Dacl":            descriptorDACL,
+		"ACL.AclSize":                                  aclSize,
+		"ACL.AceCount":                                 aclCount,
+		"ACE_HEADER.AceSize":                           aceSize,
 	} {
 		if want := abi.Offset(field); int(got) != want {
 			t.Errorf("%s is at %d; want %d", field, got, want)

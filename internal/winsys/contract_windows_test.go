@@ -47,6 +47,7 @@ var notInWine = map[string]string{
 	"File.Control/reparse points":                            noReparse,
 	"File.Control/errors of reparse points":                  noReparse,
 	"File.Delete/a link itself":                              noReparse,
+	"File.DenyCreation":                                      "Wine makes a file's mode of its access list",
 	"File.ReadDir/names of half pairs":                       "the files below Wine can't have such names",
 	"Devices.OpenDevice/a root directory":                    "Wine opens a volume's root directory without being asked for backup",
 	"Devices.DeviceInterfaces":                               "Wine has no device interfaces of disks",

@@ -38,10 +38,12 @@ func errnoErr(e syscall.Errno) error {
 }
 
 var (
+	modadvapi32 = windows.NewLazySystemDLL("advapi32.dll")
 	modcfgmgr32 = windows.NewLazySystemDLL("cfgmgr32.dll")
 	modiscsidsc = windows.NewLazySystemDLL("iscsidsc.dll")
 	modkernel32 = windows.NewLazySystemDLL("kernel32.dll")
 
+	procGetKernelObjectSecurity           = modadvapi32.NewProc("GetKernelObjectSecurity")
 	procCM_Get_Device_Interface_PropertyW = modcfgmgr32.NewProc("CM_Get_Device_Interface_PropertyW")
 	procCM_Locate_DevNodeW                = modcfgmgr32.NewProc("CM_Locate_DevNodeW")
 	procCM_Reenumerate_DevNode            = modcfgmgr32.NewProc("CM_Reenumerate_DevNode")
@@ -63,6 +65,14 @@ var (
 	procCancelSynchronousIo               = modkernel32.NewProc("CancelSynchronousIo")
 	procGetSystemFirmwareTable            = modkernel32.NewProc("GetSystemFirmwareTable")
 )
+
+func getKernelObjectSecurity(handle windows.Handle, information windows.SECURITY_INFORMATION, descriptor *byte, size uint32, needed *uint32) (err error) {
+	r1, _, e1 := syscall.SyscallN(procGetKernelObjectSecurity.Addr(), uintptr(handle), uintptr(information), uintptr(unsafe.Pointer(descriptor)), uintptr(size), uintptr(unsafe.Pointer(needed)))
+	if r1 == 0 {
+		err = errnoErr(e1)
+	}
+	return
+}
 
 func cmGetDeviceInterfaceProperty(deviceInterface *uint16, key *windows.DEVPROPKEY, propertyType *uint32, buffer *uint16, size *uint32, flags uint32) (ret windows.CONFIGRET) {
 	r0, _, _ := syscall.SyscallN(procCM_Get_Device_Interface_PropertyW.Addr(), uintptr(unsafe.Pointer(deviceInterface)), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(propertyType)), uintptr(unsafe.Pointer(buffer)), uintptr(unsafe.Pointer(size)), uintptr(flags))

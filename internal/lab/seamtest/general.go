@@ -100,6 +100,9 @@ func fileCalls(h win.File) map[string]func(ctx context.Context) error {
 			_, err := h.Control(ctx, win.FsctlGetReparsePoint, nil, make([]byte, 64))
 			return err
 		},
+		"File.CreationDenied": func(ctx context.Context) error { _, err := h.CreationDenied(ctx); return err },
+		"File.DenyCreation":   func(ctx context.Context) error { return h.DenyCreation(ctx, false) },
+
 		"File.ProcessIDs": func(ctx context.Context) error { _, err := h.ProcessIDs(ctx); return err },
 		"File.Delete":     func(ctx context.Context) error { return h.Delete(ctx) },
 	}

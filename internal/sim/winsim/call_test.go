@@ -154,8 +154,12 @@ func TestCallNames(t *testing.T) {
 	do(s.SystemWindowsDirectory(ctx))
 	do(dir.Volume(ctx))
 	do(dir.ProcessIDs(ctx))
+	access, err := s.OpenFile(ctx, kubelet, win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Share: shareAll, Disposition: win.FileOpen})
+	do(nil, err)
+	do(nil, access.DenyCreation(ctx, true))
+	do(access.CreationDenied(ctx))
 	do(nil, f.Delete(ctx))
-	for _, c := range []interface{ Close() error }{d, v, f, dir} {
+	for _, c := range []interface{ Close() error }{d, v, f, dir, access} {
 		closeHandle(t, c)
 	}
 	s.OnCall(nil)

@@ -154,9 +154,13 @@ func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) 
 				return win.ErrorMoreData
 			}
 			return nil
-		case win.FsctlSetReparsePoint:
-			return f.change(func() error { return f.file.SetReparse(in) })
-		case win.FsctlDeleteReparsePoint:
+		case win.FsctlSetReparsePoint, win.FsctlDeleteReparsePoint:
+			if f.sys.deniesMountPoint(f.handle.file) {
+				return win.ErrorAccessDenied
+			}
+			if code == win.FsctlSetReparsePoint {
+				return f.change(func() error { return f.file.SetReparse(in) })
+			}
 			return f.change(func() error { return f.file.DeleteReparse(in) })
 		}
 		return win.ErrorInvalidFunction
@@ -167,6 +171,22 @@ func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) 
 // Delete implements [win.File].
 func (f *file) Delete(ctx context.Context) error {
 	return f.call(ctx, win.CallDeleteFile, func() error { return f.change(f.file.Delete) })
+}
+
+// CreationDenied implements [win.File].
+func (f *file) CreationDenied(ctx context.Context) (denied bool, err error) {
+	err = f.call(ctx, win.CallQuerySecurity, func() error {
+		denied, err = f.file.CreationDenied()
+		return err
+	})
+	return denied, err
+}
+
+// DenyCreation implements [win.File].
+func (f *file) DenyCreation(ctx context.Context, deny bool) error {
+	return f.call(ctx, win.CallSetSecurity, func() error {
+		return f.change(func() error { return f.file.DenyCreation(deny) })
+	})
 }
 
 // change does what needs a disk that can be written: it may have become read-only

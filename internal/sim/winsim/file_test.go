@@ -4,6 +4,8 @@
 package winsim
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -225,4 +227,56 @@ func TestPodCalls(t *testing.T) {
 	}
 	closeHandle(t, held)
 	must(t, s.Remove(pod+`\c`))
+}
+
+// denyCreation puts the entry on a directory's access list, or takes it off.
+func denyCreation(ctx context.Context, s *System, path string, deny bool) error {
+	o := win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	f, err := s.OpenFile(ctx, path, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.DenyCreation(ctx, deny), f.Close())
+}
+
+// Whatever a pod does, nothing new comes into the directory, by whatever path: through a
+// link, or below a volume that was mounted over it before. What isn't new can go.
+func TestDenyCreation(t *testing.T) {
+	s := newNode(t, Delays{})
+	_, volume := newVolume(t, s, true)
+	const link, other = kubelet + `\pod`, kubelet + `\other`
+	must(t, s.MkdirAll(stage))
+	must(t, s.MkdirAll(other+`\directory`))
+	must(t, s.WriteFile(other+`\file`, nil))
+	must(t, s.Symlink(link, stage, true))
+	must(t, denyCreation(t.Context(), s, stage, true))
+	must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+	must(t, s.WriteFile(link+`\on the volume`, nil))
+	held, err := s.Hold(link, win.OpenOptions{Access: win.FileAddFile, Share: shareAll, Disposition: win.FileOpen})
+	must(t, err)
+	closeHandle(t, held)
+	must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
+	for what, do := range map[string]func() error{
+		"write":     func() error { return s.WriteFile(link+`\new`, nil) },
+		"truncate":  func() error { return s.TruncateFile(stage+`\new`, 1) },
+		"make":      func() error { return s.MkdirAll(link + `\new\sub`) },
+		"symlink":   func() error { return s.Symlink(link+`\new`, other, true) },
+		"junction":  func() error { return s.Junction(stage+`\new`, other) },
+		"move":      func() error { return s.Rename(other+`\file`, link+`\new`, false) },
+		"move tree": func() error { return s.Rename(other+`\directory`, stage+`\new`, false) },
+		"open": func() error {
+			_, err := s.Hold(link, win.OpenOptions{Access: win.GenericWrite, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenForBackup})
+			return err
+		},
+	} {
+		wantErr(t, what, do(), win.ErrorAccessDenied)
+	}
+	if entries, err := s.ReadDir(stage); err != nil || len(entries) != 0 {
+		t.Errorf("entries %v, %v", entries, err)
+	}
+	must(t, s.Rename(stage, kubelet+`\moved`, false))
+	wantErr(t, "write where it is now", s.WriteFile(kubelet+`\moved\new`, nil), win.ErrorAccessDenied)
+	must(t, s.Remove(kubelet+`\moved`))
+	must(t, s.MkdirAll(stage))
+	must(t, s.WriteFile(stage+`\new`, nil))
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
@@ -127,7 +128,18 @@ func (s *System) mountPointToChange(path string) (opened, *volume, error) {
 		}
 		op.file.Close()
 	}
-	return s.mountPoint(path, win.FileWriteAttributes)
+	op, host, err := s.mountPoint(path, win.FileWriteAttributes)
+	if err == nil && s.deniesMountPoint(op.file) {
+		op.file.Close()
+		return opened{}, nil, win.ErrorAccessDenied
+	}
+	return op, host, err
+}
+
+// deniesMountPoint reports whether the access list of a directory keeps its mount point as
+// it is.
+func (s *System) deniesMountPoint(dir *ntfs.Handle) bool {
+	return s.node.Settings.DeniedMountPoints && dir.Node().CreationDenied()
 }
 
 // driveLetter reads X:\.

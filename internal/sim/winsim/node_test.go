@@ -115,7 +115,7 @@ func (b blockSums) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func dumpTree(n *ntfs.Node) []string {
-	lines := []string{fmt.Sprint(n.Path(), n.ID(), n.Info(), n.Size(), n.Reparse())}
+	lines := []string{fmt.Sprint(n.Path(), n.ID(), n.Info(), n.Size(), n.Reparse(), n.CreationDenied())}
 	for _, c := range n.Children() {
 		lines = append(lines, dumpTree(c)...)
 	}

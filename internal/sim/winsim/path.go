@@ -244,7 +244,7 @@ func walk(r root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions
 func openIn(r root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
 	missing := win.ErrorFileNotFound
 	if !r.writable() {
-		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.Delete
+		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.Delete | win.WriteDAC
 		if o.Access&writing != 0 || o.Disposition == win.FileCreate {
 			return nil, win.ErrorWriteProtect
 		}

@@ -121,6 +121,7 @@ func TestKill(t *testing.T) {
 			}},
 			{"its arrival", func() error { s.Settle(); return nil }},
 			{"offline by itself", func() error { return s.SetOfflineReason(s.Disks()[4].Number, win.OfflineWriteFailures) }},
+			{"access list", func() error { return denyCreation(ctx, s, stage, true) }},
 			{"unmount", func() error { return s.DeleteVolumeMountPoint(ctx, stage+`\`) }},
 			{"remove", func() error { return s.Remove(stage) }},
 			{"BIOS serial number", func() error { return s.SetBIOSSerial("x") }},

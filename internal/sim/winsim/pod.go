@@ -13,7 +13,8 @@ import (
 
 // The calls of this file are what other processes of the node do, such as those of
 // a pod, on paths of the node and on \\server\share. They follow links, and share
-// modes apply to them. Rules and hooks don't.
+// modes and access lists apply to them: they never open for backup. Rules and hooks don't
+// apply.
 
 // podOpen opens a path as another process does and closes it after f.
 func (s *System) podOpen(what, path string, o win.OpenOptions, f func(opened) error) error {
@@ -34,6 +35,7 @@ func (s *System) podOpen(what, path string, o win.OpenOptions, f func(opened) er
 // a process with an open file does.
 func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
 	var f *file
+	o.Options &^= win.FileOpenForBackup
 	err := s.control(func() error {
 		op, err := s.openPath(path, o)
 		if err != nil {
@@ -141,16 +143,16 @@ func (s *System) Junction(path, target string) error {
 // SetReparsePoint makes an existing file or empty directory a link, in place: this
 // is how a link gets under a handle that keeps the directory from being renamed.
 func (s *System) SetReparsePoint(path string, r win.ReparsePoint) error {
-	o := win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	o := win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
 	return s.podOpen("set reparse point", path, o, func(op opened) error { return op.file.SetReparse(r.Encode()) })
 }
 
 func (s *System) createLink(what, path string, r win.ReparsePoint, directory bool) error {
 	o := win.OpenOptions{
-		Access: win.FileWriteAttributes | win.Delete, Share: shareAll, Disposition: win.FileCreate, Options: openLink | win.FileNonDirectoryFile,
+		Access: win.FileWriteAttributes | win.Delete, Share: shareAll, Disposition: win.FileCreate, Options: win.FileOpenReparsePoint | win.FileNonDirectoryFile,
 	}
 	if directory {
-		o.Options = openLink | win.FileDirectoryFile
+		o.Options = win.FileOpenReparsePoint | win.FileDirectoryFile
 	}
 	return s.podOpen(what, path, o, func(op opened) error {
 		err := op.file.SetReparse(r.Encode())
@@ -165,7 +167,7 @@ func (s *System) createLink(what, path string, r win.ReparsePoint, directory boo
 // it. What isn't one gives ErrorNotAReparsePoint.
 func (s *System) ReadLink(path string) (string, error) {
 	var target string
-	o := win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	o := win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
 	err := s.podOpen("read link", path, o, func(op opened) error {
 		data, err := op.file.GetReparse()
 		if err != nil {
@@ -181,7 +183,7 @@ func (s *System) ReadLink(path string) (string, error) {
 // Rename gives a file, directory or link another path on the same volume or share; with
 // replace, a file that is there goes.
 func (s *System) Rename(oldPath, newPath string, replace bool) error {
-	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
 	return s.podOpen("rename", oldPath, o, func(op opened) error {
 		l, err := s.locate(newPath)
 		if err != nil {
@@ -207,12 +209,12 @@ func (s *System) Rename(oldPath, newPath string, replace bool) error {
 
 // Remove deletes a file, an empty directory, or a link itself.
 func (s *System) Remove(path string) error {
-	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
 	return s.podOpen("remove", path, o, func(op opened) error { return op.file.Delete() })
 }
 
 // SetFileAttributes sets or clears the read-only attribute of a file.
 func (s *System) SetFileAttributes(path string, a win.FileAttributes) error {
-	o := win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink}
+	o := win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
 	return s.podOpen("set attributes of", path, o, func(op opened) error { return op.file.SetAttributes(a) })
 }

@@ -76,6 +76,12 @@ type Settings struct {
 	// its attributes only, they fail with ErrorSharingViolation. Unknown: how Windows
 	// opens it.
 	MountManagerExclusive bool
+	// DeniedMountPoints makes the entry of DenyCreation also keep mount points from being
+	// set and deleted, by SetVolumeMountPointW, DeleteVolumeMountPointW,
+	// FSCTL_SET_REPARSE_POINT and FSCTL_DELETE_REPARSE_POINT: they fail with
+	// ErrorAccessDenied. Unknown: which rights the mount manager asks for, and whether NTFS
+	// looks at the access list again.
+	DeniedMountPoints bool
 	// BindFilter answers each open relative to a directory's handle as the filter may by
 	// which a HostProcess container's mounts are made (bindflt): with a reparse, which is
 	// ErrorReparsePointEncountered where that isn't wanted. Unknown: whether it does.

@@ -135,6 +135,32 @@ func TestSettings(t *testing.T) {
 			_, err := s.ReadLink(stage)
 			wantErr(t, "read what is there", err, map[bool]win.Errno{false: win.ErrorNotAReparsePoint}[on])
 		}},
+		"DeniedMountPoints": {Settings{DeniedMountPoints: true}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+			must(t, s.MkdirAll(stage))
+			must(t, denyCreation(t.Context(), s, stage, true))
+			wantSwitched(t, "mount", s.SetVolumeMountPoint(t.Context(), stage+`\`, volume), on, win.ErrorAccessDenied)
+			must(t, denyCreation(t.Context(), s, stage, false))
+			if on {
+				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+			}
+			must(t, denyCreation(t.Context(), s, stage, true))
+			control := func(code win.IoctlCode, in []byte) error {
+				f, err := s.OpenFile(t.Context(), stage, win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+				must(t, err)
+				defer closeHandle(t, f)
+				_, err = f.Control(t.Context(), code, in, nil)
+				return err
+			}
+			point := win.NewMountPoint(volume).Encode()
+			wantSwitched(t, "set the reparse point", control(win.FsctlSetReparsePoint, point), on, win.ErrorAccessDenied)
+			wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorAccessDenied)
+			if on {
+				header := append(point[:4:4], 0, 0, 0, 0)
+				wantErr(t, "delete the reparse point", control(win.FsctlDeleteReparsePoint, header), win.ErrorAccessDenied)
+				must(t, denyCreation(t.Context(), s, stage, false))
+				must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
+			}
+		}},
 		"UnencryptedServer": {Settings{UnencryptedServer: win.ErrorNotSupported}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
 			must(t, s.SMB().AddShare(smbserver.Share{Server: "plain", Name: "data"}))
 			must(t, s.SMB().SetUser("plain", "user", secret.New("password")))

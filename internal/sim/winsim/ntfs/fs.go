@@ -132,6 +132,7 @@ type Node struct {
 	folded     string // name as it is compared
 	parent     *Node  // nil for the root and for a node without a name
 	attributes win.FileAttributes
+	denied     bool    // an entry of its access list denies to create in it
 	reparse    []byte  // REPARSE_DATA_BUFFER, or nil
 	children   []*Node // sorted by their folded names
 
@@ -177,6 +178,9 @@ func (n *Node) Info() win.FileInfo {
 // Reparse returns the REPARSE_DATA_BUFFER of a reparse point, nil if n isn't one.
 // The caller must not change it.
 func (n *Node) Reparse() []byte { return n.reparse }
+
+// CreationDenied reports whether the access list denies to create in the directory.
+func (n *Node) CreationDenied() bool { return n.denied }
 
 // Size returns the length of a file's contents in bytes.
 func (n *Node) Size() int64 { return n.contents.size }

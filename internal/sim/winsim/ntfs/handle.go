@@ -105,6 +105,9 @@ func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created
 		}
 		var exists bool
 		if node, exists = dir.Lookup(name); !exists {
+			if dir.denies(writeRights, o) && o.Disposition != win.FileOpen {
+				return nil, false, win.ErrorAccessDenied
+			}
 			if node, err = f.create(dir, name, o); err != nil {
 				return nil, false, err
 			}
@@ -155,10 +158,18 @@ func (n *Node) checkOpen(o win.OpenOptions) error {
 		return win.ErrorAccessDenied
 	case !n.isDir() && n.attributes&win.AttributeReadOnly != 0 && access&writeRights != 0:
 		return win.ErrorAccessDenied
+	case n.denies(access, o):
+		return win.ErrorAccessDenied
 	case !n.sharing(access, o.Share):
 		return win.ErrorSharingViolation
 	}
 	return nil
+}
+
+// denies reports whether the access list of n denies an open. With FileOpenForBackup the
+// list doesn't count: who hasn't SeRestorePrivilege, must not ask for that here.
+func (n *Node) denies(access win.Access, o win.OpenOptions) bool {
+	return n.denied && access&writeRights != 0 && o.Options&win.FileOpenForBackup == 0
 }
 
 func (n *Node) open(o win.OpenOptions) *Handle {
@@ -299,6 +310,24 @@ func (h *Handle) SetAttributes(a win.FileAttributes) error {
 	return nil
 }
 
+// CreationDenied reports whether the access list denies to create in the directory.
+func (h *Handle) CreationDenied() (bool, error) {
+	return h.node.denied, h.need(win.ReadControl)
+}
+
+// DenyCreation adds the entry that does so to the directory's access list, or removes it.
+func (h *Handle) DenyCreation(deny bool) error {
+	const needed = win.ReadControl | win.WriteDAC
+	if h.access&needed != needed {
+		return win.ErrorAccessDenied
+	}
+	if h.node.denied != deny {
+		h.node.denied = deny
+		h.node.fs.touch(h.node.id)
+	}
+	return nil
+}
+
 // GetReparse returns the REPARSE_DATA_BUFFER (FSCTL_GET_REPARSE_POINT).
 func (h *Handle) GetReparse() ([]byte, error) {
 	if h.node.reparse == nil {
@@ -400,6 +429,8 @@ func (h *Handle) Rename(newDir *Node, name string, replace bool) error {
 		return win.ErrorPathNotFound
 	case newDir.below(n):
 		return win.ErrorInvalidParameter
+	case newDir != n.parent && newDir.denied:
+		return win.ErrorAccessDenied
 	case n == n.fs.root, n.openBelow():
 		return win.ErrorAccessDenied
 	}

@@ -1,0 +1,57 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// CreationDenied implements [win.File].
+func (f *file) CreationDenied(ctx context.Context) (denied bool, err error) {
+	err = interruptible(ctx, func() error {
+		descriptor, err := f.security()
+		if err != nil {
+			return err
+		}
+		denied, err = creationDenied(descriptor)
+		return err
+	})
+	return denied, err
+}
+
+// DenyCreation implements [win.File]. SetSecurityInfo would also hand inherited entries down
+// to what is below the directory, and through a mount point to what is on the volume.
+func (f *file) DenyCreation(ctx context.Context, deny bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	descriptor, err := f.security()
+	if err != nil {
+		return err
+	}
+	changed, err := denyCreation(descriptor, deny)
+	if err != nil || changed == nil {
+		return err
+	}
+	buf := aligned(len(changed))
+	copy(buf, changed)
+	return errno(windows.SetKernelObjectSecurity(f.h, windows.DACL_SECURITY_INFORMATION, (*windows.SECURITY_DESCRIPTOR)(unsafe.Pointer(&buf[0]))))
+}
+
+// security returns the security descriptor of the file with its access list alone.
+func (f *file) security() ([]byte, error) {
+	if f.h == windows.InvalidHandle { // it would be taken for the process
+		return nil, win.ErrorInvalidHandle
+	}
+	const usual = 1 << 10 // bytes: that of a directory has a few entries
+	return grown(usual, func(buf []byte) (needed uint32, err error) {
+		err = getKernelObjectSecurity(f.h, windows.DACL_SECURITY_INFORMATION, &buf[0], uint32(len(buf)), &needed)
+		return needed, errno(err)
+	})
+}
