@@ -6,7 +6,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"strings"
@@ -17,17 +16,14 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-)
-
-// Limits of messages in bytes. They are those of the daemon.
-const (
-	maxRequestBytes  = 1 << 20
-	maxResponseBytes = 4 << 20
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // reconnect says how a failed connection is tried again. A daemon on the same node
@@ -80,9 +76,13 @@ func (g *group) version(ctx context.Context) (string, error) {
 	}
 	version, err := g.negotiate(ctx)
 	if err != nil {
-		return "", &csiproxy.Error{Op: "connect", Object: "to the " + g.name + " API", Err: err}
+		return "", g.notConnected(err)
 	}
 	return version, nil
+}
+
+func (g *group) notConnected(err error) error {
+	return &csiproxy.Error{Op: "connect", Object: "to the " + g.name + " API", Err: err}
 }
 
 // negotiate returns the chosen version. If there is none, it chooses the newest one
@@ -141,8 +141,7 @@ func (g *group) untilClosed(ctx context.Context) (context.Context, func()) {
 // first returns the first version for which try succeeds. It ends at an error of try
 // that doesn't mean that nobody serves the endpoint.
 func (g *group) first(ctx context.Context, try func(ctx context.Context, version string) error) (string, error) {
-	versions := g.options.versions[g.name]
-	for _, version := range versions {
+	for _, version := range g.options.versions[g.name] {
 		err := try(ctx, version)
 		switch {
 		case err == nil:
@@ -155,11 +154,9 @@ func (g *group) first(ctx context.Context, try func(ctx context.Context, version
 			return "", err
 		}
 	}
-	return "", &csiproxy.Error{
-		Kind: csiproxy.ErrUnavailable,
-		Detail: fmt.Sprintf("no endpoint %s is served for any of the versions %s: CSI Proxy isn't running, or is being restarted",
-			g.options.address(g.name, "<version>"), strings.Join(versions, ", ")),
-	}
+	return "", csiproxy.Errorf(csiproxy.ErrUnavailable,
+		"no endpoint %s is served for any of the versions %s: CSI Proxy isn't running, or is being restarted",
+		g.options.address(g.name, "<version>"), strings.Join(g.options.versions[g.name], ", "))
 }
 
 // dial returns nil if the endpoint of a version accepts a connection.
@@ -185,7 +182,20 @@ func (g *group) invoke(ctx context.Context, version, method string, request, res
 		return err
 	}
 	defer g.end(version, l)
-	return l.conn.Invoke(ctx, "/"+api.ServiceName(g.name, version)+"/"+method, request, response)
+	err = l.conn.Invoke(ctx, "/"+api.ServiceName(g.name, version)+"/"+method, request, response)
+	return g.lost(ctx, l, err)
+}
+
+// lost returns the error of a call over a link. If nobody serves any endpoint of the group
+// any more, it is the same as for a client that has never been connected.
+func (g *group) lost(ctx context.Context, l *link, err error) error {
+	if status.Code(err) != codes.Unavailable || !l.vacant.Load() {
+		return err
+	}
+	if _, absent := g.first(ctx, g.dial); absent != nil {
+		return g.notConnected(absent)
+	}
+	return err
 }
 
 // begin returns the link for a call.
@@ -237,8 +247,8 @@ func newConn(group, version string, dial func(context.Context, string) (net.Conn
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // it never leaves the node
 		grpc.WithConnectParams(reconnect),
 		grpc.WithDefaultCallOptions(
-			grpc.MaxCallSendMsgSize(maxRequestBytes),
-			grpc.MaxCallRecvMsgSize(maxResponseBytes),
+			grpc.MaxCallSendMsgSize(wire.MaxRequestBytes),
+			grpc.MaxCallRecvMsgSize(wire.MaxResponseBytes),
 		),
 	)
 }

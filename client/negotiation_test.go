@@ -249,10 +249,15 @@ func TestDaemonRestarts(t *testing.T) {
 		wantKind(t, c.Disk.Rescan(t.Context()), csiproxy.ErrUnavailable)
 		works("after v1 has gone", "v1beta3")
 
+		// The same text, connected before or not: else each try is a new event to Kubernetes.
 		d.stop("disk v1beta3")
 		synctest.Wait()
+		never := d.newClient(t).Disk.PartitionDisk(t.Context(), 3)
+		wantKind(t, never, csiproxy.ErrUnavailable)
 		for range 2 {
-			wantKind(t, c.Disk.Rescan(t.Context()), csiproxy.ErrUnavailable)
+			if err := c.Disk.PartitionDisk(t.Context(), 3); err == nil || err.Error() != never.Error() {
+				t.Errorf("the daemon is away: %v, want %v", err, never)
+			}
 		}
 		d.serve("disk v1")
 		works("after v1 has come back", "v1")
@@ -306,6 +311,12 @@ func TestClose(t *testing.T) {
 	wantKind(t, c.Ready(t.Context()), csiproxy.ErrFailedPrecondition)
 	if err := c.Close(); err != nil {
 		t.Errorf("the second Close: %v", err)
+	}
+	// A call that had chosen its version before makes no connection that nobody would close.
+	_, err := c.groups["disk"].begin(t.Context(), "v1")
+	wantKind(t, err, csiproxy.ErrFailedPrecondition)
+	if links := c.groups["disk"].links; len(links) != 0 {
+		t.Errorf("after Close there are the links %v", links)
 	}
 }
 

@@ -56,7 +56,7 @@ func receive[T any, Response message[T]](ctx context.Context, g *group, op strin
 
 	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+api.ServiceName(g.name, version)+"/"+op)
 	if err != nil {
-		return failure(op, "", request, err)
+		return failure(op, "", request, g.lost(ctx, l, err))
 	}
 	// io.EOF stands for a stream that has ended. Receiving tells why.
 	if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
@@ -70,7 +70,7 @@ func receive[T any, Response message[T]](ctx context.Context, g *group, op strin
 			return &csiproxy.Error{Op: op, Kind: csiproxy.ErrUnavailable, Detail: "the daemon has ended the call"}
 		}
 		if err != nil {
-			return failure(op, "", request, err)
+			return failure(op, "", request, g.lost(ctx, l, err))
 		}
 		if !tell(response) {
 			return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // take begins calls of a client until one is refused, and returns how many began.
@@ -62,7 +63,7 @@ func TestCallsAreShared(t *testing.T) {
 		}
 	}
 	for name, greedy := range map[string]func(*calls, []*client, int){"one after the other": oneAfterTheOther, "by turns": byTurns} {
-		for _, test := range []struct{ maxBytes, clients int }{{1, 600}, {DefaultMaxRequestBytes, 400}} {
+		for _, test := range []struct{ maxBytes, clients int }{{1, 600}, {wire.MaxRequestBytes, 400}} {
 			a := newCalls(Limits{})
 			clients := make([]*client, test.clients)
 			for i := range clients {
@@ -107,7 +108,7 @@ func TestCallsOfARealNode(t *testing.T) {
 	for i := range 30 {
 		c := a.connect(uint32(i + 1))
 		for range 50 {
-			one, err := a.begin(c, DefaultMaxRequestBytes)
+			one, err := a.begin(c, wire.MaxRequestBytes)
 			if err != nil {
 				t.Fatalf("driver %d: %v", i, err)
 			}
@@ -121,8 +122,8 @@ func TestBytesOfRequestsAreBounded(t *testing.T) {
 	a := newCalls(Limits{Calls: limit, CallsPerClient: limit})
 	total := int64(0)
 	for range 100 {
-		begun, _ := take(t, a, a.connect(0), DefaultMaxRequestBytes)
-		total += int64(len(begun)) * DefaultMaxRequestBytes / 2
+		begun, _ := take(t, a, a.connect(0), wire.MaxRequestBytes)
+		total += int64(len(begun)) * wire.MaxRequestBytes / 2
 	}
 	if total > limit*maxBytesOfCall || total != a.now().Bytes {
 		t.Errorf("requests may come to hold %d bytes, counted as %d, more than %d", total, a.now().Bytes, limit*maxBytesOfCall)
@@ -134,7 +135,7 @@ func TestBytesOfRequestsAreBounded(t *testing.T) {
 	b := newCalls(Limits{Calls: limit, CallsPerClient: limit})
 	c := b.connect(0)
 	for range limit / 2 {
-		one, err := b.begin(c, DefaultMaxRequestBytes)
+		one, err := b.begin(c, wire.MaxRequestBytes)
 		if err != nil {
 			t.Fatal(err)
 		}

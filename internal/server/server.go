@@ -28,6 +28,8 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // Config says what to serve, and how.
@@ -62,13 +64,9 @@ type Endpoint struct {
 	// Listener is closed by Serve, or by New if it fails.
 	Listener net.Listener
 	// MaxRequestBytes is the most that a request may have, in its encoded form.
-	// Default: DefaultMaxRequestBytes.
+	// Default: wire.MaxRequestBytes.
 	MaxRequestBytes int
 }
-
-// DefaultMaxRequestBytes is enough for any request of the API: the longest text in one
-// is a path, for which Windows allows 32,767 characters.
-const DefaultMaxRequestBytes = 128 << 10
 
 // Service is one version of an API group, as package rpc provides it.
 type Service interface {
@@ -81,9 +79,8 @@ type Service interface {
 // Bounds of what a client can make the server hold, besides Limits. The messages of the
 // API are a few hundred bytes; a list of all disks of a node stays far below these.
 const (
-	maxResponseBytes = 4 << 20 // what a gRPC client accepts by default
-	maxHeaderBytes   = 16 << 10
-	bufferBytes      = 4 << 10
+	maxHeaderBytes = 16 << 10
+	bufferBytes    = 4 << 10
 	// windowBytes is what a client may send of a request before anybody reads it. It
 	// is the least that gRPC takes. Without it gRPC would guess, up to 16 MiB.
 	windowBytes = 64 << 10
@@ -137,7 +134,7 @@ func New(config Config) (*Server, error) {
 			return nil, errors.Join(fmt.Errorf("serve %s: %w", e.Name, err), closeListeners(config.Endpoints))
 		}
 		if e.MaxRequestBytes == 0 {
-			e.MaxRequestBytes = DefaultMaxRequestBytes
+			e.MaxRequestBytes = wire.MaxRequestBytes
 		}
 		served := &endpoint{
 			name:     e.Name,
@@ -174,7 +171,7 @@ func (s *Server) newGRPCServer(config Config, maxRequestBytes int) *grpc.Server 
 		grpc.ChainStreamInterceptor(streams...),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
-		grpc.MaxSendMsgSize(maxResponseBytes),
+		grpc.MaxSendMsgSize(wire.MaxResponseBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(uint32(s.calls.limits.CallsPerClient+maxStreamsPerClient+moreStreams)),
 		grpc.StaticStreamWindowSize(windowBytes),

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // upper is a handler that just works.
@@ -202,19 +204,19 @@ func TestContextOfCall(t *testing.T) {
 func TestBounds(t *testing.T) {
 	r := start(t, func(_ context.Context, said string) (string, error) {
 		if said == "much" {
-			return string(make([]byte, maxResponseBytes)), nil
+			return string(make([]byte, wire.MaxResponseBytes)), nil
 		}
 		return "", nil
 	})
 	defer r.end()
 	client := r.dial()
 
-	_, err := say(t.Context(), client, string(make([]byte, DefaultMaxRequestBytes)))
+	_, err := say(t.Context(), client, string(make([]byte, wire.MaxRequestBytes)))
 	wantCode(t, err, codes.ResourceExhausted)
 	var answer wrapperspb.StringValue
-	err = client.Invoke(t.Context(), sayMethod, wrapperspb.String("much"), &answer, grpc.MaxCallRecvMsgSize(2*maxResponseBytes))
+	err = client.Invoke(t.Context(), sayMethod, wrapperspb.String("much"), &answer, grpc.MaxCallRecvMsgSize(2*wire.MaxResponseBytes))
 	wantCode(t, err, codes.ResourceExhausted)
-	if _, err = say(t.Context(), client, string(make([]byte, DefaultMaxRequestBytes/2))); err != nil {
+	if _, err = say(t.Context(), client, string(make([]byte, wire.MaxRequestBytes/2))); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,6 +13,15 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
+// Limits of messages in their encoded form, in bytes, at both ends of a call.
+const (
+	// MaxRequestBytes is enough for any request of the API: the longest text in one is a
+	// path, for which Windows allows 32,767 characters.
+	MaxRequestBytes = 128 << 10
+	// MaxResponseBytes is what a gRPC client accepts by default.
+	MaxResponseBytes = 4 << 20
+)
+
 // Decode decodes the request of a caller into m. Fields that m doesn't have are
 // discarded: the message would hold their bytes for as long as the call lasts.
 //
