@@ -209,21 +209,20 @@ func (l *listener) awaitFirstByte(c *conn) {
 	_, err := io.ReadFull(c.Conn, c.first[:])
 	if err == nil {
 		c.unread = true
-		c.client = l.calls.connect(processOf(c.Conn))
 		c.caller = callerOf(c.Conn)
 	}
 	l.mu.Lock()
 	l.silent.Remove(c.silent)
-	var tooMany *conn
-	if err == nil {
+	tooMany := c // if the client has gone
+	if err == nil && !c.isClosed() {
+		c.client = l.calls.connect(processOf(c.Conn))
 		tooMany = l.addOpen(c)
 	}
 	l.mu.Unlock()
 	if tooMany != nil {
 		tooMany.Close()
 	}
-	if err != nil || tooMany == c { // the client has gone, or the connection was closed by us
-		c.Close()
+	if tooMany == c {
 		return
 	}
 	select {
@@ -356,6 +355,15 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+func (c *conn) isClosed() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // slowDown makes the next Read wait.
 func (c *conn) slowDown() { c.pause.Add(int64(slowDownBy)) }
 
@@ -373,12 +381,13 @@ func (c *conn) end() {
 
 func (c *conn) Close() error {
 	c.close.Do(func() {
-		close(c.closed)
+		close(c.closed) // before the lock: what isn't counted yet isn't from now on
 		c.listener.mu.Lock()
 		delete(c.listener.open, c)
+		client := c.client
 		c.listener.mu.Unlock()
-		if c.client != nil {
-			c.listener.calls.disconnect(c.client)
+		if client != nil {
+			c.listener.calls.disconnect(client)
 		}
 	})
 	return c.Conn.Close()

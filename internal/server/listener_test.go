@@ -190,3 +190,76 @@ func TestConnGivesItsFirstByteOnce(t *testing.T) {
 		t.Errorf("reading all gives %q, %v", got, err)
 	}
 }
+
+// byteAfterClose is a connection of process 7 whose first byte comes when the test says so,
+// closed or not.
+type byteAfterClose struct {
+	net.Conn
+	comes chan struct{}
+}
+
+func (c byteAfterClose) Read(p []byte) (int, error) {
+	<-c.comes
+	p[0] = 'P'
+	return 1, nil
+}
+
+func (byteAfterClose) Close() error          { return nil }
+func (byteAfterClose) ClientProcess() uint32 { return 7 }
+
+// A silent connection that is closed to make room just when its first byte comes isn't
+// counted as open for good, nor is its process.
+func TestEvictedAtItsFirstByte(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newListener(newScript(), newCalls(Limits{}), (&running{t: t}).logger())
+		comes := make(chan struct{})
+		add := func() *conn {
+			return l.add(&conn{Conn: byteAfterClose{comes: comes}, listener: l, closed: make(chan struct{})})
+		}
+		for range maxSilent {
+			if oldest := add(); oldest != nil {
+				t.Fatal("a connection is closed before there are too many")
+			}
+		}
+		evicted := add()
+		evicted.Close()
+		accepted := make(map[*conn]bool)
+		go func() {
+			for c := range l.first {
+				accepted[c] = true
+				c.Close()
+			}
+		}()
+		close(comes)
+		synctest.Wait()
+		if len(accepted) != maxSilent || accepted[evicted] {
+			t.Errorf("%d connections are handed on, want %d; the closed one: %v", len(accepted), maxSilent, accepted[evicted])
+		}
+		if got := l.connections(); got.Open != 0 || got.Silent != 0 {
+			t.Errorf("after all are closed, the connections are %+v", got)
+		}
+		if len(l.calls.processes) != 0 {
+			t.Errorf("%d processes are known, want none", len(l.calls.processes))
+		}
+		close(l.first)
+	})
+}
+
+// A process that has half of all connections closes no other's by making more.
+func TestConnectionsOfOneProcess(t *testing.T) {
+	l := newListener(newScript(), newCalls(Limits{}), (&running{t: t}).logger())
+	open := func(process uint32) (*conn, *conn) {
+		c := &conn{listener: l, closed: make(chan struct{}), client: l.calls.connect(process)}
+		return c, l.addOpen(c)
+	}
+	for i := range maxOpen / 2 {
+		open(1)
+		open(uint32(i + 2))
+	}
+	if c, tooMany := open(1); tooMany != c {
+		t.Error("a process with half of the connections got one more")
+	}
+	if c, tooMany := open(2); tooMany == c || tooMany == nil {
+		t.Error("a process with few connections got none")
+	}
+}
