@@ -334,6 +334,7 @@ bin/staticcheck: tools/go.mod
 generate: ## regenerate the generated code and pages; the C side needs gcc-mingw-w64-x86-64
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
 	$(GO) test -count=1 -run '^TestReference$$' ./cmd/csi-proxy ./cmd/csi-proxyctl -update
+	$(GO) test -count=1 -run '^TestGoAPI$$' . -update
 	$(GO) generate ./internal/winsys/...
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi
