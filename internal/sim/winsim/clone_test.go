@@ -291,3 +291,54 @@ func TestSMBConnections(t *testing.T) {
 		t.Errorf("without a mapping: %+v", c)
 	}
 }
+
+func TestSwapDisk(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		s := newNode(t, Delays{})
+		n, volume := newVolume(t, s, true)
+		must(t, s.WriteFile(volume+"file", []byte("content")))
+		other := attach(t, s, DiskSpec{Serial: "other"})
+		before := s.Disks()[1]
+		d := openDevice(t, s, drivePath(n), readWrite)
+		v := openDevice(t, s, device1(volume), readWrite)
+		serial := func(d win.Device) (string, error) {
+			out := make([]byte, 1024)
+			length, err := d.Control(t.Context(), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice), out)
+			if err != nil {
+				return "", err
+			}
+			descriptor, err := win.DecodeDeviceDescriptor(out[:length])
+			return descriptor.SerialNumber, err
+		}
+		wantErr(t, "with a serial number that there is", s.SwapDisk(n, DiskSpec{Serial: "other"}, keep), win.ErrorAlreadyExists)
+		wantErr(t, "Windows' own", s.SwapDisk(0, DiskSpec{}, keep), win.ErrorNotSupported)
+		wantErr(t, "none", s.SwapDisk(77, DiskSpec{}, keep), win.ErrorNotFound)
+		must(t, s.SwapDisk(n, DiskSpec{Serial: "clone"}, keep))
+		s.Settle()
+		var want win.Errno
+		if !keep {
+			want = win.ErrorDeviceNotConnected
+		}
+		got, err := serial(d)
+		if wantErr(t, "through the handle", err, want); keep && got != "clone" {
+			t.Errorf("the handle leads to the disk %q", got)
+		}
+		wantErr(t, "through the volume's handle", v.Flush(t.Context()), want)
+		now := s.Disks()[1]
+		before.Spec.Serial, before.Spec.Number, now.Spec.Number = "clone", nil, nil
+		if diff := cmp.Diff(before, now); diff != "" {
+			t.Errorf("kept %t (-before +now):\n%s", keep, diff)
+		}
+		if b, err := s.ReadFile(volume + "file"); err != nil || string(b) != "content" {
+			t.Errorf("kept %t: on the volume is %q, %v", keep, b, err)
+		}
+		must(t, s.SwapDisk(n, DiskSpec{}, keep)) // nobody can tell
+		s.Settle()
+		if diff := cmp.Diff(before.Spec.Page83, s.Disks()[1].Spec.Page83); diff != "" || s.Disks()[1].Spec.Serial != "clone" {
+			t.Errorf("kept %t: the serial number %q, identifiers:\n%s", keep, s.Disks()[1].Spec.Serial, diff)
+		}
+		must(t, s.DetachDisk(other))
+		closeHandle(t, d)
+		closeHandle(t, v)
+	}
+}

@@ -284,6 +284,14 @@ func (d *drive) interfacePath() string {
 	return d.path
 }
 
+// instance names the device instance: what is attached in the same place, and says that it
+// is the same product, is the same instance.
+func (d *drive) instance() string {
+	a := d.Spec.SCSI
+	return fmt.Sprintf(`SCSI\Disk&Ven_%s&Prod_%s\%02x%02x%02x%02x`,
+		idPart(d.Spec.VendorID), idPart(d.Spec.ProductID), a.PortNumber, a.PathID, a.TargetID, a.LUN)
+}
+
 // touch says that the record has changed.
 func (d *drive) touch() {
 	d.changed = true
@@ -413,12 +421,20 @@ func newDisk(id uint64, spec DiskSpec) *drive {
 		trees:   map[uint64]*tree{},
 	}
 	if spec.Offline {
-		d.Persistent |= win.DiskOffline
 		d.OfflineReason = win.OfflinePolicy
 	}
-	if spec.ReadOnly {
-		d.Persistent |= win.DiskReadOnly
-	}
+	d.Persistent = spec.attributes()
 	d.Attributes = d.Persistent
 	return d
+}
+
+// attributes are those with which the disk arrives for the first time.
+func (d DiskSpec) attributes() (a win.DiskAttributes) {
+	if d.Offline {
+		a |= win.DiskOffline
+	}
+	if d.ReadOnly {
+		a |= win.DiskReadOnly
+	}
+	return a
 }

@@ -130,6 +130,12 @@ func (s *System) setAttributes(d *drive, a win.SetDiskAttributes) error {
 	d.Attributes = set(d.Attributes)
 	if a.Persist {
 		d.Persistent = set(d.Persistent)
+		if s.node.Settings.AttributesOfInstance {
+			if s.node.Instances == nil {
+				s.node.Instances = map[string]win.DiskAttributes{}
+			}
+			s.node.Instances[d.instance()], s.changed = d.Persistent, true
+		}
 	}
 	switch isOffline := d.is(win.DiskOffline); {
 	case isOffline && !wasOffline:

@@ -67,10 +67,26 @@ func (s *System) AttachDisk(spec DiskSpec) (number disk.Number, err error) {
 }
 
 func (s *System) attach(d *drive) {
+	s.inherit(d)
 	d.State, d.Attributes = DiskAttached, d.Persistent
 	s.giveNumber(d)
 	if !d.Spec.NeedsRescan {
 		s.diskArrivesLater(d)
+	}
+}
+
+// inherit gives a disk that is attached the attributes of the device instance that it is
+// from now on: those that were persisted for it, or else those of its hardware.
+func (s *System) inherit(d *drive) {
+	if !s.node.Settings.AttributesOfInstance {
+		return
+	}
+	a, known := s.node.Instances[d.instance()]
+	if !known {
+		a = d.Spec.attributes()
+	}
+	if d.Persistent = a; d.Persistent&win.DiskOffline != 0 {
+		d.OfflineReason = win.OfflinePolicy
 	}
 }
 
@@ -120,6 +136,40 @@ func (s *System) CloneDisk(of disk.Number, spec DiskSpec) (number disk.Number, e
 		return nil
 	})
 	return number, err
+}
+
+// SwapDisk puts another disk in the place of an attached one: with its number and its
+// address, and with a copy of what is on it, but with the serial number, the identifiers and
+// the texts of the spec. What of these the spec lacks is as before, so that an empty one
+// makes a copy that nobody can tell from the original.
+//
+// What is open on the disk, or on a volume on it, dies, and all arrives anew. With
+// keepHandles it leads to the other disk from now on: that isn't to be expected of Windows,
+// but nothing that changes a disk may rely on it.
+func (s *System) SwapDisk(number disk.Number, spec DiskSpec, keepHandles bool) error {
+	return s.controlDisk("swap", number, func(d *drive) error {
+		switch _, taken := s.disks.find(func(o *drive) bool { return o != d && spec.Serial != "" && o.Spec.Serial == spec.Serial }); {
+		case taken:
+			return refuse(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
+		case d.System, d.Target != "", !d.present():
+			return refuse(win.ErrorNotSupported, "only a disk that Windows sees can be swapped, and neither its own nor a LUN")
+		}
+		if !keepHandles {
+			s.withdrawDisk(d)
+		}
+		d.Spec.Serial, d.path = cmp.Or(spec.Serial, d.Spec.Serial), ""
+		d.Spec.VendorID, d.Spec.ProductID = cmp.Or(spec.VendorID, d.Spec.VendorID), cmp.Or(spec.ProductID, d.Spec.ProductID)
+		d.Spec.Revision = cmp.Or(spec.Revision, d.Spec.Revision)
+		if spec.Page83 != nil {
+			d.Spec.Page83 = spec.Page83
+		}
+		if !keepHandles {
+			d.Spec.Number = &number
+			s.attach(d)
+		}
+		d.touch()
+		return nil
+	})
 }
 
 // originalOf finds a disk that is online and has ids of d in its partition table.

@@ -86,6 +86,7 @@ func (ds *disks) luns(iqn string) []*drive {
 
 // attachLUN lets a LUN arrive: never before the present call is over.
 func (s *System) attachLUN(d *drive) {
+	s.inherit(d)
 	d.State, d.Attributes = DiskAttached, d.Persistent
 	s.giveNumber(d)
 	if d.Spec.NeedsRescan {

@@ -39,6 +39,9 @@ type nodeRecord struct {
 	Registry   registry
 	Numbers    map[string]uint32 `json:",omitempty"` // of the registry, by key and name as there
 	Processes  []Process         `json:",omitempty"`
+	// Instances are the attributes that were persisted with Settings.AttributesOfInstance,
+	// by device instance.
+	Instances map[string]win.DiskAttributes `json:",omitempty"`
 }
 
 // parts are all that keep state in the file.

@@ -115,6 +115,12 @@ func TestKill(t *testing.T) {
 			{"no process", func() error { return s.EndProcess(process) }},
 			{"clone", func() error { _, err := s.CloneDisk(n, DiskSpec{Serial: "clone", Late: time.Second}); return err }},
 			{"arrival of the clone", func() error { s.Settle(); return nil }},
+			{"attributes of instances", func() error { return s.SetSettings(Settings{AttributesOfInstance: true}) }},
+			{"attributes of one", func() error {
+				return s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Persist: true})
+			}},
+			{"another clone in its place", func() error { return s.SwapDisk(n, DiskSpec{Serial: "a"}, false) }},
+			{"its arrival", func() error { s.Settle(); return nil }},
 			{"NVMe disk", func() error {
 				_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, Serial: "nvme", NVMe: &NVMe{NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte{1}}}})
 				return err

@@ -44,6 +44,12 @@ type Settings struct {
 	// FreshNumbers gives a disk that arrives a number that no disk has had since the node
 	// started. By itself it gets the lowest one that is free. Unknown: how Windows chooses.
 	FreshNumbers bool
+	// AttributesOfInstance makes the persisted attributes, offline and read-only, those of
+	// the device instance and not of the disk: they are kept in the registry for the
+	// adapter's slot with the product in it, and the next such disk in the slot inherits
+	// them. Unknown: for which buses a disk's instance has no part that names the disk;
+	// kubernetes#108019 and csi-proxy#287 and #288 are about such disks.
+	AttributesOfInstance bool
 	// GoneDisk is the error of what is open on a disk that was pulled out, and on its
 	// volumes; 0 is ErrorDeviceNotConnected. Unknown: which one the drivers give.
 	GoneDisk win.Errno `also:"55,433,1006"`

@@ -77,6 +77,40 @@ func TestSettings(t *testing.T) {
 				t.Errorf("after disk %d has left, the next one is disk %d", n, got)
 			}
 		}},
+		"AttributesOfInstance": {Settings{AttributesOfInstance: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			attributes := func(n disk.Number) (a win.DiskAttributes) {
+				for _, d := range s.Disks() {
+					if d.Number == n {
+						a = d.Attributes
+					}
+				}
+				return a
+			}
+			both := win.DiskOffline | win.DiskReadOnly
+			must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: both, Attributes: both, Persist: true}))
+			before := s.Disks()[1].Spec
+			must(t, s.DetachDisk(n))
+			again := attach(t, s, DiskSpec{SCSI: before.SCSI})
+			if got := attributes(again); (got == both) != on || (got == 0) == on {
+				t.Errorf("another disk in its place has the attributes %d", got)
+			}
+			other := attach(t, s, DiskSpec{ReadOnly: true})
+			if got := attributes(other); got != win.DiskReadOnly {
+				t.Errorf("a disk in another place has the attributes %d", got)
+			}
+			must(t, s.DetachDisk(again))
+			if on {
+				must(t, s.Reboot())
+			}
+			another := attach(t, s, DiskSpec{SCSI: before.SCSI, ProductID: "Other"})
+			if got := attributes(another); got != 0 {
+				t.Errorf("another product in its place has the attributes %d", got)
+			}
+			moved := attach(t, s, DiskSpec{Serial: before.Serial})
+			if got := attributes(moved); (got == 0) != on {
+				t.Errorf("the disk in another place has the attributes %d", got)
+			}
+		}},
 		"GoneDisk": {Settings{GoneDisk: win.ErrorNoSuchDevice}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 			want := win.ErrorDeviceNotConnected
 			if on {

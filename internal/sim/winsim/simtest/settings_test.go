@@ -73,3 +73,18 @@ func TestOnWindows(t *testing.T) {
 	})
 	exclusive(t, nil)
 }
+
+func TestLettered(t *testing.T) {
+	sys := Open(t, winsim.Delays{})
+	volume, number, letter := Lettered(t, sys, winsim.DiskSpec{Serial: "lettered"})
+	Must(t, sys.WriteFile(letter+"file", []byte("content")))
+	Must(t, sys.DetachDisk(number))
+	if again := Attach(t, sys, winsim.DiskSpec{Serial: "lettered"}); again != number {
+		t.Errorf("disk %d came back as %d", number, again)
+	}
+	sys.Settle()
+	paths, err := sys.VolumePathNames(t.Context(), volume)
+	if content, readErr := sys.ReadFile(volume + "file"); err != nil || len(paths) != 1 || paths[0] != letter || readErr != nil || string(content) != "content" {
+		t.Errorf("it came back at %q, %v, with %q, %v", paths, err, content, readErr)
+	}
+}

@@ -6,6 +6,7 @@
 package simtest
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -69,6 +70,11 @@ func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) disk.Number 
 // the other from 16 MiB on. Their volumes may not be there yet.
 func Partition(t testing.TB, sys *winsim.System, number disk.Number, partitions int) {
 	t.Helper()
+	partition(t, sys, number, partitions, win.GPTAttributeNoDriveLetter)
+}
+
+func partition(t testing.TB, sys *winsim.System, number disk.Number, partitions int, attributes uint64) {
+	t.Helper()
 	h, err := sys.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.GenericRead|win.GenericWrite)
 	Must(t, err)
 	defer h.Close()
@@ -76,7 +82,7 @@ func Partition(t testing.TB, sys *winsim.System, number disk.Number, partitions 
 	for i := range partitions {
 		layout.Partitions = append(layout.Partitions, win.Partition{
 			Style: win.StyleGPT, StartingOffset: 16<<20 + int64(i)<<30, Length: 1 << 30,
-			Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Attributes: win.GPTAttributeNoDriveLetter,
+			Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Attributes: attributes,
 		})
 	}
 	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
@@ -99,6 +105,27 @@ func Volume(t testing.TB, sys *winsim.System) (name string, number disk.Number) 
 	}
 	Must(t, sys.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}))
 	return volumes[0], number
+}
+
+// Lettered attaches a disk with one formatted volume that another machine has made, and to
+// which Windows gave a drive letter by itself when it arrived.
+func Lettered(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) (name string, number disk.Number, letter string) {
+	t.Helper()
+	spec.SizeBytes = cmp.Or(spec.SizeBytes, 10<<30)
+	number = Attach(t, sys, spec)
+	partition(t, sys, number, 1, 0)
+	sys.Settle()
+	volumes := sys.VolumesOfDisk(number)
+	if len(volumes) != 1 {
+		t.Fatalf("disk %d has the volumes %q", number, volumes)
+	}
+	Must(t, sys.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}))
+	paths, err := sys.VolumePathNames(t.Context(), volumes[0])
+	Must(t, err)
+	if len(paths) != 1 || len(paths[0]) != len(`D:\`) {
+		t.Fatalf("the volume of disk %d has the paths %q, and no drive letter", number, paths)
+	}
+	return volumes[0], number, paths[0]
 }
 
 // Mount makes a directory and mounts a volume there.
