@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -98,7 +99,7 @@ func New(sys win.System, o Options) (*Node, error) {
 	}
 	runner := operation.NewRunner(o.OnOperation)
 	locks := new(operation.Locks[disk.Number])
-	probes := smbprobe.New(calls)
+	probes := smbprobe.New(calls, smblogon.New(o.Logger))
 	allDisks := disks.New(calls, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, NewIDsForClones: o.NewIDsForClones,
 		SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,

@@ -15,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
@@ -34,13 +35,17 @@ type System interface {
 // Prober asks for mappings, and servers whether paths are there.
 type Prober struct {
 	sys      System
+	logOns   *smblogon.Memory
 	paths    operation.Flights[string, struct{}] // by folded path
 	mappings operation.Flights[struct{}, []win.SMBMapping]
 }
 
-// New returns a prober of the mappings and servers that sys knows. The groups of one node
-// share it.
-func New(sys System) *Prober { return &Prober{sys: sys} }
+// New returns a prober of the mappings and servers that sys knows. It asks nothing of a server
+// while logOns holds the credentials back. The groups of one node share it.
+func New(sys System, logOns *smblogon.Memory) *Prober { return &Prober{sys: sys, logOns: logOns} }
+
+// LogOns returns what is known of log-ons to servers.
+func (p *Prober) LogOns() *smblogon.Memory { return p.logOns }
 
 // Mappings returns the SMB global mappings of the node. Callers share one answer, which
 // is never of before a change that this process has made. The end of ctx gives ctx's error.
@@ -63,8 +68,10 @@ func (p *Prober) Mappings(ctx context.Context) ([]win.SMBMapping, error) {
 // may be trusted with that.
 func (p *Prober) Probe(ctx context.Context, path unc.Path) error {
 	_, err := p.paths.Do(ctx, path.Folded(), patience, func(ctx context.Context) (struct{}, error) {
-		_, err := p.sys.FileAttributes(ctx, path.String())
-		return struct{}{}, err
+		return struct{}{}, p.logOns.Probe(path, func() error {
+			_, err := p.sys.FileAttributes(ctx, path.String())
+			return err
+		})
 	})
 	if silent, ok := errors.AsType[*operation.SilentError](err); ok {
 		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the SMB server has not answered since %s; try again later", silent.Since.UTC().Format(time.RFC3339))

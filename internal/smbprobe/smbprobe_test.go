@@ -12,6 +12,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -82,7 +83,7 @@ func path(t *testing.T, s string) unc.Path {
 func bubble(t *testing.T, f func(t *testing.T, n *network, p *smbprobe.Prober)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{calls: map[string]int{}, delay: 8 * time.Second, err: win.ErrorBadNetPath}
-		f(t, n, smbprobe.New(n))
+		f(t, n, smbprobe.New(n, smblogon.New(nil)))
 		time.Sleep(time.Hour)
 	})
 }
@@ -199,7 +200,7 @@ type panicking struct{ smbprobe.System }
 func (panicking) FileAttributes(context.Context, string) (win.FileAttributes, error) { panic("a bug") }
 
 func TestProbePassesPanicsOn(t *testing.T) {
-	p := smbprobe.New(panicking{})
+	p := smbprobe.New(panicking{}, smblogon.New(nil))
 	for range 10 { // none keeps a slot
 		func() {
 			defer func() {

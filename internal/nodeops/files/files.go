@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -65,7 +66,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
 		o.Runner = operation.NewRunner(nil)
 	}
 	if o.Shares == nil {
-		o.Shares = smbprobe.New(sys)
+		o.Shares = smbprobe.New(sys, smblogon.New(o.Logger))
 	}
 	return &Filesystem{sys: sys, paths: paths, options: o, limits: defaultLimits}
 }

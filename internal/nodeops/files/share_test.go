@@ -84,7 +84,6 @@ func TestLinkToShareErrors(t *testing.T) {
 	newShares(t, sys, "server")
 	must(t, sys.MkdirAll(kubelet))
 	must(t, sys.Symlink(kubelet+`\link`, `\\server\data\`, true))
-	f := newFilesystem(t, sys)
 	for number, kind := range map[win.Errno]error{
 		win.ErrorBadNetPath:   nil,
 		win.ErrorBadNetName:   nil,
@@ -92,13 +91,14 @@ func TestLinkToShareErrors(t *testing.T) {
 		win.ErrorAccessDenied: csiproxy.ErrPermissionDenied,
 	} {
 		must(t, sys.Fail(winsim.Match{Call: "GetFileAttributesW"}, number))
+		f := newFilesystem(t, sys) // which remembers no refused log-on
 		if is, err := f.IsSymlink(t.Context(), kubelet+`\link`); is || csiproxy.KindOf(err) != kind {
 			t.Errorf("%v: %v, %v", number, is, err)
 		}
 		sys.ResetRules()
 	}
 	must(t, sys.Fail(winsim.Match{Call: "MSFT_SmbGlobalMapping"}, win.ErrorNotSupported))
-	if is, err := f.IsSymlink(t.Context(), kubelet+`\link`); is || !errors.Is(err, csiproxy.ErrUnimplemented) {
+	if is, err := newFilesystem(t, sys).IsSymlink(t.Context(), kubelet+`\link`); is || !errors.Is(err, csiproxy.ErrUnimplemented) {
 		t.Errorf("without a list of the mappings: %v, %v", is, err)
 	}
 }

@@ -223,7 +223,7 @@ func TestNobodyWaitsBehindASilentServer(t *testing.T) {
 		sys := newNode(t)
 		m := newBounded(t, sys)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-		must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorLogonFailure))
+		must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorBadNetName))
 		must(t, sys.DelayUncancellable(winsim.Match{Call: probe, Skip: 1}, time.Minute)) // the look under the lock
 		ended := make(chan error)
 		go func() { ended <- m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob) }()

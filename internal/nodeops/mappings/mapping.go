@@ -29,31 +29,44 @@ const (
 // makes and removes it at the same time.
 const maxAttempts = 4
 
-// ensure has the share of remote mapped, and reports whether it has made the mapping.
-func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c smb.Credentials) (made bool, _ error) {
-	if seen, err := m.look(ctx, remote, c); seen == working || seen == kept {
+// wanted is a mapping that a call asks for.
+type wanted struct {
+	remote      unc.Path
+	credentials smb.Credentials
+	asker       string // the path that is to lead to the share; may be empty
+}
+
+// of returns the mapping of another share that the same call asks for.
+func (w wanted) of(other unc.Path) wanted {
+	w.remote = other
+	return w
+}
+
+// ensure has a share mapped, and reports whether it has made the mapping.
+func (m *Mappings) ensure(ctx context.Context, w wanted) (made bool, _ error) {
+	if seen, err := m.look(ctx, w); seen == working || seen == kept {
 		return false, err
 	}
-	unlock, err := m.locks.Lock(ctx, remote.Server())
+	unlock, err := m.locks.Lock(ctx, w.remote.Server())
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
 	for range maxAttempts {
 		// Whoever had the lock before may have made it.
-		seen, err := m.look(ctx, remote, c)
+		seen, err := m.look(ctx, w)
 		switch seen {
 		case working, kept:
 			return false, err
 		case broken:
-			m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", remote.Root(), "err", err)
-			if err := m.remove(ctx, remote); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+			m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", w.remote.Root(), "err", err)
+			if err := m.remove(ctx, w.remote); err != nil && !errors.Is(err, win.ErrorNotConnected) {
 				return false, err
 			}
 		}
-		err = m.create(ctx, remote, c)
+		err = m.create(ctx, w)
 		if errors.Is(err, win.ErrorSessionCredentialConflict) {
-			err = m.createInstead(ctx, remote, c)
+			err = m.createInstead(ctx, w)
 		}
 		if !errors.Is(err, win.ErrorAlreadyAssigned) && !errors.Is(err, win.ErrorDeviceAlreadyRemembered) {
 			return err == nil, err
@@ -62,8 +75,9 @@ func (m *Mappings) ensure(ctx context.Context, remote unc.Path, c smb.Credential
 	return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "the mapping was changed by others on every attempt; try again later")
 }
 
-// look sees what became of the mapping of the share of remote. The error is why it fails.
-func (m *Mappings) look(ctx context.Context, remote unc.Path, c smb.Credentials) (state, error) {
+// look sees what became of the mapping that is wanted. The error is why it fails.
+func (m *Mappings) look(ctx context.Context, w wanted) (state, error) {
+	remote := w.remote
 	mappings, err := m.options.Shares.Mappings(ctx)
 	if err != nil {
 		return kept, err
@@ -76,12 +90,12 @@ func (m *Mappings) look(ctx context.Context, remote unc.Path, c smb.Credentials)
 	if errors.Is(err, win.ErrorAccessDenied) && !remote.IsShare() && m.options.Shares.Probe(ctx, remote) == nil {
 		return working, nil
 	}
-	return m.judge(remote, c, err)
+	return m.judge(w, err)
 }
 
-// judge decides what becomes of the mapping of the share of remote, whose root gave an
-// error to somebody who has the credentials c. The package comment has the reasons.
-func (m *Mappings) judge(remote unc.Path, c smb.Credentials, err error) (state, error) {
+// judge decides what becomes of the mapping that is wanted, if the root of the share gave an
+// error. The package comment has the reasons.
+func (m *Mappings) judge(w wanted, err error) (state, error) {
 	if err == nil {
 		return working, nil
 	}
@@ -89,7 +103,7 @@ func (m *Mappings) judge(remote unc.Path, c smb.Credentials, err error) (state, 
 	if !ok { // no answer of Windows
 		return kept, err
 	}
-	sameUser, sameCredentials := m.users.compare(remote, c)
+	_, sameUser, sameCredentials := m.logOns.Compare(w.remote, w.credentials)
 	switch errno {
 	case win.ErrorBadNetName, win.ErrorNoSuchLogonSession:
 		return broken, err
@@ -138,20 +152,21 @@ func (m *Mappings) reach(ctx context.Context, remote unc.Path) error {
 	return err
 }
 
-func (m *Mappings) create(ctx context.Context, remote unc.Path, c smb.Credentials) error {
+func (m *Mappings) create(ctx context.Context, w wanted) error {
 	// What is under way may have seen what was before.
-	defer m.options.Shares.Forget(remote)
-	err := m.sys.CreateSMBGlobalMapping(ctx, remote.Root(), win.SMBMappingOptions{
-		Username:       c.Username,
-		Password:       c.Password,
-		RequirePrivacy: !m.options.WithoutPrivacy,
+	defer m.options.Shares.Forget(w.remote)
+	err := m.logOns.LogOn(ctx, w.remote, w.credentials, w.asker, func() error {
+		return m.sys.CreateSMBGlobalMapping(ctx, w.remote.Root(), win.SMBMappingOptions{
+			Username:       w.credentials.Username,
+			Password:       w.credentials.Password,
+			RequirePrivacy: !m.options.WithoutPrivacy,
+		})
 	})
 	if err == nil {
-		m.users.made(remote, c)
-		m.options.Logger.Info("mapping made", "remotePath", remote.Root(), "requirePrivacy", !m.options.WithoutPrivacy)
+		m.options.Logger.Info("mapping made", "remotePath", w.remote.Root(), "requirePrivacy", !m.options.WithoutPrivacy)
 	}
 	if errors.Is(err, win.ErrorAccessDenied) && !m.options.WithoutPrivacy {
-		return &csiproxy.Error{Detail: "the user may not use the share, or its server can't encrypt, which is required", Err: err}
+		return &csiproxy.Error{Detail: "access denied: the user lacks rights to the share, or the server can't encrypt; the flag -require-privacy=false allows that", Err: err}
 	}
 	return err
 }
@@ -160,7 +175,7 @@ func (m *Mappings) remove(ctx context.Context, remote unc.Path) error {
 	defer m.options.Shares.Forget(remote)
 	err := m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
 	if err == nil || errors.Is(err, win.ErrorNotConnected) {
-		m.users.removed(remote)
+		m.logOns.Unmapped(remote)
 	}
 	if err == nil {
 		m.options.Logger.Info("mapping removed", "remotePath", remote.Root())
@@ -173,13 +188,13 @@ func (m *Mappings) remove(ctx context.Context, remote unc.Path) error {
 // change of the password, they are removed, and those of the same user made again with
 // the new credentials. To another user's, or one of an earlier process, these may open
 // what isn't theirs: it is made again by whoever asks for it next.
-func (m *Mappings) createInstead(ctx context.Context, remote unc.Path, c smb.Credentials) error {
-	others, err := m.others(ctx, remote)
+func (m *Mappings) createInstead(ctx context.Context, w wanted) error {
+	others, err := m.others(ctx, w.remote)
 	if err != nil {
 		return err
 	}
 	for _, other := range others {
-		if seen, _ := m.judge(other, c, m.options.Shares.Probe(ctx, other)); seen != broken {
+		if seen, _ := m.judge(w.of(other), m.options.Shares.Probe(ctx, other)); seen != broken {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -188,8 +203,8 @@ func (m *Mappings) createInstead(ctx context.Context, remote unc.Path, c smb.Cre
 	}
 	var again []unc.Path
 	for _, other := range others {
-		sameUser, _ := m.users.compare(other, c)
-		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other", remote.Root())
+		_, sameUser, _ := m.logOns.Compare(other, w.credentials)
+		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other", w.remote.Root())
 		if err := m.remove(ctx, other); err != nil && !errors.Is(err, win.ErrorNotConnected) {
 			return err
 		}
@@ -197,14 +212,14 @@ func (m *Mappings) createInstead(ctx context.Context, remote unc.Path, c smb.Cre
 			again = append(again, other)
 		}
 	}
-	if err := m.create(ctx, remote, c); err != nil {
+	if err := m.create(ctx, w); err != nil {
 		if errors.Is(err, win.ErrorSessionCredentialConflict) {
 			return &csiproxy.Error{Detail: "the server is in use with other credentials, and Windows allows one user for each server", Err: err}
 		}
 		return err
 	}
 	for _, other := range again {
-		if err := m.create(ctx, other, c); err != nil {
+		if err := m.create(ctx, w.of(other)); err != nil {
 			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.Root(), "err", err)
 		}
 	}

@@ -48,7 +48,8 @@
 //     again: an account is unlocked, a domain controller learns the password.
 //   - Away servers, networks, sick disks, lack of resources, and errors that nobody has
 //     thought of pass. Windows connects such a mapping again by itself.
-//   - The root is asked twice: once without the lock of the server, and once with it.
+//   - The root is asked twice: once without the lock of the server, and once with it. But a
+//     refused log-on isn't tried again so soon: see package smblogon.
 //
 // If Windows refuses to make a mapping because others of the server have other
 // credentials, these are judged by the same table. If all of them are to be made again,
@@ -64,6 +65,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -109,7 +111,7 @@ type Mappings struct {
 	// of locks may take one of these, and not the other way round.
 	staging operation.Locks[string]
 	claims  claims
-	users   *users
+	logOns  *smblogon.Memory
 }
 
 // New returns the operations on the mappings of sys. Local paths are those that
@@ -122,9 +124,9 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 		o.Runner = operation.NewRunner(nil)
 	}
 	if o.Shares == nil {
-		o.Shares = smbprobe.New(sys)
+		o.Shares = smbprobe.New(sys, smblogon.New(o.Logger))
 	}
-	return &Mappings{sys: sys, paths: paths, options: o, users: newUsers()}
+	return &Mappings{sys: sys, paths: paths, options: o, logOns: o.Shares.LogOns()}
 }
 
 // NewSMBGlobalMapping implements [smb.Operations].
@@ -147,7 +149,7 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 		}
 		m.claims.begin(remote)
 		defer func() { m.endClaim(ctx, remote, err) }()
-		if _, err := m.ensure(ctx, remote, c); err != nil {
+		if _, err := m.ensure(ctx, wanted{remote, c, localPath}); err != nil {
 			return err
 		}
 		if err := m.reach(ctx, remote); err != nil || localPath == "" {

@@ -51,7 +51,7 @@ func (m *Mappings) StageShare(ctx context.Context, r storage.StageShareRequest) 
 			if err := m.checkUser(ctx, remote, r.Credentials); err != nil {
 				return err
 			}
-			made, err := m.ensure(ctx, remote, r.Credentials)
+			made, err := m.ensure(ctx, wanted{remote, r.Credentials, r.StagingPath})
 			if made {
 				m.claims.made(remote)
 			}
@@ -84,7 +84,7 @@ func (m *Mappings) checkUser(ctx context.Context, remote unc.Path, c smb.Credent
 	if err := m.options.Shares.Probe(ctx, remote.Share()); err != nil {
 		return nil // ensure says what becomes of a mapping that doesn't work
 	}
-	known, sameUser, sameCredentials := m.users.knows(remote, c)
+	known, sameUser, sameCredentials := m.logOns.Compare(remote, c)
 	if !known {
 		sameUser, err = m.maybeSameUser(ctx, remote, c)
 		if err != nil {

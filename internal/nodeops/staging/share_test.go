@@ -371,8 +371,8 @@ func TestConditions(t *testing.T) {
 			"the volume offline", stagingPath, func() { control(win.IoctlVolumeOffline) },
 			conditions{storage.VolumeOffline: inaccessible}, func() { control(win.IoctlVolumeOnline) },
 		},
-		{"a server that refuses", sharePath, fail(win.CallFileAttributes, `\\filer`, win.ErrorLogonFailure), conditions{storage.ShareRefused: inaccessible}, nil},
 		{"a server that is away", sharePath, fail(win.CallFileAttributes, `\\filer`, win.ErrorBadNetPath), conditions{storage.ShareUnreachable: inaccessible}, nil},
+		{"a server that refuses", sharePath, fail(win.CallFileAttributes, `\\filer`, win.ErrorLogonFailure), conditions{storage.ShareRefused: inaccessible}, nil},
 		{"not mapped", sharePath, func() { simtest.Must(t, sim.RemoveSMBGlobalMapping(ctx, `\\filer\data`)) }, conditions{storage.ShareNotMapped: inaccessible}, nil},
 		{"detached", stagingPath, func() { simtest.Must(t, sim.DetachDisk(number)) }, conditions{storage.DiskMissing: inaccessible}, nil},
 	} {

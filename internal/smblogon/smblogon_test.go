@@ -1,0 +1,390 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package smblogon_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/smblogon"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+)
+
+// server takes one password, and counts the log-ons.
+type server struct {
+	memory   *smblogon.Memory
+	mu       sync.Mutex
+	password string
+	refusal  error
+	logOns   int
+}
+
+func newServer() *server {
+	return &server{memory: smblogon.New(nil), password: "right", refusal: win.ErrorLogonFailure}
+}
+
+func (s *server) answer(password string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logOns++
+	if password != s.password {
+		return s.refusal
+	}
+	return nil
+}
+
+// logOn maps a share with a password.
+func (s *server) logOn(t *testing.T, remote, user, password string) error {
+	t.Helper()
+	c := smb.Credentials{Username: user, Password: secret.New(password)}
+	return s.memory.LogOn(t.Context(), path(t, remote), c, `C:\staging`, func() error { return s.answer(password) })
+}
+
+func (s *server) wantLogOns(t *testing.T, what string, want int) {
+	t.Helper()
+	if s.logOns != want {
+		t.Errorf("%s: %d log-ons, want %d", what, s.logOns, want)
+	}
+	s.logOns = 0
+}
+
+func path(t *testing.T, remote string) unc.Path {
+	t.Helper()
+	p, err := unc.Parse(remote)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const (
+	data = `\\filer\data`
+	logs = `\\filer\logs`
+	user = `CORP\app`
+)
+
+// Pods that try all the time make one log-on in a window, which grows to two minutes.
+func TestWindow(t *testing.T) {
+	for _, refusal := range []win.Errno{win.ErrorLogonFailure, win.ErrorAccountRestriction, win.ErrorAccountDisabled, win.ErrorAccountLockedOut} {
+		t.Run(fmt.Sprint(uint32(refusal)), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				s.refusal = refusal
+				begin, text := time.Now(), ""
+				var at []time.Duration
+				for time.Since(begin) < 12*time.Minute {
+					before := s.logOns
+					err := s.logOn(t, data, user, "wrong")
+					if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != refusal || !errors.Is(err, csiproxy.ErrUnauthenticated) {
+						t.Fatal(err)
+					}
+					if text == "" {
+						text = err.Error()
+					}
+					if err.Error() != text {
+						t.Fatalf("the error changes from %q to %q", text, err)
+					}
+					if s.logOns > before {
+						at = append(at, time.Since(begin))
+					}
+					time.Sleep(time.Second)
+				}
+				want := "[0s 15s 45s 1m45s 3m45s 5m45s 7m45s 9m45s 11m45s]"
+				if got := fmt.Sprint(at); got != want {
+					t.Errorf("log-ons at %s, want %s", got, want)
+				}
+				if n := s.memory.HeldBack(); n != 12*60-9 {
+					t.Errorf("%d were held back", n)
+				}
+			})
+		})
+	}
+}
+
+// Which credentials are held back, and what ends the window.
+func TestHeldBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		remote, user, password string
+		logOns                 int
+	}{
+		"the same":                       {data, user, "wrong", 0},
+		"another share":                  {logs, user, "wrong", 0},
+		"another server of the domain":   {`\\other\data`, user, "wrong", 0},
+		"in other letters":               {`\\FILER\Data`, `corp\APP`, "wrong", 0},
+		"another password":               {data, user, "guess", 1},
+		"another user":                   {data, `CORP\other`, "wrong", 1},
+		"another domain":                 {data, `LAB\app`, "wrong", 1},
+		"a user of the server, not of a": {data, `app`, "wrong", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer()
+			s.logOn(t, data, user, "wrong")
+			s.logOns = 0
+			s.logOn(t, test.remote, test.user, test.password)
+			s.wantLogOns(t, name, test.logOns)
+		})
+	}
+	for _, same := range []string{"app", `.\app`, `\app`, "APP"} {
+		s := newServer()
+		s.logOn(t, data, "app", "wrong")
+		s.logOns = 0
+		s.logOn(t, logs, same, "wrong")
+		s.wantLogOns(t, "the server's own account "+same, 0)
+		s.logOn(t, `\\other\data`, same, "wrong")
+		s.wantLogOns(t, "another server's account "+same, 1)
+	}
+	s := newServer()
+	s.logOn(t, data, "app@corp.example", "wrong")
+	s.logOn(t, `\\other\data`, "APP@corp.example", "wrong")
+	s.wantLogOns(t, "an account by its principal name", 1)
+}
+
+func TestWindowEnds(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, s *server){
+		"success":                func(t *testing.T, s *server) { s.logOn(t, logs, user, "right") },
+		"forgotten":              func(_ *testing.T, s *server) { s.memory.Forget() },
+		"nobody asks for longer": func(*testing.T, *server) { time.Sleep(30 * time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				s.logOn(t, data, user, "wrong")
+				time.Sleep(15 * time.Second)
+				s.logOn(t, data, user, "wrong")
+				end(t, s)
+				s.logOns = 0
+				s.logOn(t, data, user, "wrong")
+				s.wantLogOns(t, "the next", 1)
+				time.Sleep(15 * time.Second) // the window is short again
+				s.logOn(t, data, user, "wrong")
+				s.wantLogOns(t, "the next but one", 1)
+			})
+		})
+	}
+}
+
+// A server that can't be reached after the window hasn't refused anything.
+func TestNoAnswerAfterTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.logOn(t, data, user, "wrong")
+		time.Sleep(15 * time.Second)
+		s.refusal = win.ErrorBadNetPath
+		for range 3 {
+			if err := s.logOn(t, data, user, "wrong"); !errors.Is(err, win.ErrorBadNetPath) {
+				t.Error(err)
+			}
+		}
+		s.wantLogOns(t, "while it is away", 4)
+	})
+}
+
+// After the window, one caller tries for all.
+func TestOneTriesAfterTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.logOn(t, data, user, "wrong")
+		time.Sleep(15 * time.Second)
+		s.logOns = 0
+		var callers sync.WaitGroup
+		for range 8 {
+			callers.Go(func() {
+				c := smb.Credentials{Username: user, Password: secret.New("wrong")}
+				s.memory.LogOn(t.Context(), path(t, data), c, "", func() error {
+					time.Sleep(time.Minute)
+					return s.answer("wrong")
+				})
+			})
+		}
+		callers.Wait()
+		s.wantLogOns(t, "after the window", 1)
+	})
+}
+
+// Shares of many servers that are asked for at once cost one log-on, unless a server is slow.
+func TestAtOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		took     time.Duration // of each log-on
+		password string
+		logOns   int
+		all      time.Duration
+	}{
+		"wrong":           {time.Second, "wrong", 1, time.Second},
+		"right":           {time.Second, "right", 10, 2 * time.Second},
+		"a silent server": {time.Minute, "right", 10, time.Minute + 2*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				begin := time.Now()
+				var callers sync.WaitGroup
+				for i := range 10 {
+					callers.Go(func() {
+						c := smb.Credentials{Username: user, Password: secret.New(test.password)}
+						s.memory.LogOn(t.Context(), path(t, fmt.Sprintf(`\\filer%d\data`, i)), c, "", func() error {
+							time.Sleep(test.took)
+							return s.answer(test.password)
+						})
+					})
+				}
+				callers.Wait()
+				s.wantLogOns(t, name, test.logOns)
+				if took := time.Since(begin); took != test.all {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+	t.Run("given up", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer()
+			c := smb.Credentials{Username: user, Password: secret.New("right")}
+			go s.memory.LogOn(t.Context(), path(t, data), c, "", func() error { time.Sleep(time.Minute); return nil })
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err := s.memory.LogOn(ctx, path(t, logs), c, "", func() error { return s.answer("right") })
+			if !errors.Is(err, context.DeadlineExceeded) || s.logOns != 0 {
+				t.Errorf("%v, %d log-ons", err, s.logOns)
+			}
+			time.Sleep(time.Hour)
+		})
+	})
+}
+
+// Probes of what is mapped are log-ons, too.
+func TestProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		probe := func(remote, password string) error {
+			return s.memory.Probe(path(t, remote), func() error { return s.answer(password) })
+		}
+		s.logOn(t, data, user, "right")
+		s.logOn(t, logs, user, "right")
+		s.logOns = 0
+		s.password = "changed"
+		for range 10 {
+			if err := probe(data, "right"); !errors.Is(err, win.ErrorLogonFailure) {
+				t.Error(err)
+			}
+		}
+		s.wantLogOns(t, "a share that was refused", 1)
+		s.logOn(t, `\\filer\new`, user, "right")
+		s.wantLogOns(t, "a new mapping with the same credentials", 0)
+		// A share that isn't known to be refused may have a session that still works.
+		probe(logs, "changed")
+		s.wantLogOns(t, "another share", 1)
+		probe(data, "right")
+		s.wantLogOns(t, "the share that was refused", 0)
+		// The mapping is made again with the new password, and is another one then.
+		s.memory.Unmapped(path(t, data))
+		if err := s.logOn(t, data, user, "changed"); err != nil {
+			t.Error(err)
+		}
+		if err := probe(data, "changed"); err != nil {
+			t.Error(err)
+		}
+		s.wantLogOns(t, "the mapping that was made again", 2)
+
+		s.password = "right"
+		for range 2 {
+			probe(data, "changed")
+		}
+		s.wantLogOns(t, "refused again", 1)
+		time.Sleep(15 * time.Second)
+		s.password = "changed"
+		for range 2 {
+			if err := probe(data, "changed"); err != nil {
+				t.Error(err)
+			}
+		}
+		s.wantLogOns(t, "taken again", 2)
+		if left := s.memory.Refused(); len(left) != 0 {
+			t.Errorf("still refused: %+v", left)
+		}
+	})
+}
+
+// What a pod has put on a share can't have the share's account held back.
+func TestProbeOfADirectory(t *testing.T) {
+	s := newServer()
+	s.logOn(t, data, user, "right")
+	s.logOns = 0
+	directory := path(t, data+`\link\to another server`)
+	for range 2 {
+		s.memory.Probe(directory, func() error { return s.answer("unknown there") })
+	}
+	s.wantLogOns(t, "the directory", 1)
+	if err := s.memory.Probe(path(t, data), func() error { return s.answer("right") }); err != nil {
+		t.Error(err)
+	}
+	s.logOn(t, logs, user, "right")
+	s.wantLogOns(t, "the share and another mapping", 2)
+}
+
+// A mapping of an earlier process is known by its share only.
+func TestProbeOfAnUnknownMapping(t *testing.T) {
+	s := newServer()
+	for range 2 {
+		s.memory.Probe(path(t, data), func() error { return s.answer("wrong") })
+	}
+	s.wantLogOns(t, "the share", 1)
+	s.memory.Unmapped(path(t, data))
+	if refused := s.memory.Refused(); len(refused) != 0 {
+		t.Errorf("of a share that isn't mapped any more: %+v", refused)
+	}
+}
+
+// What is told of a refusal says which server and share, and never who.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newServer()
+		s.memory = smblogon.New(slog.New(slog.NewTextHandler(&log, nil)))
+		begin := time.Now()
+		err := s.logOn(t, data, user, "wrong")
+		s.logOn(t, logs, "local", "wrong")
+		want := fmt.Sprint([]smblogon.Refusal{
+			{RemotePath: data, Err: win.ErrorLogonFailure, Since: begin, NextAttempt: begin.Add(15 * time.Second)},
+			{RemotePath: logs, Err: win.ErrorLogonFailure, Since: begin, NextAttempt: begin.Add(15 * time.Second)},
+		})
+		if got := fmt.Sprint(s.memory.Refused()); got != want {
+			t.Errorf("refused are %s, want %s", got, want)
+		}
+		if got := fmt.Sprint(s.memory.Forget()); got != want || len(s.memory.Refused()) != 0 {
+			t.Errorf("forgotten are %s, want %s", got, want)
+		}
+		for _, part := range []string{"server=filer", data, `C:\staging`, "1326"} {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("the log has no %s:\n%s", part, &log)
+			}
+		}
+		if text := strings.ToLower(log.String() + err.Error()); strings.Contains(text, "app") || strings.Contains(text, "wrong") || strings.Contains(text, "local") {
+			t.Errorf("the log or error shows credentials:\n%s", text)
+		}
+	})
+}
+
+// Wrong passwords of one account that follow each other are remembered up to a bound.
+func TestManyPasswords(t *testing.T) {
+	s := newServer()
+	for i := range 1000 {
+		s.logOn(t, data, user, fmt.Sprint("wrong ", i))
+	}
+	s.wantLogOns(t, "different ones", 1000)
+	s.logOn(t, data, user, "wrong 999")
+	s.wantLogOns(t, "the last one again", 0)
+}
