@@ -75,7 +75,7 @@ func New(c Config) (*server.Server, error) {
 			endpoints[i].MaxRequestBytes = maxControlBytes
 		}
 	}
-	s, err := server.New(server.Config{
+	s := server.New(server.Config{
 		Endpoints:          endpoints,
 		Interceptors:       append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor, shareWindows),
 		StreamInterceptors: append(slices.Clone(c.StreamInterceptors), rpc.StreamErrorInterceptor, shareWindowsOfStream),
@@ -83,10 +83,10 @@ func New(c Config) (*server.Server, error) {
 		GracePeriod:        c.GracePeriod,
 		Log:                c.Log,
 	})
-	if err == nil && c.Log != nil {
+	if c.Log != nil {
 		c.announce(versions)
 	}
-	return s, err
+	return s, nil
 }
 
 // shareWindows says for which client calls to Windows are made, since clients share these.

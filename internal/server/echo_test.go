@@ -152,11 +152,7 @@ func startWith(t *testing.T, config Config, handler echo) *running {
 	r := &running{t: t, listener: newCountingListener(), served: make(chan error, 1)}
 	config.Endpoints = []Endpoint{{Name: "csi-proxy-echo-v1", Service: handler, Listener: r.listener}}
 	config.GracePeriod, config.Log = gracePeriod, r.logger()
-	var err error
-	r.server, err = New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.server = New(config)
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
 	go func() { r.served <- r.server.Serve(ctx) }()

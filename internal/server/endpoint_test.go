@@ -42,13 +42,10 @@ func serve(t testing.TB) (*Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{
+	s := New(Config{
 		Endpoints:   []Endpoint{{Name: name, Service: echo(upper), Listener: l}},
 		GracePeriod: gracePeriod,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()

@@ -55,11 +55,8 @@ func TestPanicIsTheCallersOnly(t *testing.T) {
 }
 
 func TestPanicInStream(t *testing.T) {
-	s, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.recoverStream(nil, nil, &grpc.StreamServerInfo{FullMethod: "/v1.Echo/Shout"},
+	s := New(Config{})
+	err := s.recoverStream(nil, nil, &grpc.StreamServerInfo{FullMethod: "/v1.Echo/Shout"},
 		func(any, grpc.ServerStream) error { panic("in a stream") })
 	wantCode(t, err, codes.Internal)
 }

@@ -25,7 +25,6 @@ import (
 	"google.golang.org/grpc/reflection"
 	reflectiongrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionalphagrpc "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -61,7 +60,7 @@ type Endpoint struct {
 	// Name is the endpoint's in logs and metrics: csi-proxy-disk-v1.
 	Name    string
 	Service Service
-	// Listener is closed by Serve, or by New if it fails.
+	// Listener is closed by Serve.
 	Listener net.Listener
 	// MaxRequestBytes is the most that a request may have, in its encoded form.
 	// Default: wire.MaxRequestBytes.
@@ -122,17 +121,13 @@ type Server struct {
 }
 
 // New returns a server for the endpoints. Clients that connect wait until Serve.
-func New(config Config) (*Server, error) {
+func New(config Config) *Server {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{calls: newCalls(config.Limits), grace: config.GracePeriod, log: config.Log}
 	s.stopping, s.beginStop = context.WithCancel(context.Background())
 	for _, e := range config.Endpoints {
-		files, err := e.Service.Files()
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("serve %s: %w", e.Name, err), closeListeners(config.Endpoints))
-		}
 		if e.MaxRequestBytes == 0 {
 			e.MaxRequestBytes = wire.MaxRequestBytes
 		}
@@ -141,18 +136,10 @@ func New(config Config) (*Server, error) {
 			listener: newListener(e.Listener, s.calls, s.log.With("endpoint", e.Name)),
 			server:   s.newGRPCServer(config, e.MaxRequestBytes),
 		}
-		served.register(e.Service, files, admitting{served.server, s, e.MaxRequestBytes})
+		served.register(e.Service, admitting{served.server, s, e.MaxRequestBytes})
 		s.endpoints = append(s.endpoints, served)
 	}
-	return s, nil
-}
-
-func closeListeners(endpoints []Endpoint) error {
-	var errs []error
-	for _, e := range endpoints {
-		errs = append(errs, e.Listener.Close())
-	}
-	return errors.Join(errs...)
+	return s
 }
 
 func (s *Server) newGRPCServer(config Config, maxRequestBytes int) *grpc.Server {
@@ -272,7 +259,7 @@ type endpoint struct {
 
 // register registers the service with health and reflection. What answers is
 // healthy: a stop ends health watches, and takes no new checks.
-func (e *endpoint) register(service Service, files *protoregistry.Files, registrar grpc.ServiceRegistrar) {
+func (e *endpoint) register(service Service, registrar grpc.ServiceRegistrar) {
 	service.Register(registrar)
 	checks := health.NewServer()
 	for name := range e.server.GetServiceInfo() {
@@ -281,31 +268,41 @@ func (e *endpoint) register(service Service, files *protoregistry.Files, registr
 	healthgrpc.RegisterHealthServer(registrar, checks)
 	options := reflection.ServerOptions{
 		Services:           e.server,
-		DescriptorResolver: resolver{files, protoregistry.GlobalFiles},
+		DescriptorResolver: resolver{sync.OnceValues(service.Files)},
 	}
 	reflectiongrpc.RegisterServerReflectionServer(registrar, reflection.NewServerV1(options))
 	reflectionalphagrpc.RegisterServerReflectionServer(registrar, reflection.NewServer(options))
 }
 
-// resolver finds a descriptor in the first registry that has it: those of the
-// endpoint's service, then those of health and reflection, which are registered
-// in every program that links them.
-type resolver []protodesc.Resolver
-
-func (r resolver) FindFileByPath(path string) (file protoreflect.FileDescriptor, err error) {
-	for _, registry := range r {
-		if file, err = registry.FindFileByPath(path); !errors.Is(err, protoregistry.NotFound) {
-			break
-		}
-	}
-	return file, err
+// resolver finds descriptors for reflection: those of the endpoint's service, and then
+// those of health and reflection, which are registered in every program that links them.
+// The service's are built when a client first asks: few ever do, and they take more time
+// and memory than all else that an endpoint needs.
+type resolver struct {
+	files func() (*protoregistry.Files, error)
 }
 
-func (r resolver) FindDescriptorByName(name protoreflect.FullName) (d protoreflect.Descriptor, err error) {
-	for _, registry := range r {
-		if d, err = registry.FindDescriptorByName(name); !errors.Is(err, protoregistry.NotFound) {
-			break
-		}
+func (r resolver) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	return find(r, func(files *protoregistry.Files) (protoreflect.FileDescriptor, error) {
+		return files.FindFileByPath(path)
+	})
+}
+
+func (r resolver) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	return find(r, func(files *protoregistry.Files) (protoreflect.Descriptor, error) {
+		return files.FindDescriptorByName(name)
+	})
+}
+
+func find[D protoreflect.Descriptor](r resolver, in func(*protoregistry.Files) (D, error)) (D, error) {
+	files, err := r.files()
+	if err != nil {
+		var none D
+		return none, err
+	}
+	d, err := in(files)
+	if errors.Is(err, protoregistry.NotFound) {
+		return in(protoregistry.GlobalFiles)
 	}
 	return d, err
 }

@@ -266,19 +266,14 @@ func TestStopDuringHandshake(t *testing.T) {
 	})
 }
 
+// A service without descriptors serves. Only reflection says that it has none, and why.
 func TestServiceWithoutDescriptors(t *testing.T) {
-	listeners := []script{newScript(), newScript()}
-	_, err := New(Config{Endpoints: []Endpoint{
-		{Name: "has", Service: echo(upper), Listener: listeners[0]},
-		{Name: "hasn't", Service: undescribed{echo(upper)}, Listener: listeners[1]},
-	}})
-	if !errors.Is(err, errUndescribed) {
-		t.Errorf("new gives %v, want the error of the service", err)
+	r := resolver{undescribed{echo(upper)}.Files}
+	if _, err := r.FindDescriptorByName("v1.Echo"); !errors.Is(err, errUndescribed) {
+		t.Errorf("by name: %v, want the error of the service", err)
 	}
-	for _, l := range listeners {
-		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("a listener gives %v, want that it is closed", err)
-		}
+	if _, err := r.FindFileByPath("v1/echo.proto"); !errors.Is(err, errUndescribed) {
+		t.Errorf("by path: %v, want the error of the service", err)
 	}
 }
 
@@ -289,15 +284,12 @@ var errUndescribed = errors.New("no descriptors")
 func (undescribed) Files() (*protoregistry.Files, error) { return nil, errUndescribed }
 
 func TestFailingEndpointEndsServer(t *testing.T) {
-	s, err := New(Config{
+	s := New(Config{
 		Endpoints: []Endpoint{
 			{Name: "works", Service: echo(upper), Listener: newScript()},
 			{Name: "fails", Service: echo(upper), Listener: newScript(fs.ErrPermission)},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := s.Serve(t.Context()); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("serve gives %v, want the listener's error", err)
 	}
