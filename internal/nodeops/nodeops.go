@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/staging"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -98,20 +99,21 @@ func New(sys win.System, o Options) (*Node, error) {
 		return nil, err
 	}
 	runner := operation.NewRunner(o.OnOperation)
-	locks := new(operation.Locks[disk.Number])
+	owner := use.New(calls, systemDisks)
 	probes := smbprobe.New(calls, smblogon.New(o.Logger))
 	allDisks := disks.New(calls, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, NewIDsForClones: o.NewIDsForClones,
 		SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
-		Logger: o.Logger, Locks: locks, Runner: runner, SystemDisks: systemDisks,
+		Logger: o.Logger, Owner: owner, Runner: runner, SystemDisks: systemDisks,
 	})
 	allVolumes := volumes.New(calls, paths, volumes.Options{
-		AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Locks: locks, Runner: runner,
+		AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Owner: owner, Runner: runner,
 		SystemDisks: systemDisks,
 	})
 	allFiles := files.New(calls, paths, files.Options{Logger: o.Logger, Runner: runner, Shares: probes})
 	allMappings := mappings.New(calls, paths, mappings.Options{
-		WithoutPrivacy: o.SMBWithoutPrivacy, ProtectShared: o.ProtectSharedMappings, Logger: o.Logger, Runner: runner, Shares: probes,
+		WithoutPrivacy: o.SMBWithoutPrivacy, ProtectShared: o.ProtectSharedMappings, Logger: o.Logger,
+		Owner: owner, Runner: runner, Shares: probes,
 	})
 	targets := initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner, AskAdapters: allDisks.AskAdapters})
 	return &Node{calls: calls, paths: paths, disks: allDisks, shares: probes, Operations: Operations{

@@ -12,6 +12,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -19,7 +20,7 @@ import (
 // such as the disk of a snapshot next to its original. Windows can't have both online: it
 // would take the second one offline again. Without newIDs such a disk is refused, with it it
 // gets new ids.
-func (d *Disks) settleClone(ctx context.Context, h *device.Disk, layout *win.DriveLayout, newIDs bool) error {
+func (d *Disks) settleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs bool) error {
 	refusal, err := d.findOriginal(ctx, h.Number, layout)
 	if err != nil || refusal == nil {
 		return err
@@ -27,11 +28,6 @@ func (d *Disks) settleClone(ctx context.Context, h *device.Disk, layout *win.Dri
 	if !newIDs {
 		return refusal
 	}
-	release, err := device.Exclude(ctx, d.sys, h.Number)
-	if err != nil {
-		return err
-	}
-	defer release()
 	return d.giveNewIDs(ctx, h)
 }
 
@@ -43,7 +39,7 @@ func (d *Disks) settleClone(ctx context.Context, h *device.Disk, layout *win.Dri
 // the same to a disk that is offline since there is one.
 //
 // Source: https://learn.microsoft.com/windows-server/administration/windows-commands/uniqueid
-func (d *Disks) giveNewIDs(ctx context.Context, h *device.Disk) error {
+func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 	if err := h.Verify(ctx); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -36,7 +37,7 @@ type System interface {
 	win.VolumeNames
 	win.FileSystems
 	win.Registry
-	device.Excluder
+	OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error)
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -47,9 +48,9 @@ type Options struct {
 	// Logger gets each change of a disk, and what an operation passes over without
 	// failing. Default: none.
 	Logger *slog.Logger
-	// Locks serialises changes of the layout of a disk, by disk number. The
-	// volume operations of the same node must share it. Default: its own.
-	Locks *operation.Locks[disk.Number]
+	// Owner gives the rights to change a disk. The groups of one node share it. Default: its
+	// own.
+	Owner *use.Owner
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
@@ -84,14 +85,14 @@ func New(sys System, o Options) *Disks {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Locks == nil {
-		o.Locks = new(operation.Locks[disk.Number])
-	}
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
 	if o.SystemDisks == nil {
 		o.SystemDisks = systemdisk.New(sys)
+	}
+	if o.Owner == nil {
+		o.Owner = use.New(sys, o.SystemDisks)
 	}
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
@@ -135,24 +136,19 @@ func enumerate(numbers []disk.Number) string {
 	return b.String()
 }
 
-// change calls f with the disk that has the number n now, open for reading and writing,
-// while no other operation of this process changes it. The disk may have left, or have got
-// another number, while the lock was waited for: f verifies it right before each change.
-func (d *Disks) change(ctx context.Context, n disk.Number, f func(*device.Disk) error) error {
-	h, err := d.open(ctx, n, win.GenericRead|win.GenericWrite)
+// change calls f with the right to the disk that has the number n now. The disk may have
+// left, or have got another number, while the right was waited for: f verifies it right
+// before each change.
+func (d *Disks) change(ctx context.Context, n disk.Number, f func(context.Context, *use.Disk) error) error {
+	ctx, right, err := d.options.Owner.Disk(ctx, n)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = d.noSuchDisk(ctx, n, err)
+	}
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	unlock, err := d.options.Locks.Lock(ctx, n)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := d.options.SystemDisks.Check(ctx, n); err != nil {
-		return err
-	}
-	return f(h)
+	defer right.Release()
+	return f(ctx, right)
 }
 
 // GetDiskStats implements [disk.Operations].
@@ -184,7 +180,7 @@ func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, e
 // SetDiskState implements [disk.Operations].
 func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return operation.Do(ctx, d.options.Runner, "SetDiskState", object(n), func(ctx context.Context) error {
-		return d.change(ctx, n, func(h *device.Disk) error {
+		return d.change(ctx, n, func(ctx context.Context, h *use.Disk) error {
 			if !online {
 				return d.takeOffline(ctx, h)
 			}
@@ -215,12 +211,12 @@ const blocking = win.DiskOffline | win.DiskReadOnly
 
 // bringOnline clears the attributes that keep a disk from being used, and returns those
 // that it had.
-func (d *Disks) bringOnline(ctx context.Context, h *device.Disk) (before win.DiskAttributes, err error) {
+func (d *Disks) bringOnline(ctx context.Context, h *use.Disk) (before win.DiskAttributes, err error) {
 	return d.clear(ctx, h, blocking)
 }
 
 // clear clears those attributes of mask that a disk has, and returns them.
-func (d *Disks) clear(ctx context.Context, h *device.Disk, mask win.DiskAttributes) (before win.DiskAttributes, err error) {
+func (d *Disks) clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes) (before win.DiskAttributes, err error) {
 	before, err = h.Attributes(ctx)
 	if before &= mask; err != nil || before == 0 {
 		return 0, err
@@ -259,7 +255,7 @@ func (d *Disks) clear(ctx context.Context, h *device.Disk, mask win.DiskAttribut
 
 // putBack gives a disk the attributes again that bringOnline has cleared, after the disk
 // turned out to be one that must not be written to.
-func (d *Disks) putBack(ctx context.Context, h *device.Disk, attributes win.DiskAttributes) {
+func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) {
 	if attributes == 0 {
 		return
 	}
@@ -271,7 +267,7 @@ func (d *Disks) putBack(ctx context.Context, h *device.Disk, attributes win.Disk
 		"offline", attributes&win.DiskOffline != 0, "readOnly", attributes&win.DiskReadOnly != 0)
 }
 
-func (d *Disks) takeOffline(ctx context.Context, h *device.Disk) error {
+func (d *Disks) takeOffline(ctx context.Context, h *use.Disk) error {
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
 		return err
@@ -279,16 +275,6 @@ func (d *Disks) takeOffline(ctx context.Context, h *device.Disk) error {
 	if attributes&win.DiskOffline != 0 {
 		return nil
 	}
-	release, err := device.Exclude(ctx, d.sys, h.Number)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return d.takeOfflineAlone(ctx, h)
-}
-
-// takeOfflineAlone takes a disk offline while other processes are excluded.
-func (d *Disks) takeOfflineAlone(ctx context.Context, h *device.Disk) error {
 	d.flushVolumes(ctx, h)
 	if err := h.Verify(ctx); err != nil {
 		return err
@@ -303,7 +289,7 @@ func (d *Disks) takeOfflineAlone(ctx context.Context, h *device.Disk) error {
 // flushVolumes writes out the volumes of a disk as far as that is possible. It
 // doesn't fail: a driver that takes a disk offline has unmounted its volumes,
 // which flushes, and a broken disk must get offline too.
-func (d *Disks) flushVolumes(ctx context.Context, h *device.Disk) {
+func (d *Disks) flushVolumes(ctx context.Context, h *use.Disk) {
 	var volumes device.Volumes
 	layout, err := h.Layout(ctx)
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/signatures"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -31,7 +32,7 @@ const (
 // PartitionDisk implements [disk.Operations].
 func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return operation.Do(ctx, d.options.Runner, "PartitionDisk", object(n), func(ctx context.Context) error {
-		return d.change(ctx, n, func(h *device.Disk) error {
+		return d.change(ctx, n, func(ctx context.Context, h *use.Disk) error {
 			attributes, err := h.Attributes(ctx)
 			if err != nil {
 				return err
@@ -53,7 +54,7 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 
 // ensurePartition makes sure that a disk, which may be offline, has a data partition. It
 // says whether it has made one: then the disk is online and writable.
-func (d *Disks) ensurePartition(ctx context.Context, h *device.Disk, offline, newIDs bool) (made bool, _ error) {
+func (d *Disks) ensurePartition(ctx context.Context, h *use.Disk, offline, newIDs bool) (made bool, _ error) {
 	// Windows may not show the table of an offline disk. What is left of one counts only
 	// when the disk is online.
 	recognise := signatures.RecogniseDisk
@@ -75,7 +76,7 @@ func (d *Disks) ensurePartition(ctx context.Context, h *device.Disk, offline, ne
 // disk lacks a data partition. It refuses a disk that lacks one but must not be written
 // to. The last thing that it looks at is the table: a disk that somebody has begun to use
 // has one. recognise is a function of package signatures.
-func (d *Disks) inspect(ctx context.Context, h *device.Disk, recognise func(context.Context, signatures.Reader, int64, uint32) (string, error)) (_ *win.DriveLayout, lacking bool, _ error) {
+func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context.Context, signatures.Reader, int64, uint32) (string, error)) (_ *win.DriveLayout, lacking bool, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, false, err
@@ -134,19 +135,7 @@ func hasPartition(l *win.DriveLayout) bool {
 // disk is brought online for that, which may take a while. Others may partition it
 // meanwhile, and Windows may see more of it than before. So all is looked at again, right
 // before each write. A disk that is refused then gets its attributes back.
-func (d *Disks) partition(ctx context.Context, h *device.Disk) error {
-	if err := d.partitionAlone(ctx, h); err != nil {
-		return err
-	}
-	return h.UpdateProperties(ctx)
-}
-
-func (d *Disks) partitionAlone(ctx context.Context, h *device.Disk) error {
-	release, err := device.Exclude(ctx, d.sys, h.Number)
-	if err != nil {
-		return err
-	}
-	defer release()
+func (d *Disks) partition(ctx context.Context, h *use.Disk) error {
 	before, err := d.bringOnline(ctx, h)
 	if err != nil {
 		return err
@@ -155,12 +144,15 @@ func (d *Disks) partitionAlone(ctx context.Context, h *device.Disk) error {
 	if !written && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 		d.putBack(ctx, h, before)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return h.UpdateProperties(ctx)
 }
 
 // writeTable writes what a disk lacks: a GPT, and a data partition in it. written says
 // whether it has begun to.
-func (d *Disks) writeTable(ctx context.Context, h *device.Disk) (written bool, _ error) {
+func (d *Disks) writeTable(ctx context.Context, h *use.Disk) (written bool, _ error) {
 	if err := h.Verify(ctx); err != nil {
 		return false, err
 	}
@@ -261,7 +253,7 @@ func refuse(why string) error {
 // awaitVolumes waits until each data partition of a disk that was brought online has its
 // volume, and returns them. Windows may take a disk offline again when it handles its
 // arrival: then the attributes of keepClear are cleared again.
-func (d *Disks) awaitVolumes(ctx context.Context, h *device.Disk, keepClear win.DiskAttributes) (device.Volumes, error) {
+func (d *Disks) awaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes) (device.Volumes, error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err

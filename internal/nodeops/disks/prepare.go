@@ -11,6 +11,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -33,8 +34,8 @@ type Preparation struct {
 // which can be used then. It is SetDiskState, PartitionDisk and DataVolumeOfDisk in one
 // step, and refuses what these refuse. made says whether it has partitioned the disk.
 func (d *Disks) Prepare(ctx context.Context, n disk.Number, p Preparation) (id volume.ID, made bool, _ error) {
-	err := d.change(ctx, n, func(h *device.Disk) (err error) {
-		if err := p.Meant(ctx, h); err != nil {
+	err := d.change(ctx, n, func(ctx context.Context, h *use.Disk) (err error) {
+		if err := p.Meant(ctx, h.Disk); err != nil {
 			return err
 		}
 		keepClear := win.DiskAttributes(blocking)
@@ -78,7 +79,7 @@ func chosen(volumes device.Volumes, partition uint32) (volume.ID, error) {
 }
 
 // makeWritable brings a disk online for writing, with a data partition.
-func (d *Disks) makeWritable(ctx context.Context, h *device.Disk, newIDs bool) (made bool, _ error) {
+func (d *Disks) makeWritable(ctx context.Context, h *use.Disk, newIDs bool) (made bool, _ error) {
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
 		return false, err
@@ -102,7 +103,7 @@ func (d *Disks) makeWritable(ctx context.Context, h *device.Disk, newIDs bool) (
 // makeReadOnly brings a disk online for reading. Windows mounts file systems for reading
 // only if the disk is read-only before they are mounted, so a disk that is online goes
 // offline for that.
-func (d *Disks) makeReadOnly(ctx context.Context, h *device.Disk) error {
+func (d *Disks) makeReadOnly(ctx context.Context, h *use.Disk) error {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func (d *Disks) makeReadOnly(ctx context.Context, h *device.Disk) error {
 
 // MountedAt returns where the volumes of an online disk are mounted: drives and
 // directories.
-func (d *Disks) MountedAt(ctx context.Context, h *device.Disk) (paths []string, _ error) {
+func (d *Disks) MountedAt(ctx context.Context, h *use.Disk) (paths []string, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
@@ -165,8 +166,8 @@ func (d *Disks) MountedAt(ctx context.Context, h *device.Disk) (paths []string, 
 }
 
 // Retire takes a disk offline unless one of its volumes is mounted, and reports whether it
-// has. Its caller has the lock of the disk, and excludes other processes.
-func (d *Disks) Retire(ctx context.Context, h *device.Disk) (offline bool, _ error) {
+// has.
+func (d *Disks) Retire(ctx context.Context, h *use.Disk) (offline bool, _ error) {
 	attributes, err := h.Attributes(ctx)
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return false, err
@@ -175,20 +176,16 @@ func (d *Disks) Retire(ctx context.Context, h *device.Disk) (offline bool, _ err
 	if err != nil || len(paths) > 0 {
 		return false, err
 	}
-	return true, d.takeOfflineAlone(ctx, h)
+	return true, d.takeOffline(ctx, h)
 }
 
 // RetireDisk is Retire of the disk n, if that is meant.
 func (d *Disks) RetireDisk(ctx context.Context, n disk.Number, meant func(context.Context, *device.Disk) error) (offline bool, _ error) {
-	err := d.change(ctx, n, func(h *device.Disk) error {
-		if err := meant(ctx, h); err != nil {
+	err := d.change(ctx, n, func(ctx context.Context, h *use.Disk) error {
+		if err := meant(ctx, h.Disk); err != nil {
 			return err
 		}
-		release, err := device.Exclude(ctx, d.sys, h.Number)
-		if err != nil {
-			return err
-		}
-		defer release()
+		var err error
 		offline, err = d.Retire(ctx, h)
 		return err
 	})

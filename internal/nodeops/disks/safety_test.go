@@ -17,15 +17,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// use does to a disk what a pod of another process does: it brings it online, partitions
+// write does to a disk what a pod of another process does: it brings it online, partitions
 // and formats it, and writes a file. It returns the file's path.
-func use(t *testing.T, sim *winsim.System, n disk.Number) string {
+func write(t *testing.T, sim *winsim.System, n disk.Number) string {
 	t.Helper()
 	const mount = simtest.Kubelet + `\other`
 	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}))
@@ -56,7 +58,7 @@ func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
 					return
 				}
 				busy, during = true, c.Name
-				file = use(t, sim, n)
+				file = write(t, sim, n)
 				busy = false
 			})
 			err := ops.PartitionDisk(operation.Inline(t.Context()), n)
@@ -151,7 +153,7 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 					simtest.Partition(t, sim, original, 1)
 					n = clone(t, sim, original)
 				}
-				release, err := device.Exclude(t.Context(), sim, n)
+				_, right, err := use.New(sim, systemdisk.New(sim)).Disk(t.Context(), n) // of another process
 				simtest.Must(t, err)
 				before := sim.Calls()["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"]
 				begun, attributes := time.Now(), sim.Disks()[n].Attributes
@@ -160,7 +162,7 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 					sim.Disks()[n].Attributes&win.DiskOffline != attributes&win.DiskOffline {
 					t.Errorf("it was changed, or wasn't waited for: %v", took)
 				}
-				release()
+				right.Release()
 				simtest.Must(t, c.run(t.Context(), ops, n))
 				entries, err := sim.ReadDir(`C:\Windows`)
 				simtest.Must(t, err)
@@ -224,10 +226,10 @@ func TestAnotherDiskGetsTheNumber(t *testing.T) {
 func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
-		locks := new(operation.Locks[disk.Number])
-		ops := disks.New(sim, disks.Options{Locks: locks})
+		owner := use.New(sim, systemdisk.New(sim))
+		ops := disks.New(sim, disks.Options{Owner: owner})
 		n := attach(t, sim, winsim.DiskSpec{Offline: true})
-		unlock, err := locks.Lock(t.Context(), n)
+		_, right, err := owner.Disk(t.Context(), n)
 		simtest.Must(t, err)
 		ended := make(chan error, 2)
 		go func() { ended <- ops.PartitionDisk(t.Context(), n) }()
@@ -235,7 +237,7 @@ func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 		synctest.Wait()
 		simtest.Must(t, sim.DetachDisk(n))
 		attach(t, sim, winsim.DiskSpec{SizeBytes: gibibyte, Offline: true})
-		unlock()
+		right.Release()
 		for range 2 {
 			simtest.WantKind(t, <-ended, csiproxy.ErrNotFound)
 		}

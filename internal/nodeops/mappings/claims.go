@@ -87,7 +87,7 @@ func (m *Mappings) endClaim(ctx context.Context, remote unc.Path, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
 	defer cancel()
-	release, undoErr := m.excludeAll(ctx, remote)
+	ctx, release, undoErr := m.rights(ctx, remote)
 	if undoErr == nil {
 		defer release()
 	}

@@ -47,11 +47,11 @@ func (m *Mappings) ensure(ctx context.Context, w wanted) (made bool, _ error) {
 	if seen, err := m.look(ctx, w); seen == working || seen == kept {
 		return false, err
 	}
-	unlock, err := m.locks.Lock(ctx, w.remote.Server())
+	ctx, server, err := m.options.Owner.Server(ctx, w.remote)
 	if err != nil {
 		return false, err
 	}
-	defer unlock()
+	defer server.Release()
 	for range maxAttempts {
 		// Whoever had the lock before may have made it.
 		seen, err := m.look(ctx, w)

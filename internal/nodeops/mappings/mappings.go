@@ -62,11 +62,13 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/smb"
 
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -74,6 +76,7 @@ import (
 // System is what the operations on mappings use of Windows.
 type System interface {
 	pathpolicy.System
+	win.DeviceOpener
 	win.SMBMappings
 	win.FileSystems
 	win.Registry
@@ -92,6 +95,11 @@ type Options struct {
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
+	// Owner gives the rights to change a mapping and the links to a share: those to all
+	// mappings of a server, since Windows lets these use the same credentials only. Looking
+	// takes none, since a server may keep one waiting. The groups of one node share it.
+	// Default: its own.
+	Owner *use.Owner
 	// Shares asks servers what is on their shares. The groups of one node share it.
 	// Default: its own.
 	Shares *smbprobe.Prober
@@ -103,13 +111,6 @@ type Mappings struct {
 	sys     System
 	paths   *pathpolicy.Policy
 	options Options
-	// locks serialises changes of mappings by server, in lower case: Windows lets
-	// all mappings of a server use the same credentials only. Looking takes no lock,
-	// since a server may keep one waiting.
-	locks operation.Locks[string]
-	// staging serialises what makes links to a share, or counts them, by root. Who has one
-	// of locks may take one of these, and not the other way round.
-	staging operation.Locks[string]
 	claims  claims
 	logOns  *smblogon.Memory
 }
@@ -125,6 +126,9 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	}
 	if o.Shares == nil {
 		o.Shares = smbprobe.New(sys, smblogon.New(o.Logger))
+	}
+	if o.Owner == nil {
+		o.Owner = use.New(sys, systemdisk.New(sys))
 	}
 	return &Mappings{sys: sys, paths: paths, options: o, logOns: o.Shares.LogOns()}
 }
@@ -169,11 +173,11 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 		if err != nil {
 			return err
 		}
-		unlock, err := m.locks.Lock(ctx, remote.Server())
+		ctx, server, err := m.options.Owner.Server(ctx, remote)
 		if err != nil {
 			return err
 		}
-		defer unlock()
+		defer server.Release()
 		if err := m.checkShared(ctx, remote); err != nil {
 			return err
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/smb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
@@ -151,11 +150,11 @@ func (m *Mappings) checkDirectory(ctx context.Context, remote unc.Path) error {
 // linkWhileMapped makes the staging path a link to remote, and reports whether the share
 // was mapped then: an unstage that is under way may have removed the mapping meanwhile.
 func (m *Mappings) linkWhileMapped(ctx context.Context, local pathpolicy.Path, remote unc.Path) (mapped bool, _ error) {
-	release, err := m.exclude(ctx, remote)
+	ctx, share, err := m.options.Owner.Share(ctx, remote)
 	if err != nil {
 		return false, err
 	}
-	defer release()
+	defer share.Release()
 	mappings, err := m.sys.SMBGlobalMappings(ctx)
 	if err != nil || !remote.MappedBy(mappings) {
 		return false, err
@@ -221,7 +220,7 @@ func (m *Mappings) Unstage(ctx context.Context, path string, remote unc.Path) (d
 }
 
 func (m *Mappings) unstage(ctx context.Context, local pathpolicy.Path, remote unc.Path) (done storage.UnstagedShare, _ error) {
-	release, err := m.excludeAll(ctx, remote)
+	ctx, release, err := m.rights(ctx, remote)
 	if err != nil {
 		return done, err
 	}
@@ -256,7 +255,7 @@ func (m *Mappings) unstage(ctx context.Context, local pathpolicy.Path, remote un
 // RemoveUnused removes the mapping of a share if no staged path leads to it, and reports
 // whether it has.
 func (m *Mappings) RemoveUnused(ctx context.Context, remote unc.Path) (removed bool, _ error) {
-	release, err := m.excludeAll(ctx, remote)
+	ctx, release, err := m.rights(ctx, remote)
 	if err != nil {
 		return false, err
 	}
@@ -399,38 +398,20 @@ func (m *Mappings) unlink(ctx context.Context, local pathpolicy.Path, remote unc
 	return removed, err
 }
 
-// excludeAll is exclude, and keeps others from changing the mappings of the server as well.
-func (m *Mappings) excludeAll(ctx context.Context, remote unc.Path) (release func(), _ error) {
-	unlock, err := m.locks.Lock(ctx, remote.Server())
+// rights gives the rights to the mappings of the server of remote, and to its share.
+func (m *Mappings) rights(ctx context.Context, remote unc.Path) (_ context.Context, release func(), _ error) {
+	ctx, server, err := m.options.Owner.Server(ctx, remote)
 	if err != nil {
-		return nil, err
+		return ctx, nil, err
 	}
-	done, err := m.exclude(ctx, remote)
+	ctx, share, err := m.options.Owner.Share(ctx, remote)
 	if err != nil {
-		unlock()
-		return nil, err
+		server.Release()
+		return ctx, nil, err
 	}
-	return func() {
-		done()
-		unlock()
-	}, nil
-}
-
-// exclude keeps other calls that make a link to a share, or count these, from doing so until
-// release is called: those of this process, and those of others.
-func (m *Mappings) exclude(ctx context.Context, remote unc.Path) (release func(), _ error) {
-	unlock, err := m.staging.Lock(ctx, remote.Root())
-	if err != nil {
-		return nil, err
-	}
-	done, err := device.ExcludeFromShare(ctx, m.sys, remote.Root())
-	if err != nil {
-		unlock()
-		return nil, err
-	}
-	return func() {
-		done()
-		unlock()
+	return ctx, func() {
+		share.Release()
+		server.Release()
 	}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
@@ -249,8 +250,8 @@ func (s *Staging) unstageDisk(ctx context.Context, r storage.UnstageVolumeReques
 	if r.Disk.ISCSI != nil {
 		target = r.Disk.ISCSI.IQN
 	}
-	retire := func(ctx context.Context, h *device.Disk) error {
-		one, err := s.targetOf(ctx, h)
+	retire := func(ctx context.Context, h *use.Disk) error {
+		one, err := s.targetOf(ctx, h.Disk)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -33,7 +34,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 		if sizeBytes < 0 {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 		}
-		return v.withLayout(ctx, id, win.GenericRead|win.GenericWrite, func(dv diskVolume) error {
+		return v.withLayout(ctx, id, func(ctx context.Context, dv diskVolume) error {
 			return v.resize(ctx, dv, sizeBytes)
 		})
 	})
@@ -88,11 +89,6 @@ func (v *Volumes) growPartition(ctx context.Context, dv diskVolume, sizeBytes in
 	if !growable {
 		return 0, csiproxy.Errorf(csiproxy.ErrUnimplemented, "Windows can grow only NTFS and ReFS file systems")
 	}
-	release, err := device.Exclude(ctx, v.sys, dv.disk.Number)
-	if err != nil {
-		return 0, err
-	}
-	defer release()
 	if err := v.useWholeDisk(ctx, dv.disk); err != nil {
 		return 0, err
 	}
@@ -229,7 +225,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVo
 		return nil
 	}
 	// The partition is that of the disk dv.disk; so must this volume be.
-	extent, err := onlyExtent(ctx, h)
+	extent, err := use.OnlyExtent(ctx, h)
 	if err != nil {
 		return err
 	}

@@ -16,11 +16,13 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -129,14 +131,14 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 			changes := func() int {
 				return n.sim.Calls()[win.CallFormatVolume] + n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]
 			}
-			release, err := device.Exclude(t.Context(), n.sim, number)
+			_, right, err := use.New(n.sim, systemdisk.New(n.sim)).Disk(t.Context(), number) // of another process
 			n.do(err)
 			before := changes()
 			simtest.WantKind(t, run(), csiproxy.ErrUnavailable)
 			if changes() != before {
 				t.Errorf("disk %d was changed", number)
 			}
-			release()
+			right.Release()
 			n.do(run())
 			if changes() != before+1 {
 				t.Errorf("disk %d was changed %d times", number, changes()-before)
@@ -280,30 +282,32 @@ func partitionLength(t *testing.T, sim *winsim.System, number disk.Number) int64
 func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		locks := new(operation.Locks[disk.Number])
+		owner := use.New(n.sim, systemdisk.New(n.sim))
 		paths, err := pathpolicy.New(kubelet)
 		n.do(err)
-		ops := volumes.New(n.sim, paths, volumes.Options{Locks: locks})
+		ops := volumes.New(n.sim, paths, volumes.Options{Owner: owner})
 		number, id := n.attach(winsim.DiskSpec{Serial: "ours"})
-		unlock, err := locks.Lock(t.Context(), number)
+		simtest.Attach(t, n.sim, winsim.DiskSpec{})
+		_, right, err := owner.Disk(t.Context(), number)
 		n.do(err)
-		unlockNext, err := locks.Lock(t.Context(), number+1)
+		_, next, err := owner.Disk(t.Context(), number+1)
 		n.do(err)
 		ended := make(chan error, 1)
 		go func() { ended <- ops.FormatVolume(t.Context(), id) }()
 		synctest.Wait()
 		n.do(n.sim.DetachDisk(number))
+		n.do(n.sim.DetachDisk(number + 1))
 		simtest.Attach(t, n.sim, winsim.DiskSpec{})
 		if got := simtest.Attach(t, n.sim, winsim.DiskSpec{SizeBytes: gibibyte, Serial: "ours"}); got != number+1 {
 			t.Fatalf("it has the number %d now", got)
 		}
 		n.sim.Settle()
-		unlock()
+		right.Release()
 		synctest.Wait()
 		if got := n.sim.Calls()[win.CallFormatVolume]; got != 0 || len(ended) != 0 {
 			t.Errorf("it was formatted under the lock of another disk: %d", got)
 		}
-		unlockNext()
+		next.Release()
 		n.do(<-ended)
 	})
 }

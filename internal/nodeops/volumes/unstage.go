@@ -13,6 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
@@ -88,7 +89,7 @@ func (v *Volumes) Staged(ctx context.Context, path string) (volume.ID, error) {
 // meanwhile, so that nobody uses it; force leaves that out. Then it calls retire with the
 // disk, while no other operation, of this process or another one, changes that disk. For a
 // volume that has left the node, neither is called.
-func (v *Volumes) Unstage(ctx context.Context, stagingPath string, force bool, check, retire func(context.Context, *device.Disk) error) (unmounted bool, _ error) {
+func (v *Volumes) Unstage(ctx context.Context, stagingPath string, force bool, check func(context.Context, *device.Disk) error, retire func(context.Context, *use.Disk) error) (unmounted bool, _ error) {
 	path, err := v.parse(stagingPath)
 	if err != nil {
 		return false, err
@@ -97,26 +98,30 @@ func (v *Volumes) Unstage(ctx context.Context, stagingPath string, force bool, c
 	if err != nil || id == "" {
 		return false, at(stagingPath, err)
 	}
-	err = v.withLayout(ctx, id, win.GenericRead|win.GenericWrite, func(dv diskVolume) error {
-		release, err := device.Exclude(ctx, v.sys, dv.disk.Number)
-		if err != nil {
-			return err
-		}
-		defer release()
-		if err := check(ctx, dv.disk); err != nil {
+	err = v.onDisk(ctx, id, func(ctx context.Context, d *use.Disk) error {
+		if err := check(ctx, d.Disk); err != nil {
 			return err
 		}
 		if err := v.unmountAlone(ctx, id, path, force); err != nil {
 			return at(stagingPath, err)
 		}
 		unmounted = true
-		return retire(ctx, dv.disk)
+		return retire(ctx, d)
 	})
 	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() && !unmounted {
 		// Its pods must be able to end.
 		return true, v.UnmountVolume(ctx, id, stagingPath)
 	}
 	return unmounted, err
+}
+
+func (v *Volumes) onDisk(ctx context.Context, id volume.ID, f func(context.Context, *use.Disk) error) error {
+	ctx, d, _, err := v.options.Owner.DiskOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer d.Release()
+	return f(ctx, d)
 }
 
 // mountedAtPath returns the volume that is mounted at a path; "" if none is.

@@ -21,6 +21,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/signatures"
@@ -47,9 +48,9 @@ type Options struct {
 	// Logger gets each change of a volume, and what an operation passes over without
 	// failing. Default: none.
 	Logger *slog.Logger
-	// Locks serialises changes of the layout of a disk, by disk number. The
-	// disk operations of the same node must share it. Default: its own.
-	Locks *operation.Locks[disk.Number]
+	// Owner gives the rights to change a disk or a volume. The groups of one node share it.
+	// Default: its own.
+	Owner *use.Owner
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
@@ -71,14 +72,14 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Locks == nil {
-		o.Locks = new(operation.Locks[disk.Number])
-	}
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
 	if o.SystemDisks == nil {
 		o.SystemDisks = systemdisk.New(sys)
+	}
+	if o.Owner == nil {
+		o.Owner = use.New(sys, o.SystemDisks)
 	}
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
@@ -195,21 +196,9 @@ func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (
 			return 0, err
 		}
 		defer h.Close()
-		extent, err := onlyExtent(ctx, h)
+		extent, err := use.OnlyExtent(ctx, h)
 		return disk.Number(extent.DiskNumber), err
 	})
-}
-
-// onlyExtent returns where a volume lies that isn't spread.
-func onlyExtent(ctx context.Context, h device.Handle) (win.DiskExtent, error) {
-	extents, err := h.Extents(ctx)
-	if err != nil {
-		return win.DiskExtent{}, err
-	}
-	if len(extents) != 1 {
-		return win.DiskExtent{}, refuse(fmt.Sprintf("it lies on %d parts of disks", len(extents)))
-	}
-	return extents[0], nil
 }
 
 // open opens the device of a volume. A string that is no volume id is
@@ -245,11 +234,8 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
 	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
-		return v.withLayout(ctx, id, win.AccessNone, func(dv diskVolume) error {
-			if err := v.checkRaw(ctx, dv); err != nil { // without waiting for other processes
-				return err
-			}
-			return v.formatAlone(ctx, dv, win.FormatOptions{FileSystem: "NTFS"})
+		return v.withLayout(ctx, id, func(ctx context.Context, dv diskVolume) error {
+			return v.formatWhenFree(ctx, dv, win.FormatOptions{FileSystem: "NTFS"})
 		})
 	})
 }
@@ -258,18 +244,8 @@ func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
 // caller has just seen to be raw.
 func (v *Volumes) FormatRaw(ctx context.Context, id volume.ID, o win.FormatOptions) error {
 	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
-		return v.withLayout(ctx, id, win.AccessNone, func(dv diskVolume) error { return v.formatAlone(ctx, dv, o) })
+		return v.withLayout(ctx, id, func(ctx context.Context, dv diskVolume) error { return v.formatWhenFree(ctx, dv, o) })
 	})
-}
-
-// formatAlone formats a volume while other processes are excluded.
-func (v *Volumes) formatAlone(ctx context.Context, dv diskVolume, o win.FormatOptions) error {
-	release, err := device.Exclude(ctx, v.sys, dv.disk.Number)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return v.formatWhenFree(ctx, dv, o)
 }
 
 // diskVolume is a volume with the disk and the extent that it lies on.
@@ -279,52 +255,14 @@ type diskVolume struct {
 	extent win.DiskExtent
 }
 
-// withLayout calls f with a volume and its disk, which is open with access, while no other
-// operation of this process changes the layout of that disk. It holds no handle of the
-// volume meanwhile: that would keep it from being formatted.
-func (v *Volumes) withLayout(ctx context.Context, id volume.ID, access win.Access, f func(diskVolume) error) error {
-	for {
-		extent, err := v.extent(ctx, id)
-		if err != nil {
-			return err
-		}
-		moved, err := v.tryLayout(ctx, id, extent.DiskNumber, access, f)
-		if err != nil || !moved {
-			return err
-		}
-		// The disk has got another number while its lock was waited for.
-	}
-}
-
-// tryLayout is withLayout for a volume that lay on disk n a moment ago. It reports whether
-// it lies on another one by the time that it has the lock of disk n, and doesn't call f
-// then.
-func (v *Volumes) tryLayout(ctx context.Context, id volume.ID, n disk.Number, access win.Access, f func(diskVolume) error) (moved bool, _ error) {
-	unlock, err := v.options.Locks.Lock(ctx, n)
+// withLayout calls f with a volume and the right to its disk.
+func (v *Volumes) withLayout(ctx context.Context, id volume.ID, f func(context.Context, diskVolume) error) error {
+	ctx, d, extent, err := v.options.Owner.DiskOf(ctx, id)
 	if err != nil {
-		return false, err
+		return err
 	}
-	defer unlock()
-	h, err := device.OpenDisk(ctx, v.sys, n, access)
-	if err != nil {
-		if now, extentErr := v.extent(ctx, id); extentErr == nil && now.DiskNumber != n {
-			return true, nil
-		}
-		return false, err
-	}
-	defer h.Close()
-	// Who had the lock before may have grown it.
-	extent, err := v.extent(ctx, id)
-	if err != nil || extent.DiskNumber != n {
-		return true, err
-	}
-	if err := h.Verify(ctx); err != nil { // so the number in extent was that of this disk
-		return false, err
-	}
-	if err := v.options.SystemDisks.Check(ctx, n); err != nil {
-		return false, err
-	}
-	return false, f(diskVolume{id, h, extent})
+	defer d.Release()
+	return f(ctx, diskVolume{id, d.Disk, extent})
 }
 
 // verify returns an error unless the volume lies where it did, on the disk that is open.
@@ -341,12 +279,7 @@ func (v *Volumes) verify(ctx context.Context, dv diskVolume) error {
 
 // extent returns where a volume lies.
 func (v *Volumes) extent(ctx context.Context, id volume.ID) (win.DiskExtent, error) {
-	h, err := v.open(ctx, id, win.AccessNone)
-	if err != nil {
-		return win.DiskExtent{}, err
-	}
-	defer h.Close()
-	return onlyExtent(ctx, h)
+	return use.Extent(ctx, v.sys, id)
 }
 
 // checkRaw refuses a volume that holds anything. What Windows knows of it is looked at

@@ -15,8 +15,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -59,8 +59,8 @@ func (n *node) with(o volumes.Options) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	o.Locks = new(operation.Locks[disk.Number])
-	n.disks = disks.New(n.sim, disks.Options{Locks: o.Locks})
+	o.Owner = use.New(n.sim, systemdisk.New(n.sim))
+	n.disks = disks.New(n.sim, disks.Options{Owner: o.Owner})
 	n.volumes = volumes.New(n.sim, paths, o)
 }
 

@@ -1,0 +1,62 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package use
+
+import (
+	"context"
+	"fmt"
+)
+
+// What excludes what. Rights to different objects exclude nothing; rights to the same
+// object exclude each other, in one process and between processes.
+//
+//	operation                                         rights, in the order in which they are taken
+//	StageVolume                                       disk, volume
+//	UnstageVolume                                     disk, volume; of a volume whose disk is away: volume
+//	MountVolume                                       disk, volume
+//	UnmountVolume; CleanUp of a mount                 volume
+//	Rmdir, RmdirContents of a mount point             volume, while directories are open: tried for a moment
+//	PublishVolume, CreateSymlink, LinkPath            volume or share that the link leads to
+//	CleanUp of a link                                 none: it only makes use less
+//	UnpublishVolume, Rmdir of a link                  none: it only makes use less
+//	SetDiskState, PartitionDisk                       disk
+//	ResizeVolume, ExpandVolume                        disk
+//	FormatVolume, CheckVolume's spot fix              disk, volume
+//	NewSmbGlobalMapping                               server; then share for the link
+//	StageShare                                        server; then share for the link
+//	RemoveSmbGlobalMapping, UnstageShare              server, share
+//	CleanUp of a mapping; undo of a failed StageShare server, share
+//
+// The order: who has a right may take one of a later kind only, and none of the same kind.
+// So nobody waits for somebody who waits for him.
+//
+//	disk < volume < server < share
+//
+// The locks of iSCSI targets come before all of these (packages staging and initiator).
+// Directories that are held open come after all: who needs one that another call holds
+// waits for a second at most, and who holds one tries for a right as briefly.
+type kind int
+
+// The kinds of rights, in their order.
+const (
+	none kind = iota
+	diskRight
+	volumeRight
+	serverRight
+	shareRight
+)
+
+var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share"}
+
+type heldKey struct{}
+
+// holding returns a context for what is done with a right, which says that it is held. It
+// returns an error if the right comes too late: an operation holds one of the same kind or
+// of a later one already.
+func holding(ctx context.Context, k kind) (context.Context, error) {
+	if held, _ := ctx.Value(heldKey{}).(kind); held >= k {
+		return ctx, fmt.Errorf("a bug in CSI Proxy: the right to a %s is asked for while one to a %s is held", kinds[k], kinds[held])
+	}
+	return context.WithValue(ctx, heldKey{}, k), nil
+}

@@ -1,0 +1,222 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package use
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Disk is the right to change an open disk: its state, its partition table and what lies on
+// its partitions.
+type Disk struct {
+	*device.Disk
+	right
+}
+
+// Release gives the right back and closes the disk.
+func (d *Disk) Release() {
+	d.Close()
+	d.release()
+}
+
+// Volume is the right to change where a volume is mounted, and which links lead to it. The
+// volume may be gone.
+type Volume struct {
+	ID volume.ID
+	right
+}
+
+// Server is the right to change the mappings of an SMB server.
+type Server struct{ right }
+
+// Share is the right to change the mapping of a share and the links to it.
+type Share struct {
+	Root string
+	right
+}
+
+// right is what all rights have: a lock in this process and a file against other processes.
+type right struct{ release func() }
+
+// Release gives the right back. It is to be called once.
+func (r right) Release() { r.release() }
+
+// take takes the lock of key, and then the file of the name, which may be "" if no other
+// process needs to be excluded. what names the object in errors.
+func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.Locks[K], key K, file, what string) (context.Context, right, error) {
+	inside, err := holding(ctx, k)
+	if err != nil {
+		return ctx, right{}, err
+	}
+	unlock, err := locks.Lock(ctx, key)
+	if err != nil {
+		return ctx, right{}, err
+	}
+	if file == "" {
+		return inside, right{unlock}, nil
+	}
+	readmit, err := o.exclude(ctx, file, what)
+	if err != nil {
+		unlock()
+		return ctx, right{}, err
+	}
+	return inside, right{func() {
+		readmit()
+		unlock()
+	}}, nil
+}
+
+// Disk gives the right to the disk that has the number n now. What is done with it gets the
+// context that is returned. A disk that isn't there is csiproxy.ErrNotFound, one that
+// Windows runs from csiproxy.ErrFailedPrecondition.
+//
+// The disk is opened first: it may leave, or get another number, while the right is waited
+// for. So it is to be verified right before each change.
+func (o *Owner) Disk(ctx context.Context, n disk.Number) (context.Context, *Disk, error) {
+	h, err := device.OpenDisk(ctx, o.sys, n, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return ctx, nil, err
+	}
+	inside, r, err := o.disk(ctx, n)
+	if err != nil {
+		h.Close()
+		return ctx, nil, err
+	}
+	return inside, &Disk{h, r}, nil
+}
+
+func (o *Owner) disk(ctx context.Context, n disk.Number) (context.Context, right, error) {
+	inside, r, err := take(ctx, o, diskRight, &o.disks, n, fmt.Sprintf("disk-%d", n), "the disk")
+	if err != nil {
+		return ctx, r, err
+	}
+	if err := o.systemDisks.Check(ctx, n); err != nil {
+		r.release()
+		return ctx, right{}, err
+	}
+	return inside, r, nil
+}
+
+// DiskOf gives the right to the disk that a volume lies on, and says where it lies there. It
+// holds no handle of the volume: that would keep it from being formatted.
+func (o *Owner) DiskOf(ctx context.Context, id volume.ID) (context.Context, *Disk, win.DiskExtent, error) {
+	for {
+		extent, err := Extent(ctx, o.sys, id)
+		if err != nil {
+			return ctx, nil, extent, err
+		}
+		inside, d, now, err := o.tryDiskOf(ctx, id, extent.DiskNumber)
+		if err != nil || d != nil {
+			return inside, d, now, err
+		}
+		// The disk has got another number while the right was waited for.
+	}
+}
+
+// tryDiskOf is DiskOf for a volume that lay on disk n a moment ago. The right is nil if it
+// lies on another one by the time that the right to disk n is there.
+func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID, n disk.Number) (_ context.Context, _ *Disk, extent win.DiskExtent, _ error) {
+	inside, r, err := o.disk(ctx, n)
+	if err != nil {
+		return ctx, nil, extent, err
+	}
+	given := false
+	defer func() {
+		if !given {
+			r.release()
+		}
+	}()
+	h, err := device.OpenDisk(inside, o.sys, n, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		if now, extentErr := Extent(inside, o.sys, id); extentErr == nil && now.DiskNumber != n {
+			return ctx, nil, extent, nil
+		}
+		return ctx, nil, extent, err
+	}
+	defer func() {
+		if !given {
+			h.Close()
+		}
+	}()
+	// Who had the right before may have grown it.
+	extent, err = Extent(inside, o.sys, id)
+	if err != nil || extent.DiskNumber != n {
+		return ctx, nil, extent, err
+	}
+	if err := h.Verify(inside); err != nil { // so the number in extent was that of this disk
+		return ctx, nil, extent, err
+	}
+	given = true
+	return inside, &Disk{h, r}, extent, nil
+}
+
+// Extent returns where a volume lies that isn't spread. A string that is no volume id is
+// csiproxy.ErrInvalidArgument, a volume that isn't there csiproxy.ErrNotFound.
+func Extent(ctx context.Context, sys win.DeviceOpener, id volume.ID) (win.DiskExtent, error) {
+	if err := id.Validate(); err != nil {
+		return win.DiskExtent{}, err
+	}
+	h, err := device.Open(ctx, sys, device.VolumePath(string(id)), win.AccessNone)
+	if err != nil {
+		return win.DiskExtent{}, err
+	}
+	defer h.Close()
+	return OnlyExtent(ctx, h)
+}
+
+// OnlyExtent is Extent for an open volume.
+func OnlyExtent(ctx context.Context, h device.Handle) (win.DiskExtent, error) {
+	extents, err := h.Extents(ctx)
+	if err != nil {
+		return win.DiskExtent{}, err
+	}
+	if len(extents) != 1 {
+		return win.DiskExtent{}, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it lies on %d parts of disks", len(extents))
+	}
+	return extents[0], nil
+}
+
+// Volume gives the right to a volume, which may be gone.
+func (o *Owner) Volume(ctx context.Context, id volume.ID) (context.Context, *Volume, error) {
+	if err := id.Validate(); err != nil {
+		return ctx, nil, err
+	}
+	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
+	inside, r, err := take(ctx, o, volumeRight, &o.volumes, guid, "volume-"+guid, "the volume")
+	if err != nil {
+		return ctx, nil, err
+	}
+	return inside, &Volume{id, r}, nil
+}
+
+// Server gives the right to the mappings of the server of remote.
+func (o *Owner) Server(ctx context.Context, remote unc.Path) (context.Context, *Server, error) {
+	inside, r, err := take(ctx, o, serverRight, &o.servers, remote.Server(), "", "")
+	if err != nil {
+		return ctx, nil, err
+	}
+	return inside, &Server{r}, nil
+}
+
+// Share gives the right to the mapping of the share of remote and the links to it.
+func (o *Owner) Share(ctx context.Context, remote unc.Path) (context.Context, *Share, error) {
+	root := remote.Root()
+	name := sha256.Sum256([]byte(root)) // which has no characters that a file can't have
+	inside, r, err := take(ctx, o, shareRight, &o.shares, root, fmt.Sprintf("share-%x", name[:8]), "the mapping of the share")
+	if err != nil {
+		return ctx, nil, err
+	}
+	return inside, &Share{root, r}, nil
+}

@@ -1,0 +1,186 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package use_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// node is a simulated node with a disk that has a volume.
+type node struct {
+	sim    *winsim.System
+	number disk.Number
+	id     volume.ID
+}
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	sim := simtest.Open(t, winsim.Delays{})
+	n := simtest.Attach(t, sim, winsim.DiskSpec{})
+	simtest.Partition(t, sim, n, 1)
+	sim.Settle()
+	return node{sim, n, volume.ID(sim.VolumesOfDisk(n)[0])}
+}
+
+// process returns the owner of another process.
+func (n node) process() *use.Owner { return use.New(n.sim, systemdisk.New(n.sim)) }
+
+// taken is a right.
+type taken interface{ Release() }
+
+// rights are the ways to get a right, in their order.
+var rights = []struct {
+	name string
+	of   int // the object, by its kind
+	take func(context.Context, *use.Owner, node) (context.Context, taken, error)
+}{
+	{"disk", 1, func(ctx context.Context, o *use.Owner, n node) (context.Context, taken, error) {
+		ctx, r, err := o.Disk(ctx, n.number)
+		return ctx, r, err
+	}},
+	{"disk of a volume", 1, func(ctx context.Context, o *use.Owner, n node) (context.Context, taken, error) {
+		ctx, r, _, err := o.DiskOf(ctx, n.id)
+		return ctx, r, err
+	}},
+	{"volume", 2, func(ctx context.Context, o *use.Owner, n node) (context.Context, taken, error) {
+		ctx, r, err := o.Volume(ctx, n.id)
+		return ctx, r, err
+	}},
+	{"server", 3, func(ctx context.Context, o *use.Owner, n node) (context.Context, taken, error) {
+		ctx, r, err := o.Server(ctx, share)
+		return ctx, r, err
+	}},
+	{"share", 4, func(ctx context.Context, o *use.Owner, n node) (context.Context, taken, error) {
+		ctx, r, err := o.Share(ctx, share)
+		return ctx, r, err
+	}},
+}
+
+var share = func() unc.Path {
+	remote, err := unc.Parse(`\\server\share`)
+	if err != nil {
+		panic(err)
+	}
+	return remote
+}()
+
+// A right can be taken after an earlier one, and never after a later one or one of its kind.
+func TestOrder(t *testing.T) {
+	n := newNode(t)
+	for _, first := range rights {
+		for _, second := range rights {
+			owner := n.process()
+			ctx, held, err := first.take(t.Context(), owner, n)
+			simtest.Must(t, err)
+			_, next, err := second.take(ctx, owner, n)
+			if inOrder := second.of > first.of; (err == nil) != inOrder {
+				t.Errorf("%s, then %s: %v", first.name, second.name, err)
+			}
+			if err == nil {
+				next.Release()
+			}
+			held.Release()
+			// It counts for as long as the right is held.
+			_, again, err := first.take(t.Context(), owner, n)
+			simtest.Must(t, err)
+			again.Release()
+		}
+	}
+}
+
+// A right excludes another one to the same object, in one process and between two, and no
+// other.
+func TestExclusion(t *testing.T) {
+	for _, first := range rights {
+		for _, second := range rights {
+			for _, where := range []string{"one process", "two processes"} {
+				synctest.Test(t, func(t *testing.T) {
+					n := newNode(t)
+					one := n.process()
+					other := one
+					if where == "two processes" {
+						other = n.process()
+					}
+					_, held, err := first.take(t.Context(), one, n)
+					simtest.Must(t, err)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					_, got, err := second.take(ctx, other, n)
+					// The mappings of a server are excluded by the rights to their shares.
+					excluded := first.of == second.of && (other == one || first.name != "server")
+					if excluded != errors.Is(err, context.DeadlineExceeded) || excluded != (err != nil) {
+						t.Errorf("%s: %s while the right to the %s is held: %v", where, second.name, first.name, err)
+					}
+					if err == nil {
+						got.Release()
+					}
+					held.Release()
+					_, got, err = second.take(t.Context(), other, n)
+					simtest.Must(t, err)
+					got.Release()
+					entries, err := n.sim.ReadDir(`C:\Windows`)
+					simtest.Must(t, err)
+					for _, e := range entries {
+						if strings.Contains(e.Name, "csi-proxy") {
+							t.Errorf("%s is left", e.Name)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// Another process is waited for, and then named.
+func TestAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		_, held, err := n.process().Volume(t.Context(), n.id)
+		simtest.Must(t, err)
+		begun := time.Now()
+		_, _, err = n.process().Volume(t.Context(), n.id)
+		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		if took := time.Since(begun); took < 10*time.Second || !strings.Contains(err.Error(), "another process of CSI Proxy is changing the volume") {
+			t.Errorf("after %v: %v", took, err)
+		}
+		held.Release()
+	})
+}
+
+// There is a right to what is gone, but none to a disk that Windows runs from.
+func TestObjects(t *testing.T) {
+	n := newNode(t)
+	owner := n.process()
+	if _, _, err := owner.Disk(t.Context(), 0); csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
+		t.Errorf("the disk that Windows runs from: %v", err)
+	}
+	simtest.Must(t, n.sim.DetachDisk(n.number))
+	if _, _, err := owner.Disk(t.Context(), n.number); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a disk that has left: %v", err)
+	}
+	if _, _, _, err := owner.DiskOf(t.Context(), n.id); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the disk of a volume that has left: %v", err)
+	}
+	_, right, err := owner.Volume(t.Context(), n.id)
+	simtest.Must(t, err)
+	right.Release()
+	if _, _, err := owner.Volume(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+		t.Errorf("no volume id: %v", err)
+	}
+}
