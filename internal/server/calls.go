@@ -10,6 +10,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/fairshare"
 )
 
 // Limits are the bounds of the calls under way at all endpoints together. A call is
@@ -26,7 +27,7 @@ type Limits struct {
 }
 
 // Thirty drivers that make fifty calls each at one time stay in the half of these that
-// is for all: see room.
+// is for all: see package fairshare.
 const (
 	DefaultMaxCalls          = 4096
 	DefaultMaxCallsPerClient = 256
@@ -60,14 +61,14 @@ type Calls struct {
 	Receiving int            // whose request hasn't come, or not all of it
 	Running   int            // whose request has come
 	Streams   int            // streaming ones: WatchDisks, health watches and reflection
-	Bytes     int64          // of the requests
+	Bytes     int            // of the requests
 	Oldest    time.Duration  // age of the oldest one that isn't streaming; 0 if there is none
 	Limit     int            // of the calls under way: Limits.Calls
 	Refused   map[string]int // since the start, by reason: all of the Refused constants
 }
 
 // calls counts the calls under way and refuses those that are too many. Some clients may
-// take what they can get, so what is left is shared: see room.
+// take what they can get, so what is left is shared as package fairshare says.
 type calls struct {
 	limits Limits
 
@@ -76,7 +77,7 @@ type calls struct {
 	count     int
 	receiving int
 	streams   int
-	bytes     int64
+	bytes     int
 	unary     list.List // of *call, the oldest first
 	refused   map[string]int
 }
@@ -95,53 +96,19 @@ type client struct {
 	connections int    // that the process has; unused if it isn't known
 	calls       int
 	streams     int
-	bytes       int64
+	bytes       int
 }
 
 // call is one call under way.
 type call struct {
 	client    *client
 	begun     time.Time
-	bytes     int64 // that its request holds, or may come to hold
+	bytes     int // that its request holds, or may come to hold
 	receiving bool
 	element   *list.Element // in calls.unary; nil for a streaming call
 }
 
-// room returns how many calls a client may have when so many of all are under way. One half
-// of all is for everybody, as far as perClient allows. When that is taken, a client may have
-// few, and of the last quarter one, so that hundreds of clients have room when others take
-// what they can get.
-func room(underWay, all, perClient int) int {
-	switch free := all - underWay; {
-	case 2*free > all:
-		return perClient
-	case 4*free > all:
-		return min(fewCalls, perClient)
-	case free > 0:
-		return 1
-	}
-	return 0
-}
-
-// fewCalls are enough for a driver to go on with.
-const fewCalls = 8
-
-// roomForBytes is room for the bytes of requests: it returns how many a client's may hold
-// together with the next one, which may hold so many.
-func (a *calls) roomForBytes(next int64) int64 {
-	all := a.maxBytes()
-	switch free := all - a.bytes; {
-	case 2*free > all:
-		return all
-	case 4*free > all:
-		return fewCalls * next
-	case free >= next:
-		return next
-	}
-	return 0
-}
-
-func (a *calls) maxBytes() int64 { return int64(a.limits.Calls) * maxBytesOfCall }
+func (a *calls) maxBytes() int { return a.limits.Calls * maxBytesOfCall }
 
 // connect returns the client of a new connection: that of its process, unless that is 0,
 // which stands for an unknown one.
@@ -190,7 +157,7 @@ const (
 func (a *calls) beginStream(c *client) (*call, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if room := room(a.streams, maxStreams, maxStreamsPerClient); c.streams >= room {
+	if room := fairshare.Room(a.streams, maxStreams, maxStreamsPerClient, 1); c.streams >= room {
 		a.refused[RefusedStreams]++
 		return nil, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"%d streaming calls are under way, %d of them this client's, which may have %d: end some of them, or try again later",
@@ -205,7 +172,7 @@ func (a *calls) beginStream(c *client) (*call, error) {
 func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	expected := int64(maxBytes+1) / 2
+	expected := (maxBytes + 1) / 2
 	if err := a.refuse(c, expected); err != nil {
 		return nil, err
 	}
@@ -222,8 +189,8 @@ func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 
 // refuse returns an error if there is no room for one more call of a client, with a
 // request of so many bytes.
-func (a *calls) refuse(c *client, bytes int64) error {
-	room := room(a.count, a.limits.Calls, a.limits.CallsPerClient)
+func (a *calls) refuse(c *client, bytes int) error {
+	room := fairshare.Room(a.count, a.limits.Calls, a.limits.CallsPerClient, 1)
 	switch {
 	case c.calls >= a.limits.CallsPerClient:
 		a.refused[RefusedCallsPerClient]++
@@ -235,7 +202,7 @@ func (a *calls) refuse(c *client, bytes int64) error {
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"%d calls are under way, %d of them this client's, and -max-calls is %d: with so many, a client may have %d; try again later",
 			a.count, c.calls, a.limits.Calls, room)
-	case bytes > 0 && c.bytes+bytes > a.roomForBytes(bytes):
+	case c.bytes+bytes > fairshare.Room(a.bytes, a.maxBytes(), a.maxBytes(), bytes):
 		a.refused[RefusedBytes]++
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"the requests of the calls under way hold %d bytes, %d of them this client's, and -max-calls allows %d (%d for each call); try again later",
@@ -248,11 +215,11 @@ func (a *calls) refuse(c *client, bytes int64) error {
 func (a *calls) received(c *call, bytes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hold(c, int64(bytes))
+	a.hold(c, bytes)
 }
 
 // hold sets what a call's request holds. It isn't being received any more.
-func (a *calls) hold(c *call, bytes int64) {
+func (a *calls) hold(c *call, bytes int) {
 	a.bytes += bytes - c.bytes
 	c.client.bytes += bytes - c.bytes
 	c.bytes = bytes

@@ -120,10 +120,10 @@ func TestCallsOfARealNode(t *testing.T) {
 func TestBytesOfRequestsAreBounded(t *testing.T) {
 	const limit = 64
 	a := newCalls(Limits{Calls: limit, CallsPerClient: limit})
-	total := int64(0)
+	total := 0
 	for range 100 {
 		begun, _ := take(t, a, a.connect(0), wire.MaxRequestBytes)
-		total += int64(len(begun)) * wire.MaxRequestBytes / 2
+		total += len(begun) * wire.MaxRequestBytes / 2
 	}
 	if total > limit*maxBytesOfCall || total != a.now().Bytes {
 		t.Errorf("requests may come to hold %d bytes, counted as %d, more than %d", total, a.now().Bytes, limit*maxBytesOfCall)
