@@ -85,45 +85,52 @@ func TestRepeatsDontPileUp(t *testing.T) {
 		}
 		begin := time.Now()
 		_, err := sys.FileAttributes(t.Context(), `C:\hangs`)
-		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), `GetFileAttributesW on C:\hangs since 2`) || time.Since(begin) != 0 {
+		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), `GetFileAttributesW on C:\hangs since 2000-01-01T00:00:00Z`) || time.Since(begin) != 0 {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		if _, err := sys.FileAttributes(t.Context(), `C:\answers`); err != nil || time.Since(begin) != 0 {
 			t.Errorf("another path, after %v: %v", time.Since(begin), err)
 		}
 		load := sys.Load()[files]
-		if load.Running != maxOfObject || load.Overdue != maxOfObject || load.Waiting != 0 || load.Refused < 900 || len(load.Hanging) != maxHanging || load.Hanging[0].Object != `C:\hangs` {
+		if load.Running != maxOfObject || load.Overdue != maxOfObject || load.Waiting != 0 || load.Refused < 900 || len(load.Hanging) != maxOfObject || load.Hanging[0].Object != `C:\hangs` {
 			t.Errorf("the load is %+v", load)
 		}
 	})
 }
 
-// Many objects that hang take the pool of their kind for a moment only, and other pools
-// not at all.
+// Many objects that hang take no other pool, and not all of their own: what they take is
+// bounded, and those that repeat are refused.
 func TestManyHangingObjects(t *testing.T) {
 	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
-		for i := range 150 {
-			go sys.FileAttributes(t.Context(), fmt.Sprintf(`C:\hangs%d`, i))
+		for i := range 10 * maxOfPool {
+			go sys.FileAttributes(t.Context(), fmt.Sprintf(`C:\hangs%d`, i%(maxOfPool/maxOfObject)))
 		}
 		synctest.Wait()
+		if want := maxOfPool * 3 / 4; s.most < want || s.most >= maxOfPool {
+			t.Errorf("%d calls at one time, want at least %d, and fewer than %d", s.most, want, maxOfPool)
+		}
 		begin := time.Now()
 		if _, err := sys.OpenDevice(t.Context(), `\\.\PhysicalDrive1`, win.AccessNone); err != nil || time.Since(begin) != 0 {
 			t.Errorf("a disk, after %v: %v", time.Since(begin), err)
 		}
-		if s.most != poolSizes[files] {
-			t.Errorf("%d calls at one time, want %d", s.most, poolSizes[files])
-		}
-		if _, err := sys.FileAttributes(t.Context(), `C:\answers`); err != nil || time.Since(begin) > 4*time.Second {
+		if _, err := sys.FileAttributes(t.Context(), `C:\answers`); err != nil || time.Since(begin) != 0 {
 			t.Errorf("a path that answers, after %v: %v", time.Since(begin), err)
 		}
-		// From now on these are suspect: they have a part of the pool only.
-		for i := range 500 {
-			go sys.OpenDevice(t.Context(), fmt.Sprintf(`hangs%d`, i%100), win.AccessNone)
-		}
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if limit := maxOverdue * poolSizes[disks]; s.most > limit+150 {
-			t.Errorf("%d calls hang at one time, want %d at most", s.most, limit+150)
+		if load := sys.Load()[files]; load.Waiting != 0 || load.Refused == 0 {
+			t.Errorf("the load is %+v", load)
+		}
+		// When the pool is full, nobody waits for it.
+		for i := range maxOfPool {
+			go sys.FileAttributes(t.Context(), fmt.Sprintf(`C:\hangs too%d`, i))
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		begin = time.Now()
+		_, err := sys.FileAttributes(t.Context(), `C:\answers`)
+		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "256 calls to Windows on files are under way; Windows has not answered") || time.Since(begin) != 0 {
+			t.Errorf("with a full pool, after %v: %v", time.Since(begin), err)
 		}
 	})
 }
@@ -161,15 +168,12 @@ func TestClientsShare(t *testing.T) {
 			}
 		}
 		attack(1)
-		if s.most != poolSizes[files]/2 {
-			t.Errorf("%d calls of one client at one time, want half of %d", s.most, poolSizes[files])
+		if s.most != maxOfPool/2 {
+			t.Errorf("%d calls of one client at one time, want half of %d", s.most, maxOfPool)
 		}
 		other(100, "at once")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if s.most != maxOverdue*poolSizes[files]/2 {
-			t.Errorf("%d calls of one client in the end, want half of %d", s.most, maxOverdue*poolSizes[files])
-		}
 		other(100, "10 s later")
 		begin := time.Now()
 		_, err := sys.FileAttributes(WithClient(t.Context(), 1), `C:\answers`)
@@ -184,50 +188,9 @@ func TestClientsShare(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		other(100, "with 20 more, 10 s later")
-		if load := sys.Load()[files]; load.Running >= maxOverdue*poolSizes[files] || load.Waiting != 0 {
+		if load := sys.Load()[files]; load.Running >= maxOfPool || load.Waiting != 0 {
 			t.Errorf("the load is %+v", load)
 		}
-	})
-}
-
-func TestHasRoom(t *testing.T) {
-	client := new(objectState)
-	for _, c := range []struct {
-		client     *objectState
-		has, taken int
-		want       bool
-	}{
-		{nil, 0, 63, true}, {nil, 0, 64, false},
-		{client, 31, 31, true}, {client, 32, 32, false},
-		{client, fewCalls - 1, 32, true}, {client, fewCalls, 47, false}, {client, fewCalls - 1, 48, false},
-		{client, 0, 63, true}, {client, 1, 63, false}, {client, 0, 64, false}, {client, 0, 65, false},
-	} {
-		if got := hasRoom(c.client, c.has, c.taken, 64); got != c.want {
-			t.Errorf("with %d of %d taken calls of 64, a client (%v) has room: %v", c.has, c.taken, c.client != nil, got)
-		}
-	}
-}
-
-// A client whose calls on what is in a directory hang keeps no other from that directory.
-func TestClientsShareADirectory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &moody{takes: time.Hour}
-		sys := New(m, Options{})
-		dir, err := sys.OpenFile(t.Context(), `C:\pods`, win.OpenOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 100 {
-			go dir.OpenAt(WithClient(t.Context(), "hostile"), fmt.Sprint(i), win.OpenOptions{})
-		}
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		m.set(0)
-		begin := time.Now()
-		if _, err := dir.OpenAt(WithClient(t.Context(), "other"), "other", win.OpenOptions{}); err != nil || time.Since(begin) != 0 {
-			t.Errorf("another client got %v after %v", err, time.Since(begin))
-		}
-		time.Sleep(2 * time.Hour)
 	})
 }
 
@@ -305,10 +268,10 @@ func TestBusyIsNotHung(t *testing.T) {
 		if s.completed != 600 || s.most != 3*maxOfObject {
 			t.Errorf("%d calls, %d at one time", s.completed, s.most)
 		}
-		if objects, _ := sys.remembered(); objects != 0 {
-			t.Errorf("%d objects are remembered", objects)
+		time.Sleep(time.Minute) // the looks end
+		if states := sys.remembered(); states != 0 {
+			t.Errorf("%d objects and clients are remembered", states)
 		}
-		time.Sleep(time.Minute) // the watch ends
 	})
 }
 
@@ -328,140 +291,74 @@ func TestWaitersAreBounded(t *testing.T) {
 	})
 }
 
-// moody is Windows with paths that answer after a time of the test's.
-type moody struct {
-	win.System
-	mu        sync.Mutex
-	takes     time.Duration
-	now, most int
+func (s *System) remembered() (states int) {
+	for _, p := range s.pools {
+		p.mu.Lock()
+		states += len(p.objects) + len(p.clients)
+		p.mu.Unlock()
+	}
+	return states
 }
 
-func (m *moody) FileAttributes(context.Context, string) (win.FileAttributes, error) {
-	m.mu.Lock()
-	m.now++
-	m.most = max(m.most, m.now)
-	takes := m.takes
-	m.mu.Unlock()
-	time.Sleep(takes)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now--
-	return 0, nil
-}
-
-// set says how long the calls take from now on.
-func (m *moody) set(takes time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.takes, m.most = takes, 0
-}
-
-// OpenFile opens a directory of which everything below hangs.
-func (m *moody) OpenFile(context.Context, string, win.OpenOptions) (win.File, error) {
-	return moodyDirectory{m}, nil
-}
-
-type moodyDirectory struct{ m *moody }
-
-func (d moodyDirectory) OpenAt(ctx context.Context, name string, _ win.OpenOptions) (win.File, error) {
-	_, err := d.m.FileAttributes(ctx, name)
-	return d, err
-}
-func (moodyDirectory) Info(context.Context) (win.FileInfo, error)            { return win.FileInfo{}, nil }
-func (moodyDirectory) Volume(context.Context) (string, error)                { return "", nil }
-func (moodyDirectory) FinalPath(context.Context) (string, error)             { return "", nil }
-func (moodyDirectory) ReadDir(context.Context, bool) ([]win.DirEntry, error) { return nil, nil }
-func (moodyDirectory) Delete(context.Context) error                          { return nil }
-func (moodyDirectory) CreationDenied(context.Context) (bool, error)          { return false, nil }
-func (moodyDirectory) DenyCreation(context.Context, bool) error              { return nil }
-func (moodyDirectory) Close() error                                          { return nil }
-func (moodyDirectory) ProcessIDs(context.Context) ([]win.ProcessID, error)   { return nil, nil }
-func (moodyDirectory) Control(context.Context, win.IoctlCode, []byte, []byte) (int, error) {
-	return 0, nil
-}
-
-func (s *System) remembered() (objects, suspects int) {
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	return len(s.gate.objects), s.gate.suspects
-}
-
-// Objects that were overdue have a small part of the pool, until one of them answers in
-// time. The others don't wait for them.
-func TestSuspects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &moody{takes: 5 * time.Second}
-		sys := New(m, Options{})
-		ask := func(names ...string) {
-			for _, name := range names {
-				go sys.FileAttributes(t.Context(), name)
+// A call that is let in just when its caller gives up leaves its place again.
+func TestLetInWhenTheContextEnds(t *testing.T) {
+	for range 64 { // the caller sees one or the other first
+		synctest.Test(t, func(t *testing.T) {
+			sys := New(nil, Options{})
+			p := sys.pools[files]
+			enter := func(ctx context.Context) *call {
+				c, err := p.enter(ctx, "client", "call", "object")
+				if err != nil {
+					return nil
+				}
+				return c
 			}
-		}
-		var names []string
-		for i := range 40 {
-			names = append(names, fmt.Sprintf(`C:\%d`, i))
-		}
-		ask(names...)
-		time.Sleep(time.Minute) // now all are suspect
-		synctest.Wait()
-		m.set(500 * time.Millisecond)
-		ask(names...)
-		synctest.Wait()
-		if m.most != maxSuspect {
-			t.Errorf("%d calls on suspect objects at one time, want %d", m.most, maxSuspect)
-		}
-		begin := time.Now()
-		if _, err := sys.FileAttributes(t.Context(), `C:\other`); err != nil || time.Since(begin) != 500*time.Millisecond {
-			t.Errorf("another object: %v after %v", err, time.Since(begin))
-		}
-		time.Sleep(time.Minute) // they have answered in time
-		synctest.Wait()
-		m.set(500 * time.Millisecond)
-		ask(names...)
-		synctest.Wait()
-		if m.most != len(names) {
-			t.Errorf("%d calls at one time once they answer in time, want %d", m.most, len(names))
-		}
-		time.Sleep(time.Minute)
-		if objects, suspects := sys.remembered(); objects != 0 || suspects != 0 {
-			t.Errorf("%d objects are remembered, %d are suspect", objects, suspects)
-		}
-
-		// A suspicion ends by itself.
-		synctest.Wait()
-		m.set(5 * time.Second)
-		ask(names...)
-		time.Sleep(suspicion + time.Minute)
-		synctest.Wait()
-		m.set(0)
-		_, _ = sys.FileAttributes(t.Context(), `C:\other`) // has the gate look
-		time.Sleep(time.Second)
-		if _, suspects := sys.remembered(); suspects != 0 {
-			t.Errorf("%d objects are still suspect", suspects)
-		}
-	})
+			var held []*call
+			for range maxOfObject {
+				held = append(held, enter(t.Context()))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			late := make(chan *call, 1)
+			go func() { late <- enter(ctx) }()
+			synctest.Wait()
+			p.mu.Lock()
+			p.end(held[0])
+			cancel()
+			p.mu.Unlock()
+			if c := <-late; c != nil {
+				p.leave(c)
+			}
+			for _, c := range held[1:] {
+				p.leave(c)
+			}
+			time.Sleep(time.Second)
+			if load := p.load(); load.Running != 0 || load.Waiting != 0 || sys.remembered() != 0 {
+				t.Fatalf("the load is %+v, and %d states are remembered", load, sys.remembered())
+			}
+		})
+	}
 }
 
-// A directory that hangs with everything in it takes a part of the pool only.
-func TestBelowOneDirectory(t *testing.T) {
+// A process that gets no processor doesn't take a call for hung: only looks tell, and each
+// lets all others run first.
+func TestHungIsToldByLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &moody{takes: time.Hour}
-		sys := New(m, Options{})
-		dir, err := sys.OpenFile(t.Context(), `C:\hangs`, win.OpenOptions{})
+		p := New(nil, Options{}).pools[files]
+		c, err := p.enter(t.Context(), nil, win.CallFileAttributes, `C:\dir`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 100 {
-			go dir.OpenAt(t.Context(), fmt.Sprint(i), win.OpenOptions{})
-		}
-		time.Sleep(3 * time.Second)
+		c.Since = c.Since.Add(-time.Hour) // as after an hour without a processor
+		time.Sleep(Patience(win.CallFileAttributes) - lookInterval)
 		synctest.Wait()
-		if m.most != maxBelowObject {
-			t.Errorf("%d calls below one directory at one time, want %d", m.most, maxBelowObject)
+		if load := p.load(); load.Overdue != 0 {
+			t.Errorf("before its patience has ended, the load is %+v", load)
 		}
-		if load := sys.Load()[files]; load.Waiting != 0 {
-			t.Errorf("the load is %+v", load)
+		time.Sleep(3 * lookInterval)
+		synctest.Wait()
+		if load := p.load(); load.Overdue != 1 {
+			t.Errorf("after its patience has ended, the load is %+v", load)
 		}
-		time.Sleep(2 * time.Hour)
+		p.leave(c)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -19,8 +18,9 @@ import (
 // System is a system whose calls are bounded and reported.
 type System struct {
 	sys     win.System
-	gate    *gate
+	pools   []*pool // by kind
 	observe func(call string, took time.Duration, err error)
+	log     *slog.Logger
 	names   diskNames
 }
 
@@ -29,7 +29,22 @@ func New(sys win.System, o Options) *System {
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration, error) {}
 	}
-	return &System{sys: sys, gate: newGate(o.Logger), observe: o.Observe}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &System{sys: sys, observe: o.Observe, log: o.Logger}
+	for _, name := range kinds {
+		s.pools = append(s.pools, &pool{name: name, log: o.Logger, objects: make(map[string]*state), clients: make(map[any]*state)})
+	}
+	return s
+}
+
+// Load returns the load of each pool.
+func (s *System) Load() (loads []Load) {
+	for _, p := range s.pools {
+		loads = append(loads, p.load())
+	}
+	return loads
 }
 
 // get makes a call that has a result, when there is room for it.
@@ -37,25 +52,25 @@ func get[T any](ctx context.Context, s *System, name string, o object, f func() 
 	if err := ctx.Err(); err != nil {
 		return v, err
 	}
-	c, err := s.gate.enter(ctx, name, o)
+	p, t := s.pools[o.kind], TrackerOf(ctx)
+	c, err := p.enter(ctx, ctx.Value(clientKey{}), name, o.name)
 	if err != nil {
 		return v, err
 	}
-	t := TrackerOf(ctx)
 	t.begin(c)
 	defer func() {
 		t.end(c)
-		s.gate.leave(c, err)
+		p.leave(c)
 	}()
 	v, err = f()
 	took := time.Since(c.Since)
 	s.observe(name, took, err)
-	if s.gate.log.Enabled(ctx, slog.LevelDebug) {
+	if s.log.Enabled(ctx, slog.LevelDebug) {
 		attrs := []slog.Attr{slog.String("call", name), slog.String("object", quote.Text(o.name)), slog.Duration("duration", took.Round(time.Microsecond))}
 		if err != nil {
 			attrs = append(attrs, slog.Any("err", err))
 		}
-		s.gate.log.LogAttrs(ctx, slog.LevelDebug, "Windows call", attrs...)
+		s.log.LogAttrs(ctx, slog.LevelDebug, "Windows call", attrs...)
 	}
 	return v, err
 }
@@ -67,15 +82,15 @@ func do(ctx context.Context, s *System, name string, o object, f func() error) e
 }
 
 func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
-	return get(ctx, s, win.CallDeviceInterfaces, object{pool: machine, name: "the list of devices of class " + class.String()}, func() ([]string, error) { return s.sys.DeviceInterfaces(ctx, class) })
+	return get(ctx, s, win.CallDeviceInterfaces, object{kind: machine, name: "the list of devices of class " + class.String()}, func() ([]string, error) { return s.sys.DeviceInterfaces(ctx, class) })
 }
 
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
-	return do(ctx, s, win.CallReenumerateDevice, object{pool: machine, name: deviceNode(interfacePath)}, func() error { return s.sys.ReenumerateDevice(ctx, interfacePath) })
+	return do(ctx, s, win.CallReenumerateDevice, object{kind: machine, name: deviceNode(interfacePath)}, func() error { return s.sys.ReenumerateDevice(ctx, interfacePath) })
 }
 
 func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
-	err = do(ctx, s, win.CallNotifyArrivals, object{pool: machine, name: "notices of devices of class " + class.String()}, func() (err error) {
+	err = do(ctx, s, win.CallNotifyArrivals, object{kind: machine, name: "notices of devices of class " + class.String()}, func() (err error) {
 		arrived, stop, err = s.sys.NotifyArrivals(ctx, class)
 		return err
 	})
@@ -83,11 +98,11 @@ func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-
 }
 
 func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
-	return get(ctx, s, win.CallFindVolumes, object{pool: volumes, name: "the list of volumes"}, func() ([]string, error) { return s.sys.FindVolumes(ctx) })
+	return get(ctx, s, win.CallFindVolumes, object{kind: volumes, name: "the list of volumes"}, func() ([]string, error) { return s.sys.FindVolumes(ctx) })
 }
 
 func (s *System) VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error) {
-	return get(ctx, s, win.CallVolumeInformation, object{pool: volumes, name: root}, func() (win.VolumeInformation, error) { return s.sys.VolumeInformation(ctx, root) })
+	return get(ctx, s, win.CallVolumeInformation, object{kind: volumes, name: root}, func() (win.VolumeInformation, error) { return s.sys.VolumeInformation(ctx, root) })
 }
 
 func (s *System) DiskFreeSpace(ctx context.Context, directory string) (win.DiskSpace, error) {
@@ -99,7 +114,7 @@ func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string)
 }
 
 func (s *System) VolumePathNames(ctx context.Context, volume string) ([]string, error) {
-	return get(ctx, s, win.CallVolumePathNames, object{pool: volumes, name: volume}, func() ([]string, error) { return s.sys.VolumePathNames(ctx, volume) })
+	return get(ctx, s, win.CallVolumePathNames, object{kind: volumes, name: volume}, func() ([]string, error) { return s.sys.VolumePathNames(ctx, volume) })
 }
 
 func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error {
@@ -111,19 +126,19 @@ func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) 
 }
 
 func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
-	return do(ctx, s, win.CallFormatVolume, object{pool: volumes, name: volume}, func() error { return s.sys.FormatVolume(ctx, volume, o) })
+	return do(ctx, s, win.CallFormatVolume, object{kind: volumes, name: volume}, func() error { return s.sys.FormatVolume(ctx, volume, o) })
 }
 
 func (s *System) RepairVolume(ctx context.Context, volume string, mode win.RepairMode) (win.RepairResult, error) {
-	return get(ctx, s, win.CallRepairVolume, object{pool: repairs, name: volume}, func() (win.RepairResult, error) { return s.sys.RepairVolume(ctx, volume, mode) })
+	return get(ctx, s, win.CallRepairVolume, object{kind: repairs, name: volume}, func() (win.RepairResult, error) { return s.sys.RepairVolume(ctx, volume, mode) })
 }
 
 func (s *System) OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error) {
-	return get(ctx, s, win.CallOfflineReasons, object{pool: machine, name: "storage management's list of disks"}, func() (map[disk.Number]win.OfflineReason, error) { return s.sys.OfflineReasons(ctx) })
+	return get(ctx, s, win.CallOfflineReasons, object{kind: machine, name: "storage management's list of disks"}, func() (map[disk.Number]win.OfflineReason, error) { return s.sys.OfflineReasons(ctx) })
 }
 
 func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (string, error) {
-	return get(ctx, s, win.CallProcessImage, object{pool: machine, name: fmt.Sprintf("process %d", id)}, func() (string, error) { return s.sys.ProcessImage(ctx, id) })
+	return get(ctx, s, win.CallProcessImage, object{kind: machine, name: fmt.Sprintf("process %d", id)}, func() (string, error) { return s.sys.ProcessImage(ctx, id) })
 }
 
 func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
@@ -131,11 +146,11 @@ func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttri
 }
 
 func (s *System) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
-	return get(ctx, s, win.CallSMBGlobalMappings, object{pool: mappings, name: "the list of SMB mappings"}, func() ([]win.SMBMapping, error) { return s.sys.SMBGlobalMappings(ctx) })
+	return get(ctx, s, win.CallSMBGlobalMappings, object{kind: mappings, name: "the list of SMB mappings"}, func() ([]win.SMBMapping, error) { return s.sys.SMBGlobalMappings(ctx) })
 }
 
 func (s *System) SMBConnections(ctx context.Context) ([]win.SMBConnection, error) {
-	return get(ctx, s, win.CallSMBConnections, object{pool: mappings, name: "the list of SMB connections"}, func() ([]win.SMBConnection, error) { return s.sys.SMBConnections(ctx) })
+	return get(ctx, s, win.CallSMBConnections, object{kind: mappings, name: "the list of SMB connections"}, func() ([]win.SMBConnection, error) { return s.sys.SMBConnections(ctx) })
 }
 
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
@@ -167,11 +182,11 @@ func (s *System) ISCSITargets(ctx context.Context) ([]string, error) {
 }
 
 func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error) {
-	return get(ctx, s, win.CallISCSITargetInformation, object{pool: targets, name: target}, func() ([]string, error) { return s.sys.ISCSIDiscoveryMechanisms(ctx, target) })
+	return get(ctx, s, win.CallISCSITargetInformation, object{kind: targets, name: target}, func() ([]string, error) { return s.sys.ISCSIDiscoveryMechanisms(ctx, target) })
 }
 
 func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.ISCSISessionID, error) {
-	return get(ctx, s, win.CallLoginISCSITarget, object{pool: targets, name: l.Target}, func() (win.ISCSISessionID, error) { return s.sys.LoginISCSITarget(ctx, l) })
+	return get(ctx, s, win.CallLoginISCSITarget, object{kind: targets, name: l.Target}, func() (win.ISCSISessionID, error) { return s.sys.LoginISCSITarget(ctx, l) })
 }
 
 func (s *System) LogoutISCSITarget(ctx context.Context, id win.ISCSISessionID) error {
@@ -191,7 +206,7 @@ func (s *System) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersiste
 }
 
 func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
-	return do(ctx, s, win.CallRemoveISCSIPersistent, object{pool: targets, name: l.Target}, func() error { return s.sys.RemoveISCSIPersistentLogin(ctx, l) })
+	return do(ctx, s, win.CallRemoveISCSIPersistent, object{kind: targets, name: l.Target}, func() error { return s.sys.RemoveISCSIPersistentLogin(ctx, l) })
 }
 
 func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {
@@ -199,23 +214,23 @@ func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Te
 }
 
 func (s *System) QueryService(ctx context.Context, name string) (win.Service, error) {
-	return get(ctx, s, win.CallQueryService, object{pool: services, name: name}, func() (win.Service, error) { return s.sys.QueryService(ctx, name) })
+	return get(ctx, s, win.CallQueryService, object{kind: services, name: name}, func() (win.Service, error) { return s.sys.QueryService(ctx, name) })
 }
 
 func (s *System) StartService(ctx context.Context, name string) error {
-	return do(ctx, s, win.CallStartService, object{pool: services, name: name}, func() error { return s.sys.StartService(ctx, name) })
+	return do(ctx, s, win.CallStartService, object{kind: services, name: name}, func() error { return s.sys.StartService(ctx, name) })
 }
 
 func (s *System) StopService(ctx context.Context, name string) error {
-	return do(ctx, s, win.CallStopService, object{pool: services, name: name}, func() error { return s.sys.StopService(ctx, name) })
+	return do(ctx, s, win.CallStopService, object{kind: services, name: name}, func() error { return s.sys.StopService(ctx, name) })
 }
 
 func (s *System) ActiveDependentServices(ctx context.Context, name string) ([]string, error) {
-	return get(ctx, s, win.CallActiveDependentServices, object{pool: services, name: name}, func() ([]string, error) { return s.sys.ActiveDependentServices(ctx, name) })
+	return get(ctx, s, win.CallActiveDependentServices, object{kind: services, name: name}, func() ([]string, error) { return s.sys.ActiveDependentServices(ctx, name) })
 }
 
 func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
-	return get(ctx, s, win.CallFirmwareTable, object{pool: machine, name: "the firmware"}, func() ([]byte, error) { return s.sys.FirmwareTable(ctx) })
+	return get(ctx, s, win.CallFirmwareTable, object{kind: machine, name: "the firmware"}, func() ([]byte, error) { return s.sys.FirmwareTable(ctx) })
 }
 
 func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
@@ -235,15 +250,15 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 }
 
 func (s *System) RegistryStrings(ctx context.Context, key, value string) ([]string, error) {
-	return get(ctx, s, win.CallRegistryStrings, object{pool: machine, name: "the registry"}, func() ([]string, error) { return s.sys.RegistryStrings(ctx, key, value) })
+	return get(ctx, s, win.CallRegistryStrings, object{kind: machine, name: "the registry"}, func() ([]string, error) { return s.sys.RegistryStrings(ctx, key, value) })
 }
 
 func (s *System) RegistryNumber(ctx context.Context, key, value string) (uint32, error) {
-	return get(ctx, s, win.CallRegistryStrings, object{pool: machine, name: "the registry"}, func() (uint32, error) { return s.sys.RegistryNumber(ctx, key, value) })
+	return get(ctx, s, win.CallRegistryStrings, object{kind: machine, name: "the registry"}, func() (uint32, error) { return s.sys.RegistryNumber(ctx, key, value) })
 }
 
 func (s *System) SystemWindowsDirectory(ctx context.Context) (string, error) {
-	return get(ctx, s, win.CallSystemWindowsDirectory, object{pool: machine, name: "the Windows directory"}, func() (string, error) { return s.sys.SystemWindowsDirectory(ctx) })
+	return get(ctx, s, win.CallSystemWindowsDirectory, object{kind: machine, name: "the Windows directory"}, func() (string, error) { return s.sys.SystemWindowsDirectory(ctx) })
 }
 
 type device struct {
@@ -286,7 +301,7 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 	if len(path) > maxObject {
 		path = f.path // of all that lies that deep: whole paths of a deep tree would fill the memory
 	}
-	child, err := get(ctx, f.sys, win.CallOpenAt, fileObject(path), func() (win.File, error) { return f.File.OpenAt(ctx, name, o) })
+	child, err := get(ctx, f.sys, win.CallOpenAt, pathObject(path), func() (win.File, error) { return f.File.OpenAt(ctx, name, o) })
 	if err != nil {
 		return nil, err
 	}
@@ -330,14 +345,14 @@ func (f *file) Delete(ctx context.Context) error {
 }
 
 // initiator is the object of calls on what the initiator as a whole knows.
-var initiator = object{pool: targets, name: "the iSCSI initiator"}
+var initiator = object{kind: targets, name: "the iSCSI initiator"}
 
 func portalObject(p win.ISCSIPortal) object {
-	return object{pool: targets, name: "portal " + p.Address}
+	return object{kind: targets, name: "portal " + p.Address}
 }
 
 func sessionObject(id win.ISCSISessionID) object {
-	return object{pool: targets, name: fmt.Sprintf("session %x-%x", id.AdapterUnique, id.AdapterSpecific)}
+	return object{kind: targets, name: fmt.Sprintf("session %x-%x", id.AdapterUnique, id.AdapterSpecific)}
 }
 
 // deviceNode names the device of an interface path, or the root of the device tree.
@@ -346,14 +361,4 @@ func deviceNode(interfacePath string) string {
 		return "the device tree"
 	}
 	return interfacePath
-}
-
-// fileObject is the object of an open below a directory: the whole path, in the directory
-// that its last element is in.
-func fileObject(path string) object {
-	o := pathObject(path)
-	if o.pool == files {
-		o.above = path[:strings.LastIndexByte(path, '\\')]
-	}
-	return o
 }

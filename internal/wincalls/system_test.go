@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,11 +18,10 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// Every call reaches the system and the observer, under the name that the
-// simulated node counts it by.
+// Every call reaches the system and the observer, under the name that the simulated node
+// counts it by; and all names of calls are among them.
 func TestEveryCallIsReported(t *testing.T) {
 	sim, err := winsim.Open(winsim.Config{})
 	if err != nil {
@@ -30,75 +30,54 @@ func TestEveryCallIsReported(t *testing.T) {
 	defer sim.Close()
 	observed := make(map[string]int)
 	sys := New(sim, Options{Observe: func(call string, _ time.Duration, _ error) { observed[call]++ }})
-	ctx := t.Context()
 
-	const volume = `\\?\Volume{00000000-0000-0000-0000-000000000000}\`
-	sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
-	sys.ReenumerateDevice(ctx, "")
-	if _, stop, err := sys.NotifyArrivals(ctx, win.InterfaceClassDisk); err == nil {
-		stop()
-	}
-	sys.FindVolumes(ctx)
-	sys.VolumeInformation(ctx, volume)
-	sys.DiskFreeSpace(ctx, `C:\`)
-	sys.VolumeNameForMountPoint(ctx, `C:\`)
-	sys.SetVolumeMountPoint(ctx, `C:\x\`, volume)
-	sys.DeleteVolumeMountPoint(ctx, `C:\x\`)
-	sys.FormatVolume(ctx, volume, win.FormatOptions{FileSystem: "NTFS"})
-	sys.FileAttributes(ctx, `C:\Windows`)
-	sys.SMBGlobalMappings(ctx)
-	sys.CreateSMBGlobalMapping(ctx, `\\server\share`, win.SMBMappingOptions{})
-	sys.RemoveSMBGlobalMapping(ctx, `\\server\share`)
-	portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
-	sys.AddISCSISendTargetPortal(ctx, portal)
-	sys.RemoveISCSISendTargetPortal(ctx, portal)
-	sys.RefreshISCSISendTargetPortal(ctx, portal)
-	sys.ISCSISendTargetPortals(ctx)
-	sys.ISCSITargets(ctx)
-	sys.ISCSIDiscoveryMechanisms(ctx, "iqn.2026-01.com.example:a")
-	sys.LoginISCSITarget(ctx, win.ISCSILogin{})
-	sys.LogoutISCSITarget(ctx, win.ISCSISessionID{})
-	sys.ISCSISessions(ctx)
-	sys.ISCSISessionDevices(ctx, win.ISCSISessionID{})
-	sys.ISCSIPersistentLogins(ctx)
-	sys.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{})
-	sys.SetISCSIInitiatorCHAPSecret(ctx, secret.Text{})
-	sys.QueryService(ctx, "MSiSCSI")
-	sys.StartService(ctx, "MSiSCSI")
-	sys.StopService(ctx, "MSiSCSI")
-	sys.ActiveDependentServices(ctx, "MSiSCSI")
-	sys.FirmwareTable(ctx)
-	sys.RegistryStrings(ctx, win.RegistrySetup, win.RegistrySystemPartition)
-	sys.RegistryNumber(ctx, win.RegistryPartitionManager, win.RegistrySANPolicy)
-	sys.SystemWindowsDirectory(ctx)
-	device, err := sys.OpenDevice(ctx, `\\.\PhysicalDrive0`, win.GenericRead|win.GenericWrite)
+	callAll(t, reflect.TypeFor[win.System](), sys)
+	device, err := sys.OpenDevice(t.Context(), `\\.\PhysicalDrive0`, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
-	device.Control(ctx, win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12))
-	device.ReadAt(ctx, make([]byte, 512), 0)
-	device.Flush(ctx)
-	device.Close()
-	directory, err := sys.OpenFile(ctx, `C:\`, win.OpenOptions{
+	callAll(t, reflect.TypeFor[win.Device](), device)
+	directory, err := sys.OpenFile(t.Context(), `C:\`, win.OpenOptions{
 		Access: win.FileListDirectory, Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenForBackup,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	directory.ReadDir(ctx, true)
-	child, err := directory.OpenAt(ctx, "new", win.OpenOptions{Access: win.Delete, Disposition: win.FileCreate, Options: win.FileDirectoryFile})
-	if err != nil {
-		t.Fatal(err)
-	}
-	child.Info(ctx)
-	child.Volume(ctx)
-	child.Control(ctx, win.FsctlGetReparsePoint, nil, make([]byte, 100))
-	child.Delete(ctx)
-	child.Close()
-	directory.Close()
+	callAll(t, reflect.TypeFor[win.File](), directory)
 
 	if diff := cmp.Diff(sim.Calls(), observed); diff != "" {
 		t.Errorf("-the node's count +observed:\n%s", diff)
+	}
+	for _, name := range win.CallNames() {
+		// There is one method for all control codes.
+		if control := strings.Contains(name, "CTL_") || name == win.CallUnknownControl; !control && observed[name] == 0 {
+			t.Errorf("%s wasn't observed", name)
+		}
+	}
+}
+
+// callAll calls all methods of an interface but those of which nothing is reported, with
+// zeros.
+func callAll(t *testing.T, methods reflect.Type, on any) {
+	t.Helper()
+	for i := range methods.NumMethod() {
+		m := reflect.ValueOf(on).MethodByName(methods.Method(i).Name)
+		if methods.Method(i).Name == "Close" {
+			continue
+		}
+		args := []reflect.Value{reflect.ValueOf(t.Context())}
+		for arg := 1; arg < m.Type().NumIn(); arg++ {
+			value := reflect.Zero(m.Type().In(arg))
+			if value.Type() == reflect.TypeFor[win.IoctlCode]() {
+				value = reflect.ValueOf(win.IoctlStorageGetDeviceNumber)
+			}
+			args = append(args, value)
+		}
+		for _, result := range m.Call(args) {
+			if stop, ok := result.Interface().(func()); ok && stop != nil {
+				stop()
+			}
+		}
 	}
 }
 

@@ -7,14 +7,13 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Tracker knows the calls to Windows that one piece of work has under way, so that those
 // who wait for the work learn that it waits for Windows.
 type Tracker struct {
 	mu    sync.Mutex
-	calls []*Call
+	calls []*call
 	// waits are the trackers of other work that this one waits for at the moment. Each
 	// returns nil while that has not begun. Work never waits for work that waits for it.
 	waits []*func() *Tracker
@@ -40,12 +39,11 @@ func (t *Tracker) Overdue() error {
 	if t == nil {
 		return nil
 	}
-	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.calls {
-		if c.Overdue(now) {
-			return c.Refusal(now)
+		if c.overdue.Load() {
+			return c.refusal()
 		}
 	}
 	for _, other := range t.waits {
@@ -72,7 +70,7 @@ func (t *Tracker) WaitFor(other func() *Tracker) (done func()) {
 	}
 }
 
-func (t *Tracker) begin(c *Call) {
+func (t *Tracker) begin(c *call) {
 	if t != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -80,10 +78,10 @@ func (t *Tracker) begin(c *Call) {
 	}
 }
 
-func (t *Tracker) end(c *Call) {
+func (t *Tracker) end(c *call) {
 	if t != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.calls = slices.DeleteFunc(t.calls, func(other *Call) bool { return other == c })
+		t.calls = slices.DeleteFunc(t.calls, func(other *call) bool { return other == c })
 	}
 }

@@ -8,21 +8,16 @@
 // Windows can't be made to give a call up. Until it answers, the call keeps an operating
 // system thread, and a driver that isn't answered calls again. Therefore:
 //
-//   - One object (a disk, a volume, a path, an SMB server, an iSCSI target, a service) has
-//     at most a few calls under way. The next ones wait for these. When the oldest has not
-//     been answered for longer than such a call takes (see [Patience]), those that wait, and
-//     those that come, are refused with csiproxy.ErrUnavailable and a text that says which
-//     call has been under way since when.
-//   - Each kind of object has a pool of threads of its own, in which a call that is overdue
-//     no longer counts. So neither many calls on one object nor some objects that hang keep
-//     the others waiting.
-//   - An object that was overdue lately, or took long to say that it is unavailable as an
-//     SMB server does that can't be reached, is suspect: it may use a small part of its
-//     pool only, until it answers in time again.
-//   - A pool has several times its size of threads for calls that are overdue. The last of
-//     them are for objects that aren't suspect and have no call under way.
-//   - Clients (see [WithClient]) share each pool, and what is below each directory. So one
-//     client whose calls all hang, on whatever objects, leaves room for the others.
+//   - A call that takes longer than calls of its name do (see [Patience]) is overdue. The
+//     same call on the same object isn't made again until it is answered, but refused with
+//     csiproxy.ErrUnavailable and a text that says which call has been under way since when.
+//   - One object (a disk, a volume, a path, an SMB server, an iSCSI target, a service) has a
+//     few calls under way at most. The next ones wait, and are refused when one of these is
+//     overdue.
+//   - Each kind of object has a pool of threads of its own, which clients (see [WithClient])
+//     share as package fairshare says. So one client whose calls all hang, on whatever
+//     objects, leaves room for the others. When overdue calls have half of what a client may
+//     have, its further calls are refused; else they wait.
 package wincalls
 
 import (
@@ -45,35 +40,33 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Bounds of the calls under way.
+// Bounds of the calls of one kind. 64 disks or SMB servers that don't answer leave a quarter of
+// a pool to others: see TestManyHangingObjects. More than a few calls at one time gain nothing
+// on one object.
 const (
-	maxOfObject    = 16   // on one object
-	maxBelowObject = 32   // of one client, on what is directly below one directory
-	maxSuspect     = 16   // of a pool, on objects that are suspect
-	maxWaiting     = 4096 // of a pool; the server admits fewer calls at one time
-	fewCalls       = 8    // of one client, in a pool of which half is taken
-	// maxOverdue times its size is what a pool has of threads in all.
-	maxOverdue = 4
-	// suspicion is how long an object stays suspect.
-	suspicion = 5 * time.Minute
-	// maxSuspects bounds how many such objects are remembered.
-	maxSuspects = 4096
+	maxOfPool   = 256  // under way: each keeps a thread
+	maxOfObject = 4    // of these on one object
+	maxWaiting  = 4096 // the server admits no more calls at one time
 )
+
+// lookInterval is the time between two looks for calls that are overdue. A look at a full
+// pool takes some microseconds: see BenchmarkLook.
+const lookInterval = 100 * time.Millisecond
 
 type clientKey struct{}
 
 // WithClient returns a context whose calls are made for a client, which may be any value
 // that can be compared. Calls without a client, such as those of a driver that uses the
-// operations in process, have nobody to share with.
+// operations in process, aren't limited per client.
 func WithClient(ctx context.Context, client any) context.Context {
 	return context.WithValue(ctx, clientKey{}, client)
 }
 
-// pool is the kind of an object. Calls of one kind wait only for each other.
-type pool int
+// kind is the kind of an object. Calls of one kind wait only for each other.
+type kind int
 
 const (
-	files pool = iota
+	files kind = iota
 	disks
 	volumes
 	servers // of SMB shares
@@ -82,12 +75,9 @@ const (
 	services
 	machine // the device tree, firmware, registry
 	repairs // of volumes: they take from seconds to hours
-	pools
 )
 
-var poolNames = [pools]string{"files", "disks", "volumes", "smb-servers", "smb-mappings", "iscsi", "services", "machine", "repairs"}
-
-var poolSizes = [pools]int{64, 64, 64, 128, 16, 32, 32, 32, 8}
+var kinds = []string{"files", "disks", "volumes", "smb-servers", "smb-mappings", "iscsi", "services", "machine", "repairs"}
 
 // Patience returns how long a call may take before it counts as overdue. Most calls are
 // answered in milliseconds. Those that write out caches, wait for hardware or ask another
@@ -126,29 +116,26 @@ var mayTakeLonger = map[string]bool{
 
 // object is what a call is about.
 type object struct {
-	pool  pool
-	name  string
-	above string // the directory that a file is in; "" for anything else
+	kind kind
+	name string
 }
 
 // deviceObject is the object of a call on a disk or volume.
 func (s *System) deviceObject(path string) object {
 	if len(path) > 11 && strings.EqualFold(path[4:11], "Volume{") {
-		return object{pool: volumes, name: path}
+		return object{volumes, path}
 	}
-	return object{pool: disks, name: s.names.of(path)}
+	return object{disks, s.names.of(path)}
 }
 
-// diskNames knows under which path a disk is known by its number, for the paths of
-// interfaces whose disks have told it: both are the same object. A number that has become
-// another disk's is corrected when the disk next tells it; until then two disks share one
-// bound.
+// diskNames knows the disks whose interfaces have told their number by that: they are the
+// same objects under both paths. A number that has become another disk's is corrected when
+// the disk next tells it; until then two disks share one bound.
 type diskNames struct {
 	mu     sync.Mutex
-	byPath map[string]string
+	byPath map[string]string // of the interface; at most maxDiskNames
 }
 
-// maxDiskNames bounds how many paths are remembered.
 const maxDiskNames = 4096
 
 func (n *diskNames) of(path string) string {
@@ -178,16 +165,16 @@ func (n *diskNames) learn(path string, answer []byte) {
 func pathObject(path string) object {
 	if rest, ok := strings.CutPrefix(path, `\\`); ok && !strings.HasPrefix(rest, `?\`) && !strings.HasPrefix(rest, `.\`) {
 		server, _, _ := strings.Cut(rest, `\`)
-		return object{pool: servers, name: server}
+		return object{kind: servers, name: server}
 	}
-	return object{pool: files, name: path}
+	return object{kind: files, name: path}
 }
 
 // mountPointObject is the object of a call on a drive, a mount point, a volume or the
 // device of a partition.
 func mountPointObject(path string) object {
 	if strings.HasPrefix(path, `\\?\`) && !strings.Contains(path, `:\`) {
-		return object{pool: volumes, name: path}
+		return object{kind: volumes, name: path}
 	}
-	return object{pool: files, name: path}
+	return object{kind: files, name: path}
 }
