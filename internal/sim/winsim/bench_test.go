@@ -6,6 +6,7 @@ package winsim
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -51,4 +52,45 @@ func BenchmarkCall(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkOpenVolume measures the open of one volume among few and among many: what else
+// is on the node must cost nothing.
+func BenchmarkOpenVolume(b *testing.B) {
+	for _, n := range []int{10, 500} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s, err := Open(Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					b.Error(err)
+				}
+			}()
+			number, err := s.AttachDisk(DiskSpec{SizeBytes: 1 << 40})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := s.control(func() error {
+				d, _ := s.disks.find(func(d *drive) bool { return d.Number == number })
+				for i := range n {
+					s.addVolume(d, dataPartition{unique: fmt.Sprint(i), number: uint32(i)})
+				}
+				return nil
+			}); err != nil {
+				b.Fatal(err)
+			}
+			name := strings.TrimSuffix(s.volumes.present[n-1].name(), `\`)
+			for b.Loop() {
+				v, err := s.OpenDevice(b.Context(), name, win.AccessNone)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := v.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

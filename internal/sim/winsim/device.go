@@ -79,11 +79,9 @@ func (s *System) findDisk(path string) (*drive, bool) {
 	if numbered {
 		return s.disks.find(func(d *drive) bool { return d.present() && d.Number == number })
 	}
-	// As Windows gave it, and only then in another case: there may be many disks.
-	if d, ok := s.disks.find(func(d *drive) bool { return d.present() && d.interfacePath() == path }); ok {
-		return d, ok
-	}
-	return s.disks.find(func(d *drive) bool { return d.present() && strings.EqualFold(d.interfacePath(), path) })
+	id, ok := diskOfInterface(path)
+	d := s.disks.byID[id]
+	return d, ok && d != nil && d.present() && strings.EqualFold(d.interfacePath(), path)
 }
 
 // physicalDrive reads \\.\PhysicalDriveN.
@@ -139,18 +137,29 @@ func (s *System) findVolume(path string) (*volume, error) {
 	if v, ok := s.findVolumeDevice(path); ok {
 		return v, nil
 	}
-	v, ok := s.volumes.find(func(v *volume) bool {
-		return strings.EqualFold(path, v.interfacePath()) || strings.EqualFold(dotted(path), dotted(v.device())) ||
-			v.Letter != "" && strings.EqualFold(dotted(path), `\\.\`+v.Letter+`:`)
-	})
-	if ok {
-		return v, nil
-	}
-	if id, rest, ok := parseVolumeName(path); ok && rest != "" {
-		if _, present := s.volumes.withID(id); present {
-			return nil, win.ErrorAccessDenied // the root directory: not without FILE_FLAG_BACKUP_SEMANTICS
+	if id, ok := parseVolumeInterface(path); ok {
+		if v, ok := s.volumes.withID(id); ok && strings.EqualFold(path, v.interfacePath()) {
+			return v, nil
 		}
-		return nil, win.ErrorPathNotFound
+		return nil, win.ErrorFileNotFound
+	}
+	dotted := dotted(path)
+	if id, rest, ok := parseVolumeName(`\\?\` + strings.TrimPrefix(dotted, `\\.\`)); ok {
+		v, present := s.volumes.withID(id)
+		switch {
+		case rest == "" && present:
+			return v, nil
+		case rest != "" && present:
+			return nil, win.ErrorAccessDenied // the root directory: not without FILE_FLAG_BACKUP_SEMANTICS
+		case rest != "":
+			return nil, win.ErrorPathNotFound
+		}
+		return nil, win.ErrorFileNotFound
+	}
+	if letter, ok := strings.CutPrefix(dotted, `\\.\`); ok && len(letter) == 2 && letter[1] == ':' {
+		if v, ok := s.volumes.withLetter(letter[:1]); ok {
+			return v, nil
+		}
 	}
 	return nil, win.ErrorFileNotFound
 }

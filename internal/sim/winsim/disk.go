@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -282,6 +283,20 @@ func (d *drive) interfacePath() string {
 	d.path = fmt.Sprintf(`\\?\scsi#disk&ven_%s&prod_%s#5&%08x&%x&%02x%02x%02x#{%s}`,
 		idPart(d.Spec.VendorID), idPart(d.Spec.ProductID), d.id, a.PortNumber, a.PathID, a.TargetID, a.LUN, win.InterfaceClassDisk)
 	return d.path
+}
+
+// diskOfInterface reads the id of the disk in a path that interfacePath may have made.
+func diskOfInterface(path string) (id uint64, ok bool) {
+	parts := strings.Split(path, "#")
+	if len(parts) != 4 || !strings.EqualFold(parts[0], `\\?\scsi`) {
+		return 0, false
+	}
+	instance := strings.Split(parts[2], "&")
+	if len(instance) < 2 {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(instance[1], 16, 64)
+	return id, err == nil
 }
 
 // instance names the device instance: what is attached in the same place, and says that it

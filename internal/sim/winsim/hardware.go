@@ -175,6 +175,9 @@ func (s *System) SwapDisk(number disk.Number, spec DiskSpec, keepHandles bool) e
 // originalOf finds a disk that is online and has ids of d in its partition table.
 func (s *System) originalOf(d *drive) (*drive, bool) {
 	ids := d.tableIDs()
+	if len(ids) == 0 {
+		return nil, false
+	}
 	return s.disks.find(func(o *drive) bool {
 		return o != d && o.present() && !o.is(win.DiskOffline) && o.Number != win.NoNumber &&
 			slices.ContainsFunc(o.tableIDs(), func(id string) bool { return slices.Contains(ids, id) })

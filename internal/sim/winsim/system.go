@@ -74,7 +74,7 @@ func Open(c Config) (*System, error) {
 		track: c.Handles,
 		disks: disks{byID: map[uint64]*drive{}, dirty: map[*drive]struct{}{}},
 		volumes: volumes{
-			known: map[string]*volumeRecord{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},
+			known: map[string]*volumeRecord{}, byID: map[win.GUID]*volume{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},
 		},
 		mounts:  mounts{records: map[string]mountRecord{}},
 		handles: handles{},

@@ -66,12 +66,22 @@ func parseVolumeName(s string) (id win.GUID, rest string, ok bool) {
 	return id, rest, ok && (rest == "" || rest[0] == '\\')
 }
 
+// parseVolumeInterface reads the id in a path that interfacePath may have made.
+func parseVolumeInterface(s string) (id win.GUID, ok bool) {
+	const prefix, guidLen = `\\?\storage#volume#{`, 36
+	if len(s) < len(prefix)+guidLen || !strings.EqualFold(s[:len(prefix)], prefix) {
+		return id, false
+	}
+	return win.ParseGUID(s[len(prefix) : len(prefix)+guidLen])
+}
+
 // volumes are the volume manager and the mount manager's memory of volumes.
 type volumes struct {
 	known    map[string]*volumeRecord
-	changed  map[string]struct{} // records, since the last commit
-	present  []*volume           // in the order of their arrival
-	devices  uint32              // how many were given a device since the node was opened
+	changed  map[string]struct{}  // records, since the last commit
+	present  []*volume            // in the order of their arrival
+	byID     map[win.GUID]*volume // the same
+	devices  uint32               // how many were given a device since the node was opened
 	arriving map[string]struct{}
 }
 
@@ -97,7 +107,8 @@ func (vs *volumes) find(f func(*volume) bool) (*volume, bool) {
 
 // withID returns the present volume \\?\Volume{id}\.
 func (vs *volumes) withID(id win.GUID) (*volume, bool) {
-	return vs.find(func(v *volume) bool { return v.GUID == id })
+	v, ok := vs.byID[id]
+	return v, ok
 }
 
 // withLetter returns the present volume with a drive letter.
@@ -176,7 +187,7 @@ func (s *System) addVolume(d *drive, p dataPartition) *volume {
 		v.Present = true
 		s.volumes.touch(v.unique)
 	}
-	s.volumes.present = append(s.volumes.present, v)
+	s.volumes.present, s.volumes.byID[v.GUID] = append(s.volumes.present, v), v
 	s.notify(win.InterfaceClassVolume)
 	return v
 }
@@ -185,6 +196,7 @@ func (s *System) addVolume(d *drive, p dataPartition) *volume {
 // the mount manager's memory.
 func (s *System) removeVolume(v *volume) {
 	s.volumes.present = slices.DeleteFunc(s.volumes.present, func(o *volume) bool { return o == v })
+	delete(s.volumes.byID, v.GUID)
 	v.Present = false
 	s.volumes.touch(v.unique)
 	s.handles.kill(s.goneDisk(), func(h *handle) bool { return h.on(v) })
