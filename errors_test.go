@@ -59,7 +59,7 @@ func TestErrorIs(t *testing.T) {
 
 func TestErrorText(t *testing.T) {
 	for want, err := range map[string]*Error{
-		"MountVolume volume x: it is busy: path not found (Windows error 3)": {Op: "MountVolume", Object: "volume x", Detail: "it is busy", Err: win.ErrorPathNotFound},
+		"MountVolume volume x: it is busy: The system cannot find the path specified (Windows error 3)": {Op: "MountVolume", Object: "volume x", Detail: "it is busy", Err: win.ErrorPathNotFound},
 		"Rescan: unavailable": {Op: "Rescan", Kind: ErrUnavailable},
 		"the disk is offline": {Kind: ErrFailedPrecondition, Detail: "the disk is offline"},
 	} {

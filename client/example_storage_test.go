@@ -220,6 +220,15 @@ func ExampleStorage_CleanUp() {
 	// <nil>
 }
 
+// After an account was unlocked at the server, the next log-on is made at once.
+func ExampleStorage_ListRefusedLogOns() {
+	node := startNode()
+	defer node.Close()
+	refused, err := node.Client().Storage.ListRefusedLogOns(context.Background(), true)
+	fmt.Println(len(refused), err)
+	// Output: 0 <nil>
+}
+
 // A scan of a volume that is in use.
 func ExampleStorage_CheckVolume() {
 	node, _, _ := startNodeWithDisk()

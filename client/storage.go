@@ -149,6 +149,17 @@ func (s *Storage) CleanUp(ctx context.Context, remove bool) (leftovers storage.L
 	return leftovers, err
 }
 
+// ListRefusedLogOns returns the log-ons to SMB servers that were refused lately, one for each
+// account, and forgets them if forget is set, so that the next ones are made at once.
+func (s *Storage) ListRefusedLogOns(ctx context.Context, forget bool) (refused []storage.RefusedLogOn, err error) {
+	err = s.group.call(ctx, "ListRefusedLogOns", "",
+		result("ListRefusedLogOns", &storagev1alpha1.ListRefusedLogOnsRequest{Forget: forget}, func(m *storagev1alpha1.ListRefusedLogOnsResponse) {
+			refused = storagewire.ToRefusedLogOns(m)
+		}),
+	)
+	return refused, err
+}
+
 // CheckVolume has Windows scan the file system of the volume at a path for errors, and
 // repair these if asked. It may take hours. A spot fix of a volume that is published is
 // csiproxy.ErrFailedPrecondition.

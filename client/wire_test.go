@@ -369,6 +369,10 @@ var operations = []operation{
 		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "incomplete_reason": "b"}`},
 	}, storage.Leftovers{IncompleteReason: "b", Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
 
+	{"storage", "ListRefusedLogOns", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListRefusedLogOns(ctx, true) }, []exchange{
+		{"v1alpha1", "ListRefusedLogOns", `{"forget":true}`, `{"refused": [{"remote_path": "a", "windows_error": 1326, "refused_for_milliseconds": 2000, "held_back_for_milliseconds": 500}]}`},
+	}, []storage.RefusedLogOn{{RemotePath: "a", WindowsError: 1326, RefusedFor: 2 * time.Second, HeldBackFor: 500 * time.Millisecond}}},
+
 	{"storage", "CheckVolume", func(ctx context.Context, c *Client) (any, error) {
 		return c.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true})
 	}, []exchange{

@@ -22,6 +22,17 @@ type Leftover struct {
 	Error string
 }
 
+// RefusedLogOn is a log-on to an SMB server that was refused. Which account it was isn't told.
+type RefusedLogOn struct {
+	RemotePath   string // the root of the share that it was for
+	WindowsError uint32 // such as 1326
+	// RefusedFor is how long ago the account was refused first.
+	RefusedFor time.Duration
+	// HeldBackFor is how long calls with the same credentials still get the server's last
+	// answer; 0 if the next one logs on.
+	HeldBackFor time.Duration
+}
+
 // CheckVolumeRequest says which volume is to be checked. Only Path must be set.
 type CheckVolumeRequest struct {
 	// Path is where the volume is mounted, or a link to that.

@@ -115,6 +115,11 @@ type Operations interface {
 	// be removed has an Error, and keeps no other from it. What ListVolumes can't look at
 	// stays, and the IncompleteReason says so.
 	CleanUp(ctx context.Context, remove bool) (Leftovers, error)
+	// ListRefusedLogOns returns the log-ons to SMB servers that were refused lately, one for
+	// each account. The same credentials are tried again only after a while, at most two
+	// minutes, so that the account isn't locked. If forget is set, that is forgotten, and the
+	// next log-ons are made at once.
+	ListRefusedLogOns(ctx context.Context, forget bool) ([]RefusedLogOn, error)
 	// CheckVolume has Windows scan a volume's file system for errors while it is in use,
 	// and repair these if asked. A scan may take hours, and goes on in Windows if its caller
 	// gives up. csiproxy.ErrFailedPrecondition means that a spot fix is asked for while the

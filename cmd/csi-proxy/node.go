@@ -45,6 +45,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, errors.Join(err, sys.Close())
 	}
 	metrics.Watch(n.Load)
+	metrics.WatchLogOns(n.RefusedLogOns)
 	metrics.LookAt(nodemetrics.Inventory{Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates})
 	stop := n.KeepDirectories()
 	return &openedNode{

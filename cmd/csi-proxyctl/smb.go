@@ -5,12 +5,15 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // secretHelp goes into the help of commands that need a secret.
@@ -50,10 +53,40 @@ that it has.
 	require(mapShare, "password-file")
 	completeFiles(mapShare, "password-file")
 
+	forget := p.leaf("forget", "Forget refused log-ons, so that the next ones are made at once", on(p, func(c *client.Client) *client.Storage { return c.Storage },
+		func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+			refused, err := s.ListRefusedLogOns(ctx, true)
+			return refusedLogOns(refused), err
+		}))
+	forget.Long = `Forget which log-ons to SMB servers were refused, and list them. The same user and password
+are tried again only after a while, at most two minutes, so that the account isn't locked by the
+retries of pods. After the account was mended at the server, this command has the next log-on made
+at once.`
+
 	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
 		mapShare,
+		forget,
 		leaf("unmap REMOTE", "Remove the mapping of a share, even while it is in use", func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
 			return done, mappings.RemoveSMBGlobalMapping(ctx, args[0])
 		}),
 	)
+}
+
+func refusedLogOns(all []storage.RefusedLogOn) reply {
+	type refusedJSON struct {
+		RemotePath              string `json:"remote_path"`
+		WindowsError            uint32 `json:"windows_error"`
+		RefusedForMilliseconds  int64  `json:"refused_for_milliseconds"`
+		HeldBackForMilliseconds int64  `json:"held_back_for_milliseconds"`
+	}
+	r := reply{header: []string{"SHARE", "WINDOWS ERROR", "REFUSED FOR", "WAS HELD BACK FOR"}}
+	list := []refusedJSON{}
+	for _, one := range all {
+		list = append(list, refusedJSON{one.RemotePath, one.WindowsError, one.RefusedFor.Milliseconds(), one.HeldBackFor.Milliseconds()})
+		r.rows = append(r.rows, []string{
+			one.RemotePath, fmt.Sprint(one.WindowsError), one.RefusedFor.Round(time.Second).String(), one.HeldBackFor.Round(time.Second).String(),
+		})
+	}
+	r.json = list
+	return r
 }

@@ -132,6 +132,7 @@ func checks() []check {
 		{"silent-disks", checkSilentDisks},
 		{"mounted-volumes", checkMountedVolumes},
 		{"smb-mappings", checkMappings},
+		{"smb-log-ons", checkLogOns},
 		{"leftovers", checkLeftovers},
 	}
 }

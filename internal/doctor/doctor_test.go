@@ -25,6 +25,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // fixture is a simulated node where all is well: a daemon of ours runs as a service, with
@@ -306,6 +308,17 @@ func TestFaults(t *testing.T) {
 				simtest.Must(t, f.sim.SMB().SetState("filer", smbserver.State{Unreachable: true}))
 			},
 			check: "smb-mappings", verdict: doctor.Problem, says: `the share \\filer\data, at C:\var\lib\kubelet\share: `,
+		},
+		"a server that refuses a log-on": {
+			make: func(t *testing.T, f *fixture) {
+				simtest.Must(t, f.sim.SMB().AddShare(smbserver.Share{Server: "nas", Name: "data"}))
+				c := smb.Credentials{Username: "nobody", Password: secret.New("wrong")}
+				err := f.Local.Storage.StageShare(t.Context(), storage.StageShareRequest{RemotePath: `\\nas\data`, StagingPath: simtest.Kubelet + `\other`, Credentials: c})
+				if !errors.Is(err, csiproxy.ErrUnauthenticated) {
+					t.Errorf("staged: %v", err)
+				}
+			},
+			check: "smb-log-ons", verdict: doctor.Problem, says: `the server of \\nas\data has refused a log-on`,
 		},
 		"a volume that needs a repair": {
 			make: func(t *testing.T, f *fixture) {

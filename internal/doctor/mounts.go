@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -64,6 +65,18 @@ func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)
 		return &f
 	})
+}
+
+// checkLogOns looks for accounts that SMB servers refuse.
+func checkLogOns(ctx context.Context, n *Node) (string, []Finding, error) {
+	refused, err := ask(n, func(s storage.Operations) ([]storage.RefusedLogOn, error) { return s.ListRefusedLogOns(ctx, false) })
+	var faults []Finding
+	for _, r := range refused {
+		faults = append(faults, problem("put the right password into the volume's Secret, or mend the account at the server and run csi-proxyctl smb forget",
+			"the server of %s has refused a log-on for %v (Windows error %d); the same user and password are held back for %v more",
+			r.RemotePath, r.RefusedFor.Round(time.Second), r.WindowsError, r.HeldBackFor.Round(time.Second)))
+	}
+	return "no log-on to an SMB server is held back", faults, err
 }
 
 // checkLeftovers looks for what nobody needs any more.

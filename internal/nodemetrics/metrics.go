@@ -28,6 +28,7 @@ type Node struct {
 	callErrors *prometheus.CounterVec
 	skipped    prometheus.Gauge
 	load       atomic.Pointer[func() []wincalls.Load]
+	logOns     atomic.Pointer[func() (refused int, heldBack uint64)]
 	inventory  *inventory
 }
 
@@ -39,6 +40,13 @@ var (
 		"Calls to Windows that were refused, since Windows doesn't answer earlier ones, by the kind of their objects.", []string{"kind"}, nil)
 	hanging = prometheus.NewDesc("csi_proxy_windows_hanging_call_start_time_seconds",
 		"Since when a call to Windows hangs, as Unix time, by call and object. Only of calls that are overdue, the oldest ten of a kind.", []string{"call", "object"}, nil)
+)
+
+var (
+	refusedAccounts = prometheus.NewDesc("csi_proxy_smb_refused_accounts",
+		"Accounts whose log-on an SMB server has refused lately.", nil, nil)
+	heldBack = prometheus.NewDesc("csi_proxy_smb_log_ons_held_back_total",
+		"Log-ons to SMB servers that weren't made, since the same credentials were refused a moment ago.", nil, nil)
 )
 
 // causes are the Windows errors whose counters start at 0, so that the first one is seen as
@@ -93,7 +101,7 @@ func (n *Node) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range n.collectors() {
 		c.Describe(ch)
 	}
-	for _, desc := range []*prometheus.Desc{underWay, refused, hanging} {
+	for _, desc := range []*prometheus.Desc{underWay, refused, hanging, refusedAccounts, heldBack} {
 		ch <- desc
 	}
 }
@@ -104,10 +112,19 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 		c.Collect(ch)
 	}
 	n.collectLoad(ch)
+	if logOns := n.logOns.Load(); logOns != nil {
+		accounts, calls := (*logOns)()
+		ch <- prometheus.MustNewConstMetric(refusedAccounts, prometheus.GaugeValue, float64(accounts))
+		ch <- prometheus.MustNewConstMetric(heldBack, prometheus.CounterValue, float64(calls))
+	}
 }
 
 // Watch takes the load of the calls to Windows from load whenever the metrics are read.
 func (n *Node) Watch(load func() []wincalls.Load) { n.load.Store(&load) }
+
+// WatchLogOns takes from logOns, whenever the metrics are read, how many accounts SMB servers
+// have refused lately, and how many log-ons weren't made because of that.
+func (n *Node) WatchLogOns(logOns func() (refused int, heldBack uint64)) { n.logOns.Store(&logOns) }
 
 // collectLoad collects what the calls to Windows have to do now.
 func (n *Node) collectLoad(ch chan<- prometheus.Metric) {

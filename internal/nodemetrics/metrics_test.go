@@ -101,6 +101,15 @@ func TestFailuresStartAtZero(t *testing.T) {
 	}
 }
 
+func TestLogOns(t *testing.T) {
+	n := NewNode()
+	n.WatchLogOns(func() (int, uint64) { return 2, 30 })
+	all := values(t, n)
+	if all["csi_proxy_smb_refused_accounts"] != 2 || all["csi_proxy_smb_log_ons_held_back_total"] != 30 {
+		t.Errorf("got %v", all)
+	}
+}
+
 func TestLoad(t *testing.T) {
 	n := NewNode()
 	since := time.UnixMilli(1795284778500)

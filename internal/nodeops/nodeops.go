@@ -79,6 +79,12 @@ type Node struct {
 // Load returns what the calls to Windows have to do, by the kind of their objects.
 func (n *Node) Load() []wincalls.Load { return n.calls.Load() }
 
+// RefusedLogOns returns how many accounts SMB servers have refused lately, and how many log-ons
+// weren't made because of that.
+func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
+	return len(n.shares.LogOns().Refused()), n.shares.LogOns().HeldBack()
+}
+
 // KeepDirectories has PathExists be quicker when it is called often: see
 // [pathpolicy.Policy.KeepDirectories]. Call stop after the last operation, before the
 // system is closed.
@@ -124,7 +130,7 @@ func New(sys win.System, o Options) (*Node, error) {
 		ISCSI:      targets,
 		System:     machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
 		Storage: staging.New(staging.Groups{
-			Sys: calls, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Mappings: allMappings, Initiator: targets, SystemDisks: systemDisks,
+			Sys: calls, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Mappings: allMappings, LogOns: probes.LogOns(), Initiator: targets, SystemDisks: systemDisks,
 		}, staging.Options{Logger: o.Logger, Runner: runner, NewIDsForClones: o.NewIDsForClones}),
 	}}, nil
 }

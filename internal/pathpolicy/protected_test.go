@@ -123,7 +123,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}{
 		{one, `C:/var/lib/kubelet/x`, []string{"slash", "backslash"}},
 		{one, `/var/lib/kubelet/x`, []string{"slash"}},
-		{one, `x`, []string{"relative"}},
+		{one, `x`, []string{"not an absolute Windows path"}},
 		{one, `C:\Windows`, []string{kubelet, "-kubelet-path", "-working-dir"}},
 		{two, `C:\Windows`, []string{kubelet, "-kubelet-path", `D:\work`, "-working-dir"}},
 	} {

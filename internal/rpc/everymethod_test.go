@@ -264,6 +264,10 @@ var everyMethod = []struct {
 		`{"leftovers": [{"mount": {"kind": "mapping", "target": "t", "volume": {}}, "removed": true}], "incomplete_reason": "l"}`,
 	},
 	{
+		"storage", "v1alpha1", "ListRefusedLogOns", `{"forget": true}`, []string{`ListRefusedLogOns true`},
+		`{"refused": [{"remote_path": "\\\\s\\t", "windows_error": 1326, "refused_for_milliseconds": 60000, "held_back_for_milliseconds": 1000}]}`,
+	},
+	{
 		"storage", "v1alpha1", "CheckVolume", `{"path": "c:\\s", "spot_fix": true}`, []string{`CheckVolume c:\s true`},
 		`{"errors_found": true, "fixed": true, "duration_milliseconds": 1500}`,
 	},

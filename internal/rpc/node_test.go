@@ -251,6 +251,10 @@ func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, e
 	return storage.Leftovers{IncompleteReason: "l", Mounts: []storage.Leftover{{Mount: storage.Mount{Kind: storage.Mapping, Target: "t"}, Removed: true}}}, n.called("CleanUp", remove)
 }
 
+func (n *fakeNode) ListRefusedLogOns(_ context.Context, forget bool) ([]storage.RefusedLogOn, error) {
+	return []storage.RefusedLogOn{{RemotePath: `\\s\t`, WindowsError: 1326, RefusedFor: time.Minute, HeldBackFor: time.Second}}, n.called("ListRefusedLogOns", forget)
+}
+
 func (n *fakeNode) CheckVolume(_ context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
 	return storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond}, n.called("CheckVolume", r.Path, r.SpotFix)
 }

@@ -15,19 +15,20 @@ func storageVersions(ops storage.Operations) versions {
 	h := storageHandler{ops}
 	return versions{
 		"v1alpha1": {methods{
-			"ListDisks":       unary(h.ListDisks),
-			"StageVolume":     unary(h.StageVolume),
-			"UnstageVolume":   unary(h.UnstageVolume),
-			"PublishVolume":   unary(h.PublishVolume),
-			"UnpublishVolume": unary(h.UnpublishVolume),
-			"ExpandVolume":    unary(h.ExpandVolume),
-			"GetVolume":       unary(h.GetVolume),
-			"ListVolumes":     unary(h.ListVolumes),
-			"StageShare":      unary(h.StageShare),
-			"UnstageShare":    unary(h.UnstageShare),
-			"CleanUp":         unary(h.CleanUp),
-			"CheckVolume":     unary(h.CheckVolume),
-			"WatchDisks":      streaming(h.WatchDisks),
+			"ListDisks":         unary(h.ListDisks),
+			"StageVolume":       unary(h.StageVolume),
+			"UnstageVolume":     unary(h.UnstageVolume),
+			"PublishVolume":     unary(h.PublishVolume),
+			"UnpublishVolume":   unary(h.UnpublishVolume),
+			"ExpandVolume":      unary(h.ExpandVolume),
+			"GetVolume":         unary(h.GetVolume),
+			"ListVolumes":       unary(h.ListVolumes),
+			"StageShare":        unary(h.StageShare),
+			"UnstageShare":      unary(h.UnstageShare),
+			"CleanUp":           unary(h.CleanUp),
+			"CheckVolume":       unary(h.CheckVolume),
+			"ListRefusedLogOns": unary(h.ListRefusedLogOns),
+			"WatchDisks":        streaming(h.WatchDisks),
 		}},
 	}
 }
@@ -104,6 +105,11 @@ func (h storageHandler) UnstageShare(ctx context.Context, req *storagev1alpha1.U
 func (h storageHandler) CleanUp(ctx context.Context, req *storagev1alpha1.CleanUpRequest) (*storagev1alpha1.CleanUpResponse, error) {
 	leftovers, err := h.ops.CleanUp(ctx, req.Remove)
 	return storagewire.FromLeftovers(leftovers), err
+}
+
+func (h storageHandler) ListRefusedLogOns(ctx context.Context, req *storagev1alpha1.ListRefusedLogOnsRequest) (*storagev1alpha1.ListRefusedLogOnsResponse, error) {
+	refused, err := h.ops.ListRefusedLogOns(ctx, req.Forget)
+	return storagewire.FromRefusedLogOns(refused), err
 }
 
 func (h storageHandler) CheckVolume(ctx context.Context, req *storagev1alpha1.CheckVolumeRequest) (*storagev1alpha1.CheckVolumeResponse, error) {

@@ -171,8 +171,8 @@ const (
 
 var errnoText = map[Errno]string{
 	ErrorInvalidFunction:               "incorrect function",
-	ErrorFileNotFound:                  "file not found",
-	ErrorPathNotFound:                  "path not found",
+	ErrorFileNotFound:                  "The system cannot find the file specified",
+	ErrorPathNotFound:                  "The system cannot find the path specified",
 	ErrorAccessDenied:                  "access is denied",
 	ErrorInvalidHandle:                 "the handle is invalid",
 	ErrorNotEnoughMemory:               "not enough memory resources",

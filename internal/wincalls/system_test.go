@@ -103,7 +103,7 @@ func TestEveryCallIsLoggedForDebugging(t *testing.T) {
 		slog.LevelInfo: nil,
 		slog.LevelDebug: {
 			`level=DEBUG msg="Windows call" call=GetFileAttributesW object=C:\Windows duration=X`,
-			`level=DEBUG msg="Windows call" call=GetFileAttributesW object=C:\nothing duration=X err="file not found (Windows error 2)"`,
+			`level=DEBUG msg="Windows call" call=GetFileAttributesW object=C:\nothing duration=X err="The system cannot find the file specified (Windows error 2)"`,
 		},
 	} {
 		var log bytes.Buffer

@@ -2478,6 +2478,172 @@ func (x *Leftover) GetError() string {
 	return ""
 }
 
+// ListRefusedLogOnsRequest is the request of ListRefusedLogOns.
+type ListRefusedLogOnsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Forget the refusals after listing them, so that the next log-ons are made at once.
+	Forget        bool `protobuf:"varint,1,opt,name=forget,proto3" json:"forget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRefusedLogOnsRequest) Reset() {
+	*x = ListRefusedLogOnsRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRefusedLogOnsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRefusedLogOnsRequest) ProtoMessage() {}
+
+func (x *ListRefusedLogOnsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRefusedLogOnsRequest.ProtoReflect.Descriptor instead.
+func (*ListRefusedLogOnsRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ListRefusedLogOnsRequest) GetForget() bool {
+	if x != nil {
+		return x.Forget
+	}
+	return false
+}
+
+// ListRefusedLogOnsResponse is the response of ListRefusedLogOns.
+type ListRefusedLogOnsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each account, in the order of the shares.
+	Refused       []*RefusedLogOn `protobuf:"bytes,1,rep,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRefusedLogOnsResponse) Reset() {
+	*x = ListRefusedLogOnsResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRefusedLogOnsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRefusedLogOnsResponse) ProtoMessage() {}
+
+func (x *ListRefusedLogOnsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRefusedLogOnsResponse.ProtoReflect.Descriptor instead.
+func (*ListRefusedLogOnsResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ListRefusedLogOnsResponse) GetRefused() []*RefusedLogOn {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// RefusedLogOn is a log-on to an SMB server that was refused. The account isn't told.
+type RefusedLogOn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The root of the share that it was for, \\server\share.
+	RemotePath string `protobuf:"bytes,1,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
+	// The number of the Windows error, such as 1326.
+	WindowsError uint32 `protobuf:"varint,2,opt,name=windows_error,json=windowsError,proto3" json:"windows_error,omitempty"`
+	// How long ago the account was refused first.
+	RefusedForMilliseconds int64 `protobuf:"varint,3,opt,name=refused_for_milliseconds,json=refusedForMilliseconds,proto3" json:"refused_for_milliseconds,omitempty"`
+	// How long calls with the same credentials still get the server's last answer; 0 if the next one
+	// logs on.
+	HeldBackForMilliseconds int64 `protobuf:"varint,4,opt,name=held_back_for_milliseconds,json=heldBackForMilliseconds,proto3" json:"held_back_for_milliseconds,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *RefusedLogOn) Reset() {
+	*x = RefusedLogOn{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusedLogOn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusedLogOn) ProtoMessage() {}
+
+func (x *RefusedLogOn) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusedLogOn.ProtoReflect.Descriptor instead.
+func (*RefusedLogOn) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RefusedLogOn) GetRemotePath() string {
+	if x != nil {
+		return x.RemotePath
+	}
+	return ""
+}
+
+func (x *RefusedLogOn) GetWindowsError() uint32 {
+	if x != nil {
+		return x.WindowsError
+	}
+	return 0
+}
+
+func (x *RefusedLogOn) GetRefusedForMilliseconds() int64 {
+	if x != nil {
+		return x.RefusedForMilliseconds
+	}
+	return 0
+}
+
+func (x *RefusedLogOn) GetHeldBackForMilliseconds() int64 {
+	if x != nil {
+		return x.HeldBackForMilliseconds
+	}
+	return 0
+}
+
 // CheckVolumeRequest is the request of CheckVolume.
 type CheckVolumeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2491,7 +2657,7 @@ type CheckVolumeRequest struct {
 
 func (x *CheckVolumeRequest) Reset() {
 	*x = CheckVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2669,7 @@ func (x *CheckVolumeRequest) String() string {
 func (*CheckVolumeRequest) ProtoMessage() {}
 
 func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2682,7 @@ func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeRequest.ProtoReflect.Descriptor instead.
 func (*CheckVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CheckVolumeRequest) GetPath() string {
@@ -2547,7 +2713,7 @@ type CheckVolumeResponse struct {
 
 func (x *CheckVolumeResponse) Reset() {
 	*x = CheckVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2725,7 @@ func (x *CheckVolumeResponse) String() string {
 func (*CheckVolumeResponse) ProtoMessage() {}
 
 func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2738,7 @@ func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeResponse.ProtoReflect.Descriptor instead.
 func (*CheckVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CheckVolumeResponse) GetErrorsFound() bool {
@@ -2607,7 +2773,7 @@ type WatchDisksRequest struct {
 
 func (x *WatchDisksRequest) Reset() {
 	*x = WatchDisksRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2785,7 @@ func (x *WatchDisksRequest) String() string {
 func (*WatchDisksRequest) ProtoMessage() {}
 
 func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2798,7 @@ func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDisksRequest.ProtoReflect.Descriptor instead.
 func (*WatchDisksRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{36}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchDisksRequest) GetDisk() *DiskSelector {
@@ -2658,7 +2824,7 @@ type WatchDisksResponse struct {
 
 func (x *WatchDisksResponse) Reset() {
 	*x = WatchDisksResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2836,7 @@ func (x *WatchDisksResponse) String() string {
 func (*WatchDisksResponse) ProtoMessage() {}
 
 func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2849,7 @@ func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDisksResponse.ProtoReflect.Descriptor instead.
 func (*WatchDisksResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{37}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchDisksResponse) GetRemoved() []*Disk {
@@ -2907,7 +3073,17 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\bLeftover\x126\n" +
 	"\x05mount\x18\x01 \x01(\v2 .csiproxy.storage.v1alpha1.MountR\x05mount\x12\x18\n" +
 	"\aremoved\x18\x02 \x01(\bR\aremoved\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"C\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"2\n" +
+	"\x18ListRefusedLogOnsRequest\x12\x16\n" +
+	"\x06forget\x18\x01 \x01(\bR\x06forget\"^\n" +
+	"\x19ListRefusedLogOnsResponse\x12A\n" +
+	"\arefused\x18\x01 \x03(\v2'.csiproxy.storage.v1alpha1.RefusedLogOnR\arefused\"\xcb\x01\n" +
+	"\fRefusedLogOn\x12\x1f\n" +
+	"\vremote_path\x18\x01 \x01(\tR\n" +
+	"remotePath\x12#\n" +
+	"\rwindows_error\x18\x02 \x01(\rR\fwindowsError\x128\n" +
+	"\x18refused_for_milliseconds\x18\x03 \x01(\x03R\x16refusedForMilliseconds\x12;\n" +
+	"\x1aheld_back_for_milliseconds\x18\x04 \x01(\x03R\x17heldBackForMilliseconds\"C\n" +
 	"\x12CheckVolumeRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\bspot_fix\x18\x02 \x01(\bR\aspotFix\"\x83\x01\n" +
@@ -2924,7 +3100,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x12AuthenticationType\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
-	"\vMUTUAL_CHAP\x10\x022\xa1\v\n" +
+	"\vMUTUAL_CHAP\x10\x022\xa1\f\n" +
 	"\aStorage\x12f\n" +
 	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
 	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
@@ -2938,7 +3114,8 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12o\n" +
 	"\fUnstageShare\x12..csiproxy.storage.v1alpha1.UnstageShareRequest\x1a/.csiproxy.storage.v1alpha1.UnstageShareResponse\x12`\n" +
 	"\aCleanUp\x12).csiproxy.storage.v1alpha1.CleanUpRequest\x1a*.csiproxy.storage.v1alpha1.CleanUpResponse\x12l\n" +
-	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponse\x12k\n" +
+	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponse\x12~\n" +
+	"\x11ListRefusedLogOns\x123.csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest\x1a4.csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse\x12k\n" +
 	"\n" +
 	"WatchDisks\x12,.csiproxy.storage.v1alpha1.WatchDisksRequest\x1a-.csiproxy.storage.v1alpha1.WatchDisksResponse0\x01BEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
 
@@ -2955,47 +3132,50 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
-	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
-	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
-	(*ISCSISelector)(nil),           // 2: csiproxy.storage.v1alpha1.ISCSISelector
-	(*ListDisksRequest)(nil),        // 3: csiproxy.storage.v1alpha1.ListDisksRequest
-	(*ListDisksResponse)(nil),       // 4: csiproxy.storage.v1alpha1.ListDisksResponse
-	(*Disk)(nil),                    // 5: csiproxy.storage.v1alpha1.Disk
-	(*Identifier)(nil),              // 6: csiproxy.storage.v1alpha1.Identifier
-	(*SCSIAddress)(nil),             // 7: csiproxy.storage.v1alpha1.SCSIAddress
-	(*Partition)(nil),               // 8: csiproxy.storage.v1alpha1.Partition
-	(*ISCSILogin)(nil),              // 9: csiproxy.storage.v1alpha1.ISCSILogin
-	(*FormatOptions)(nil),           // 10: csiproxy.storage.v1alpha1.FormatOptions
-	(*StageVolumeRequest)(nil),      // 11: csiproxy.storage.v1alpha1.StageVolumeRequest
-	(*StageVolumeResponse)(nil),     // 12: csiproxy.storage.v1alpha1.StageVolumeResponse
-	(*UnstageVolumeRequest)(nil),    // 13: csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	(*UnstageVolumeResponse)(nil),   // 14: csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	(*PublishVolumeRequest)(nil),    // 15: csiproxy.storage.v1alpha1.PublishVolumeRequest
-	(*PublishVolumeResponse)(nil),   // 16: csiproxy.storage.v1alpha1.PublishVolumeResponse
-	(*UnpublishVolumeRequest)(nil),  // 17: csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	(*UnpublishVolumeResponse)(nil), // 18: csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	(*ExpandVolumeRequest)(nil),     // 19: csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	(*ExpandVolumeResponse)(nil),    // 20: csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	(*Volume)(nil),                  // 21: csiproxy.storage.v1alpha1.Volume
-	(*Condition)(nil),               // 22: csiproxy.storage.v1alpha1.Condition
-	(*GetVolumeRequest)(nil),        // 23: csiproxy.storage.v1alpha1.GetVolumeRequest
-	(*GetVolumeResponse)(nil),       // 24: csiproxy.storage.v1alpha1.GetVolumeResponse
-	(*ListVolumesRequest)(nil),      // 25: csiproxy.storage.v1alpha1.ListVolumesRequest
-	(*ListVolumesResponse)(nil),     // 26: csiproxy.storage.v1alpha1.ListVolumesResponse
-	(*Mount)(nil),                   // 27: csiproxy.storage.v1alpha1.Mount
-	(*StageShareRequest)(nil),       // 28: csiproxy.storage.v1alpha1.StageShareRequest
-	(*StageShareResponse)(nil),      // 29: csiproxy.storage.v1alpha1.StageShareResponse
-	(*UnstageShareRequest)(nil),     // 30: csiproxy.storage.v1alpha1.UnstageShareRequest
-	(*UnstageShareResponse)(nil),    // 31: csiproxy.storage.v1alpha1.UnstageShareResponse
-	(*CleanUpRequest)(nil),          // 32: csiproxy.storage.v1alpha1.CleanUpRequest
-	(*CleanUpResponse)(nil),         // 33: csiproxy.storage.v1alpha1.CleanUpResponse
-	(*Leftover)(nil),                // 34: csiproxy.storage.v1alpha1.Leftover
-	(*CheckVolumeRequest)(nil),      // 35: csiproxy.storage.v1alpha1.CheckVolumeRequest
-	(*CheckVolumeResponse)(nil),     // 36: csiproxy.storage.v1alpha1.CheckVolumeResponse
-	(*WatchDisksRequest)(nil),       // 37: csiproxy.storage.v1alpha1.WatchDisksRequest
-	(*WatchDisksResponse)(nil),      // 38: csiproxy.storage.v1alpha1.WatchDisksResponse
+	(AuthenticationType)(0),           // 0: csiproxy.storage.v1alpha1.AuthenticationType
+	(*DiskSelector)(nil),              // 1: csiproxy.storage.v1alpha1.DiskSelector
+	(*ISCSISelector)(nil),             // 2: csiproxy.storage.v1alpha1.ISCSISelector
+	(*ListDisksRequest)(nil),          // 3: csiproxy.storage.v1alpha1.ListDisksRequest
+	(*ListDisksResponse)(nil),         // 4: csiproxy.storage.v1alpha1.ListDisksResponse
+	(*Disk)(nil),                      // 5: csiproxy.storage.v1alpha1.Disk
+	(*Identifier)(nil),                // 6: csiproxy.storage.v1alpha1.Identifier
+	(*SCSIAddress)(nil),               // 7: csiproxy.storage.v1alpha1.SCSIAddress
+	(*Partition)(nil),                 // 8: csiproxy.storage.v1alpha1.Partition
+	(*ISCSILogin)(nil),                // 9: csiproxy.storage.v1alpha1.ISCSILogin
+	(*FormatOptions)(nil),             // 10: csiproxy.storage.v1alpha1.FormatOptions
+	(*StageVolumeRequest)(nil),        // 11: csiproxy.storage.v1alpha1.StageVolumeRequest
+	(*StageVolumeResponse)(nil),       // 12: csiproxy.storage.v1alpha1.StageVolumeResponse
+	(*UnstageVolumeRequest)(nil),      // 13: csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	(*UnstageVolumeResponse)(nil),     // 14: csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	(*PublishVolumeRequest)(nil),      // 15: csiproxy.storage.v1alpha1.PublishVolumeRequest
+	(*PublishVolumeResponse)(nil),     // 16: csiproxy.storage.v1alpha1.PublishVolumeResponse
+	(*UnpublishVolumeRequest)(nil),    // 17: csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	(*UnpublishVolumeResponse)(nil),   // 18: csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	(*ExpandVolumeRequest)(nil),       // 19: csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	(*ExpandVolumeResponse)(nil),      // 20: csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	(*Volume)(nil),                    // 21: csiproxy.storage.v1alpha1.Volume
+	(*Condition)(nil),                 // 22: csiproxy.storage.v1alpha1.Condition
+	(*GetVolumeRequest)(nil),          // 23: csiproxy.storage.v1alpha1.GetVolumeRequest
+	(*GetVolumeResponse)(nil),         // 24: csiproxy.storage.v1alpha1.GetVolumeResponse
+	(*ListVolumesRequest)(nil),        // 25: csiproxy.storage.v1alpha1.ListVolumesRequest
+	(*ListVolumesResponse)(nil),       // 26: csiproxy.storage.v1alpha1.ListVolumesResponse
+	(*Mount)(nil),                     // 27: csiproxy.storage.v1alpha1.Mount
+	(*StageShareRequest)(nil),         // 28: csiproxy.storage.v1alpha1.StageShareRequest
+	(*StageShareResponse)(nil),        // 29: csiproxy.storage.v1alpha1.StageShareResponse
+	(*UnstageShareRequest)(nil),       // 30: csiproxy.storage.v1alpha1.UnstageShareRequest
+	(*UnstageShareResponse)(nil),      // 31: csiproxy.storage.v1alpha1.UnstageShareResponse
+	(*CleanUpRequest)(nil),            // 32: csiproxy.storage.v1alpha1.CleanUpRequest
+	(*CleanUpResponse)(nil),           // 33: csiproxy.storage.v1alpha1.CleanUpResponse
+	(*Leftover)(nil),                  // 34: csiproxy.storage.v1alpha1.Leftover
+	(*ListRefusedLogOnsRequest)(nil),  // 35: csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest
+	(*ListRefusedLogOnsResponse)(nil), // 36: csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse
+	(*RefusedLogOn)(nil),              // 37: csiproxy.storage.v1alpha1.RefusedLogOn
+	(*CheckVolumeRequest)(nil),        // 38: csiproxy.storage.v1alpha1.CheckVolumeRequest
+	(*CheckVolumeResponse)(nil),       // 39: csiproxy.storage.v1alpha1.CheckVolumeResponse
+	(*WatchDisksRequest)(nil),         // 40: csiproxy.storage.v1alpha1.WatchDisksRequest
+	(*WatchDisksResponse)(nil),        // 41: csiproxy.storage.v1alpha1.WatchDisksResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
@@ -3015,41 +3195,44 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	21, // 14: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
 	34, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.Leftover
 	27, // 16: csiproxy.storage.v1alpha1.Leftover.mount:type_name -> csiproxy.storage.v1alpha1.Mount
-	1,  // 17: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	5,  // 18: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
-	5,  // 19: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
-	5,  // 20: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
-	3,  // 21: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	11, // 22: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
-	13, // 23: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	15, // 24: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
-	17, // 25: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	19, // 26: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	23, // 27: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
-	25, // 28: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
-	28, // 29: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	30, // 30: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
-	32, // 31: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
-	35, // 32: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
-	37, // 33: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
-	4,  // 34: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 35: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 36: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 37: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 38: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 39: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	24, // 40: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	26, // 41: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	29, // 42: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	31, // 43: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
-	33, // 44: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
-	36, // 45: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
-	38, // 46: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
-	34, // [34:47] is the sub-list for method output_type
-	21, // [21:34] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	37, // 17: csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse.refused:type_name -> csiproxy.storage.v1alpha1.RefusedLogOn
+	1,  // 18: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	5,  // 19: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
+	5,  // 20: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
+	5,  // 21: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
+	3,  // 22: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	11, // 23: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	13, // 24: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	15, // 25: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	17, // 26: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	19, // 27: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	23, // 28: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
+	25, // 29: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
+	28, // 30: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
+	30, // 31: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
+	32, // 32: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	38, // 33: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	35, // 34: csiproxy.storage.v1alpha1.Storage.ListRefusedLogOns:input_type -> csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest
+	40, // 35: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
+	4,  // 36: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 37: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 38: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 39: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 40: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 41: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	24, // 42: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	26, // 43: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	29, // 44: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	31, // 45: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
+	33, // 46: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	39, // 47: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	36, // 48: csiproxy.storage.v1alpha1.Storage.ListRefusedLogOns:output_type -> csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse
+	41, // 49: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
+	36, // [36:50] is the sub-list for method output_type
+	22, // [22:36] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }
@@ -3065,7 +3248,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

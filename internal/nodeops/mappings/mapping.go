@@ -177,8 +177,11 @@ func (m *Mappings) remove(ctx context.Context, remote unc.Path) error {
 	if err == nil || errors.Is(err, win.ErrorNotConnected) {
 		m.logOns.Unmapped(remote)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		m.options.Logger.Info("mapping removed", "remotePath", remote.Root())
+	case errors.Is(err, win.ErrorNotConnected): // democratic-csi looks for the text of PowerShell
+		return &csiproxy.Error{Detail: "the share isn't mapped: No MSFT_SmbGlobalMapping objects found", Err: err}
 	}
 	return err
 }

@@ -59,6 +59,7 @@ package mappings
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/smb"
 
@@ -169,7 +170,7 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/remove-msft-smbglobalmapping
 func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return operation.Do(ctx, m.options.Runner, "RemoveSMBGlobalMapping", quote.Text(remotePath), func(ctx context.Context) error {
-		remote, err := unc.Parse(remotePath)
+		remote, err := parseMapped(remotePath)
 		if err != nil {
 			return err
 		}
@@ -183,4 +184,13 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 		}
 		return m.remove(ctx, remote)
 	})
+}
+
+// parseMapped checks the name of a share that is to be unmapped. One backslash at its beginning
+// is taken as two: Trident writes \server\share, and no path on a drive is meant here.
+func parseMapped(path string) (unc.Path, error) {
+	if strings.HasPrefix(path, `\`) && !strings.HasPrefix(path, `\\`) {
+		path = `\` + path
+	}
+	return unc.Parse(path)
 }

@@ -5,6 +5,7 @@ package staging_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -481,4 +482,35 @@ func TestListVolumes(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not listed are %+v", want)
 	}
+}
+
+// Refused log-ons are listed, and forgotten if asked.
+func TestListRefusedLogOns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, n := newShares(t)
+		ctx := t.Context()
+		wrong := shareRequest(`\\filer\data`, sharePath)
+		wrong.Credentials.Password = secret.New("wrong")
+		stage := func() { wantKind(t, "a wrong password", n.Storage.StageShare(ctx, wrong), csiproxy.ErrUnauthenticated) }
+		list := func(forget bool, want ...storage.RefusedLogOn) {
+			t.Helper()
+			got, err := n.Storage.ListRefusedLogOns(ctx, forget)
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("listed are %+v, %v, want %+v", got, err, want)
+			}
+		}
+		list(false)
+		stage()
+		time.Sleep(5 * time.Second)
+		refused := storage.RefusedLogOn{RemotePath: `\\filer\data`, WindowsError: 1326, RefusedFor: 5 * time.Second, HeldBackFor: 10 * time.Second}
+		list(false, refused)
+		list(true, refused)
+		list(false)
+		stage()
+		time.Sleep(time.Minute)
+		list(false, storage.RefusedLogOn{RemotePath: `\\filer\data`, WindowsError: 1326, RefusedFor: time.Minute})
+		if accounts, heldBack := n.RefusedLogOns(); accounts != 1 || heldBack != 0 {
+			t.Errorf("%d accounts, %d held back", accounts, heldBack)
+		}
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -32,6 +33,7 @@ type Groups struct {
 	Volumes     *volumes.Volumes
 	Files       *files.Filesystem
 	Mappings    *mappings.Mappings
+	LogOns      *smblogon.Memory
 	Initiator   *initiator.Initiator
 	SystemDisks *systemdisk.Disks
 }

@@ -137,6 +137,31 @@ func ToLeftovers(m *storagev1alpha1.CleanUpResponse) storage.Leftovers {
 	return all
 }
 
+// FromRefusedLogOns returns the message for refused log-ons.
+func FromRefusedLogOns(all []storage.RefusedLogOn) *storagev1alpha1.ListRefusedLogOnsResponse {
+	m := new(storagev1alpha1.ListRefusedLogOnsResponse)
+	for _, one := range all {
+		m.Refused = append(m.Refused, &storagev1alpha1.RefusedLogOn{
+			RemotePath: wire.ValidText(one.RemotePath), WindowsError: one.WindowsError,
+			RefusedForMilliseconds: one.RefusedFor.Milliseconds(), HeldBackForMilliseconds: one.HeldBackFor.Milliseconds(),
+		})
+	}
+	return m
+}
+
+// ToRefusedLogOns returns the refused log-ons in a message.
+func ToRefusedLogOns(m *storagev1alpha1.ListRefusedLogOnsResponse) []storage.RefusedLogOn {
+	var all []storage.RefusedLogOn
+	for _, one := range m.Refused {
+		all = append(all, storage.RefusedLogOn{
+			RemotePath: one.RemotePath, WindowsError: one.WindowsError,
+			RefusedFor:  time.Duration(one.RefusedForMilliseconds) * time.Millisecond,
+			HeldBackFor: time.Duration(one.HeldBackForMilliseconds) * time.Millisecond,
+		})
+	}
+	return all
+}
+
 // FromChecked returns the message for a result of CheckVolume.
 func FromChecked(v storage.CheckedVolume) *storagev1alpha1.CheckVolumeResponse {
 	return &storagev1alpha1.CheckVolumeResponse{ErrorsFound: v.ErrorsFound, Fixed: v.Fixed, DurationMilliseconds: v.Duration.Milliseconds()}
