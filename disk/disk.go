@@ -31,10 +31,10 @@ func ParseNumber(s string) (Number, error) {
 // Location is where a disk is attached, in Windows' words. Each part is a decimal
 // string without padding. A part that the bus doesn't have is empty.
 type Location struct {
-	Adapter string // number of the host bus adapter
-	Bus     string // PCI bus of the adapter; empty if not known
-	Target  string // SCSI target
-	LUNID   string // SCSI logical unit number
+	Adapter string `json:"adapter"` // number of the host bus adapter
+	Bus     string `json:"bus"`     // PCI bus of the adapter; empty if not known
+	Target  string `json:"target"`  // SCSI target
+	LUNID   string `json:"lun_id"`  // SCSI logical unit number
 }
 
 // IDs are the identities that a disk reports of itself.
@@ -42,12 +42,12 @@ type IDs struct {
 	// Page83 is the first device-associated identifier of VPD page 0x83 whose
 	// code set is ASCII (text as is) or binary (lower-case hex). It is empty if the
 	// disk has none or its bus can't ask.
-	Page83 string
+	Page83 string `json:"page83"`
 	// SerialNumber is the disk's serial number, without blanks around it.
-	SerialNumber string
+	SerialNumber string `json:"serial_number"`
 }
 
 // Stats are the figures of a disk.
 type Stats struct {
-	SizeBytes int64 // size in bytes
+	SizeBytes int64 `json:"size_bytes"` // size in bytes
 }

@@ -19,8 +19,8 @@ const DefaultPort = 3260
 
 // Portal is where targets are offered.
 type Portal struct {
-	Address string // IP address or host name
-	Port    uint16 // TCP; 0 is DefaultPort
+	Address string `json:"address"` // IP address or host name
+	Port    uint16 `json:"port"`    // TCP; 0 is DefaultPort
 }
 
 // String returns the address with the port, as in 10.0.0.1:3260 and [2001:db8::1]:3260.

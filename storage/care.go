@@ -7,19 +7,20 @@ import "time"
 
 // Leftovers are what CleanUp has found.
 type Leftovers struct {
-	Mounts []Leftover // in the order of ListVolumes
+	// Mounts are in the order of ListVolumes.
+	Mounts []Leftover `json:"leftovers"`
 	// IncompleteReason says what couldn't be looked at, and why. There may be leftovers there.
 	// It is empty if these are all.
-	IncompleteReason string
+	IncompleteReason string `json:"incomplete_reason"`
 }
 
 // Leftover is a mount that nobody needs any more, as CleanUp has found it.
 type Leftover struct {
 	Mount
 	// Removed is set if this call has removed it.
-	Removed bool
+	Removed bool `json:"removed"`
 	// Error says why it couldn't be removed.
-	Error string
+	Error string `json:"error,omitempty"`
 }
 
 // RefusedLogOn is a log-on to an SMB server that was refused. Which account it was isn't told.
@@ -45,9 +46,9 @@ type CheckVolumeRequest struct {
 // CheckedVolume is what CheckVolume has found and done.
 type CheckedVolume struct {
 	// ErrorsFound is set if the scan has found errors.
-	ErrorsFound bool
+	ErrorsFound bool `json:"errors_found"`
 	// Fixed is set if a spot fix was made, and a second scan has found no errors.
-	Fixed bool
+	Fixed bool `json:"fixed"`
 	// Duration is how long Windows has worked. It gives no progress meanwhile.
-	Duration time.Duration
+	Duration time.Duration `json:"-"`
 }

@@ -14,42 +14,44 @@ import (
 // Disk is a disk of the node.
 type Disk struct {
 	// Number is Windows' number of the disk. It names the disk only until the disk leaves.
-	Number disk.Number
+	Number disk.Number `json:"number"`
 	// SizeBytes is the size that Windows knows. If the disk has grown meanwhile, Windows
 	// learns that by a rescan, or by ExpandVolume.
-	SizeBytes int64
+	SizeBytes int64 `json:"size_bytes"`
 	// SerialNumber is the disk's serial number, without blanks around it.
-	SerialNumber string
+	SerialNumber string `json:"serial_number"`
 	// Identifiers are all that the disk says of itself in VPD page 83, in the disk's order.
-	Identifiers []Identifier
-	// Vendor and Product are those of the SCSI inquiry, without blanks around them.
-	Vendor, Product string
-	Bus             Bus
-	Location        Location
+	Identifiers []Identifier `json:"identifiers"`
+	// Vendor is that of the SCSI inquiry, as is Product, without blanks around them.
+	Vendor  string `json:"vendor"`
+	Product string `json:"product"`
+	Bus     Bus    `json:"bus"`
+	Location
 	// ISCSI is the target that provides the disk; nil if no iSCSI session does.
-	ISCSI *ISCSILUN
+	ISCSI *ISCSILUN `json:"iscsi,omitempty"`
 
-	Online, ReadOnly bool
+	Online   bool `json:"online"`
+	ReadOnly bool `json:"read_only"`
 	// OfflineReason says why the disk is offline, as far as that is known.
-	OfflineReason string
+	OfflineReason string `json:"offline_reason,omitempty"`
 	// Style is the kind of its partition table.
-	Style PartitionStyle
+	Style PartitionStyle `json:"partition_style"`
 	// DiskID is the GUID in a GPT, or the signature in an MBR as eight hex digits.
-	DiskID string
+	DiskID string `json:"disk_id,omitempty"`
 	// SystemReason says why nothing is done to the disk: Windows runs from it. It is empty for
 	// all other disks.
-	SystemReason string
-	Partitions   []Partition
+	SystemReason string      `json:"system_reason,omitempty"`
+	Partitions   []Partition `json:"partitions"`
 	// Error says what the disk doesn't answer. With an Error, a field that has its zero value
 	// isn't known: a disk that isn't Online may be online.
-	Error string
+	Error string `json:"error,omitempty"`
 }
 
 // Identifier is one way in which a disk names itself.
 type Identifier struct {
-	Kind IdentifierKind
+	Kind IdentifierKind `json:"kind"`
 	// Text is the identifier. What the disk gives in binary is in lower-case hex digits.
-	Text string
+	Text string `json:"text"`
 }
 
 // IdentifierKind tells what an identifier is.
@@ -82,21 +84,26 @@ const (
 // Location is where a disk is attached.
 type Location struct {
 	// Text is what Windows shows, such as "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0".
-	Text string
+	Text string `json:"location"`
 	// SCSI is the disk's SCSI address. Windows gives one to NVMe disks, too. It is nil if
 	// the bus has none.
-	SCSI *SCSIAddress
+	SCSI *SCSIAddress `json:"scsi_address,omitempty"`
 	// NVMeNamespace is the id of the NVMe namespace that the disk is; 0 if it isn't one.
-	NVMeNamespace uint32
+	NVMeNamespace uint32 `json:"nvme_namespace,omitempty"`
 }
 
 // SCSIAddress is an address of the SCSI port driver.
-type SCSIAddress struct{ Port, Path, Target, LUN uint8 }
+type SCSIAddress struct {
+	Port   uint8 `json:"port"`
+	Path   uint8 `json:"path"`
+	Target uint8 `json:"target"`
+	LUN    uint8 `json:"lun"`
+}
 
 // ISCSILUN is a logical unit of an iSCSI target.
 type ISCSILUN struct {
-	IQN iscsi.IQN
-	LUN uint32
+	IQN iscsi.IQN `json:"iqn"`
+	LUN uint32    `json:"lun"`
 }
 
 // PartitionStyle is the kind of a partition table.
@@ -115,23 +122,24 @@ const NoFileSystem = "raw"
 
 // Partition is a partition of a disk.
 type Partition struct {
-	Number                 uint32
-	OffsetBytes, SizeBytes int64
+	Number      uint32 `json:"number"`
+	OffsetBytes int64  `json:"offset_bytes"`
+	SizeBytes   int64  `json:"size_bytes"`
 	// Data is set for a partition that has a volume for users. Reserved and system
 	// partitions have none.
-	Data bool
+	Data bool `json:"data"`
 	// VolumeID is empty if the partition has no volume, or if Windows shows none, as while
 	// the disk is offline.
-	VolumeID volume.ID
+	VolumeID volume.ID `json:"volume_id,omitempty"`
 	// FileSystem is NTFS, ReFS or what else Windows knows; NoFileSystem if it knows none; and
 	// empty if that isn't known, as while the disk is offline.
-	FileSystem string
-	Label      string
+	FileSystem string `json:"file_system,omitempty"`
+	Label      string `json:"label,omitempty"`
 	// Paths are where the volume is mounted: directories, and drives as `D:\`. They aren't
 	// known while the disk is offline.
-	Paths []string
+	Paths []string `json:"paths,omitempty"`
 	// Error says why Windows doesn't tell more of the volume.
-	Error string
+	Error string `json:"error,omitempty"`
 }
 
 // String names the disk for people: its number with what tells it from others.

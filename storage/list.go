@@ -14,27 +14,29 @@ import (
 type Volume struct {
 	// VolumeID is that of a volume, and Share is \\server\share of a share. One of them is
 	// empty.
-	VolumeID volume.ID
-	Share    string
+	VolumeID volume.ID `json:"volume_id,omitempty"`
+	Share    string    `json:"share,omitempty"`
 	// Disk is the disk that a volume lies on; nil if that isn't known, and of a share.
-	Disk *disk.Number
+	Disk *disk.Number `json:"disk_number"`
 	// SerialNumber is that of the disk, and DiskID the id in its partition table.
-	SerialNumber string
-	DiskID       string
+	SerialNumber string `json:"serial_number,omitempty"`
+	DiskID       string `json:"disk_id,omitempty"`
 
 	// FileSystem is NTFS, ReFS or what else Windows knows; NoFileSystem if it knows none; and
 	// empty if that isn't known, and of a share.
-	FileSystem string
-	Label      string
+	FileSystem string `json:"file_system,omitempty"`
+	Label      string `json:"label,omitempty"`
 	// SizeBytes is the capacity of the file system, or of the share for this node. If it is
 	// 0, none of the three is known.
-	SizeBytes, UsedBytes, FreeBytes int64
-	AllocationUnitBytes             uint32
+	SizeBytes           int64  `json:"size_bytes"`
+	UsedBytes           int64  `json:"used_bytes"`
+	FreeBytes           int64  `json:"free_bytes"`
+	AllocationUnitBytes uint32 `json:"allocation_unit_bytes,omitempty"`
 	// ReadOnly is set if nothing can be written to the volume. It isn't known, and false, of a
-	// volume whose FileSystem isn't known.
-	ReadOnly bool
+	// share, and of a volume in which Windows knows no file system.
+	ReadOnly bool `json:"read_only"`
 	// Conditions are what is wrong with the volume, one for each problem.
-	Conditions Conditions
+	Conditions Conditions `json:"conditions"`
 }
 
 // Abnormal reports whether something is wrong with the volume.
@@ -42,12 +44,12 @@ func (v Volume) Abnormal() bool { return len(v.Conditions) > 0 }
 
 // Condition is a problem of a volume or share: what CSI's VolumeHealthEntry tells.
 type Condition struct {
-	Reason Reason
+	Reason Reason `json:"reason"`
 	// Inaccessible is set if the volume can't be used. Otherwise it is degraded: it can be
 	// used, but something must be done about it.
-	Inaccessible bool
+	Inaccessible bool `json:"inaccessible"`
 	// Message says more, for people.
-	Message string
+	Message string `json:"message"`
 }
 
 // String returns the reason with the message.
@@ -101,23 +103,24 @@ const (
 
 // Mount is something that is mounted on the node.
 type Mount struct {
-	Kind MountKind
+	Kind MountKind `json:"kind"`
 	// Path is where it is mounted; empty for a Mapping.
-	Path string
+	Path string `json:"path,omitempty"`
 	// Target is where Path leads: a path, or \\server\share… of a share.
-	Target string
+	Target string `json:"target"`
 	// Volume is what is mounted. For a Link it is the zero value.
-	Volume Volume
+	Volume Volume `json:"volume,omitzero"`
 	// LeftoverReason says why nobody needs the mount any more; it is empty if somebody may.
-	LeftoverReason string
+	LeftoverReason string `json:"leftover_reason,omitempty"`
 }
 
 // VolumeList is what ListVolumes has found.
 type VolumeList struct {
-	Mounts []Mount // in the order of their paths; mappings come last
+	// Mounts are in the order of their paths; mappings come last.
+	Mounts []Mount `json:"mounts"`
 	// IncompleteReason says what couldn't be looked at, and why. It is empty if the list is
 	// complete.
-	IncompleteReason string
+	IncompleteReason string `json:"incomplete_reason"`
 }
 
 // Complete reports whether the list has all that is mounted.

@@ -28,8 +28,8 @@ type UnstageShareRequest struct {
 // UnstagedShare is what UnstageShare has done.
 type UnstagedShare struct {
 	// Unlinked is set if this call has removed the link to the share.
-	Unlinked bool
+	Unlinked bool `json:"unlinked"`
 	// Unmapped is set if this call has removed the share's mapping, since no other staged
 	// path leads to the share.
-	Unmapped bool
+	Unmapped bool `json:"unmapped"`
 }

@@ -123,13 +123,15 @@ func (o FormatOptions) Validate() error {
 // StagedVolume is what StageVolume has found and done.
 type StagedVolume struct {
 	// Disk is the disk's number for now.
-	Disk     disk.Number
-	VolumeID volume.ID
-	// FileSystem and SizeBytes are those of the volume now.
-	FileSystem string
-	SizeBytes  int64
-	// Partitioned, Formatted and Grown say what this call did.
-	Partitioned, Formatted, Grown bool
+	Disk     disk.Number `json:"disk_number"`
+	VolumeID volume.ID   `json:"volume_id"`
+	// FileSystem is that of the volume now, as is SizeBytes.
+	FileSystem string `json:"file_system"`
+	SizeBytes  int64  `json:"size_bytes"`
+	// Partitioned says what this call did, as do Formatted and Grown.
+	Partitioned bool `json:"partitioned"`
+	Formatted   bool `json:"formatted"`
+	Grown       bool `json:"grown"`
 }
 
 // UnstageVolumeRequest says what is to be unstaged. Only StagingPath must be set.
@@ -149,14 +151,14 @@ type UnstageVolumeRequest struct {
 // UnstagedVolume is what UnstageVolume has done.
 type UnstagedVolume struct {
 	// Unmounted is set if a volume was mounted at the path, or a share staged there.
-	Unmounted bool
+	Unmounted bool `json:"unmounted"`
 	// DiskOffline is set if this call has taken the disk offline.
-	DiskOffline bool
+	DiskOffline bool `json:"disk_offline"`
 	// LoggedOut is set if this call has logged out of the disk's iSCSI target.
-	LoggedOut bool
+	LoggedOut bool `json:"logged_out"`
 	// Unmapped is set if this call has removed the share's mapping, since no other staged
 	// path leads to the share.
-	Unmapped bool
+	Unmapped bool `json:"unmapped"`
 }
 
 // ExpandVolumeRequest says what is to grow. Only Path must be set.
@@ -175,9 +177,9 @@ type ExpandVolumeRequest struct {
 type ExpandedVolume struct {
 	// SizeBytes is the size of the file system now. It is a little less than DiskSizeBytes,
 	// since the partition table needs room.
-	SizeBytes int64
+	SizeBytes int64 `json:"size_bytes"`
 	// DiskSizeBytes is the size of the disk now: what CSI means by the capacity of a volume.
-	DiskSizeBytes int64
+	DiskSizeBytes int64 `json:"disk_size_bytes"`
 	// Grown is set if this call has grown it.
-	Grown bool
+	Grown bool `json:"grown"`
 }

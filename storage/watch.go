@@ -15,10 +15,10 @@ const WatchInterval = 5 * time.Second
 type DiskChanges struct {
 	// Removed are disks that have left or don't match any more, as they were reported last. If
 	// another disk has a removed one's number now, that one is in Added.
-	Removed []Disk
+	Removed []Disk `json:"removed"`
 	// Added are disks that weren't reported before, or have come back.
-	Added []Disk
+	Added []Disk `json:"added"`
 	// Changed are disks that were reported before, as they are now. One that doesn't answer
 	// any more is changed: it has an Error, and the fields that aren't known are empty.
-	Changed []Disk
+	Changed []Disk `json:"changed"`
 }

@@ -57,6 +57,6 @@ func (id ID) Equal(other ID) bool { return strings.EqualFold(string(id), string(
 
 // Stats are the figures of a volume's file system.
 type Stats struct {
-	SizeBytes int64 // capacity of the file system in bytes
-	UsedBytes int64 // bytes of it in use
+	SizeBytes int64 `json:"size_bytes"` // capacity of the file system in bytes
+	UsedBytes int64 `json:"used_bytes"` // bytes of it in use
 }

@@ -47,7 +47,7 @@ func (p *program) disk() *cobra.Command {
 			case err != nil:
 				return reply{}, err
 			case served:
-				return describeDisks(ctx, c, storage.Selector{})
+				return describeDisks(ctx, c.Storage, storage.Selector{})
 			}
 			return listDisks(ctx, c.Disk, args)
 		})),
@@ -62,7 +62,7 @@ func (p *program) disk() *cobra.Command {
 		}),
 		numbered("stats", "Show the size of a disk", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
 			stats, err := disks.GetDiskStats(ctx, n)
-			return line(map[string]int64{"size_bytes": stats.SizeBytes}, exactSize(stats.SizeBytes)), err
+			return line(stats, exactSize(stats.SizeBytes)), err
 		}),
 		numbered("online", "Take a disk online", setState(true)),
 		numbered("offline", "Take a disk offline", setState(false)),
@@ -73,21 +73,14 @@ func (p *program) disk() *cobra.Command {
 	)
 }
 
-type locationJSON struct {
-	Adapter string `json:"adapter"`
-	Bus     string `json:"bus"`
-	Target  string `json:"target"`
-	LUNID   string `json:"lun_id"`
-}
-
-// diskJSON is a disk in the output of disk list. What isn't known is null.
+// diskJSON is a disk in the output of disk list, where the daemon doesn't serve the storage
+// group. What isn't known is null.
 type diskJSON struct {
-	Number       disk.Number   `json:"number"`
-	SizeBytes    *int64        `json:"size_bytes"`
-	Online       *bool         `json:"online"`
-	Location     *locationJSON `json:"location"`
-	Page83       string        `json:"page83"`
-	SerialNumber string        `json:"serial_number"`
+	Number    disk.Number    `json:"number"`
+	SizeBytes *int64         `json:"size_bytes"`
+	Online    *bool          `json:"online"`
+	Location  *disk.Location `json:"location"`
+	disk.IDs
 }
 
 // listDisks merges what the calls of the group return about disks. If a disk, or the
@@ -113,8 +106,8 @@ func listDisks(ctx context.Context, disks *client.Disk, _ []string) (reply, erro
 	r := reply{header: []string{"DISK", "SIZE", "STATE", "ADAPTER", "BUS", "TARGET", "LUN", "SERIAL NUMBER", "PAGE 83"}}
 	list := []diskJSON{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
-		d := diskJSON{Number: n, Page83: ids[n].Page83, SerialNumber: ids[n].SerialNumber}
-		var sizeText, state string
+		d := diskJSON{Number: n, IDs: ids[n]}
+		sizeText, state := unknown, unknown
 		if stats, err := disks.GetDiskStats(ctx, n); err == nil {
 			d.SizeBytes, sizeText = &stats.SizeBytes, size(stats.SizeBytes)
 		} else if err := r.tolerate(err); err != nil {
@@ -127,7 +120,7 @@ func listDisks(ctx context.Context, disks *client.Disk, _ []string) (reply, erro
 		}
 		l, located := locations[n]
 		if located {
-			d.Location = &locationJSON{l.Adapter, l.Bus, l.Target, l.LUNID}
+			d.Location = &l
 		}
 		list = append(list, d)
 		r.rows = append(r.rows, []string{n.String(), sizeText, state, l.Adapter, l.Bus, l.Target, l.LUNID, d.SerialNumber, d.Page83})
@@ -152,16 +145,15 @@ func (r *reply) tolerate(err error) error {
 }
 
 func listDiskIDs(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
-	type idsJSON struct {
-		Number       disk.Number `json:"number"`
-		Page83       string      `json:"page83"`
-		SerialNumber string      `json:"serial_number"`
+	type numbered struct {
+		Number disk.Number `json:"number"`
+		disk.IDs
 	}
 	all, err := disks.ListDiskIDs(ctx)
 	r := reply{header: []string{"DISK", "SERIAL NUMBER", "PAGE 83"}}
-	list := []idsJSON{}
+	list := []numbered{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, idsJSON{n, all[n].Page83, all[n].SerialNumber})
+		list = append(list, numbered{n, all[n]})
 		r.rows = append(r.rows, []string{n.String(), all[n].SerialNumber, all[n].Page83})
 	}
 	r.json = list
@@ -169,16 +161,16 @@ func listDiskIDs(ctx context.Context, disks *client.Disk, _ []string) (reply, er
 }
 
 func listDiskLocations(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
-	type numberedJSON struct {
+	type numbered struct {
 		Number disk.Number `json:"number"`
-		locationJSON
+		disk.Location
 	}
 	all, err := disks.ListDiskLocations(ctx)
 	r := reply{header: []string{"DISK", "ADAPTER", "BUS", "TARGET", "LUN"}}
-	list := []numberedJSON{}
+	list := []numbered{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
 		l := all[n]
-		list = append(list, numberedJSON{n, locationJSON{l.Adapter, l.Bus, l.Target, l.LUNID}})
+		list = append(list, numbered{n, l})
 		r.rows = append(r.rows, []string{n.String(), l.Adapter, l.Bus, l.Target, l.LUNID})
 	}
 	r.json = list

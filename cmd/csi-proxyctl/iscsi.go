@@ -157,47 +157,34 @@ func (l *loginFlags) authentication() (iscsi.Authentication, error) {
 }
 
 func listPortals(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
-	type portalJSON struct {
-		Address string `json:"address"`
-		Port    uint16 `json:"port"`
-	}
 	portals, err := initiator.ListTargetPortals(ctx)
-	r := reply{header: []string{"ADDRESS", "PORT"}}
-	list := []portalJSON{}
+	r := reply{json: list(portals), header: []string{"ADDRESS", "PORT"}}
 	for _, portal := range portals {
-		list = append(list, portalJSON(portal))
 		r.rows = append(r.rows, []string{portal.Address, strconv.Itoa(int(portal.Port))})
 	}
-	r.json = list
 	return r, err
 }
 
 func discoverTargets(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
-	type targetJSON struct {
-		IQN iscsi.IQN `json:"iqn"`
-	}
 	targets, err := initiator.DiscoverTargetPortal(ctx, portal)
 	r := reply{header: []string{"TARGET"}}
-	list := []targetJSON{}
+	all := []map[string]iscsi.IQN{}
 	for _, iqn := range targets {
-		list = append(list, targetJSON{iqn})
+		all = append(all, map[string]iscsi.IQN{"iqn": iqn})
 		r.rows = append(r.rows, []string{string(iqn)})
 	}
-	r.json = list
+	r.json = all
 	return r, err
 }
 
 func listTargetDisks(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
-	type diskJSON struct {
-		Number disk.Number `json:"number"`
-	}
 	disks, err := initiator.GetTargetDisks(ctx, portal, iqn)
 	r := reply{header: []string{"DISK"}}
-	list := []diskJSON{}
+	all := []map[string]disk.Number{}
 	for _, n := range disks {
-		list = append(list, diskJSON{n})
+		all = append(all, map[string]disk.Number{"number": n})
 		r.rows = append(r.rows, []string{n.String()})
 	}
-	r.json = list
+	r.json = all
 	return r, err
 }

@@ -88,8 +88,9 @@ Sizes may have a unit: 20GiB, 512MiB, 10GB, or plain bytes. Paths are those of t
 node. A command that asks a question prints yes or no; its exit code is 0 for both.
 
 For programs, -o json prints an array for a list, and an object for anything else: {} if there
-is no result. Its names don't change, and sizes are in bytes. An error is an object on standard
-error.
+is no result. A list that may be incomplete is in an object, beside its incomplete_reason. What
+isn't known is null or missing. Names don't change, and sizes are in bytes. An error is an object
+on standard error.
 
 Exit codes:
 ` + exitCodeHelp()

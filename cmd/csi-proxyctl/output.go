@@ -53,6 +53,9 @@ type reply struct {
 // line is a reply of one line.
 func line(json any, text string) reply { return reply{json: json, rows: [][]string{{text}}} }
 
+// list returns a list that isn't null in JSON.
+func list[T any](all []T) []T { return append([]T{}, all...) }
+
 // done is the reply of a command without output.
 var done = reply{}
 

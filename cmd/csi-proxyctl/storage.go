@@ -19,10 +19,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // storage has a command for each call of the storage group, but WatchDisks: see watchDisks.
@@ -32,13 +30,13 @@ func (p *program) storage() *cobra.Command {
 	}
 
 	var wanted selectorFlags
-	disks := p.leaf("disks", "List the disks that match, with all that is known of them", on(p, whole, func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+	disks := leaf("disks", "List the disks that match, with all that is known of them", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
 		selector, err := wanted.selector()
 		if err != nil {
 			return reply{}, err
 		}
-		return describeDisks(ctx, c, selector)
-	}))
+		return describeDisks(ctx, s, selector)
+	})
 	wanted.add(disks)
 
 	return p.group("storage", "Do whole tasks of a CSI node in one call each",
@@ -57,9 +55,10 @@ func (p *program) storage() *cobra.Command {
 			if err != nil {
 				return reply{}, err
 			}
+			total, used, free := volumeSizes(v)
 			return reply{
-				json: newVolumeJSON(v), header: []string{"VOLUME", "DISK", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE", "STATE"},
-				rows: [][]string{{volumeName(v), diskText(v), v.FileSystem, v.Label, size(v.SizeBytes), size(v.UsedBytes), size(v.FreeBytes), volumeState(v)}},
+				json: v, header: []string{"VOLUME", "DISK", "SERIAL NUMBER", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE", "STATE"},
+				rows: [][]string{{volumeName(v), diskText(v), v.SerialNumber, fileSystemText(v), v.Label, total, used, free, volumeState(v)}},
 			}, nil
 		}),
 		leaf("volumes", "List what is mounted where", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
@@ -114,18 +113,8 @@ func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		type leftoverJSON struct {
-			Kind           storage.MountKind `json:"kind"`
-			Path           string            `json:"path,omitempty"`
-			Target         string            `json:"target"`
-			LeftoverReason string            `json:"leftover_reason"`
-			Removed        bool              `json:"removed"`
-			Error          string            `json:"error,omitempty"`
-		}
-		r := reply{header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
-		all := []leftoverJSON{}
+		r := reply{json: leftovers, header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
 		for _, l := range leftovers.Mounts {
-			all = append(all, leftoverJSON{l.Kind, l.Path, l.Target, l.LeftoverReason, l.Removed, l.Error})
 			state := "still there"
 			if l.Removed {
 				state = "removed"
@@ -134,9 +123,8 @@ func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
 			}
 			r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, l.LeftoverReason, state})
 		}
-		r.json = all
 		if leftovers.IncompleteReason != "" {
-			r.warnings = append(r.warnings, "there may be further leftovers: "+leftovers.IncompleteReason)
+			r.warnings = append(r.warnings, "there may be further leftovers, since this couldn't be looked at: "+leftovers.IncompleteReason)
 		}
 		return r, nil
 	})
@@ -164,12 +152,7 @@ func (p *program) check(leaf storageLeaf) *cobra.Command {
 		case did.ErrorsFound:
 			text = "errors were found"
 		}
-		type checkedJSON struct {
-			ErrorsFound bool  `json:"errors_found"`
-			Fixed       bool  `json:"fixed"`
-			TookMS      int64 `json:"duration_milliseconds"`
-		}
-		return line(checkedJSON{did.ErrorsFound, did.Fixed, did.Duration.Milliseconds()}, text), nil
+		return line(did, fmt.Sprintf("%s; it took %v", text, did.Duration.Round(time.Millisecond))), nil
 	})
 	cmd.Long = `Have Windows scan the file system at a path for errors while it is in use. That may take hours:
 set --timeout 0. Windows tells no progress, so the time is told every minute.`
@@ -215,60 +198,51 @@ func (p *program) shares() *cobra.Command {
 	)
 }
 
-type stagedVolumeJSON struct {
-	VolumeID            volume.ID    `json:"volume_id,omitempty"`
-	Share               string       `json:"share,omitempty"`
-	DiskNumber          *disk.Number `json:"disk_number"`
-	SerialNumber        string       `json:"serial_number,omitempty"`
-	DiskID              string       `json:"disk_id,omitempty"`
-	FileSystem          string       `json:"file_system,omitempty"`
-	Label               string       `json:"label,omitempty"`
-	SizeBytes           int64        `json:"size_bytes"`
-	UsedBytes           int64        `json:"used_bytes"`
-	FreeBytes           int64        `json:"free_bytes"`
-	AllocationUnitBytes uint32       `json:"allocation_unit_bytes,omitempty"`
-	ReadOnly            bool         `json:"read_only"`
-	// Conditions are what is wrong with it; none if nothing is.
-	Conditions []conditionJSON `json:"conditions"`
-}
-
-type conditionJSON struct {
-	Reason       storage.Reason `json:"reason"`
-	Inaccessible bool           `json:"inaccessible"`
-	Message      string         `json:"message"`
-}
-
-func newVolumeJSON(v storage.Volume) stagedVolumeJSON {
-	conditions := []conditionJSON{}
-	for _, c := range v.Conditions {
-		conditions = append(conditions, conditionJSON(c))
-	}
-	return stagedVolumeJSON{
-		v.VolumeID, v.Share, v.Disk, v.SerialNumber, v.DiskID, v.FileSystem, v.Label,
-		v.SizeBytes, v.UsedBytes, v.FreeBytes, v.AllocationUnitBytes, v.ReadOnly, conditions,
-	}
-}
-
 // volumeName names what is mounted.
 func volumeName(v storage.Volume) string { return cmp.Or(string(v.VolumeID), v.Share) }
 
+// unknown stands in tables for what isn't known, apart from what there isn't.
+const unknown = "unknown"
+
 func diskText(v storage.Volume) string {
-	if v.Disk == nil {
+	switch {
+	case v.Disk != nil:
+		return v.Disk.String()
+	case v.Share != "":
 		return ""
 	}
-	return v.Disk.String()
+	return unknown
+}
+
+func fileSystemText(v storage.Volume) string {
+	if v.Share != "" {
+		return ""
+	}
+	return cmp.Or(v.FileSystem, unknown)
+}
+
+// volumeSizes returns the sizes of a volume, which are known together or not at all.
+func volumeSizes(v storage.Volume) (total, used, free string) {
+	if v.SizeBytes == 0 {
+		return unknown, unknown, unknown
+	}
+	return size(v.SizeBytes), size(v.UsedBytes), size(v.FreeBytes)
 }
 
 // volumeState is the state of a volume in a few words.
 func volumeState(v storage.Volume) string {
-	state := "ok"
+	var states []string
 	if v.ReadOnly {
-		state = "read-only"
+		states = append(states, "read-only")
 	}
-	if v.Abnormal() {
-		state = v.Conditions.String()
+	for _, c := range v.Conditions {
+		text := c.String()
+		if c.Inaccessible {
+			text += " (it can't be used)"
+		}
+		states = append(states, text)
 	}
-	return state
+	return cmp.Or(strings.Join(states, "; "), "ok")
 }
 
 func listMounts(ctx context.Context, s *client.Storage) (reply, error) {
@@ -280,35 +254,21 @@ func listMounts(ctx context.Context, s *client.Storage) (reply, error) {
 }
 
 func mountsReply(list storage.VolumeList) reply {
-	type mountJSON struct {
-		Kind           storage.MountKind `json:"kind"`
-		Path           string            `json:"path,omitempty"`
-		Target         string            `json:"target"`
-		Volume         *stagedVolumeJSON `json:"volume,omitempty"`
-		LeftoverReason string            `json:"leftover_reason,omitempty"`
-	}
-	r := reply{header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
+	r := reply{json: list, header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
 	if !list.Complete() {
-		r.warnings = append(r.warnings, "the list may lack something: "+list.IncompleteReason)
+		r.warnings = append(r.warnings, "the list may be incomplete, since this couldn't be looked at: "+list.IncompleteReason)
 	}
-	all := []mountJSON{}
 	for _, m := range list.Mounts {
-		j := mountJSON{Kind: m.Kind, Path: m.Path, Target: m.Target, LeftoverReason: m.LeftoverReason}
 		row := []string{string(m.Kind), m.Path, m.Target, "", "", "", "ok"}
 		if name := volumeName(m.Volume); name != "" {
-			j.Volume = new(newVolumeJSON(m.Volume))
-			row = []string{string(m.Kind), m.Path, name, diskText(m.Volume), "", "", volumeState(m.Volume)}
-			if m.Volume.SizeBytes > 0 {
-				row[4], row[5] = size(m.Volume.SizeBytes), size(m.Volume.FreeBytes)
-			}
+			total, _, free := volumeSizes(m.Volume)
+			row = []string{string(m.Kind), m.Path, name, diskText(m.Volume), total, free, volumeState(m.Volume)}
 		}
 		if m.LeftoverReason != "" {
 			row[6] = "leftover: " + m.LeftoverReason
 		}
-		all = append(all, j)
 		r.rows = append(r.rows, row)
 	}
-	r.json = all
 	return r
 }
 
@@ -346,7 +306,7 @@ func (p *program) stage(leaf storageLeaf) *cobra.Command {
 			return reply{}, err
 		}
 		return reply{
-			json: stagedJSON(staged), header: []string{"DISK", "VOLUME", "FILE SYSTEM", "SIZE", "DONE"},
+			json: staged, header: []string{"DISK", "VOLUME", "FILE SYSTEM", "SIZE", "DONE"},
 			rows: [][]string{{staged.Disk.String(), string(staged.VolumeID), staged.FileSystem, size(staged.SizeBytes), stagedText(staged)}},
 		}, nil
 	})
@@ -373,16 +333,6 @@ path. What is done already isn't done again.
 }
 
 const mutualSecretFile = "mutual-chap-secret-file"
-
-type stagedJSON struct {
-	Disk        disk.Number `json:"disk_number"`
-	VolumeID    volume.ID   `json:"volume_id"`
-	FileSystem  string      `json:"file_system"`
-	SizeBytes   int64       `json:"size_bytes"`
-	Partitioned bool        `json:"partitioned"`
-	Formatted   bool        `json:"formatted"`
-	Grown       bool        `json:"grown"`
-}
 
 // stagedText says what was done.
 func stagedText(v storage.StagedVolume) string {
@@ -415,13 +365,7 @@ func (p *program) unstage(leaf storageLeaf) *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		type unstagedJSON struct {
-			Unmounted   bool `json:"unmounted"`
-			DiskOffline bool `json:"disk_offline"`
-			LoggedOut   bool `json:"logged_out"`
-			Unmapped    bool `json:"unmapped"`
-		}
-		return line(unstagedJSON(did), doneText("nothing was staged there", map[string]bool{
+		return line(did, doneText("nothing was staged there", map[string]bool{
 			"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut, "mapping removed": did.Unmapped,
 		})), nil
 	})
@@ -441,11 +385,7 @@ func (p *program) unstageShare(leaf storageLeaf) *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		type unstagedJSON struct {
-			Unlinked bool `json:"unlinked"`
-			Unmapped bool `json:"unmapped"`
-		}
-		return line(unstagedJSON(did), doneText("nothing was staged there", map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), nil
+		return line(did, doneText("nothing was staged there", map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), nil
 	})
 	cmd.Long = `Remove the link to a share at PATH. If no other link leads to the share, its mapping is removed too.
 
@@ -454,6 +394,15 @@ no error. If there is no link at PATH, since stage-share died before it made one
 removed.`
 	cmd.Flags().StringVar(&r.RemotePath, "remote-path", "", "`name` of the share that was staged: \\\\server\\share or a directory on it")
 	return cmd
+}
+
+// expandedText says what ExpandVolume has found and done.
+func expandedText(v storage.ExpandedVolume) string {
+	text := fmt.Sprintf("%s on a disk of %s", exactSize(v.SizeBytes), size(v.DiskSizeBytes))
+	if v.Grown {
+		return text + "; grown"
+	}
+	return text + "; not grown, since it is as large as the disk allows"
 }
 
 func (p *program) expand(leaf storageLeaf) *cobra.Command {
@@ -465,12 +414,7 @@ func (p *program) expand(leaf storageLeaf) *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		type expandedJSON struct {
-			SizeBytes     int64 `json:"size_bytes"`
-			DiskSizeBytes int64 `json:"disk_size_bytes"`
-			Grown         bool  `json:"grown"`
-		}
-		return line(expandedJSON(did), exactSize(did.SizeBytes)), nil
+		return line(did, expandedText(did)), nil
 	})
 	cmd.Flags().Var(&bytes, "disk-size", "`size` that the disk is to have first; 0 for the one that it has")
 	cmd.Flags().DurationVar(&r.Wait, "wait", storage.DefaultWait, "how long to wait for that")

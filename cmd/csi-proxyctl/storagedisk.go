@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -15,7 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // selectorFlags say which disk is meant.
@@ -63,117 +63,24 @@ func (f *selectorFlags) selector() (storage.Selector, error) {
 	return s, nil
 }
 
-type identifierJSON struct {
-	Kind storage.IdentifierKind `json:"kind"`
-	Text string                 `json:"text"`
-}
-
-type scsiAddressJSON struct {
-	Port   uint8 `json:"port"`
-	Path   uint8 `json:"path"`
-	Target uint8 `json:"target"`
-	LUN    uint8 `json:"lun"`
-}
-
-type targetJSON struct {
-	IQN iscsi.IQN `json:"iqn"`
-	LUN uint32    `json:"lun"`
-}
-
-type partitionJSON struct {
-	Number      uint32    `json:"number"`
-	OffsetBytes int64     `json:"offset_bytes"`
-	SizeBytes   int64     `json:"size_bytes"`
-	Data        bool      `json:"data"`
-	VolumeID    volume.ID `json:"volume_id,omitempty"`
-	FileSystem  string    `json:"file_system,omitempty"`
-	Label       string    `json:"label,omitempty"`
-	Paths       []string  `json:"paths,omitempty"`
-	Error       string    `json:"error,omitempty"`
-}
-
-// describedJSON is a disk as the storage group describes it.
-type describedJSON struct {
-	Number         disk.Number            `json:"number"`
-	SizeBytes      *int64                 `json:"size_bytes"`
-	SerialNumber   string                 `json:"serial_number"`
-	Page83         string                 `json:"page83"` // the first of the identifiers
-	Identifiers    []identifierJSON       `json:"identifiers"`
-	Vendor         string                 `json:"vendor"`
-	Product        string                 `json:"product"`
-	Bus            storage.Bus            `json:"bus"`
-	Location       *locationJSON          `json:"location"`
-	LocationText   string                 `json:"location_text"`
-	SCSIAddress    *scsiAddressJSON       `json:"scsi_address,omitempty"`
-	NVMeNamespace  uint32                 `json:"nvme_namespace,omitempty"`
-	ISCSI          *targetJSON            `json:"iscsi,omitempty"`
-	Online         *bool                  `json:"online"`
-	ReadOnly       bool                   `json:"read_only"`
-	OfflineReason  string                 `json:"offline_reason,omitempty"`
-	PartitionStyle storage.PartitionStyle `json:"partition_style"`
-	DiskID         string                 `json:"disk_id,omitempty"`
-	SystemReason   string                 `json:"system_reason,omitempty"`
-	Partitions     []partitionJSON        `json:"partitions"`
-	Error          string                 `json:"error,omitempty"`
-}
-
-func newDescribedJSON(d storage.Disk) describedJSON {
-	j := describedJSON{
-		Number: d.Number, SerialNumber: d.SerialNumber, Page83: identifierText(d), Identifiers: []identifierJSON{},
-		Vendor: d.Vendor, Product: d.Product, Bus: d.Bus, LocationText: d.Location.Text, NVMeNamespace: d.Location.NVMeNamespace,
-		ReadOnly: d.ReadOnly, OfflineReason: d.OfflineReason, PartitionStyle: d.Style, DiskID: d.DiskID,
-		SystemReason: d.SystemReason, Partitions: []partitionJSON{}, Error: d.Error,
-	}
-	if d.SizeBytes != 0 { // else it isn't known
-		j.SizeBytes = &d.SizeBytes
-	}
-	if d.Online || d.Error == "" { // else it isn't known
-		j.Online = &d.Online
-	}
-	for _, id := range d.Identifiers {
-		j.Identifiers = append(j.Identifiers, identifierJSON(id))
-	}
-	if d.Location.SCSI != nil {
-		j.SCSIAddress = (*scsiAddressJSON)(d.Location.SCSI)
-	}
-	if d.ISCSI != nil {
-		j.ISCSI = (*targetJSON)(d.ISCSI)
-	}
-	for _, p := range d.Partitions {
-		j.Partitions = append(j.Partitions, partitionJSON(p))
-	}
-	return j
-}
-
-func describeDisks(ctx context.Context, c *client.Client, wanted storage.Selector) (reply, error) {
-	disks, err := c.Storage.ListDisks(ctx, wanted)
+func describeDisks(ctx context.Context, s *client.Storage, wanted storage.Selector) (reply, error) {
+	disks, err := s.ListDisks(ctx, wanted)
 	if err != nil {
 		return reply{}, err
 	}
-	locations, err := c.Disk.ListDiskLocations(ctx)
-	if err != nil {
-		return reply{}, err
-	}
-	r := reply{header: []string{"DISK", "SIZE", "STATE", "BUS", "LUN", "SERIAL NUMBER", "IDENTIFIER", "VOLUMES"}}
-	list := []describedJSON{}
+	r := reply{json: list(disks), header: []string{"DISK", "SIZE", "STATE", "BUS", "LUN", "SERIAL NUMBER", "IDENTIFIER", "VOLUMES"}}
 	for _, d := range disks {
-		j := newDescribedJSON(d)
-		if l, ok := locations[d.Number]; ok {
-			j.Location = &locationJSON{l.Adapter, l.Bus, l.Target, l.LUNID}
-		}
-		list = append(list, j)
 		r.rows = append(r.rows, []string{
 			d.Number.String(), knownSize(d.SizeBytes), diskState(d), string(d.Bus), lunText(d), d.SerialNumber, identifierText(d), volumesText(d),
 		})
 	}
-	r.json = list
 	return r, nil
 }
 
-// knownSize is a size, or nothing if it isn't known.
+// knownSize is a size, which isn't known if it is 0.
 func knownSize(bytes int64) string {
 	if bytes == 0 {
-		return ""
+		return unknown
 	}
 	return size(bytes)
 }
@@ -228,17 +135,17 @@ func volumesText(d storage.Disk) string {
 		case p.Error != "":
 			text = p.Error
 		case p.FileSystem == "" && !d.Online:
-			text = "not known while it is offline"
+			text = "unknown while the disk is offline"
 		case p.FileSystem == "":
-			text = "not known"
+			text = unknown
 		}
 		if len(p.Paths) > 0 {
 			text += " at " + strings.Join(p.Paths, " and ")
 		}
 		all = append(all, text)
 	}
-	if len(all) == 0 && d.Error == "" && d.Style != "" {
-		return string(d.Style)
+	if len(all) == 0 {
+		return cmp.Or(string(d.Style), unknown)
 	}
 	return strings.Join(all, "; ")
 }

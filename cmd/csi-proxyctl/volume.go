@@ -92,32 +92,25 @@ func (p *program) volume() *cobra.Command {
 }
 
 func listVolumes(ctx context.Context, volumes *client.Volume, diskArg string, partition uint32) (reply, error) {
-	type volumeJSON struct {
-		ID volume.ID `json:"id"`
-	}
 	n, err := parseDisk(diskArg)
 	if err != nil {
 		return reply{}, err
 	}
 	ids, err := volumes.ListVolumesOnDisk(ctx, n, partition)
 	r := reply{header: []string{"VOLUME"}}
-	list := []volumeJSON{}
+	all := []map[string]volume.ID{}
 	for _, id := range ids {
-		list = append(list, volumeJSON{id})
+		all = append(all, map[string]volume.ID{"id": id})
 		r.rows = append(r.rows, []string{string(id)})
 	}
-	r.json = list
+	r.json = all
 	return r, err
 }
 
 func showVolumeStats(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
-	type statsJSON struct {
-		SizeBytes int64 `json:"size_bytes"`
-		UsedBytes int64 `json:"used_bytes"`
-	}
 	stats, err := volumes.GetVolumeStats(ctx, id)
 	return reply{
-		json:   statsJSON(stats),
+		json:   stats,
 		header: []string{"SIZE", "USED", "FREE"},
 		rows:   [][]string{{size(stats.SizeBytes), size(stats.UsedBytes), size(stats.SizeBytes - stats.UsedBytes)}},
 	}, err

@@ -63,12 +63,7 @@ var printed = reply{raw: []byte{}}
 // printChanges prints what has changed. The first changes of a watch are the list.
 func (p *program) printChanges(c storage.DiskChanges, first bool) error {
 	if p.format == formatJSON {
-		type changesJSON struct {
-			Removed []describedJSON `json:"removed"`
-			Added   []describedJSON `json:"added"`
-			Changed []describedJSON `json:"changed"`
-		}
-		return json.NewEncoder(p.stdout).Encode(changesJSON{describedList(c.Removed), describedList(c.Added), describedList(c.Changed)})
+		return json.NewEncoder(p.stdout).Encode(c)
 	}
 	added := "added"
 	if first {
@@ -91,14 +86,6 @@ func (p *program) printChanges(c storage.DiskChanges, first bool) error {
 	return nil
 }
 
-func describedList(disks []storage.Disk) []describedJSON {
-	list := []describedJSON{}
-	for _, d := range disks {
-		list = append(list, newDescribedJSON(d))
-	}
-	return list
-}
-
 // diskLine is a disk in one line.
 func diskLine(d storage.Disk) string {
 	var parts []string
@@ -107,7 +94,9 @@ func diskLine(d storage.Disk) string {
 			parts = append(parts, before+text)
 		}
 	}
-	add("", knownSize(d.SizeBytes))
+	if d.SizeBytes != 0 {
+		add("", size(d.SizeBytes))
+	}
 	add("", diskState(d))
 	add("", string(d.Bus))
 	if d.Location.NVMeNamespace != 0 {
@@ -117,6 +106,8 @@ func diskLine(d storage.Disk) string {
 	}
 	add("serial number ", d.SerialNumber)
 	add("identifier ", identifierText(d))
-	add("", volumesText(d))
+	if text := volumesText(d); text != unknown { // what isn't known is left out of the line
+		add("", text)
+	}
 	return strings.Join(parts, ", ")
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // watching is a disk watch that runs.
@@ -75,7 +76,7 @@ func TestWatchDisks(t *testing.T) {
 	all, b, inJSON := watch(t, d), watch(t, d, "--serial", "b"), watch(t, d, "-o", "json")
 	all.want(`listed   disk 0: 64 GiB, online, Windows runs from it, .*`)
 	b.want(`listed   no disks`)
-	changes := func() (c struct{ Removed, Added, Changed []describedJSON }) {
+	changes := func() (c storage.DiskChanges) {
 		decoder := json.NewDecoder(strings.NewReader(inJSON.next()))
 		decoder.DisallowUnknownFields()
 		simtest.Must(t, decoder.Decode(&c))
