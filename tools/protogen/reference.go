@@ -40,10 +40,30 @@ func reference(contract []*descriptorpb.FileDescriptorProto) (map[string][]byte,
 	})
 	pages := make(map[string][]byte)
 	for group, versions := range groups {
+		if group == "storage" { // our own; the others are as they were published
+			for _, v := range versions {
+				if err := documented(v.file); err != nil {
+					return nil, err
+				}
+			}
+		}
 		slices.SortFunc(versions, func(a, b version) int { return compareVersions(b.name, a.name) })
 		pages["docs/api/"+group+".md"] = []byte(page(group, versions))
 	}
 	return pages, nil
+}
+
+// documented returns an error for a field without a comment.
+func documented(file protoreflect.FileDescriptor) error {
+	for i := range file.Messages().Len() {
+		fields := file.Messages().Get(i).Fields()
+		for i := range fields.Len() {
+			if comment(fields.Get(i)) == "" {
+				return fmt.Errorf("%s has no comment", fields.Get(i).FullName())
+			}
+		}
+	}
+	return nil
 }
 
 var versionName = regexp.MustCompile(`^v(\d+)(?:(alpha|beta)(\d+))?$`)

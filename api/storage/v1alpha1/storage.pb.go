@@ -91,8 +91,9 @@ type DiskSelector struct {
 	// SCSI logical unit number; only with vendor or product. Of a disk that Azure attaches by NVMe,
 	// it is the LUN that Azure gave it.
 	Lun *uint32 `protobuf:"varint,4,opt,name=lun,proto3,oneof" json:"lun,omitempty"`
-	// Vendor and product of the SCSI inquiry. Case and blanks around them don't count.
-	Vendor  string `protobuf:"bytes,5,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Vendor of the SCSI inquiry. Case and blanks around it don't count.
+	Vendor string `protobuf:"bytes,5,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Product of the SCSI inquiry. Case and blanks around it don't count.
 	Product string `protobuf:"bytes,6,opt,name=product,proto3" json:"product,omitempty"`
 	// Id of an NVMe namespace, from 1; only with another field.
 	NvmeNamespace uint32 `protobuf:"varint,7,opt,name=nvme_namespace,json=nvmeNamespace,proto3" json:"nvme_namespace,omitempty"`
@@ -364,8 +365,9 @@ type Disk struct {
 	SerialNumber string `protobuf:"bytes,3,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
 	// All designators of page 83 that name the disk itself, in the disk's order.
 	Identifiers []*Identifier `protobuf:"bytes,4,rep,name=identifiers,proto3" json:"identifiers,omitempty"`
-	// Vendor and product of the SCSI inquiry.
-	Vendor  string `protobuf:"bytes,5,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Vendor of the SCSI inquiry.
+	Vendor string `protobuf:"bytes,5,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Product of the SCSI inquiry.
 	Product string `protobuf:"bytes,6,opt,name=product,proto3" json:"product,omitempty"`
 	// How it is attached, in Windows' words: SCSI, iSCSI, SAS, NVMe and others.
 	Bus string `protobuf:"bytes,7,opt,name=bus,proto3" json:"bus,omitempty"`
@@ -375,11 +377,14 @@ type Disk struct {
 	ScsiAddress *SCSIAddress `protobuf:"bytes,9,opt,name=scsi_address,json=scsiAddress,proto3" json:"scsi_address,omitempty"`
 	// Id of the NVMe namespace that the disk is; 0 if it isn't one.
 	NvmeNamespace uint32 `protobuf:"varint,10,opt,name=nvme_namespace,json=nvmeNamespace,proto3" json:"nvme_namespace,omitempty"`
-	// The target that provides the disk, and the number of the logical unit there.
+	// The iSCSI target that provides the disk; empty if none does.
 	IscsiIqn string `protobuf:"bytes,11,opt,name=iscsi_iqn,json=iscsiIqn,proto3" json:"iscsi_iqn,omitempty"`
+	// Number of the logical unit of that target.
 	IscsiLun uint32 `protobuf:"varint,12,opt,name=iscsi_lun,json=iscsiLun,proto3" json:"iscsi_lun,omitempty"`
-	Online   bool   `protobuf:"varint,13,opt,name=online,proto3" json:"online,omitempty"`
-	ReadOnly bool   `protobuf:"varint,14,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// Whether the disk is online.
+	Online bool `protobuf:"varint,13,opt,name=online,proto3" json:"online,omitempty"`
+	// Whether nothing can be written to the disk.
+	ReadOnly bool `protobuf:"varint,14,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Why it is offline, as far as that is known.
 	OfflineReason string `protobuf:"bytes,15,opt,name=offline_reason,json=offlineReason,proto3" json:"offline_reason,omitempty"`
 	// Partition table: mbr, gpt, or raw if Windows reads none; empty if that isn't known.
@@ -387,8 +392,9 @@ type Disk struct {
 	// GUID in a GPT, signature in an MBR.
 	DiskId string `protobuf:"bytes,17,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`
 	// Why nothing is done to the disk: Windows runs from it. Empty for all others.
-	SystemReason string       `protobuf:"bytes,18,opt,name=system_reason,json=systemReason,proto3" json:"system_reason,omitempty"`
-	Partitions   []*Partition `protobuf:"bytes,19,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	SystemReason string `protobuf:"bytes,18,opt,name=system_reason,json=systemReason,proto3" json:"system_reason,omitempty"`
+	// The partitions that are in use, in the order of the partition table.
+	Partitions []*Partition `protobuf:"bytes,19,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	// What the disk doesn't answer. With an error, a field that has its zero value isn't known: a disk
 	// that isn't online may be online.
 	Error         string `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
@@ -623,11 +629,15 @@ func (x *Identifier) GetText() string {
 
 // SCSIAddress is an address of the SCSI port driver.
 type SCSIAddress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
-	Path          uint32                 `protobuf:"varint,2,opt,name=path,proto3" json:"path,omitempty"`
-	Target        uint32                 `protobuf:"varint,3,opt,name=target,proto3" json:"target,omitempty"`
-	Lun           uint32                 `protobuf:"varint,4,opt,name=lun,proto3" json:"lun,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the host bus adapter.
+	Port uint32 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	// Number of the bus of that adapter.
+	Path uint32 `protobuf:"varint,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Number of the target.
+	Target uint32 `protobuf:"varint,3,opt,name=target,proto3" json:"target,omitempty"`
+	// Number of the logical unit.
+	Lun           uint32 `protobuf:"varint,4,opt,name=lun,proto3" json:"lun,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,10 +702,13 @@ func (x *SCSIAddress) GetLun() uint32 {
 
 // Partition is a partition of a disk.
 type Partition struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Number      uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	OffsetBytes int64                  `protobuf:"varint,2,opt,name=offset_bytes,json=offsetBytes,proto3" json:"offset_bytes,omitempty"`
-	SizeBytes   int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Windows' number of the partition, from 1.
+	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Where the partition begins on the disk.
+	OffsetBytes int64 `protobuf:"varint,2,opt,name=offset_bytes,json=offsetBytes,proto3" json:"offset_bytes,omitempty"`
+	// Size of the partition.
+	SizeBytes int64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Set for a partition that has a volume for users.
 	Data bool `protobuf:"varint,4,opt,name=data,proto3" json:"data,omitempty"`
 	// \\?\Volume{guid}\; empty if it has no volume, or if Windows shows none, as while the disk is
@@ -704,7 +717,8 @@ type Partition struct {
 	// NTFS, ReFS or what else Windows knows; raw if it knows none; empty if that isn't known, as while
 	// the disk is offline.
 	FileSystem string `protobuf:"bytes,6,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
-	Label      string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
+	// Name of the volume.
+	Label string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
 	// Where the volume is mounted. That isn't known while the disk is offline.
 	Paths []string `protobuf:"bytes,8,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Why Windows doesn't tell more of the volume.
@@ -808,8 +822,9 @@ func (x *Partition) GetError() string {
 
 // ISCSILogin is how the node logs in to an iSCSI target.
 type ISCSILogin struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	AuthType AuthenticationType     `protobuf:"varint,1,opt,name=auth_type,json=authType,proto3,enum=csiproxy.storage.v1alpha1.AuthenticationType" json:"auth_type,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who proves whom.
+	AuthType AuthenticationType `protobuf:"varint,1,opt,name=auth_type,json=authType,proto3,enum=csiproxy.storage.v1alpha1.AuthenticationType" json:"auth_type,omitempty"`
 	// Only with CHAP.
 	ChapUsername string `protobuf:"bytes,2,opt,name=chap_username,json=chapUsername,proto3" json:"chap_username,omitempty"`
 	// Only with CHAP: 12 to 16 bytes.
@@ -973,8 +988,9 @@ type StageVolumeRequest struct {
 	// Number of the partition whose volume is meant; 0 for the only data partition.
 	Partition uint32 `protobuf:"varint,4,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Let nothing be written to the disk.
-	ReadOnly bool           `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	Format   *FormatOptions `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
+	ReadOnly bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// How a raw volume is formatted. What has a file system is never formatted.
+	Format *FormatOptions `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
 	// Grow the volume to the size of the disk.
 	Grow bool `protobuf:"varint,7,opt,name=grow,proto3" json:"grow,omitempty"`
 	// Give a clone new ids. Otherwise it is refused.
@@ -1083,13 +1099,17 @@ type StageVolumeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The disk's number for now.
 	DiskNumber uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
-	VolumeId   string `protobuf:"bytes,2,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	// Those of the volume now.
+	// \\?\Volume{guid}\.
+	VolumeId string `protobuf:"bytes,2,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	// The volume's file system now: NTFS, ReFS or what else Windows knows.
 	FileSystem string `protobuf:"bytes,3,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
-	SizeBytes  int64  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// What this call did.
-	Partitioned   bool `protobuf:"varint,5,opt,name=partitioned,proto3" json:"partitioned,omitempty"`
-	Formatted     bool `protobuf:"varint,6,opt,name=formatted,proto3" json:"formatted,omitempty"`
+	// The file system's size now.
+	SizeBytes int64 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Whether this call has partitioned the disk.
+	Partitioned bool `protobuf:"varint,5,opt,name=partitioned,proto3" json:"partitioned,omitempty"`
+	// Whether this call has formatted the volume.
+	Formatted bool `protobuf:"varint,6,opt,name=formatted,proto3" json:"formatted,omitempty"`
+	// Whether this call has grown the volume.
 	Grown         bool `protobuf:"varint,7,opt,name=grown,proto3" json:"grown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1176,8 +1196,9 @@ func (x *StageVolumeResponse) GetGrown() bool {
 
 // UnstageVolumeRequest is the request of UnstageVolume.
 type UnstageVolumeRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	StagingPath string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the volume is mounted, or the share staged.
+	StagingPath string `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
 	// Unmount a volume that somebody uses.
 	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	// Which disk was staged. It is needed where an earlier call has died after it unmounted the
@@ -1315,8 +1336,9 @@ func (x *UnstageVolumeResponse) GetUnmapped() bool {
 
 // PublishVolumeRequest is the request of PublishVolume.
 type PublishVolumeRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	StagingPath string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the volume or share is staged.
+	StagingPath string `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
 	// Where the link is made.
 	TargetPath    string `protobuf:"bytes,2,opt,name=target_path,json=targetPath,proto3" json:"target_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1623,19 +1645,26 @@ type Volume struct {
 	// \\server\share of a share; empty for a volume.
 	Share string `protobuf:"bytes,2,opt,name=share,proto3" json:"share,omitempty"`
 	// The disk that a volume lies on, if that is known.
-	DiskNumber   *uint32 `protobuf:"varint,3,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
-	SerialNumber string  `protobuf:"bytes,4,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
-	DiskId       string  `protobuf:"bytes,5,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`
+	DiskNumber *uint32 `protobuf:"varint,3,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
+	// Serial number of that disk, without blanks around it.
+	SerialNumber string `protobuf:"bytes,4,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	// GUID in that disk's GPT, or signature in its MBR.
+	DiskId string `protobuf:"bytes,5,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`
 	// NTFS, ReFS or what else Windows knows; raw if it knows none; empty if that isn't known, and of a
 	// share.
 	FileSystem string `protobuf:"bytes,6,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
-	Label      string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
-	// Capacity of the file system, or of the share for this node; 0 if none of the three is known.
-	SizeBytes           int64  `protobuf:"varint,8,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	UsedBytes           int64  `protobuf:"varint,9,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
-	FreeBytes           int64  `protobuf:"varint,10,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	// Name of the volume.
+	Label string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
+	// Capacity of the file system, or of the share for this node; 0 if it isn't known.
+	SizeBytes int64 `protobuf:"varint,8,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// How much of that is in use. It isn't known if size_bytes isn't.
+	UsedBytes int64 `protobuf:"varint,9,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	// How much can still be written. It isn't known if size_bytes isn't.
+	FreeBytes int64 `protobuf:"varint,10,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	// Size of a cluster; 0 if it isn't known.
 	AllocationUnitBytes uint32 `protobuf:"varint,11,opt,name=allocation_unit_bytes,json=allocationUnitBytes,proto3" json:"allocation_unit_bytes,omitempty"`
-	// False if it isn't known, which is so if the file system isn't.
+	// Whether nothing can be written to the volume. It isn't known, and false, of a share, and of a
+	// volume in which Windows knows no file system.
 	ReadOnly bool `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// What is wrong with it, one for each problem.
 	Conditions    []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
@@ -1878,8 +1907,9 @@ func (x *GetVolumeRequest) GetPath() string {
 
 // GetVolumeResponse is the response of GetVolume.
 type GetVolumeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Volume        *Volume                `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is mounted at the path.
+	Volume        *Volume `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2101,8 +2131,10 @@ type StageShareRequest struct {
 	// \\server\share or a directory on it.
 	RemotePath string `protobuf:"bytes,1,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
 	// Where the link to it is made.
-	StagingPath   string `protobuf:"bytes,2,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
-	Username      string `protobuf:"bytes,3,opt,name=username,proto3" json:"username,omitempty"`
+	StagingPath string `protobuf:"bytes,2,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	// User on the server; may be DOMAIN\name or name@domain.
+	Username string `protobuf:"bytes,3,opt,name=username,proto3" json:"username,omitempty"`
+	// Password of the user.
 	Password      string `protobuf:"bytes,4,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2205,8 +2237,9 @@ func (*StageShareResponse) Descriptor() ([]byte, []int) {
 
 // UnstageShareRequest is the request of UnstageShare.
 type UnstageShareRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	StagingPath string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the link to the share is.
+	StagingPath string `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
 	// Which share was staged: the remote_path of the StageShareRequest. It is needed where StageShare
 	// has died before it made the link. If anything else is staged at the path, that stays.
 	RemotePath    string `protobuf:"bytes,2,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
@@ -2418,7 +2451,8 @@ func (x *CleanUpResponse) GetIncompleteReason() string {
 // Leftover is a mount that nobody needs any more.
 type Leftover struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Mount *Mount                 `protobuf:"bytes,1,opt,name=mount,proto3" json:"mount,omitempty"`
+	// What nobody needs any more.
+	Mount *Mount `protobuf:"bytes,1,opt,name=mount,proto3" json:"mount,omitempty"`
 	// Whether this call has removed it.
 	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
 	// Why it couldn't be removed.
@@ -2701,8 +2735,9 @@ func (x *CheckVolumeRequest) GetSpotFix() bool {
 
 // CheckVolumeResponse is the response of CheckVolume.
 type CheckVolumeResponse struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	ErrorsFound bool                   `protobuf:"varint,1,opt,name=errors_found,json=errorsFound,proto3" json:"errors_found,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the scan has found errors.
+	ErrorsFound bool `protobuf:"varint,1,opt,name=errors_found,json=errorsFound,proto3" json:"errors_found,omitempty"`
 	// Whether a spot fix was made, and a second scan has found no errors.
 	Fixed bool `protobuf:"varint,2,opt,name=fixed,proto3" json:"fixed,omitempty"`
 	// How long Windows has worked.
