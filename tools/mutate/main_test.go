@@ -1,0 +1,84 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const code = `package x
+
+func limit(n, most int) (int, error) {
+	if n > most {
+		return 0, errTooMany
+	}
+	calls++
+	return n, nil
+}
+`
+
+func TestChanges(t *testing.T) {
+	changes, err := changesOf("x.go", code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range changes {
+		got = append(got, c.String())
+	}
+	want := []string{
+		"x.go limit: n > most → !(n > most)",
+		"x.go limit: n > most → n >= most",
+		"x.go limit: n > most → n <= most",
+		"x.go limit: errTooMany → nil",
+		"x.go limit: calls++ → (nothing)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("changes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A module in which a test of another package notices all but one change, which is listed as
+// equivalent, and one that the caller is told of.
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":      "module example.org/m\n\ngo 1.26\n",
+		"x/x.go":      "package x\n\nvar calls int\n\nfunc Larger(a, b int) int {\n\tcalls++\n\tif a > b {\n\t\treturn a\n\t}\n\treturn b\n}\n",
+		"y/y_test.go": "package y\n\nimport (\n\t\"testing\"\n\n\t\"example.org/m/x\"\n)\n\nfunc Test(t *testing.T) {\n\tif x.Larger(1, 2) != 2 || x.Larger(2, 1) != 2 {\n\t\tt.Error()\n\t}\n}\n",
+		"known":       "# a comment\nx/x.go Larger: a > b → a >= b\tof two that are equal either is the larger one\n",
+		"unexplained": "x/x.go Larger: a > b → a >= b\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("GOFLAGS", "")
+	var out bytes.Buffer
+	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "known"); err != nil {
+		t.Fatal(err)
+	}
+	want := `x/x.go:6: not noticed: x/x.go Larger: calls++ → (nothing)
+
+noticed  tried  score  equivalent  package
+2        3      66 %   1           example.org/m/x
+`
+	if out.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", &out, want)
+	}
+	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "unexplained"); err == nil {
+		t.Error("an equivalent change without a reason is taken")
+	}
+}
