@@ -184,13 +184,13 @@ func TestPageNamesTests(t *testing.T) {
 // csi-proxy-wintest has the tests of each package that a check is of.
 func TestChecksArePacked(t *testing.T) {
 	_, rows := readPage(t)
-	makefile, err := os.ReadFile(repository + "/Makefile")
+	makefile, err := os.ReadFile(repository + "/packaging/release.mk")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := regexp.MustCompile(`(?m)^WINTEST_PACKAGES = (.*)$`).FindStringSubmatch(string(makefile))
 	if m == nil {
-		t.Fatal("the Makefile has no WINTEST_PACKAGES")
+		t.Fatal("packaging/release.mk has no WINTEST_PACKAGES")
 	}
 	packed := append(strings.Fields(m[1]), "test/windows")
 	all := sources(t)

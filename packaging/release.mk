@@ -1,0 +1,142 @@
+# Copyright The CSI Proxy Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# What only releases need; the Makefile includes this. RELEASE.md says what is released, and how.
+# From the repository's root:
+#
+#	make kubectl-csi-proxy   the plugin for kubectl, bin/kubectl-csi_proxy
+#	make wintest             csi-proxy-wintest.exe, which tests this source on a Windows machine
+#	make image               the image of the HostProcess container, without Docker; see docs/image.md
+#	make push-image IMAGE=repository:tag
+#	make msi                 the MSI for x64, with wixl; see docs/msi.md
+#	make release             all that is released, into dist/
+#	make check-release       again, in another directory and without a cache: every byte is the same
+#	make windows-proof REPORT='file…'   reports of csi-proxy-wintest into docs/windows-proof.md
+
+# The packages whose tests on Windows docs/windows-proof.md names, apart from
+# test/windows, which is a module of its own.
+WINTEST_PACKAGES = internal/logfile internal/pipe internal/winservice internal/winsys internal/winsys/wmi
+# The files of the repository that they read.
+WINTEST_FILES = internal/win/testdata/abi/layout.txt internal/win/testdata/abi/samples.txt
+# Lists the modules of tests, which their programs don't name.
+LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}'
+
+.PHONY: kubectl-csi-proxy
+kubectl-csi-proxy:
+	CGO_ENABLED=0 $(GO) -C kubectl-csi-proxy build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o ../bin/kubectl-csi_proxy .
+
+.PHONY: wintest
+wintest: $(addprefix wintest-,$(WINDOWS_ARCHS))
+
+# The daemon with the simulated node, which the released one for Windows doesn't have.
+build-sim-windows-%: bin/winres FORCE
+	GOOS=windows GOARCH=$* $(BUILD) -tags simulated -o bin/.linked/windows-$*/csi-proxy-sim.exe ./cmd/csi-proxy
+	$(WINRES) -description 'CSI Proxy on a simulated node, for tests of CSI drivers' \
+		bin/.linked/windows-$*/csi-proxy-sim.exe $(BIN_windows-$*)/csi-proxy-sim.exe
+	$(call sign,$(BIN_windows-$*)/csi-proxy-sim.exe)
+
+# The tests' programs into bin/.wintest/<arch>/, and all into one program.
+wintest-%: build-windows-% build-sim-windows-% bin/pack
+	rm -rf bin/.wintest/$* && mkdir -p bin/.wintest/$*
+	for package in $(WINTEST_PACKAGES); do \
+		CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) test -c -trimpath -buildvcs=false -ldflags '-s -w' \
+			-o bin/.wintest/$*/$$(echo $$package | tr / -).exe ./$$package || exit 1; \
+	done
+	CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) -C test/windows test -c -trimpath -buildvcs=false -ldflags '-s -w' \
+		-o ../../bin/.wintest/$*/test-windows.exe .
+	GOOS=windows GOARCH=$* $(GO) list $(LIST_MODULES) $(addprefix ./,$(WINTEST_PACKAGES)) | sort -u >bin/.wintest/$*/packages.modules
+	GOOS=windows GOARCH=$* $(GO) -C test/windows list $(LIST_MODULES) . | sort -u >bin/.wintest/$*/test-windows.modules
+	GOOS=windows GOARCH=$* $(BUILD) -o bin/.linked/windows-$*/csi-proxy-wintest.exe ./internal/lab/wintest
+	$(WINRES) -description 'Tests of CSI Proxy on Windows' \
+		bin/.linked/windows-$*/csi-proxy-wintest.exe bin/.wintest/$*/csi-proxy-wintest.exe
+	bin/pack -program bin/.wintest/$*/csi-proxy-wintest.exe windows-proof.md=docs/windows-proof.md \
+		csi-proxy.exe=$(BIN_windows-$*)/csi-proxy.exe csi-proxy-sim.exe=$(BIN_windows-$*)/csi-proxy-sim.exe csi-proxyctl.exe=$(BIN_windows-$*)/csi-proxyctl.exe \
+		$(foreach f,$(WINTEST_FILES),source/$(f)=$(f)) \
+		$(foreach p,$(WINTEST_PACKAGES) test/windows,tests/$(p)=bin/.wintest/$*/$(subst /,-,$(p)).exe) \
+		>$(BIN_windows-$*)/csi-proxy-wintest.exe
+	chmod +x $(BIN_windows-$*)/csi-proxy-wintest.exe
+
+# What only releases need is a module of its own, so that a build needs none of it.
+bin/sbom bin/notices bin/image bin/msi bin/relnotes: bin/%: FORCE
+	@$(FOR_TOOLS) GOFLAGS= $(GO) -C tools/release build -o ../../bin/ ./$*
+
+# What is released of the programs: zips of the daemon for each Windows, and of the one with
+# the simulated node, which is for those who write drivers, for each system.
+RELEASED = $(addprefix windows-,$(WINDOWS_ARCHS)) $(addprefix sim-windows-,$(WINDOWS_ARCHS)) sim-linux-amd64 sim-linux-arm64
+
+# collect makes bin/.release/<name>, which has programs, a bill of materials of each, and the
+# licences of all that they contain: $(call collect,name,program…).
+define collect
+	rm -rf bin/.release/$(1) && mkdir -p bin/.release/$(1)
+	cp LICENSE $(2) bin/.release/$(1)/
+	bin/notices $(2) >bin/.release/$(1)/LICENSES.txt
+	for program in $(notdir $(2)); do \
+		bin/sbom -version '$(VERSION)' bin/.release/$(1)/$$program >bin/.release/$(1)/$$program.cdx.json || exit 1; \
+	done
+endef
+
+collect-windows-%: build-windows-% bin/sbom bin/notices
+	$(call collect,windows-$*,$(addprefix $(BIN_windows-$*)/,csi-proxy.exe csi-proxyctl.exe))
+
+collect-sim-windows-%: build-sim-windows-% build-windows-% bin/sbom bin/notices
+	$(call collect,sim-windows-$*,$(addprefix $(BIN_windows-$*)/,csi-proxy-sim.exe csi-proxyctl.exe))
+
+collect-sim-linux-%: link-linux-% bin/sbom bin/notices
+	cp bin/.linked/linux-$*/csi-proxy bin/.linked/linux-$*/csi-proxy-sim
+	$(call collect,sim-linux-$*,$(addprefix bin/.linked/linux-$*/,csi-proxy-sim csi-proxyctl))
+
+# Prints name=path for each file of a folder, as bin/pack and bin/image take it.
+files_of = $$(cd $(1) && LC_ALL=C && for f in *; do printf '%s=%s/%s ' "$$f" '$(1)' "$$f"; done)
+
+IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
+
+.PHONY: image
+image: collect-windows-amd64 bin/image
+	bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH) \
+		$(call files_of,bin/.release/windows-amd64) >$(IMAGE_ARCHIVE)
+
+.PHONY: push-image
+push-image: image
+	bin/image push $(IMAGE_ARCHIVE) '$(or $(IMAGE),$(error say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3))'
+
+MSI = bin/csi-proxy-windows-amd64.msi
+
+.PHONY: msi
+msi: collect-windows-amd64 bin/msi
+	bin/msi -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) -source packaging/msi -files bin/.release/windows-amd64 $(MSI)
+	$(call sign,$(MSI))
+
+# Installs, repairs, upgrades, downgrades and removes the MSI under Wine; skips if there is no Wine.
+.PHONY: test-msi
+test-msi: bin/msi
+	test/wine/msi
+
+.PHONY: release
+release: $(addprefix collect-,$(RELEASED)) image msi wintest bin/pack bin/relnotes
+	rm -rf dist && mkdir dist
+	bin/relnotes -version '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
+	$(foreach name,$(RELEASED),bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.release/$(name)) >dist/csi-proxy-$(name)-$(VERSION).zip &&) true
+	cp $(IMAGE_ARCHIVE) dist/csi-proxy-image-windows-amd64-$(VERSION).tar
+	cp $(MSI) dist/csi-proxy-windows-amd64-$(VERSION).msi
+	@# The tests on Windows have modules, and versions of modules, that no other program has.
+	for arch in $(WINDOWS_ARCHS); do \
+		tests=dist/csi-proxy-wintest-windows-$$arch-$(VERSION).exe; \
+		[ $$arch = amd64 ] && dir=$(BIN_windows-amd64) || dir=$(BIN_windows-arm64); \
+		cp $$dir/csi-proxy-wintest.exe $$tests && \
+		bin/sbom -version '$(VERSION)' $$tests $$dir/csi-proxy-sim.exe $$dir/csi-proxyctl.exe bin/.wintest/$$arch/*.modules >$$tests.cdx.json || exit 1; \
+	done
+	bin/notices bin/.wintest/amd64/packages.modules >dist/LICENSES-wintest.txt
+	cd test/windows && ../../bin/notices ../../bin/.wintest/amd64/test-windows.modules >>../../dist/LICENSES-wintest.txt
+	cd dist && sha256sum -- * >SHA256SUMS
+
+.PHONY: check-release
+check-release: release
+	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \
+		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$copy && \
+		GOCACHE=$$copy/.cache $(MAKE) -C $$copy release VERSION='$(VERSION)' COMMIT='$(COMMIT)' && \
+		diff dist/SHA256SUMS $$copy/dist/SHA256SUMS
+
+
+.PHONY: windows-proof
+windows-proof:
+	$(GO) run ./internal/lab/wintest docs/windows-proof.md $(REPORT)
