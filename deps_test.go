@@ -72,14 +72,6 @@ var importRules = []struct {
 		module + "/internal/deployment", []string{"cmd/csi-proxyctl"},
 		"the daemon doesn't install or upgrade itself, so it runs no program",
 	},
-	{
-		module + "/internal/lab/virtdisk", nil,
-		"only tests make disks of their own",
-	},
-	{
-		module + "/simnode", nil,
-		"what drivers' tests use isn't part of the product",
-	},
 }
 
 func TestImports(t *testing.T) {
@@ -109,20 +101,69 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// The released daemon for Windows carries nothing of the simulated node. The one with the
-// build tag does.
-func TestReleasedDaemon(t *testing.T) {
-	simulated := []string{module + "/internal/sim/winsim", module + "/internal/sim/simcontrol", "go.etcd.io/bbolt"}
-	for tags, want := range map[string]bool{"": false, "simulated": true} {
-		cmd := exec.Command("go", "list", "-deps", "-tags="+tags, "./cmd/csi-proxy")
-		cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+// simulated are the programs that know a simulated node, each with the reason. Released for
+// Windows, they have none.
+var simulated = map[string]string{
+	"cmd/csi-proxy":    "where there is no Windows, the daemon runs on a simulated node; on Windows it does with the tag simulated",
+	"cmd/csi-proxyctl": "its sim commands control that node",
+}
+
+// wing tells which of the three a package belongs to.
+func wing(pkg string) string {
+	switch {
+	case matchesAny(pkg, []string{"internal/sim/...", "api/sim/...", "simnode"}):
+		return "simulator"
+	case matchesAny(pkg, []string{"internal/lab/..."}):
+		return "laboratory"
+	}
+	return "product"
+}
+
+// The product has nothing of the simulator and of the laboratory, and the simulator nothing
+// of the laboratory, which may have all.
+func TestWings(t *testing.T) {
+	seen := map[string]int{}
+	for _, goos := range []string{"linux", "windows"} {
+		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
+		cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("go list: %v", err)
+			t.Fatalf("go list for %s: %v", goos, err)
 		}
-		for _, pkg := range simulated {
-			if slices.Contains(strings.Fields(string(out)), pkg) != want {
-				t.Errorf("with the tags %q, csi-proxy.exe has %s: %t, want %t", tags, pkg, !want, want)
+		for line := range strings.Lines(string(out)) {
+			names := strings.Fields(strings.ReplaceAll(line, module+"/", ""))
+			importer, of := names[0], wing(names[0])
+			seen[of]++
+			for _, imported := range names[1:] {
+				to := wing(imported)
+				allowed := to == "product" || of == to || of == "laboratory" || simulated[importer] != "" && to == "simulator" && goos != "windows"
+				if !allowed {
+					t.Errorf("%s: %s, of the %s, imports %s of the %s", goos, importer, of, imported, to)
+				}
+			}
+		}
+	}
+	if seen["product"] < 50 || seen["simulator"] < 10 || seen["laboratory"] < 5 {
+		t.Errorf("packages by wing: %v", seen)
+	}
+}
+
+// The released programs for Windows carry nothing of the simulated node. Those with the
+// build tag do.
+func TestReleasedPrograms(t *testing.T) {
+	for program := range simulated {
+		for tags, want := range map[string]bool{"": false, "simulated": true} {
+			cmd := exec.Command("go", "list", "-deps", "-tags="+tags, "./"+program)
+			cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("go list: %v", err)
+			}
+			got := slices.ContainsFunc(strings.Fields(string(out)), func(pkg string) bool {
+				return pkg == "go.etcd.io/bbolt" || wing(strings.TrimPrefix(pkg, module+"/")) != "product"
+			})
+			if got != want {
+				t.Errorf("with the tags %q, %s.exe has something of the simulated node: %t, want %t", tags, program, got, want)
 			}
 		}
 	}

@@ -28,12 +28,16 @@ kubectl-csi-proxy:
 .PHONY: wintest
 wintest: $(addprefix wintest-,$(WINDOWS_ARCHS))
 
-# The daemon with the simulated node, which the released one for Windows doesn't have.
+# The daemon with the simulated node, and the program that controls it: the released ones for
+# Windows have nothing of it.
 build-sim-windows-%: bin/winres FORCE
 	GOOS=windows GOARCH=$* $(BUILD) -tags simulated -o bin/.linked/windows-$*/csi-proxy-sim.exe ./cmd/csi-proxy
 	$(WINRES) -description 'CSI Proxy on a simulated node, for tests of CSI drivers' \
 		bin/.linked/windows-$*/csi-proxy-sim.exe $(BIN_windows-$*)/csi-proxy-sim.exe
-	$(call sign,$(BIN_windows-$*)/csi-proxy-sim.exe)
+	GOOS=windows GOARCH=$* $(BUILD) -tags simulated -o bin/.linked/windows-$*/csi-proxyctl-sim.exe ./cmd/csi-proxyctl
+	$(WINRES) -description 'CSI Proxy from the command line, with the control of a simulated node' \
+		bin/.linked/windows-$*/csi-proxyctl-sim.exe $(BIN_windows-$*)/csi-proxyctl-sim.exe
+	$(call sign,$(BIN_windows-$*)/csi-proxy-sim.exe $(BIN_windows-$*)/csi-proxyctl-sim.exe)
 
 # The tests' programs into bin/.wintest/<arch>/, and all into one program.
 wintest-%: build-windows-% build-sim-windows-% bin/pack
@@ -78,8 +82,8 @@ endef
 collect-windows-%: build-windows-% bin/sbom bin/notices
 	$(call collect,windows-$*,$(addprefix $(BIN_windows-$*)/,csi-proxy.exe csi-proxyctl.exe))
 
-collect-sim-windows-%: build-sim-windows-% build-windows-% bin/sbom bin/notices
-	$(call collect,sim-windows-$*,$(addprefix $(BIN_windows-$*)/,csi-proxy-sim.exe csi-proxyctl.exe))
+collect-sim-windows-%: build-sim-windows-% bin/sbom bin/notices
+	$(call collect,sim-windows-$*,$(addprefix $(BIN_windows-$*)/,csi-proxy-sim.exe csi-proxyctl-sim.exe))
 
 collect-sim-linux-%: link-linux-% bin/sbom bin/notices
 	cp bin/.linked/linux-$*/csi-proxy bin/.linked/linux-$*/csi-proxy-sim

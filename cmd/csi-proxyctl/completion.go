@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
 )
 
@@ -91,18 +90,5 @@ func (p *program) completeVolumes(cmd *cobra.Command, args []string, _ string) (
 			}
 		}
 		return found, nil
-	})
-}
-
-// completeCalls offers the names of the calls that a rule can name.
-func (p *program) completeCalls(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
-		conn, err := p.dialSim(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, conn.Close()) }()
-		response, err := simv1.NewSimClient(conn).ListCalls(ctx, &simv1.ListCallsRequest{})
-		return slices.Sorted(maps.Keys(response.GetCounts())), err
 	})
 }

@@ -63,6 +63,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitCode(err)
 }
 
+// simulated is the command that controls a simulated node. The released program for Windows
+// lacks it: there it is nil, unless the program is built with the tag "simulated".
+var simulated func(p *program) *cobra.Command
+
 func (p *program) root() *cobra.Command {
 	root := p.group("csi-proxyctl", "Call CSI Proxy on this node",
 		p.versions(),
@@ -74,15 +78,17 @@ func (p *program) root() *cobra.Command {
 		p.iscsi(),
 		p.system(),
 		p.storage(),
-		p.sim(),
 		p.service(),
 		p.doctor(),
 		p.supportBundle(),
 		p.conformance(),
 	)
+	if simulated != nil {
+		root.AddCommand(simulated(p))
+	}
 	root.Long = `csi-proxyctl calls CSI Proxy on this node, as a CSI driver does. It uses the newest API
-version that is served. On a simulated node, "csi-proxyctl sim" also plays the cloud, a pod
-and the power supply.
+version that is served. "csi-proxyctl sim", which the released program for Windows
+lacks, also plays the cloud, a pod and the power supply of a simulated node.
 
 Sizes may have a unit: 20GiB, 512MiB, 10GB, or plain bytes. Paths are those of the Windows
 node. A command that asks a question prints yes or no; its exit code is 0 for both.

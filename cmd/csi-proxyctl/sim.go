@@ -1,6 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !windows || simulated
+
 package main
 
 import (
@@ -17,6 +19,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
+
+func init() { simulated = (*program).sim }
 
 func (p *program) sim() *cobra.Command {
 	return p.group("sim", "Control the simulated node that the daemon runs on",

@@ -1,10 +1,13 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !windows || simulated
+
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -121,4 +124,17 @@ func (p *program) simCalls() *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&all, "all", false, "also list calls that were never made")
 	return cmd
+}
+
+// completeCalls offers the names of the calls that a rule can name.
+func (p *program) completeCalls(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
+		conn, err := p.dialSim(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, conn.Close()) }()
+		response, err := simv1.NewSimClient(conn).ListCalls(ctx, &simv1.ListCallsRequest{})
+		return slices.Sorted(maps.Keys(response.GetCounts())), err
+	})
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/handletrack"
 )
 
 func openForgotten(tracker *handletrack.Tracker) (closed func()) {
