@@ -25,13 +25,15 @@ type Leftover struct {
 
 // RefusedLogOn is a log-on to an SMB server that was refused. Which account it was isn't told.
 type RefusedLogOn struct {
-	RemotePath   string // the root of the share that it was for
-	WindowsError uint32 // such as 1326
+	// RemotePath is the root of the share that it was for.
+	RemotePath string `json:"remote_path"`
+	// WindowsError is the number of the Windows error, such as 1326.
+	WindowsError uint32 `json:"windows_error"`
 	// RefusedFor is how long ago the account was refused first.
-	RefusedFor time.Duration
+	RefusedFor time.Duration `json:"-"`
 	// HeldBackFor is how long calls with the same credentials still get the server's last
 	// answer; 0 if the next one logs on.
-	HeldBackFor time.Duration
+	HeldBackFor time.Duration `json:"-"`
 }
 
 // CheckVolumeRequest says which volume is to be checked. Only Path must be set.

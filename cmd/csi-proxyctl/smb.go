@@ -73,20 +73,11 @@ at once.`
 }
 
 func refusedLogOns(all []storage.RefusedLogOn) reply {
-	type refusedJSON struct {
-		RemotePath              string `json:"remote_path"`
-		WindowsError            uint32 `json:"windows_error"`
-		RefusedForMilliseconds  int64  `json:"refused_for_milliseconds"`
-		HeldBackForMilliseconds int64  `json:"held_back_for_milliseconds"`
-	}
-	r := reply{header: []string{"SHARE", "WINDOWS ERROR", "REFUSED FOR", "WAS HELD BACK FOR"}}
-	list := []refusedJSON{}
+	r := reply{json: list(all), header: []string{"SHARE", "WINDOWS ERROR", "REFUSED FOR", "WAS HELD BACK FOR"}}
 	for _, one := range all {
-		list = append(list, refusedJSON{one.RemotePath, one.WindowsError, one.RefusedFor.Milliseconds(), one.HeldBackFor.Milliseconds()})
 		r.rows = append(r.rows, []string{
 			one.RemotePath, fmt.Sprint(one.WindowsError), one.RefusedFor.Round(time.Second).String(), one.HeldBackFor.Round(time.Second).String(),
 		})
 	}
-	r.json = list
 	return r
 }

@@ -39,17 +39,18 @@ var storageCommands = map[protoreflect.Name]string{
 	"StageVolume": `storage stage C:\s --partition 1 --read-only --file-system ReFS --allocation-unit 4096 --label l` +
 		" --no-short-names --integrity-streams --grow --new-ids-for-clones --wait 1s" +
 		" --chap-username u --chap-secret-file FILE --mutual-chap --mutual-chap-secret-file FILE" + selectorArgs,
-	"UnstageVolume":   `storage unstage C:\s --force` + selectorArgs,
-	"PublishVolume":   `storage publish C:\s C:\t`,
-	"UnpublishVolume": `storage unpublish C:\t`,
-	"ExpandVolume":    `storage expand C:\s --disk-size 1 --wait 1s`,
-	"GetVolume":       `storage volume C:\s`,
-	"ListVolumes":     "storage volumes",
-	"StageShare":      `storage stage-share \\s\d C:\s --username u --password-file FILE`,
-	"UnstageShare":    `storage unstage-share C:\s --remote-path \\s\d`,
-	"CleanUp":         "storage clean-up --remove",
-	"CheckVolume":     `storage check C:\s --spot-fix`,
-	"WatchDisks":      "disk watch" + selectorArgs,
+	"UnstageVolume":     `storage unstage C:\s --force` + selectorArgs,
+	"PublishVolume":     `storage publish C:\s C:\t`,
+	"UnpublishVolume":   `storage unpublish C:\t`,
+	"ExpandVolume":      `storage expand C:\s --disk-size 1 --wait 1s`,
+	"GetVolume":         `storage volume C:\s`,
+	"ListVolumes":       "storage volumes",
+	"StageShare":        `storage stage-share \\s\d C:\s --username u --password-file FILE`,
+	"UnstageShare":      `storage unstage-share C:\s --remote-path \\s\d`,
+	"CleanUp":           "storage clean-up --remove",
+	"CheckVolume":       `storage check C:\s --spot-fix`,
+	"ListRefusedLogOns": "smb forget",
+	"WatchDisks":        "disk watch" + selectorArgs,
 }
 
 // notShown are the fields that no table for people has; -o json has them. What tells one disk

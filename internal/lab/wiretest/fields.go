@@ -5,6 +5,7 @@ package wiretest
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -12,7 +13,7 @@ import (
 
 // Fill sets each field of m and of the messages in it to a value that no other field has: a
 // field that is forgotten, or taken for another, shows. A list gets one entry. Numbers are
-// less than 256, and enums have their highest value.
+// less than 256, times are whole seconds, and enums have their highest value.
 func Fill(m proto.Message) {
 	n := 0
 	fill(m.ProtoReflect(), &n)
@@ -51,6 +52,9 @@ func value(f protoreflect.FieldDescriptor, n *int) protoreflect.Value {
 	case protoreflect.Uint64Kind:
 		return protoreflect.ValueOfUint64(uint64(*n))
 	case protoreflect.Int64Kind:
+		if strings.HasSuffix(string(f.Name()), "_milliseconds") {
+			return protoreflect.ValueOfInt64(int64(*n) * 1000)
+		}
 		return protoreflect.ValueOfInt64(int64(*n))
 	}
 	panic(fmt.Sprintf("%s: no value for a %s", f.FullName(), f.Kind()))

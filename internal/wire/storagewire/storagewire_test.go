@@ -51,18 +51,19 @@ var converters = map[proto.Message]converter{
 		}
 		return FromStageVolume(r)
 	},
-	&storagev1alpha1.StageVolumeResponse{}:   pure(ToStaged, FromStaged),
-	&storagev1alpha1.UnstageVolumeRequest{}:  failing(ToUnstageVolume, FromUnstageVolume),
-	&storagev1alpha1.UnstageVolumeResponse{}: pure(ToUnstaged, FromUnstaged),
-	&storagev1alpha1.ExpandVolumeRequest{}:   failing(ToExpandVolume, FromExpandVolume),
-	&storagev1alpha1.ExpandVolumeResponse{}:  pure(ToExpanded, FromExpanded),
-	&storagev1alpha1.ListVolumesResponse{}:   pure(ToVolumes, FromVolumes),
-	&storagev1alpha1.StageShareRequest{}:     pure(ToStageShare, FromStageShare),
-	&storagev1alpha1.UnstageShareRequest{}:   pure(ToUnstageShare, FromUnstageShare),
-	&storagev1alpha1.UnstageShareResponse{}:  pure(ToUnstagedShare, FromUnstagedShare),
-	&storagev1alpha1.CleanUpResponse{}:       pure(ToLeftovers, FromLeftovers),
-	&storagev1alpha1.CheckVolumeResponse{}:   pure(ToChecked, FromChecked),
-	&storagev1alpha1.WatchDisksResponse{}:    pure(ToChanges, FromChanges),
+	&storagev1alpha1.StageVolumeResponse{}:       pure(ToStaged, FromStaged),
+	&storagev1alpha1.UnstageVolumeRequest{}:      failing(ToUnstageVolume, FromUnstageVolume),
+	&storagev1alpha1.UnstageVolumeResponse{}:     pure(ToUnstaged, FromUnstaged),
+	&storagev1alpha1.ExpandVolumeRequest{}:       failing(ToExpandVolume, FromExpandVolume),
+	&storagev1alpha1.ExpandVolumeResponse{}:      pure(ToExpanded, FromExpanded),
+	&storagev1alpha1.ListVolumesResponse{}:       pure(ToVolumes, FromVolumes),
+	&storagev1alpha1.StageShareRequest{}:         pure(ToStageShare, FromStageShare),
+	&storagev1alpha1.UnstageShareRequest{}:       pure(ToUnstageShare, FromUnstageShare),
+	&storagev1alpha1.UnstageShareResponse{}:      pure(ToUnstagedShare, FromUnstagedShare),
+	&storagev1alpha1.CleanUpResponse{}:           pure(ToLeftovers, FromLeftovers),
+	&storagev1alpha1.CheckVolumeResponse{}:       pure(ToChecked, FromChecked),
+	&storagev1alpha1.ListRefusedLogOnsResponse{}: pure(ToRefusedLogOns, FromRefusedLogOns),
+	&storagev1alpha1.WatchDisksResponse{}:        pure(ToChanges, FromChanges),
 }
 
 // simple are the messages that client and package rpc build themselves, with their fields.
@@ -73,6 +74,7 @@ var simple = map[string]string{
 	"UnpublishVolumeRequest": "target_path", "UnpublishVolumeResponse": "",
 	"GetVolumeRequest": "path", "GetVolumeResponse": "volume", "ListVolumesRequest": "",
 	"StageShareResponse": "", "CleanUpRequest": "remove", "CheckVolumeRequest": "path spot_fix",
+	"ListRefusedLogOnsRequest": "forget",
 }
 
 // Each field of each message comes through both ways, and none comes in the place of
