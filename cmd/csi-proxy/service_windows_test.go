@@ -62,7 +62,7 @@ func installDaemon(t *testing.T, name, program string, args ...string) *installe
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), winservice.Uninstall(context.Background(), name)); err != nil {
+		if err := errors.Join(s.Close(), winservice.Services{}.Uninstall(context.Background(), name)); err != nil {
 			t.Error(err)
 		}
 	})

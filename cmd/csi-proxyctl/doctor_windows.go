@@ -33,24 +33,24 @@ func addWindows(n *doctor.Node) error {
 
 // installedServices returns the services that run the daemon, under any of its names.
 func installedServices(context.Context) ([]doctor.Service, error) {
-	var services []doctor.Service
+	var found []doctor.Service
 	for _, name := range deployment.Names {
-		status, err := winservice.Query(name)
+		status, err := services.Query(name)
 		if errors.Is(err, csiproxy.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		settings, err := winservice.QuerySettings(name)
+		settings, err := services.Settings(name)
 		if err != nil {
 			return nil, err
 		}
-		program, args, err := winservice.SplitCommandLine(status.CommandLine)
+		program, args, err := services.SplitCommandLine(status.CommandLine)
 		if err != nil {
 			return nil, err
 		}
-		services = append(services, doctor.Service{
+		found = append(found, doctor.Service{
 			Name:             name,
 			Running:          status.State == winservice.Running,
 			State:            status.State.String(),
@@ -64,5 +64,5 @@ func installedServices(context.Context) ([]doctor.Service, error) {
 			Args:             args,
 		})
 	}
-	return services, nil
+	return found, nil
 }

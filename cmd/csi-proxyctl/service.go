@@ -48,6 +48,9 @@ func nameFlag(c *cobra.Command) *string {
 	return c.Flags().String("name", "", "`name` of the service (default: the one that exists, else "+deployment.Names[0]+")")
 }
 
+// services is the service manager of this Windows.
+var services winservice.Services
+
 // deployer returns what changes services. It tells its steps on standard error, unless a
 // program reads that.
 func (p *program) deployer() *deployment.Deployer {
@@ -56,7 +59,7 @@ func (p *program) deployer() *deployment.Deployer {
 		log = slog.New(slog.NewTextHandler(p.stderr, nil))
 	}
 	return &deployment.Deployer{
-		Services: deployment.RealServices{},
+		Services: services,
 		Programs: deployment.RealPrograms{},
 		Files:    deployment.RealFiles{},
 		Healthy:  p.healthy,
@@ -138,7 +141,7 @@ func (p *program) serviceInstall() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return watchService(cmd.Context(), found, winservice.Query, d.Log)
+		return watchService(cmd.Context(), found, services.Query, d.Log)
 	}
 	c.Use = "install DAEMON [-- FLAG...]"
 	c.Long = `Install csi-proxy.exe as a service. DAEMON is its path. The flags after -- are passed to the
@@ -295,7 +298,7 @@ func (p *program) serviceStart() *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		return done, winservice.Start(ctx, found)
+		return done, services.Start(ctx, found)
 	})
 	c.Long = `Start the service, and wait until it serves. It is no error if it runs already.`
 	name = nameFlag(c)
@@ -309,7 +312,7 @@ func (p *program) serviceStop() *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		return done, winservice.Stop(ctx, found)
+		return done, services.Stop(ctx, found)
 	})
 	c.Long = `Stop the service, and wait until its process has ended. Calls under way get the daemon's
 -grace-period to finish. A process that is there 5 seconds after the service has stopped, as the
@@ -325,13 +328,13 @@ func (p *program) serviceRestart() *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		if _, err := winservice.Query(found); err != nil {
+		if _, err := services.Query(found); err != nil {
 			return reply{}, err
 		}
-		if err := winservice.Stop(ctx, found); err != nil {
+		if err := services.Stop(ctx, found); err != nil {
 			return reply{}, err
 		}
-		return done, winservice.Start(ctx, found)
+		return done, services.Start(ctx, found)
 	})
 	c.Long = `Stop the service as csi-proxyctl service stop does, and start it as csi-proxyctl service start
 does. Flags that were changed take effect.`
@@ -425,11 +428,11 @@ off and has to be repeated.`
 }
 
 func serviceStatusOf(d *deployment.Deployer, name string) (reply, error) {
-	s, err := winservice.Query(name)
+	s, err := services.Query(name)
 	if err != nil {
 		return reply{}, err
 	}
-	settings, err := winservice.QuerySettings(name)
+	settings, err := services.Settings(name)
 	if err != nil {
 		return reply{}, err
 	}

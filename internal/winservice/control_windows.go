@@ -21,22 +21,16 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
 // lingerLimit is how long a process may be there after its service has stopped. Ours
 // needs a second at most; the published daemon's never ends.
 const lingerLimit = 5 * time.Second
 
-func start(ctx context.Context, name string) error {
-	err := winname.CheckService(name)
-	if err == nil {
-		err = startChecked(ctx, name)
-	}
-	return describe("StartService", name, err)
-}
-
-func startChecked(ctx context.Context, name string) error {
+// Start starts the service, and returns when it runs, which the daemon reports when it
+// serves. If it ends instead, the error has its exit code.
+func (Services) Start(ctx context.Context, name string) (err error) {
+	defer describe("StartService", name, &err)
 	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS|windows.SERVICE_START)
 	if err != nil {
 		return err
@@ -72,18 +66,21 @@ func startChecked(ctx context.Context, name string) error {
 	}
 }
 
-func stopAndRelease(ctx context.Context, name string, programs []string) error {
-	err := winname.CheckService(name)
-	if err == nil {
-		err = stopChecked(ctx, name)
+// Stop stops the service, and returns when its process has ended. A service that doesn't
+// exist is stopped. A process that is there five seconds after the service has reported
+// that it is stopped, as the published daemon's is, is ended.
+//
+// With programs it also ends the processes of these programs that hold endpoints of the
+// API. If another program holds one, the error is csiproxy.ErrFailedPrecondition.
+func (Services) Stop(ctx context.Context, name string, programs ...string) (err error) {
+	defer describe("StopService", name, &err)
+	if err := stop(ctx, name); err != nil || len(programs) == 0 {
+		return err
 	}
-	if err == nil && len(programs) > 0 {
-		err = release(ctx, programs)
-	}
-	return describe("StopService", name, err)
+	return release(ctx, programs)
 }
 
-func stopChecked(ctx context.Context, name string) error {
+func stop(ctx context.Context, name string) error {
 	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS|windows.SERVICE_STOP)
 	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
 		return nil
@@ -299,10 +296,12 @@ var debugOthers = sync.OnceFunc(func() {
 	_ = windows.AdjustTokenPrivileges(token, false, &state, uint32(unsafe.Sizeof(state)), nil, nil)
 })
 
-// A job is closed when its last handle is, which is at the end of this process.
+// EndWithChildren makes the system end the programs that this process starts from now on
+// when it ends for any reason: one that stays would keep its file from being replaced. The
+// job is closed when its last handle is, which is at the end of this process.
 //
 // https://learn.microsoft.com/en-us/windows/win32/procthread/job-objects
-var endWithChildren = sync.OnceValue(func() error {
+var EndWithChildren = sync.OnceValue(func() error {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return fmt.Errorf("make a job: %w", err)

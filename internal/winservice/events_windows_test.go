@@ -51,7 +51,7 @@ func TestEventSource(t *testing.T) {
 	if log := s.read(t, "log"); log != "" {
 		t.Errorf("the service has logged %q", log)
 	}
-	if err := Uninstall(t.Context(), s.Name); err != nil {
+	if err := services.Uninstall(t.Context(), s.Name); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := read(); !errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,7 @@ func TestEventSourceOfAnotherProgram(t *testing.T) {
 	}
 	defer eventlog.Remove(s.Name)
 	s.install(t)
-	if err := Uninstall(t.Context(), s.Name); err != nil {
+	if err := services.Uninstall(t.Context(), s.Name); err != nil {
 		t.Fatal(err)
 	}
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, sourcesKey+`\`+s.Name, registry.QUERY_VALUE)

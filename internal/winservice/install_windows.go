@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,21 +37,28 @@ const (
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_failure_actionsw
 const installRights = windows.SERVICE_QUERY_CONFIG | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 
-func install(ctx context.Context, config Config) error {
-	err := winname.CheckService(config.Name)
-	if err == nil {
-		err = checkCommandLine(config.CommandLine)
+// Install makes the service, or gives the existing one this configuration; if that one
+// runs, the change takes effect at its next start. The service starts with the system,
+// as LocalSystem if it is new, and is restarted ten seconds after a failure. If a
+// service of another program has the name, Install returns
+// csiproxy.ErrFailedPrecondition. It doesn't start the service.
+//
+// If a deleted service of the name still exists because somebody has it open, Install
+// waits until it is gone or ctx ends.
+func (Services) Install(ctx context.Context, config Config) (err error) {
+	defer describe("InstallService", config.Name, &err)
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
 	}
-	if err == nil && config.StopTimeout <= 0 {
-		err = invalid("the stop timeout is %v, must be longer than 0", config.StopTimeout)
+	if err := winname.CheckService(config.Name); err != nil {
+		return err
 	}
-	if err == nil {
-		err = installChecked(ctx, config)
+	if err := checkCommandLine(config.CommandLine); err != nil {
+		return err
 	}
-	return describe("InstallService", config.Name, err)
-}
-
-func installChecked(ctx context.Context, config Config) error {
+	if config.StopTimeout <= 0 {
+		return invalid("the stop timeout is %v, must be longer than 0", config.StopTimeout)
+	}
 	s, err := createOrUpdate(ctx, config)
 	if err != nil {
 		return err
@@ -153,17 +161,19 @@ func utf16s(config Config) (name, display, commandLine *uint16, err error) {
 	return name, display, commandLine, nil
 }
 
-func uninstall(ctx context.Context, name string) error {
-	err := winname.CheckService(name)
-	if err == nil {
-		err = remove(ctx, name)
+// Uninstall stops the service, waits until its process has ended, and removes it. It
+// is no error if the service doesn't exist. A service of another program is
+// csiproxy.ErrFailedPrecondition. If somebody has the service open, it exists until
+// they close it, but can't be started.
+func (Services) Uninstall(ctx context.Context, name string) (err error) {
+	defer describe("UninstallService", name, &err)
+	if err := remove(ctx, name); err != nil {
+		return err
 	}
-	if err == nil {
-		if err = uninstallSource(name); err != nil {
-			err = fmt.Errorf("remove event log source: %w", err)
-		}
+	if err := uninstallSource(name); err != nil {
+		return fmt.Errorf("remove event log source: %w", err)
 	}
-	return describe("UninstallService", name, err)
+	return nil
 }
 
 // remove stops and deletes the service if it exists.
@@ -196,15 +206,10 @@ func wait(ctx context.Context) error {
 	}
 }
 
-func query(name string) (Status, error) {
-	status, err := queryChecked(name)
-	return status, describe("QueryService", name, err)
-}
-
-func queryChecked(name string) (Status, error) {
-	if err := winname.CheckService(name); err != nil {
-		return Status{}, err
-	}
+// Query returns the status of the service. If it doesn't exist, the error is
+// csiproxy.ErrNotFound.
+func (Services) Query(name string) (_ Status, err error) {
+	defer describe("QueryService", name, &err)
 	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
 	if err != nil {
 		return Status{}, err
@@ -232,6 +237,9 @@ func queryChecked(name string) (Status, error) {
 
 // open opens the service with the rights given.
 func open(name string, rights uint32) (*mgr.Service, error) {
+	if err := winname.CheckService(name); err != nil {
+		return nil, err
+	}
 	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT)
 	if err != nil {
 		return nil, fmt.Errorf("open service manager: %w", err)
@@ -269,7 +277,7 @@ func queryConfig(s *mgr.Service) (mgr.Config, error) {
 // checkCommandLine checks that the command line starts a program of ours. If a path has
 // a space but no quotation marks, Windows would try other programs first.
 func checkCommandLine(commandLine string) error {
-	program, _, err := splitCommandLine(commandLine)
+	program, _, err := Services{}.SplitCommandLine(commandLine)
 	if err != nil {
 		return err
 	}
@@ -294,7 +302,7 @@ func checkOurs(s *mgr.Service) error {
 	if err != nil {
 		return err
 	}
-	program, _, err := splitCommandLine(config.BinaryPathName)
+	program, _, err := Services{}.SplitCommandLine(config.BinaryPathName)
 	if err != nil || !isOurProgram(program) {
 		return &csiproxy.Error{
 			Kind:   csiproxy.ErrFailedPrecondition,
@@ -310,13 +318,17 @@ func isOurProgram(path string) bool {
 	return strings.Contains(name, "csi-proxy") || strings.Contains(name, "csiproxy")
 }
 
-func commandLine(program string, args []string) (string, error) {
+// CommandLine returns the command line that starts program with the arguments,
+// quoted where needed. A quotation mark in program, or a NUL, can't be quoted and is
+// csiproxy.ErrInvalidArgument.
+func (Services) CommandLine(program string, args ...string) (_ string, err error) {
+	defer describe("InstallService", "", &err)
 	line := windows.ComposeCommandLine(append([]string{program}, args...))
 	switch {
 	case program == "":
-		return "", describe("InstallService", "", invalid("the program is missing"))
+		return "", invalid("the program is missing")
 	case strings.ContainsAny(program, "\"\x00") || strings.Contains(line, "\x00"):
-		return "", describe("InstallService", "", invalid("a quotation mark in the program, and a NUL, can't be quoted"))
+		return "", invalid("a quotation mark in the program, and a NUL, can't be quoted")
 	}
 	return line, nil
 }
@@ -325,17 +337,17 @@ func invalid(format string, args ...any) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Err: fmt.Errorf(format, args...)}
 }
 
-// describe turns err into an error of op on the service.
-func describe(op, name string, err error) error {
-	if err == nil {
-		return nil
+// describe turns *err into an error of op on the service. Defer it.
+func describe(op, name string, err *error) {
+	if *err == nil {
+		return
 	}
-	described := &csiproxy.Error{Op: op, Object: strings.TrimSpace("service " + name), Err: err}
-	if errno, ok := errors.AsType[windows.Errno](err); ok {
+	described := &csiproxy.Error{Op: op, Object: strings.TrimSpace("service " + name), Err: *err}
+	if errno, ok := errors.AsType[windows.Errno](*err); ok {
 		described.WindowsError = uint32(errno)
 		described.Kind = kinds[errno]
 	}
-	return described
+	*err = described
 }
 
 // kinds has the classes of those errors of the manager for which csiproxy.KindOf has

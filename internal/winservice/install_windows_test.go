@@ -122,7 +122,7 @@ func newService(t *testing.T, does string) *testService {
 	if err := os.WriteFile(program, self, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	commandLine, err := CommandLine(program, asService, does, s.dir)
+	commandLine, err := services.CommandLine(program, asService, does, s.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func newService(t *testing.T, does string) *testService {
 		Log:         slog.New(slog.NewTextHandler(&s.log, nil)),
 	}
 	t.Cleanup(func() {
-		if err := Uninstall(context.Background(), s.Name); err != nil {
+		if err := services.Uninstall(context.Background(), s.Name); err != nil {
 			t.Error(err)
 		}
 	})
@@ -144,14 +144,14 @@ func newService(t *testing.T, does string) *testService {
 
 func (s *testService) install(t *testing.T) {
 	t.Helper()
-	if err := Install(t.Context(), s.Config); err != nil {
+	if err := services.Install(t.Context(), s.Config); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (s *testService) query(t *testing.T) Status {
 	t.Helper()
-	status, err := Query(s.Name)
+	status, err := services.Query(s.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,14 +280,14 @@ func TestUninstallEndsProcess(t *testing.T) {
 			}
 			defer windows.CloseHandle(process)
 			for range 2 { // the second one does nothing
-				if err := Uninstall(t.Context(), s.Name); err != nil {
+				if err := services.Uninstall(t.Context(), s.Name); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if event, err := windows.WaitForSingleObject(process, 0); err != nil || event != windows.WAIT_OBJECT_0 {
 				t.Errorf("the process: %#x, %v", event, err)
 			}
-			if _, err := Query(s.Name); !errors.Is(err, csiproxy.ErrNotFound) {
+			if _, err := services.Query(s.Name); !errors.Is(err, csiproxy.ErrNotFound) {
 				t.Errorf("Query gives %v", err)
 			}
 			if err := os.Remove(filepath.Join(s.dir, "csi-proxy of a test.exe")); err != nil {
@@ -336,7 +336,7 @@ func TestInstallAgain(t *testing.T) {
 		windows.SERVICE_NO_CHANGE, nil, nil, nil, nil, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := Install(t.Context(), other); err != nil {
+	if err := services.Install(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	got := s.query(t)
@@ -411,7 +411,7 @@ func TestRecovery(t *testing.T) {
 	} {
 		settings := s.settings(t)
 		settings.Recovery = &want
-		if err := Restore(s.Name, settings); err != nil {
+		if err := services.Restore(s.Name, settings); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(&want, s.settings(t).Recovery); diff != "" {
@@ -431,18 +431,18 @@ func TestInstallWaitsForDeletion(t *testing.T) {
 	s := newService(t, "runs")
 	s.install(t)
 	held := s.open(t, windows.SERVICE_QUERY_STATUS)
-	if err := Uninstall(t.Context(), s.Name); err != nil {
+	if err := services.Uninstall(t.Context(), s.Name); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
 	defer cancel()
-	err := Install(ctx, s.Config)
+	err := services.Install(ctx, s.Config)
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Fatalf("Install while the service is held open: %v", err)
 	}
 
 	installed := make(chan error, 1)
-	go func() { installed <- Install(t.Context(), s.Config) }()
+	go func() { installed <- services.Install(t.Context(), s.Config) }()
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -474,8 +474,8 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 	t.Cleanup(func() { change(ours) }) // or it couldn't be removed
 	change(commandLine)
 	for call, err := range map[string]error{
-		"Install":   Install(t.Context(), s.Config),
-		"Uninstall": Uninstall(t.Context(), s.Name),
+		"Install":   services.Install(t.Context(), s.Config),
+		"Uninstall": services.Uninstall(t.Context(), s.Name),
 	} {
 		if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
 			t.Errorf("%s: %v", call, err)
@@ -488,7 +488,7 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 
 func TestInstallRefuses(t *testing.T) {
 	valid := newService(t, "runs").Config
-	program, _, err := splitCommandLine(valid.CommandLine)
+	program, _, err := services.SplitCommandLine(valid.CommandLine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -502,9 +502,9 @@ func TestInstallRefuses(t *testing.T) {
 		"long name":            func(c *Config) { c.Name = strings.Repeat("x", 257) },
 		"registry path":        func(c *Config) { c.Name = `Application Error\x` },
 		"no command line":      func(c *Config) { c.CommandLine = "" },
-		"relative program":     func(c *Config) { c.CommandLine, _ = CommandLine(filepath.Base(program)) },
+		"relative program":     func(c *Config) { c.CommandLine, _ = services.CommandLine(filepath.Base(program)) },
 		"missing program":      func(c *Config) { c.CommandLine = `C:\no\csi-proxy.exe -windows-service` },
-		"directory":            func(c *Config) { c.CommandLine, _ = CommandLine(directory) },
+		"directory":            func(c *Config) { c.CommandLine, _ = services.CommandLine(directory) },
 		"spaces not quoted":    func(c *Config) { c.CommandLine = program + " -windows-service" },
 		"another program":      func(c *Config) { c.CommandLine = filepath.Join(os.Getenv("SystemRoot"), "System32", "svchost.exe") },
 		"NUL in command line":  func(c *Config) { c.CommandLine += "\x00" },
@@ -513,10 +513,10 @@ func TestInstallRefuses(t *testing.T) {
 	} {
 		config := valid
 		change(&config)
-		if err := Install(t.Context(), config); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if err := services.Install(t.Context(), config); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := Query(valid.Name); !errors.Is(err, csiproxy.ErrNotFound) {
+		if _, err := services.Query(valid.Name); !errors.Is(err, csiproxy.ErrNotFound) {
 			t.Errorf("%s: Query gives %v", name, err)
 		}
 	}
@@ -525,7 +525,7 @@ func TestInstallRefuses(t *testing.T) {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}
-	if err := Uninstall(t.Context(), `csi\proxy`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+	if err := services.Uninstall(t.Context(), `csi\proxy`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Errorf("Uninstall of a bad name: %v", err)
 	}
 }
@@ -534,12 +534,12 @@ func TestCommandLine(t *testing.T) {
 	// OpenShift compares the line with this one.
 	const openShift = `C:\k\csi-proxy.exe -log_file=C:\var\log\csi-proxy\csi-proxy.log -logtostderr=false -windows-service --v=2`
 	fields := strings.Fields(openShift)
-	if got, err := CommandLine(fields[0], fields[1:]...); got != openShift || err != nil {
+	if got, err := services.CommandLine(fields[0], fields[1:]...); got != openShift || err != nil {
 		t.Errorf("got %s, %v", got, err)
 	}
 
 	args := []string{`C:\Program Files\csi-proxy.exe`, `-a=b c\`, `-d="e"`, ``, `\\?\f\`}
-	line, err := CommandLine(args[0], args[1:]...)
+	line, err := services.CommandLine(args[0], args[1:]...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -552,7 +552,7 @@ func TestCommandLine(t *testing.T) {
 	}
 
 	for _, args := range [][]string{{""}, {`C:\a"b.exe`}, {"C:\\a\x00.exe"}, {`C:\a.exe`, "\x00"}} {
-		if line, err := CommandLine(args[0], args[1:]...); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if line, err := services.CommandLine(args[0], args[1:]...); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q: %q, %v", args, line, err)
 		}
 	}

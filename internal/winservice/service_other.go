@@ -25,56 +25,60 @@ func runManaged(func(context.Context, func()) error, Options) error {
 	return unimplemented("RunService", "")
 }
 
-func install(_ context.Context, config Config) error {
+// Install returns csiproxy.ErrUnimplemented, as do the other methods.
+func (Services) Install(_ context.Context, config Config) error {
 	return unimplemented("InstallService", config.Name)
 }
 
-func uninstall(_ context.Context, name string) error {
+func (Services) Uninstall(_ context.Context, name string) error {
 	return unimplemented("UninstallService", name)
 }
 
-func query(name string) (Status, error) {
+func (Services) Query(name string) (Status, error) {
 	return Status{}, unimplemented("QueryService", name)
 }
 
-func start(_ context.Context, name string) error {
+func (Services) Start(_ context.Context, name string) error {
 	return unimplemented("StartService", name)
 }
 
-func stopAndRelease(_ context.Context, name string, _ []string) error {
+func (Services) Stop(_ context.Context, name string, _ ...string) error {
 	return unimplemented("StopService", name)
 }
 
-func querySettings(name string) (Settings, error) {
+func (Services) Settings(name string) (Settings, error) {
 	return Settings{}, unimplemented("QuerySettings", name)
 }
 
-func restore(name string, _ Settings) error {
+func (Services) Restore(name string, _ Settings) error {
 	return unimplemented("RestoreService", name)
 }
 
-func readRecord(name string) ([]byte, error) {
+func (Services) Record(name string) ([]byte, error) {
 	return nil, unimplemented("ReadRecord", name)
 }
 
-func writeRecord(name string, _ []byte) error {
+func (Services) SetRecord(name string, _ []byte) error {
 	return unimplemented("WriteRecord", name)
 }
 
-func splitCommandLine(string) (string, []string, error) {
+func (Services) SplitCommandLine(string) (program string, args []string, err error) {
 	return "", nil, unimplemented("QueryService", "")
 }
 
-func makeLogDirectory(dir string) error {
+func (Services) CommandLine(program string, _ ...string) (string, error) {
+	return "", unimplemented("InstallService", program)
+}
+
+func (Services) MakeLogDirectory(dir string) error {
 	return unimplemented("MakeLogDirectory", dir)
 }
 
-func endWithChildren() error { return nil }
+// EndWithChildren does nothing: only Windows keeps the file of a running program from being
+// replaced.
+func EndWithChildren() error { return nil }
 
-func lock() (func() error, error) {
+// Lock returns csiproxy.ErrUnimplemented.
+func Lock() (unlock func() error, err error) {
 	return nil, unimplemented("change services", "")
-}
-
-func commandLine(program string, _ []string) (string, error) {
-	return "", unimplemented("InstallService", program)
 }

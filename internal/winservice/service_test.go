@@ -12,6 +12,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
+var services Services
+
 func TestWords(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
 		{State(0).String(), "unknown"},
@@ -44,12 +46,12 @@ func TestOtherSystems(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("this is Windows")
 	}
-	_, queried := Query("csiproxy")
-	_, composed := CommandLine("csi-proxy")
+	_, queried := services.Query("csiproxy")
+	_, composed := services.CommandLine("csi-proxy")
 	for call, err := range map[string]error{
 		"Run":         Run(nil, Options{StartTimeout: 1, StopTimeout: 1}),
-		"Install":     Install(t.Context(), Config{}),
-		"Uninstall":   Uninstall(t.Context(), "csiproxy"),
+		"Install":     services.Install(t.Context(), Config{}),
+		"Uninstall":   services.Uninstall(t.Context(), "csiproxy"),
 		"Query":       queried,
 		"CommandLine": composed,
 	} {

@@ -21,15 +21,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
-func querySettings(name string) (Settings, error) {
-	settings, err := querySettingsChecked(name)
-	return settings, describe("QuerySettings", name, err)
-}
-
-func querySettingsChecked(name string) (Settings, error) {
-	if err := winname.CheckService(name); err != nil {
-		return Settings{}, err
-	}
+// Settings returns the settings of a service. If it doesn't exist, the error is
+// csiproxy.ErrNotFound.
+func (Services) Settings(name string) (_ Settings, err error) {
+	defer describe("QuerySettings", name, &err)
 	s, err := open(name, windows.SERVICE_QUERY_CONFIG)
 	if err != nil {
 		return Settings{}, err
@@ -124,15 +119,9 @@ func queryPrivileges(s *mgr.Service, settings *Settings) error {
 	return nil
 }
 
-func restore(name string, settings Settings) error {
-	err := winname.CheckService(name)
-	if err == nil {
-		err = restoreChecked(name, settings)
-	}
-	return describe("RestoreService", name, err)
-}
-
-func restoreChecked(name string, settings Settings) error {
+// Restore gives an existing service settings that Settings returned earlier.
+func (Services) Restore(name string, settings Settings) (err error) {
+	defer describe("RestoreService", name, &err)
 	s, err := open(name, installRights)
 	if err != nil {
 		return err
@@ -247,12 +236,9 @@ const (
 	recordValue = "BeforeCSIProxy"
 )
 
-func readRecord(name string) ([]byte, error) {
-	record, err := readRecordChecked(name)
-	return record, describe("ReadRecord", name, err)
-}
-
-func readRecordChecked(name string) ([]byte, error) {
+// Record returns what SetRecord has stored with the service; nil if nothing is stored.
+func (Services) Record(name string) (_ []byte, err error) {
+	defer describe("ReadRecord", name, &err)
 	if err := winname.CheckService(name); err != nil {
 		return nil, err
 	}
@@ -274,15 +260,13 @@ func readRecordChecked(name string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-func writeRecord(name string, record []byte) error {
-	err := winname.CheckService(name)
-	if err == nil {
-		err = writeRecordChecked(name, record)
+// SetRecord stores a record with the service, in its key in the registry, which is
+// removed with the service. Nil removes the record.
+func (Services) SetRecord(name string, record []byte) (err error) {
+	defer describe("WriteRecord", name, &err)
+	if err := winname.CheckService(name); err != nil {
+		return err
 	}
-	return describe("WriteRecord", name, err)
-}
-
-func writeRecordChecked(name string, record []byte) error {
 	service, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+name, registry.CREATE_SUB_KEY)
 	if err != nil {
 		return err
@@ -308,14 +292,14 @@ func writeRecordChecked(name string, record []byte) error {
 // https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
 const adminsOnly = "O:BAD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)"
 
-func makeLogDirectory(dir string) error {
-	if err := makeDirectory(dir); err != nil {
-		return &csiproxy.Error{Op: "make log directory", Object: dir, Err: err}
-	}
-	return nil
-}
-
-func makeDirectory(dir string) error {
+// MakeLogDirectory makes a directory, and those above it, that only SYSTEM and the
+// Administrators may use. A directory that exists is left as it is.
+func (Services) MakeLogDirectory(dir string) (err error) {
+	defer func() {
+		if err != nil {
+			err = &csiproxy.Error{Op: "make log directory", Object: dir, Err: err}
+		}
+	}()
 	if !filepath.IsAbs(dir) {
 		return invalid("it must be a full path")
 	}
@@ -345,8 +329,9 @@ func makeDirectory(dir string) error {
 	return nil
 }
 
-func splitCommandLine(commandLine string) (string, []string, error) {
-	args, err := windows.DecomposeCommandLine(commandLine)
+// SplitCommandLine returns the program and the arguments of a command line.
+func (Services) SplitCommandLine(commandLine string) (program string, args []string, err error) {
+	args, err = windows.DecomposeCommandLine(commandLine)
 	if err == nil && len(args) == 0 {
 		err = errors.New("the command line is empty")
 	}
@@ -356,9 +341,12 @@ func splitCommandLine(commandLine string) (string, []string, error) {
 	return args[0], args[1:], nil
 }
 
-// lock opens a file without sharing, which Windows closes when the process ends. The file
+// Lock keeps others from changing services of CSI Proxy until unlock is called or the
+// process ends. If another process has the lock, the error is csiproxy.ErrUnavailable.
+//
+// It opens a file without sharing, which Windows closes when the process ends. The file
 // stays: removing it could take it away from the next process.
-func lock() (func() error, error) {
+func Lock() (unlock func() error, err error) {
 	directory, err := windows.GetSystemWindowsDirectory()
 	if err != nil {
 		return nil, err

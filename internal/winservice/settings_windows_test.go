@@ -20,7 +20,7 @@ import (
 
 func (s *testService) settings(t *testing.T) Settings {
 	t.Helper()
-	settings, err := QuerySettings(s.Name)
+	settings, err := services.Settings(s.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestSettings(t *testing.T) {
 	other.StopTimeout = 2 * time.Minute
 	other.DelayedStart = true
 	other.Privileges = []string{"SeBackupPrivilege", "SeManageVolumePrivilege"}
-	if err := Install(t.Context(), other); err != nil {
+	if err := services.Install(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	second := s.settings(t)
@@ -54,17 +54,17 @@ func TestSettings(t *testing.T) {
 	}
 	for _, start := range []StartType{Automatic, Automatic, Manual, Manual, Disabled} {
 		first.Start = start
-		if err := Restore(s.Name, first); err != nil {
+		if err := services.Restore(s.Name, first); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(first, s.settings(t)); diff != "" {
 			t.Errorf("restored (-want +got):\n%s", diff)
 		}
 	}
-	if err := Restore(s.Name+"-missing", first); !errors.Is(err, csiproxy.ErrNotFound) {
+	if err := services.Restore(s.Name+"-missing", first); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("a missing service: %v", err)
 	}
-	if _, err := QuerySettings(s.Name + "-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
+	if _, err := services.Settings(s.Name + "-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("a missing service: %v", err)
 	}
 }
@@ -107,7 +107,7 @@ func TestStartAndStop(t *testing.T) {
 			s := newService(t, does)
 			s.install(t)
 			for range 2 {
-				if err := Start(t.Context(), s.Name); err != nil {
+				if err := services.Start(t.Context(), s.Name); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -121,7 +121,7 @@ func TestStartAndStop(t *testing.T) {
 			}
 			defer windows.CloseHandle(process)
 			for range 2 {
-				if err := Stop(t.Context(), s.Name); err != nil {
+				if err := services.Stop(t.Context(), s.Name); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -133,10 +133,10 @@ func TestStartAndStop(t *testing.T) {
 			}
 		})
 	}
-	if err := Stop(t.Context(), "csi-proxy-wintest-missing"); err != nil {
+	if err := services.Stop(t.Context(), "csi-proxy-wintest-missing"); err != nil {
 		t.Errorf("stop of a missing service: %v", err)
 	}
-	if err := Start(t.Context(), "csi-proxy-wintest-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
+	if err := services.Start(t.Context(), "csi-proxy-wintest-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("start of a missing service: %v", err)
 	}
 }
@@ -149,7 +149,7 @@ func TestStartOfFailingService(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It may have said that it runs before it fails.
-	err := Start(t.Context(), s.Name)
+	err := services.Start(t.Context(), s.Name)
 	if err == nil {
 		s.await(t, Stopped)
 		return
@@ -161,7 +161,7 @@ func TestStartOfFailingService(t *testing.T) {
 
 func TestRecord(t *testing.T) {
 	s := newService(t, "runs")
-	if err := SetRecord(s.Name, []byte("x")); !errors.Is(err, csiproxy.ErrNotFound) {
+	if err := services.SetRecord(s.Name, []byte("x")); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("without a service: %v", err)
 	}
 	s.install(t)
@@ -170,10 +170,10 @@ func TestRecord(t *testing.T) {
 		if want == "" {
 			record = nil
 		}
-		if err := SetRecord(s.Name, record); err != nil {
+		if err := services.SetRecord(s.Name, record); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Record(s.Name); string(got) != want || err != nil {
+		if got, err := services.Record(s.Name); string(got) != want || err != nil {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}
 	}
@@ -197,7 +197,7 @@ func TestLock(t *testing.T) {
 func TestMakeLogDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "log")
 	for range 2 {
-		if err := MakeLogDirectory(dir); err != nil {
+		if err := services.MakeLogDirectory(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestMakeLogDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := MakeLogDirectory(filepath.Dir(dir)); err != nil {
+	if err := services.MakeLogDirectory(filepath.Dir(dir)); err != nil {
 		t.Error(err)
 	}
 	after, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION)
@@ -226,7 +226,7 @@ func TestMakeLogDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{file, "log", ""} {
-		if err := MakeLogDirectory(bad); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if err := services.MakeLogDirectory(bad); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package winservice makes the daemon a Windows service. Run runs it under the
-// service manager. The other functions are for administrators: package deployment
-// is made of them. On other systems they return csiproxy.ErrUnimplemented.
+// service manager. Services is for administrators: package deployment is made of it. On
+// other systems both return csiproxy.ErrUnimplemented.
 //
 // A service has the name with which it was installed. The Event Log source of its
 // entries has the same name.
@@ -65,13 +65,16 @@ func Run(run func(ctx context.Context, ready func()) error, options Options) err
 	return runManaged(run, options)
 }
 
+// Services is the service manager of this Windows, for package deployment.
+type Services struct{}
+
 // Config describes a service to install.
 type Config struct {
 	Name        string
 	DisplayName string // default: Name
 	Description string
-	// CommandLine starts the daemon. The manager stores it unchanged. The function
-	// CommandLine makes one. Its program must be a full path of an existing file
+	// CommandLine starts the daemon. The manager stores it unchanged.
+	// Services.CommandLine makes one. Its program must be a full path of an existing file
 	// whose name contains csi-proxy.
 	CommandLine string
 	// StopTimeout is how long Windows waits for the service at a shutdown.
@@ -87,45 +90,6 @@ type Config struct {
 	// Log logs the settings that this Windows doesn't have. Default: they aren't
 	// logged.
 	Log *slog.Logger
-}
-
-// Install makes the service, or gives the existing one this configuration; if that one
-// runs, the change takes effect at its next start. The service starts with the system,
-// as LocalSystem if it is new, and is restarted ten seconds after a failure. If a
-// service of another program has the name, Install returns
-// csiproxy.ErrFailedPrecondition. It doesn't start the service.
-//
-// If a deleted service of the name still exists because somebody has it open, Install
-// waits until it is gone or ctx ends.
-func Install(ctx context.Context, config Config) error {
-	if config.Log == nil {
-		config.Log = slog.New(slog.DiscardHandler)
-	}
-	return install(ctx, config)
-}
-
-// Uninstall stops the service, waits until its process has ended, and removes it. It
-// is no error if the service doesn't exist. A service of another program is
-// csiproxy.ErrFailedPrecondition. If somebody has the service open, it exists until
-// they close it, but can't be started.
-func Uninstall(ctx context.Context, name string) error {
-	return uninstall(ctx, name)
-}
-
-// Start starts the service, and returns when it runs, which the daemon reports when it
-// serves. If it ends instead, the error has its exit code.
-func Start(ctx context.Context, name string) error {
-	return start(ctx, name)
-}
-
-// Stop stops the service, and returns when its process has ended. A service that doesn't
-// exist is stopped. A process that is there five seconds after the service has reported
-// that it is stopped, as the published daemon's is, is ended.
-//
-// With programs it also ends the processes of these programs that hold endpoints of the
-// API. If another program holds one, the error is csiproxy.ErrFailedPrecondition.
-func Stop(ctx context.Context, name string, programs ...string) error {
-	return stopAndRelease(ctx, name, programs)
 }
 
 // Settings are the settings of a service that Install changes, and with which Restore
@@ -156,51 +120,6 @@ type Recovery struct {
 type RecoveryAction struct {
 	Type         int    `json:"type"` // of SC_ACTION
 	Milliseconds uint32 `json:"milliseconds"`
-}
-
-// QuerySettings returns the settings of a service. If it doesn't exist, the error is
-// csiproxy.ErrNotFound.
-func QuerySettings(name string) (Settings, error) {
-	return querySettings(name)
-}
-
-// Restore gives an existing service settings that QuerySettings returned earlier.
-func Restore(name string, settings Settings) error {
-	return restore(name, settings)
-}
-
-// Record returns what SetRecord has stored with the service; nil if nothing is stored.
-func Record(name string) ([]byte, error) {
-	return readRecord(name)
-}
-
-// SetRecord stores a record with the service, in its key in the registry, which is
-// removed with the service. Nil removes the record.
-func SetRecord(name string, record []byte) error {
-	return writeRecord(name, record)
-}
-
-// SplitCommandLine returns the program and the arguments of a command line.
-func SplitCommandLine(commandLine string) (program string, args []string, err error) {
-	return splitCommandLine(commandLine)
-}
-
-// MakeLogDirectory makes a directory, and those above it, that only SYSTEM and the
-// Administrators may use. A directory that exists is left as it is.
-func MakeLogDirectory(dir string) error {
-	return makeLogDirectory(dir)
-}
-
-// EndWithChildren makes the system end the programs that this process starts from now on
-// when it ends for any reason. One that stays would keep its file from being replaced.
-// Elsewhere than on Windows nothing keeps a file from that, and EndWithChildren does
-// nothing.
-func EndWithChildren() error { return endWithChildren() }
-
-// Lock keeps others from changing services of CSI Proxy until unlock is called or the
-// process ends. If another process has the lock, the error is csiproxy.ErrUnavailable.
-func Lock() (unlock func() error, err error) {
-	return lock()
 }
 
 // Status is the state and configuration of a service.
@@ -254,19 +173,6 @@ const (
 // String returns the start type in a word: "automatic".
 func (t StartType) String() string {
 	return word(uint32(t), "boot", "system", "automatic", "manual", "disabled")
-}
-
-// Query returns the status of the service. If it doesn't exist, the error is
-// csiproxy.ErrNotFound.
-func Query(name string) (Status, error) {
-	return query(name)
-}
-
-// CommandLine returns the command line that starts program with the arguments,
-// quoted where needed. A quotation mark in program, or a NUL, can't be quoted and is
-// csiproxy.ErrInvalidArgument.
-func CommandLine(program string, args ...string) (string, error) {
-	return commandLine(program, args)
 }
 
 // word returns the word for a number.
