@@ -38,7 +38,10 @@ func TestModel(t *testing.T) {
 }
 
 // TestSoakModel goes on with random seeds for as long as SOAK says. SOAK_SEED repeats one.
-func TestSoakModel(t *testing.T) {
+func TestSoakModel(t *testing.T) { soak(t, runModel) }
+
+// soak runs a test with random seeds for as long as SOAK says, or first with SOAK_SEED.
+func soak(t *testing.T, test func(t *testing.T, seed uint64)) {
 	duration, err := time.ParseDuration(os.Getenv("SOAK"))
 	if err != nil {
 		t.Skip("long: SOAK says for how long, as in make soak")
@@ -48,7 +51,7 @@ func TestSoakModel(t *testing.T) {
 		seed = given
 	}
 	for until := time.Now().Add(duration); time.Now().Before(until) && !t.Failed(); seed++ {
-		runModel(t, seed)
+		test(t, seed)
 	}
 }
 

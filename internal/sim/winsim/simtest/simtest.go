@@ -14,11 +14,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // Kubelet is the kubelet directory of a simulated node.
 const Kubelet = `C:\var\lib\kubelet`
+
+// Passwords take most of the time of a test with thousands of nodes.
+func init() { credential.Rounds = 1 }
 
 // Must ends the test if a step of its preparation fails.
 func Must(t testing.TB, err error) {

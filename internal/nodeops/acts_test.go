@@ -1,0 +1,273 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// act is an operation that changes something, or something that happens to the node.
+type act struct {
+	name string
+	on   object
+	run  func(ctx context.Context, r *rig, n *nodeops.Node) (any, error)
+	// undo is set for what happens to the node, and takes it back.
+	undo func(r *rig) error
+}
+
+// object is what acts are about. Acts on volumes don't concern shares.
+type object int
+
+const (
+	aVolume object = 1 << iota
+	anID           // a volume whose id is known
+	aShare
+)
+
+// start is a node in the state in which acts meet, and what of it they are about.
+type start struct {
+	name    string
+	prepare func(r *rig)
+	has     object
+	// only are the acts that are tried there; nil: all that its objects allow.
+	only []string
+}
+
+const (
+	elsewhere = simtest.Kubelet + `\plugins\example\pv-2\globalmount`
+	podShare  = simtest.Kubelet + `\pods\6a1c2d3e\volumes\share\mount`
+)
+
+var starts = []start{
+	{name: "raw disk", has: aVolume, prepare: func(r *rig) { r.raw(true) }},
+	{name: "raw volume", has: aVolume | anID, prepare: (*rig).partitioned},
+	{name: "unstaged volume whose disk has grown", has: aVolume | anID, prepare: func(r *rig) {
+		r.unstaged()
+		r.must(r.sim.GrowDisk(r.number, 20<<30))
+	}},
+	{name: "staged volume", has: aVolume | anID, prepare: (*rig).mounted},
+	{name: "published volume", has: aVolume | anID, prepare: (*rig).published},
+	{name: "volume staged read-only", has: aVolume | anID, prepare: func(r *rig) {
+		r.unstaged()
+		request := stageRequest
+		request.ReadOnly, request.Grow = true, false
+		_, err := r.process().Storage.StageVolume(context.Background(), request)
+		r.must(err)
+	}},
+	{name: "published volume without its disk", has: aVolume | anID, prepare: func(r *rig) {
+		r.published()
+		r.must(r.sim.DetachDisk(r.number))
+	}},
+	{name: "published volume that Windows has taken offline", has: aVolume | anID, prepare: func(r *rig) {
+		r.published()
+		r.must(r.sim.SetOfflineReason(r.number, win.OfflinePolicy))
+	}},
+	{name: "share that isn't mapped", has: aShare, prepare: none},
+	{name: "mapped share", has: aShare, prepare: (*rig).mapped},
+	{name: "published share", has: aShare, prepare: (*rig).publishedShare},
+	{name: "share staged twice", has: aShare, prepare: (*rig).sharedTwice},
+	{name: "volume and share", has: aVolume | anID | aShare, prepare: func(r *rig) {
+		r.published()
+		r.publishedShare()
+	}},
+}
+
+func (r *rig) published() {
+	r.mounted()
+	r.must(r.process().Storage.PublishVolume(context.Background(), staging, target))
+}
+
+func (r *rig) publishedShare() {
+	r.shared()
+	r.must(r.process().Storage.PublishVolume(context.Background(), share, podShare))
+}
+
+func stage(change func(*storage.StageVolumeRequest)) func(context.Context, *rig, *nodeops.Node) (any, error) {
+	return func(ctx context.Context, _ *rig, n *nodeops.Node) (any, error) {
+		request := stageRequest
+		change(&request)
+		return n.Storage.StageVolume(ctx, request)
+	}
+}
+
+func unstage(request storage.UnstageVolumeRequest) func(context.Context, *rig, *nodeops.Node) (any, error) {
+	return func(ctx context.Context, _ *rig, n *nodeops.Node) (any, error) {
+		return n.Storage.UnstageVolume(ctx, request)
+	}
+}
+
+// plain is an operation that answers nothing.
+func plain(f func(ctx context.Context, r *rig, n *nodeops.Node) error) func(context.Context, *rig, *nodeops.Node) (any, error) {
+	return func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) { return nil, f(ctx, r, n) }
+}
+
+// acts are all operations that change something, of both APIs, and what happens to a node.
+var acts = []act{
+	{name: "SetDiskState online", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Disk.SetDiskState(ctx, r.number, true)
+	})},
+	{name: "SetDiskState offline", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Disk.SetDiskState(ctx, r.number, false)
+	})},
+	{name: "PartitionDisk", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Disk.PartitionDisk(ctx, r.number)
+	})},
+	{name: "FormatVolume", on: anID, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Volume.FormatVolume(ctx, r.volume)
+	})},
+	{name: "MountVolume", on: anID, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Volume.MountVolume(ctx, r.volume, staging)
+	})},
+	{name: "UnmountVolume", on: anID, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Volume.UnmountVolume(ctx, r.volume, staging)
+	})},
+	{name: "ResizeVolume", on: anID, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Volume.ResizeVolume(ctx, r.volume, 0)
+	})},
+	{name: "Mkdir of the staging path", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Filesystem.Mkdir(ctx, staging)
+	})},
+	{name: "Rmdir of the staging path", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Filesystem.Rmdir(ctx, staging, false)
+	})},
+	{name: "Rmdir of the staging path by force", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Filesystem.Rmdir(ctx, staging, true)
+	})},
+	{name: "RmdirContents above the staging path", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Filesystem.RmdirContents(ctx, simtest.Kubelet+`\plugins\example\pv-1`)
+	})},
+	{name: "CreateSymlink", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Filesystem.CreateSymlink(ctx, staging, simtest.Kubelet+`\link`)
+	})},
+	{name: "Rmdir of the pod's directory", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Filesystem.Rmdir(ctx, target, false)
+	})},
+	{name: "Rmdir of the pod by force", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Filesystem.Rmdir(ctx, simtest.Kubelet+`\pods\6a1c2d3e`, true)
+	})},
+	{name: "StageVolume", on: aVolume, run: stage(func(*storage.StageVolumeRequest) {})},
+	{name: "StageVolume read-only", on: aVolume, run: stage(func(r *storage.StageVolumeRequest) { r.ReadOnly, r.Grow = true, false })},
+	{name: "StageVolume elsewhere", on: aVolume, run: stage(func(r *storage.StageVolumeRequest) { r.StagingPath = elsewhere })},
+	{name: "UnstageVolume", on: aVolume, run: unstage(storage.UnstageVolumeRequest{StagingPath: staging})},
+	{name: "UnstageVolume of the disk", on: aVolume, run: unstage(storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})},
+	{name: "UnstageVolume by force", on: aVolume, run: unstage(storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk, Force: true})},
+	{name: "PublishVolume", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Storage.PublishVolume(ctx, staging, target)
+	})},
+	{name: "UnpublishVolume", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Storage.UnpublishVolume(ctx, target)
+	})},
+	{name: "ExpandVolume", on: aVolume, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+		return n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, Wait: time.Second})
+	}},
+	{name: "CheckVolume with a spot fix", on: aVolume, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+		checked, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+		checked.Duration = 0
+		return checked, err
+	}},
+
+	{name: "NewSMBGlobalMapping", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, "", user)
+	})},
+	{name: "NewSMBGlobalMapping with a link", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, simtest.Kubelet+`\mapped`, user)
+	})},
+	{name: "RemoveSMBGlobalMapping", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.SMB.RemoveSMBGlobalMapping(ctx, `\\server\data`)
+	})},
+	{name: "StageShare", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Storage.StageShare(ctx, shareRequest(share))
+	})},
+	{name: "StageShare elsewhere", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Storage.StageShare(ctx, shareRequest(share+"2"))
+	})},
+	{name: "StageShare of a missing directory", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		request := shareRequest(share + "3")
+		request.RemotePath += `\none`
+		return n.Storage.StageShare(ctx, request)
+	})},
+	{name: "UnstageShare", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+		return n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+	}},
+	{name: "UnstageShare of the remote path", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+		return n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share + "2", RemotePath: `\\server\data`})
+	}},
+	{name: "UnstageVolume of the share", on: aShare, run: unstage(storage.UnstageVolumeRequest{StagingPath: share})},
+	{name: "PublishVolume of the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Storage.PublishVolume(ctx, share, podShare)
+	})},
+	{name: "UnpublishVolume of the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Storage.UnpublishVolume(ctx, podShare)
+	})},
+	{name: "Rmdir of the link to the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+		return n.Filesystem.Rmdir(ctx, share, false)
+	})},
+
+	{name: "CleanUp", on: aVolume | aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+		left, err := n.Storage.CleanUp(ctx, true)
+		var removed []string
+		for _, one := range left.Mounts {
+			if one.Removed {
+				removed = append(removed, string(one.Kind)+" "+one.Path)
+			}
+			if one.Error != "" {
+				err = errors.Join(err, csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", one.Error))
+			}
+		}
+		return removed, err
+	}},
+
+	{name: "the disk leaves", on: aVolume,
+		run: plain(func(_ context.Context, r *rig, _ *nodeops.Node) error {
+			if r.isAttached() {
+				return r.sim.DetachDisk(r.number)
+			}
+			return nil
+		}),
+		undo: (*rig).returns,
+	},
+	{name: "the disk returns", on: aVolume,
+		run:  plain(func(_ context.Context, r *rig, _ *nodeops.Node) error { return r.returns() }),
+		undo: func(*rig) error { return nil },
+	},
+	{name: "Windows takes the disk offline", on: aVolume,
+		run: plain(func(_ context.Context, r *rig, _ *nodeops.Node) error {
+			if r.isAttached() {
+				return r.sim.SetOfflineReason(r.number, win.OfflinePolicy)
+			}
+			return nil
+		}),
+		undo: func(r *rig) error {
+			if r.isAttached() {
+				return r.sim.SetDiskAttributes(r.number, win.SetDiskAttributes{Mask: win.DiskOffline})
+			}
+			return nil
+		},
+	},
+}
+
+func (r *rig) isAttached() bool {
+	return slices.ContainsFunc(r.sim.Disks(), func(d winsim.DiskInfo) bool {
+		return d.Spec.Serial == "vol-1" && d.State != winsim.DiskDetached
+	})
+}
+
+// returns attaches the disk again, if it has left.
+func (r *rig) returns() error {
+	if r.isAttached() {
+		return nil
+	}
+	_, err := r.sim.AttachDisk(winsim.DiskSpec{Serial: "vol-1"})
+	return err
+}
