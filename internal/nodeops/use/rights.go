@@ -53,6 +53,14 @@ type right struct{ release func() }
 // Release gives the right back. It is to be called once.
 func (r right) Release() { r.release() }
 
+// unlessGiven is deferred by who takes a right: it gives back what was taken if the right
+// isn't given after all, also if that ends in a panic, which the daemon survives.
+func unlessGiven(given *bool, back func()) {
+	if !*given {
+		back()
+	}
+}
+
 // take takes the lock of key, and then the file of the name, which may be "" if no other
 // process needs to be excluded. what names the object in errors.
 func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.Locks[K], key K, file, what string) (context.Context, right, error) {
@@ -67,11 +75,13 @@ func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.
 	if file == "" {
 		return inside, right{unlock}, nil
 	}
+	given := false
+	defer unlessGiven(&given, unlock)
 	readmit, err := o.exclude(ctx, file, what)
 	if err != nil {
-		unlock()
 		return ctx, right{}, err
 	}
+	given = true
 	return inside, right{func() {
 		readmit()
 		unlock()
@@ -89,23 +99,27 @@ func (o *Owner) Disk(ctx context.Context, n disk.Number) (context.Context, *Disk
 	if err != nil {
 		return ctx, nil, err
 	}
+	given := false
+	defer unlessGiven(&given, func() { h.Close() })
 	inside, r, err := o.disk(ctx, n)
 	if err != nil {
-		h.Close()
 		return ctx, nil, err
 	}
+	given = true
 	return inside, &Disk{h, r}, nil
 }
 
 func (o *Owner) disk(ctx context.Context, n disk.Number) (context.Context, right, error) {
 	inside, r, err := take(ctx, o, diskRight, &o.disks, n, fmt.Sprintf("disk-%d", n), "the disk")
 	if err != nil {
-		return ctx, r, err
-	}
-	if err := o.systemDisks.Check(ctx, n); err != nil {
-		r.release()
 		return ctx, right{}, err
 	}
+	given := false
+	defer unlessGiven(&given, r.release)
+	if err := o.systemDisks.Check(ctx, n); err != nil {
+		return ctx, right{}, err
+	}
+	given = true
 	return inside, r, nil
 }
 
@@ -133,11 +147,7 @@ func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID, n disk.Number) (_ c
 		return ctx, nil, extent, err
 	}
 	given := false
-	defer func() {
-		if !given {
-			r.release()
-		}
-	}()
+	defer unlessGiven(&given, r.release)
 	h, err := device.OpenDisk(inside, o.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		if now, extentErr := Extent(inside, o.sys, id); extentErr == nil && now.DiskNumber != n {
@@ -145,11 +155,7 @@ func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID, n disk.Number) (_ c
 		}
 		return ctx, nil, extent, err
 	}
-	defer func() {
-		if !given {
-			h.Close()
-		}
-	}()
+	defer unlessGiven(&given, func() { h.Close() })
 	// Who had the right before may have grown it.
 	extent, err = Extent(inside, o.sys, id)
 	if err != nil || extent.DiskNumber != n {
