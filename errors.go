@@ -21,27 +21,68 @@ import (
 
 // The classes of errors. Every error of an operation is exactly one of these, or
 // context.Canceled or context.DeadlineExceeded.
+//
+// What to do differs by class. ErrUnavailable: try the same call again, after a pause.
+// ErrFailedPrecondition: change the node's state first, as the text says. ErrInvalidArgument
+// and ErrUnimplemented: change the call. A driver that returns an error to kubelet needs no
+// rule of its own: package grpccode has the code, and kubelet tries all of them again.
 var (
-	// ErrInvalidArgument: the request is wrong in any state of the node.
+	// ErrInvalidArgument says that the request is wrong in every state of the node: a path
+	// outside of the kubelet directory, a volume id that isn't one, a size below zero.
+	//
+	// If the request is right, and something is missing on the node, it is ErrNotFound or
+	// ErrFailedPrecondition.
 	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrNotFound: the disk, volume, path or other object doesn't exist.
+	// ErrNotFound says that the object of the call doesn't exist: no disk has the serial
+	// number, nothing is mounted at the path of GetVolume, the server has no such share.
+	//
+	// It isn't returned by calls that remove or unmount what is gone already: they succeed.
+	// An object that can't be asked for the moment is ErrUnavailable. So a disk that isn't
+	// found has left, or has never come.
 	ErrNotFound = errors.New("not found")
-	// ErrAlreadyExists: a different object exists where one is to be created.
+	// ErrAlreadyExists says that something else is where the call makes something: a file is
+	// at the target path of PublishVolume, a directory with entries at the path of a link.
+	//
+	// If the same thing is there, made by an earlier try, the call succeeds.
 	ErrAlreadyExists = errors.New("already exists")
-	// ErrFailedPrecondition: the node's state forbids the operation. Trying again
-	// doesn't help until somebody changes that state.
+	// ErrFailedPrecondition says that the node's state forbids the call, and that trying
+	// again doesn't help until somebody changes that state: the disk holds data of another
+	// system, a process uses the volume, another user has mapped the share.
+	//
+	// A state that passes by itself is ErrUnavailable: a disk that is still coming online.
 	ErrFailedPrecondition = errors.New("failed precondition")
-	// ErrPermissionDenied: Windows or the path policy refused.
+	// ErrPermissionDenied says that Windows, an SMB server or the rules for paths don't allow
+	// the call to whoever makes it: the service's account lacks a privilege, a link leads out
+	// of the kubelet directory, the user may not use the share.
+	//
+	// A user whom the server doesn't know, or a wrong password, is ErrUnauthenticated.
 	ErrPermissionDenied = errors.New("permission denied")
-	// ErrUnauthenticated: a server refused the credentials given.
+	// ErrUnauthenticated says that a server doesn't accept the credentials: the password of a
+	// share is wrong or has expired, the CHAP secret of a target isn't this one.
+	//
+	// A user whom the server knows, but who may not use the share, is ErrPermissionDenied.
 	ErrUnauthenticated = errors.New("unauthenticated")
-	// ErrResourceExhausted: a disk is full, or a limit is reached.
+	// ErrResourceExhausted says that a limit is reached: the volume is full, the client has
+	// too many calls under way.
+	//
+	// A server that takes no more connections for the moment, and Windows without memory,
+	// are ErrUnavailable.
 	ErrResourceExhausted = errors.New("resource exhausted")
-	// ErrUnavailable: busy or not ready; trying again later may succeed.
+	// ErrUnavailable says that the same call may succeed later, without anybody changing
+	// anything: the daemon isn't there, Windows hasn't answered an earlier call on the disk,
+	// the storage or the server behind a path isn't reached.
+	//
+	// If somebody has to act first, it is ErrFailedPrecondition. A caller that gave up gets
+	// context.DeadlineExceeded.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnimplemented: this daemon, version or device can't do it.
+	// ErrUnimplemented says that this daemon, this version of the API, this Windows or this
+	// device has no such operation: the published daemon doesn't serve the storage group,
+	// ReFS has no spot fix.
+	//
+	// Flags and requests that exclude each other are ErrInvalidArgument.
 	ErrUnimplemented = errors.New("unimplemented")
-	// ErrInternal: none of the above. Please report it as a bug.
+	// ErrInternal says that none of the others fits: Windows gave an error number that isn't
+	// known here, or the daemon is at fault. Please report it, with the log.
 	ErrInternal = errors.New("internal error")
 )
 
