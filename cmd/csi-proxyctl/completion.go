@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 )
 
 // completionTimeout limits the wait after the tab key is pressed.
@@ -62,7 +63,7 @@ func (p *program) completeDisks(cmd *cobra.Command, args []string, _ string) ([]
 		defer func() { err = errors.Join(err, c.Close()) }()
 		ids, err := c.Disk.ListDiskIDs(ctx)
 		for _, n := range slices.Sorted(maps.Keys(ids)) {
-			found = append(found, cobra.CompletionWithDesc(n.String(), printable(ids[n].SerialNumber)))
+			found = append(found, cobra.CompletionWithDesc(n.String(), quote.Terminal(ids[n].SerialNumber)))
 		}
 		return found, err
 	})

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
@@ -79,7 +80,7 @@ type errorJSON struct {
 // printError prints an error as one line.
 func (p *program) printError(err error) {
 	if p.format == formatText {
-		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", printable(err.Error()))
+		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(err.Error()))
 		return
 	}
 	st := statusOf(err)
@@ -94,5 +95,5 @@ func (p *program) printError(err error) {
 	if jsonErr != nil { // strings and a number can always be encoded
 		panic(errors.Join(jsonErr, err))
 	}
-	fmt.Fprintf(p.stderr, "%s\n", text)
+	fmt.Fprintf(p.stderr, "%s\n", quote.JSON(text))
 }

@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 )
 
 // format is what --output chooses.
@@ -61,7 +63,7 @@ var done = reply{}
 
 func (p *program) print(r reply) error {
 	for _, w := range r.warnings {
-		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", printable(w))
+		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(w))
 	}
 	switch {
 	case r.raw != nil:
@@ -71,9 +73,19 @@ func (p *program) print(r reply) error {
 		if r.json == nil {
 			r.json = struct{}{}
 		}
-		return json.NewEncoder(p.stdout).Encode(r.json)
+		return p.printJSON(r.json)
 	}
 	return r.printTable(p.stdout)
+}
+
+// printJSON prints one line of JSON.
+func (p *program) printJSON(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = p.stdout.Write(append(quote.JSON(text), '\n'))
+	return err
 }
 
 func (r reply) printTable(out io.Writer) error {
@@ -84,7 +96,7 @@ func (r reply) printTable(out io.Writer) error {
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = printable(cell)
+			row[i] = quote.Terminal(cell)
 			if row[i] == "" {
 				row[i] = "-"
 			}
@@ -92,16 +104,6 @@ func (r reply) printTable(out io.Writer) error {
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
 	return table.Flush()
-}
-
-// printable escapes what can't be printed in a text from a disk or a daemon, which
-// could contain control sequences for the terminal.
-func printable(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return s
-	}
-	quoted := strconv.QuoteToGraphic(s)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
 func yesNo(yes bool) string {

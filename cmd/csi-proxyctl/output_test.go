@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 )
 
 // Serial numbers and messages come from hardware and other machines; a terminal
@@ -44,7 +45,7 @@ func TestPrintable(t *testing.T) {
 		"a\nb":                 `a\nb`,
 		"\"a\"\x1b":            `"a"\x1b`,
 	} {
-		if got := printable(in); got != want {
+		if got := quote.Terminal(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}

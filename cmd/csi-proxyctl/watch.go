@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -63,7 +63,7 @@ var printed = reply{raw: []byte{}}
 // printChanges prints what has changed. The first changes of a watch are the list.
 func (p *program) printChanges(c storage.DiskChanges, first bool) error {
 	if p.format == formatJSON {
-		return json.NewEncoder(p.stdout).Encode(c)
+		return p.printJSON(c)
 	}
 	added := "added"
 	if first {
@@ -78,7 +78,7 @@ func (p *program) printChanges(c storage.DiskChanges, first bool) error {
 		disks []storage.Disk
 	}{{"removed", c.Removed}, {added, c.Added}, {"changed", c.Changed}} {
 		for _, d := range part.disks {
-			if _, err := fmt.Fprintf(p.stdout, "%-8s disk %d: %s\n", part.what, d.Number, printable(diskLine(d))); err != nil {
+			if _, err := fmt.Fprintf(p.stdout, "%-8s disk %d: %s\n", part.what, d.Number, quote.Terminal(diskLine(d))); err != nil {
 				return err
 			}
 		}

@@ -25,16 +25,28 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 )
 
 // New returns a handler that writes to w, in one call of Write for each line, up to a
 // verbosity: klog's -v.
 func New(w io.Writer, verbosity int) slog.Handler {
-	return slog.NewJSONHandler(w, &slog.HandlerOptions{
+	return slog.NewJSONHandler(escaping{w}, &slog.HandlerOptions{
 		AddSource:   true,
 		Level:       slog.Level(-verbosity),
 		ReplaceAttr: replace,
 	})
+}
+
+// escaping escapes what would turn or hide the text of a line where it is shown.
+type escaping struct{ w io.Writer }
+
+func (e escaping) Write(line []byte) (int, error) {
+	if _, err := e.w.Write(quote.JSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 func replace(groups []string, a slog.Attr) slog.Attr {

@@ -34,6 +34,9 @@ func TestLines(t *testing.T) {
 		`"severity":"INFO","v":0,"msg":"a","request":{"level":1,"msg":"b","n":7}`: func(l *slog.Logger) {
 			l.Info("a", slog.Group("request", "level", 1, "msg", "b", "n", uint32(7)))
 		},
+		`"severity":"INFO","v":0,"msg":"a","serial":"\u202e\u009b\ufeff"`: func(l *slog.Logger) {
+			l.Info("a", "serial", "\u202e\u009b\ufeff")
+		},
 		"": func(l *slog.Logger) { l.Log(t.Context(), -3, "too much") },
 	} {
 		var out bytes.Buffer
