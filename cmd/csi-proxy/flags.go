@@ -8,12 +8,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -135,13 +137,47 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			fmt.Fprint(usage, "Usage: csi-proxy [flag]...\n\nFlags, with one dash or two:\n")
 			flags.SetOutput(usage)
 			flags.PrintDefaults()
+			return options{}, err
 		}
-		return options{}, err
+		return options{}, explain(flags, err)
 	}
 	if flags.NArg() > 0 {
 		return options{}, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	return o, nil
+}
+
+var (
+	undefinedFlag = regexp.MustCompile(`^flag provided but not defined: -(.*)$`)
+	invalidValue  = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?-(\S+): (.*)$`)
+)
+
+// explain says of an error of package flag what was given and what is possible.
+func explain(flags *flag.FlagSet, err error) error {
+	if m := undefinedFlag.FindStringSubmatch(err.Error()); m != nil {
+		var names []string
+		flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+		return fmt.Errorf("unknown flag -%s%s", m[1], didyoumean.Hint("-", m[1], names))
+	}
+	m := invalidValue.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	why := m[3]
+	if getter, ok := flags.Lookup(m[2]).Value.(flag.Getter); ok {
+		switch getter.Get().(type) {
+		case time.Duration:
+			why = "it must be a time with a unit, such as 5s or 1m30s"
+		case bool:
+			why = "it must be true or false"
+		case int, uint64:
+			why = "it must be a whole number"
+		}
+	}
+	if strings.HasPrefix(why, "strconv.") { // klog's flags
+		why = "it must be a whole number"
+	}
+	return fmt.Errorf("-%s=%s: %s", m[2], m[1], why)
 }
 
 // asksForService reports whether a command line that may be wrong has

@@ -96,6 +96,23 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
+// What is wrong with a flag says what was given, and what is possible.
+func TestFlagErrors(t *testing.T) {
+	for args, want := range map[string]string{
+		"-grace-period=5":     `-grace-period="5": it must be a time with a unit, such as 5s or 1m30s`,
+		"-v=abc":              `-v="abc": it must be a whole number`,
+		"-max-calls=many":     `-max-calls="many": it must be a whole number`,
+		"-require-privacy=of": `-require-privacy="of": it must be true or false`,
+		"-kubelet-pth=C":      "unknown flag -kubelet-pth; did you mean -kubelet-path?",
+		"-nothing-like-it":    "unknown flag -nothing-like-it",
+		"-working-dir=":       `-working-dir="": it must not be empty`,
+	} {
+		if _, err := parseFlags([]string{args}, io.Discard); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+	}
+}
+
 func TestUsageErrors(t *testing.T) {
 	for _, args := range []string{
 		"-no-such-flag",

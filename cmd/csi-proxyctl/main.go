@@ -10,14 +10,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/didyoumean"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 )
 
 func main() {
@@ -104,6 +109,7 @@ Exit codes:
 	root.SetVersionTemplate("csi-proxyctl {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.DisableSuggestions = true // they take several lines
+	root.SetFlagErrorFunc(explainFlag)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	help := root.HelpFunc()
@@ -143,7 +149,14 @@ Exit codes:
 
 // unknownCommand is the error for arguments of a group that aren't a command of it.
 func unknownCommand(group *cobra.Command, args []string) error {
-	return fmt.Errorf("unknown command %q for %q", args[0], group.CommandPath())
+	var names []string
+	for _, c := range group.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], group.CommandPath(),
+		didyoumean.Hint(group.CommandPath()+" ", args[0], names))
 }
 
 // group is a command that only has commands below it.
@@ -169,7 +182,7 @@ func (p *program) leaf(use, short string, do func(ctx context.Context, args []st
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cobra.ExactArgs(len(strings.Fields(use)) - 1),
+		Args:  checkArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.started = true
 			ctx := cmd.Context()
@@ -186,6 +199,53 @@ func (p *program) leaf(use, short string, do func(ctx context.Context, args []st
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+}
+
+// optional are arguments in a usage that may be left out.
+var optional = regexp.MustCompile(`\[.*?\]`)
+
+// checkArgs compares arguments with those that the usage of a command names: [OPTIONAL] and
+// REPEATED... as well.
+func checkArgs(cmd *cobra.Command, args []string) error {
+	names := strings.Fields(cmd.Use)[1:]
+	least, most := len(strings.Fields(optional.ReplaceAllString(cmd.Use, "")))-1, len(names)
+	if strings.Contains(cmd.Use, "...") {
+		most = math.MaxInt
+	}
+	if least <= len(args) && len(args) <= most {
+		return nil
+	}
+	takes, given := "no arguments", "none was given"
+	if len(names) > 0 {
+		takes = strings.Join(names, " ")
+	}
+	if len(args) > 0 {
+		given = fmt.Sprintf("%q was given", args)
+	}
+	return fmt.Errorf("%s takes %s, and %s", cmd.CommandPath(), takes, given)
+}
+
+// explainFlag says of a wrong flag what was given and what is possible.
+func explainFlag(cmd *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && missing.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		return fmt.Errorf("%w%s", err, didyoumean.Hint("--", missing.GetSpecifiedName(), names))
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := invalid.GetFlag()
+		why := invalid.Unwrap().Error()
+		switch f.Value.Type() {
+		case "duration":
+			why = "must be a time with a unit, such as 30s or 1m30s"
+		case "bool":
+			why = "must be true or false"
+		case "uint32":
+			why = fmt.Sprintf("must be a whole number from 0 to %d", uint32(math.MaxUint32))
+		}
+		return fmt.Errorf("--%s=%s: %s", f.Name, quote.Text(invalid.GetValue()), why)
+	}
+	return err
 }
 
 // on gives the function of a leaf the client of a group.

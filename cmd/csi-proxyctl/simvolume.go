@@ -138,7 +138,6 @@ func (p *program) simProcess() *cobra.Command {
 		response, err := sim.StartProcess(ctx, &simv1.StartProcessRequest{Program: program, Paths: args})
 		return line(map[string]uint32{"process_id": response.GetProcessId()}, decimal(response.GetProcessId())), err
 	})
-	start.Args = cobra.MinimumNArgs(1)
 	start.Long = `Start a process that keeps files, directories or volumes open for reading, until it is ended or the
 node restarts. PATH is a file or directory, or the id of a volume without the backslash at its end.
 The process survives a restart of the daemon. Its id is printed.`

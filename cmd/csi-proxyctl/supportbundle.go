@@ -43,7 +43,6 @@ func (p *program) supportBundle() *cobra.Command {
 		}{path}, path), nil
 	})
 	c.Use = "support-bundle [FILE]"
-	c.Args = cobra.MaximumNArgs(1)
 	c.ValidArgsFunction = nil // files
 	c.Long = `Put the findings of csi-proxyctl doctor, versions, the service with the daemon's flags, disks,
 volumes, mounts, mappings, and the end of the daemon's log files into one zip, and print its name.
