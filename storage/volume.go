@@ -73,10 +73,20 @@ const (
 	ReFS FileSystem = "ReFS"
 )
 
+// Canonical returns a file system as it is written here: NTFS for ntfs.
+func (f FileSystem) Canonical() FileSystem {
+	for _, known := range []FileSystem{NTFS, ReFS} {
+		if strings.EqualFold(string(f), string(known)) {
+			return known
+		}
+	}
+	return f
+}
+
 // FormatOptions say how a raw volume is formatted. The zero value is NTFS with Windows'
 // defaults.
 type FormatOptions struct {
-	// FileSystem is the file system. Default: NTFS for a raw volume, and whatever there is
+	// FileSystem is the file system; its case doesn't count. Default: NTFS for a raw volume, and whatever there is
 	// otherwise. If it is set, a volume with another file system is refused.
 	FileSystem FileSystem
 	// AllocationUnitBytes is the size of a cluster, a power of two from 512 bytes to 2 MiB.
@@ -100,10 +110,12 @@ const (
 // Validate returns csiproxy.ErrInvalidArgument, with the reason, for options that no format
 // can have.
 func (o FormatOptions) Validate() error {
-	unit := o.AllocationUnitBytes
+	unit, given := o.AllocationUnitBytes, o.FileSystem
+	o.FileSystem = given.Canonical()
 	switch {
 	case o.FileSystem != "" && o.FileSystem != NTFS && o.FileSystem != ReFS:
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the file system must be NTFS or ReFS")
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"the file system %q can't be made: it must be NTFS or ReFS", string(given))
 	case unit != 0 && (unit < minAllocationUnit || unit > maxAllocationUnit || unit&(unit-1) != 0):
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the allocation unit of %d bytes isn't a power of two from %d to %d", unit, minAllocationUnit, maxAllocationUnit)
 	case o.FileSystem == ReFS && unit != 0 && unit != 4<<10 && unit != 64<<10:

@@ -298,7 +298,11 @@ func (p *program) serviceStart() *cobra.Command {
 		if err != nil {
 			return reply{}, err
 		}
-		return done, services.Start(ctx, found)
+		err = services.Start(ctx, found)
+		if errors.Is(err, csiproxy.ErrNotFound) {
+			err = fmt.Errorf("%w; to make the service: csi-proxyctl service install DAEMON", err)
+		}
+		return done, err
 	})
 	c.Long = `Start the service, and wait until it serves. It is no error if it runs already.`
 	name = nameFlag(c)

@@ -37,10 +37,10 @@ func (p *program) smb() *cobra.Command {
 		if len(args) > 1 {
 			local = args[1]
 		}
-		return done, mappings.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
+		err = mappings.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
+		return line(nil, "the share is mapped; if it was mapped before, and works, with the user and password of then"), err
 	})
 	mapShare.Use = "map REMOTE [LOCAL]"
-	mapShare.Args = cobra.RangeArgs(1, 2)
 	mapShare.Long = `Map a share for the whole node, and make LOCAL a directory link to it. REMOTE is
 \\server\share or a directory on the share. A mapping that works is kept with the credentials
 that it has.

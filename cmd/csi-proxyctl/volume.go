@@ -42,13 +42,27 @@ func (p *program) volume() *cobra.Command {
 		}
 		return listMounts(ctx, c.Storage)
 	}))
-	list.Use, list.Args = "list [DISK]", cobra.MaximumNArgs(1)
+	list.Use = "list [DISK]"
 	list.ValidArgsFunction = p.completeDisks
 	list.Flags().Uint32Var(&partition, "partition", 0, "`number` of a partition; 0 for all data partitions")
 
 	var newSize sizeFlag
 	resize := identified("resize VOLUME", "Grow a volume", func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
-		return done, volumes.ResizeVolume(ctx, id, int64(newSize))
+		before, err := volumes.GetVolumeStats(ctx, id)
+		if err != nil {
+			return reply{}, err
+		}
+		if err := volumes.ResizeVolume(ctx, id, int64(newSize)); err != nil {
+			return reply{}, err
+		}
+		after, err := volumes.GetVolumeStats(ctx, id)
+		text := "not changed: it has " + exactSize(after.SizeBytes)
+		if after.SizeBytes > before.SizeBytes {
+			text = "grown to " + exactSize(after.SizeBytes)
+		} else if int64(newSize) > 0 && int64(newSize) < after.SizeBytes {
+			text += ", and a volume isn't made smaller"
+		}
+		return line(after, text), err
 	})
 	resize.Flags().Var(&newSize, "size", "new `size`; 0 for as large as the disk allows")
 

@@ -66,6 +66,12 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss
 		return Upgraded{}, &csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
 			Detail: "the new program can't be copied; nothing was changed", Err: copyErr}
 	}
+	// What isn't CSI Proxy isn't even run.
+	if of, err := d.Programs.Origin(fresh); err != nil || of != Ours {
+		return Upgraded{}, errors.Join(&csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
+			Detail: newProgram + " isn't a csi-proxy.exe that can take this one's place, by what its build has recorded in it; " +
+				"it wasn't run, and nothing was changed", Err: err}, d.Files.Remove(fresh))
+	}
 	report, err := d.check(ctx, fresh, args, mayMiss)
 	if err != nil {
 		return Upgraded{}, errors.Join(err, d.Files.Remove(fresh))

@@ -180,7 +180,7 @@ func (s *Staging) format(ctx context.Context, id volume.ID, r storage.StageVolum
 }
 
 func formatOptions(o storage.FormatOptions) win.FormatOptions {
-	if o.FileSystem == "" {
+	if o.FileSystem = o.FileSystem.Canonical(); o.FileSystem == "" {
 		o.FileSystem = storage.NTFS
 	}
 	return win.FormatOptions{
