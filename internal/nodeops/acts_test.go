@@ -22,6 +22,9 @@ type act struct {
 	name string
 	on   object
 	run  func(ctx context.Context, r *rig, n *nodeops.Node) (any, error)
+	// sweeps is set if it goes through all that it finds, one after the other: what comes
+	// meanwhile it may miss, until it is repeated.
+	sweeps bool
 	// undo is set for what happens to the node, and takes it back.
 	undo func(r *rig) error
 }
@@ -40,8 +43,6 @@ type start struct {
 	name    string
 	prepare func(r *rig)
 	has     object
-	// only are the acts that are tried there; nil: all that its objects allow.
-	only []string
 }
 
 const (
@@ -58,13 +59,7 @@ var starts = []start{
 	}},
 	{name: "staged volume", has: aVolume | anID, prepare: (*rig).mounted},
 	{name: "published volume", has: aVolume | anID, prepare: (*rig).published},
-	{name: "volume staged read-only", has: aVolume | anID, prepare: func(r *rig) {
-		r.unstaged()
-		request := stageRequest
-		request.ReadOnly, request.Grow = true, false
-		_, err := r.process().Storage.StageVolume(context.Background(), request)
-		r.must(err)
-	}},
+	{name: "volume staged read-only", has: aVolume | anID, prepare: (*rig).stagedReadOnly},
 	{name: "published volume without its disk", has: aVolume | anID, prepare: func(r *rig) {
 		r.published()
 		r.must(r.sim.DetachDisk(r.number))
@@ -198,12 +193,17 @@ var acts = []act{
 		return n.Storage.StageShare(ctx, request)
 	})},
 	{name: "UnstageShare", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-		return n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+		return done.Unmapped, err // who removes the link doesn't matter
 	}},
 	{name: "UnstageShare of the remote path", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-		return n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share + "2", RemotePath: `\\server\data`})
+		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share + "2", RemotePath: `\\server\data`})
+		return done.Unmapped, err
 	}},
-	{name: "UnstageVolume of the share", on: aShare, run: unstage(storage.UnstageVolumeRequest{StagingPath: share})},
+	{name: "UnstageVolume of the share", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+		done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
+		return done.Unmapped, err
+	}},
 	{name: "PublishVolume of the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Storage.PublishVolume(ctx, share, podShare)
 	})},
@@ -214,7 +214,7 @@ var acts = []act{
 		return n.Filesystem.Rmdir(ctx, share, false)
 	})},
 
-	{name: "CleanUp", on: aVolume | aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+	{name: "CleanUp", on: aVolume | aShare, sweeps: true, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
 		left, err := n.Storage.CleanUp(ctx, true)
 		var removed []string
 		for _, one := range left.Mounts {

@@ -5,6 +5,7 @@ package nodeops_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,7 +95,11 @@ func total(counts map[string]int) (n int) {
 func (m *meeting) act(r *rig, i int, n *nodeops.Node) string {
 	ctx, cancel := context.WithTimeout(operation.Inline(context.Background()), 5*time.Minute)
 	defer cancel()
-	return answerOf(m.acts[i].run(ctx, r, n))
+	answer := answerOf(m.acts[i].run(ctx, r, n))
+	if m.acts[i].undo != nil {
+		r.sim.Settle() // what comes and goes with a disk is a part of it
+	}
+	return answer
 }
 
 // undo stands in an order for taking back what has happened to the node.
@@ -146,7 +151,8 @@ func orders(n int) (all [][]int) {
 // if nothing is. The outcome is that of the acts one after the other in some order: what
 // they answer, and all that can be seen of the node. Or some are refused, and the others
 // have the outcome that they have without them. Or some have another error, and when
-// they are repeated, the node is as if all had come in turn and these had been repeated.
+// they are repeated, the node is as if all had come in turn and these had been repeated. So
+// it is with those that sweep.
 // together reports whether the acts have met.
 func (m *meeting) judge(t *testing.T, together func(r *rig, o *outcome, processes []*nodeops.Node) bool) (outcome, string) {
 	t.Helper()
@@ -165,6 +171,11 @@ func (m *meeting) judge(t *testing.T, together func(r *rig, o *outcome, processe
 	got := m.play(t, meet)
 	if !met {
 		return got, ""
+	}
+	for _, answer := range got.answers {
+		if answer == answerOf(nil, errors.New("of no class")) {
+			got.broken = append(got.broken, "an answer is an error of no class")
+		}
 	}
 	if len(got.broken) > 0 {
 		return got, strings.Join(got.broken, "\n")
@@ -190,7 +201,8 @@ func (m *meeting) judge(t *testing.T, together func(r *rig, o *outcome, processe
 		}
 		nearest = closer(nearest, got, want, order)
 	}
-	if !slices.ContainsFunc(got.answers, isError) {
+	isSweep := func(a act) bool { return a.sweeps }
+	if !slices.ContainsFunc(got.answers, isError) && !slices.ContainsFunc(m.acts, isSweep) {
 		return got, strings.Join(nearest, "\n")
 	}
 
@@ -201,7 +213,7 @@ func (m *meeting) judge(t *testing.T, together func(r *rig, o *outcome, processe
 			repeated = append(repeated, undo)
 		}
 		for i, answer := range o.answers {
-			if isError(answer) {
+			if isError(answer) || m.acts[i].sweeps {
 				repeated = append(repeated, i)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,7 @@ func eachScenario(t *testing.T, test func(t *testing.T, s scenario)) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
+			skipOpen(t)
 			test(t, s)
 		})
 	}
@@ -59,6 +61,9 @@ func atEachCall(t *testing.T, first int, s scenario, try func(t *testing.T, r *r
 			var calls atomic.Int64 // an operation may make several at one time
 			try(t, r, func(f func(winsim.Call)) {
 				r.sim.OnCall(func(c winsim.Call) {
+					if c.Name == win.IoctlStorageQueryProperty.String() {
+						r.identified.Store(true)
+					}
 					if calls.Add(1)-1 == int64(at) {
 						f(c)
 					}
@@ -100,16 +105,19 @@ func (s scenario) holds(t *testing.T, r *rig) {
 	}
 }
 
-// errorsAtCalls are the errors that a call may have: of a disk that is sick, of one that
-// somebody else uses, and of one that the node may not touch.
-var errorsAtCalls = []win.Errno{win.ErrorIODevice, win.ErrorSharingViolation, win.ErrorAccessDenied}
+// errorsAtCalls are the errors that a call may have, one of each class: the device has left,
+// somebody else uses it, it is sick for a moment, the node may not touch it, and one that
+// nobody has thought of.
+var errorsAtCalls = []win.Errno{
+	win.ErrorDeviceNotConnected, win.ErrorSharingViolation, win.ErrorIODevice, win.ErrorAccessDenied, win.Errno(1337),
+}
 
 func TestErrorAtEachCall(t *testing.T) {
 	eachScenario(t, func(t *testing.T, s scenario) {
 		for _, errno := range errorsAtCalls {
 			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
 				before(func(c winsim.Call) { r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno)) })
-				if s.run(t.Context(), r, r.process()) == nil {
+				if err := s.run(t.Context(), r, r.process()); err == nil || s.refused {
 					s.holds(t, r)
 				}
 				s.succeeds(t, r)
@@ -150,6 +158,13 @@ func bystanders(r *rig) map[string]func(ctx context.Context, n *nodeops.Node) er
 	r.sim.Settle()
 	name := volume.ID(r.sim.VolumesOfDisk(other)[0])
 	r.must(r.sim.FormatVolume(context.Background(), string(name), win.FormatOptions{FileSystem: "NTFS"}))
+	staged := simtest.Kubelet + `\plugins\other\pv-3\globalmount`
+	simtest.Mount(r.t, r.sim, staged, string(name))
+	paths := 0
+	next := func(path string) string {
+		paths++
+		return fmt.Sprintf("%s-%d", path, paths)
+	}
 	return map[string]func(ctx context.Context, n *nodeops.Node) error{
 		"a disk": func(ctx context.Context, n *nodeops.Node) error {
 			_, err := n.Disk.GetDiskStats(ctx, other)
@@ -169,6 +184,18 @@ func bystanders(r *rig) map[string]func(ctx context.Context, n *nodeops.Node) er
 		},
 		"staging": func(ctx context.Context, n *nodeops.Node) error {
 			return n.Volume.MountVolume(ctx, name, simtest.Kubelet+`\plugins\other\pv-2\globalmount`)
+		},
+		"publishing": func(ctx context.Context, n *nodeops.Node) error {
+			return n.Storage.PublishVolume(ctx, staged, next(simtest.Kubelet+`\pods\other\volumes\pv-3`)+`\mount`)
+		},
+		"staging a share": func(ctx context.Context, n *nodeops.Node) error {
+			request := shareRequest(next(simtest.Kubelet + `\plugins\other\share`))
+			request.RemotePath = `\\other\data`
+			return n.Storage.StageShare(ctx, request)
+		},
+		"the list of leftovers": func(ctx context.Context, n *nodeops.Node) error {
+			_, err := n.Storage.CleanUp(ctx, false)
+			return err
 		},
 		"a directory": func(ctx context.Context, n *nodeops.Node) error {
 			return n.Filesystem.Mkdir(ctx, simtest.Kubelet+`\pods\other`)
@@ -192,10 +219,16 @@ func bystanders(r *rig) map[string]func(ctx context.Context, n *nodeops.Node) er
 }
 
 // passesOver reports whether a bystander has to do without the object that hangs: lists
-// and rescans pass over a disk that doesn't answer.
+// and rescans pass over a disk that doesn't answer, and the list of leftovers also over a
+// volume.
 func passesOver(bystander string, hung winsim.Call) bool {
-	ofAll := bystander == "the list of disks" || bystander == "a rescan"
-	return ofAll && strings.Contains(hung.Object, "PhysicalDrive")
+	switch bystander {
+	case "the list of disks", "a rescan":
+		return strings.Contains(hung.Object, "PhysicalDrive")
+	case "the list of leftovers":
+		return strings.Contains(hung.Object, "PhysicalDrive") || strings.HasPrefix(hung.Object, `\\?\Volume`)
+	}
+	return false
 }
 
 // patient is how long an operation may take while another object hangs: that of a disk
@@ -297,6 +330,38 @@ func TestSwapAtEachCall(t *testing.T) {
 			if is := r.content(newcomer); is != was {
 				t.Errorf("the disk that came was\n%s\nand is\n%s\nafter %v", was, is, err)
 			}
+		})
+	})
+}
+
+// A disk that takes the place of the one that was meant under an open handle, with the same
+// contents, is found out before each change.
+func TestCloneAtEachCall(t *testing.T) {
+	changes := []string{
+		win.IoctlDiskSetDiskAttributes.String(), win.IoctlDiskCreateDisk.String(), win.IoctlDiskSetDriveLayoutEx.String(),
+		win.IoctlDiskGrowPartition.String(), win.CallFormatVolume, win.FsctlExtendVolume.String(),
+	}
+	// An operation can't do better than look right before a change: it asks the disk what it is,
+	// and then reads what is on it.
+	const between = 10
+	eachScenario(t, func(t *testing.T, s scenario) {
+		atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+			before(func(winsim.Call) {
+				r.sim.OnCall(nil)
+				if r.number == 0 || !r.identified.Load() {
+					return
+				}
+				r.must(r.sim.SwapDisk(r.number, winsim.DiskSpec{Serial: "clone", Page83: []win.Identifier{}}, true))
+				var since atomic.Int64
+				r.sim.OnCall(func(c winsim.Call) {
+					if n := since.Add(1); n > between && slices.Contains(changes, c.Name) {
+						t.Errorf("%s on %q is call %d after the disk has become another one", c.Name, c.Object, n)
+					}
+				})
+			})
+			ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Minute)
+			defer cancel()
+			_ = s.run(ctx, r, r.process()) // it may find out, or be done already
 		})
 	})
 }

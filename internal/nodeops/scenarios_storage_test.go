@@ -287,6 +287,72 @@ var storageScenarios = []scenario{
 		check: func(r *rig) error { return r.sim.WriteFile(share+file, nil) },
 	},
 	{
+		name: "UnstageVolume of a volume in use", refused: true, prepare: func(r *rig) {
+			r.mounted()
+			id, err := r.sim.StartProcess(`C:\app.exe`, staging+file)
+			r.must(err)
+			r.t.Cleanup(func() { _ = r.sim.EndProcess(id) }) // what it has open may have gone
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+			return refusal(err)
+		},
+		check: func(r *rig) error { return precious(r, staging) },
+	},
+	{
+		name: "UnstageVolume of another disk", refused: true, prepare: func(r *rig) {
+			r.mounted()
+			r.attach(winsim.DiskSpec{Serial: "vol-2", Offline: true})
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{
+				StagingPath: staging, Disk: storage.Selector{SerialNumber: "vol-2"},
+			})
+			return want("unmounted", done.Unmounted, false, err)
+		},
+		check: func(r *rig) error { return precious(r, staging) },
+	},
+	{
+		name: "CheckVolume of a published volume", refused: true, prepare: func(r *rig) {
+			r.published()
+			r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+			return refusal(err)
+		},
+		check: func(r *rig) error {
+			i := slices.IndexFunc(r.sim.Volumes(), func(v winsim.VolumeInfo) bool { return v.Damage == winsim.SpotDamage })
+			return want("still damaged", i >= 0, true, nil)
+		},
+	},
+	{
+		name: "StageShare of another user", refused: true, prepare: func(r *rig) {
+			r.must(r.sim.SMB().SetUser("server", "other", user.Password))
+			r.shared()
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := shareRequest(share + "2")
+			request.Credentials.Username = "other"
+			return refusal(n.Storage.StageShare(ctx, request))
+		},
+		check: func(r *rig) error {
+			exists, err := r.process().Filesystem.PathExists(context.Background(), share+"2")
+			return errors.Join(want("there", exists, false, err), r.sim.WriteFile(share+file, nil))
+		},
+	},
+	{
+		name: "CleanUp of what is used", refused: true, prepare: func(r *rig) {
+			r.published()
+			r.publishedShare()
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.CleanUp(ctx, true)
+			return err
+		},
+		check: func(r *rig) error { return errors.Join(precious(r, target), r.sim.WriteFile(podShare+file, nil)) },
+	},
+	{
 		name: "CheckVolume", prepare: func(r *rig) {
 			r.mounted()
 			r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
@@ -297,6 +363,14 @@ var storageScenarios = []scenario{
 		},
 		check: func(r *rig) error { return precious(r, staging) },
 	},
+}
+
+// refusal wants an operation to be refused.
+func refusal(err error) error {
+	if errors.Is(err, csiproxy.ErrFailedPrecondition) || errors.Is(err, csiproxy.ErrUnauthenticated) {
+		return nil
+	}
+	return cmp.Or(err, errors.New("it isn't refused"))
 }
 
 const mutualIQN = "iqn.2026-01.com.example:mutual"

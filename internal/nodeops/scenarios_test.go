@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -44,6 +45,8 @@ type rig struct {
 
 	number disk.Number // of the disk that the scenario is about
 	volume volume.ID   // of its data partition, if it has one
+
+	identified atomic.Bool // a disk was asked what it is
 }
 
 // newRig returns a node with everything that scenarios need beside their own object: a
@@ -143,6 +146,9 @@ type scenario struct {
 	usedAt string
 	// readOnly is set if nothing can be written to the disk in the end.
 	readOnly bool
+	// refused is set if the operation must not do what it is asked for: run succeeds if it is
+	// refused, and check holds whatever it answers.
+	refused bool
 	// waits is set if a repeated run waits for Windows without a call under way.
 	waits bool
 }
