@@ -69,9 +69,9 @@ type Options struct {
 	// OnWindowsCall is called when Windows has answered a call, with the name of the
 	// Win32 function or control code, how long it took, and its error. May be nil.
 	OnWindowsCall func(call string, took time.Duration, err error)
-	// OnSkippedDisks is told how many disks ListDiskIDs, ListDiskLocations and Rescan pass
-	// over because they don't answer or answer with errors, whenever that number changes.
-	// Default: nobody is told.
+	// OnSkippedDisks is called when the number of disks changes that ListDiskIDs,
+	// ListDiskLocations and Rescan leave out because they don't answer or answer with errors.
+	// May be nil.
 	OnSkippedDisks func(count int)
 }
 

@@ -232,7 +232,7 @@ func watchService(ctx context.Context, name string, query func(string) (winservi
 		}
 		if time.Since(ran) >= watchPatience {
 			return &csiproxy.Error{Op: "watch service", Object: name, Kind: csiproxy.ErrUnavailable,
-				Detail: fmt.Sprintf("it is %s, and hasn't run for %v; the reason stands in the daemon's log and in the Event Log", state, watchPatience)}
+				Detail: fmt.Sprintf("it is %s, and hasn't run for %v; the reason is in the daemon's log and in the Event Log", state, watchPatience)}
 		}
 		select {
 		case <-ctx.Done():

@@ -157,7 +157,7 @@ func (d *Deployer) Find(name string) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", refuse("find service", "", fmt.Sprintf("there are the services %s, and only one of them can have the pipes; say which is meant with --name, "+
+	return "", refuse("find service", "", fmt.Sprintf("there are the services %s, and only one of them can have the pipes; choose one with --name, "+
 		"or remove the others", strings.Join(found, ", ")))
 }
 
@@ -340,7 +340,7 @@ func (d *Deployer) works(ctx context.Context, name string, endpoints []string) e
 			return err
 		}
 		if status.State != winservice.Running {
-			return fmt.Errorf("the service %s is in state %q; the reason stands in the daemon's log and in the Event Log", name, status.State)
+			return fmt.Errorf("the service %s is in state %q; the reason is in the daemon's log and in the Event Log", name, status.State)
 		}
 		if err = d.Healthy(ctx, endpoints); err == nil {
 			return nil

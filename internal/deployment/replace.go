@@ -161,7 +161,7 @@ func (r *replacement) commit() error {
 
 // rollBack undoes a replacement that failed with cause, and returns the error to report.
 func (r *replacement) rollBack(ctx context.Context, cause error) error {
-	r.Log.Warn("the new daemon doesn't work; the one before comes back", "err", cause)
+	r.Log.Warn("the new daemon doesn't work; putting the one before back", "err", cause)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
 	err := &csiproxy.Error{Op: "replace service", Object: r.name, Kind: csiproxy.ErrFailedPrecondition, Err: cause,
@@ -173,7 +173,7 @@ func (r *replacement) rollBack(ctx context.Context, cause error) error {
 	}
 	if problem != nil {
 		err.Kind = csiproxy.ErrInternal
-		err.Detail = fmt.Sprintf("the replacement has failed, and going back too (%v); the service's command line was %s; repeat the command",
+		err.Detail = fmt.Sprintf("the replacement has failed, and so has the way back (%v). The service's command line was %s. Run the command again",
 			problem, r.before.Settings.CommandLine)
 	}
 	return err
@@ -213,7 +213,7 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 		return err
 	}
 	if r.Replaced == nil {
-		return refuse("restore service", name, "it has replaced no other daemon; leave out --restore to remove it")
+		return refuse("restore service", name, "it has replaced no other daemon; to remove the service, leave out --restore")
 	}
 	program, _, err := d.Services.SplitCommandLine(settings.CommandLine)
 	if err != nil {

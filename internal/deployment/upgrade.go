@@ -158,7 +158,7 @@ func (u *upgrade) finishInterrupted(ctx context.Context) error {
 	if same { // the program was not exchanged, or is put back already
 		if err := u.start(ctx, u.name, nil); err != nil {
 			// It must not keep the node from getting a better one.
-			u.Log.Warn("the program before doesn't work either", "err", err)
+			u.Log.Warn("the program before the upgrade doesn't work either", "err", err)
 		}
 		return u.Files.Remove(u.rollbackFile())
 	}
@@ -167,7 +167,7 @@ func (u *upgrade) finishInterrupted(ctx context.Context) error {
 		err = u.start(ctx, u.name, report.Endpoints)
 	}
 	if err != nil {
-		u.Log.Warn("the program of the upgrade that was cut off doesn't work; the one before comes back", "err", err)
+		u.Log.Warn("the program of the interrupted upgrade doesn't work; putting the one before back", "err", err)
 		return u.putBack(ctx)
 	}
 	return u.commit(ctx)
@@ -175,7 +175,7 @@ func (u *upgrade) finishInterrupted(ctx context.Context) error {
 
 // rollBack undoes an upgrade that failed with cause, and returns the error to report.
 func (u *upgrade) rollBack(ctx context.Context, cause error) error {
-	u.Log.Warn("the upgrade has failed; the program before comes back", "err", cause)
+	u.Log.Warn("the upgrade has failed; putting the program before back", "err", cause)
 	err := &csiproxy.Error{Op: "upgrade service", Object: u.name, Kind: csiproxy.ErrFailedPrecondition, Err: cause,
 		Detail: "the upgrade was rolled back; the program before runs"}
 	problem := u.putBack(ctx)
@@ -184,7 +184,7 @@ func (u *upgrade) rollBack(ctx context.Context, cause error) error {
 	}
 	if problem != nil {
 		err.Kind = csiproxy.ErrInternal
-		err.Detail = fmt.Sprintf("the upgrade has failed, and going back too (%v); the program before is %s; repeat the command", problem, u.rollbackFile())
+		err.Detail = fmt.Sprintf("the upgrade has failed, and so has the way back (%v). The program before is %s. Run the command again", problem, u.rollbackFile())
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/client"
 )
 
-const restart = "look at the daemon's log and the Event Log, then: csi-proxyctl service restart"
+const restart = "look at the daemon's log and the Event Log, then run csi-proxyctl service restart"
 
 // checkEndpoints looks whether the daemon answers at the endpoints of all versions.
 func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
@@ -41,11 +41,12 @@ func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
 	}
 	switch {
 	case denied:
-		return "", faults, csiproxy.Errorf(csiproxy.ErrPermissionDenied, "the endpoints may not be used by this account")
+		return "", faults, csiproxy.Errorf(csiproxy.ErrPermissionDenied, "this account may not connect to the endpoints")
 	case len(served) == 0 && len(faults) == 0:
-		return "", []Finding{problem("csi-proxyctl service status, then csi-proxyctl service start", "no endpoint exists: the daemon isn't running")}, nil
+		return "", []Finding{problem("run csi-proxyctl service status, then csi-proxyctl service start",
+			"no endpoint exists: the daemon isn't running")}, nil
 	case len(served) > 0 && len(missing) > 0:
-		faults = append(faults, warning("csi-proxyctl service upgrade, or csi-proxyctl service install --replace for the published daemon",
+		faults = append(faults, warning("run csi-proxyctl service upgrade; if it is the published daemon, csi-proxyctl service install --replace",
 			"the daemon doesn't serve %s: it is older than this csi-proxyctl, or the published one", strings.Join(missing, ", ")))
 	}
 	return fmt.Sprintf("all %d versions of the API are served", len(served)), faults, nil
@@ -97,7 +98,8 @@ func checkPipeOwner(ctx context.Context, n *Node) (string, []Finding, error) {
 		for _, h := range holders {
 			parts = append(parts, fmt.Sprintf("%s has %s", h, addresses(held[h])))
 		}
-		faults = append(faults, problem("stop all daemons but one, then: csi-proxyctl service restart", "more than one process has endpoints: %s", strings.Join(parts, "; ")))
+		faults = append(faults, problem("stop all daemons but one, then run csi-proxyctl service restart",
+			"more than one process has endpoints: %s", strings.Join(parts, "; ")))
 	}
 	running, known := n.running(ctx)
 	for _, h := range holders {
@@ -105,15 +107,18 @@ func checkPipeOwner(ctx context.Context, n *Node) (string, []Finding, error) {
 		case h.program != "" && !strings.Contains(strings.ToLower(base(h.program)), "csi-proxy"):
 			faults = append(faults, problem("find out what that program is, and end it", "%s, which isn't CSI Proxy, has %s", h, addresses(held[h])))
 		case known && running != nil && running.ProcessID != h.process:
-			faults = append(faults, problem(takeOver, "%s has the endpoints, and not the service %s, whose process is %d", n.who(h), running.Name, running.ProcessID))
+			faults = append(faults, problem(takeOver, "%s serves the endpoints, in the place of the service %s, process %d",
+				n.who(h), running.Name, running.ProcessID))
 		case known && running == nil:
-			faults = append(faults, warning(takeOver, "%s has the endpoints, and no service of CSI Proxy runs: it is a container's, or was left behind by a service that was stopped", n.who(h)))
+			faults = append(faults, warning(takeOver, "%s serves the endpoints, and no service of CSI Proxy runs: the process belongs to a container, "+
+				"or a service that was stopped has left it behind", n.who(h)))
 		}
 	}
 	return fmt.Sprintf("%s has the endpoints", holders[0]), faults, nil
 }
 
-const takeOver = "if that process is meant to serve, nothing; else end it, and csi-proxyctl service restart, or install --replace for the published daemon"
+const takeOver = "if this process should serve, do nothing. Otherwise end it, then run csi-proxyctl service restart; " +
+	"in the place of the published daemon, csi-proxyctl service install --replace"
 
 // publishedModule is how the module of the published daemon begins.
 const publishedModule = "github.com/kubernetes-csi/csi-proxy"
@@ -184,16 +189,17 @@ func checkService(ctx context.Context, n *Node) (string, []Finding, error) {
 			if s.SpecificExitCode != 0 {
 				exit += fmt.Sprintf(" (%d)", s.SpecificExitCode)
 			}
-			faults = append(faults, problem("look at the daemon's log and the Event Log, then: csi-proxyctl service start", "the service %s is %s; its exit code is %s", s.Name, s.State, exit))
+			faults = append(faults, problem("look at the daemon's log and the Event Log, then run csi-proxyctl service start", "the service %s is %s; its exit code is %s", s.Name, s.State, exit))
 		}
 	}
 	switch len(services) {
 	case 0:
-		return "", []Finding{warning("csi-proxyctl service install; nothing, if the daemon runs in a HostProcess container", "no service runs CSI Proxy")}, nil
+		return "", []Finding{warning("if the daemon runs in a HostProcess container, do nothing. Otherwise run csi-proxyctl service install",
+			"no service runs CSI Proxy")}, nil
 	case 1:
 		return fmt.Sprintf("the service %s is running", names[0]), faults, nil
 	}
-	return "", append(faults, problem("remove all but one: csi-proxyctl service uninstall --name NAME",
+	return "", append(faults, problem("remove all but one with csi-proxyctl service uninstall --name NAME",
 		"there is more than one service of CSI Proxy: %s", strings.Join(names, ", "))), nil
 }
 
@@ -215,7 +221,8 @@ func checkAccount(ctx context.Context, n *Node) (string, []Finding, error) {
 		accounts = append(accounts, s.Account)
 		if !strings.EqualFold(s.Account, "LocalSystem") {
 			faults = append(faults, warning("csi-proxyctl service install makes a service that runs as LocalSystem",
-				"the service %s runs as %s: the daemon needs an administrator, and what it maps and links is made with the rights of that account", s.Name, s.Account))
+				"the service %s runs as %s. The daemon needs an administrator, and makes mappings and links "+
+					"with that account's rights", s.Name, s.Account))
 		}
 		var missing []string
 		for _, p := range n.Privileges {
@@ -224,8 +231,8 @@ func checkAccount(ctx context.Context, n *Node) (string, []Finding, error) {
 			}
 		}
 		if len(missing) > 0 {
-			faults = append(faults, problem("csi-proxyctl service install sets the list anew; then csi-proxyctl service restart",
-				"the service %s is limited to a list of privileges that lacks %s", s.Name, strings.Join(missing, ", ")))
+			faults = append(faults, problem("run csi-proxyctl service install, which sets the list again, then csi-proxyctl service restart",
+				"the service %s may not use privileges that the daemon needs: %s", s.Name, strings.Join(missing, ", ")))
 		}
 	}
 	return "it runs as " + strings.Join(accounts, ", ") + ", with the privileges that it needs", faults, nil

@@ -132,14 +132,14 @@ func TestFaults(t *testing.T) {
 					f.endpoints[i].Served, f.endpoints[i].Err = false, fs.ErrPermission
 				}
 			},
-			check: "endpoints", verdict: doctor.Unknown, says: "may not be used by this account",
+			check: "endpoints", verdict: doctor.Unknown, says: "this account may not connect to the endpoints",
 		},
 		"the published daemon has the pipes": {
 			make: func(_ *testing.T, f *fixture) {
 				f.endpoints[1].Served = false
 				f.owners["disk-v1"] = otherProcess
 			},
-			check: "pipe-owner", verdict: doctor.Problem, also: "endpoints", says: `the published CSI Proxy, process 5000 (C:\etc\csi-proxy-old.exe), has the endpoints, and not the service csi-proxy, whose process is 4000`,
+			check: "pipe-owner", verdict: doctor.Problem, also: "endpoints", says: `the published CSI Proxy, process 5000 (C:\etc\csi-proxy-old.exe), serves the endpoints, in the place of the service csi-proxy, process 4000`,
 		},
 		"another daemon has a pipe": {
 			make:  func(_ *testing.T, f *fixture) { f.owners["disk-v1"] = otherProcess },
@@ -189,7 +189,7 @@ func TestFaults(t *testing.T) {
 		},
 		"too few privileges": {
 			make:  func(_ *testing.T, f *fixture) { f.service[0].Privileges = []string{"sebackupprivilege"} },
-			check: "account", verdict: doctor.Problem, says: "lacks SeRestorePrivilege",
+			check: "account", verdict: doctor.Problem, says: "that the daemon needs: SeRestorePrivilege",
 		},
 		"no kubelet directory": {
 			make:  func(_ *testing.T, f *fixture) { f.KubeletPath = `C:\var\lib\other` },

@@ -33,13 +33,15 @@ func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, err
 		a, err := w.FileAttributes(ctx, path[:i])
 		switch {
 		case errors.Is(err, win.ErrorFileNotFound), errors.Is(err, win.ErrorPathNotFound):
-			return "", append(faults, problem("start kubelet, which makes it; if kubelet's --root-dir is another one, give the daemon that with -kubelet-path, and csi-proxyctl doctor with --kubelet-path",
+			return "", append(faults, problem("start kubelet, which makes it. If kubelet's --root-dir is another one, name that one to the daemon "+
+				"with -kubelet-path, and to csi-proxyctl doctor with --kubelet-path",
 				"the kubelet directory doesn't exist: there is no %s", path[:i])), nil
 		case err != nil:
 			return "", faults, fmt.Errorf("look at %s: %w", path[:i], err)
 		case a&win.AttributeReparsePoint != 0:
 			faults = append(faults, warning("give the daemon, by -kubelet-path, and kubelet, by --root-dir, the path of the directory itself",
-				"%s is a link or a mount point on the way to the kubelet directory: links below it count as outside if they name its target", path[:i]))
+				"%s is a link or a mount point, and part of the kubelet directory's path: paths that name its target "+
+					"count as outside of the kubelet directory", path[:i]))
 		case a&win.AttributeDirectory == 0:
 			return "", append(faults, problem("remove the file", "%s, on the way to the kubelet directory, is a file", path[:i])), nil
 		}
@@ -62,7 +64,7 @@ func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, err
 	}
 	if !strings.EqualFold(info.FileSystem, "NTFS") {
 		faults = append(faults, problem("move kubelet's --root-dir to a volume with NTFS, and give the daemon its path with -kubelet-path",
-			"%s lies on %s, where nobody promises that volumes can be mounted at directories", path, info.FileSystem))
+			"%s lies on %s; volumes can be mounted at directories of NTFS only", path, info.FileSystem))
 	}
 	return fmt.Sprintf("%s is a directory on %s", path, info.FileSystem), faults, nil
 }
@@ -111,7 +113,8 @@ func checkAutomaticMounting(ctx context.Context, n *Node) (string, []Finding, er
 		return "", nil, err
 	}
 	if off != 0 {
-		return "", []Finding{warning("mountvol /E", "automatic mounting is off: a new volume stays offline until it is brought online, which CSI Proxy does and other tools don't")}, nil
+		return "", []Finding{warning("mountvol /E", "automatic mounting is off, so a new volume stays offline until somebody brings it online. "+
+			"CSI Proxy does; other tools may not")}, nil
 	}
 	return "automatic mounting is on", nil, nil
 }
@@ -155,7 +158,7 @@ func checkBitLocker(ctx context.Context, n *Node) (string, []Finding, error) {
 	}
 	if deny != 0 {
 		faults = append(faults, problem(`exempt this node from the group policy "Deny write access to fixed drives not protected by BitLocker"`,
-			"a group policy mounts volumes read-only that BitLocker doesn't protect, as those that CSI Proxy formats"))
+			"a group policy makes volumes read-only if BitLocker doesn't protect them, so those that CSI Proxy formats, too"))
 	}
 	names, err := w.FindVolumes(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) 
 		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return nil
 		}
-		f := problem("see the volume's disk in csi-proxyctl storage disks and in the System event log; docs/doctor.md has more",
+		f := problem("look up the volume's disk in csi-proxyctl storage disks and in the System event log; docs/doctor.md has more",
 			"the volume at %s: %v", m.Path, m.Volume.Conditions)
 		return &f
 	})
@@ -61,7 +61,7 @@ func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 			return nil
 		}
 		told[m.Volume.Share] = true
-		f := problem("see whether the server runs and the password is still right; the driver makes the mapping again at its next call",
+		f := problem("check that the server runs and that the password is still right. The driver's next call makes the mapping again",
 			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)
 		return &f
 	})
@@ -89,7 +89,7 @@ func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
 		if m.Kind == storage.Mapping {
 			what = "the mapping of " + m.Target
 		}
-		f := warning("if no pod uses it: csi-proxyctl storage clean-up", "%s: %s", what, m.LeftoverReason)
+		f := warning("if no pod uses it, run csi-proxyctl storage clean-up --remove", "%s: %s", what, m.LeftoverReason)
 		return &f
 	})
 }

@@ -51,7 +51,7 @@ func (Services) Start(ctx context.Context, name string) (err error) {
 		case svc.Stopped:
 			if started {
 				return &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
-					Detail: fmt.Sprintf("it has ended with exit code %d (%d); the reason stands in the daemon's log and in the Event Log",
+					Detail: fmt.Sprintf("it has ended with exit code %d (%d); the reason is in the daemon's log and in the Event Log",
 						status.Win32ExitCode, status.ServiceSpecificExitCode)}
 			}
 			err := s.Start()
