@@ -5,10 +5,12 @@ package seamtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -258,7 +260,7 @@ func (f *Fixture) formatted(t *testing.T) (Disk, string) {
 	t.Helper()
 	d := f.NewDisk(t)
 	volume := f.partition(t, d.Number)
-	must(t, f.System.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS", Label: "label"}))
+	must(t, f.format(t, volume, win.FormatOptions{FileSystem: "NTFS", Label: "label"}))
 	return d, volume
 }
 
@@ -487,4 +489,17 @@ var diskRows = []row{
 			wantErrno(t, "online", read())
 		},
 	},
+}
+
+// format formats a volume. Storage management may not know a new one for a while, and then
+// gives ErrorRetry.
+func (f *Fixture) format(t *testing.T, volume string, o win.FormatOptions) (err error) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		err = f.System.FormatVolume(t.Context(), volume, o)
+		if !errors.Is(err, win.ErrorRetry) || time.Now().After(deadline) {
+			return err
+		}
+		must(t, win.Sleep(t.Context(), 100*time.Millisecond))
+	}
 }

@@ -297,7 +297,7 @@ var healthRows = []row{
 		test: func(t *testing.T, f *Fixture) {
 			volume := f.partition(t, f.NewDisk(t).Number)
 			o := win.FormatOptions{FileSystem: "NTFS", ClusterSize: 65536, Label: "label", NoShortNames: true}
-			must(t, f.System.FormatVolume(t.Context(), volume, o))
+			must(t, f.format(t, volume, o))
 			out, err := f.control(t, deviceOf(volume), win.FsctlGetNtfsVolumeData, nil, 96)
 			must(t, err)
 			if data, err := win.DecodeNTFSVolumeData(out); err != nil || data.BytesPerCluster != o.ClusterSize {

@@ -109,7 +109,7 @@ var volumeRows = []row{
 			wantErrno(t, "raw", err, win.ErrorUnrecognizedVolume)
 			_, err = f.System.DiskFreeSpace(t.Context(), volume)
 			wantErrno(t, "space of a raw one", err, win.ErrorUnrecognizedVolume)
-			must(t, f.System.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS", Label: "label"}))
+			must(t, f.format(t, volume, win.FormatOptions{FileSystem: "NTFS", Label: "label"}))
 			info, err := f.System.VolumeInformation(t.Context(), volume)
 			if err != nil || info.FileSystem != "NTFS" || info.Label != "label" {
 				t.Errorf("formatted: %+v, %v", info, err)
@@ -148,7 +148,7 @@ var volumeRows = []row{
 			_, volume := f.formatted(t)
 			h := f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile))
 			closing(t, h)
-			must(t, f.System.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}))
+			must(t, f.format(t, volume, win.FormatOptions{FileSystem: "NTFS"}))
 			_, err := f.System.FileAttributes(t.Context(), volume+"file")
 			wantErrno(t, "the file", err, win.ErrorFileNotFound)
 		},
@@ -161,7 +161,7 @@ var volumeRows = []row{
 			for what, o := range map[string]win.FormatOptions{
 				"cluster size": {FileSystem: "NTFS", ClusterSize: 3000}, "file system": {FileSystem: "none"},
 			} {
-				err := f.System.FormatVolume(t.Context(), volume, o)
+				err := f.format(t, volume, o)
 				wantErrno(t, what, err, win.ErrorInvalidParameter, win.ErrorNotSupported)
 			}
 			_, err := f.System.VolumeInformation(t.Context(), volume)
@@ -181,7 +181,7 @@ var volumeRows = []row{
 		test: func(t *testing.T, f *Fixture) {
 			volume := f.partition(t, f.NewDisk(t).Number)
 			f.device(t, deviceOf(volume), win.GenericRead)
-			wantErrno(t, "format", f.System.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}),
+			wantErrno(t, "format", f.format(t, volume, win.FormatOptions{FileSystem: "NTFS"}),
 				win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorSharingViolation)
 		},
 	},

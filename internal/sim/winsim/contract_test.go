@@ -86,3 +86,6 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 		NumberValue:  [2]string{win.RegistryPartitionManager, win.RegistrySANPolicy},
 	}
 }
+
+// The node does what others have found out about Windows.
+func TestOracles(t *testing.T) { seamtest.RunOracles(t, seamtest.Config{New: newFixture}) }

@@ -1,0 +1,197 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seamtest
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// oracleText has facts about Windows that others have found out: Microsoft's own model of
+// its file systems, the sources of its drivers, and test suites that run on Windows. How to
+// read it stands at its beginning.
+//
+//go:embed oracle.txt
+var oracleText string
+
+// Oracle is a fact about Windows whose promise isn't ours.
+type Oracle struct {
+	Name    string // the section's name, a slash, and the case in the source
+	Source  string // who says it: a repository with a file, or a page
+	Windows string // which Windows and file system it holds for
+	Proof   string // the row of docs/windows-proof.md that it stands behind
+	Steps   []OracleStep
+	line    int
+}
+
+// OracleStep is a call with the statuses that it gives.
+type OracleStep struct {
+	Handle string // the name of the handle that an open gives; "" if that is closed at once
+	Verb   string
+	Args   []string
+	Want   []string // names of statuses; none is success
+}
+
+func (s OracleStep) String() string {
+	text := strings.Join(append([]string{s.Verb}, s.Args...), " ")
+	if s.Handle != "" {
+		text = s.Handle + " = " + text
+	}
+	if len(s.Want) > 0 {
+		text += " -> " + strings.Join(s.Want, " ")
+	}
+	return text
+}
+
+// Errnos are the errors that the step wants, as the seam has them; none is success.
+func (s OracleStep) Errnos() []win.Errno {
+	errnos := make([]win.Errno, 0, len(s.Want))
+	for _, name := range s.Want {
+		errnos = append(errnos, statuses[name])
+	}
+	return errnos
+}
+
+// Oracles returns all facts.
+func Oracles() []Oracle {
+	all, err := parseOracles(oracleText)
+	if err != nil {
+		panic(err) // the text is part of the program; TestOracles reads it
+	}
+	return all
+}
+
+// parseOracles reads the form of oracle.txt.
+func parseOracles(text string) ([]Oracle, error) {
+	var all []Oracle
+	var section string
+	var common Oracle // what holds for the rows that follow
+	for i, line := range strings.Split(text, "\n") {
+		fail := func(format string, args ...any) ([]Oracle, error) {
+			return nil, fmt.Errorf("oracle.txt, line %d: %s", i+1, fmt.Sprintf(format, args...))
+		}
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if name, ok := strings.CutPrefix(line, "== "); ok {
+			section, common = name, Oracle{}
+			continue
+		}
+		name, steps, isRow := strings.Cut(line, " | ")
+		if !isRow {
+			key, value, _ := strings.Cut(line, ": ")
+			field, ok := map[string]*string{"source": &common.Source, "windows": &common.Windows, "proof": &common.Proof}[key]
+			if !ok || value == "" {
+				return fail("it is neither a row nor source, windows or proof")
+			}
+			*field = value
+			continue
+		}
+		row := common
+		row.Name, row.line = section+"/"+strings.TrimSpace(name), i+1
+		if section == "" || row.Source == "" || row.Windows == "" || row.Proof == "" {
+			return fail("the row has no section, source, windows or proof")
+		}
+		for text := range strings.SplitSeq(steps, ";") {
+			step, err := parseStep(text)
+			if err != nil {
+				return fail("%v", err)
+			}
+			row.Steps = append(row.Steps, step)
+		}
+		if last := row.Steps[len(row.Steps)-1]; verbs[last.Verb].method == "" {
+			return fail("its last step, %q, is no call", last)
+		}
+		if slices.ContainsFunc(all, func(o Oracle) bool { return o.Name == row.Name }) {
+			return fail("%s comes twice", row.Name)
+		}
+		all = append(all, row)
+	}
+	return all, nil
+}
+
+func parseStep(text string) (OracleStep, error) {
+	text, want, _ := strings.Cut(text, "->")
+	words := strings.Fields(text)
+	var s OracleStep
+	if len(words) > 2 && words[1] == "=" {
+		s.Handle, words = words[0], words[2:]
+	}
+	if len(words) == 0 {
+		return s, fmt.Errorf("a step is empty")
+	}
+	s.Verb, s.Args, s.Want = words[0], words[1:], strings.Fields(want)
+	for i, arg := range s.Args {
+		if strings.HasPrefix(arg, `"`) {
+			name, err := strconv.Unquote(arg)
+			if err != nil {
+				return s, fmt.Errorf("%q: %s: %w", text, arg, err)
+			}
+			s.Args[i] = name
+		}
+	}
+	v, ok := verbs[s.Verb]
+	switch {
+	case !ok:
+		return s, fmt.Errorf("%q: there is no verb %q", text, s.Verb)
+	case len(s.Args) < v.args || len(s.Args) > v.args && !v.more:
+		return s, fmt.Errorf("%q: %s has %d arguments", text, s.Verb, v.args)
+	case len(s.Want) > 0 && v.method == "":
+		return s, fmt.Errorf("%q: %s is preparation, and has no status", text, s.Verb)
+	}
+	for _, name := range s.Want {
+		if _, ok := statuses[name]; !ok {
+			return s, fmt.Errorf("%q: there is no status %q", text, name)
+		}
+	}
+	return s, nil
+}
+
+// Method is the method of the seam that the step calls; "" if it only prepares.
+func (s OracleStep) Method() string { return verbs[s.Verb].method }
+
+// RunOracles runs all facts. The keys of Config.Skip are their names, or those of sections.
+func RunOracles(t *testing.T, c Config) {
+	t.Helper()
+	all := Oracles()
+	for key := range c.Skip {
+		if !slices.ContainsFunc(all, func(o Oracle) bool { return key == o.Name || strings.HasPrefix(o.Name, key+"/") }) {
+			t.Errorf("no fact is skipped by %q", key)
+		}
+	}
+	for _, o := range all {
+		t.Run(o.Name, func(t *testing.T) {
+			section, _, _ := strings.Cut(o.Name, "/")
+			for _, key := range []string{o.Name, section} {
+				if why, ok := c.Skip[key]; ok {
+					t.Skip(why)
+				}
+			}
+			r := oracleRun{f: c.New(t), handles: map[string]any{}}
+			for _, s := range o.Steps {
+				for _, n := range verbs[s.Verb].needs {
+					if !r.f.has(n) {
+						t.Skipf("this system doesn't offer %s", n)
+					}
+				}
+				if slices.ContainsFunc(s.Args, onVolume) && !r.f.has(aDisk) {
+					t.Skipf("this system doesn't offer %s", aDisk)
+				}
+			}
+			for _, s := range o.Steps {
+				r.step(t, s)
+				if t.Failed() {
+					t.Fatalf("%s says so of %s", o.Source, o.Windows)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,61 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seamtest
+
+import "github.com/csi-proxy/csi-proxy/internal/win"
+
+// statuses are what the facts call the answers, by the names of NTSTATUS without STATUS_,
+// or of Windows' errors where a source has those. The number is what
+// RtlNtStatusToDosError makes of it.
+//
+// Source: https://learn.microsoft.com/openspecs/windows_protocols/ms-erref and
+// https://learn.microsoft.com/windows/win32/debug/system-error-codes
+var statuses = map[string]win.Errno{
+	"OK":                               0, // beside others: versions differ
+	"ACCESS_DENIED":                    win.ErrorAccessDenied,
+	"BUFFER_OVERFLOW":                  win.ErrorMoreData,
+	"BUFFER_TOO_SMALL":                 win.ErrorInsufficientBuffer,
+	"CANNOT_DELETE":                    win.ErrorAccessDenied,
+	"DELETE_PENDING":                   win.ErrorDeletePending,
+	"DEVICE_NOT_READY":                 win.ErrorNotReady,
+	"DIRECTORY_NOT_EMPTY":              win.ErrorDirNotEmpty,
+	"FILE_IS_A_DIRECTORY":              win.ErrorAccessDenied,
+	"INFO_LENGTH_MISMATCH":             24,
+	"INVALID_DEVICE_REQUEST":           win.ErrorInvalidFunction,
+	"INVALID_PARAMETER":                win.ErrorInvalidParameter,
+	"IO_REPARSE_DATA_INVALID":          win.ErrorInvalidReparseData,
+	"IO_REPARSE_TAG_INVALID":           win.ErrorReparseTagInvalid,
+	"IO_REPARSE_TAG_MISMATCH":          win.ErrorReparseTagMismatch,
+	"IO_REPARSE_TAG_NOT_HANDLED":       1920,
+	"MEDIA_WRITE_PROTECTED":            win.ErrorWriteProtect,
+	"NOT_A_DIRECTORY":                  win.ErrorDirectory,
+	"NOT_A_REPARSE_POINT":              win.ErrorNotAReparsePoint,
+	"NOT_LOCKED":                       158,
+	"NOT_SUPPORTED":                    win.ErrorNotSupported,
+	"NO_MORE_FILES":                    win.ErrorNoMoreFiles,
+	"NO_SUCH_FILE":                     win.ErrorFileNotFound,
+	"OBJECT_NAME_COLLISION":            win.ErrorAlreadyExists,
+	"OBJECT_NAME_INVALID":              win.ErrorInvalidName,
+	"OBJECT_NAME_NOT_FOUND":            win.ErrorFileNotFound,
+	"OBJECT_PATH_NOT_FOUND":            win.ErrorPathNotFound,
+	"REPARSE_POINT_ENCOUNTERED":        win.ErrorReparsePointEncountered,
+	"SHARING_VIOLATION":                win.ErrorSharingViolation,
+	"UNRECOGNIZED_VOLUME":              win.ErrorUnrecognizedVolume,
+	"VOLUME_DISMOUNTED":                win.ErrorNotReady,
+	"ERROR_INVALID_NAME":               win.ErrorInvalidName,
+	"ERROR_FILE_NOT_FOUND":             win.ErrorFileNotFound,
+	"ERROR_PATH_NOT_FOUND":             win.ErrorPathNotFound,
+	"ERROR_INVALID_PARAMETER":          win.ErrorInvalidParameter,
+	"ERROR_NOT_A_REPARSE_POINT":        win.ErrorNotAReparsePoint,
+	"ERROR_DIR_NOT_EMPTY":              win.ErrorDirNotEmpty,
+	"ERROR_DIRECTORY":                  win.ErrorDirectory,
+	"ERROR_DIR_NOT_ROOT":               144,
+	"ERROR_INSUFFICIENT_BUFFER":        win.ErrorInsufficientBuffer,
+	"ERROR_SERVICE_DOES_NOT_EXIST":     win.ErrorServiceDoesNotExist,
+	"ERROR_SERVICE_NOT_ACTIVE":         win.ErrorServiceNotActive,
+	"ERROR_SERVICE_ALREADY_RUNNING":    win.ErrorServiceAlreadyRunning,
+	"ERROR_SERVICE_DISABLED":           win.ErrorServiceDisabled,
+	"ERROR_UNSUPPORTED_TYPE":           win.ErrorUnsupportedType,
+	"ERROR_DEPENDENT_SERVICES_RUNNING": win.ErrorDependentServicesRunning,
+}

@@ -1,0 +1,491 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seamtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// verb is a kind of step.
+type verb struct {
+	method string // of the seam; "" if it only prepares
+	args   int
+	more   bool // more arguments may follow
+	needs  []need
+	run    func(t *testing.T, r *oracleRun, s OracleStep) error
+}
+
+var verbs map[string]verb
+
+func init() { // the functions below look verbs up
+	verbs = map[string]verb{
+		// Preparation.
+		"mk":       {args: 1, more: true, needs: []need{aDirectory}, run: runMake},
+		"link":     {args: 3, needs: []need{aDirectory}, run: runLink},
+		"readonly": {args: 1, needs: []need{aReadOnly}, run: runReadOnly},
+		"close":    {args: 1, run: runClose},
+		"protect":  {args: 1, needs: []need{aDisk}, run: runProtect},
+		// Files.
+		"open":     {method: "Files.OpenFile", args: 1, more: true, needs: []need{aDirectory}, run: runOpen},
+		"at":       {method: "File.OpenAt", args: 2, more: true, needs: []need{aDirectory}, run: runAt},
+		"attr":     {method: "Files.FileAttributes", args: 1, needs: []need{aDirectory}, run: runAttr},
+		"is":       {method: "File.Info", args: 2, needs: []need{aDirectory}, run: runIs},
+		"list":     {method: "File.ReadDir", args: 1, needs: []need{aDirectory}, run: runList},
+		"listed":   {method: "File.ReadDir", args: 2, needs: []need{aDirectory}, run: runListed},
+		"unlisted": {method: "File.ReadDir", args: 2, needs: []need{aDirectory}, run: runListed},
+		"delete":   {method: "File.Delete", args: 1, needs: []need{aDirectory}, run: runDelete},
+		"getrp":    {method: "File.Control", args: 1, more: true, needs: []need{aDirectory}, run: runGetReparse},
+		"setrp":    {method: "File.Control", args: 2, more: true, needs: []need{aDirectory}, run: runSetReparse},
+		"delrp":    {method: "File.Control", args: 2, needs: []need{aDirectory}, run: runDeleteReparse},
+		"final":    {method: "File.FinalPath", args: 1, needs: []need{aDirectory}, run: runFinal},
+		// Devices.
+		"dev":   {method: "Devices.OpenDevice", args: 1, more: true, run: runDevice},
+		"ctl":   {method: "Device.Control", args: 2, more: true, needs: []need{aDisk}, run: runControl},
+		"read":  {method: "Device.ReadAt", args: 3, more: true, needs: []need{aDisk}, run: runRead},
+		"flush": {method: "Device.Flush", args: 1, needs: []need{aDisk}, run: runFlush},
+		// Volumes.
+		"mount":   {method: "Volumes.SetVolumeMountPoint", args: 2, run: runMount},
+		"unmount": {method: "Volumes.DeleteVolumeMountPoint", args: 1, run: runUnmount},
+		"volname": {method: "Volumes.VolumeNameForMountPoint", args: 1, more: true, run: runVolumeName},
+		"paths":   {method: "Volumes.VolumePathNames", args: 1, more: true, run: runPaths},
+		"volinfo": {method: "Volumes.VolumeInformation", args: 1, run: runVolumeInformation},
+		"free":    {method: "Volumes.DiskFreeSpace", args: 1, run: runFree},
+	}
+}
+
+// oracleRun is one fact that runs.
+type oracleRun struct {
+	f       *Fixture
+	handles map[string]any // win.File or win.Device
+	disk    *Disk
+	volumes map[string]string // by V: (formatted) and R: (raw)
+}
+
+// onVolume reports whether an argument needs a disk of the test's own.
+func onVolume(arg string) bool {
+	return arg == "disk" || strings.HasPrefix(arg, "V:") || strings.HasPrefix(arg, "R:")
+}
+
+func (r *oracleRun) step(t *testing.T, s OracleStep) {
+	t.Helper()
+	err := verbs[s.Verb].run(t, r, s)
+	if errno := s.Errnos(); len(errno) > 0 {
+		wantErrno(t, s.String(), err, errno...)
+	} else if err != nil {
+		t.Errorf("%s: %v", s, err)
+	}
+}
+
+// volume returns the name of the test's volume: V: has NTFS, R: has no file system.
+func (r *oracleRun) volume(t *testing.T, letter string) string {
+	t.Helper()
+	if name, ok := r.volumes[letter]; ok {
+		return name
+	}
+	d := r.drive(t)
+	name := r.f.partition(t, d.Number)
+	if letter == "V:" {
+		must(t, r.f.format(t, name, win.FormatOptions{FileSystem: "NTFS"}))
+	}
+	r.volumes = map[string]string{letter: name}
+	return name
+}
+
+func (r *oracleRun) drive(t *testing.T) *Disk {
+	t.Helper()
+	if r.disk == nil {
+		d := r.f.NewDisk(t)
+		r.disk = &d
+	}
+	return r.disk
+}
+
+// path returns the path that an argument means: below V: or R:, or, after abs:, as it is;
+// else below the test's directory, which is ".".
+func (r *oracleRun) path(t *testing.T, name string) string {
+	t.Helper()
+	if rest, ok := strings.CutPrefix(name, "abs:"); ok {
+		return rest
+	}
+	if onVolume(name) {
+		return r.volume(t, name[:2]) + strings.TrimPrefix(name[2:], `\`)
+	}
+	if name == "." {
+		return r.f.Directory
+	}
+	return r.f.Directory + `\` + name
+}
+
+func (r *oracleRun) file(t *testing.T, name string) win.File {
+	t.Helper()
+	if name == "." {
+		return r.f.dir(t)
+	}
+	h, ok := r.handles[name].(win.File)
+	if !ok {
+		t.Fatalf("there is no file %q", name)
+	}
+	return h
+}
+
+func (r *oracleRun) device(t *testing.T, name string) win.Device {
+	t.Helper()
+	h, ok := r.handles[name].(win.Device)
+	if !ok {
+		t.Fatalf("there is no device %q", name)
+	}
+	return h
+}
+
+// keep keeps what a step has opened, or closes it.
+func (r *oracleRun) keep(t *testing.T, s OracleStep, h interface{ Close() error }, err error) error {
+	t.Helper()
+	switch {
+	case err != nil:
+		return err
+	case s.Handle == "":
+		return h.Close()
+	}
+	r.handles[s.Handle] = h
+	t.Cleanup(func() { _ = h.Close() }) // unless the test has done so
+	return nil
+}
+
+// rights, sharing, dispositions and options are the words of an open. The seam has these
+// and no others.
+var (
+	rights = map[string]win.Access{
+		"r": win.FileListDirectory, "w": win.FileAddFile, "a": win.FileAddSubdirectory, "x": win.FileTraverse, "ra": win.FileReadAttributes,
+		"wa": win.FileWriteAttributes, "del": win.Delete, "gr": win.GenericRead, "gw": win.GenericWrite,
+	}
+	sharings     = map[string]win.Share{"+r": win.ShareRead, "+w": win.ShareWrite, "+d": win.ShareDelete, "+none": 0}
+	dispositions = map[string]win.Disposition{"create": win.FileCreate, "openif": win.FileOpenIf}
+	openOptions  = map[string]win.CreateOptions{
+		"dir": win.FileDirectoryFile, "nondir": win.FileNonDirectoryFile, "link": openLink, "backup": win.FileOpenForBackup, "onclose": win.FileDeleteOnClose,
+	}
+)
+
+// openWords reads the words of an open. Without rights it is for reading attributes,
+// without sharing it shares all.
+func openWords(t *testing.T, words []string) win.OpenOptions {
+	t.Helper()
+	o := win.OpenOptions{Disposition: win.FileOpen}
+	shared := false
+	for _, word := range words {
+		right, isRight := rights[word]
+		share, isShare := sharings[word]
+		disposition, isDisposition := dispositions[word]
+		option, isOption := openOptions[word]
+		switch {
+		case isRight:
+			o.Access |= right
+		case isShare:
+			o.Share, shared = o.Share|share, true
+		case isDisposition:
+			o.Disposition = disposition
+		case isOption:
+			o.Options |= option
+		default:
+			t.Fatalf("an open has no word %q", word)
+		}
+	}
+	if o.Access == 0 {
+		o.Access = win.FileReadAttributes
+	}
+	if !shared {
+		o.Share = shareAll
+	}
+	return o
+}
+
+func runMake(t *testing.T, r *oracleRun, s OracleStep) error {
+	for _, name := range s.Args {
+		options := win.FileNonDirectoryFile
+		if trimmed := strings.TrimSuffix(name, `\`); trimmed != name {
+			name, options = trimmed, win.FileDirectoryFile
+		}
+		h, err := r.f.System.OpenFile(t.Context(), r.path(t, name), creating(win.FileCreate, options))
+		if err != nil {
+			return err
+		}
+		closing(t, h)
+	}
+	return nil
+}
+
+func reparsePoint(t *testing.T, r *oracleRun, kind, target string) win.ReparsePoint {
+	t.Helper()
+	switch kind {
+	case "symlink":
+		return win.NewSymlink(r.path(t, target))
+	case "junction":
+		return win.NewJunction(r.path(t, target))
+	}
+	t.Fatalf("there is no kind of link %q", kind)
+	return win.ReparsePoint{}
+}
+
+func runLink(t *testing.T, r *oracleRun, s OracleStep) error {
+	r.f.link(t, s.Args[0], reparsePoint(t, r, s.Args[1], s.Args[2]))
+	return nil
+}
+
+func runReadOnly(t *testing.T, r *oracleRun, s OracleStep) error {
+	path := r.path(t, s.Args[0])
+	r.f.SetReadOnly(t, path, true)
+	t.Cleanup(func() { r.f.SetReadOnly(t, path, false) })
+	return nil
+}
+
+// runProtect makes the disk of a volume read-only before its file system is mounted.
+func runProtect(t *testing.T, r *oracleRun, s OracleStep) error {
+	volume := r.volume(t, s.Args[0])
+	path := physicalDrive(r.drive(t).Number)
+	both := win.DiskOffline | win.DiskReadOnly
+	for _, set := range []win.SetDiskAttributes{{Attributes: both, Mask: both}, {Mask: win.DiskOffline}} {
+		if _, err := r.f.control(t, path, win.IoctlDiskSetDiskAttributes, set.Encode(), 0); err != nil {
+			return err
+		}
+	}
+	r.f.await(t, "the volume has come again", func() bool {
+		_, err := r.f.System.VolumeInformation(t.Context(), volume)
+		return err == nil
+	})
+	return nil
+}
+
+func runClose(t *testing.T, r *oracleRun, s OracleStep) error {
+	h, ok := r.handles[s.Args[0]].(interface{ Close() error })
+	if !ok {
+		t.Fatalf("there is no handle %q", s.Args[0])
+	}
+	return h.Close()
+}
+
+func runOpen(t *testing.T, r *oracleRun, s OracleStep) error {
+	h, err := r.f.System.OpenFile(t.Context(), r.path(t, s.Args[0]), openWords(t, s.Args[1:]))
+	return r.keep(t, s, h, err)
+}
+
+func runAt(t *testing.T, r *oracleRun, s OracleStep) error {
+	h, err := r.file(t, s.Args[0]).OpenAt(t.Context(), s.Args[1], openWords(t, s.Args[2:]))
+	return r.keep(t, s, h, err)
+}
+
+func runAttr(t *testing.T, r *oracleRun, s OracleStep) error {
+	_, err := r.f.System.FileAttributes(t.Context(), r.path(t, s.Args[0]))
+	return err
+}
+
+// runIs compares what a handle is: file, dir, symlink, junction, or dir-symlink.
+func runIs(t *testing.T, r *oracleRun, s OracleStep) error {
+	info, err := r.file(t, s.Args[0]).Info(t.Context())
+	if err != nil {
+		return err
+	}
+	is := "file"
+	if info.IsDir() {
+		is = "dir"
+	}
+	switch {
+	case info.IsReparsePoint() != (info.ReparseTag != 0):
+		is = fmt.Sprintf("%+v", info)
+	case info.ReparseTag == win.TagSymlink:
+		is += "-symlink"
+	case info.ReparseTag == win.TagMountPoint:
+		is += "-junction"
+	case info.ReparseTag != 0:
+		is += "-other"
+	}
+	if is != s.Args[1] {
+		t.Errorf("%s: it is a %s", s, is)
+	}
+	return nil
+}
+
+func runList(t *testing.T, r *oracleRun, s OracleStep) error {
+	_, err := r.file(t, s.Args[0]).ReadDir(t.Context(), true)
+	return err
+}
+
+func runListed(t *testing.T, r *oracleRun, s OracleStep) error {
+	listed := slices.ContainsFunc(list(t, r.file(t, s.Args[0]), true), func(e win.DirEntry) bool { return e.Name == s.Args[1] })
+	if listed != (s.Verb == "listed") {
+		t.Errorf("%s: it is listed: %t", s, listed)
+	}
+	return nil
+}
+
+func runDelete(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.file(t, s.Args[0]).Delete(t.Context())
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	must(t, err)
+	return n
+}
+
+func runGetReparse(t *testing.T, r *oracleRun, s OracleStep) error {
+	room := win.MaximumReparseDataSize
+	if len(s.Args) > 1 {
+		room = number(t, s.Args[1])
+	}
+	_, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlGetReparsePoint, nil, make([]byte, room))
+	return err
+}
+
+// Reparse tags that no driver has. Bit 28 says that a directory may have entries, bit 31
+// that the tag is Microsoft's.
+var strangeTags = map[string]uint32{"tag-0": 0, "tag-1": 1, "microsoft": 0x8000F00D, "other-microsoft": 0x8000F00E, "no-guid": 0x0000F00D}
+
+// reparseBytes makes a REPARSE_DATA_BUFFER of the arguments of a step.
+func reparseBytes(t *testing.T, r *oracleRun, args []string, data bool) []byte {
+	t.Helper()
+	if tag, ok := strangeTags[args[0]]; ok {
+		b := binary.LittleEndian.AppendUint32(nil, tag)
+		if !data {
+			return append(b, 0, 0, 0, 0)
+		}
+		return append(b, 4, 0, 0, 0, 'd', 'a', 't', 'a')
+	}
+	if args[0] == "bytes" {
+		return make([]byte, number(t, args[1]))
+	}
+	target := "."
+	if len(args) > 1 {
+		target = args[1]
+	}
+	b := reparsePoint(t, r, args[0], target).Encode()
+	switch {
+	case !data:
+		return append(b[:4:4], 0, 0, 0, 0)
+	case slices.Contains(args, "longer"):
+		return append(b, 0, 0)
+	}
+	return b
+}
+
+func runSetReparse(t *testing.T, r *oracleRun, s OracleStep) error {
+	_, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlSetReparsePoint, reparseBytes(t, r, s.Args[1:], true), nil)
+	return err
+}
+
+func runDeleteReparse(t *testing.T, r *oracleRun, s OracleStep) error {
+	_, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlDeleteReparsePoint, reparseBytes(t, r, s.Args[1:], false), nil)
+	return err
+}
+
+func runFinal(t *testing.T, r *oracleRun, s OracleStep) error {
+	_, err := r.file(t, s.Args[0]).FinalPath(t.Context())
+	return err
+}
+
+// runDevice opens "disk", V: or R: without the backslash, or, after abs:, a path.
+func runDevice(t *testing.T, r *oracleRun, s OracleStep) error {
+	path := strings.TrimPrefix(s.Args[0], "abs:")
+	switch {
+	case s.Args[0] == "disk":
+		path = physicalDrive(r.drive(t).Number)
+	case onVolume(s.Args[0]):
+		path = deviceOf(r.volume(t, s.Args[0]))
+	}
+	var access win.Access
+	for _, word := range s.Args[1:] {
+		access |= rights[word]
+	}
+	d, err := r.f.System.OpenDevice(t.Context(), path, access)
+	return r.keep(t, s, d, err)
+}
+
+// runControl sends a control code by its name. What follows is in=N or out=N, a number of
+// zero bytes, or the name of an input.
+func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
+	var code win.IoctlCode
+	for _, c := range win.IoctlCodes() {
+		if name, _ := c.Name(); name == s.Args[1] {
+			code = c
+		}
+	}
+	if code == 0 {
+		t.Fatalf("there is no control code %s", s.Args[1])
+	}
+	var in, out []byte
+	for _, arg := range s.Args[2:] {
+		key, value, _ := strings.Cut(arg, "=")
+		switch {
+		case key == "in" && value == "property":
+			in = win.EncodePropertyQuery(win.PropertyDevice)
+		case key == "in" && value == "offline":
+			in = win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}.Encode()
+		case key == "in" && value == "readonly":
+			in = win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}.Encode()
+		case key == "in":
+			in = make([]byte, number(t, value))
+		case key == "out":
+			out = make([]byte, number(t, value))
+		default:
+			t.Fatalf("a control code has no %q", arg)
+		}
+	}
+	_, err := r.device(t, s.Args[0]).Control(t.Context(), code, in, out)
+	return err
+}
+
+// runRead reads at an offset, with how many bytes come if a fourth argument says so.
+func runRead(t *testing.T, r *oracleRun, s OracleStep) error {
+	n, err := r.device(t, s.Args[0]).ReadAt(t.Context(), make([]byte, number(t, s.Args[2])), int64(number(t, s.Args[1])))
+	if err == nil && len(s.Args) > 3 && n != number(t, s.Args[3]) {
+		t.Errorf("%s: %d bytes", s, n)
+	}
+	return err
+}
+
+func runFlush(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.device(t, s.Args[0]).Flush(t.Context())
+}
+
+func runMount(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.f.System.SetVolumeMountPoint(t.Context(), r.path(t, s.Args[0]), r.path(t, s.Args[1]))
+}
+
+func runUnmount(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.f.System.DeleteVolumeMountPoint(t.Context(), r.path(t, s.Args[0]))
+}
+
+// runVolumeName asks which volume is mounted, and compares it if a second argument says so.
+func runVolumeName(t *testing.T, r *oracleRun, s OracleStep) error {
+	name, err := r.f.System.VolumeNameForMountPoint(t.Context(), r.path(t, s.Args[0]))
+	if err == nil && len(s.Args) > 1 && !strings.EqualFold(name, r.path(t, s.Args[1])) {
+		t.Errorf("%s: it is %s", s, name)
+	}
+	return err
+}
+
+// runPaths asks where a volume is mounted, and looks for a path if a second argument says so.
+func runPaths(t *testing.T, r *oracleRun, s OracleStep) error {
+	paths, err := r.f.System.VolumePathNames(t.Context(), r.path(t, s.Args[0]))
+	if err == nil && len(s.Args) > 1 && !slices.ContainsFunc(paths, func(p string) bool { return strings.EqualFold(p, r.path(t, s.Args[1])) }) {
+		t.Errorf("%s: there are %q", s, paths)
+	}
+	return err
+}
+
+func runVolumeInformation(t *testing.T, r *oracleRun, s OracleStep) error {
+	_, err := r.f.System.VolumeInformation(t.Context(), r.path(t, s.Args[0]))
+	return err
+}
+
+func runFree(t *testing.T, r *oracleRun, s OracleStep) error {
+	_, err := r.f.System.DiskFreeSpace(t.Context(), r.path(t, s.Args[0]))
+	return err
+}
