@@ -82,9 +82,9 @@ const (
 	// FsctlLockVolume gives the volume to the handle alone: whoever opens the volume or a
 	// file on it afterwards gets ErrorAccessDenied, until FsctlUnlockVolume or the end of
 	// the handle. It writes out what is cached, and dismounts the file system. It fails
-	// with ErrorAccessDenied while anybody has something open on the volume, and on the
-	// volume that Windows runs from, or that has a page file. The handle needs GenericRead
-	// and GenericWrite.
+	// with ErrorAccessDenied while anybody has something open on the volume, or the handle
+	// has locked it already, and on the volume that Windows runs from, or that has a page
+	// file. The handle needs GenericRead and GenericWrite.
 	//
 	// Not documented: whether it waits for a moment for files that are being closed.
 	//
@@ -92,10 +92,11 @@ const (
 	FsctlLockVolume   IoctlCode = 0x00090018
 	FsctlUnlockVolume IoctlCode = 0x0009001C
 	// FsctlDismountVolume dismounts the file system, also one that is in use: what is open
-	// on it then fails. The next use of the volume mounts it again.
+	// on it then fails with ErrorNotReady, and so do new opens and a second dismount, until
+	// the handle is closed. The next use of the volume then mounts it again.
 	//
-	// Not documented: the error of handles that were open, and whether the volume that
-	// Windows runs from is refused.
+	// Not documented: whether the volume that Windows runs from is refused, and the errors,
+	// which are those of Microsoft's driver for FAT.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-fsctl_dismount_volume
 	FsctlDismountVolume IoctlCode = 0x00090020

@@ -146,7 +146,7 @@ type MountPoints interface {
 	// name, at an empty directory on NTFS. Both arguments end in a backslash. The
 	// caller must be an administrator.
 	//
-	// Errors: 145 the directory isn't empty, or a volume is mounted there; 267 a file;
+	// Errors: 145 the directory isn't empty, or a volume is mounted there; 267 or 123 a file;
 	// 2 and 3 no such directory or volume; 87 the volume's name is malformed; 4390 or 1
 	// a file system without reparse points. A call that fails leaves the directory as it
 	// was.

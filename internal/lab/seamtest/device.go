@@ -180,6 +180,8 @@ func (f *Fixture) control(t *testing.T, path string, code win.IoctlCode, in []by
 	return out[:n], err
 }
 
+const partitionSize = 256 << 20
+
 // partition gives a raw disk an empty GPT and then one partition of 256 MiB at 16 MiB, and
 // returns its volume.
 func (f *Fixture) partition(t *testing.T, n disk.Number) (volume string) {
@@ -190,7 +192,7 @@ func (f *Fixture) partition(t *testing.T, n disk.Number) (volume string) {
 	must(t, err)
 	_, err = f.control(t, drive, win.IoctlDiskCreateDisk, create.Encode(), 0)
 	must(t, err)
-	must(t, f.setLayout(t, n, dataPartition(16<<20, 256<<20)))
+	must(t, f.setLayout(t, n, dataPartition(16<<20, partitionSize)))
 	return f.volumeOf(t, n)
 }
 

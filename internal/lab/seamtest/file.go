@@ -477,15 +477,6 @@ var fileRows = []row{
 		},
 	},
 	{
-		method: "File.ReadDir", name: "of a file", needs: []need{aDirectory},
-		promise: "a file gives ErrorInvalidParameter", guess: "the documentation knows directories only",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, "file")
-			_, err := f.openFile(t, f.Directory+`\file`, open(win.FileListDirectory)).ReadDir(t.Context(), true)
-			wantErrno(t, "a file", err, win.ErrorInvalidParameter)
-		},
-	},
-	{
 		method: "File.ReadDir", name: "names of half pairs", needs: []need{aDirectory},
 		promise: "Its name is WTF-8, as AppendUTF16 has it: half a surrogate pair in it isn't valid UTF-8, and File.OpenAt takes it so.",
 		test: func(t *testing.T, f *Fixture) {
@@ -662,6 +653,13 @@ var fileRows = []row{
 				h := f.openFile(t, f.Directory+`\in`, open(access, openLink))
 				wantErrno(t, "deny", h.DenyCreation(t.Context(), true), win.ErrorAccessDenied)
 			}
+		},
+	},
+	{
+		method: "File.CreationDenied", name: "without the right", needs: []need{aDirectory},
+		promise: "The handle needs ReadControl.",
+		test: func(t *testing.T, f *Fixture) {
+			f.make(t, `in\`)
 			_, err := f.openFile(t, f.Directory+`\in`, open(win.FileReadAttributes, openLink)).CreationDenied(t.Context())
 			wantErrno(t, "ask", err, win.ErrorAccessDenied)
 		},

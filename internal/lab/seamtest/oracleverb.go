@@ -425,6 +425,8 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 		switch {
 		case key == "in" && value == "property":
 			in = win.EncodePropertyQuery(win.PropertyDevice)
+		case key == "in" && value == "sectors": // of the whole partition
+			in = win.EncodeInt64(partitionSize / 512)
 		case key == "in" && value == "offline":
 			in = win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}.Encode()
 		case key == "in" && value == "readonly":
@@ -437,7 +439,11 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 			t.Fatalf("a control code has no %q", arg)
 		}
 	}
-	_, err := r.device(t, s.Args[0]).Control(t.Context(), code, in, out)
+	d := r.device(t, s.Args[0])
+	if code == win.FsctlLockVolume && len(s.Want) == 0 {
+		return r.f.lock(t, d)
+	}
+	_, err := d.Control(t.Context(), code, in, out)
 	return err
 }
 

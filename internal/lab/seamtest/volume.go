@@ -215,7 +215,7 @@ var volumeRows = []row{
 	},
 	{
 		method: "Volumes.SetVolumeMountPoint", name: "errors", needs: []need{aDirectory},
-		promise: "Errors: 145 the directory isn't empty, or a volume is mounted there; 267 a file; 2 and 3 no such directory or volume; 87 the volume's name is malformed; 4390 or 1 a file system without reparse points. A call that fails leaves the directory as it was.",
+		promise: "Errors: 145 the directory isn't empty, or a volume is mounted there; 267 or 123 a file; 2 and 3 no such directory or volume; 87 the volume's name is malformed; 4390 or 1 a file system without reparse points. A call that fails leaves the directory as it was.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `empty\`, `full\`, `full\x\`, "file")
 			c := f.systemVolume(t)
@@ -224,7 +224,7 @@ var volumeRows = []row{
 				want                []win.Errno
 			}{
 				{"not empty", `\full\`, c, []win.Errno{win.ErrorDirNotEmpty}},
-				{"a file", `\file\`, c, []win.Errno{win.ErrorDirectory}},
+				{"a file", `\file\`, c, []win.Errno{win.ErrorDirectory, win.ErrorInvalidName}},
 				{"no directory", `\missing\`, c, missing},
 				{"no volume", `\empty\`, noVolume, missing},
 				{"not the name of a volume", `\empty\`, `C:\`, []win.Errno{win.ErrorInvalidParameter}},

@@ -262,7 +262,7 @@ func TestDiskControlErrors(t *testing.T) {
 		{"SCSI address, short", win.AccessNone, win.IoctlScsiGetAddress, nil, 7, win.ErrorInsufficientBuffer},
 		{"property, header only", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice), 8, 0},
 		{"property, short", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice), 7, win.ErrorInsufficientBuffer},
-		{"property, no query", win.AccessNone, win.IoctlStorageQueryProperty, nil, 64, win.ErrorInvalidParameter},
+		{"property, no query", win.AccessNone, win.IoctlStorageQueryProperty, nil, 64, errorBadLength},
 		{"property, unknown", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(999), 64, win.ErrorInvalidFunction},
 		{"control of a volume", readWrite, win.IoctlVolumeOnline, nil, 0, win.ErrorInvalidFunction},
 		{"unknown control", readWrite, 0x12345678, nil, 64, win.ErrorInvalidFunction},

@@ -9,6 +9,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
+// errorBadLength is ERROR_BAD_LENGTH: an input is too short (STATUS_INFO_LENGTH_MISMATCH).
+const errorBadLength win.Errno = 24
+
 // diskControl is DeviceIoControl on a disk.
 func (s *System) diskControl(d *drive, code win.IoctlCode, in, out []byte) (int, error) {
 	switch code {
@@ -161,8 +164,8 @@ func (d *drive) geometry() win.DiskGeometryEx {
 // as fits: its header tells how much there is.
 func (s *System) queryProperty(d *drive, in, out []byte) (int, error) {
 	id, err := win.DecodePropertyQuery(in)
-	if err != nil {
-		return 0, win.ErrorInvalidParameter
+	if err != nil || len(in) < len(win.EncodePropertyQuery(id)) {
+		return 0, errorBadLength
 	}
 	var fault win.Errno
 	var answer []byte

@@ -107,7 +107,7 @@ func (f *file) FinalPath(ctx context.Context) (path string, err error) {
 			return win.ErrorPathNotFound
 		}
 		node := f.file.Node()
-		if node.Parent() == nil && node != f.fs.Root() {
+		if node.Deleted() {
 			return win.ErrorFileNotFound
 		}
 		path = v.name() + strings.TrimPrefix(node.Path(), `\`)
@@ -150,7 +150,12 @@ func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) 
 			if err != nil {
 				return err
 			}
-			if n = copy(out, data); n < len(data) {
+			const header = 8 // of REPARSE_DATA_BUFFER
+			switch n = copy(out, data); {
+			case n < header:
+				n = 0
+				return win.ErrorInsufficientBuffer
+			case n < len(data):
 				return win.ErrorMoreData
 			}
 			return nil

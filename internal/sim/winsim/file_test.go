@@ -40,7 +40,7 @@ func TestPaths(t *testing.T) {
 		kubelet + `\Dir\file\dir`:                win.ErrorPathNotFound,
 		kubelet + `\a:b`:                         win.ErrorInvalidName,
 		kubelet + `\a*`:                          win.ErrorInvalidName,
-		kubelet + `\` + strings.Repeat(`x`, 256): win.ErrorFilenameExcedRange,
+		kubelet + `\` + strings.Repeat(`x`, 256): win.ErrorInvalidName,
 		`\\?\C:\var\..\var`:                      win.ErrorInvalidName,
 		`\\?\C:\var\\lib`:                        win.ErrorInvalidName,
 		`\\?\C:/var`:                             win.ErrorInvalidName,

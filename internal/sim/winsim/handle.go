@@ -91,6 +91,9 @@ func (h *handle) release() {
 	if h.volume != nil && h.volume.lock == h {
 		h.volume.lock = nil
 	}
+	if h.volume != nil && h.volume.dismounted == h {
+		h.volume.dismounted = nil
+	}
 }
 
 // open enters a new handle.
@@ -153,7 +156,10 @@ func (h *handle) Close() error {
 		return win.ErrorInvalidHandle
 	}
 	h.close()
-	return nil
+	if h.sys.closed {
+		return nil
+	}
+	return h.sys.commit() // a name may have gone with it
 }
 
 func (h *handle) close() {

@@ -70,7 +70,10 @@ func (s *System) MountPoints() []MountPoint {
 func (s *System) VolumePathNames(ctx context.Context, volume string) (paths []string, err error) {
 	err = s.call(ctx, Call{win.CallVolumePathNames, volume}, func() error {
 		id, rest, ok := parseVolumeName(volume)
-		if !ok || rest != `\` {
+		switch {
+		case !strings.HasSuffix(volume, `\`):
+			return win.ErrorInvalidName
+		case !ok || rest != `\`:
 			return win.ErrorInvalidParameter
 		}
 		v, ok := s.volumes.withID(id)
@@ -312,5 +315,10 @@ func (s *System) unmount(mountPoint string) error {
 		return err
 	}
 	s.mounts.delete(mountRecord{Host: host.GUID, Path: op.file.Node().Path()})
+	if id, _, _ := parseVolumeName(name); s.node.Settings.GoneMountPointHalf {
+		if _, present := s.volumes.withID(id); !present {
+			return win.ErrorFileNotFound
+		}
+	}
 	return nil
 }

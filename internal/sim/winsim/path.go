@@ -219,6 +219,11 @@ type reparse struct {
 
 // walk opens the last of names below dir. Those before it must be directories.
 func walk(r root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions) (*ntfs.Handle, error) {
+	for _, name := range names {
+		if err := ntfs.CheckName(name); err != nil {
+			return nil, err
+		}
+	}
 	last := ""
 	if n := len(names); n > 0 {
 		last = names[n-1]

@@ -77,6 +77,11 @@ type Settings struct {
 	// volume has gone; 0 is none, and the directory is free again. Unknown: which it is.
 	GoneMountPoint win.Errno `also:"2,3"`
 
+	// GoneMountPointHalf makes DeleteVolumeMountPointW free the directory at such a mount
+	// point, and then fail with ErrorFileNotFound. Unknown: whether it does; the reparse point
+	// goes first, and the mount manager knows nothing of the volume.
+	GoneMountPointHalf bool
+
 	// MountManagerExclusive makes SetVolumeMountPointW and DeleteVolumeMountPointW open
 	// the directory for themselves alone: while somebody else has it open, other than for
 	// its attributes only, they fail with ErrorSharingViolation. Unknown: how Windows

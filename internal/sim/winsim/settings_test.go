@@ -169,6 +169,14 @@ func TestSettings(t *testing.T) {
 			_, err := s.ReadLink(stage)
 			wantErr(t, "read what is there", err, map[bool]win.Errno{false: win.ErrorNotAReparsePoint}[on])
 		}},
+		"GoneMountPointHalf": {Settings{GoneMountPointHalf: true}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			must(t, s.MkdirAll(stage))
+			must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+			must(t, s.DetachDisk(n))
+			wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorFileNotFound)
+			_, err := s.ReadLink(stage)
+			wantErr(t, "read what is there", err, win.ErrorNotAReparsePoint)
+		}},
 		"DeniedMountPoints": {Settings{DeniedMountPoints: true}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 			must(t, s.MkdirAll(stage))
 			must(t, denyCreation(t.Context(), s, stage, true))

@@ -46,7 +46,7 @@ func (v *volume) boot() (bootSector, bool) {
 
 // tree mounts what the volume holds: as its bytes say, at each call.
 func (v *volume) tree() (*tree, bootSector, error) {
-	if v.lock != nil {
+	if v.lock != nil && v.dismounted == nil {
 		return nil, bootSector{}, win.ErrorAccessDenied
 	}
 	return v.content()
@@ -57,6 +57,8 @@ func (v *volume) content() (*tree, bootSector, error) {
 	switch {
 	case v.Offline:
 		return nil, bootSector{}, win.ErrorNotReady
+	case v.dismounted != nil:
+		return nil, bootSector{}, errorVolumeDismounted
 	case v.Locked:
 		return nil, bootSector{}, win.FVELockedVolume
 	}
@@ -150,8 +152,9 @@ func (d *drive) dropTree(serial uint64) {
 
 // extend grows the file system to a number of sectors (FSCTL_EXTEND_VOLUME),
 // which includes the one for the copy of the boot sector.
+// A growth of less than a cluster gives ErrorInvalidParameter.
 //
-// Guess: a growth of less than a cluster, or beyond the partition, gives error 87.
+// Guess: a growth beyond the partition gives error 87.
 func (v *volume) extend(sectors int64) error {
 	t, b, err := v.content()
 	if err != nil {

@@ -22,6 +22,8 @@ type volume struct {
 	length   int64
 	readOnly bool    // by an attribute of the partition
 	lock     *handle // which has locked it
+	// dismounted is the handle that has dismounted its file system, until it is closed.
+	dismounted *handle
 	// ntDevice is the N of \Device\HarddiskVolumeN.
 	ntDevice uint32
 }

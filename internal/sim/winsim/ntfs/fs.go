@@ -141,6 +141,7 @@ type Node struct {
 	unflushed bool
 
 	handles []*Handle
+	pending bool // marked for deletion: its name goes when a handle is closed
 	gone    bool // deleted
 }
 
@@ -169,6 +170,9 @@ func (n *Node) Path() string {
 	}
 	return n.parent.Path() + `\` + n.name
 }
+
+// Deleted reports whether the node is marked for deletion, or has lost its name.
+func (n *Node) Deleted() bool { return n.pending || n.gone }
 
 // Info returns the attributes and the reparse tag.
 func (n *Node) Info() win.FileInfo {
@@ -224,7 +228,7 @@ func (n *Node) unlink() {
 // still open stay readable, but their space is free at once.
 func (n *Node) remove() {
 	n.unlink()
-	n.gone = true
+	n.pending, n.gone = false, true
 	delete(n.fs.nodes, n.id)
 	n.fs.data -= n.fs.roundUp(n.contents.size)
 	n.fs.touch(n.id)

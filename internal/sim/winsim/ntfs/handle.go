@@ -29,7 +29,8 @@ type Handle struct {
 	access   win.Access
 	share    win.Share
 	position string // folded name of the last entry that ReadDir gave
-	delete   bool   // the name goes with the handle: FILE_DELETE_ON_CLOSE
+	onClose  bool   // FILE_DELETE_ON_CLOSE: the handle's end marks the node for deletion
+	marked   bool   // the name goes with the handle: it was deleted by it
 }
 
 // The access rights that share modes are about, as IoCheckShareAccess groups
@@ -90,17 +91,21 @@ func (n *Node) sharing(access win.Access, share win.Share) bool {
 // win.ErrorReparsePointEncountered, as opens relative to a handle always have
 // OBJ_DONT_REPARSE.
 func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created bool, err error) {
+	if o.Options&win.FileDirectoryFile != 0 && o.Options&win.FileNonDirectoryFile != 0 ||
+		o.Options&win.FileDeleteOnClose != 0 && o.Access&win.Delete == 0 {
+		return nil, false, win.ErrorInvalidParameter
+	}
 	node := dir
 	if name != "" {
 		switch {
-		case dir.gone:
+		case dir.Deleted():
 			return nil, false, win.ErrorDeletePending
 		case dir.reparse != nil:
 			return nil, false, win.ErrorReparsePointEncountered
 		case !dir.isDir():
 			return nil, false, win.ErrorPathNotFound
 		}
-		if err := checkName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			return nil, false, err
 		}
 		var exists bool
@@ -143,20 +148,21 @@ func (f *FS) create(dir *Node, name string, o win.OpenOptions) (*Node, error) {
 // checkOpen decides whether the existing n may be opened.
 func (n *Node) checkOpen(o win.OpenOptions) error {
 	access := mapGeneric(o.Access)
+	readOnly := n.attributes&win.AttributeReadOnly != 0
 	switch {
+	case n.Deleted():
+		return win.ErrorDeletePending
 	case o.Disposition == win.FileCreate:
 		return win.ErrorAlreadyExists
 	case o.Disposition != win.FileOpen && o.Disposition != win.FileOpenIf:
 		return win.ErrorInvalidParameter
-	case n.gone:
-		return win.ErrorDeletePending
 	case n.reparse != nil && o.Options&win.FileOpenReparsePoint == 0:
 		return &Reparse{n}
 	case o.Options&win.FileDirectoryFile != 0 && !n.isDir():
 		return win.ErrorDirectory
 	case o.Options&win.FileNonDirectoryFile != 0 && n.isDir():
 		return win.ErrorAccessDenied
-	case !n.isDir() && n.attributes&win.AttributeReadOnly != 0 && access&writeRights != 0:
+	case !n.isDir() && readOnly && access&writeRights != 0, readOnly && o.Options&win.FileDeleteOnClose != 0:
 		return win.ErrorAccessDenied
 	case n.denies(access, o):
 		return win.ErrorAccessDenied
@@ -173,19 +179,24 @@ func (n *Node) denies(access win.Access, o win.OpenOptions) bool {
 }
 
 func (n *Node) open(o win.OpenOptions) *Handle {
-	h := &Handle{node: n, access: mapGeneric(o.Access), share: o.Share, delete: o.Options&win.FileDeleteOnClose != 0}
+	h := &Handle{node: n, access: mapGeneric(o.Access), share: o.Share, onClose: o.Options&win.FileDeleteOnClose != 0}
 	n.handles = append(n.handles, h)
 	n.fs.handles++
 	return h
 }
 
-// Close ends the handle.
+// Close ends the handle. A node that the handle has marked for deletion loses its name now;
+// one that was opened to be deleted on close does so with the last handle.
 func (h *Handle) Close() {
-	i := slices.Index(h.node.handles, h)
-	h.node.handles = slices.Delete(h.node.handles, i, i+1)
-	h.node.fs.handles--
-	if h.delete {
-		_ = h.Delete() // as on Windows, nobody hears that it wasn't possible
+	n := h.node
+	i := slices.Index(n.handles, h)
+	n.handles = slices.Delete(n.handles, i, i+1)
+	n.fs.handles--
+	if h.onClose && n.canDelete() == nil { // else, as on Windows, nobody hears of it
+		n.pending = true
+	}
+	if n.pending && (h.marked || len(n.handles) == 0) {
+		n.remove()
 	}
 }
 
@@ -209,8 +220,7 @@ const readDirBatch = 16
 // ReadDir gives the next entries of a directory in the order of their names, and
 // ErrorNoMoreFiles after the last. It goes on behind the name that it gave last,
 // so that it sees what is created and misses what is deleted meanwhile.
-//
-// Guess: the entries of a file, which has none, give error 87.
+// A file, which has none, gives ErrorInvalidParameter.
 func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
 	if !h.node.isDir() {
 		return nil, win.ErrorInvalidParameter
@@ -376,6 +386,10 @@ func (h *Handle) DeleteReparse(data []byte) error {
 	switch {
 	case len(data) != reparseHeader || le.Uint16(data[4:]) != 0:
 		return win.ErrorInvalidReparseData
+	case tagOf(data) <= lastReservedTag:
+		return win.ErrorReparseTagInvalid
+	case tagOf(data)&microsoftTag == 0: // its owner's GUID is missing
+		return win.ErrorInvalidReparseData
 	case n.reparse == nil:
 		return win.ErrorNotAReparsePoint
 	case tagOf(data) != tagOf(n.reparse):
@@ -387,14 +401,21 @@ func (h *Handle) DeleteReparse(data []byte) error {
 	return nil
 }
 
-// Delete takes the name away at once, also of a read-only file
-// (FileDispositionInfoEx with FILE_DISPOSITION_POSIX_SEMANTICS and
-// FILE_DISPOSITION_IGNORE_READONLY_ATTRIBUTE).
+// Delete marks the node for deletion, also a read-only file (FileDispositionInfoEx with
+// FILE_DISPOSITION_POSIX_SEMANTICS and FILE_DISPOSITION_IGNORE_READONLY_ATTRIBUTE). Nobody
+// can open it any more, and its name goes when this handle is closed.
 func (h *Handle) Delete() error {
-	n := h.node
 	if err := h.need(win.Delete); err != nil {
 		return err
 	}
+	if err := h.node.canDelete(); err != nil {
+		return err
+	}
+	h.node.pending, h.marked = true, true
+	return nil
+}
+
+func (n *Node) canDelete() error {
 	switch {
 	case n == n.fs.root:
 		return win.ErrorAccessDenied
@@ -403,7 +424,6 @@ func (h *Handle) Delete() error {
 	case len(n.children) > 0:
 		return win.ErrorDirNotEmpty
 	}
-	n.remove()
 	return nil
 }
 
@@ -415,13 +435,13 @@ func (h *Handle) Rename(newDir *Node, name string, replace bool) error {
 	if err := h.need(win.Delete); err != nil {
 		return err
 	}
-	if err := checkName(name); err != nil {
+	if err := CheckName(name); err != nil {
 		return err
 	}
 	switch {
 	case newDir.fs != n.fs:
 		return win.ErrorNotSameDevice
-	case n.gone || newDir.gone:
+	case n.Deleted() || newDir.Deleted():
 		return win.ErrorDeletePending
 	case newDir.reparse != nil:
 		return &Reparse{newDir}
@@ -458,6 +478,7 @@ const (
 	reparseHeader     = 8       // of a tag that Microsoft owns
 	reparseGUIDHeader = 24      // of another one, with its owner's GUID
 	microsoftTag      = 1 << 31 // the bit that tells them apart
+	lastReservedTag   = 1       // no reparse point has it, nor 0
 )
 
 // checkReparse refuses what FsRtlValidateReparsePointBuffer does.
@@ -467,7 +488,7 @@ func checkReparse(data []byte) error {
 	}
 	tag, header := tagOf(data), reparseHeader
 	switch {
-	case tag <= 1: // reserved
+	case tag <= lastReservedTag:
 		return win.ErrorReparseTagInvalid
 	case tag&microsoftTag == 0:
 		header = reparseGUIDHeader

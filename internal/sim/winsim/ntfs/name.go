@@ -12,16 +12,16 @@ import (
 // maxName is the length of a name in UTF-16 units.
 const maxName = 255
 
-// checkName refuses what NTFS doesn't take as the name of a file. A dot or blank
+// CheckName refuses what NTFS doesn't take as the name of a file. A dot or blank
 // at the end is a matter of Win32, not of NTFS.
-func checkName(name string) error {
+func CheckName(name string) error {
 	switch {
 	case name == "" || name == "." || name == ".." || win.StringFromUTF16(win.AppendUTF16(nil, name)) != name: // not WTF-8
 		return win.ErrorInvalidName
 	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:<>?\|`, r) }):
 		return win.ErrorInvalidName
 	case len(name) > maxName && len(win.AppendUTF16(nil, name)) > maxName: // a unit takes a byte at least
-		return win.ErrorFilenameExcedRange
+		return win.ErrorInvalidName
 	}
 	return nil
 }

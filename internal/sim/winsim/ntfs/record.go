@@ -217,7 +217,7 @@ func (f *FS) restoreNode(id uint64, r nodeRecord) (*Node, error) {
 }
 
 func (f *FS) restoreName(n *Node, r nodeRecord) error {
-	if err := checkName(string(r.Name)); err != nil {
+	if err := CheckName(string(r.Name)); err != nil {
 		return err
 	}
 	dir := f.nodes[r.Parent]
