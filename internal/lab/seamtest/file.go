@@ -600,7 +600,7 @@ var fileRows = []row{
 	},
 	{
 		method: "File.DenyCreation", name: "of the directory itself", needs: []need{aDirectory},
-		promise: "it denies Everyone FileAddFile and FileAddSubdirectory, and nothing inherits it",
+		promise: "the entry denies Everyone FileAddFile and FileAddSubdirectory, and nothing inherits it.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `in\`, `in\sub\`)
 			must(t, f.security(t, "in", 0).DenyCreation(t.Context(), true))
@@ -624,7 +624,7 @@ var fileRows = []row{
 	},
 	{
 		method: "File.DenyCreation", name: "and a link in its place", needs: []need{aDirectory},
-		promise: "The directory can be deleted, and its reparse point set and deleted through a handle with FileWriteAttributes. If it was opened with FileOpenReparsePoint, the directory of a mount point gets the entry, not the volume's root.",
+		promise: "The directory can be deleted, and its reparse point set and deleted through a handle with FileWriteAttributes.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `in\`, `target\`)
 			h := f.security(t, "in", win.FileWriteAttributes)
