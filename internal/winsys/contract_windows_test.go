@@ -25,6 +25,22 @@ func TestContract(t *testing.T) { seamtest.Run(t, contractConfig()) }
 // What the simulated node takes for what Windows does, though nobody has promised it.
 func TestGuessContract(t *testing.T) { seamtest.RunGuesses(t, contractConfig()) }
 
+// What others have found out about Windows.
+func TestGuessFacts(t *testing.T) {
+	c := seamtest.Config{New: newFixture}
+	if underWine() {
+		c.Skip = factsNotInWine
+	}
+	seamtest.RunOracles(t, c)
+}
+
+// factsNotInWine has what Wine 10 lacks or does otherwise, by sections and rows of oracle.txt.
+var factsNotInWine = map[string]string{
+	"btrfs-reparse":      noReparse,
+	"fsa-reparse":        noReparse,
+	"learn-ntcreatefile": noReparse,
+}
+
 func contractConfig() seamtest.Config {
 	c := seamtest.Config{New: newFixture}
 	if underWine() {
