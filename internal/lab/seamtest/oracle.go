@@ -168,7 +168,7 @@ func RunOracles(t *testing.T, c Config) {
 		}
 	}
 	for _, o := range all {
-		t.Run(o.Name, func(t *testing.T) {
+		t.Run(o.Proof+"/"+o.Name, func(t *testing.T) {
 			section, _, _ := strings.Cut(o.Name, "/")
 			for _, key := range []string{o.Name, section} {
 				if why, ok := c.Skip[key]; ok {

@@ -320,6 +320,11 @@ func judge(outcomes Outcomes, head Head, report string) int {
 		return failed(err)
 	}
 	lines := evaluate(rows, outcomes)
+	host, err := os.Hostname()
+	if err != nil {
+		return failed(err)
+	}
+	withoutNames(lines, host, os.Getenv("USERNAME"), os.Getenv("USERDOMAIN"))
 	var b bytes.Buffer
 	if err := writeReport(&b, head, lines); err != nil {
 		return failed(err)

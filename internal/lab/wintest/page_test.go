@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 )
 
 // repository is the path of its root.
@@ -77,6 +79,9 @@ func sources(t *testing.T) map[string]*source {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, o := range seamtest.Oracles() {
+		all[suite].literals[o.Proof] = true
 	}
 	for _, s := range all {
 		if s.suite {
@@ -259,16 +264,53 @@ func TestPageHasCalls(t *testing.T) {
 }
 
 func TestParsePage(t *testing.T) {
-	const head = "| id | call or assumption | proven by | what is left, and the check on Windows | on Windows |\n|---|---|---|---|---|\n"
+	const head = "| id | facts | on Windows |\n|---|---|---|\n"
+	const a, section = "| [a](#a) | 0 | e |\n", "### a\nAssumption: b\n\nProven by: c\n"
+	if rows, err := parsePage(head + a + section + "\nCheck: d\nd\n"); err != nil || len(rows) != 1 || rows[0].Check != "d d" {
+		t.Errorf("%+v, %v", rows, err)
+	}
 	for name, page := range map[string]string{
-		"cells":     head + "| a | b | c |\n",
-		"id":        head + "| a b | b | c | d | e |\n",
-		"twice":     head + "| a | b | c | d | e |\n| a | b | c | d | e |\n",
-		"other":     "| id | b |\n",
-		"twice far": head + "| a | b | c | d | e |\n\n" + head + "| a | b | c | d | e |\n",
+		"cells":        head + "| [a](#a) | 0 |\n" + section,
+		"id":           head + "| [a b](#a b) | 0 | e |\n",
+		"no link":      head + "| a | 0 | e |\n" + section,
+		"facts":        head + "| [a](#a) | many | e |\n" + section,
+		"twice":        head + a + a + section,
+		"other":        "| id | b |\n",
+		"twice far":    head + a + "\n" + head + a + section,
+		"no section":   head + a,
+		"no row":       head + section,
+		"no proof":     head + a + "### a\nAssumption: b\n",
+		"two proofs":   head + a + section + "\nProven by: d\n",
+		"another part": head + a + section + "\nResult: d\n",
 	} {
 		if rows, err := parsePage(page); err == nil {
 			t.Errorf("%s: %+v, want an error", name, rows)
 		}
+	}
+}
+
+// Each row has as many facts as stand behind it, and its check runs them.
+func TestPageHasFacts(t *testing.T) {
+	_, rows := readPage(t)
+	facts := map[string]int{}
+	for _, o := range seamtest.Oracles() {
+		facts[o.Proof]++
+	}
+	for _, row := range rows {
+		n := facts[row.ID]
+		delete(facts, row.ID)
+		if row.Facts != n {
+			t.Errorf("row %s has %d facts, and %d stand behind it", row.ID, row.Facts, n)
+		}
+		check := "`internal/winsys.TestGuessFacts/" + row.ID + "/*/*`"
+		if runs := strings.Contains(row.Check, check); runs != (n > 0) {
+			t.Errorf("row %s has %d facts, and its check runs them with %s: %t", row.ID, n, check, runs)
+		}
+		if proof := regexp.MustCompile(`\bfacts\b`).MatchString(row.Proof); proof != (n > 0) {
+			t.Errorf("row %s has %d facts, and they stand among its proofs: %t", row.ID, n, proof)
+		}
+	}
+	for id, n := range facts {
+		t.Errorf("%d facts are of the row %s, which the page lacks", n, id)
 	}
 }

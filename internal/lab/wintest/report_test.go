@@ -48,17 +48,87 @@ const samplePage = `# Page
 |---|---|
 | **C** | a compiler |
 
-| id | call or assumption | proven by | what is left, and the check on Windows | on Windows |
-|---|---|---|---|---|
-| size | a | b | ` + "`TestDisk/*/size`" + ` | not run |
-| large-size | a | b | ` + "`TestDisk/4096/size`" + ` and by hand | not run |
-| state | a | b | ` + "`TestDisk/*/state`" + ` | not run |
-| half | a | b | ` + "`TestHalf/*/flush`" + ` | not run |
-| whole | a | b | ` + "`x/y.TestWhole`" + ` | not run |
-| other | a | b | ` + "`x.TestWhole`" + ` | not run |
-| cut | a | b | ` + "`TestCut…`" + ` | not run |
-| hand | a | b | by hand | fine |
-| none | a | b | | |
+| id | facts | on Windows |
+|---|---|---|
+| [size](#size) | 0 | not run |
+| [large-size](#large-size) | 0 | not run |
+| [state](#state) | 0 | not run |
+| [half](#half) | 0 | not run |
+| [whole](#whole) | 0 | not run |
+| [other](#other) | 0 | not run |
+| [cut](#cut) | 0 | not run |
+| [hand](#hand) | 0 | fine |
+| [none](#none) | 0 |  |
+
+### size
+
+Assumption: a
+
+Proven by: b
+
+Check: ` + "`TestDisk/*/size`" + `
+
+### large-size
+
+Assumption: a
+
+Proven by: b
+
+Check: ` + "`TestDisk/4096/size`" + ` and by hand
+
+### state
+
+Assumption: a
+
+Proven by: b
+
+Check: ` + "`TestDisk/*/state`" + `
+
+### half
+
+Assumption: a
+
+Proven by: b
+
+Check: ` + "`TestHalf/*/flush`" + `
+
+### whole
+
+Assumption: a
+
+Proven by: b
+
+Check: ` + "`x/y.TestWhole`" + `
+
+### other
+
+Assumption: a
+
+Proven by: b
+
+Check: ` + "`x.TestWhole`" + `
+
+### cut
+
+Assumption: a
+
+Proven by: b
+
+Check: ` + "`TestCut…`" + `
+
+### hand
+
+Assumption: a
+
+Proven by: b
+
+Check: by hand
+
+### none
+
+Assumption: a
+
+Proven by: b
 `
 
 func evaluated(t *testing.T) []Line {
@@ -94,6 +164,15 @@ func TestEvaluate(t *testing.T) {
 	if diff := cmp.Diff(want, evaluated(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+func TestWithoutNames(t *testing.T) {
+	lines := []Line{{Row: "a", Seen: []string{`C:\Users\Admin\x of NODE7 and node7.example, not node71 or administrators`}}, {Row: "b"}}
+	withoutNames(lines, "node7", "admin", "", "x")
+	if want := `C:\Users\…\x of … and ….example, not node71 or administrators`; lines[0].Seen[0] != want {
+		t.Errorf("%s, want %s", lines[0].Seen[0], want)
+	}
+	withoutNames(lines, "")
 }
 
 func TestUpdate(t *testing.T) {

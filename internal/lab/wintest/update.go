@@ -41,12 +41,8 @@ func updatePage(text string, reports []Report) (string, error) {
 		if len(Patterns(row.Check)) == 0 {
 			continue
 		}
-		cells := []string{row.ID, row.Assumption, row.Proof, row.Check, resultOf(row.ID, reports)}
-		text := "|"
-		for _, cell := range cells {
-			text += " " + cell + " |"
-		}
-		lines[row.line] = text
+		row.Result = resultOf(row.ID, reports)
+		lines[row.line] = row.String()
 	}
 	return strings.Join(lines, "\n"), nil
 }
