@@ -34,7 +34,7 @@ import (
 )
 
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
-const DefaultKubeletPath = `C:\var\lib\kubelet`
+const DefaultKubeletPath = pathpolicy.DefaultKubeletPath
 
 // DefaultSilentDiskTimeout is how long the calls on all disks wait for one that does not
 // answer.
@@ -105,7 +105,7 @@ func New(sys win.System, o Options) (*Node, error) {
 		return nil, err
 	}
 	runner := operation.NewRunner(o.OnOperation)
-	owner := use.New(calls, systemDisks)
+	owner := use.New(calls, paths, systemDisks)
 	probes := smbprobe.New(calls, smblogon.New(o.Logger))
 	allDisks := disks.New(calls, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, NewIDsForClones: o.NewIDsForClones,
@@ -116,7 +116,7 @@ func New(sys win.System, o Options) (*Node, error) {
 		AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Owner: owner, Runner: runner,
 		SystemDisks: systemDisks,
 	})
-	allFiles := files.New(calls, paths, files.Options{Logger: o.Logger, Runner: runner, Shares: probes})
+	allFiles := files.New(calls, paths, files.Options{Logger: o.Logger, Owner: owner, Runner: runner, Shares: probes})
 	allMappings := mappings.New(calls, paths, mappings.Options{
 		WithoutPrivacy: o.SMBWithoutPrivacy, ProtectShared: o.ProtectSharedMappings, Logger: o.Logger,
 		Owner: owner, Runner: runner, Shares: probes,
@@ -130,7 +130,8 @@ func New(sys win.System, o Options) (*Node, error) {
 		ISCSI:      targets,
 		System:     machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
 		Storage: staging.New(staging.Groups{
-			Sys: calls, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Mappings: allMappings, LogOns: probes.LogOns(), Initiator: targets, SystemDisks: systemDisks,
+			Sys: calls, Paths: paths, Owner: owner, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Mappings: allMappings,
+			LogOns: probes.LogOns(), Initiator: targets, SystemDisks: systemDisks,
 		}, staging.Options{Logger: o.Logger, Runner: runner, NewIDsForClones: o.NewIDsForClones}),
 	}}, nil
 }

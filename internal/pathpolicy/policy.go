@@ -12,6 +12,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
+// DefaultKubeletPath is the directory that kubelet uses on Windows.
+const DefaultKubeletPath = `C:\var\lib\kubelet`
+
 // Policy is the set of allowed directories and of protected volumes, which don't change.
 type Policy struct {
 	allowed []location // as given; the first is the kubelet directory

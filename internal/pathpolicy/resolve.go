@@ -31,6 +31,8 @@ type Resolved struct {
 	// Target is what the last link that was followed leads to: of a SharedDirectory
 	// \\server\share….
 	Target string
+	// ByLink says that the path itself is a link to another path, and not where it ends.
+	ByLink bool
 }
 
 // Resolve follows path to its end. Links in the middle and at the end are followed by the
@@ -116,6 +118,7 @@ func (w *walk) look(ctx context.Context, e Entry, r *Resolved) (link *Path, err 
 	r.Target = l.Target()
 	switch l.Kind {
 	case LinkInside:
+		r.ByLink = true
 		return &l.Path, nil
 	case LinkToVolume:
 		r.Kind, r.Volume = MountedVolume, l.Volume

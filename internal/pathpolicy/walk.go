@@ -293,6 +293,10 @@ func (e Entry) CheckReplaceable() error {
 	return nil
 }
 
+// IsInVolume reports whether the walk led through a mount point: the entry is on a volume that
+// is mounted in the allowed directories.
+func (e Entry) IsInVolume() bool { return e.path().volume != "" }
+
 // Look opens what is there, to look at it.
 var Look = win.OpenOptions{Disposition: win.FileOpen}
 

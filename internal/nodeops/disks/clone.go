@@ -16,11 +16,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// settleClone deals with an offline disk whose table has ids of a disk that is online,
+// SettleClone deals with an offline disk whose table has ids of a disk that is online,
 // such as the disk of a snapshot next to its original. Windows can't have both online: it
 // would take the second one offline again. Without newIDs such a disk is refused, with it it
 // gets new ids.
-func (d *Disks) settleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs bool) error {
+func (d *Disks) SettleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs bool) error {
 	refusal, err := d.findOriginal(ctx, h.Number, layout)
 	if err != nil || refusal == nil {
 		return err

@@ -34,10 +34,8 @@ import (
 type System interface {
 	win.Devices
 	win.Notices
-	win.VolumeNames
 	win.FileSystems
-	win.Registry
-	OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error)
+	use.System
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -92,7 +90,7 @@ func New(sys System, o Options) *Disks {
 		o.SystemDisks = systemdisk.New(sys)
 	}
 	if o.Owner == nil {
-		o.Owner = use.New(sys, o.SystemDisks)
+		o.Owner = use.Default(sys)
 	}
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
@@ -181,42 +179,123 @@ func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, e
 func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return operation.Do(ctx, d.options.Runner, "SetDiskState", object(n), func(ctx context.Context) error {
 		return d.change(ctx, n, func(ctx context.Context, h *use.Disk) error {
-			if !online {
-				return d.takeOffline(ctx, h)
-			}
 			attributes, err := h.Attributes(ctx)
 			if err != nil {
 				return err
 			}
+			if !online {
+				return d.setOffline(ctx, h, attributes)
+			}
 			if attributes&win.DiskOffline != 0 {
 				layout, err := h.Layout(ctx)
 				if err == nil {
-					err = d.settleClone(ctx, h, layout, d.options.NewIDsForClones)
+					err = d.SettleClone(ctx, h, layout, d.options.NewIDsForClones)
 				}
 				if err != nil {
 					return err
 				}
 			}
-			if _, err := d.bringOnline(ctx, h); err != nil {
+			mask, err := d.maskOf(ctx, h, attributes)
+			if err != nil {
 				return err
 			}
-			_, err = d.awaitVolumes(ctx, h, blocking)
+			if _, err := d.Clear(ctx, h, mask); err != nil {
+				return err
+			}
+			_, err = d.AwaitVolumes(ctx, h, mask)
 			return err
 		})
 	})
 }
 
-// The attributes that keep a disk from being used.
-const blocking = win.DiskOffline | win.DiskReadOnly
-
-// bringOnline clears the attributes that keep a disk from being used, and returns those
-// that it had.
-func (d *Disks) bringOnline(ctx context.Context, h *use.Disk) (before win.DiskAttributes, err error) {
-	return d.clear(ctx, h, blocking)
+// setOffline takes a disk offline unless a volume of it is mounted in the allowed
+// directories: a pod may be using it.
+func (d *Disks) setOffline(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) error {
+	if attributes&win.DiskOffline != 0 {
+		return nil
+	}
+	volumes, paths, err := d.Mounted(ctx, h)
+	if err != nil {
+		// One error proves nothing. But a broken disk must get offline, too.
+		if volumes, paths, err = d.Mounted(ctx, h); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			d.options.Logger.Warn("where the volumes of a disk are mounted can't be found out before it goes offline", "disk", h.Number, "err", err)
+		}
+	}
+	if staged := d.options.Owner.Allowed(paths); len(staged) > 0 {
+		return refuse("a volume of it is mounted at " + use.Listed(staged) + "; unmount it first")
+	}
+	return d.TakeOffline(ctx, h, volumes)
 }
 
-// clear clears those attributes of mask that a disk has, and returns them.
-func (d *Disks) clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes) (before win.DiskAttributes, err error) {
+// Blocking are the attributes that keep a disk from being used.
+const Blocking = win.DiskOffline | win.DiskReadOnly
+
+// maskOf returns the attributes that are to be cleared so that a disk with attributes can be
+// used: one that is staged read-only stays so.
+func (d *Disks) maskOf(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) (win.DiskAttributes, error) {
+	staged, err := d.StagedReadOnly(ctx, h, attributes)
+	if len(staged) > 0 {
+		return win.DiskOffline, err
+	}
+	return Blocking, err
+}
+
+// StagedReadOnly returns where volumes of a disk with attributes are mounted, if it is
+// read-only: somebody has staged it so. A disk that nobody uses may be read-only for any
+// reason, such as that the one before it at its place was.
+//
+// The volumes of a disk that is offline don't show. If one may be mounted, the disk goes
+// online for a look, read-only, and offline again if none is.
+func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) (paths []string, _ error) {
+	if attributes&win.DiskReadOnly == 0 {
+		return nil, nil
+	}
+	offline := attributes&win.DiskOffline != 0
+	if offline {
+		awaited, err := d.options.Owner.MountsAway(ctx)
+		if err != nil || !awaited {
+			return nil, err
+		}
+		if _, err := d.Clear(ctx, h, win.DiskOffline); err != nil {
+			return nil, err
+		}
+		if _, err := d.AwaitVolumes(ctx, h, win.DiskOffline); err != nil {
+			return nil, err
+		}
+	}
+	volumes, paths, err := d.Mounted(ctx, h)
+	if err != nil || len(paths) > 0 || !offline {
+		return paths, err
+	}
+	return nil, d.TakeOffline(ctx, h, volumes)
+}
+
+// Mounted returns the volumes of an online disk, and at which directories they are mounted.
+func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes device.Volumes, paths []string, _ error) {
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	volumes, err = h.AwaitVolumes(ctx, d.sys, device.DataPartitions(layout), 0, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range volumes {
+		at, err := device.MountedAt(ctx, d.sys, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		paths = append(paths, use.Directories(at)...)
+	}
+	slices.Sort(paths)
+	return volumes, paths, nil
+}
+
+// Clear clears those attributes of mask that a disk has, and returns them.
+func (d *Disks) Clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes) (before win.DiskAttributes, err error) {
 	before, err = h.Attributes(ctx)
 	if before &= mask; err != nil || before == 0 {
 		return 0, err
@@ -253,7 +332,7 @@ func (d *Disks) clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes)
 	return before, err
 }
 
-// putBack gives a disk the attributes again that bringOnline has cleared, after the disk
+// putBack gives a disk the attributes again that Clear has cleared, after the disk
 // turned out to be one that must not be written to.
 func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) {
 	if attributes == 0 {
@@ -267,15 +346,14 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAtt
 		"offline", attributes&win.DiskOffline != 0, "readOnly", attributes&win.DiskReadOnly != 0)
 }
 
-func (d *Disks) takeOffline(ctx context.Context, h *use.Disk) error {
-	attributes, err := h.Attributes(ctx)
-	if err != nil {
-		return err
+// TakeOffline takes a disk offline, after it has written out its volumes as far as that is
+// possible: a broken disk must get offline, too.
+func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes device.Volumes) error {
+	for _, name := range volumes {
+		if err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) }); err != nil {
+			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)
+		}
 	}
-	if attributes&win.DiskOffline != 0 {
-		return nil
-	}
-	d.flushVolumes(ctx, h)
 	if err := h.Verify(ctx); err != nil {
 		return err
 	}
@@ -284,26 +362,6 @@ func (d *Disks) takeOffline(ctx context.Context, h *use.Disk) error {
 	}
 	d.options.Logger.Info("disk taken offline", "disk", h.Number)
 	return h.UpdateProperties(ctx)
-}
-
-// flushVolumes writes out the volumes of a disk as far as that is possible. It
-// doesn't fail: a driver that takes a disk offline has unmounted its volumes,
-// which flushes, and a broken disk must get offline too.
-func (d *Disks) flushVolumes(ctx context.Context, h *use.Disk) {
-	var volumes device.Volumes
-	layout, err := h.Layout(ctx)
-	if err == nil {
-		volumes, err = h.AwaitVolumes(ctx, d.sys, device.DataPartitions(layout), 0, nil)
-	}
-	if err != nil {
-		d.options.Logger.Warn("volumes aren't flushed before the disk goes offline", "disk", h.Number, "err", err)
-		return
-	}
-	for _, name := range volumes {
-		if err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) }); err != nil {
-			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)
-		}
-	}
 }
 
 // onVolume calls f with a volume, open for reading and writing.

@@ -37,33 +37,39 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 			if err != nil {
 				return err
 			}
-			offline := attributes&win.DiskOffline != 0
-			made, err := d.ensurePartition(ctx, h, offline, d.options.NewIDsForClones)
-			if err != nil || offline && !made {
+			made, err := d.EnsurePartition(ctx, h, attributes, d.options.NewIDsForClones)
+			if err != nil || attributes&win.DiskOffline != 0 && !made {
 				return err // the volumes of an offline disk come when it goes online
 			}
-			volumes, err := d.awaitVolumes(ctx, h, blocking)
+			mask := win.DiskAttributes(Blocking)
+			if !made {
+				if mask, err = d.maskOf(ctx, h, attributes); err != nil {
+					return err
+				}
+			}
+			volumes, err := d.AwaitVolumes(ctx, h, mask)
 			if err != nil {
 				return err
 			}
-			d.bringVolumesOnline(ctx, n, volumes)
+			d.BringVolumesOnline(ctx, n, volumes)
 			return nil
 		})
 	})
 }
 
-// ensurePartition makes sure that a disk, which may be offline, has a data partition. It
-// says whether it has made one: then the disk is online and writable.
-func (d *Disks) ensurePartition(ctx context.Context, h *use.Disk, offline, newIDs bool) (made bool, _ error) {
+// EnsurePartition makes sure that a disk with attributes, which may be offline, has a data
+// partition. It says whether it has made one: then the disk is online and writable.
+func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, attributes win.DiskAttributes, newIDs bool) (made bool, _ error) {
 	// Windows may not show the table of an offline disk. What is left of one counts only
 	// when the disk is online.
+	offline := attributes&win.DiskOffline != 0
 	recognise := signatures.RecogniseDisk
 	if offline {
 		recognise = signatures.Recognise
 	}
 	layout, lacking, err := d.inspect(ctx, h, recognise)
 	if err == nil && offline {
-		err = d.settleClone(ctx, h, layout, newIDs)
+		err = d.SettleClone(ctx, h, layout, newIDs)
 	}
 	if err != nil || !lacking {
 		return false, err
@@ -136,7 +142,7 @@ func hasPartition(l *win.DriveLayout) bool {
 // meanwhile, and Windows may see more of it than before. So all is looked at again, right
 // before each write. A disk that is refused then gets its attributes back.
 func (d *Disks) partition(ctx context.Context, h *use.Disk) error {
-	before, err := d.bringOnline(ctx, h)
+	before, err := d.Clear(ctx, h, Blocking)
 	if err != nil {
 		return err
 	}
@@ -250,17 +256,17 @@ func refuse(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
 }
 
-// awaitVolumes waits until each data partition of a disk that was brought online has its
+// AwaitVolumes waits until each data partition of a disk that was brought online has its
 // volume, and returns them. Windows may take a disk offline again when it handles its
 // arrival: then the attributes of keepClear are cleared again.
-func (d *Disks) awaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes) (device.Volumes, error) {
+func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes) (device.Volumes, error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wanted := device.DataPartitions(layout)
 	volumes, err := h.AwaitVolumes(ctx, d.sys, wanted, volumePatience, func() error {
-		_, err := d.clear(ctx, h, keepClear)
+		_, err := d.Clear(ctx, h, keepClear)
 		return err
 	})
 	if err != nil {
@@ -274,11 +280,11 @@ func (d *Disks) awaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 	return volumes, nil
 }
 
-// bringVolumesOnline brings volumes online that are offline since automatic
+// BringVolumesOnline brings volumes online that are offline since automatic
 // mounting is switched off on the node (mountvol /N). Others aren't opened: that would
 // keep their callers from formatting them. A refusal is passed over: a volume that
 // doesn't go online can't be formatted.
-func (d *Disks) bringVolumesOnline(ctx context.Context, n disk.Number, volumes device.Volumes) {
+func (d *Disks) BringVolumesOnline(ctx context.Context, n disk.Number, volumes device.Volumes) {
 	for _, name := range volumes {
 		_, err := d.sys.VolumeInformation(ctx, name)
 		if !errors.Is(err, win.ErrorNotReady) {

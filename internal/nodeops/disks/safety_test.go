@@ -21,7 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -153,7 +152,7 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 					simtest.Partition(t, sim, original, 1)
 					n = clone(t, sim, original)
 				}
-				_, right, err := use.New(sim, systemdisk.New(sim)).Disk(t.Context(), n) // of another process
+				_, right, err := use.Default(sim).Disk(t.Context(), n) // of another process
 				simtest.Must(t, err)
 				before := sim.Calls()["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"]
 				begun, attributes := time.Now(), sim.Disks()[n].Attributes
@@ -226,7 +225,7 @@ func TestAnotherDiskGetsTheNumber(t *testing.T) {
 func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
-		owner := use.New(sim, systemdisk.New(sim))
+		owner := use.Default(sim)
 		ops := disks.New(sim, disks.Options{Owner: owner})
 		n := attach(t, sim, winsim.DiskSpec{Offline: true})
 		_, right, err := owner.Disk(t.Context(), n)

@@ -5,6 +5,7 @@ package disks
 
 import (
 	"context"
+	"slices"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
@@ -26,4 +27,25 @@ func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 			}
 		}, nil)
 	return online, offline, err
+}
+
+// AllOnline reports whether all disks of the node are online. One that doesn't answer, or
+// answers with an error, may be offline.
+func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
+	results, err := d.visits.all(ctx, win.InterfaceClassDisk, "online", aside, func(ctx context.Context, path string) (any, error) {
+		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
+		if err != nil {
+			return false, err
+		}
+		defer h.Close()
+		attributes, err := h.Attributes(ctx)
+		return err == nil && attributes&win.DiskOffline == 0, err
+	})
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(results, func(r result) bool {
+		online, ok := r.value.(bool)
+		return r.err != nil || !ok || !online
+	}), nil
 }

@@ -16,18 +16,20 @@ import (
 	"log/slog"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // System is what the operations on files use of Windows.
 type System interface {
-	pathpolicy.System
+	use.System
 	smbprobe.System
 }
 
@@ -38,6 +40,9 @@ type Options struct {
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
+	// Owner gives the right to what a link leads to, and to a volume that is unmounted. The
+	// groups of one node share it. Default: its own.
+	Owner *use.Owner
 	// Shares asks servers what is on their shares. The groups of one node share it.
 	// Default: its own.
 	Shares *smbprobe.Prober
@@ -67,6 +72,9 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
 	}
 	if o.Shares == nil {
 		o.Shares = smbprobe.New(sys, smblogon.New(o.Logger))
+	}
+	if o.Owner == nil {
+		o.Owner = use.New(sys, paths, systemdisk.New(sys))
 	}
 	return &Filesystem{sys: sys, paths: paths, options: o, limits: defaultLimits}
 }

@@ -8,9 +8,11 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // remover removes entries of directories that are held open, through their handles:
@@ -20,6 +22,7 @@ import (
 // handle and some memory that doesn't depend on the depth.
 type remover struct {
 	limits
+	owner     *use.Owner
 	removed   int // entries so far
 	unmounted int // volumes so far
 	listed    int // entries that the levels keep: listed and not seen to
@@ -241,14 +244,34 @@ func (r *remover) unmount(ctx context.Context, e *entry) error {
 	if err != nil {
 		return err
 	}
-	mounted, err := isMountPoint(ctx, file)
-	if err == nil && mounted {
-		if err = file.Unmount(ctx); err == nil {
-			r.unmounted++
-		}
+	link, err := file.Link(ctx)
+	switch {
+	case errors.Is(err, win.ErrorNotAReparsePoint):
+		err = nil
+	case err == nil && link.IsMountPoint():
+		err = r.unmountVolume(ctx, file, volume.ID(link.Volume))
 	}
 	if err == nil {
 		e.FileInfo, err = file.Info(ctx)
 	}
 	return closed(file, err)
+}
+
+func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id volume.ID) error {
+	ctx, right, err := r.owner.TryVolume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	link, err := file.Link(ctx)
+	if errors.Is(err, win.ErrorNotAReparsePoint) || err == nil && !(link.IsMountPoint() && id.Equal(volume.ID(link.Volume))) {
+		return nil // another call has changed it; it is looked at again
+	}
+	if err == nil {
+		err = file.Unmount(ctx)
+	}
+	if err == nil {
+		r.unmounted++
+	}
+	return err
 }

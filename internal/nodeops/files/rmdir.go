@@ -32,7 +32,7 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry, force bool)
 	if err != nil {
 		return err
 	}
-	r := &remover{limits: f.limits}
+	r := &remover{limits: f.limits, owner: f.options.Owner}
 	defer f.report(r, at)
 	if force {
 		return r.removeTree(ctx, entry{at, info})
@@ -69,7 +69,7 @@ func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 			if info.IsReparsePoint() {
 				return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a link or mount point")
 			}
-			r := &remover{limits: f.limits}
+			r := &remover{limits: f.limits, owner: f.options.Owner}
 			defer f.report(r, e)
 			return r.removeBelow(ctx, &level{dir: dir, stays: true})
 		})

@@ -5,44 +5,122 @@ package files
 
 import (
 	"context"
+	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // CreateSymlink implements [filesystem.Operations].
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
 	return f.do(ctx, "CreateSymlink", targetPath, func(ctx context.Context, target pathpolicy.Path) error {
-		source, file, err := f.linkSource(ctx, sourcePath)
+		source, err := f.paths.Parse(sourcePath, pathpolicy.MaxPath)
 		if err != nil {
-			return &csiproxy.Error{Object: "source path " + quote.Text(sourcePath), Err: err}
+			return atSource(sourcePath, err)
+		}
+		ctx, to, release, err := f.options.Owner.Lead(ctx, source)
+		if err != nil {
+			return atSource(sourcePath, err)
+		}
+		defer release()
+		if to.Kind == pathpolicy.SharedDirectory {
+			if err := f.checkShare(ctx, to.Target); err != nil {
+				return atSource(sourcePath, err)
+			}
 		}
 		if source.Equal(target) {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a link to itself")
 		}
-		return f.paths.Reach(ctx, f.sys, target, func(e pathpolicy.Entry) error {
-			made, err := e.MakeSymlink(ctx, source.String(), file, func(l pathpolicy.Link) bool {
-				return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source)
-			})
-			if made {
-				f.options.Logger.Info("link made", "path", e.Path(), "target", source.String())
-			}
-			return err
+		return f.MakeLink(ctx, target, source, f.paths.Reach, func(e pathpolicy.Entry) (bool, error) {
+			return e.MakeSymlink(ctx, source.String(), to.Kind == pathpolicy.PlainFile, LeadsTo(source))
 		})
 	})
 }
 
-// linkSource checks what a link is to lead to, and whether it is a file.
-func (f *Filesystem) linkSource(ctx context.Context, path string) (p pathpolicy.Path, file bool, err error) {
-	if p, err = f.paths.Parse(path, pathpolicy.MaxPath); err != nil {
-		return p, false, err
+func atSource(path string, err error) error {
+	return &csiproxy.Error{Object: "source path " + quote.Text(path), Err: err}
+}
+
+// LeadsTo returns a function that reports whether a link is one to source.
+func LeadsTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
+	return func(l pathpolicy.Link) bool { return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source) }
+}
+
+// Reach is [pathpolicy.Policy.Reach] or [pathpolicy.Policy.ReachMaking].
+type Reach func(ctx context.Context, sys pathpolicy.System, path pathpolicy.Path, f func(e pathpolicy.Entry) error) error
+
+// MakeLink makes target a link to source by make, which reports whether it has. If the link is there
+// already, CleanUp may just be removing it, so that is waited for, and the link made again.
+func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Path, reach Reach, make func(e pathpolicy.Entry) (bool, error)) error {
+	made := false
+	try := func(e pathpolicy.Entry) (err error) {
+		made, err = make(e)
+		if made {
+			f.options.Logger.Info("link made", "path", e.Path(), "target", source.String())
+		}
+		return err
 	}
-	to, err := f.paths.Resolve(ctx, f.sys, p)
-	if err == nil && to.Kind == pathpolicy.SharedDirectory {
-		err = f.checkShare(ctx, to.Target)
+	if err := reach(ctx, f.sys, target, try); err != nil || made {
+		return err
 	}
-	return p, to.Kind == pathpolicy.PlainFile, err
+	ctx, right, err := f.options.Owner.Link(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	return reach(ctx, f.sys, target, try)
+}
+
+// Unlink removes the symbolic link at a path, or an empty directory as MakeLink leaves one if
+// its process dies. Anything else stays. check may refuse to remove the link, which is held
+// open meanwhile.
+func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path, check func(context.Context) error) error {
+	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) error { return f.unlink(ctx, e, check) })
+	if pathpolicy.Missing(err) {
+		return nil
+	}
+	return err
+}
+
+func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry, check func(context.Context) error) error {
+	removed, err := f.RemoveEmpty(ctx, e)
+	if errors.Is(err, win.ErrorDirNotEmpty) {
+		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: "it is a directory with entries and no link, so nothing is published there", Err: err}
+	}
+	if err != nil || removed {
+		return err
+	}
+	file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+	if err != nil {
+		return err
+	}
+	link, err := file.Link(ctx)
+	switch {
+	case errors.Is(err, win.ErrorNotAReparsePoint):
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a file and no link, so nothing is published there")
+	case err == nil && link.Tag != win.TagSymlink:
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a mount point or junction and no link of PublishVolume; UnstageVolume unmounts a volume")
+	}
+	if err == nil {
+		err = check(ctx)
+	}
+	if err == nil {
+		if err = file.Delete(ctx); err == nil {
+			f.options.Logger.Info("link removed", "path", e.Path(), "to", link.Target())
+		}
+	}
+	return closed(file, err)
+}
+
+// RemoveEmpty removes an empty directory, and reports whether it has.
+func (f *Filesystem) RemoveEmpty(ctx context.Context, e pathpolicy.Entry) (removed bool, _ error) {
+	removed, err := e.RemoveEmptyDirectory(ctx)
+	if removed {
+		f.options.Logger.Info("directory removed", "path", e.Path())
+	}
+	return removed, err
 }
 
 // checkShare refuses a share that nobody has mapped as what a link leads to: whoever can

@@ -129,7 +129,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 		o.Shares = smbprobe.New(sys, smblogon.New(o.Logger))
 	}
 	if o.Owner == nil {
-		o.Owner = use.New(sys, systemdisk.New(sys))
+		o.Owner = use.New(sys, paths, systemdisk.New(sys))
 	}
 	return &Mappings{sys: sys, paths: paths, options: o, logOns: o.Shares.LogOns()}
 }

@@ -5,10 +5,11 @@ package staging
 
 import (
 	"context"
-	"strings"
+	"errors"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
@@ -51,18 +52,9 @@ func (s *Staging) CleanUp(ctx context.Context, remove bool) (storage.Leftovers, 
 func (s *Staging) removeLeftover(ctx context.Context, m storage.Mount) (removed bool, _ error) {
 	switch m.Kind {
 	case storage.MountPoint:
-		if !s.Volumes.IsGone(ctx, m.Volume.VolumeID) {
-			return false, nil
-		}
-		err := s.Volumes.UnmountVolume(ctx, m.Volume.VolumeID, m.Path)
-		return err == nil, err
+		return s.removeMount(ctx, m)
 	case storage.Link:
-		to, err := s.Volumes.Leads(ctx, m.Path)
-		if err != nil || to.Kind != pathpolicy.Nothing {
-			return false, err
-		}
-		err = s.Files.UnpublishVolume(ctx, m.Path)
-		return err == nil, err
+		return s.removeLink(ctx, m)
 	case storage.Mapping:
 		remote, err := unc.Parse(m.Target)
 		if err != nil {
@@ -73,6 +65,67 @@ func (s *Staging) removeLeftover(ctx context.Context, m storage.Mount) (removed 
 	return false, nil
 }
 
+// removeMount unmounts a volume that is gone, and to which no link leads.
+func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed bool, _ error) {
+	path, err := s.Volumes.Parse(m.Path)
+	if err != nil {
+		return false, err
+	}
+	ctx, right, err := s.Owner.Volume(ctx, m.Volume.VolumeID)
+	if err != nil {
+		return false, err
+	}
+	defer right.Release()
+	gone, err := s.isGone(ctx, right.ID)
+	if err != nil || !gone {
+		return false, err
+	}
+	links, err := s.Owner.LinksTo(ctx, right.ID)
+	if err != nil || len(links) > 0 {
+		return false, err
+	}
+	err = s.Volumes.Unmount(ctx, right, path, func(context.Context) error { return nil })
+	return err == nil, err
+}
+
+// isGone reports whether a volume isn't on the node. While a disk is offline or doesn't
+// answer, it may be on that: then it isn't gone.
+func (s *Staging) isGone(ctx context.Context, id volume.ID) (bool, error) {
+	away, err := s.Owner.Away(ctx, id)
+	if err != nil || !away {
+		return false, err
+	}
+	return s.Disks.AllOnline(ctx)
+}
+
+// removeLink removes a link if it leads to nothing. It holds the link meanwhile, and its
+// right, so that nobody counts on it: see files.Filesystem.MakeLink.
+func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool, _ error) {
+	path, err := s.Volumes.Parse(m.Path)
+	if err != nil {
+		return false, err
+	}
+	ctx, right, err := s.Owner.Link(ctx, path)
+	if err != nil {
+		return false, err
+	}
+	defer right.Release()
+	stays := false
+	err = s.Files.Unlink(ctx, path, func(ctx context.Context) error {
+		to, err := s.Paths.Resolve(ctx, s.Sys, path)
+		if stays = err == nil && to.Kind != pathpolicy.Nothing; stays {
+			err = errLinkStays
+		}
+		return err
+	})
+	if stays {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+var errLinkStays = errors.New("it leads to something by now")
+
 // CheckVolume implements [storage.Operations].
 func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
 	return operation.Get(ctx, s.options.Runner, "CheckVolume", "at "+quote.Text(r.Path), func(ctx context.Context) (done storage.CheckedVolume, _ error) {
@@ -81,8 +134,12 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 		if err != nil {
 			return done, err
 		}
-		if r.SpotFix {
-			if err := s.checkUnpublished(ctx, id); err != nil {
+		if r.SpotFix { // before a scan that may take hours
+			links, err := s.Owner.LinksTo(ctx, id)
+			if err == nil {
+				err = published(links, forSpotFix)
+			}
+			if err != nil {
 				return done, err
 			}
 		}
@@ -93,11 +150,7 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 		defer s.endCheck(id)
 		done.ErrorsFound, err = s.Volumes.Repair(ctx, id, win.RepairScan)
 		if err == nil && done.ErrorsFound && r.SpotFix {
-			// Somebody may have published it during the scan, which may take hours.
-			if err = s.checkUnpublished(ctx, id); err == nil {
-				_, err = s.Volumes.Repair(ctx, id, win.RepairSpotFix)
-			}
-			if err == nil {
+			if err = s.spotFix(ctx, id); err == nil {
 				left := false
 				left, err = s.Volumes.Repair(ctx, id, win.RepairScan)
 				done.Fixed = err == nil && !left
@@ -125,31 +178,40 @@ func (s *Staging) endCheck(id volume.ID) {
 	delete(s.checking, id)
 }
 
-// checkUnpublished refuses a volume to which a link leads.
-func (s *Staging) checkUnpublished(ctx context.Context, id volume.ID) error {
-	links, lacking, err := s.Volumes.Links(ctx)
+// spotFix repairs a volume. Somebody may have published it during the scan.
+func (s *Staging) spotFix(ctx context.Context, id volume.ID) error {
+	ctx, d, _, err := s.Owner.DiskOf(ctx, id)
 	if err != nil {
 		return err
 	}
-	if lacking != nil {
-		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "whether the volume is published can't be found out; try again later", Err: lacking}
+	defer d.Release()
+	ctx, right, err := s.Owner.Volume(ctx, id)
+	if err != nil {
+		return err
 	}
-	var published []string
-	for _, l := range links {
-		if l.Link.IsMountPoint() {
-			continue
-		}
-		to, err := s.Volumes.Leads(ctx, l.Path.String())
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err == nil && to.Kind == pathpolicy.MountedVolume && id.Equal(volume.ID(to.Volume)) {
-			published = append(published, l.Path.String())
-		}
+	defer right.Release()
+	if err := s.checkUnpublished(ctx, right, forSpotFix); err != nil {
+		return err
 	}
-	if len(published) == 0 {
+	_, err = s.Volumes.Repair(ctx, id, win.RepairSpotFix)
+	return err
+}
+
+// forSpotFix says why a volume mustn't be published.
+const forSpotFix = "a spot fix takes the volume offline for a moment, and "
+
+// checkUnpublished refuses a volume to which a link leads. why begins the error.
+func (s *Staging) checkUnpublished(ctx context.Context, right *use.Volume, why string) error {
+	links, err := s.Owner.LinksTo(ctx, right.ID)
+	if err != nil {
+		return err
+	}
+	return published(links, why)
+}
+
+func published(links []string, why string) error {
+	if len(links) == 0 {
 		return nil
 	}
-	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "a spot fix takes the volume offline for a moment, and it is published at %s; unpublish it first",
-		quote.Text(strings.Join(published, ", ")))
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; unpublish it first", why, use.Listed(links))
 }

@@ -148,5 +148,12 @@ func isAnother(wanted storage.Selector, d storage.Disk) bool {
 	return tells && !wanted.Matches(d)
 }
 
-// isNotFound reports whether err says that a disk, or what was on it, has gone.
+// isMissing reports whether err says that the node was asked for its disks, and has none that
+// is meant. An error number of Windows doesn't say so, whatever its class.
+func isMissing(err error) bool {
+	_, windows := csiproxy.WindowsErrorOf(err)
+	return !windows && errors.Is(err, csiproxy.ErrNotFound)
+}
+
+// isNotFound reports whether err is of the class of errors that say that something is missing.
 func isNotFound(err error) bool { return errors.Is(err, csiproxy.ErrNotFound) }

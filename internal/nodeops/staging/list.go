@@ -89,6 +89,9 @@ func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 		if err != nil {
 			return storage.VolumeList{}, err
 		}
+		if err := s.markGone(ctx, list.Mounts, links, lacking == nil); err != nil {
+			return storage.VolumeList{}, err
+		}
 		slices.SortFunc(list.Mounts, func(a, b storage.Mount) int { return cmp.Compare(a.Path, b.Path) })
 		unused, err := s.unusedMappings(ctx, list.Mounts, lacking == nil)
 		if ctx.Err() != nil {
@@ -112,6 +115,27 @@ func lackingText(links, mappings error) string {
 	return strings.Join(texts, "; ")
 }
 
+// markGone marks the mounts of volumes that aren't on the node, if it is known that no link
+// leads to them: pods that have ended have left these.
+func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pathpolicy.FoundLink, complete bool) error {
+	for i, m := range mounts {
+		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() {
+			continue
+		}
+		gone, err := s.isGone(ctx, m.Volume.VolumeID)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil || !gone { // then it stays
+			continue
+		}
+		if links, err := s.Owner.LinksAmong(ctx, all, m.Volume.VolumeID); err == nil && len(links) == 0 {
+			mounts[i].LeftoverReason = "the disk of the volume has left the node"
+		}
+	}
+	return ctx.Err()
+}
+
 // listedAtOnce is how many volumes and shares a list asks at one time.
 const listedAtOnce = 16
 
@@ -122,9 +146,6 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storag
 	case l.Link.IsMountPoint():
 		m.Kind = storage.MountPoint
 		m.Volume, err = s.describe(ctx, volume.ID(l.Link.Volume))
-		if err == nil && m.Volume.Disk == nil && m.Volume.Abnormal() && s.Volumes.IsGone(ctx, m.Volume.VolumeID) {
-			m.LeftoverReason = "the disk of the volume has left the node, or is offline"
-		}
 		return m, err
 	case l.Link.Kind == pathpolicy.LinkToShare:
 		m.Kind = storage.ShareLink

@@ -465,12 +465,12 @@ func TestListVolumes(t *testing.T) {
 		leftover string
 	}
 	want := map[row]bool{
-		{storage.MountPoint, stagingPath, false, ""}:                                                     true,
-		{storage.MountPoint, otherPath, true, "the disk of the volume has left the node, or is offline"}: true,
-		{storage.Link, targetPath, false, ""}:                                                            true,
-		{storage.Link, dangling, false, "it leads to nothing"}:                                           true,
-		{storage.ShareLink, sharePath, false, ""}:                                                        true,
-		{storage.Mapping, "", false, "no staged path leads to the share"}:                                true,
+		{storage.MountPoint, stagingPath, false, ""}:                                      true,
+		{storage.MountPoint, otherPath, true, "the disk of the volume has left the node"}: true,
+		{storage.Link, targetPath, false, ""}:                                             true,
+		{storage.Link, dangling, false, "it leads to nothing"}:                            true,
+		{storage.ShareLink, sharePath, false, ""}:                                         true,
+		{storage.Mapping, "", false, "no staged path leads to the share"}:                 true,
 	}
 	for _, m := range list.Mounts {
 		r := row{m.Kind, m.Path, m.Volume.Abnormal(), m.LeftoverReason}

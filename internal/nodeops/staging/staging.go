@@ -17,8 +17,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -26,9 +28,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
+// System is what the tasks use of Windows themselves.
+type System interface {
+	win.Notices
+	use.System
+}
+
 // Groups are the operations that the tasks are made of, and what these share.
 type Groups struct {
-	Sys         win.Notices
+	Sys         System
+	Paths       *pathpolicy.Policy
+	Owner       *use.Owner
 	Disks       *disks.Disks
 	Volumes     *volumes.Volumes
 	Files       *files.Filesystem
@@ -75,16 +85,6 @@ func New(g Groups, o Options) *Staging {
 		o.Runner = operation.NewRunner(nil)
 	}
 	return &Staging{Groups: g, options: o, connecting: make(map[string]int), checking: make(map[volume.ID]time.Time)}
-}
-
-// PublishVolume implements [storage.Operations].
-func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
-	return s.Files.PublishVolume(ctx, stagingPath, targetPath)
-}
-
-// UnpublishVolume implements [storage.Operations].
-func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) error {
-	return s.Files.UnpublishVolume(ctx, targetPath)
 }
 
 // StageShare implements [storage.Operations].

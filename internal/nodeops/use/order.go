@@ -17,9 +17,9 @@ import (
 //	MountVolume                                       disk, volume
 //	UnmountVolume; CleanUp of a mount                 volume
 //	Rmdir, RmdirContents of a mount point             volume, while directories are open: tried for a moment
-//	PublishVolume, CreateSymlink, LinkPath            volume or share that the link leads to
-//	CleanUp of a link                                 none: it only makes use less
-//	UnpublishVolume, Rmdir of a link                  none: it only makes use less
+//	PublishVolume, CreateSymlink, LinkPath            volume or share that the link leads to, link
+//	CleanUp of a link                                 link
+//	UnpublishVolume, Rmdir of a link                  none: they only make use less
 //	SetDiskState, PartitionDisk                       disk
 //	ResizeVolume, ExpandVolume                        disk
 //	FormatVolume, CheckVolume's spot fix              disk, volume
@@ -31,7 +31,7 @@ import (
 // The order: who has a right may take one of a later kind only, and none of the same kind.
 // So nobody waits for somebody who waits for him.
 //
-//	disk < volume < server < share
+//	disk < volume < server < share < link
 //
 // The locks of iSCSI targets come before all of these (packages staging and initiator).
 // Directories that are held open come after all: who needs one that another call holds
@@ -45,9 +45,10 @@ const (
 	volumeRight
 	serverRight
 	shareRight
+	linkRight
 )
 
-var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share"}
+var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share", linkRight: "link"}
 
 type heldKey struct{}
 

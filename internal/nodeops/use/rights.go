@@ -8,13 +8,16 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"strings"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -46,6 +49,9 @@ type Share struct {
 	Root string
 	right
 }
+
+// Link is the right to say whether a link stays, which is there already.
+type Link struct{ right }
 
 // right is what all rights have: a lock in this process and a file against other processes.
 type right struct{ release func() }
@@ -207,6 +213,25 @@ func (o *Owner) Volume(ctx context.Context, id volume.ID) (context.Context, *Vol
 	return inside, &Volume{id, r}, nil
 }
 
+// tryPatience is how long TryVolume waits.
+const tryPatience = time.Second
+
+// TryVolume is Volume for who holds directories open: it waits for a moment only, since who
+// has the right may wait for a directory. It gives csiproxy.ErrUnavailable then.
+func (o *Owner) TryVolume(ctx context.Context, id volume.ID) (context.Context, *Volume, error) {
+	soon, cancel := context.WithTimeout(ctx, tryPatience)
+	defer cancel()
+	_, right, err := o.Volume(soon, id)
+	if err != nil {
+		if ctx.Err() == nil && soon.Err() != nil {
+			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "another call works on the volume that is mounted there; try again later")
+		}
+		return ctx, nil, err
+	}
+	inside, _ := holding(ctx, volumeRight) // which Volume has checked
+	return inside, right, nil
+}
+
 // Server gives the right to the mappings of the server of remote.
 func (o *Owner) Server(ctx context.Context, remote unc.Path) (context.Context, *Server, error) {
 	inside, r, err := take(ctx, o, serverRight, &o.servers, remote.Server(), "", "")
@@ -225,4 +250,67 @@ func (o *Owner) Share(ctx context.Context, remote unc.Path) (context.Context, *S
 		return ctx, nil, err
 	}
 	return inside, &Share{root, r}, nil
+}
+
+// Link gives the right to the link at a path.
+func (o *Owner) Link(ctx context.Context, path pathpolicy.Path) (context.Context, *Link, error) {
+	key := winname.Lower(path.String())
+	name := sha256.Sum256([]byte(key))
+	inside, r, err := take(ctx, o, linkRight, &o.links, key, fmt.Sprintf("link-%x", name[:8]), "the link")
+	if err != nil {
+		return ctx, nil, err
+	}
+	return inside, &Link{r}, nil
+}
+
+// Lead gives the right to the volume or share that a path leads to, so that it isn't
+// unmounted or unmapped before release is called. To anything else, there is no right. to is
+// what the path leads to once the right is there.
+func (o *Owner) Lead(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
+	const attempts = 4
+	for range attempts {
+		to, err := o.paths.Resolve(ctx, o.sys, path)
+		if err != nil {
+			return ctx, to, nil, err
+		}
+		inside, release, err := o.led(ctx, to)
+		if err != nil {
+			return ctx, to, nil, err
+		}
+		if release == nil {
+			return ctx, to, func() {}, nil
+		}
+		now, err := o.paths.Resolve(inside, o.sys, path)
+		if err == nil && now.Kind == to.Kind && strings.EqualFold(now.Volume, to.Volume) && winname.Equal(now.Target, to.Target) {
+			return inside, now, release, nil
+		}
+		release()
+		if err != nil {
+			return ctx, to, nil, err
+		}
+	}
+	return ctx, to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "what is mounted there changes all the time; try again later")
+}
+
+// led gives the right to what a path was found to lead to; release is nil if that needs none.
+func (o *Owner) led(ctx context.Context, to pathpolicy.Resolved) (_ context.Context, release func(), _ error) {
+	switch to.Kind {
+	case pathpolicy.MountedVolume:
+		ctx, right, err := o.Volume(ctx, volume.ID(to.Volume))
+		if err != nil {
+			return ctx, nil, err
+		}
+		return ctx, right.Release, nil
+	case pathpolicy.SharedDirectory:
+		remote, err := unc.Parse(to.Target)
+		if err != nil {
+			return ctx, nil, nil // no such share can be mapped
+		}
+		ctx, right, err := o.Share(ctx, remote)
+		if err != nil {
+			return ctx, nil, err
+		}
+		return ctx, right.Release, nil
+	}
+	return ctx, nil, nil
 }

@@ -11,11 +11,11 @@
 package use
 
 import (
-	"context"
 	"sync/atomic"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -23,27 +23,37 @@ import (
 // System is what the rights take of Windows.
 type System interface {
 	win.DeviceOpener
-	win.VolumeNames
 	win.Registry
-	OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error)
+	pathpolicy.System
 }
 
 // Owner gives the rights of one node. The groups of one node share it: without that they
 // don't exclude each other within the process. All methods may be called concurrently.
 type Owner struct {
 	sys         System
+	paths       *pathpolicy.Policy
 	systemDisks *systemdisk.Disks
 
 	disks   operation.Locks[disk.Number]
 	volumes operation.Locks[string] // by guid
 	servers operation.Locks[string]
 	shares  operation.Locks[string] // by root
+	links   operation.Locks[string] // by path
 
 	windows atomic.Value // Windows' directory, a string; nil before it was asked for
 }
 
-// New returns the owner of what is used on the node sys. systemDisks knows the disks that
-// Windows runs from, to which there is no right.
-func New(sys System, systemDisks *systemdisk.Disks) *Owner {
-	return &Owner{sys: sys, systemDisks: systemDisks}
+// New returns the owner of what is used on the node sys by way of paths. systemDisks knows
+// the disks that Windows runs from, to which there is no right.
+func New(sys System, paths *pathpolicy.Policy, systemDisks *systemdisk.Disks) *Owner {
+	return &Owner{sys: sys, paths: paths, systemDisks: systemDisks}
+}
+
+// Default returns the owner of a node whose only allowed directory is kubelet's.
+func Default(sys System) *Owner {
+	paths, err := pathpolicy.New(pathpolicy.DefaultKubeletPath)
+	if err != nil {
+		panic(err) // of a constant
+	}
+	return New(sys, paths, systemdisk.New(sys))
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -39,7 +38,7 @@ func newNode(t *testing.T) node {
 }
 
 // process returns the owner of another process.
-func (n node) process() *use.Owner { return use.New(n.sim, systemdisk.New(n.sim)) }
+func (n node) process() *use.Owner { return use.Default(n.sim) }
 
 // taken is a right.
 type taken interface{ Release() }

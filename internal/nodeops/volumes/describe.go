@@ -19,7 +19,7 @@ import (
 
 // Leads returns what is mounted at the end of a path.
 func (v *Volumes) Leads(ctx context.Context, path string) (pathpolicy.Resolved, error) {
-	p, err := v.parse(path)
+	p, err := v.Parse(path)
 	if err != nil {
 		return pathpolicy.Resolved{}, err
 	}
@@ -129,13 +129,6 @@ func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
 	if dirty, err := h.IsDirty(ctx); err == nil && dirty {
 		add(d, storage.Dirty, false, "its file system is to be checked by Windows")
 	}
-}
-
-// IsGone reports whether a volume isn't on the node.
-func (v *Volumes) IsGone(ctx context.Context, id volume.ID) bool {
-	_, err := v.extent(ctx, id)
-	errno, ok := errors.AsType[win.Errno](err)
-	return ok && errno.Gone()
 }
 
 // Repair has Windows check a volume, or repair what a check has found, and reports whether

@@ -14,45 +14,54 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// parse checks the text of a path. In this group a slash separates like a backslash, as
+// Parse checks the text of a path. In this group a slash separates like a backslash, as
 // published: drivers append /target to what kubelet gives them.
-func (v *Volumes) parse(path string) (pathpolicy.Path, error) {
+func (v *Volumes) Parse(path string) (pathpolicy.Path, error) {
 	return v.paths.Parse(strings.ReplaceAll(path, `/`, `\`), pathpolicy.MaxLongPath)
 }
 
 // MountVolume implements [volume.Operations].
 func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return operation.Do(ctx, v.options.Runner, "MountVolume", object(id), func(ctx context.Context) error {
-		path, err := v.parse(targetPath)
+		path, err := v.Parse(targetPath)
 		if err != nil {
 			return at(targetPath, err)
 		}
-		h, err := v.open(ctx, id, win.AccessNone) // says whether there is such a volume
+		ctx, d, _, err := v.options.Owner.DiskOf(ctx, id) // says whether there is such a volume
 		if err != nil {
 			return err
 		}
-		if err := h.Close(); err != nil {
-			return err
-		}
-		reason, err := v.paths.Protects(ctx, v.sys, string(id))
+		defer d.Release()
+		ctx, right, err := v.options.Owner.Volume(ctx, id)
 		if err != nil {
 			return err
 		}
-		if reason != "" {
-			return refuse(reason)
-		}
-		err = v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.mount(ctx, id, e) })
-		return at(targetPath, err)
+		defer right.Release()
+		return at(targetPath, v.Mount(ctx, d, right, path))
 	})
 }
 
-func (v *Volumes) mount(ctx context.Context, id volume.ID, e pathpolicy.Entry) error {
+// Mount mounts a volume of a disk at a path, which is made if it is missing. The right to the
+// disk keeps that from going offline meanwhile.
+func (v *Volumes) Mount(ctx context.Context, _ *use.Disk, right *use.Volume, path pathpolicy.Path) error {
+	reason, err := v.paths.Protects(ctx, v.sys, string(right.ID))
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		return refuse(reason)
+	}
+	return v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.mountAt(ctx, right.ID, e) })
+}
+
+func (v *Volumes) mountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry) error {
 	if err := e.CheckReplaceable(); err != nil {
 		return err
 	}
@@ -141,21 +150,44 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 		if err := id.Validate(); err != nil {
 			return err
 		}
-		path, err := v.parse(targetPath)
+		path, err := v.Parse(targetPath)
 		if err != nil {
 			return at(targetPath, err)
 		}
-		err = v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
-			return v.unmount(ctx, id, e, func(ctx context.Context) error { return v.flush(ctx, id) })
-		})
-		if pathpolicy.Missing(err) {
-			return nil
+		ctx, right, err := v.options.Owner.Volume(ctx, id)
+		if err != nil {
+			return err
 		}
-		return at(targetPath, err)
+		defer right.Release()
+		flush := func(ctx context.Context) error {
+			err := v.flush(ctx, id)
+			if !use.IsGone(err) {
+				return err
+			}
+			away, awayErr := v.options.Owner.Away(ctx, id)
+			if awayErr == nil && !away {
+				awayErr = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err, Detail: "the volume can't be written out now; try again"}
+			}
+			if awayErr == nil { // its pods must be able to end
+				v.options.Logger.Warn("a volume that is away is unmounted without a flush", "volume", id, "err", err)
+			}
+			return awayErr
+		}
+		return at(targetPath, v.Unmount(ctx, right, path, flush))
 	})
 }
 
-func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry, flush func(context.Context) error) error {
+// Unmount unmounts a volume at a path, if it is mounted there. flush is called before, and
+// its error ends the call.
+func (v *Volumes) Unmount(ctx context.Context, right *use.Volume, path pathpolicy.Path, flush func(context.Context) error) error {
+	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.unmountAt(ctx, right.ID, e, flush) })
+	if pathpolicy.Missing(err) {
+		return nil
+	}
+	return err
+}
+
+func (v *Volumes) unmountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry, flush func(context.Context) error) error {
 	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, win.ErrorDirectory) {
 		return refuse("there is a file")
@@ -170,11 +202,7 @@ func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry,
 	if !mounted.Equal(id) {
 		return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 	}
-	err = flush(ctx)
-	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
-		// Its pods must be able to end.
-		v.options.Logger.Warn("a volume that has left the node is unmounted without a flush", "volume", id, "err", err)
-	} else if err != nil {
+	if err := flush(ctx); err != nil {
 		return err
 	}
 	if err := directory.Unmount(ctx); err != nil {
@@ -187,7 +215,7 @@ func (v *Volumes) unmount(ctx context.Context, id volume.ID, e pathpolicy.Entry,
 // GetVolumeIDFromTargetPath implements [volume.Operations].
 func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "GetVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (volume.ID, error) {
-		path, err := v.parse(targetPath)
+		path, err := v.Parse(targetPath)
 		if err != nil {
 			return "", err
 		}
@@ -212,7 +240,7 @@ func notFound(why string) error {
 // GetClosestVolumeIDFromTargetPath implements [volume.Operations].
 func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (volume.ID, error) {
-		path, err := v.parse(targetPath)
+		path, err := v.Parse(targetPath)
 		if err != nil {
 			return "", err
 		}

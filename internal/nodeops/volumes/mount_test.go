@@ -8,9 +8,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -422,23 +424,36 @@ func TestUnmountWithoutMountManager(t *testing.T) {
 	}
 }
 
-// Two calls that unmount one volume at one time both succeed.
+// Two calls unmount a volume at one time, in one process and in two: the second begins at each
+// call of the first. Both succeed.
 func TestUnmountTwiceAtOneTime(t *testing.T) {
-	n := newNode(t)
-	_, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.volumes.MountVolume(t.Context(), id, staging))
-	inside := false
-	n.sim.OnCall(func(c winsim.Call) {
-		if c.Name == win.CallDeleteVolumeMountPoint && !inside {
-			inside = true
-			if err := n.volumes.UnmountVolume(t.Context(), id, staging); err != nil {
-				t.Errorf("the other call: %v", err)
-			}
+	for _, where := range []string{"one process", "two processes"} {
+		for at, more := 0, true; more; at++ {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				_, id := n.formatted(winsim.DiskSpec{})
+				n.do(n.volumes.MountVolume(t.Context(), id, staging))
+				first := n.volumes
+				if where == "two processes" {
+					n.restart()
+				}
+				ended := make(chan error, 1)
+				i := -1
+				n.sim.OnCall(func(winsim.Call) {
+					if i++; i == at {
+						go func() { ended <- n.volumes.UnmountVolume(t.Context(), id, staging) }()
+						synctest.Wait()
+					}
+				})
+				err := first.UnmountVolume(operation.Inline(t.Context()), id, staging)
+				n.sim.OnCall(nil)
+				if more = i >= at; !more {
+					return
+				}
+				if other := <-ended; err != nil || other != nil {
+					t.Errorf("%s, call %d: %v; the other call: %v", where, at, err, other)
+				}
+			})
 		}
-	})
-	err := n.volumes.UnmountVolume(t.Context(), id, staging)
-	n.sim.OnCall(nil)
-	if err != nil || !inside {
-		t.Errorf("error %v", err)
 	}
 }

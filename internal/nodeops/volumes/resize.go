@@ -34,13 +34,19 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 		if sizeBytes < 0 {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 		}
-		return v.withLayout(ctx, id, func(ctx context.Context, dv diskVolume) error {
-			return v.resize(ctx, dv, sizeBytes)
-		})
+		ctx, d, extent, err := v.options.Owner.DiskOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer d.Release()
+		return v.Grow(ctx, d, id, extent, sizeBytes)
 	})
 }
 
-func (v *Volumes) resize(ctx context.Context, dv diskVolume, sizeBytes int64) error {
+// Grow grows a volume, which lies at extent of its disk, to a size; 0 stands for as much as
+// the disk allows.
+func (v *Volumes) Grow(ctx context.Context, d *use.Disk, id volume.ID, extent win.DiskExtent, sizeBytes int64) error {
+	dv := diskVolume{id, d.Disk, extent}
 	info, formatted, err := v.information(ctx, dv.id)
 	if err != nil {
 		return err

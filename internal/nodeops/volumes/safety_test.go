@@ -22,7 +22,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -131,7 +130,7 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 			changes := func() int {
 				return n.sim.Calls()[win.CallFormatVolume] + n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]
 			}
-			_, right, err := use.New(n.sim, systemdisk.New(n.sim)).Disk(t.Context(), number) // of another process
+			_, right, err := use.Default(n.sim).Disk(t.Context(), number) // of another process
 			n.do(err)
 			before := changes()
 			simtest.WantKind(t, run(), csiproxy.ErrUnavailable)
@@ -282,7 +281,7 @@ func partitionLength(t *testing.T, sim *winsim.System, number disk.Number) int64
 func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		owner := use.New(n.sim, systemdisk.New(n.sim))
+		owner := use.Default(n.sim)
 		paths, err := pathpolicy.New(kubelet)
 		n.do(err)
 		ops := volumes.New(n.sim, paths, volumes.Options{Owner: owner})

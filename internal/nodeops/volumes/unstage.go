@@ -21,22 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// CheckPath returns what is wrong with the text of a path.
-func (v *Volumes) CheckPath(path string) error {
-	_, err := v.parse(path)
-	return err
-}
-
-// SamePath reports whether two paths are the same text to NTFS.
-func (v *Volumes) SamePath(a, b string) bool {
-	p, err := v.parse(a)
-	if err != nil {
-		return false
-	}
-	q, err := v.parse(b)
-	return err == nil && p.Equal(q)
-}
-
 // FileSystem returns the file system of a volume; "" for a raw one.
 func (v *Volumes) FileSystem(ctx context.Context, id volume.ID) (string, error) {
 	info, _, err := v.information(ctx, id)
@@ -75,57 +59,8 @@ func (v *Volumes) OnDisk(ctx context.Context, id volume.ID, f func(*device.Disk)
 	return f(h)
 }
 
-// Staged returns the volume that is mounted at a path itself; "" if none is.
-func (v *Volumes) Staged(ctx context.Context, path string) (volume.ID, error) {
-	p, err := v.parse(path)
-	if err != nil {
-		return "", err
-	}
-	return v.mountedAtPath(ctx, p)
-}
-
-// Unstage unmounts the volume that is mounted at a path, and reports whether one was. First
-// it calls check with the volume's disk; an error of check ends it. It locks the volume
-// meanwhile, so that nobody uses it; force leaves that out. Then it calls retire with the
-// disk, while no other operation, of this process or another one, changes that disk. For a
-// volume that has left the node, neither is called.
-func (v *Volumes) Unstage(ctx context.Context, stagingPath string, force bool, check func(context.Context, *device.Disk) error, retire func(context.Context, *use.Disk) error) (unmounted bool, _ error) {
-	path, err := v.parse(stagingPath)
-	if err != nil {
-		return false, err
-	}
-	id, err := v.mountedAtPath(ctx, path)
-	if err != nil || id == "" {
-		return false, at(stagingPath, err)
-	}
-	err = v.onDisk(ctx, id, func(ctx context.Context, d *use.Disk) error {
-		if err := check(ctx, d.Disk); err != nil {
-			return err
-		}
-		if err := v.unmountAlone(ctx, id, path, force); err != nil {
-			return at(stagingPath, err)
-		}
-		unmounted = true
-		return retire(ctx, d)
-	})
-	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() && !unmounted {
-		// Its pods must be able to end.
-		return true, v.UnmountVolume(ctx, id, stagingPath)
-	}
-	return unmounted, err
-}
-
-func (v *Volumes) onDisk(ctx context.Context, id volume.ID, f func(context.Context, *use.Disk) error) error {
-	ctx, d, _, err := v.options.Owner.DiskOf(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer d.Release()
-	return f(ctx, d)
-}
-
-// mountedAtPath returns the volume that is mounted at a path; "" if none is.
-func (v *Volumes) mountedAtPath(ctx context.Context, path pathpolicy.Path) (id volume.ID, _ error) {
+// MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
+func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id volume.ID, _ error) {
 	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 		if errors.Is(err, win.ErrorDirectory) {
@@ -142,22 +77,18 @@ func (v *Volumes) mountedAtPath(ctx context.Context, path pathpolicy.Path) (id v
 	return id, err
 }
 
-// unmountAlone unmounts a volume while nobody else uses it.
-func (v *Volumes) unmountAlone(ctx context.Context, id volume.ID, path pathpolicy.Path, force bool) error {
-	flush := func(ctx context.Context) error { return v.flush(ctx, id) }
-	if !force {
-		h, err := v.lock(ctx, id)
-		if err != nil {
-			return err
-		}
-		defer h.Close() // which unlocks it
-		flush = func(ctx context.Context) error { return flushHandle(ctx, h) }
+// UnmountUnused is Unmount while the volume is locked, so that nobody uses it. With force,
+// those who use it lose it.
+func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pathpolicy.Path, force bool) error {
+	if force {
+		return v.Unmount(ctx, right, path, func(ctx context.Context) error { return v.flush(ctx, right.ID) })
 	}
-	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.unmount(ctx, id, e, flush) })
-	if pathpolicy.Missing(err) {
-		return nil
+	h, err := v.lock(ctx, right.ID)
+	if err != nil {
+		return err
 	}
-	return err
+	defer h.Close() // which unlocks it
+	return v.Unmount(ctx, right, path, func(ctx context.Context) error { return flushHandle(ctx, h) })
 }
 
 // How long to wait for those who use a volume for a moment, as virus scanners do.

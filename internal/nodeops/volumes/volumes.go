@@ -79,7 +79,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 		o.SystemDisks = systemdisk.New(sys)
 	}
 	if o.Owner == nil {
-		o.Owner = use.New(sys, o.SystemDisks)
+		o.Owner = use.New(sys, paths, o.SystemDisks)
 	}
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
@@ -234,18 +234,23 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
 	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
-		return v.withLayout(ctx, id, func(ctx context.Context, dv diskVolume) error {
-			return v.formatWhenFree(ctx, dv, win.FormatOptions{FileSystem: "NTFS"})
-		})
+		ctx, d, extent, err := v.options.Owner.DiskOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer d.Release()
+		ctx, right, err := v.options.Owner.Volume(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer right.Release()
+		return v.Format(ctx, d, right, extent, win.FormatOptions{FileSystem: "NTFS"})
 	})
 }
 
-// FormatRaw is FormatVolume with other options than Windows' defaults, for a volume that its
-// caller has just seen to be raw.
-func (v *Volumes) FormatRaw(ctx context.Context, id volume.ID, o win.FormatOptions) error {
-	return operation.Do(ctx, v.options.Runner, "FormatVolume", object(id), func(ctx context.Context) error {
-		return v.withLayout(ctx, id, func(ctx context.Context, dv diskVolume) error { return v.formatWhenFree(ctx, dv, o) })
-	})
+// Format formats a raw volume, which lies at extent of its disk.
+func (v *Volumes) Format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, o win.FormatOptions) error {
+	return v.formatWhenFree(ctx, diskVolume{right.ID, d.Disk, extent}, o)
 }
 
 // diskVolume is a volume with the disk and the extent that it lies on.
@@ -253,16 +258,6 @@ type diskVolume struct {
 	id     volume.ID
 	disk   *device.Disk
 	extent win.DiskExtent
-}
-
-// withLayout calls f with a volume and the right to its disk.
-func (v *Volumes) withLayout(ctx context.Context, id volume.ID, f func(context.Context, diskVolume) error) error {
-	ctx, d, extent, err := v.options.Owner.DiskOf(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer d.Release()
-	return f(ctx, diskVolume{id, d.Disk, extent})
 }
 
 // verify returns an error unless the volume lies where it did, on the disk that is open.

@@ -59,7 +59,7 @@ func (n *node) with(o volumes.Options) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	o.Owner = use.New(n.sim, systemdisk.New(n.sim))
+	o.Owner = use.Default(n.sim)
 	n.disks = disks.New(n.sim, disks.Options{Owner: o.Owner})
 	n.volumes = volumes.New(n.sim, paths, o)
 }

@@ -1,0 +1,73 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// ExpandVolume implements [storage.Operations].
+func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
+	return operation.Get(ctx, s.options.Runner, "ExpandVolume", "at "+quote.Text(r.Path), func(ctx context.Context) (storage.ExpandedVolume, error) {
+		if r.DiskSizeBytes < 0 {
+			return storage.ExpandedVolume{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
+		}
+		return s.expand(systemdisk.Once(operation.Inline(ctx)), r)
+	})
+}
+
+func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (done storage.ExpandedVolume, _ error) {
+	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
+	if err != nil {
+		return done, err
+	}
+	before, err := s.Volumes.GetVolumeStats(ctx, id)
+	if err != nil {
+		return done, err
+	}
+	var rescan time.Time
+	interval := firstRescan
+	patience := waiting(r.Wait)
+	grown, err := operation.Poll(ctx, operation.Polling{Patience: max(patience, 0), First: 50 * time.Millisecond}, func() (bool, error) {
+		if done.SizeBytes, err = s.grow(ctx, id); err != nil {
+			return false, err
+		}
+		// That Windows has read the disk's size anew is part of growing.
+		if done.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskSizeBytes >= r.DiskSizeBytes || patience < 0 {
+			return done.DiskSizeBytes >= r.DiskSizeBytes, err
+		}
+		if now := time.Now(); !now.Before(rescan) {
+			rescan, interval = now.Add(interval), 2*interval
+			err = s.Disks.Rescan(ctx)
+		}
+		return false, err
+	})
+	done.Grown = done.SizeBytes > before.SizeBytes
+	switch {
+	case ctx.Err() != nil:
+		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes, done.DiskSizeBytes, ctx.Err())
+	case err == nil && !grown:
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk has %d bytes after %v, and not the %d that are asked for; try again later",
+			done.DiskSizeBytes, max(patience, 0), r.DiskSizeBytes)
+	}
+	return done, err
+}
+
+// grow grows a volume as far as its disk allows, and returns its size.
+func (s *Staging) grow(ctx context.Context, id volume.ID) (int64, error) {
+	if err := s.Volumes.ResizeVolume(ctx, id, 0); err != nil {
+		return 0, err
+	}
+	now, err := s.Volumes.GetVolumeStats(ctx, id)
+	return now.SizeBytes, err
+}

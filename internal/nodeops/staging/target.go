@@ -1,0 +1,99 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"context"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// targetOf returns the target that provides an open disk; "" if none does. A disk that
+// doesn't tell its bus may be one of a target.
+func (s *Staging) targetOf(ctx context.Context, h *device.Disk) (iscsi.IQN, error) {
+	d, err := s.Disks.HardwareOf(ctx, h, storage.Selector{})
+	if err != nil || d.Bus != storage.BusISCSI && d.Bus != "" {
+		return "", err
+	}
+	luns, err := s.Initiator.LUNs(ctx)
+	return luns[h.Number].IQN, err
+}
+
+// connect makes a portal known, and logs in to its target, which stays connected until done
+// is called.
+func (s *Staging) connect(ctx context.Context, t storage.ISCSISelector, l storage.Login) (done func(), err error) {
+	done, err = s.keepConnected(ctx, t.IQN)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.Initiator.AddTargetPortal(ctx, t.Portal); err == nil {
+		err = s.Initiator.Connect(ctx, t.Portal, t.IQN, l)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// keepConnected keeps logOut from a target until done is called: nobody must log out while
+// the target's disk is being staged, which isn't online yet. It waits for a logout that is
+// under way.
+func (s *Staging) keepConnected(ctx context.Context, target iscsi.IQN) (done func(), _ error) {
+	key := strings.ToLower(string(target))
+	unlock, err := s.targets.Lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	s.count(key, 1)
+	return func() { s.count(key, -1) }, nil
+}
+
+// count adds to the number of disks of a target that are being staged, and returns it.
+func (s *Staging) count(key string, n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.connecting[key] + n
+	if s.connecting[key] = now; now == 0 {
+		delete(s.connecting, key)
+	}
+	return now
+}
+
+// logOut logs out of a target if none of its disks is online or being staged, and reports
+// whether it has.
+func (s *Staging) logOut(ctx context.Context, target iscsi.IQN) (bool, error) {
+	key := strings.ToLower(string(target))
+	unlock, err := s.targets.Lock(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if s.count(key, 0) > 0 {
+		return false, nil
+	}
+	luns, err := s.Initiator.LUNs(ctx)
+	if err != nil {
+		return false, err
+	}
+	for n, lun := range luns {
+		if !lun.IQN.Equal(target) {
+			continue
+		}
+		online, err := s.Disks.GetDiskState(ctx, n)
+		if isNotFound(err) { // one answer proves nothing
+			if online, err = s.Disks.GetDiskState(ctx, n); isNotFound(err) {
+				continue
+			}
+		}
+		if err != nil || online {
+			return false, err
+		}
+	}
+	return s.Initiator.LogOut(ctx, target)
+}

@@ -1,0 +1,229 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"cmp"
+	"context"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// UnstageVolume implements [storage.Operations].
+func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
+	return operation.Get(ctx, s.options.Runner, "UnstageVolume", "at "+quote.Text(r.StagingPath), func(ctx context.Context) (storage.UnstagedVolume, error) {
+		path, err := s.Volumes.Parse(r.StagingPath)
+		if err == nil {
+			err = r.Disk.Validate()
+		}
+		if err != nil {
+			return storage.UnstagedVolume{}, err
+		}
+		return s.unstage(systemdisk.Once(operation.Inline(ctx)), r, path)
+	})
+}
+
+// unstage unstages the volume or share that is staged at a path, or only the disk that the
+// request names.
+func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
+	remote, isShare, err := s.Mappings.StagedAt(ctx, r.StagingPath)
+	switch {
+	case err != nil:
+		return done, err
+	case isShare && r.Disk.IsZero():
+		one, err := s.Mappings.Unstage(ctx, r.StagingPath, remote)
+		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
+	}
+	var target iscsi.IQN // that provides the disk; "" if none does
+	if !isShare {
+		if target, err = s.unstageVolume(ctx, r, path, &done); err != nil {
+			return done, err
+		}
+	}
+	if !done.Unmounted && !r.Disk.IsZero() {
+		if err := s.retireNamed(ctx, r.Disk, &done); err != nil {
+			return done, err
+		}
+	}
+	if r.Disk.ISCSI != nil {
+		target = cmp.Or(target, r.Disk.ISCSI.IQN)
+	}
+	if target != "" {
+		done.LoggedOut, err = s.logOut(ctx, target)
+	}
+	return done, err
+}
+
+// unstageVolume unmounts the volume that is mounted at a path, takes its disk offline, and
+// returns the target that provides the disk. A volume of another disk than the one that the
+// request names stays.
+func (s *Staging) unstageVolume(ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, done *storage.UnstagedVolume) (target iscsi.IQN, _ error) {
+	id, err := s.Volumes.MountedAtPath(ctx, path)
+	if err != nil || id == "" {
+		return "", err
+	}
+	ctx, d, _, err := s.Owner.DiskOf(ctx, id)
+	if use.IsGone(err) {
+		return "", s.unstageAway(ctx, r, id, path, err, done)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer d.Release()
+	if meant, err := s.mayBeMeant(ctx, r.Disk, d); err != nil || !meant {
+		return "", meanwhileGone(err)
+	}
+	ctx, right, err := s.Owner.Volume(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	defer right.Release()
+	if !r.Force {
+		if err := s.checkUnpublished(ctx, right, ""); err != nil {
+			return "", err
+		}
+	}
+	if err := s.Volumes.UnmountUnused(ctx, right, path, r.Force); err != nil {
+		return "", meanwhileGone(err)
+	}
+	done.Unmounted = true
+	if target, err = s.targetOf(ctx, d.Disk); err != nil {
+		return "", err
+	}
+	done.DiskOffline, err = s.retire(ctx, d)
+	return target, err
+}
+
+// meanwhileGone gives a class to an error that says that a disk isn't there, which comes in
+// the midst of a call: a repeated call finds out whether that is so.
+func meanwhileGone(err error) error {
+	if !use.IsGone(err) {
+		return err
+	}
+	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the disk does not answer, or has left the node during the call; try again", Err: err}
+}
+
+// unstageAway unmounts a volume that isn't there, without writing anything out: its pods must
+// be able to end. why is the error that says so, which alone proves nothing. A disk that the
+// request names and that is online doesn't have the volume.
+func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path, why error, done *storage.UnstagedVolume) error {
+	ctx, right, err := s.Owner.Volume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	away, err := s.Owner.Away(ctx, id)
+	if err != nil {
+		return meanwhileGone(err)
+	}
+	if !away {
+		return meanwhileGone(why)
+	}
+	if !r.Disk.IsZero() {
+		n, err := s.find(ctx, r.Disk, 0)
+		if err == nil {
+			var online bool
+			online, err = s.Disks.GetDiskState(ctx, n)
+			if err == nil && online {
+				return nil
+			}
+		}
+		if err != nil && !isMissing(err) {
+			return meanwhileGone(err)
+		}
+	}
+	err = s.Volumes.Unmount(ctx, right, path, func(context.Context) error {
+		s.options.Logger.Warn("a volume that is away is unmounted without a flush", "volume", id, "err", why)
+		return nil
+	})
+	done.Unmounted = err == nil
+	return err
+}
+
+// mayBeMeant reports whether an open disk may be the one that a request names. One that
+// doesn't tell what the request asks for, since it is sick, may be, unless another disk is: it
+// mustn't keep its volume mounted for ever.
+func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *use.Disk) (bool, error) {
+	if wanted.IsZero() {
+		return true, nil
+	}
+	said, err := s.ask(ctx, wanted, d.Disk)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err == nil && wanted.Matches(said):
+		return true, nil
+	case err == nil && isAnother(wanted, said):
+		return false, nil
+	}
+	n, err := s.find(ctx, wanted, 0)
+	if isMissing(err) {
+		return true, nil
+	}
+	return n == d.Number, err
+}
+
+// retireNamed takes the disk that a request names offline, if it is in the node.
+func (s *Staging) retireNamed(ctx context.Context, wanted storage.Selector, done *storage.UnstagedVolume) error {
+	n, err := s.find(ctx, wanted, 0)
+	if isMissing(err) {
+		return nil
+	}
+	if err == nil {
+		done.DiskOffline, err = s.retireNumber(ctx, n, wanted)
+	}
+	return meanwhileGone(err)
+}
+
+func (s *Staging) retireNumber(ctx context.Context, n disk.Number, wanted storage.Selector) (offline bool, _ error) {
+	ctx, d, err := s.Owner.Disk(ctx, n)
+	if err != nil {
+		return false, err
+	}
+	defer d.Release()
+	if err := s.meant(wanted)(ctx, d.Disk); err != nil {
+		return false, err
+	}
+	return s.retire(ctx, d)
+}
+
+// retire takes a disk offline unless one of its volumes is mounted, and reports whether it
+// has. A disk that was staged read-only is writable from then on: Windows keeps the attribute
+// for the place of the disk, and the next disk there would inherit it.
+func (s *Staging) retire(ctx context.Context, d *use.Disk) (offline bool, _ error) {
+	attributes, err := d.Attributes(ctx)
+	if err != nil {
+		return false, err
+	}
+	if attributes&win.DiskOffline == 0 {
+		volumes, paths, err := s.Disks.Mounted(ctx, d)
+		if err != nil || len(paths) > 0 {
+			return false, err
+		}
+		if err := s.Disks.TakeOffline(ctx, d, volumes); err != nil {
+			return false, err
+		}
+		offline = true
+	}
+	if attributes&win.DiskReadOnly != 0 {
+		if err := d.Verify(ctx); err != nil {
+			return offline, err
+		}
+		if err := d.SetAttributes(ctx, 0, win.DiskReadOnly); err != nil {
+			return offline, err
+		}
+		s.options.Logger.Info("disk made writable, since it is staged no more", "disk", d.Number)
+	}
+	return offline, nil
+}
