@@ -216,13 +216,15 @@ var kinds = []error{
 }
 
 // kindOfErrno has the class of a Windows error number, for errors to which the
-// operation didn't give a class. Other numbers are ErrInternal. One of them is 87
-// (invalid parameter), since requests are checked before Windows sees them.
+// operation didn't give a class. Other numbers are ErrInternal. A handle is invalid (6) when
+// what it led to was taken from it. Requests are checked before Windows sees them, so an
+// invalid parameter (87) is one that Windows refuses in the state that the node has.
 var kindOfErrno = map[win.Errno]error{
 	win.ErrorInvalidFunction:            ErrUnimplemented,
 	win.ErrorFileNotFound:               ErrNotFound,
 	win.ErrorPathNotFound:               ErrNotFound,
 	win.ErrorAccessDenied:               ErrPermissionDenied,
+	win.ErrorInvalidHandle:              ErrUnavailable,
 	win.ErrorNotEnoughMemory:            ErrUnavailable,
 	win.ErrorNotSameDevice:              ErrFailedPrecondition,
 	win.ErrorWriteProtect:               ErrFailedPrecondition,
@@ -248,6 +250,7 @@ var kindOfErrno = map[win.Errno]error{
 	win.ErrorInvalidPassword:            ErrUnauthenticated,
 	win.ErrorDiskFull:                   ErrResourceExhausted,
 	win.ErrorSemTimeout:                 ErrUnavailable,
+	win.ErrorInvalidParameter:           ErrFailedPrecondition,
 	win.ErrorInvalidName:                ErrInvalidArgument,
 	win.ErrorModNotFound:                ErrUnimplemented,
 	win.ErrorProcNotFound:               ErrUnimplemented,

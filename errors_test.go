@@ -29,6 +29,8 @@ func TestKindOf(t *testing.T) {
 		{"from the Windows error", &Error{Err: fmt.Errorf("y: %w", win.ErrorPathNotFound)}, ErrNotFound},
 		{"busy", win.ErrorSharingViolation, ErrUnavailable},
 		{"unknown Windows error", win.Errno(4711), ErrInternal},
+		{"invalid handle", win.ErrorInvalidHandle, ErrUnavailable},
+		{"invalid parameter", win.ErrorInvalidParameter, ErrFailedPrecondition},
 		{"cancelled", &Error{Err: context.Canceled}, context.Canceled},
 		{"deadline among several", errors.Join(errors.New("x"), context.DeadlineExceeded), context.DeadlineExceeded},
 		{"sentinel", fmt.Errorf("x: %w", ErrUnimplemented), ErrUnimplemented},

@@ -39,6 +39,23 @@ func (p *Policy) Protect(volumes []string, ofTheNode VolumeCheck) (*Policy, erro
 	return &protecting, nil
 }
 
+// Protected returns the volumes, \\?\Volume{guid}\, that the administrator protects: that of C:
+// and those given to Protect.
+func (p *Policy) Protected(ctx context.Context, sys System) (volumes []string, _ error) {
+	for _, v := range p.protected {
+		if strings.HasSuffix(v, ":") {
+			var err error
+			if v, err = volumeOfDrive(ctx, sys, v); err != nil {
+				return nil, err
+			}
+		}
+		if v != "" {
+			volumes = append(volumes, v)
+		}
+	}
+	return volumes, nil
+}
+
 // Protects says why a volume, \\?\Volume{guid}\, is protected, "" if it isn't: no path leads
 // into a protected volume by way of a mount point, and it isn't mounted anywhere. Whoever
 // can create a directory can make it a mount point of any volume, so these must never be

@@ -28,6 +28,7 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, erro
 
 func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 	ids := make(map[disk.Number]disk.IDs)
+	var silent []disk.Number
 	err := eachDisk(ctx, d, "ids", d.visits.patience,
 		func(ctx context.Context, n disk.Number, h device.Handle) (disk.IDs, error) {
 			page83, err := page83(ctx, h)
@@ -41,7 +42,13 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
 		},
 		func(n disk.Number, answered disk.IDs) { ids[n] = answered },
-		func(n disk.Number, _ error) { ids[n] = disk.IDs{} })
+		func(n disk.Number, _ error) { silent = append(silent, n) })
+	// The number of a disk that doesn't answer is remembered: another disk may have it by now.
+	for _, n := range silent {
+		if _, answered := ids[n]; !answered {
+			ids[n] = disk.IDs{}
+		}
+	}
 	return ids, err
 }
 
@@ -71,9 +78,13 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loc
 		if err != nil {
 			return nil, err
 		}
+		protected, err := d.options.Owner.ProtectedDisks(ctx)
+		if err != nil {
+			return nil, err
+		}
 		locations := make(map[disk.Number]disk.Location)
 		err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(n disk.Number, l *disk.Location) {
-			if _, runsWindows := windows[n]; l != nil && !runsWindows {
+			if _, runsWindows := windows[n]; l != nil && !runsWindows && !protected[n] {
 				locations[n] = *l
 			}
 		}, nil)

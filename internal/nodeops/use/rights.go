@@ -269,27 +269,35 @@ func (o *Owner) Link(ctx context.Context, path pathpolicy.Path) (context.Context
 func (o *Owner) Lead(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
 	const attempts = 4
 	for range attempts {
-		to, err := o.paths.Resolve(ctx, o.sys, path)
-		if err != nil {
-			return ctx, to, nil, err
-		}
-		inside, release, err := o.led(ctx, to)
-		if err != nil {
-			return ctx, to, nil, err
-		}
-		if release == nil {
-			return ctx, to, func() {}, nil
-		}
-		now, err := o.paths.Resolve(inside, o.sys, path)
-		if err == nil && now.Kind == to.Kind && strings.EqualFold(now.Volume, to.Volume) && winname.Equal(now.Target, to.Target) {
-			return inside, now, release, nil
-		}
-		release()
-		if err != nil {
-			return ctx, to, nil, err
+		inside, to, release, err := o.tryLead(ctx, path)
+		if err != nil || release != nil {
+			return inside, to, release, err
 		}
 	}
 	return ctx, to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "what is mounted there changes all the time; try again later")
+}
+
+// tryLead is Lead; release is nil if the path leads elsewhere once the right is there.
+func (o *Owner) tryLead(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
+	to, err := o.paths.Resolve(ctx, o.sys, path)
+	if err != nil {
+		return ctx, to, nil, err
+	}
+	inside, back, err := o.led(ctx, to)
+	if err != nil {
+		return ctx, to, nil, err
+	}
+	if back == nil {
+		return ctx, to, func() {}, nil
+	}
+	given := false
+	defer unlessGiven(&given, back)
+	now, err := o.paths.Resolve(inside, o.sys, path)
+	given = err == nil && now.Kind == to.Kind && strings.EqualFold(now.Volume, to.Volume) && winname.Equal(now.Target, to.Target)
+	if err != nil || !given {
+		return ctx, now, nil, err
+	}
+	return inside, now, back, nil
 }
 
 // led gives the right to what a path was found to lead to; release is nil if that needs none.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -160,4 +162,35 @@ func Listed(paths []string) string {
 		text += ", …"
 	}
 	return quote.Text(text)
+}
+
+// ProtectedDisks returns the disks of the volumes that the administrator protects.
+func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error) {
+	volumes, err := o.paths.Protected(ctx, o.sys)
+	if err != nil {
+		return nil, err
+	}
+	protected := make(map[disk.Number]bool)
+	for _, name := range volumes {
+		extents, err := extents(ctx, o.sys, volume.ID(name))
+		if IsGone(err) {
+			continue // it is on no disk that could be listed
+		}
+		if err != nil {
+			return nil, &csiproxy.Error{Object: "protected volume " + quote.Text(name), Err: err}
+		}
+		for _, e := range extents {
+			protected[e.DiskNumber] = true
+		}
+	}
+	return protected, nil
+}
+
+func extents(ctx context.Context, sys win.DeviceOpener, id volume.ID) ([]win.DiskExtent, error) {
+	h, err := device.Open(ctx, sys, device.VolumePath(string(id)), win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	return h.Extents(ctx)
 }
