@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/fairshare"
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
@@ -89,6 +90,12 @@ func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodH
 		}
 		defer a.server.end(ctx, c, begun)
 
+		var turn *fairshare.Turn
+		defer func() {
+			if turn != nil {
+				turn.End()
+			}
+		}()
 		var undecodable error
 		resp, err := handler(srv, ctx, func(message any) error {
 			r := &request{message: message.(proto.Message)}
@@ -97,8 +104,10 @@ func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodH
 			}
 			a.server.calls.received(begun, r.bytes)
 			c.begin()
-			undecodable = r.err
-			return r.err
+			if undecodable = r.err; undecodable == nil {
+				turn, undecodable = a.server.turn(ctx, c)
+			}
+			return undecodable
 		}, interceptor)
 		if undecodable == nil {
 			return resp, err
@@ -129,6 +138,19 @@ func (s *Server) end(ctx context.Context, c *conn, begun *call) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		c.slowDown()
 	}
+}
+
+// turn returns when a call may run: clients take turns on the processors.
+func (s *Server) turn(ctx context.Context, c *conn) (*fairshare.Turn, error) {
+	var process any = c.client
+	if c.caller.process != 0 {
+		process = c.caller.process
+	}
+	turn, err := s.turns.Begin(ctx, process, c)
+	if err != nil {
+		return nil, csiproxy.Errorf(err, "other calls had their turns on the processors before this one: the daemon is busy")
+	}
+	return turn, nil
 }
 
 // receive decodes a request. It closes the connection of a client that doesn't send it.

@@ -68,6 +68,11 @@ func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 	}
 	defer s.end(ctx, c, begun)
 	c.begin()
+	turn, err := s.turn(ctx, c)
+	if err != nil {
+		return toStatus(info.FullMethod, err)
+	}
+	defer turn.End()
 	return handler(srv, stream)
 }
 

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/csi-proxy/csi-proxy/internal/fairshare"
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
@@ -112,6 +113,7 @@ const (
 type Server struct {
 	endpoints []*endpoint
 	calls     *calls
+	turns     fairshare.Turns
 	refusals  complaints
 	grace     time.Duration
 	log       *slog.Logger
