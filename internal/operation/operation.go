@@ -13,7 +13,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -39,17 +38,16 @@ func NewRunner(observe Observer) *Runner {
 
 type inlineKey struct{}
 
-// Inline returns a context whose operations run on their caller's goroutine: for
-// a server, which has a goroutine for each call and whose callers, being remote,
-// don't wait for it when they have given up.
+// Inline returns a context whose operations run on their caller's goroutine: for the
+// operations that another one is made of, and for callers that don't give up.
 func Inline(ctx context.Context) context.Context {
 	return context.WithValue(ctx, inlineKey{}, true)
 }
 
 // Get runs f, the operation name on object, and returns its result.
 //
-// If ctx ends first, Get returns ctx's error at once. Windows can't be made to give
-// up a call, so f goes on in the background until the call that it is in has
+// If ctx ends first, Get returns ctx's error at once, with the call to Windows that f
+// waits for. Windows can't be made to give up a call, so f goes on in the background until the call that it is in has
 // ended: it makes no further ones, and keeps its locks until then.
 func Get[T any](ctx context.Context, r *Runner, name, object string, f func(context.Context) (T, error)) (T, error) {
 	v, err := run(ctx, r, name, f)
@@ -93,31 +91,42 @@ func run[T any](ctx context.Context, r *Runner, name string, f func(context.Cont
 	}
 
 	var res result[T]
-	if ctx.Value(inlineKey{}) != nil {
+	if ctx.Done() == nil || ctx.Value(inlineKey{}) != nil {
 		res = call()
 	} else {
-		// The first to set decided settles whether the caller gets the result.
-		var decided atomic.Bool
 		done := make(chan result[T], 1)
-		go func() {
-			res := call()
-			if decided.CompareAndSwap(false, true) {
-				done <- res
-			}
-		}()
+		go func() { done <- call() }()
 		select {
 		case res = <-done:
 		case <-ctx.Done():
-			if decided.CompareAndSwap(false, true) {
-				return none, ctx.Err()
+			var ended bool
+			if res, ended = windingDown(done, wincalls.TrackerOf(inside)); !ended {
+				return none, wincalls.TrackerOf(inside).Late(ctx.Err())
 			}
-			res = <-done
 		}
 	}
 	if res.panicked != nil {
 		panic(res.panicked)
 	}
 	return res.value, res.err
+}
+
+// windDown is how long an operation whose context has ended may take to end by itself, and to
+// say what it waited for, unless it waits for Windows.
+const windDown = 10 * time.Millisecond
+
+// windingDown returns the result of an operation whose context has ended, if it ends by itself.
+func windingDown[T any](done <-chan result[T], t *wincalls.Tracker) (res result[T], ended bool) {
+	patience := windDown
+	if _, waits := t.Oldest(); waits {
+		patience = 0
+	}
+	select {
+	case res = <-done:
+		return res, true
+	case <-time.After(patience):
+		return res, false
+	}
 }
 
 // caught turns a panic of f into a value: it belongs to the caller's goroutine,

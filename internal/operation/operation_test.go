@@ -6,6 +6,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -115,5 +116,21 @@ func TestPanic(t *testing.T) {
 		defer cancel()
 		Do(ctx, r, "Rescan", "", func(context.Context) error { time.Sleep(time.Minute); panic("a bug") })
 		time.Sleep(time.Hour)
+	})
+}
+
+// An operation that ends with its context by itself says what it waited for.
+func TestWhatWasWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := Do(ctx, NewRunner(nil), "StageVolume", "", func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(windDown - 1)
+			return fmt.Errorf("while waiting for a disk: %w", ctx.Err())
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "while waiting for a disk") {
+			t.Errorf("got %v", err)
+		}
 	})
 }

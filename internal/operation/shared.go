@@ -76,62 +76,18 @@ func (w *work[T]) result() (T, error) {
 // Shared lets callers share runs of one function: at most one run is under way, and
 // at most one more is awaited by all who came since it began. The zero value is
 // ready.
-type Shared struct {
-	mu      sync.Mutex
-	current *work[struct{}] // under way; nil if none is
-	next    *work[struct{}] // nil if nobody waits for one
-}
+type Shared struct{ runs Flights[struct{}, struct{}] }
 
 // Do returns the result of a run of f, or of a like function of another caller, that
 // begins after Do was called. It returns csiproxy.ErrUnavailable while Windows doesn't
 // answer the run.
 func (s *Shared) Do(ctx context.Context, f func(context.Context) error) error {
-	s.mu.Lock()
-	w := s.next
-	if w == nil {
-		w = &work[struct{}]{done: make(chan struct{}), f: func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) }}
-		s.next = w
-		if s.current == nil {
-			s.begin(ctx)
-		}
-	}
-	s.mu.Unlock()
-	// While the run before this one is under way, that one is what is waited for.
-	err := awaitWork(ctx, w.done, func() *wincalls.Tracker {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.current != nil {
-			return s.current.currentTracker()
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	_, err = w.result()
+	_, err := s.runs.DoAnew(ctx, struct{}{}, untilOverdue, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
 }
 
-// begin makes the runs that somebody waits for, one after the other. The caller holds
-// the lock.
-func (s *Shared) begin(ctx context.Context) {
-	s.current, s.next = s.next, nil
-	go func() {
-		for {
-			s.mu.Lock()
-			w := s.current
-			s.mu.Unlock()
-			w.start(ctx)
-			s.mu.Lock()
-			s.current, s.next = s.next, nil
-			ended := s.current == nil
-			s.mu.Unlock()
-			if ended {
-				return
-			}
-		}
-	}()
-}
+// untilOverdue is the patience of those who wait as long as Windows answers.
+const untilOverdue = -1
 
 // Flights lets callers that want the same thing of the same object at the same time share
 // one answer. Whatever becomes of the callers, there is at most one flight for a key. The
@@ -204,6 +160,9 @@ func (s *Flights[K, T]) underWay(key K) *work[T] {
 
 // wait returns nil when a flight has ended. Its errors are those of [Flights.Do].
 func (w *work[T]) wait(ctx context.Context, patience time.Duration) error {
+	if patience == untilOverdue {
+		return awaitWork(ctx, w.done, w.currentTracker)
+	}
 	defer wincalls.TrackerOf(ctx).WaitFor(w.currentTracker)()
 	timer := time.NewTimer(patience - time.Since(w.begun))
 	defer timer.Stop()
@@ -211,7 +170,7 @@ func (w *work[T]) wait(ctx context.Context, patience time.Duration) error {
 	case <-w.done:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return w.currentTracker().Late(ctx.Err())
 	case <-timer.C:
 		return &SilentError{w.begun}
 	}

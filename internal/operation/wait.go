@@ -82,8 +82,8 @@ func Retry(ctx context.Context, patience, interval time.Duration, transient func
 const lookAtWork = 500 * time.Millisecond
 
 // awaitWork returns nil when done is closed or has a value. It returns a refusal when a
-// call to Windows of the work that it waits for is overdue, and ctx's error if ctx ends
-// first. work returns the tracker of the work, nil while there is none.
+// call to Windows of the work that it waits for is overdue, and ctx's error, with that call,
+// if ctx ends first. work returns the tracker of the work, nil while there is none.
 func awaitWork[T any](ctx context.Context, done <-chan T, work func() *wincalls.Tracker) error {
 	select {
 	case <-done:
@@ -100,7 +100,7 @@ func awaitWork[T any](ctx context.Context, done <-chan T, work func() *wincalls.
 		case <-done:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return work().Late(ctx.Err())
 		case <-ticker.C:
 		}
 	}

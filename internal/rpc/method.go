@@ -50,7 +50,10 @@ func unary[Request, Response proto.Message](call func(context.Context, Request) 
 		response:   response.ProtoReflect().Descriptor(),
 		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
 		call: func(ctx context.Context, req any) (any, error) {
-			return call(operation.Inline(ctx), req.(Request))
+			if _, bounded := ctx.Deadline(); !bounded { // nobody here waits for less than the result
+				ctx = operation.Inline(ctx)
+			}
+			return call(ctx, req.(Request))
 		},
 	}
 }

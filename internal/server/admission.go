@@ -89,6 +89,8 @@ func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodH
 			return nil, a.server.refused(c, method, err)
 		}
 		defer a.server.end(ctx, c, begun)
+		ctx, cancel := answerInTime(ctx)
+		defer cancel()
 
 		var turn *fairshare.Turn
 		defer func() {
@@ -138,6 +140,24 @@ func (s *Server) end(ctx context.Context, c *conn, begun *call) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		c.slowDown()
 	}
+}
+
+// Bounds of the time that is left before a client's deadline when its call is answered: a
+// twentieth of all its time within these.
+const (
+	minAnswerTime = 50 * time.Millisecond // what an answer may take on a busy node
+	maxAnswerTime = 500 * time.Millisecond
+)
+
+// answerInTime returns the context of a call, which ends shortly before the client's deadline.
+// So the client is told what its call waited for, in place of only that the deadline has come.
+func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	left := time.Until(deadline)
+	return context.WithDeadline(ctx, deadline.Add(-min(max(left/20, minAnswerTime), maxAnswerTime, left/2)))
 }
 
 // turn returns when a call may run: clients take turns on the processors.

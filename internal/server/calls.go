@@ -14,8 +14,9 @@ import (
 )
 
 // Limits are the bounds of the calls under way at all endpoints together. A call is
-// under way until its handler has returned, also if its client gives up before. Streaming
-// calls have bounds of their own.
+// under way until its handler has returned, also if its client gives up before. At the
+// client's deadline, a handler returns; what it has left with Windows is bounded there.
+// Streaming calls have bounds of their own.
 type Limits struct {
 	// Calls is how many there may be. Default: DefaultMaxCalls. Their requests may
 	// hold maxBytesOfCall bytes for each of them.

@@ -140,6 +140,9 @@ func (p *pool) enter(ctx context.Context, client any, name, object string) (*cal
 	} else if slices.Contains(c.object.calls, c) { // it was let in when ctx ended
 		p.end(c)
 	}
+	if ctx.Err() != nil && len(c.object.calls) > 0 {
+		err = fmt.Errorf("%v: %w", c.object.calls[0], err)
+	}
 	return nil, err
 }
 

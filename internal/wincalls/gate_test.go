@@ -50,12 +50,18 @@ func (s *silent) OpenDevice(_ context.Context, path string, _ win.Access) (win.D
 	return nil, s.answer(path)
 }
 
+func (s *silent) RemoveSMBGlobalMapping(context.Context, string) error { return nil }
+
 func inBubble(t *testing.T, hangs func(string) bool, f func(t *testing.T, s *silent, sys *System)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &silent{hangs: hangs}
-		f(t, s, New(s, Options{}))
+		sys := New(s, Options{})
+		f(t, s, sys)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
+		if states := sys.remembered(); states != 0 {
+			t.Errorf("in the end, %d objects and clients are remembered", states)
+		}
 	})
 }
 
@@ -94,6 +100,22 @@ func TestRepeatsDontPileUp(t *testing.T) {
 		load := sys.Load()[files]
 		if load.Running != maxOfObject || load.Overdue != maxOfObject || load.Waiting != 0 || load.Refused < 900 || len(load.Hanging) != maxOfObject || load.Hanging[0].Object != `C:\hangs` {
 			t.Errorf("the load is %+v", load)
+		}
+	})
+}
+
+// A call that hangs isn't repeated on its object, where other calls may still be made.
+func TestNoRepeatOfACallThatHangs(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		go sys.FileAttributes(t.Context(), `C:\hangs`)
+		time.Sleep(2 * time.Second)
+		for range 2 {
+			if _, err := sys.FileAttributes(t.Context(), `C:\hangs`); !errors.Is(err, csiproxy.ErrUnavailable) {
+				t.Errorf("the same call gave %v", err)
+			}
+		}
+		if err := sys.RemoveSMBGlobalMapping(t.Context(), `C:\hangs`); err != nil {
+			t.Errorf("another call gave %v", err)
 		}
 	})
 }
@@ -322,8 +344,8 @@ func TestLetInWhenTheContextEnds(t *testing.T) {
 			go func() { late <- enter(ctx) }()
 			synctest.Wait()
 			p.mu.Lock()
-			p.end(held[0])
 			cancel()
+			p.end(held[0])
 			p.mu.Unlock()
 			if c := <-late; c != nil {
 				p.leave(c)

@@ -5,6 +5,7 @@ package wincalls
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -14,9 +15,13 @@ import (
 type Tracker struct {
 	mu    sync.Mutex
 	calls []*call
-	// waits are the trackers of other work that this one waits for at the moment. Each
-	// returns nil while that has not begun. Work never waits for work that waits for it.
-	waits []*func() *Tracker
+	waits []*wait // for other work, at the moment
+}
+
+// wait is that work waits for other work. Work never waits for work that waits for it.
+type wait struct {
+	work  func() *Tracker // returns nil while that has not begun
+	aside bool            // it isn't waited for when Windows doesn't answer
 }
 
 type trackerKey struct{}
@@ -47,26 +52,67 @@ func (t *Tracker) Overdue() error {
 		}
 	}
 	for _, other := range t.waits {
-		if err := (*other)().Overdue(); err != nil {
+		if other.aside {
+			continue
+		}
+		if err := other.work().Overdue(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// Late returns err, the error of a context that has ended, with the oldest call.
+func (t *Tracker) Late(err error) error {
+	if c, ok := t.Oldest(); ok {
+		return fmt.Errorf("%v: %w", c, err)
+	}
+	return err
+}
+
+// Oldest returns the call to Windows that the work, or the work that it waits for, has had
+// under way for longest.
+func (t *Tracker) Oldest() (c Call, ok bool) {
+	if t == nil {
+		return c, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.calls) > 0 {
+		return t.calls[0].Call, true
+	}
+	for _, other := range t.waits {
+		if c, ok = other.work().Oldest(); ok {
+			break
+		}
+	}
+	return c, ok
+}
+
 // WaitFor notes that the work waits for other work, until done is called.
 func (t *Tracker) WaitFor(other func() *Tracker) (done func()) {
+	return t.wait(&wait{work: other})
+}
+
+// Aside returns a context for a part of the work that isn't waited for when Windows doesn't
+// answer it, so that those who wait for the work needn't be refused. It ends with done.
+func Aside(ctx context.Context) (_ context.Context, done func()) {
+	whole := TrackerOf(ctx)
+	ctx, part := WithTracker(ctx)
+	return ctx, whole.wait(&wait{func() *Tracker { return part }, true})
+}
+
+func (t *Tracker) wait(w *wait) (done func()) {
 	if t == nil {
 		return func() {}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	wait := &other
-	t.waits = append(t.waits, wait)
+	t.waits = append(t.waits, w)
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.waits = slices.DeleteFunc(t.waits, func(w *func() *Tracker) bool { return w == wait })
+		t.waits = slices.DeleteFunc(t.waits, func(other *wait) bool { return other == w })
 	}
 }
 

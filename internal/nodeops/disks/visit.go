@@ -115,9 +115,8 @@ func (v *visits) one(ctx context.Context, class win.GUID, path, question string,
 	if v.of(class, path).silent {
 		patience = 0 // it may have begun to answer, but that isn't waited for
 	}
-	// Nobody is kept waiting for a device that doesn't answer, so those who wait for this
-	// operation needn't be refused.
-	ctx, _ = wincalls.WithTracker(ctx)
+	ctx, done := wincalls.Aside(ctx) // nobody is kept waiting for a device that doesn't answer
+	defer done()
 	value, err := v.flights.Do(ctx, flight{path, question}, patience, func(ctx context.Context) (any, error) {
 		value, err := ask(ctx, path)
 		v.update(class, path, func(d *visited) { d.silent = false })
