@@ -21,7 +21,8 @@ var importRules = []struct {
 	reason   string
 }{
 	{
-		module + "/internal/sim/winsim", []string{"internal/sim/winsim/...", "internal/sim/simcontrol", "simnode", "cmd/csi-proxy"},
+		module + "/internal/sim/winsim",
+		[]string{"internal/sim/winsim/...", "internal/sim/simcontrol", "simnode", "cmd/csi-proxy"},
 		"above the seam nothing may know which system is below",
 	},
 	{
@@ -29,7 +30,8 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice", "internal/lab/virtdisk", "internal/lab/wintest"},
+		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice",
+			"internal/lab/virtdisk", "internal/lab/wintest"},
 		"system calls belong below the seam, where portable code runs the same on the simulated node",
 	},
 	{
@@ -38,18 +40,23 @@ var importRules = []struct {
 	},
 	{
 		"os/exec", []string{"internal/deployment", "internal/lab/wintest"},
-		"the product runs no other program, no shell and no PowerShell; only what puts a daemon in place runs that daemon once, to see whether it works",
+		"the product runs no other program, no shell and no PowerShell; only what puts a daemon in place runs that " +
+			"daemon once, to see whether it works",
 	},
 	{
-		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/daemon", "internal/rpc", "internal/wire", "internal/server/...", "internal/sim/simcontrol", "internal/conformance", "simnode"},
+		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/daemon", "internal/rpc", "internal/wire",
+			"internal/server/...", "internal/sim/simcontrol", "internal/conformance", "simnode"},
 		"the operations on the node are a library that drivers use without gRPC",
 	},
 	{
-		"google.golang.org/grpc/codes", []string{"api/...", "client", "cmd/...", "grpccode", "internal/rpc", "internal/wire", "internal/server/...", "internal/conformance"},
+		"google.golang.org/grpc/codes",
+		[]string{"api/...", "client", "cmd/...", "grpccode", "internal/rpc", "internal/wire", "internal/server/...",
+			"internal/conformance"},
 		"errors have classes of their own, and one package says which code a class has",
 	},
 	{
-		"github.com/prometheus/client_golang/prometheus", []string{"internal/nodemetrics", "internal/server/...", "cmd/csi-proxy"},
+		"github.com/prometheus/client_golang/prometheus",
+		[]string{"internal/nodemetrics", "internal/server/...", "cmd/csi-proxy"},
 		"a library reports to its caller, who chooses how to count",
 	},
 	{
@@ -104,7 +111,8 @@ func TestImports(t *testing.T) {
 // simulated are the programs that know a simulated node, each with the reason. Released for
 // Windows, they have none.
 var simulated = map[string]string{
-	"cmd/csi-proxy":    "where there is no Windows, the daemon runs on a simulated node; on Windows it does with the tag simulated",
+	"cmd/csi-proxy": "where there is no Windows, the daemon runs on a simulated node; on Windows it does with the " +
+		"tag simulated",
 	"cmd/csi-proxyctl": "its sim commands control that node",
 }
 
@@ -136,7 +144,8 @@ func TestWings(t *testing.T) {
 			seen[of]++
 			for _, imported := range names[1:] {
 				to := wing(imported)
-				allowed := to == "product" || of == to || of == "laboratory" || simulated[importer] != "" && to == "simulator" && goos != "windows"
+				allowed := to == "product" || of == to || of == "laboratory" || simulated[importer] != "" && to == "simulator" &&
+					goos != "windows"
 				if !allowed {
 					t.Errorf("%s: %s, of the %s, imports %s of the %s", goos, importer, of, imported, to)
 				}

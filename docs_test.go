@@ -26,7 +26,8 @@ func TestDocsAreWrapped(t *testing.T) {
 			if strings.HasPrefix(trimmed, "```") {
 				code = !code
 			}
-			if n := utf8.RuneCountInString(line); n > columns && !code && !strings.HasPrefix(trimmed, "|") && strings.Contains(trimmed, " ") {
+			if n := utf8.RuneCountInString(line); n > columns && !code && !strings.HasPrefix(trimmed, "|") &&
+				strings.Contains(trimmed, " ") {
 				t.Errorf("%s:%d has %d columns; wrap it at %d", path, i+1, n, columns)
 			}
 		}
@@ -86,7 +87,8 @@ func TestLinksInDocs(t *testing.T) {
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: a link to %s: %v", path, match[1], err)
-			} else if fragment != "" && filepath.Ext(target) == ".md" && !slices.Contains(anchors(readText(t, target)), fragment) {
+			} else if fragment != "" && filepath.Ext(target) == ".md" &&
+				!slices.Contains(anchors(readText(t, target)), fragment) {
 				t.Errorf("%s: a link to %s: there is no such heading", path, match[1])
 			}
 		}

@@ -25,7 +25,8 @@ func TestKindOf(t *testing.T) {
 	}{
 		{"nil", nil, nil},
 		{"given", &Error{Kind: ErrNotFound, Err: win.ErrorAccessDenied}, ErrNotFound},
-		{"given inside", &Error{Op: "X", Err: fmt.Errorf("y: %w", &Error{Kind: ErrFailedPrecondition})}, ErrFailedPrecondition},
+		{"given inside", &Error{Op: "X", Err: fmt.Errorf("y: %w", &Error{Kind: ErrFailedPrecondition})},
+			ErrFailedPrecondition},
 		{"from the Windows error", &Error{Err: fmt.Errorf("y: %w", win.ErrorPathNotFound)}, ErrNotFound},
 		{"busy", win.ErrorSharingViolation, ErrUnavailable},
 		{"unknown Windows error", win.Errno(4711), ErrInternal},
@@ -49,7 +50,8 @@ func TestErrorIs(t *testing.T) {
 			t.Errorf("it is not %v", target)
 		}
 	}
-	if wire := error(&Error{Kind: ErrNotFound, WindowsError: 3}); !errors.Is(wire, fs.ErrNotExist) || errors.Is(wire, fs.ErrExist) {
+	if wire := error(&Error{Kind: ErrNotFound, WindowsError: 3}); !errors.Is(wire, fs.ErrNotExist) ||
+		errors.Is(wire, fs.ErrExist) {
 		t.Error("an error without its cause doesn't answer for its number")
 	}
 	for _, target := range []error{ErrInternal, fs.ErrExist, win.ErrorFileNotFound} {
@@ -61,7 +63,8 @@ func TestErrorIs(t *testing.T) {
 
 func TestErrorText(t *testing.T) {
 	for want, err := range map[string]*Error{
-		"MountVolume volume x: it is busy: The system cannot find the path specified (Windows error 3)": {Op: "MountVolume", Object: "volume x", Detail: "it is busy", Err: win.ErrorPathNotFound},
+		"MountVolume volume x: it is busy: The system cannot find the path specified (Windows error 3)": {Op: "MountVolume",
+			Object: "volume x", Detail: "it is busy", Err: win.ErrorPathNotFound},
 		"Rescan: unavailable": {Op: "Rescan", Kind: ErrUnavailable},
 		"the disk is offline": {Kind: ErrFailedPrecondition, Detail: "the disk is offline"},
 	} {

@@ -27,7 +27,8 @@ const goAPI = "api/go.txt"
 // publicPackages are those that other modules may import. The generated code below api isn't
 // listed: it follows the .proto files, and api/testdata/wire.json keeps the published ones.
 var publicPackages = []string{
-	".", "api", "client", "disk", "filesystem", "grpccode", "iscsi", "node", "secret", "simnode", "smb", "storage", "system", "volume",
+	".", "api", "client", "disk", "filesystem", "grpccode", "iscsi", "node", "secret", "simnode", "smb", "storage",
+	"system", "volume",
 }
 
 // A change of the Go API has to be meant: it is listed, and CHANGELOG.md names it.
@@ -55,7 +56,8 @@ func TestGoAPI(t *testing.T) {
 		}
 	}
 	if len(changes) > 0 {
-		t.Errorf("the exported Go API isn't the one that %s lists; if that is meant, name the change in CHANGELOG.md and run "+
+		t.Errorf("the exported Go API isn't the one that %s lists; if that is meant, name the change in CHANGELOG.md and "+
+			"run "+
 			"go test . -run TestGoAPI -update:\n%s", goAPI, strings.Join(changes, "\n"))
 	}
 }

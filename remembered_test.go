@@ -18,7 +18,8 @@ import (
 
 // remembering are the packages that operations run through.
 var remembering = []string{
-	"internal/nodeops", "internal/device", "internal/pathpolicy", "internal/systemdisk", "internal/smbprobe", "internal/smblogon",
+	"internal/nodeops", "internal/device", "internal/pathpolicy", "internal/systemdisk", "internal/smbprobe",
+	"internal/smblogon",
 	"internal/wincalls", "internal/operation", "internal/fairshare", "internal/rpc",
 }
 

@@ -24,8 +24,10 @@ func TestParseIQN(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"", "iqn.", "iqn", "eui.", "naa.", "target", "iqn.2001-04.com.example:a b", "iqn.2001-04.com.example:a\x00", "iqn.2001-04.com.example:a/b",
-		`iqn.2001-04.com.example:'; DROP`, "iqn.2001-04.com.example:*", "iqn.x\n", "iqn.\xff", "eui." + hex[:15], "eui." + hex, "naa." + hex[:17], "eui.0123456789abcdeg",
+		"", "iqn.", "iqn", "eui.", "naa.", "target", "iqn.2001-04.com.example:a b", "iqn.2001-04.com.example:a\x00",
+		"iqn.2001-04.com.example:a/b",
+		`iqn.2001-04.com.example:'; DROP`, "iqn.2001-04.com.example:*", "iqn.x\n", "iqn.\xff", "eui." + hex[:15],
+		"eui." + hex, "naa." + hex[:17], "eui.0123456789abcdeg",
 		"eui.0123456789abcd\u212a", "iqn." + strings.Repeat("x", 220), "iqn." + strings.Repeat("ü", 110),
 	} {
 		if n, err := ParseIQN(s); !errors.Is(err, csiproxy.ErrInvalidArgument) {

@@ -42,7 +42,8 @@ func (n IQN) Validate() error {
 	case strings.HasPrefix(s, "naa."):
 		return checkHex(s[len("naa."):], 16, 32)
 	case !strings.HasPrefix(s, "iqn.") || len(s) == len("iqn."):
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the target must start with iqn., eui. or naa., followed by a name")
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"the name of the target must start with iqn., eui. or naa., followed by a name")
 	}
 	for _, r := range s {
 		if !strings.ContainsRune("-.:", r) && !('0' <= r && r <= '9' || 'a' <= r && r <= 'z') &&
@@ -62,5 +63,6 @@ func checkHex(digits string, lengths ...int) error {
 			return nil
 		}
 	}
-	return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the target must have %s hex digits after its first four characters", strings.Join(wanted, " or "))
+	return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+		"the name of the target must have %s hex digits after its first four characters", strings.Join(wanted, " or "))
 }

@@ -148,9 +148,11 @@ func Example_share() {
 
 	// The password changes, and a driver that doesn't know it yet learns that.
 	sim.SetSMBUser("filer", `EXAMPLE\app`, secret.New("battery staple"))
-	err = n.SMB.NewSMBGlobalMapping(ctx, `//filer/data`, "", smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("correct horse")})
+	err = n.SMB.NewSMBGlobalMapping(ctx, `//filer/data`, "",
+		smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("correct horse")})
 	fmt.Println(errors.Is(err, csiproxy.ErrUnauthenticated))
-	fmt.Println(n.SMB.NewSMBGlobalMapping(ctx, `//filer/data`, "", smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("battery staple")}))
+	fmt.Println(n.SMB.NewSMBGlobalMapping(ctx, `//filer/data`, "",
+		smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("battery staple")}))
 	data, err := sim.ReadFile(staging + `\report.txt`)
 	fmt.Printf("%s %v\n", data, err)
 	// Output:

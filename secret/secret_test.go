@@ -36,9 +36,11 @@ func TestNothingShowsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := []string{log.String(), string(asJSON), fmt.Sprint(text), fmt.Errorf("map: %w", errors.New(text.String())).Error()}
+	shown := []string{log.String(), string(asJSON), fmt.Sprint(text),
+		fmt.Errorf("map: %w", errors.New(text.String())).Error()}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T"} {
-		shown = append(shown, fmt.Sprintf(verb, text), fmt.Sprintf(verb, &text), fmt.Sprintf(verb, c), fmt.Sprintf(verb, &c), fmt.Sprintf(verb, []secret.Text{text}))
+		shown = append(shown, fmt.Sprintf(verb, text), fmt.Sprintf(verb, &text), fmt.Sprintf(verb, c), fmt.Sprintf(verb, &c),
+			fmt.Sprintf(verb, []secret.Text{text}))
 	}
 	for _, s := range shown {
 		if strings.Contains(s, password) || strings.Contains(s, fmt.Sprintf("%x", password)) {

@@ -31,7 +31,8 @@ func TestSelectorOfEachCloud(t *testing.T) {
 	}{
 		"EBS on Nitro": {
 			storage.Selector{SerialNumber: "vol-0abc1234def567890"},
-			storage.Disk{Bus: storage.BusNVMe, SerialNumber: "vol0abc1234def567890_00000001.", Product: "Amazon Elastic B", Location: namespace(1)},
+			storage.Disk{Bus: storage.BusNVMe, SerialNumber: "vol0abc1234def567890_00000001.", Product: "Amazon Elastic B",
+				Location: namespace(1)},
 			[]storage.Disk{
 				{Bus: storage.BusNVMe, SerialNumber: "vol0abc1234def56789_00000001."},
 				{Bus: storage.BusNVMe, SerialNumber: "vol0abc1234def567890f_00000001."},
@@ -40,7 +41,8 @@ func TestSelectorOfEachCloud(t *testing.T) {
 		},
 		"EBS on Xen": {
 			storage.Selector{SerialNumber: "vol-0abc1234def567890"},
-			storage.Disk{Bus: storage.BusSCSI, SerialNumber: "vol0abc1234def567890", Vendor: "AMAZON", Product: "PVDISK", Location: lun(0)},
+			storage.Disk{Bus: storage.BusSCSI, SerialNumber: "vol0abc1234def567890", Vendor: "AMAZON", Product: "PVDISK",
+				Location: lun(0)},
 			[]storage.Disk{{Bus: storage.BusSCSI, SerialNumber: "vol0abc1234def567891"}},
 		},
 		"Azure by SCSI": {
@@ -62,11 +64,13 @@ func TestSelectorOfEachCloud(t *testing.T) {
 		"Azure by NVMe, by its namespace": {
 			storage.Selector{NVMeNamespace: 5, Product: "MSFT NVMe Accelerator"},
 			storage.Disk{Bus: storage.BusNVMe, Product: "MSFT NVMe Accele", Location: namespace(5)},
-			[]storage.Disk{{Bus: storage.BusNVMe, Product: "MSFT NVMe Accele", Location: namespace(3)}, {Product: "MSFT NVMe Accele", Location: lun(5)}},
+			[]storage.Disk{{Bus: storage.BusNVMe, Product: "MSFT NVMe Accele", Location: namespace(3)},
+				{Product: "MSFT NVMe Accele", Location: lun(5)}},
 		},
 		"GCE by SCSI": {
 			storage.Selector{Identifier: "pvc-6a1c2d3e"},
-			storage.Disk{Identifiers: []storage.Identifier{{Kind: storage.NAA, Text: "6001"}, {Kind: storage.T10, Text: "Google  pvc-6a1c2d3e"}}},
+			storage.Disk{Identifiers: []storage.Identifier{{Kind: storage.NAA, Text: "6001"},
+				{Kind: storage.T10, Text: "Google  pvc-6a1c2d3e"}}},
 			[]storage.Disk{
 				{Identifiers: []storage.Identifier{{Kind: storage.T10, Text: "Google  pvc-6a1c2d3e0"}}},
 				{Identifiers: []storage.Identifier{{Kind: storage.SCSIName, Text: "Google  pvc-6a1c2d3e"}}}, {},
@@ -80,7 +84,8 @@ func TestSelectorOfEachCloud(t *testing.T) {
 		"GCE by NVMe": {
 			storage.Selector{SerialNumber: "pvc-6a1c2d3e"},
 			storage.Disk{Bus: storage.BusNVMe, SerialNumber: "pvc-6a1c2d3e_00000003.", Location: namespace(3)},
-			[]storage.Disk{{Bus: storage.BusNVMe, SerialNumber: "pvc-6a1c2d3e_x."}, {Bus: storage.BusNVMe, SerialNumber: "pvc"}, {SerialNumber: "pvc-6a1c2d3e_00000003."}},
+			[]storage.Disk{{Bus: storage.BusNVMe, SerialNumber: "pvc-6a1c2d3e_x."}, {Bus: storage.BusNVMe, SerialNumber: "pvc"},
+				{SerialNumber: "pvc-6a1c2d3e_00000003."}},
 		},
 		"vSphere": {
 			storage.Selector{Identifier: "6000C29f-0123-4567-89ab-cdef01234567"},
@@ -90,7 +95,8 @@ func TestSelectorOfEachCloud(t *testing.T) {
 		"iSCSI": {
 			storage.Selector{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"}, IQN: target, LUN: 2}},
 			storage.Disk{Bus: storage.BusISCSI, ISCSI: &storage.ISCSILUN{IQN: "IQN.2010-10.org.openstack:volume-1", LUN: 2}},
-			[]storage.Disk{{ISCSI: &storage.ISCSILUN{IQN: target, LUN: 1}}, {ISCSI: &storage.ISCSILUN{IQN: target + "0", LUN: 2}}, {Location: lun(2)}},
+			[]storage.Disk{{ISCSI: &storage.ISCSILUN{IQN: target, LUN: 1}},
+				{ISCSI: &storage.ISCSILUN{IQN: target + "0", LUN: 2}}, {Location: lun(2)}},
 		},
 		"Cinder by virtio": {
 			storage.Selector{SerialNumber: uuid},
@@ -162,8 +168,9 @@ func TestSelectorInWords(t *testing.T) {
 	for want, s := range map[string]storage.Selector{
 		`any property`:            {},
 		`the serial number "vol"`: {SerialNumber: "vol"},
-		`the LUN 3, the vendor "Msft" and the product "Virtual Disk"`: {LUN: new(uint32(3)), Vendor: "Msft", Product: "Virtual Disk"},
-		`the iSCSI LUN 2 of target "iqn.a"`:                           {ISCSI: &storage.ISCSISelector{IQN: "iqn.a", LUN: 2}},
+		`the LUN 3, the vendor "Msft" and the product "Virtual Disk"`: {LUN: new(uint32(3)), Vendor: "Msft",
+			Product: "Virtual Disk"},
+		`the iSCSI LUN 2 of target "iqn.a"`: {ISCSI: &storage.ISCSISelector{IQN: "iqn.a", LUN: 2}},
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

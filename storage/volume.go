@@ -117,9 +117,11 @@ func (o FormatOptions) Validate() error {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
 			"the file system %q can't be made: it must be NTFS or ReFS", string(given))
 	case unit != 0 && (unit < minAllocationUnit || unit > maxAllocationUnit || unit&(unit-1) != 0):
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the allocation unit of %d bytes isn't a power of two from %d to %d", unit, minAllocationUnit, maxAllocationUnit)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"the allocation unit of %d bytes isn't a power of two from %d to %d", unit, minAllocationUnit, maxAllocationUnit)
 	case o.FileSystem == ReFS && unit != 0 && unit != 4<<10 && unit != 64<<10:
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "ReFS has allocation units of 4096 or 65536 bytes, not of %d", unit)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "ReFS has allocation units of 4096 or 65536 bytes, not of %d",
+			unit)
 	case !utf8.ValidString(o.Label) || strings.ContainsFunc(o.Label, unicode.IsControl):
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the label isn't valid UTF-8 or has control characters")
 	case len(utf16.Encode([]rune(o.Label))) > maxLabel:

@@ -81,19 +81,21 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		"the `file` that keeps the simulated node when the daemon ends; without one it is forgotten")
 	flags.StringVar(&o.kubeletPath, "kubelet-path", node.DefaultKubeletPath,
 		"the `directory` of kubelet on the node; drivers' paths are accepted below it")
-	flags.Func("working-dir", "another `directory` below which drivers' paths are accepted; may be repeated", func(dir string) error {
-		if dir == "" {
-			return errors.New("it must not be empty")
-		}
-		o.workingDirs = append(o.workingDirs, dir)
-		return nil
-	})
-	flags.Func("protected-volume", "a `volume`, as a drive letter like D: or an id like \\\\?\\Volume{guid}\\, that is never mounted,\n"+
-		"nor entered by way of a mount point; may be repeated. The volumes of C:, -kubelet-path\n"+
-		"and -working-dir are protected anyhow", func(volume string) error {
-		o.protectedVolumes = append(o.protectedVolumes, volume)
-		return nil
-	})
+	flags.Func("working-dir", "another `directory` below which drivers' paths are accepted; may be repeated",
+		func(dir string) error {
+			if dir == "" {
+				return errors.New("it must not be empty")
+			}
+			o.workingDirs = append(o.workingDirs, dir)
+			return nil
+		})
+	flags.Func("protected-volume",
+		"a `volume`, as a drive letter like D: or an id like \\\\?\\Volume{guid}\\, that is never mounted,\n"+
+			"nor entered by way of a mount point; may be repeated. The volumes of C:, -kubelet-path\n"+
+			"and -working-dir are protected anyhow", func(volume string) error {
+			o.protectedVolumes = append(o.protectedVolumes, volume)
+			return nil
+		})
 	flags.BoolVar(&o.overwriteRecognizedData, "overwrite-recognized-data", false,
 		"partition disks and format volumes also if they hold data of another system that is\n"+
 			"recognised; a volume with a file system that Windows knows is refused in any case")
@@ -121,7 +123,8 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		"how many of these calls may be of one process, or where the system doesn't tell the process,\n"+
 			"of one connection")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
-		"the `address`, like 127.0.0.1:9090, that serves Prometheus metrics at /metrics, and\n/healthz and /readyz; empty for none")
+		"the `address`, like 127.0.0.1:9090, that serves Prometheus metrics at /metrics, and\n/healthz and /readyz; "+
+			"empty for none")
 	flags.StringVar(&o.webConfig, "web.config.file", "",
 		"the `file` that says how the metrics are served over TLS, and to whom, in the format of\n"+
 			"Prometheus' exporters")

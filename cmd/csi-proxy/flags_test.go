@@ -74,7 +74,8 @@ func TestParseFlags(t *testing.T) {
 				`--overwrite-recognized-data --new-ids-for-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 --web.config.file=web.yml -grace-period 1m -max-calls 100 --max-calls-per-client=10 ` +
 				`-logging-format=json -log_dir d -log_file_max_size 7 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
-			map[string]string{"log_dir": "d", "log_file_max_size": "7", "alsologtostderr": "true", "stderrthreshold": "1", "vmodule": "serve=4"},
+			map[string]string{"log_dir": "d", "log_file_max_size": "7", "alsologtostderr": "true", "stderrthreshold": "1",
+				"vmodule": "serve=4"},
 		},
 	} {
 		t.Run(test.args, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestParseFlags(t *testing.T) {
 				t.Fatal(err)
 			}
 			logging := got.logging
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{}), cmpopts.IgnoreFields(options{}, "logging")); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{}),
+				cmpopts.IgnoreFields(options{}, "logging")); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 			for name, want := range test.klog {

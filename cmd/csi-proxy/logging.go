@@ -49,7 +49,8 @@ func addLoggingFlags(flags *flag.FlagSet) *flag.FlagSet {
 		"log_file_max_size": {strconv.Itoa(defaultLogMegabytes),
 			"the size in `megabytes` at which the log file is renamed NAME.1, in place of the previous one,\n" +
 				"and a new one begun; 0 for no limit"},
-		"log_dir": {"", "the `directory` of the log file, which is named " + logFileName + "; no effect with -logtostderr=true\nor -log_file"},
+		"log_dir": {"", "the `directory` of the log file, which is named " + logFileName +
+			"; no effect with -logtostderr=true\nor -log_file"},
 	}
 	logging.VisitAll(func(f *flag.Flag) {
 		if mine, ok := own[f.Name]; ok {
@@ -122,7 +123,8 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, error) {
 // of OpenShift take a log without "Log file created at:" for none. The version is ours, for
 // those who get only one file of a log.
 func logHeader() []byte {
-	return fmt.Appendf(nil, "Log file created at: %s\n%s\nLog line format: [IWE]mmdd hh:mm:ss.uuuuuu process file:line] message\n",
+	return fmt.Appendf(nil, "Log file created at: %s\n%s\nLog line format: [IWE]mmdd hh:mm:ss.uuuuuu process "+
+		"file:line] message\n",
 		time.Now().Format("2006/01/02 15:04:05"), describeBuild(currentBuild()))
 }
 

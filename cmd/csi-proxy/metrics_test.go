@@ -27,7 +27,8 @@ const maxSeries = 400
 // stage does what a CSI driver does to stage and publish a volume, and what kubelet asks
 // for afterwards.
 func stage(ctx context.Context, c *client.Client, sim simv1.SimClient, i int) error {
-	attached, err := sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: fmt.Sprintf("vol-%d", i)})
+	attached, err := sim.AttachDisk(ctx,
+		&simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: fmt.Sprintf("vol-%d", i)})
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,8 @@ func TestSeriesAreFew(t *testing.T) {
 	for line := range strings.Lines(body) {
 		if !strings.HasPrefix(line, "#") {
 			total++
-			if name := regexp.MustCompile(`^[a-z_]+?(?:_bucket|_sum|_count)?[{ ]`).FindString(line); !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
+			if name := regexp.MustCompile(`^[a-z_]+?(?:_bucket|_sum|_count)?[{ ]`).FindString(line); !strings.HasPrefix(name,
+				"go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
 				name = strings.TrimRight(name, "{ ")
 				for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 					name = strings.TrimSuffix(name, suffix)

@@ -22,11 +22,13 @@ func TestFullLogDisk(t *testing.T) {
 	for format, want := range map[string]string{"text": `log file: problems since \S+, [1-9]\d* writes were lost: ".*file too large"`, "json": `"msg":"log file: there were problems",.*"lostWrites":[1-9]`} {
 		t.Run(format, func(t *testing.T) {
 			dir, logs := t.TempDir(), t.TempDir()
-			p := startProcess(t, "main", "-endpoint-dir", dir, "-v=4", "-logtostderr=false", "-alsologtostderr", "-log_dir", logs, "-logging-format", format)
+			p := startProcess(t, "main", "-endpoint-dir", dir, "-v=4", "-logtostderr=false", "-alsologtostderr", "-log_dir",
+				logs, "-logging-format", format)
 			p.log.await("volume")
 			limit := func(bytes uint64) {
 				t.Helper()
-				if err := unix.Prlimit(p.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+				if err := unix.Prlimit(p.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY},
+					nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -50,7 +52,8 @@ func TestFullLogDisk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !regexp.MustCompile(want).Match(written) || !bytes.Contains(written, []byte("afterwards")) || bytes.Contains(written, []byte("while-full")) {
+			if !regexp.MustCompile(want).Match(written) || !bytes.Contains(written, []byte("afterwards")) ||
+				bytes.Contains(written, []byte("while-full")) {
 				t.Errorf("the log file has no %s, or too much: %s", want, written)
 			}
 		})

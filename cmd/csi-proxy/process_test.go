@@ -188,7 +188,8 @@ func TestLogFile(t *testing.T) {
 	if !strings.HasPrefix(string(written), "Log file created at: ") {
 		t.Errorf("the log file begins without the line that OpenShift's tests look for: %s", written)
 	}
-	for _, text := range []string{served, `"call" method="/grpc.health.v1.Health/Check" request={"service":""} code="OK"`, `"csi-proxy ends"`} {
+	for _, text := range []string{served, `"call" method="/grpc.health.v1.Health/Check" request={"service":""} code="OK"`,
+		`"csi-proxy ends"`} {
 		if !strings.Contains(string(written), text) {
 			t.Errorf("the log file has no %s: %s", text, written)
 		}
@@ -202,11 +203,13 @@ func TestLogFileWithoutHeader(t *testing.T) {
 		"-logging-format=json": `"msg":"serving","group":"volume"`,
 	} {
 		file := filepath.Join(t.TempDir(), "csi-proxy.log")
-		p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file, "-alsologtostderr", flag)
+		p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file,
+			"-alsologtostderr", flag)
 		p.log.await(served)
 		p.signal(t, syscall.SIGTERM)
 		p.end()
-		if written, err := os.ReadFile(file); err != nil || !strings.Contains(string(written), served) || strings.Contains(string(written), "Log file created") {
+		if written, err := os.ReadFile(file); err != nil || !strings.Contains(string(written), served) ||
+			strings.Contains(string(written), "Log file created") {
 			t.Errorf("%s: %s (%v)", flag, written, err)
 		}
 	}
@@ -218,7 +221,8 @@ func TestLogFileRotates(t *testing.T) {
 	if err := os.WriteFile(file, []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file, "-log_file_max_size=1", "-alsologtostderr")
+	p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file,
+		"-log_file_max_size=1", "-alsologtostderr")
 	p.log.await(served)
 	p.signal(t, syscall.SIGTERM)
 	p.end()
@@ -279,7 +283,8 @@ func TestLogAtVerbosity2(t *testing.T) {
 }
 
 func TestLogAsJSON(t *testing.T) {
-	for name, args := range map[string][]string{"stderr": nil, "file": {"-logtostderr=false", "-alsologtostderr", "-log_dir", t.TempDir()}} {
+	for name, args := range map[string][]string{"stderr": nil,
+		"file": {"-logtostderr=false", "-alsologtostderr", "-log_dir", t.TempDir()}} {
 		t.Run(name, func(t *testing.T) {
 			p := startProcess(t, "main", append(args, "-endpoint-dir", t.TempDir(), "-logging-format=json", "-v=2")...)
 			p.log.await(`"group":"volume"`)
@@ -297,7 +302,8 @@ func TestLogAsJSON(t *testing.T) {
 					Msg string
 					V   *int
 				}
-				if err := json.Unmarshal([]byte(line), &parsed); err != nil || parsed.TS == 0 || parsed.Msg == "" || parsed.V == nil {
+				if err := json.Unmarshal([]byte(line), &parsed); err != nil || parsed.TS == 0 || parsed.Msg == "" ||
+					parsed.V == nil {
 					t.Errorf("the line %s is %+v (%v)", line, parsed, err)
 				}
 			}

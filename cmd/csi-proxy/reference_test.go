@@ -58,7 +58,8 @@ func TestReference(t *testing.T) {
 		if logging.Lookup(name) != nil || strings.HasPrefix(name, "logging-") {
 			table = &log
 		}
-		fmt.Fprintf(table, "| `%s` | %s | %s |\n", strings.TrimSpace("-"+name+" "+value), standard, tableEscape.Replace(usage))
+		fmt.Fprintf(table, "| `%s` | %s | %s |\n", strings.TrimSpace("-"+name+" "+value), standard,
+			tableEscape.Replace(usage))
 	}
 	if len(found) < 30 {
 		t.Fatalf("only %d flags found in the help", len(found))

@@ -107,7 +107,8 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 		defer c.Close()
 		mappings := c.SMB
 		for remote, succeeds := range map[string]bool{
-			`\\files\data`: true, `\\files\other`: false, `\\away\data`: false, `\\plain\data`: false, `files`: false, `\\?\C:\`: false,
+			`\\files\data`: true, `\\files\other`: false, `\\away\data`: false, `\\plain\data`: false, `files`: false,
+			`\\?\C:\`: false,
 		} {
 			n.try(version+" "+remote, succeeds, mappings.NewSMBGlobalMapping(ctx, remote, "", right))
 		}
@@ -134,8 +135,10 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 	// What the client would not send.
 	conn := dialEndpoint(n.t, n.dir, api.EndpointName("smb", "v1"))
 	request := &smbv1.NewSmbGlobalMappingRequest{Username: userMarker, Password: passwordMarker}
-	n.try("method of no version", false, conn.Invoke(ctx, "/v1.Smb/ListSmbGlobalMappings", request, &smbv1.NewSmbGlobalMappingResponse{}))
-	n.try("bytes", false, conn.Invoke(ctx, "/v1.Smb/NewSmbGlobalMapping", []byte("\x22\x0b"+passwordMarker+"\xff"), new([]byte), grpc.ForceCodec(bytesCodec{})))
+	n.try("method of no version", false,
+		conn.Invoke(ctx, "/v1.Smb/ListSmbGlobalMappings", request, &smbv1.NewSmbGlobalMappingResponse{}))
+	n.try("bytes", false, conn.Invoke(ctx, "/v1.Smb/NewSmbGlobalMapping", []byte("\x22\x0b"+passwordMarker+"\xff"),
+		new([]byte), grpc.ForceCodec(bytesCodec{})))
 }
 
 // logIn gives CHAP secrets to every version of the iscsi group, in every way that
@@ -162,7 +165,8 @@ func (n *secretsNode) logIn(ctx context.Context) {
 		n.try(version+" short mutual secret", false, initiator.SetMutualCHAPSecret(ctx, secret.New(passwordMarker)))
 		n.try(version+" mutual secret", version != "v1alpha1", initiator.SetMutualCHAPSecret(ctx, secret.New(mutual)))
 		for _, auth := range []iscsi.AuthType{iscsi.NoAuth, iscsi.OneWayCHAP, iscsi.MutualCHAP} {
-			for _, s := range []string{right, passwordMarker + "-wrong", passwordMarker, passwordMarker + passwordMarker, passwordMarker + "\xff", ""} {
+			for _, s := range []string{right, passwordMarker + "-wrong", passwordMarker, passwordMarker + passwordMarker,
+				passwordMarker + "\xff", ""} {
 				a := iscsi.Authentication{Type: auth, Username: userMarker, Secret: secret.New(s)}
 				what := fmt.Sprintf("%s %v %q", version, auth, s)
 				n.try(what, auth != iscsi.NoAuth && s == right, initiator.ConnectTarget(ctx, portal, target, a))

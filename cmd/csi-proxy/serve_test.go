@@ -50,8 +50,10 @@ func fakeNode(createSymlink func(ctx context.Context) error) opener {
 	return func(context.Context, options, *slog.Logger) (*openedNode, error) {
 		return &openedNode{
 			operations: rpc.Operations{Filesystem: fakeFilesystem{createSymlink: createSymlink}},
-			collectors: []prometheus.Collector{prometheus.NewCounter(prometheus.CounterOpts{Name: "csi_proxy_of_the_node_total"})},
-			close:      func() error { return nil },
+			collectors: []prometheus.Collector{
+				prometheus.NewCounter(prometheus.CounterOpts{Name: "csi_proxy_of_the_node_total"}),
+			},
+			close: func() error { return nil },
 		}, nil
 	}
 }

@@ -138,7 +138,8 @@ func (s *installedService) stop() {
 func wantServed(t *testing.T) {
 	t.Helper()
 	response := new(filesystemv2alpha1.PathExistsResponse)
-	err := call(t, "", "/v1.Filesystem/PathExists", &filesystemv2alpha1.PathExistsRequest{Path: `C:\var\lib\kubelet`}, response)
+	err := call(t, "", "/v1.Filesystem/PathExists", &filesystemv2alpha1.PathExistsRequest{Path: `C:\var\lib\kubelet`},
+		response)
 	if err != nil || !response.Exists {
 		t.Errorf("PathExists of the kubelet directory: %v, %v", response.Exists, err)
 	}
@@ -191,7 +192,8 @@ func TestService(t *testing.T) {
 			if !strings.HasPrefix(string(text), "Log file created at: ") {
 				t.Errorf("the log begins without the line that OpenShift's tests look for:\n%s", text)
 			}
-			for _, line := range []string{`"csi-proxy starts"`, `"stopping" cause="the service manager stops the service"`, `"csi-proxy ends"`} {
+			for _, line := range []string{`"csi-proxy starts"`, `"stopping" cause="the service manager stops the service"`,
+				`"csi-proxy ends"`} {
 				if n := strings.Count(string(text), line); n != 2 {
 					t.Errorf("the log has %s %d times, want 2:\n%s", line, n, text)
 				}
@@ -214,7 +216,8 @@ func TestServiceFails(t *testing.T) {
 			s := installDaemon(t, fmt.Sprintf("csi-proxy-wintest-fails-%d", os.Getpid()), program, args...)
 			// The status of a service that was never started says error 1077.
 			status := s.start(svc.Stopped)
-			if status.Win32ExitCode != uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) || status.ServiceSpecificExitCode != winservice.ExitFailed {
+			if status.Win32ExitCode != uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) ||
+				status.ServiceSpecificExitCode != winservice.ExitFailed {
 				t.Errorf("the service stopped with error %d, %d", status.Win32ExitCode, status.ServiceSpecificExitCode)
 			}
 			wantNoPipes(t)
@@ -229,7 +232,8 @@ func TestServiceOnConsole(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}
-	if err := call(t, "", "/v1.Filesystem/PathExists", &filesystemv2alpha1.PathExistsRequest{}, &filesystemv2alpha1.PathExistsResponse{}); status.Code(err) != codes.Unavailable {
+	if err := call(t, "", "/v1.Filesystem/PathExists", &filesystemv2alpha1.PathExistsRequest{},
+		&filesystemv2alpha1.PathExistsResponse{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("a call gives %v", err)
 	}
 }

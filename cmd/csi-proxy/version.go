@@ -40,5 +40,6 @@ func buildOf(version, commit string, info *debug.BuildInfo) exporter.Build {
 }
 
 func describeBuild(b exporter.Build) string {
-	return fmt.Sprintf("csi-proxy %s, commit %s, %s, %s/%s", b.Version, b.Commit, b.GoVersion, runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("csi-proxy %s, commit %s, %s, %s/%s", b.Version, b.Commit, b.GoVersion, runtime.GOOS,
+		runtime.GOARCH)
 }

@@ -62,7 +62,8 @@ func TestVersionFlag(t *testing.T) {
 // that aren't the daemon's.
 func TestCheckFlag(t *testing.T) {
 	var stdout, stderr strings.Builder
-	args := []string{"-check", "-windows-service=false", "-node=simulated", "-grace-period=10s", "-logtostderr=false", "-log_file=" + filepath.Join("logs", "a.log")}
+	args := []string{"-check", "-windows-service=false", "-node=simulated", "-grace-period=10s", "-logtostderr=false",
+		"-log_file=" + filepath.Join("logs", "a.log")}
 	if code := run(t.Context(), args, &stdout, &stderr, nil); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
@@ -77,12 +78,14 @@ func TestCheckFlag(t *testing.T) {
 			}
 		}
 	}
-	if report.Version == "" || report.LogDirectory != "logs" || report.StopTimeout() != 15*time.Second || len(report.Privileges) != 0 {
+	if report.Version == "" || report.LogDirectory != "logs" || report.StopTimeout() != 15*time.Second ||
+		len(report.Privileges) != 0 {
 		t.Errorf("%+v", report)
 	}
 
 	stdout.Reset()
-	if code := run(t.Context(), []string{"-check", "-windows-service", "-unknown"}, &stdout, &stderr, nil); code != exitUsage || stdout.Len() > 0 {
+	if code := run(t.Context(), []string{"-check", "-windows-service", "-unknown"}, &stdout, &stderr,
+		nil); code != exitUsage || stdout.Len() > 0 {
 		t.Errorf("exit code %d, stdout %q", code, &stdout)
 	}
 	if !strings.Contains(stderr.String(), "-unknown") {

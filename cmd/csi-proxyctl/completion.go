@@ -42,7 +42,8 @@ func completeFiles(cmd *cobra.Command, flag string) {
 }
 
 // completions are what list finds in time.
-func completions(cmd *cobra.Command, list func(ctx context.Context) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completions(cmd *cobra.Command,
+	list func(ctx context.Context) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	found, err := list(ctx)
@@ -54,7 +55,8 @@ func completions(cmd *cobra.Command, list func(ctx context.Context) ([]cobra.Com
 }
 
 // completeDisks offers the disk numbers for the first argument.
-func (p *program) completeDisks(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (p *program) completeDisks(cmd *cobra.Command, args []string,
+	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
@@ -70,7 +72,8 @@ func (p *program) completeDisks(cmd *cobra.Command, args []string, _ string) ([]
 }
 
 // completeVolumes offers the ids of all data volumes for the first argument.
-func (p *program) completeVolumes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (p *program) completeVolumes(cmd *cobra.Command, args []string,
+	_ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -82,20 +82,29 @@ func (f *conformanceFlags) addTo(cmd *cobra.Command, p *program) {
 	flags := cmd.Flags()
 	// This one is in front of the global flag of the same name.
 	flags.VarP(reportFormat{&p.format}, "output", "o", "`format` of the output: text, json or junit")
-	complete(cmd, "output", cobra.FixedCompletions([]cobra.Completion{string(formatText), string(formatJSON), string(formatJUnit)}, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "output", cobra.FixedCompletions([]cobra.Completion{string(formatText), string(formatJSON),
+		string(formatJUnit)}, cobra.ShellCompDirectiveNoFileComp))
 
 	flags.BoolVar(&f.list, "list", false, "list the checks and run none")
 	flags.StringVar(&f.run, "run", "", "run only checks whose name, such as volume.mount/v1, this `regexp` matches")
-	flags.StringSliceVar(&f.Groups, "group", nil, "run only checks of this `group`: "+strings.Join(api.PublishedGroups(), ", ")+" or drivers; may be given several times")
-	flags.StringSliceVar(&f.Versions, "version", nil, "run only checks of this `version`, such as v1beta1; may be given several times")
-	flags.BoolVar(&f.Published, "published", false, "the daemon is the published one: what it is known not to do is a known difference, and codes of errors aren't compared")
-	flags.BoolVar(&f.CrashChecks, "crash-checks", false, "run also the checks that could end or harm a daemon that fails them")
-	flags.StringVar(&f.known, "known-failures", "", "`file` with a line for each failure that is expected: a regexp as for --run, blanks, and the reason")
+	flags.StringSliceVar(&f.Groups, "group", nil,
+		"run only checks of this `group`: "+strings.Join(api.PublishedGroups(),
+			", ")+" or drivers; may be given several times")
+	flags.StringSliceVar(&f.Versions, "version", nil,
+		"run only checks of this `version`, such as v1beta1; may be given several times")
+	flags.BoolVar(&f.Published, "published", false,
+		"the daemon is the published one: what it is known not to do is a known difference, and codes of errors aren't "+
+			"compared")
+	flags.BoolVar(&f.CrashChecks, "crash-checks", false,
+		"run also the checks that could end or harm a daemon that fails them")
+	flags.StringVar(&f.known, "known-failures", "",
+		"`file` with a line for each failure that is expected: a regexp as for --run, blanks, and the reason")
 	completeFiles(cmd, "known-failures")
 	flags.DurationVar(&f.CallTimeout, "call-timeout", defaultTimeout, "how long one call may take")
 	flags.StringVar(&f.KubeletPath, "kubelet-path", `C:\var\lib\kubelet`, "`directory` that the daemon allows paths in")
 
-	flags.StringArrayVar(&f.Disks, "disk", nil, "serial number or page 83 `identifier` of a disk to erase; may be given several times")
+	flags.StringArrayVar(&f.Disks, "disk", nil,
+		"serial number or page 83 `identifier` of a disk to erase; may be given several times")
 	flags.BoolVar(&f.Erase, "erase-disks", false, "confirm that the disks of --disk and --iscsi-target are erased")
 	flags.StringVar(&f.Share, "share", "", "SMB share, `\\\\server\\share`, that nobody on the node uses")
 	flags.StringVar(&f.ShareUsername, "share-username", "", "`name` of the user at its server")
@@ -209,7 +218,8 @@ func (p *program) printResults(results []conformance.Result) error {
 	}
 	if p.format == formatText {
 		var parts []string
-		for _, outcome := range []conformance.Outcome{conformance.Passed, conformance.Failed, conformance.KnownDifference, conformance.NotApplicable} {
+		for _, outcome := range []conformance.Outcome{conformance.Passed, conformance.Failed, conformance.KnownDifference,
+			conformance.NotApplicable} {
 			parts = append(parts, fmt.Sprintf("%d %s", count[outcome], outcome))
 		}
 		defer fmt.Fprintln(p.stdout, strings.Join(parts, ", "))

@@ -23,7 +23,8 @@ func (p *program) disk() *cobra.Command {
 	leaf := func(use, short string, do func(context.Context, *client.Disk, []string) (reply, error)) *cobra.Command {
 		return p.leaf(use, short, on(p, func(c *client.Client) *client.Disk { return c.Disk }, do))
 	}
-	numbered := func(name, short string, do func(context.Context, *client.Disk, disk.Number) (reply, error)) *cobra.Command {
+	numbered := func(name, short string,
+		do func(context.Context, *client.Disk, disk.Number) (reply, error)) *cobra.Command {
 		cmd := leaf(name+" DISK", short, func(ctx context.Context, disks *client.Disk, args []string) (reply, error) {
 			n, err := parseDisk(args[0])
 			if err != nil {
@@ -41,35 +42,40 @@ func (p *program) disk() *cobra.Command {
 	}
 
 	return p.group("disk", "Work on disks, identified by their Windows disk numbers",
-		p.leaf("list", "List all disks with their properties, and where they are mounted", on(p, whole, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-			served, err := storageIsServed(ctx, c)
-			switch {
-			case err != nil:
-				return reply{}, err
-			case served:
-				return describeDisks(ctx, c.Storage, storage.Selector{})
-			}
-			return listDisks(ctx, c.Disk, args)
-		})),
+		p.leaf("list", "List all disks with their properties, and where they are mounted",
+			on(p, whole, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+				served, err := storageIsServed(ctx, c)
+				switch {
+				case err != nil:
+					return reply{}, err
+				case served:
+					return describeDisks(ctx, c.Storage, storage.Selector{})
+				}
+				return listDisks(ctx, c.Disk, args)
+			})),
 		p.watchDisks(),
 		leaf("ids", "List the identities of all disks", listDiskIDs),
 		leaf("locations", "List where the disks are attached", listDiskLocations),
-		numbered("partition", "Make sure that a disk has a data partition", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
-			return done, disks.PartitionDisk(ctx, n)
-		}),
-		leaf("rescan", "Make Windows look for new, removed and grown disks", func(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
-			return done, disks.Rescan(ctx)
-		}),
-		numbered("stats", "Show the size of a disk", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
-			stats, err := disks.GetDiskStats(ctx, n)
-			return line(stats, exactSize(stats.SizeBytes)), err
-		}),
+		numbered("partition", "Make sure that a disk has a data partition",
+			func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
+				return done, disks.PartitionDisk(ctx, n)
+			}),
+		leaf("rescan", "Make Windows look for new, removed and grown disks",
+			func(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
+				return done, disks.Rescan(ctx)
+			}),
+		numbered("stats", "Show the size of a disk",
+			func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
+				stats, err := disks.GetDiskStats(ctx, n)
+				return line(stats, exactSize(stats.SizeBytes)), err
+			}),
 		numbered("online", "Take a disk online", setState(true)),
 		numbered("offline", "Take a disk offline", setState(false)),
-		numbered("state", "Show whether a disk is online", func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
-			online, err := disks.GetDiskState(ctx, n)
-			return line(map[string]bool{"online": online}, onlineOffline(online)), err
-		}),
+		numbered("state", "Show whether a disk is online",
+			func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
+				online, err := disks.GetDiskState(ctx, n)
+				return line(map[string]bool{"online": online}, onlineOffline(online)), err
+			}),
 	)
 }
 
@@ -123,7 +129,8 @@ func listDisks(ctx context.Context, disks *client.Disk, _ []string) (reply, erro
 			d.Location = &l
 		}
 		list = append(list, d)
-		r.rows = append(r.rows, []string{n.String(), sizeText, state, l.Adapter, l.Bus, l.Target, l.LUNID, d.SerialNumber, d.Page83})
+		r.rows = append(r.rows, []string{n.String(), sizeText, state, l.Adapter, l.Bus, l.Target, l.LUNID, d.SerialNumber,
+			d.Page83})
 	}
 	r.json = list
 	return r, nil

@@ -20,21 +20,22 @@ import (
 
 func (p *program) doctor() *cobra.Command {
 	var kubeletPath string
-	c := p.leaf("doctor", "Say what is wrong on this node, and what to do", func(ctx context.Context, _ []string) (r reply, err error) {
-		n, done, err := p.node(ctx, kubeletPath)
-		if err != nil {
-			return reply{}, err
-		}
-		defer func() { err = errors.Join(err, done()) }()
-		findings := doctor.Examine(ctx, n)
-		if err := p.print(findingsReply(findings)); err != nil {
-			return reply{}, err
-		}
-		if problems := doctor.Problems(findings); problems > 0 {
-			return reply{}, fmt.Errorf("%d of %d findings are problems", problems, len(findings))
-		}
-		return reply{raw: []byte{}}, nil
-	})
+	c := p.leaf("doctor", "Say what is wrong on this node, and what to do",
+		func(ctx context.Context, _ []string) (r reply, err error) {
+			n, done, err := p.node(ctx, kubeletPath)
+			if err != nil {
+				return reply{}, err
+			}
+			defer func() { err = errors.Join(err, done()) }()
+			findings := doctor.Examine(ctx, n)
+			if err := p.print(findingsReply(findings)); err != nil {
+				return reply{}, err
+			}
+			if problems := doctor.Problems(findings); problems > 0 {
+				return reply{}, fmt.Errorf("%d of %d findings are problems", problems, len(findings))
+			}
+			return reply{raw: []byte{}}, nil
+		})
 	c.Long = `Look for what keeps CSI Proxy from working on this node: who has the endpoints, the service and
 its account, the kubelet directory, Windows' settings, and disks and shares that can't be used.
 Each finding comes with what to do about it; docs/doctor.md has more on each. Nothing is changed.
@@ -48,7 +49,8 @@ The exit code is 1 if there is a problem, and 0 if there are none: warnings may 
 }
 
 func kubeletPathFlag(c *cobra.Command, path *string) {
-	c.Flags().StringVar(path, "kubelet-path", "", "`directory` of kubelet (default: that of the service's -kubelet-path, else "+defaultKubeletPath+")")
+	c.Flags().StringVar(path, "kubelet-path", "",
+		"`directory` of kubelet (default: that of the service's -kubelet-path, else "+defaultKubeletPath+")")
 }
 
 // defaultKubeletPath is that of the daemon's flag -kubelet-path.

@@ -20,7 +20,8 @@ func TestDoctorAsksWindows(t *testing.T) {
 	examine := func(path string) map[string]doctor.Finding {
 		t.Helper()
 		var out, errs strings.Builder
-		if code := run(t.Context(), []string{"-o", "json", "doctor", "--kubelet-path", path}, strings.NewReader(""), &out, &errs); code > 1 {
+		if code := run(t.Context(), []string{"-o", "json", "doctor", "--kubelet-path", path}, strings.NewReader(""), &out,
+			&errs); code > 1 {
 			t.Fatalf("exit code %d: %s", code, &errs)
 		}
 		var findings []doctor.Finding

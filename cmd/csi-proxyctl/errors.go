@@ -31,7 +31,8 @@ var exitCodes = []struct {
 	{3, []codes.Code{codes.NotFound}, "no such disk, volume, path, share, target or service"},
 	{4, []codes.Code{codes.FailedPrecondition, codes.AlreadyExists}, "the state of the node doesn't allow it"},
 	{5, []codes.Code{codes.PermissionDenied, codes.Unauthenticated}, "permission denied"},
-	{6, []codes.Code{codes.Unavailable, codes.ResourceExhausted}, "the daemon isn't running, or the node is busy or full: try again later"},
+	{6, []codes.Code{codes.Unavailable, codes.ResourceExhausted},
+		"the daemon isn't running, or the node is busy or full: try again later"},
 	{7, []codes.Code{codes.DeadlineExceeded}, "it took too long: see --timeout"},
 }
 

@@ -27,7 +27,8 @@ func (p *program) iscsi() *cobra.Command {
 	leaf := func(use, short string, do func(context.Context, *client.ISCSI, []string) (reply, error)) *cobra.Command {
 		return p.leaf(use, short, on(p, func(c *client.Client) *client.ISCSI { return c.ISCSI }, do))
 	}
-	atPortal := func(name, short string, do func(context.Context, *client.ISCSI, iscsi.Portal) (reply, error)) *cobra.Command {
+	atPortal := func(name, short string,
+		do func(context.Context, *client.ISCSI, iscsi.Portal) (reply, error)) *cobra.Command {
 		return leaf(name+" PORTAL", short, func(ctx context.Context, initiator *client.ISCSI, args []string) (reply, error) {
 			portal, err := parsePortal(args[0])
 			if err != nil {
@@ -36,37 +37,41 @@ func (p *program) iscsi() *cobra.Command {
 			return do(ctx, initiator, portal)
 		})
 	}
-	atTarget := func(name, short string, do func(context.Context, *client.ISCSI, iscsi.Portal, iscsi.IQN) (reply, error)) *cobra.Command {
-		return leaf(name+" PORTAL IQN", short, func(ctx context.Context, initiator *client.ISCSI, args []string) (reply, error) {
-			portal, err := parsePortal(args[0])
-			if err != nil {
-				return reply{}, err
-			}
-			return do(ctx, initiator, portal, iscsi.IQN(args[1]))
-		})
+	atTarget := func(name, short string,
+		do func(context.Context, *client.ISCSI, iscsi.Portal, iscsi.IQN) (reply, error)) *cobra.Command {
+		return leaf(name+" PORTAL IQN", short,
+			func(ctx context.Context, initiator *client.ISCSI, args []string) (reply, error) {
+				portal, err := parsePortal(args[0])
+				if err != nil {
+					return reply{}, err
+				}
+				return do(ctx, initiator, portal, iscsi.IQN(args[1]))
+			})
 	}
 
 	var login *loginFlags
-	connect := atTarget("connect", "Log in to a target", func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
-		authentication, err := login.authentication()
-		if err != nil {
-			return reply{}, err
-		}
-		return done, initiator.ConnectTarget(ctx, portal, iqn, authentication)
-	})
+	connect := atTarget("connect", "Log in to a target",
+		func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
+			authentication, err := login.authentication()
+			if err != nil {
+				return reply{}, err
+			}
+			return done, initiator.ConnectTarget(ctx, portal, iqn, authentication)
+		})
 	connect.Long = `Log in to a target of a known portal. See iscsi portal add.
 
 ` + secretHelp
 	login = newLoginFlags(connect)
 
 	var mutualSecret func() (secret.Text, error)
-	mutual := leaf("mutual-chap-secret", "Set the secret with which targets prove their identity", func(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
-		s, err := mutualSecret()
-		if err != nil {
-			return reply{}, err
-		}
-		return done, initiator.SetMutualCHAPSecret(ctx, s)
-	})
+	mutual := leaf("mutual-chap-secret", "Set the secret with which targets prove their identity",
+		func(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
+			s, err := mutualSecret()
+			if err != nil {
+				return reply{}, err
+			}
+			return done, initiator.SetMutualCHAPSecret(ctx, s)
+		})
 	mutual.Long = `Set the secret, of 12 to 16 bytes, with which targets prove their identity to this node when
 it logs in with --mutual-chap. The node has only one such secret.
 
@@ -77,19 +82,22 @@ it logs in with --mutual-chap. The node has only one such secret.
 
 	group := p.group("iscsi", "Work on the node's iSCSI initiator",
 		p.group("portal", "Work on the portals that the initiator knows",
-			atPortal("add", "Make a portal known", func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
-				return done, initiator.AddTargetPortal(ctx, portal)
-			}),
+			atPortal("add", "Make a portal known",
+				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
+					return done, initiator.AddTargetPortal(ctx, portal)
+				}),
 			leaf("list", "List the known portals", listPortals),
-			atPortal("remove", "Forget a portal", func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
-				return done, initiator.RemoveTargetPortal(ctx, portal)
-			}),
+			atPortal("remove", "Forget a portal",
+				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
+					return done, initiator.RemoveTargetPortal(ctx, portal)
+				}),
 			atPortal("discover", "Ask a known portal for its targets", discoverTargets),
 		),
 		connect,
-		atTarget("disconnect", "Log out of a target", func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
-			return done, initiator.DisconnectTarget(ctx, portal, iqn)
-		}),
+		atTarget("disconnect", "Log out of a target",
+			func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
+				return done, initiator.DisconnectTarget(ctx, portal, iqn)
+			}),
 		atTarget("disks", "List the disks that a target provides", listTargetDisks),
 		mutual,
 	)
@@ -129,12 +137,14 @@ type loginFlags struct {
 }
 
 func newLoginFlags(cmd *cobra.Command) *loginFlags {
-	l := &loginFlags{cmd: cmd, secret: secretFlag(cmd, "chap-secret-file", "the secret of the CHAP user, of 12 to 16 bytes")}
+	l := &loginFlags{cmd: cmd, secret: secretFlag(cmd, "chap-secret-file",
+		"the secret of the CHAP user, of 12 to 16 bytes")}
 	cmd.Flags().Func("chap-username", "log in with CHAP and this `name`", func(name string) error {
 		l.username = &name
 		return nil
 	})
-	cmd.Flags().BoolVar(&l.mutualCHAP, "mutual-chap", false, "the target must prove its identity too; see iscsi mutual-chap-secret")
+	cmd.Flags().BoolVar(&l.mutualCHAP, "mutual-chap", false,
+		"the target must prove its identity too; see iscsi mutual-chap-secret")
 	cmd.MarkFlagsRequiredTogether("chap-username", "chap-secret-file")
 	completeFiles(cmd, "chap-secret-file")
 	return l

@@ -29,7 +29,8 @@ func TestParsePortal(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %v", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"a:", "a:0", "a:65536", "a:-1", "a:iscsi", "a:1:2", "[fe80::1", "[fe80::1]:", "[a]b:1", "[[::1]]"} {
+	for _, in := range []string{"a:", "a:0", "a:65536", "a:-1", "a:iscsi", "a:1:2", "[fe80::1", "[fe80::1]:", "[a]b:1",
+		"[[::1]]"} {
 		if got, err := parsePortal(in); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q: %v, %v; want an error", in, got, err)
 		}

@@ -143,7 +143,8 @@ Exit codes:
 		"`directory` of the daemon's sockets; not used on Windows, which has named pipes")
 	flags.DurationVar(&p.timeout, "timeout", defaultTimeout, "how long the command may take; 0 for as long as it needs")
 	flags.VarP(&p.format, "output", "o", "`format` of the output: text or json")
-	complete(root, "output", cobra.FixedCompletions([]cobra.Completion{string(formatText), string(formatJSON)}, cobra.ShellCompDirectiveNoFileComp))
+	complete(root, "output", cobra.FixedCompletions([]cobra.Completion{string(formatText), string(formatJSON)},
+		cobra.ShellCompDirectiveNoFileComp))
 	return root
 }
 

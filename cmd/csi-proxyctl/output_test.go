@@ -68,7 +68,8 @@ func TestSizeFlag(t *testing.T) {
 			t.Errorf("%q: %d, %v; want %d", in, f, err, want)
 		}
 	}
-	for _, in := range []string{"", "-1", "-1GiB", "GiB", "8EiB", "16EiB", "9223372036854775808", "1e3", "NaN", "Inf", "10 apples", "0x10", "1,5GiB"} {
+	for _, in := range []string{"", "-1", "-1GiB", "GiB", "8EiB", "16EiB", "9223372036854775808", "1e3", "NaN", "Inf",
+		"10 apples", "0x10", "1,5GiB"} {
 		f := sizeFlag(7)
 		if err := f.Set(in); err == nil || f != 7 {
 			t.Errorf("%q: %d, %v; want an error", in, f, err)

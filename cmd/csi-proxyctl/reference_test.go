@@ -25,7 +25,8 @@ var update = flag.Bool("update", false, "write docs/csi-proxyctl.md")
 func TestReference(t *testing.T) {
 	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
 	var b strings.Builder
-	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints these texts, and `make generate` writes this page from them.\n\n")
+	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints these texts, and `make " +
+		"generate` writes this page from them.\n\n")
 	commands := 0
 	var write func(cmd *cobra.Command)
 	write = func(cmd *cobra.Command) {

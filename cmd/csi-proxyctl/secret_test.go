@@ -20,7 +20,8 @@ import (
 
 func TestSecretFlag(t *testing.T) {
 	for content, want := range map[string]string{
-		"pass": "pass", "pass\n": "pass", "pass\r\n": "pass", "two\nlines\n\n": "two\nlines\n", " pass ": " pass ", "": "", "\r": "",
+		"pass": "pass", "pass\n": "pass", "pass\r\n": "pass", "two\nlines\n\n": "two\nlines\n", " pass ": " pass ", "": "",
+		"\r": "",
 	} {
 		file := filepath.Join(t.TempDir(), "secret")
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -32,7 +33,8 @@ func TestSecretFlag(t *testing.T) {
 			}
 		}
 	}
-	if _, err := readWith(t.Context(), filepath.Join(t.TempDir(), "missing"), nil); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+	if _, err := readWith(t.Context(), filepath.Join(t.TempDir(), "missing"), nil); !errors.Is(err,
+		csiproxy.ErrInvalidArgument) {
 		t.Errorf("no file: %v", err)
 	}
 	interrupted, cancel := context.WithCancel(t.Context())

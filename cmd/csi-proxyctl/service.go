@@ -45,7 +45,8 @@ A command that was cut off can be repeated: it first brings what was begun to it
 
 // nameFlag adds the flag for the service's name to a command.
 func nameFlag(c *cobra.Command) *string {
-	return c.Flags().String("name", "", "`name` of the service (default: the one that exists, else "+deployment.Names[0]+")")
+	return c.Flags().String("name", "",
+		"`name` of the service (default: the one that exists, else "+deployment.Names[0]+")")
 }
 
 // services is the service manager of this Windows.
@@ -94,7 +95,8 @@ func (p *program) healthy(ctx context.Context, endpoints []string) (err error) {
 }
 
 // changing is a leaf that changes services, with the lock for that.
-func (p *program) changing(use, short string, do func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error)) *cobra.Command {
+func (p *program) changing(use, short string,
+	do func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error)) *cobra.Command {
 	return p.leaf(use, short, func(ctx context.Context, args []string) (r reply, err error) {
 		unlock, err := winservice.Lock()
 		if err != nil {
@@ -110,26 +112,27 @@ func (p *program) serviceInstall() *cobra.Command {
 	var name *string
 	var replace, watch bool
 	var from string
-	c := p.changing("install DAEMON", "Install the daemon as a service, or change that service", func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
-		daemon, err := filepath.Abs(args[0])
-		if err != nil {
-			return reply{}, err
-		}
-		in.Name, in.Program, in.Args = *name, daemon, args[1:]
-		var installed deployment.Installed
-		switch {
-		case from != "":
-			if from, err = filepath.Abs(from); err != nil {
+	c := p.changing("install DAEMON", "Install the daemon as a service, or change that service",
+		func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
+			daemon, err := filepath.Abs(args[0])
+			if err != nil {
 				return reply{}, err
 			}
-			installed, err = d.ReplaceFrom(ctx, in, from)
-		case replace:
-			installed, err = d.Replace(ctx, in)
-		default:
-			installed, err = d.Install(ctx, in)
-		}
-		return installedReply(installed), err
-	})
+			in.Name, in.Program, in.Args = *name, daemon, args[1:]
+			var installed deployment.Installed
+			switch {
+			case from != "":
+				if from, err = filepath.Abs(from); err != nil {
+					return reply{}, err
+				}
+				installed, err = d.ReplaceFrom(ctx, in, from)
+			case replace:
+				installed, err = d.Replace(ctx, in)
+			default:
+				installed, err = d.Install(ctx, in)
+			}
+			return installedReply(installed), err
+		})
 	install := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := install(cmd, args); err != nil || !watch {
@@ -195,7 +198,8 @@ with an error if the service doesn't run for 30 seconds; repeated, it installs a
 	flags := c.Flags()
 	flags.StringVar(&in.DisplayName, "display-name", "", "display `name` (default: the name of the service)")
 	flags.StringVar(&in.Description, "description", "", "what the service does, in a `sentence`")
-	flags.BoolVar(&in.DelayedStart, "delayed-start", false, "start about two minutes after the services that start with the system")
+	flags.BoolVar(&in.DelayedStart, "delayed-start", false,
+		"start about two minutes after the services that start with the system")
 	flags.BoolVar(&in.AllPrivileges, "all-privileges", false, "leave the service all privileges of LocalSystem")
 	flags.DurationVar(&in.StopTimeout, "stop-timeout", 0,
 		"how long Windows waits for the service at a shutdown (default: 5 seconds more than the daemon's -grace-period)")
@@ -214,7 +218,8 @@ const (
 
 // watchService logs the state of a service whenever it changes, until ctx ends. If the
 // service doesn't run for watchPatience, or is gone, that is an error.
-func watchService(ctx context.Context, name string, query func(string) (winservice.Status, error), log *slog.Logger) error {
+func watchService(ctx context.Context, name string, query func(string) (winservice.Status, error),
+	log *slog.Logger) error {
 	said := ""
 	ran := time.Now()
 	for {
@@ -232,7 +237,8 @@ func watchService(ctx context.Context, name string, query func(string) (winservi
 		}
 		if time.Since(ran) >= watchPatience {
 			return &csiproxy.Error{Op: "watch service", Object: name, Kind: csiproxy.ErrUnavailable,
-				Detail: fmt.Sprintf("it is %s, and hasn't run for %v; the reason is in the daemon's log and in the Event Log", state, watchPatience)}
+				Detail: fmt.Sprintf("it is %s, and hasn't run for %v; the reason is in the daemon's log and in the Event Log",
+					state, watchPatience)}
 		}
 		select {
 		case <-ctx.Done():
@@ -253,11 +259,13 @@ type installedJSON struct {
 func installedReply(i deployment.Installed) reply {
 	r := line(installedJSON(i), i.CommandLine)
 	if i.Replaced != "" {
-		r.warnings = append(r.warnings, fmt.Sprintf("the service %s had the command line %s before; csi-proxyctl service uninstall --restore brings it back",
-			i.Name, i.Replaced))
+		r.warnings = append(r.warnings,
+			fmt.Sprintf("the service %s had the command line %s before; csi-proxyctl service uninstall --restore brings it back",
+				i.Name, i.Replaced))
 	}
 	if i.RestartNeeded {
-		r.warnings = append(r.warnings, "the service runs with the command line before; csi-proxyctl service restart gives it this one")
+		r.warnings = append(r.warnings,
+			"the service runs with the command line before; csi-proxyctl service restart gives it this one")
 	}
 	return r
 }
@@ -265,9 +273,10 @@ func installedReply(i deployment.Installed) reply {
 func (p *program) serviceUninstall() *cobra.Command {
 	var name *string
 	var restore, watch bool
-	c := p.changing("uninstall", "Stop and remove the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-		return done, d.Uninstall(ctx, *name, restore)
-	})
+	c := p.changing("uninstall", "Stop and remove the service",
+		func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+			return done, d.Uninstall(ctx, *name, restore)
+		})
 	uninstall := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		err := uninstall(cmd, args)
@@ -286,24 +295,26 @@ has replaced gets its place back, and is started if it ran.
 With --watch the command goes on, doing nothing, until it is told to end: a container that runs it
 stays.`
 	name = nameFlag(c)
-	c.Flags().BoolVar(&restore, "restore", false, "bring back the daemon that was replaced, instead of removing the service")
+	c.Flags().BoolVar(&restore, "restore", false,
+		"bring back the daemon that was replaced, instead of removing the service")
 	c.Flags().BoolVar(&watch, "watch", false, "go on until the command is told to end")
 	return c
 }
 
 func (p *program) serviceStart() *cobra.Command {
 	var name *string
-	c := p.changing("start", "Start the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-		found, err := d.Find(*name)
-		if err != nil {
-			return reply{}, err
-		}
-		err = services.Start(ctx, found)
-		if errors.Is(err, csiproxy.ErrNotFound) {
-			err = fmt.Errorf("%w; to make the service: csi-proxyctl service install DAEMON", err)
-		}
-		return done, err
-	})
+	c := p.changing("start", "Start the service",
+		func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+			found, err := d.Find(*name)
+			if err != nil {
+				return reply{}, err
+			}
+			err = services.Start(ctx, found)
+			if errors.Is(err, csiproxy.ErrNotFound) {
+				err = fmt.Errorf("%w; to make the service: csi-proxyctl service install DAEMON", err)
+			}
+			return done, err
+		})
 	c.Long = `Start the service, and wait until it serves. It is no error if it runs already.`
 	name = nameFlag(c)
 	return c
@@ -311,13 +322,14 @@ func (p *program) serviceStart() *cobra.Command {
 
 func (p *program) serviceStop() *cobra.Command {
 	var name *string
-	c := p.changing("stop", "Stop the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-		found, err := d.Find(*name)
-		if err != nil {
-			return reply{}, err
-		}
-		return done, services.Stop(ctx, found)
-	})
+	c := p.changing("stop", "Stop the service",
+		func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+			found, err := d.Find(*name)
+			if err != nil {
+				return reply{}, err
+			}
+			return done, services.Stop(ctx, found)
+		})
 	c.Long = `Stop the service, and wait until its process has ended. Calls under way get the daemon's
 -grace-period to finish. A process that is there 5 seconds after the service has stopped, as the
 published daemon's is, is ended. It is no error if the service is stopped, or doesn't exist.`
@@ -327,19 +339,20 @@ published daemon's is, is ended. It is no error if the service is stopped, or do
 
 func (p *program) serviceRestart() *cobra.Command {
 	var name *string
-	c := p.changing("restart", "Stop and start the service", func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-		found, err := d.Find(*name)
-		if err != nil {
-			return reply{}, err
-		}
-		if _, err := services.Query(found); err != nil {
-			return reply{}, err
-		}
-		if err := services.Stop(ctx, found); err != nil {
-			return reply{}, err
-		}
-		return done, services.Start(ctx, found)
-	})
+	c := p.changing("restart", "Stop and start the service",
+		func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+			found, err := d.Find(*name)
+			if err != nil {
+				return reply{}, err
+			}
+			if _, err := services.Query(found); err != nil {
+				return reply{}, err
+			}
+			if err := services.Stop(ctx, found); err != nil {
+				return reply{}, err
+			}
+			return done, services.Start(ctx, found)
+		})
 	c.Long = `Stop the service as csi-proxyctl service stop does, and start it as csi-proxyctl service start
 does. Flags that were changed take effect.`
 	name = nameFlag(c)
@@ -358,15 +371,17 @@ type upgradedJSON struct {
 func (p *program) serviceUpgrade() *cobra.Command {
 	var name *string
 	var mayMiss bool
-	c := p.changing("upgrade NEW", "Put a new program in the place of the service's", func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
-		path, err := filepath.Abs(args[0])
-		if err != nil {
-			return reply{}, err
-		}
-		u, err := d.Upgrade(ctx, *name, path, mayMiss)
-		result := upgradedJSON{Name: u.Name, Program: u.Program, Version: u.Version, Changed: u.Previous != "", Previous: u.Previous}
-		return line(result, fmt.Sprintf("%s is version %s", u.Program, u.Version)), err
-	})
+	c := p.changing("upgrade NEW", "Put a new program in the place of the service's",
+		func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
+			path, err := filepath.Abs(args[0])
+			if err != nil {
+				return reply{}, err
+			}
+			u, err := d.Upgrade(ctx, *name, path, mayMiss)
+			result := upgradedJSON{Name: u.Name, Program: u.Program, Version: u.Version, Changed: u.Previous != "",
+				Previous: u.Previous}
+			return line(result, fmt.Sprintf("%s is version %s", u.Program, u.Version)), err
+		})
 	c.Long = `Put a new program in the place of the service's. NEW is its path. The service's path and flags
 stay. The program before is kept beside it: for csi-proxy.exe as csi-proxy.previous.exe.
 
@@ -386,7 +401,8 @@ If that one lacks versions of the API that came later, and no driver on the node
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	name = nameFlag(c)
-	c.Flags().BoolVar(&mayMiss, "allow-missing-versions", false, "accept a program that doesn't serve all versions of the API, such as an older one")
+	c.Flags().BoolVar(&mayMiss, "allow-missing-versions", false,
+		"accept a program that doesn't serve all versions of the API, such as an older one")
 	return c
 }
 

@@ -89,7 +89,8 @@ func TestService(t *testing.T) {
 		Description: "nothing",
 		Account:     "LocalSystem",
 	}
-	settings := cmpopts.IgnoreFields(serviceJSON{}, "DelayedStart", "Recovery", "StopMilliseconds", "Privileges") // internal/winservice tests them
+	// internal/winservice tests them
+	settings := cmpopts.IgnoreFields(serviceJSON{}, "DelayedStart", "Recovery", "StopMilliseconds", "Privileges")
 	ran(t, 0, "service", "install", "--name", name, "--display-name", "a test", "--description", "nothing", daemon,
 		"--", "-logtostderr=false", "-windows-service", `-log_file=C:\a log`)
 	if diff := cmp.Diff(want, status(), settings); diff != "" {

@@ -28,18 +28,19 @@ func (p *program) smb() *cobra.Command {
 
 	var username string
 	var password func() (secret.Text, error)
-	mapShare := leaf("map REMOTE", "Map a share for the whole node", func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
-		text, err := password()
-		if err != nil {
-			return reply{}, err
-		}
-		local := ""
-		if len(args) > 1 {
-			local = args[1]
-		}
-		err = mappings.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
-		return line(nil, "the share is mapped; if it was mapped before, and works, with the user and password of then"), err
-	})
+	mapShare := leaf("map REMOTE", "Map a share for the whole node",
+		func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
+			text, err := password()
+			if err != nil {
+				return reply{}, err
+			}
+			local := ""
+			if len(args) > 1 {
+				local = args[1]
+			}
+			err = mappings.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
+			return line(nil, "the share is mapped; if it was mapped before, and works, with the user and password of then"), err
+		})
 	mapShare.Use = "map REMOTE [LOCAL]"
 	mapShare.Long = `Map a share for the whole node, and make LOCAL a directory link to it. REMOTE is
 \\server\share or a directory on the share. A mapping that works is kept with the credentials
@@ -47,17 +48,19 @@ that it has.
 
 ` + secretHelp
 	mapShare.Example = `  csi-proxyctl smb map '\\server\share' 'C:\var\lib\kubelet\plugins\share' --username USER --password-file -`
-	mapShare.Flags().StringVar(&username, "username", "", "`name` of the user on the server; may be DOMAIN\\name or name@domain")
+	mapShare.Flags().StringVar(&username, "username", "",
+		"`name` of the user on the server; may be DOMAIN\\name or name@domain")
 	password = secretFlag(mapShare, "password-file", "the user's password")
 	require(mapShare, "username")
 	require(mapShare, "password-file")
 	completeFiles(mapShare, "password-file")
 
-	forget := p.leaf("forget", "Forget refused log-ons, so that the next ones are made at once", on(p, func(c *client.Client) *client.Storage { return c.Storage },
-		func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-			refused, err := s.ListRefusedLogOns(ctx, true)
-			return refusedLogOns(refused), err
-		}))
+	forget := p.leaf("forget", "Forget refused log-ons, so that the next ones are made at once",
+		on(p, func(c *client.Client) *client.Storage { return c.Storage },
+			func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+				refused, err := s.ListRefusedLogOns(ctx, true)
+				return refusedLogOns(refused), err
+			}))
 	forget.Long = `Forget which log-ons to SMB servers were refused, and list them. The same user and password
 are tried again only after a while, at most two minutes, so that the account isn't locked by the
 retries of pods. After the account was mended at the server, this command has the next log-on made
@@ -66,9 +69,10 @@ at once.`
 	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
 		mapShare,
 		forget,
-		leaf("unmap REMOTE", "Remove the mapping of a share, even while it is in use", func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
-			return done, mappings.RemoveSMBGlobalMapping(ctx, args[0])
-		}),
+		leaf("unmap REMOTE", "Remove the mapping of a share, even while it is in use",
+			func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
+				return done, mappings.RemoveSMBGlobalMapping(ctx, args[0])
+			}),
 	)
 }
 
@@ -76,7 +80,8 @@ func refusedLogOns(all []storage.RefusedLogOn) reply {
 	r := reply{json: list(all), header: []string{"SHARE", "WINDOWS ERROR", "REFUSED FOR", "WAS HELD BACK FOR"}}
 	for _, one := range all {
 		r.rows = append(r.rows, []string{
-			one.RemotePath, fmt.Sprint(one.WindowsError), one.RefusedFor.Round(time.Second).String(), one.HeldBackFor.Round(time.Second).String(),
+			one.RemotePath, fmt.Sprint(one.WindowsError), one.RefusedFor.Round(time.Second).String(),
+			one.HeldBackFor.Round(time.Second).String(),
 		})
 	}
 	return r

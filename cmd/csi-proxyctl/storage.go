@@ -30,40 +30,47 @@ func (p *program) storage() *cobra.Command {
 	}
 
 	var wanted selectorFlags
-	disks := leaf("disks", "List the disks that match, with all that is known of them", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-		selector, err := wanted.selector()
-		if err != nil {
-			return reply{}, err
-		}
-		return describeDisks(ctx, s, selector)
-	})
+	disks := leaf("disks", "List the disks that match, with all that is known of them",
+		func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+			selector, err := wanted.selector()
+			if err != nil {
+				return reply{}, err
+			}
+			return describeDisks(ctx, s, selector)
+		})
 	wanted.add(disks)
 
 	return p.group("storage", "Do whole tasks of a CSI node in one call each",
 		disks,
 		p.stage(leaf),
 		p.unstage(leaf),
-		leaf("publish STAGING TARGET", "Make a link to a staged path for a pod", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-			return done, s.PublishVolume(ctx, args[0], args[1])
-		}),
-		leaf("unpublish TARGET", "Remove the link for a pod", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-			return done, s.UnpublishVolume(ctx, args[0])
-		}),
+		leaf("publish STAGING TARGET", "Make a link to a staged path for a pod",
+			func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+				return done, s.PublishVolume(ctx, args[0], args[1])
+			}),
+		leaf("unpublish TARGET", "Remove the link for a pod",
+			func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+				return done, s.UnpublishVolume(ctx, args[0])
+			}),
 		p.expand(leaf),
-		leaf("volume PATH", "Show what is mounted at a path, and what is wrong with it", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-			v, err := s.GetVolume(ctx, args[0])
-			if err != nil {
-				return reply{}, err
-			}
-			total, used, free := volumeSizes(v)
-			return reply{
-				json: v, header: []string{"VOLUME", "DISK", "SERIAL NUMBER", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE", "STATE"},
-				rows: [][]string{{volumeName(v), diskText(v), v.SerialNumber, fileSystemText(v), v.Label, total, used, free, volumeState(v)}},
-			}, nil
-		}),
-		leaf("volumes", "List what is mounted where", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-			return listMounts(ctx, s)
-		}),
+		leaf("volume PATH", "Show what is mounted at a path, and what is wrong with it",
+			func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+				v, err := s.GetVolume(ctx, args[0])
+				if err != nil {
+					return reply{}, err
+				}
+				total, used, free := volumeSizes(v)
+				return reply{
+					json: v, header: []string{"VOLUME", "DISK", "SERIAL NUMBER", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE",
+						"STATE"},
+					rows: [][]string{{volumeName(v), diskText(v), v.SerialNumber, fileSystemText(v), v.Label, total, used, free,
+						volumeState(v)}},
+				}, nil
+			}),
+		leaf("volumes", "List what is mounted where",
+			func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+				return listMounts(ctx, s)
+			}),
 		p.stageShare(leaf),
 		p.unstageShare(leaf),
 		p.cleanUp(leaf),
@@ -87,18 +94,20 @@ func storageIsServed(ctx context.Context, c *client.Client) (bool, error) {
 func (p *program) stageShare(leaf storageLeaf) *cobra.Command {
 	var password func() (secret.Text, error)
 	var r storage.StageShareRequest
-	cmd := leaf("stage-share REMOTE PATH", "Map a share, and make a link to it at a path", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
-		if r.Credentials.Password, err = password(); err != nil {
-			return reply{}, err
-		}
-		r.RemotePath, r.StagingPath = args[0], args[1]
-		return done, s.StageShare(ctx, r)
-	})
+	cmd := leaf("stage-share REMOTE PATH", "Map a share, and make a link to it at a path",
+		func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+			if r.Credentials.Password, err = password(); err != nil {
+				return reply{}, err
+			}
+			r.RemotePath, r.StagingPath = args[0], args[1]
+			return done, s.StageShare(ctx, r)
+		})
 	cmd.Long = `Map a share for the whole node if it isn't, and make a link to it at a path. REMOTE is
 \\server\share or a directory on the share.
 
 ` + secretHelp
-	cmd.Flags().StringVar(&r.Credentials.Username, "username", "", "`name` of the user on the server; may be DOMAIN\\name or name@domain")
+	cmd.Flags().StringVar(&r.Credentials.Username, "username", "",
+		"`name` of the user on the server; may be DOMAIN\\name or name@domain")
 	password = secretFlag(cmd, "password-file", "the user's password")
 	require(cmd, "username")
 	require(cmd, "password-file")
@@ -108,55 +117,59 @@ func (p *program) stageShare(leaf storageLeaf) *cobra.Command {
 
 func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
 	var remove bool
-	cmd := leaf("clean-up", "List what nobody needs any more, and remove it if asked", func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-		leftovers, err := s.CleanUp(ctx, remove)
-		if err != nil {
-			return reply{}, err
-		}
-		r := reply{json: leftovers, header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
-		for _, l := range leftovers.Mounts {
-			state := "still there"
-			if l.Removed {
-				state = "removed"
-			} else if l.Error != "" {
-				state = "error: " + l.Error
+	cmd := leaf("clean-up", "List what nobody needs any more, and remove it if asked",
+		func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+			leftovers, err := s.CleanUp(ctx, remove)
+			if err != nil {
+				return reply{}, err
 			}
-			r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, l.LeftoverReason, state})
-		}
-		if leftovers.IncompleteReason != "" {
-			r.warnings = append(r.warnings, "there may be further leftovers, since this couldn't be looked at: "+leftovers.IncompleteReason)
-		}
-		return r, nil
-	})
+			r := reply{json: leftovers, header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
+			for _, l := range leftovers.Mounts {
+				state := "still there"
+				if l.Removed {
+					state = "removed"
+				} else if l.Error != "" {
+					state = "error: " + l.Error
+				}
+				r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, l.LeftoverReason, state})
+			}
+			if leftovers.IncompleteReason != "" {
+				r.warnings = append(r.warnings,
+					"there may be further leftovers, since this couldn't be looked at: "+leftovers.IncompleteReason)
+			}
+			return r, nil
+		})
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the leftovers; otherwise they are only listed")
 	return cmd
 }
 
 func (p *program) check(leaf storageLeaf) *cobra.Command {
 	var r storage.CheckVolumeRequest
-	cmd := leaf("check PATH", "Look for errors of the file system at a path", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-		r.Path = args[0]
-		begun := time.Now()
-		stop := p.everyMinute(func() {
-			fmt.Fprintf(p.stderr, "csi-proxyctl: Windows has checked the volume for %v\n", time.Since(begun).Round(time.Second))
+	cmd := leaf("check PATH", "Look for errors of the file system at a path",
+		func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+			r.Path = args[0]
+			begun := time.Now()
+			stop := p.everyMinute(func() {
+				fmt.Fprintf(p.stderr, "csi-proxyctl: Windows has checked the volume for %v\n", time.Since(begun).Round(time.Second))
+			})
+			did, err := s.CheckVolume(ctx, r)
+			stop()
+			if err != nil {
+				return reply{}, err
+			}
+			text := "no errors"
+			switch {
+			case did.Fixed:
+				text = "errors were found and repaired"
+			case did.ErrorsFound:
+				text = "errors were found"
+			}
+			return line(did, fmt.Sprintf("%s; it took %v", text, did.Duration.Round(time.Millisecond))), nil
 		})
-		did, err := s.CheckVolume(ctx, r)
-		stop()
-		if err != nil {
-			return reply{}, err
-		}
-		text := "no errors"
-		switch {
-		case did.Fixed:
-			text = "errors were found and repaired"
-		case did.ErrorsFound:
-			text = "errors were found"
-		}
-		return line(did, fmt.Sprintf("%s; it took %v", text, did.Duration.Round(time.Millisecond))), nil
-	})
 	cmd.Long = `Have Windows scan the file system at a path for errors while it is in use. That may take hours:
 set --timeout 0. Windows tells no progress, so the time is told every minute.`
-	cmd.Flags().BoolVar(&r.SpotFix, "spot-fix", false, "repair the errors; the volume is offline for a moment, and must not be published")
+	cmd.Flags().BoolVar(&r.SpotFix, "spot-fix", false,
+		"repair the errors; the volume is offline for a moment, and must not be published")
 	return cmd
 }
 
@@ -187,14 +200,16 @@ func (p *program) everyMinute(f func()) (stop func()) {
 // shares is for what is mapped and staged of SMB shares.
 func (p *program) shares() *cobra.Command {
 	return p.group("share", "Show the node's SMB shares",
-		p.leaf("list", "List the shares that are mapped or staged", on(p, whole, func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
-			list, err := c.Storage.ListVolumes(ctx)
-			if err != nil {
-				return reply{}, err
-			}
-			list.Mounts = slices.DeleteFunc(list.Mounts, func(m storage.Mount) bool { return m.Kind != storage.ShareLink && m.Kind != storage.Mapping })
-			return mountsReply(list), nil
-		})),
+		p.leaf("list", "List the shares that are mapped or staged",
+			on(p, whole, func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+				list, err := c.Storage.ListVolumes(ctx)
+				if err != nil {
+					return reply{}, err
+				}
+				list.Mounts = slices.DeleteFunc(list.Mounts,
+					func(m storage.Mount) bool { return m.Kind != storage.ShareLink && m.Kind != storage.Mapping })
+				return mountsReply(list), nil
+			})),
 	)
 }
 
@@ -256,7 +271,8 @@ func listMounts(ctx context.Context, s *client.Storage) (reply, error) {
 func mountsReply(list storage.VolumeList) reply {
 	r := reply{json: list, header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
 	if !list.Complete() {
-		r.warnings = append(r.warnings, "the list may be incomplete, since this couldn't be looked at: "+list.IncompleteReason)
+		r.warnings = append(r.warnings,
+			"the list may be incomplete, since this couldn't be looked at: "+list.IncompleteReason)
 	}
 	for _, m := range list.Mounts {
 		row := []string{string(m.Kind), m.Path, m.Target, "", "", "", "ok"}
@@ -273,7 +289,8 @@ func mountsReply(list storage.VolumeList) reply {
 }
 
 // storageLeaf makes a command of the storage group.
-type storageLeaf func(use, short string, do func(context.Context, *client.Storage, []string) (reply, error)) *cobra.Command
+type storageLeaf func(use, short string,
+	do func(context.Context, *client.Storage, []string) (reply, error)) *cobra.Command
 
 func (p *program) stage(leaf storageLeaf) *cobra.Command {
 	var wanted selectorFlags
@@ -282,41 +299,45 @@ func (p *program) stage(leaf storageLeaf) *cobra.Command {
 	var r storage.StageVolumeRequest
 	var unit sizeFlag
 	var fileSystem string
-	cmd := leaf("stage PATH", "Make a disk's volume usable at a path", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
-		if r.Disk, err = wanted.selector(); err != nil {
-			return reply{}, err
-		}
-		if r.Login.Authentication, err = login.authentication(); err != nil {
-			return reply{}, err
-		}
-		if login.cmd.Flags().Changed(mutualSecretFile) {
-			if !login.mutualCHAP {
-				return reply{}, usageError{errors.New("--" + mutualSecretFile + " needs --mutual-chap")}
-			}
-			if r.Login.MutualSecret, err = mutualSecret(); err != nil {
+	cmd := leaf("stage PATH", "Make a disk's volume usable at a path",
+		func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+			if r.Disk, err = wanted.selector(); err != nil {
 				return reply{}, err
 			}
-		}
-		if unit > math.MaxUint32 {
-			return reply{}, usageError{errors.New("--allocation-unit is too large")}
-		}
-		r.StagingPath, r.Format.AllocationUnitBytes, r.Format.FileSystem = args[0], uint32(unit), storage.FileSystem(fileSystem)
-		staged, err := s.StageVolume(ctx, r)
-		if err != nil {
-			return reply{}, err
-		}
-		return reply{
-			json: staged, header: []string{"DISK", "VOLUME", "FILE SYSTEM", "SIZE", "DONE"},
-			rows: [][]string{{staged.Disk.String(), string(staged.VolumeID), staged.FileSystem, size(staged.SizeBytes), stagedText(staged)}},
-		}, nil
-	})
+			if r.Login.Authentication, err = login.authentication(); err != nil {
+				return reply{}, err
+			}
+			if login.cmd.Flags().Changed(mutualSecretFile) {
+				if !login.mutualCHAP {
+					return reply{}, usageError{errors.New("--" + mutualSecretFile + " needs --mutual-chap")}
+				}
+				if r.Login.MutualSecret, err = mutualSecret(); err != nil {
+					return reply{}, err
+				}
+			}
+			if unit > math.MaxUint32 {
+				return reply{}, usageError{errors.New("--allocation-unit is too large")}
+			}
+			r.StagingPath, r.Format.AllocationUnitBytes, r.Format.FileSystem = args[0], uint32(unit),
+				storage.FileSystem(fileSystem)
+			staged, err := s.StageVolume(ctx, r)
+			if err != nil {
+				return reply{}, err
+			}
+			return reply{
+				json: staged, header: []string{"DISK", "VOLUME", "FILE SYSTEM", "SIZE", "DONE"},
+				rows: [][]string{{staged.Disk.String(), string(staged.VolumeID), staged.FileSystem, size(staged.SizeBytes),
+					stagedText(staged)}},
+			}, nil
+		})
 	cmd.Long = `Find a disk, bring it online, partition and format it if it is raw, and mount its volume at a
 path. What is done already isn't done again.
 
 ` + secretHelp
 	wanted.add(cmd)
 	login = newLoginFlags(cmd)
-	mutualSecret = secretFlag(cmd, mutualSecretFile, "the secret of the target, of 12 to 16 bytes, which becomes the node's for all targets")
+	mutualSecret = secretFlag(cmd, mutualSecretFile,
+		"the secret of the target, of 12 to 16 bytes, which becomes the node's for all targets")
 	completeFiles(cmd, mutualSecretFile)
 	flags := cmd.Flags()
 	flags.Uint32Var(&r.Partition, "partition", 0, "`number` of the partition; 0 for the only data partition")
@@ -356,19 +377,21 @@ func doneText(otherwise string, did map[string]bool) string {
 func (p *program) unstage(leaf storageLeaf) *cobra.Command {
 	var wanted selectorFlags
 	var r storage.UnstageVolumeRequest
-	cmd := leaf("unstage PATH", "Unmount a staged volume, and take its disk offline", func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
-		if r.Disk, err = wanted.selector(); err != nil {
-			return reply{}, err
-		}
-		r.StagingPath = args[0]
-		did, err := s.UnstageVolume(ctx, r)
-		if err != nil {
-			return reply{}, err
-		}
-		return line(did, doneText("nothing was staged there", map[string]bool{
-			"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut, "mapping removed": did.Unmapped,
-		})), nil
-	})
+	cmd := leaf("unstage PATH", "Unmount a staged volume, and take its disk offline",
+		func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+			if r.Disk, err = wanted.selector(); err != nil {
+				return reply{}, err
+			}
+			r.StagingPath = args[0]
+			did, err := s.UnstageVolume(ctx, r)
+			if err != nil {
+				return reply{}, err
+			}
+			return line(did, doneText("nothing was staged there", map[string]bool{
+				"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut,
+				"mapping removed": did.Unmapped,
+			})), nil
+		})
 	cmd.Long = `Unmount the volume at a path, take its disk offline, and log out of its iSCSI target. If the disk is
 named, anything else at the path stays. If it isn't, a share that is staged at the path is unstaged
 as by unstage-share.`
@@ -379,20 +402,23 @@ as by unstage-share.`
 
 func (p *program) unstageShare(leaf storageLeaf) *cobra.Command {
 	var r storage.UnstageShareRequest
-	cmd := leaf("unstage-share PATH", "Remove the link to a share, and its mapping with the last link", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-		r.StagingPath = args[0]
-		did, err := s.UnstageShare(ctx, r)
-		if err != nil {
-			return reply{}, err
-		}
-		return line(did, doneText("nothing was staged there", map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), nil
-	})
+	cmd := leaf("unstage-share PATH", "Remove the link to a share, and its mapping with the last link",
+		func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+			r.StagingPath = args[0]
+			did, err := s.UnstageShare(ctx, r)
+			if err != nil {
+				return reply{}, err
+			}
+			return line(did, doneText("nothing was staged there",
+				map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), nil
+		})
 	cmd.Long = `Remove the link to a share at PATH. If no other link leads to the share, its mapping is removed too.
 
 With --remote-path, only a link to that share is removed. Anything else at PATH stays, and that is
 no error. If there is no link at PATH, since stage-share died before it made one, the mapping is
 removed.`
-	cmd.Flags().StringVar(&r.RemotePath, "remote-path", "", "`name` of the share that was staged: \\\\server\\share or a directory on it")
+	cmd.Flags().StringVar(&r.RemotePath, "remote-path", "",
+		"`name` of the share that was staged: \\\\server\\share or a directory on it")
 	return cmd
 }
 
@@ -408,14 +434,15 @@ func expandedText(v storage.ExpandedVolume) string {
 func (p *program) expand(leaf storageLeaf) *cobra.Command {
 	var r storage.ExpandVolumeRequest
 	var bytes sizeFlag
-	cmd := leaf("expand PATH", "Grow the volume at a path to the size of its disk", func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-		r.Path, r.DiskSizeBytes = args[0], int64(bytes)
-		did, err := s.ExpandVolume(ctx, r)
-		if err != nil {
-			return reply{}, err
-		}
-		return line(did, expandedText(did)), nil
-	})
+	cmd := leaf("expand PATH", "Grow the volume at a path to the size of its disk",
+		func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+			r.Path, r.DiskSizeBytes = args[0], int64(bytes)
+			did, err := s.ExpandVolume(ctx, r)
+			if err != nil {
+				return reply{}, err
+			}
+			return line(did, expandedText(did)), nil
+		})
 	cmd.Flags().Var(&bytes, "disk-size", "`size` that the disk is to have first; 0 for the one that it has")
 	cmd.Flags().DurationVar(&r.Wait, "wait", storage.DefaultWait, "how long to wait for that")
 	return cmd

@@ -32,7 +32,8 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Uint32Var(&f.number, "disk", 0, "Windows' `number` of the disk")
 	flags.StringVar(&f.serial, "serial", "", "serial `number`, such as an EBS volume id")
-	flags.StringVar(&f.identifier, "identifier", "", "`identifier` of page 83, such as vSphere's disk UUID or a GCE disk's name")
+	flags.StringVar(&f.identifier, "identifier", "",
+		"`identifier` of page 83, such as vSphere's disk UUID or a GCE disk's name")
 	flags.Uint32Var(&f.lun, "lun", 0, "SCSI LUN; only with --vendor or --product")
 	flags.StringVar(&f.vendor, "vendor", "", "`vendor` of the SCSI inquiry")
 	flags.StringVar(&f.product, "product", "", "`product` of the SCSI inquiry")
@@ -68,10 +69,12 @@ func describeDisks(ctx context.Context, s *client.Storage, wanted storage.Select
 	if err != nil {
 		return reply{}, err
 	}
-	r := reply{json: list(disks), header: []string{"DISK", "SIZE", "STATE", "BUS", "LUN", "SERIAL NUMBER", "IDENTIFIER", "VOLUMES"}}
+	r := reply{json: list(disks), header: []string{"DISK", "SIZE", "STATE", "BUS", "LUN", "SERIAL NUMBER", "IDENTIFIER",
+		"VOLUMES"}}
 	for _, d := range disks {
 		r.rows = append(r.rows, []string{
-			d.Number.String(), knownSize(d.SizeBytes), diskState(d), string(d.Bus), lunText(d), d.SerialNumber, identifierText(d), volumesText(d),
+			d.Number.String(), knownSize(d.SizeBytes), diskState(d), string(d.Bus), lunText(d), d.SerialNumber,
+			identifierText(d), volumesText(d),
 		})
 	}
 	return r, nil

@@ -108,7 +108,8 @@ func TestStorageFields(t *testing.T) {
 
 // printed reports for each field of the answer, but those that are known, whether it makes a
 // difference for what the command prints.
-func (d *fieldsDaemon) printed(t *testing.T, out format, hiding [][]protoreflect.Name, known map[string]bool) map[string]bool {
+func (d *fieldsDaemon) printed(t *testing.T, out format, hiding [][]protoreflect.Name,
+	known map[string]bool) map[string]bool {
 	matters := maps.Clone(known)
 	if matters == nil {
 		matters = map[string]bool{}

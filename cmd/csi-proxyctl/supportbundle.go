@@ -22,26 +22,28 @@ const bundledLogBytes = 32 << 20
 func (p *program) supportBundle() *cobra.Command {
 	var kubeletPath string
 	var logs []string
-	c := p.leaf("support-bundle", "Put all that support needs to know of this node into a zip", func(ctx context.Context, args []string) (r reply, err error) {
-		now := time.Now()
-		path := "csi-proxy-support-" + now.UTC().Format("20060102T150405Z") + ".zip"
-		if len(args) > 0 {
-			path = args[0]
-		}
-		n, done, err := p.node(ctx, kubeletPath)
-		if err != nil {
-			return reply{}, err
-		}
-		defer func() { err = errors.Join(err, done()) }()
-		if err := writeBundle(ctx, path, n, doctor.Bundle{
-			Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...), LogBytes: bundledLogBytes,
-		}); err != nil {
-			return reply{}, err
-		}
-		return line(struct {
-			File string `json:"file"`
-		}{path}, path), nil
-	})
+	c := p.leaf("support-bundle", "Put all that support needs to know of this node into a zip",
+		func(ctx context.Context, args []string) (r reply, err error) {
+			now := time.Now()
+			path := "csi-proxy-support-" + now.UTC().Format("20060102T150405Z") + ".zip"
+			if len(args) > 0 {
+				path = args[0]
+			}
+			n, done, err := p.node(ctx, kubeletPath)
+			if err != nil {
+				return reply{}, err
+			}
+			defer func() { err = errors.Join(err, done()) }()
+			if err := writeBundle(ctx, path, n, doctor.Bundle{
+				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
+				LogBytes: bundledLogBytes,
+			}); err != nil {
+				return reply{}, err
+			}
+			return line(struct {
+				File string `json:"file"`
+			}{path}, path), nil
+		})
 	c.Use = "support-bundle [FILE]"
 	c.ValidArgsFunction = nil // files
 	c.Long = `Put the findings of csi-proxyctl doctor, versions, the service with the daemon's flags, disks,

@@ -18,16 +18,18 @@ func (p *program) system() *cobra.Command {
 	}
 
 	var force bool
-	stop := leaf("stop NAME", "Stop a service, and wait until it has stopped", func(ctx context.Context, machine *client.System, args []string) (reply, error) {
-		return done, machine.StopService(ctx, args[0], force)
-	})
+	stop := leaf("stop NAME", "Stop a service, and wait until it has stopped",
+		func(ctx context.Context, machine *client.System, args []string) (reply, error) {
+			return done, machine.StopService(ctx, args[0], force)
+		})
 	stop.Flags().BoolVar(&force, "force", false, "stop the running services that depend on it first")
 
 	services := p.group("service", "Work on Windows services",
 		leaf("get NAME", "Show the state of a service", showService),
-		leaf("start NAME", "Start a service, and wait until it runs", func(ctx context.Context, machine *client.System, args []string) (reply, error) {
-			return done, machine.StartService(ctx, args[0])
-		}),
+		leaf("start NAME", "Start a service, and wait until it runs",
+			func(ctx context.Context, machine *client.System, args []string) (reply, error) {
+				return done, machine.StartService(ctx, args[0])
+			}),
 		stop,
 	)
 	services.Long = `Work on the Windows services of the node, through CSI Proxy, as a CSI driver does. NAME is the
@@ -35,10 +37,11 @@ one in the service manager, not the display name. CSI Proxy's own service is ins
 removed by "csi-proxyctl service", which talks to Windows itself.`
 
 	return p.group("system", "Work on the node's firmware data and Windows services",
-		leaf("bios", "Show the serial number in the machine's firmware", func(ctx context.Context, machine *client.System, _ []string) (reply, error) {
-			serial, err := machine.GetBIOSSerialNumber(ctx)
-			return line(map[string]string{"serial_number": serial}, serial), err
-		}),
+		leaf("bios", "Show the serial number in the machine's firmware",
+			func(ctx context.Context, machine *client.System, _ []string) (reply, error) {
+				serial, err := machine.GetBIOSSerialNumber(ctx)
+				return line(map[string]string{"serial_number": serial}, serial), err
+			}),
 		services,
 	)
 }

@@ -23,37 +23,38 @@ type endpointJSON struct {
 
 func (p *program) versions() *cobra.Command {
 	var all bool
-	cmd := p.leaf("versions", "List the API versions that are served", func(ctx context.Context, _ []string) (r reply, err error) {
-		c := client.New(client.WithEndpointDir(p.endpointDir))
-		defer func() { err = errors.Join(err, c.Close()) }()
-		r.header = []string{"GROUP", "VERSION", "STATE", "ADDRESS"}
-		endpoints := []endpointJSON{}
-		served := false
-		for _, e := range c.Endpoints(ctx) {
-			served = served || e.Served
-			if !e.Served && e.Err == nil && !all {
-				continue
+	cmd := p.leaf("versions", "List the API versions that are served",
+		func(ctx context.Context, _ []string) (r reply, err error) {
+			c := client.New(client.WithEndpointDir(p.endpointDir))
+			defer func() { err = errors.Join(err, c.Close()) }()
+			r.header = []string{"GROUP", "VERSION", "STATE", "ADDRESS"}
+			endpoints := []endpointJSON{}
+			served := false
+			for _, e := range c.Endpoints(ctx) {
+				served = served || e.Served
+				if !e.Served && e.Err == nil && !all {
+					continue
+				}
+				entry := endpointJSON{Group: e.Group, Version: e.Version, Served: e.Served, Address: e.Address}
+				state := "served"
+				switch {
+				case e.Err != nil:
+					entry.Error = e.Err.Error()
+					state = "broken: " + entry.Error
+				case !e.Served:
+					state = "absent"
+				}
+				endpoints = append(endpoints, entry)
+				r.rows = append(r.rows, []string{e.Group, e.Version, state, e.Address})
 			}
-			entry := endpointJSON{Group: e.Group, Version: e.Version, Served: e.Served, Address: e.Address}
-			state := "served"
-			switch {
-			case e.Err != nil:
-				entry.Error = e.Err.Error()
-				state = "broken: " + entry.Error
-			case !e.Served:
-				state = "absent"
+			if len(endpoints) == 0 || !served && !all {
+				return reply{}, &csiproxy.Error{
+					Op: "connect", Object: "to CSI Proxy", Kind: csiproxy.ErrUnavailable, Detail: "no endpoint is served" + p.where(),
+				}
 			}
-			endpoints = append(endpoints, entry)
-			r.rows = append(r.rows, []string{e.Group, e.Version, state, e.Address})
-		}
-		if len(endpoints) == 0 || !served && !all {
-			return reply{}, &csiproxy.Error{
-				Op: "connect", Object: "to CSI Proxy", Kind: csiproxy.ErrUnavailable, Detail: "no endpoint is served" + p.where(),
-			}
-		}
-		r.json = endpoints
-		return r, nil
-	})
+			r.json = endpoints
+			return r, nil
+		})
 	cmd.Flags().BoolVar(&all, "all", false, "also list versions that aren't served")
 	return cmd
 }

@@ -19,27 +19,28 @@ import (
 
 func (p *program) watchDisks() *cobra.Command {
 	var wanted selectorFlags
-	cmd := p.leaf("watch", "List the disks that match, and then what changes", on(p, func(c *client.Client) *client.Storage { return c.Storage },
-		func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-			selector, err := wanted.selector()
-			if err != nil {
-				return reply{}, err
-			}
-			first := true
-			for changes, err := range s.WatchDisks(ctx, selector) {
-				switch {
-				case errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled): // Ctrl-C
-					return printed, nil
-				case err != nil:
+	cmd := p.leaf("watch", "List the disks that match, and then what changes",
+		on(p, func(c *client.Client) *client.Storage { return c.Storage },
+			func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+				selector, err := wanted.selector()
+				if err != nil {
 					return reply{}, err
 				}
-				if err := p.printChanges(changes, first); err != nil {
-					return reply{}, err
+				first := true
+				for changes, err := range s.WatchDisks(ctx, selector) {
+					switch {
+					case errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled): // Ctrl-C
+						return printed, nil
+					case err != nil:
+						return reply{}, err
+					}
+					if err := p.printChanges(changes, first); err != nil {
+						return reply{}, err
+					}
+					first = false
 				}
-				first = false
-			}
-			return printed, nil
-		}))
+				return printed, nil
+			}))
 	cmd.Long = fmt.Sprintf(`List the disks that match, or all, and then each that comes, leaves or changes, until Ctrl-C
 or --timeout, which has no default here. Disks that come or leave are seen at once, everything
 else within about %v. A line is about one disk; "listed" are those that were there from the
@@ -78,7 +79,8 @@ func (p *program) printChanges(c storage.DiskChanges, first bool) error {
 		disks []storage.Disk
 	}{{"removed", c.Removed}, {added, c.Added}, {"changed", c.Changed}} {
 		for _, d := range part.disks {
-			if _, err := fmt.Fprintf(p.stdout, "%-8s disk %d: %s\n", part.what, d.Number, quote.Terminal(diskLine(d))); err != nil {
+			if _, err := fmt.Fprintf(p.stdout, "%-8s disk %d: %s\n", part.what, d.Number,
+				quote.Terminal(diskLine(d))); err != nil {
 				return err
 			}
 		}

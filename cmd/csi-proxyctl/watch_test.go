@@ -49,7 +49,8 @@ func TestWatchService(t *testing.T) {
 				}
 				return winservice.Running, nil
 			},
-			err: csiproxy.ErrUnavailable, after: time.Minute - watchInterval + watchPatience, said: []string{"state=running", "state=stopped"},
+			err: csiproxy.ErrUnavailable, after: time.Minute - watchInterval + watchPatience,
+			said: []string{"state=running", "state=stopped"},
 		},
 		{
 			name: "is removed",

@@ -63,7 +63,8 @@ func (w *watching) ends(code int, message string) {
 	for w.lines.Scan() {
 		w.t.Errorf("there is another line %q", w.lines.Text())
 	}
-	if got := <-w.code; got != code || !strings.Contains(w.stderr.String(), message) || (message == "") != (w.stderr.Len() == 0) {
+	if got := <-w.code; got != code || !strings.Contains(w.stderr.String(), message) ||
+		(message == "") != (w.stderr.Len() == 0) {
 		w.t.Errorf("exit code %d, want %d: %s", got, code, w.stderr)
 	}
 }

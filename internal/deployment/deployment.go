@@ -157,8 +157,9 @@ func (d *Deployer) Find(name string) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", refuse("find service", "", fmt.Sprintf("there are the services %s, and only one of them can have the pipes; choose one with --name, "+
-		"or remove the others", strings.Join(found, ", ")))
+	return "", refuse("find service", "",
+		fmt.Sprintf("there are the services %s, and only one of them can have the pipes; choose one with --name, "+
+			"or remove the others", strings.Join(found, ", ")))
 }
 
 // Installation says which daemon to put in place, and how.
@@ -205,7 +206,8 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	case err != nil && !errors.Is(err, csiproxy.ErrNotFound):
 		return Installed{}, err
 	case err == nil && origin == Published:
-		return Installed{}, refuse("install service", name, "it is the published daemon's; to put this daemon in its place, add --replace")
+		return Installed{}, refuse("install service", name,
+			"it is the published daemon's; to put this daemon in its place, add --replace")
 	}
 	config, _, err := d.config(ctx, name, in)
 	if err != nil {
@@ -224,7 +226,8 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 
 // config checks the program, makes its log directory, and returns the configuration of
 // its service and what the program reports.
-func (d *Deployer) config(ctx context.Context, name string, in Installation) (winservice.Config, winservice.Report, error) {
+func (d *Deployer) config(ctx context.Context, name string,
+	in Installation) (winservice.Config, winservice.Report, error) {
 	args := serviceArgs(in.Args)
 	line, err := d.Services.CommandLine(in.Program, args...)
 	if err != nil {
@@ -340,7 +343,8 @@ func (d *Deployer) works(ctx context.Context, name string, endpoints []string) e
 			return err
 		}
 		if status.State != winservice.Running {
-			return fmt.Errorf("the service %s is in state %q; the reason is in the daemon's log and in the Event Log", name, status.State)
+			return fmt.Errorf("the service %s is in state %q; the reason is in the daemon's log and in the Event Log", name,
+				status.State)
 		}
 		if err = d.Healthy(ctx, endpoints); err == nil {
 			return nil

@@ -32,8 +32,9 @@ const (
 func withOurs() *node {
 	return &node{
 		services: map[string]*service{"csi-proxy": {
-			settings: winservice.Settings{CommandLine: program + flags, Start: winservice.Automatic, Privileges: []string{"SeRestorePrivilege"}},
-			state:    winservice.Running,
+			settings: winservice.Settings{CommandLine: program + flags, Start: winservice.Automatic,
+				Privileges: []string{"SeRestorePrivilege"}},
+			state: winservice.Running,
 		}},
 		files:    map[string]string{program: oursOld, newFile: oursNew},
 		holder:   oursOld,
@@ -45,8 +46,9 @@ func withOurs() *node {
 func withPublished() *node {
 	return &node{
 		services: map[string]*service{"csiproxy": {
-			settings: winservice.Settings{CommandLine: oldDaemon + flags, DisplayName: "CSI", Description: "old", Start: winservice.Automatic},
-			state:    winservice.Running,
+			settings: winservice.Settings{CommandLine: oldDaemon + flags, DisplayName: "CSI", Description: "old",
+				Start: winservice.Automatic},
+			state: winservice.Running,
 		}},
 		files:    map[string]string{oldDaemon: published, program: oursOld},
 		holder:   published,
@@ -63,7 +65,8 @@ func (n *node) runs(t *testing.T, name, content string) {
 	}
 	file, _, _ := n.SplitCommandLine(s.settings.CommandLine)
 	if s.state != winservice.Running || n.files[file] != content || n.holder != content {
-		t.Errorf("the service is in state %v with the program %q, and the pipes are held by %q; want %q", s.state, n.files[file], n.holder, content)
+		t.Errorf("the service is in state %v with the program %q, and the pipes are held by %q; want %q", s.state,
+			n.files[file], n.holder, content)
 	}
 }
 
@@ -123,7 +126,8 @@ func TestUpgradeToPrevious(t *testing.T) {
 			// A run that has kept the program before, and died then, leaves that one to the
 			// next run as the program to go back to. No other one does.
 			done, _ := strings.CutSuffix(strings.Join(n.log, "; "), "died")
-			if end := strings.LastIndex(done, "died"); n.files[program] != oursOld && !strings.Contains(done[:max(end, 0)], "rename to "+previous) {
+			if end := strings.LastIndex(done, "died"); n.files[program] != oursOld &&
+				!strings.Contains(done[:max(end, 0)], "rename to "+previous) {
 				t.Errorf("the service has the program %q: %s", n.files[program], done)
 			}
 			n.runs(t, "csi-proxy", n.files[program])
@@ -157,14 +161,18 @@ func TestUpgradeRefuses(t *testing.T) {
 		from   string
 		want   error
 	}{
-		"missing program":     {func(n *node) { delete(n.files, newFile) }, newFile, csiproxy.ErrInvalidArgument},
-		"not a daemon":        {func(n *node) { n.files[newFile] = published }, newFile, csiproxy.ErrInvalidArgument},
-		"a missing version":   {func(n *node) { n.missing = true }, newFile, csiproxy.ErrFailedPrecondition},
-		"its own program":     {func(*node) {}, strings.ToUpper(program), csiproxy.ErrInvalidArgument},
-		"flags it lacks":      {func(n *node) { n.services["csi-proxy"].settings.CommandLine += " -unknown" }, newFile, csiproxy.ErrInvalidArgument},
-		"published daemon":    {func(n *node) { n.files[program], n.holder = published, published }, newFile, csiproxy.ErrFailedPrecondition},
-		"disabled service":    {func(n *node) { n.services["csi-proxy"].settings.Start = winservice.Disabled }, newFile, csiproxy.ErrFailedPrecondition},
-		"two services":        {func(n *node) { n.services["csiproxy"] = n.services["csi-proxy"] }, newFile, csiproxy.ErrFailedPrecondition},
+		"missing program":   {func(n *node) { delete(n.files, newFile) }, newFile, csiproxy.ErrInvalidArgument},
+		"not a daemon":      {func(n *node) { n.files[newFile] = published }, newFile, csiproxy.ErrInvalidArgument},
+		"a missing version": {func(n *node) { n.missing = true }, newFile, csiproxy.ErrFailedPrecondition},
+		"its own program":   {func(*node) {}, strings.ToUpper(program), csiproxy.ErrInvalidArgument},
+		"flags it lacks": {func(n *node) { n.services["csi-proxy"].settings.CommandLine += " -unknown" }, newFile,
+			csiproxy.ErrInvalidArgument},
+		"published daemon": {func(n *node) { n.files[program], n.holder = published, published }, newFile,
+			csiproxy.ErrFailedPrecondition},
+		"disabled service": {func(n *node) { n.services["csi-proxy"].settings.Start = winservice.Disabled }, newFile,
+			csiproxy.ErrFailedPrecondition},
+		"two services": {func(n *node) { n.services["csiproxy"] = n.services["csi-proxy"] }, newFile,
+			csiproxy.ErrFailedPrecondition},
 		"old can't be copied": {func(n *node) { n.refuse = "copy to " + rollback }, newFile, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +232,8 @@ func TestUpgradeAfterFailedRollback(t *testing.T) {
 		n := withOurs()
 		n.files[program], n.files[newFile] = crashing, sick
 		n.services["csi-proxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
-		if _, err := n.deployer().Upgrade(t.Context(), "", newFile, false); !errors.Is(err, csiproxy.ErrInternal) || !strings.Contains(err.Error(), rollback) {
+		if _, err := n.deployer().Upgrade(t.Context(), "", newFile, false); !errors.Is(err, csiproxy.ErrInternal) ||
+			!strings.Contains(err.Error(), rollback) {
 			t.Errorf("%v", err)
 		}
 		if got, err := n.deployer().Pending(program + flags); got != rollback || err != nil {
@@ -322,10 +331,12 @@ func TestReplaceWithForeignPipes(t *testing.T) {
 	n := withPublished()
 	n.services["csiproxy"].state = winservice.Stopped
 	n.holder, n.holderOf = foreign, `C:\foreign.exe`
-	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil || !strings.Contains(err.Error(), `C:\foreign.exe`) {
+	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil ||
+		!strings.Contains(err.Error(), `C:\foreign.exe`) {
 		t.Errorf("%v", err)
 	}
-	if n.services["csiproxy"].state != winservice.Stopped || n.holder != foreign || n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
+	if n.services["csiproxy"].state != winservice.Stopped || n.holder != foreign ||
+		n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
 		t.Errorf("%+v", n)
 	}
 }
@@ -338,7 +349,8 @@ func TestReplaceStopped(t *testing.T) {
 	if _, err := n.deployer().Replace(t.Context(), installation()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
 		t.Errorf("%v", err)
 	}
-	if n.services["csiproxy"].state != winservice.Stopped || n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
+	if n.services["csiproxy"].state != winservice.Stopped ||
+		n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
 		t.Errorf("%+v", n.services["csiproxy"])
 	}
 }

@@ -258,7 +258,8 @@ func (n *node) Check(_ context.Context, program string, args []string) (winservi
 	if !ok || kind(content) == "published" || slices.Contains(args, "-unknown") {
 		return winservice.Report{}, errors.New("exit status 2")
 	}
-	report := winservice.Report{Version: content, StopSeconds: 30, Privileges: []string{"SeBackupPrivilege"}, LogDirectory: `C:\log`}
+	report := winservice.Report{Version: content, StopSeconds: 30, Privileges: []string{"SeBackupPrivilege"},
+		LogDirectory: `C:\log`}
 	for _, group := range api.Groups() {
 		for _, version := range api.Versions(group) {
 			report.Endpoints = append(report.Endpoints, api.EndpointName(group, version))
@@ -325,13 +326,16 @@ func (n *node) Same(a, b string) (bool, error) {
 // with a death before and after it, checked with atDeath, and then again to its end, also
 // with a second death in between. check judges the node after a run to the end, with its
 // error.
-func everyDeath(t *testing.T, begin func() *node, do func(*Deployer) error, atDeath func(*testing.T, *node), check func(*testing.T, *node, error)) {
+func everyDeath(t *testing.T, begin func() *node, do func(*Deployer) error, atDeath func(*testing.T, *node),
+	check func(*testing.T, *node, error)) {
 	t.Helper()
-	everyDeathHere(t, begin, do, func(n *node) { t.Helper(); atDeath(t, n) }, func(n *node, err error) { t.Helper(); check(t, n, err) })
+	everyDeathHere(t, begin, do, func(n *node) { t.Helper(); atDeath(t, n) },
+		func(n *node, err error) { t.Helper(); check(t, n, err) })
 }
 
 // everyDeathHere is everyDeath within a bubble of synctest.
-func everyDeathHere(t *testing.T, begin func() *node, do func(*Deployer) error, atDeath func(*node), check func(*node, error)) {
+func everyDeathHere(t *testing.T, begin func() *node, do func(*Deployer) error, atDeath func(*node),
+	check func(*node, error)) {
 	t.Helper()
 	n := begin()
 	check(n, do(n.deployer()))

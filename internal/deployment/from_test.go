@@ -67,7 +67,8 @@ func TestReplaceFromPublished(t *testing.T) {
 func TestReplaceFromOurs(t *testing.T) {
 	everyDeath(t, withOurs,
 		func(d *Deployer) error {
-			_, err := d.ReplaceFrom(t.Context(), installation("-windows-service", `-log_file=C:\log\csi-proxy.log`, "-v=4"), newFile)
+			_, err := d.ReplaceFrom(t.Context(), installation("-windows-service", `-log_file=C:\log\csi-proxy.log`, "-v=4"),
+				newFile)
 			return err
 		},
 		func(t *testing.T, n *node) { n.keeps(t, oursOld) },
@@ -103,7 +104,8 @@ func TestReplaceFromRollsBack(t *testing.T) {
 		for _, bad := range []string{sick, crashing} {
 			n := withOurs()
 			n.files[newFile] = bad
-			if _, err := n.deployer().ReplaceFrom(t.Context(), installation("-v=4"), newFile); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+			if _, err := n.deployer().ReplaceFrom(t.Context(), installation("-v=4"), newFile); !errors.Is(err,
+				csiproxy.ErrFailedPrecondition) {
 				t.Errorf("%s: %v", bad, err)
 			}
 			n.runs(t, "csi-proxy", oursOld)
@@ -122,7 +124,8 @@ func TestReplaceFromMissing(t *testing.T) {
 		if begin().holder == published {
 			delete(n.files, program)
 		}
-		if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); !errors.Is(err,
+			csiproxy.ErrInvalidArgument) {
 			t.Errorf("%v", err)
 		}
 		if slices.Contains(n.log, "stop") || slices.Contains(n.log, "install") {

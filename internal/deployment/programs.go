@@ -49,7 +49,8 @@ func (RealPrograms) Check(ctx context.Context, program string, args []string) (w
 			err = context.Cause(ctx)
 		}
 		reason, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
-		return winservice.Report{}, fmt.Errorf("%s -check: %w: %s", filepath.Base(program), err, reason[:min(len(reason), maxReason)])
+		return winservice.Report{}, fmt.Errorf("%s -check: %w: %s", filepath.Base(program), err,
+			reason[:min(len(reason), maxReason)])
 	}
 	var report winservice.Report
 	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {

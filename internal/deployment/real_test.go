@@ -40,11 +40,13 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Version != "v1" || len(report.Endpoints) != 1 || report.Endpoints[0] != "-a b c" || report.StopTimeout().Seconds() != 30 {
+	if report.Version != "v1" || len(report.Endpoints) != 1 || report.Endpoints[0] != "-a b c" ||
+		report.StopTimeout().Seconds() != 30 {
 		t.Errorf("%+v", report)
 	}
 	for flag, want := range map[string]string{"-fail": "it fails", "-garbage": "no report"} {
-		if _, err := (RealPrograms{}).Check(t.Context(), self, []string{flag}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (RealPrograms{}).Check(t.Context(), self, []string{flag}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

@@ -94,7 +94,8 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 		return Installed{}, err
 	}
 	installed := Installed{Name: name, CommandLine: config.CommandLine}
-	if r.before.Ours && r.record.Pending == nil && config.CommandLine == settings.CommandLine && d.works(ctx, name, report.Endpoints) == nil {
+	if r.before.Ours && r.record.Pending == nil && config.CommandLine == settings.CommandLine &&
+		d.works(ctx, name, report.Endpoints) == nil {
 		return installed, d.Services.Install(ctx, config) // it is there already
 	}
 	if !r.before.Ours {
@@ -135,7 +136,8 @@ func (r *replacement) create(ctx context.Context, in Installation) (Installed, e
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
-	return Installed{}, errors.Join(&csiproxy.Error{Op: "install service", Object: r.name, Kind: csiproxy.ErrFailedPrecondition,
+	return Installed{}, errors.Join(&csiproxy.Error{Op: "install service", Object: r.name,
+		Kind:   csiproxy.ErrFailedPrecondition,
 		Detail: "the daemon doesn't work, and the service was removed again", Err: err}, r.Services.Uninstall(undo, r.name))
 }
 
@@ -173,7 +175,8 @@ func (r *replacement) rollBack(ctx context.Context, cause error) error {
 	}
 	if problem != nil {
 		err.Kind = csiproxy.ErrInternal
-		err.Detail = fmt.Sprintf("the replacement has failed, and so has the way back (%v). The service's command line was %s. Run the command again",
+		err.Detail = fmt.Sprintf("the replacement has failed, and so has the way back (%v). The service's command line "+
+			"was %s. Run the command again",
 			problem, r.before.Settings.CommandLine)
 	}
 	return err

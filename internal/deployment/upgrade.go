@@ -40,7 +40,8 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss
 		return Upgraded{}, err
 	}
 	if origin == Published {
-		return Upgraded{}, refuse("upgrade service", name, "it is the published daemon's; use csi-proxyctl service install --replace")
+		return Upgraded{}, refuse("upgrade service", name,
+			"it is the published daemon's; use csi-proxyctl service install --replace")
 	}
 	if settings.Start == winservice.Disabled {
 		return Upgraded{}, refuse("upgrade service", name, "it is disabled; csi-proxyctl service install enables it")
@@ -69,7 +70,7 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss
 	// What isn't CSI Proxy isn't even run.
 	if of, err := d.Programs.Origin(fresh); err != nil || of != Ours {
 		return Upgraded{}, errors.Join(&csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
-			Detail: newProgram + " isn't a csi-proxy.exe that can take this one's place, by what its build has recorded in it; " +
+			Detail: newProgram + " isn't a csi-proxy.exe that can take this one's place, by what its build has recorded; " +
 				"it wasn't run, and nothing was changed", Err: err}, d.Files.Remove(fresh))
 	}
 	report, err := d.check(ctx, fresh, args, mayMiss)
@@ -184,7 +185,8 @@ func (u *upgrade) rollBack(ctx context.Context, cause error) error {
 	}
 	if problem != nil {
 		err.Kind = csiproxy.ErrInternal
-		err.Detail = fmt.Sprintf("the upgrade has failed, and so has the way back (%v). The program before is %s. Run the command again", problem, u.rollbackFile())
+		err.Detail = fmt.Sprintf("the upgrade has failed, and so has the way back (%v). The program before is %s. Run "+
+			"the command again", problem, u.rollbackFile())
 	}
 	return err
 }

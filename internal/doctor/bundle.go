@@ -41,7 +41,8 @@ type Bundle struct {
 // program's.
 func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 	z := &bundle{Writer: zip.NewWriter(w), time: b.Time}
-	z.text("about.txt", fmt.Sprintf("Support bundle of CSI Proxy, made at %s by %s.\n\n%s", b.Time.UTC().Format(time.RFC3339), b.Program, about))
+	z.text("about.txt", fmt.Sprintf("Support bundle of CSI Proxy, made at %s by %s.\n\n%s",
+		b.Time.UTC().Format(time.RFC3339), b.Program, about))
 	findings := Examine(ctx, n)
 	z.json("findings.json", findings, nil)
 
@@ -161,7 +162,8 @@ func (z *bundle) logs(paths []string, most int64) {
 		}
 	}
 	if len(paths) == 0 {
-		z.missing = append(z.missing, "log: the daemon's flags name no log file; with -logtostderr the log is where its starter puts it")
+		z.missing = append(z.missing, "log: the daemon's flags name no log file; with -logtostderr the log is where its "+
+			"starter puts it")
 	}
 }
 
@@ -211,7 +213,8 @@ func isFailure(line string) bool {
 	if len(line) > 5 && strings.ContainsRune("EWF", rune(line[0])) && strings.Trim(line[1:5], "0123456789") == "" {
 		return true
 	}
-	return strings.HasPrefix(line, "{") && (strings.Contains(line, `"severity":"ERROR"`) || strings.Contains(line, `"severity":"WARNING"`))
+	return strings.HasPrefix(line, "{") &&
+		(strings.Contains(line, `"severity":"ERROR"`) || strings.Contains(line, `"severity":"WARNING"`))
 }
 
 // windowsVersion reads which Windows this is.
@@ -223,7 +226,8 @@ func windowsVersion(ctx context.Context, n *Node) (any, error) {
 	const key = `SOFTWARE\Microsoft\Windows NT\CurrentVersion`
 	version := map[string]string{}
 	var errs []error
-	for _, value := range []string{"ProductName", "EditionID", "DisplayVersion", "CurrentBuildNumber", "InstallationType"} {
+	for _, value := range []string{"ProductName", "EditionID", "DisplayVersion", "CurrentBuildNumber",
+		"InstallationType"} {
 		texts, err := w.RegistryStrings(ctx, key, value)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", value, err))
@@ -320,7 +324,8 @@ func programBuilds(ctx context.Context, n *Node) (any, error) {
 			errs = append(errs, err)
 			continue
 		}
-		b := programBuild{Program: program, Go: info.GoVersion, Module: info.Main.Path, Version: info.Main.Version, Settings: map[string]string{}}
+		b := programBuild{Program: program, Go: info.GoVersion, Module: info.Main.Path, Version: info.Main.Version,
+			Settings: map[string]string{}}
 		for _, s := range info.Settings {
 			b.Settings[s.Key] = s.Value
 		}

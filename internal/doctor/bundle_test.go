@@ -65,10 +65,13 @@ func bundleOf(t *testing.T, n *doctor.Node, logs ...string) map[string]string {
 // The bundle has what support asks for.
 func TestBundle(t *testing.T) {
 	f := newFixture(t)
-	simtest.Must(t, f.sim.SetRegistryStrings(`SOFTWARE\Microsoft\Windows NT\CurrentVersion`, "ProductName", "Windows Server 2025 Datacenter"))
+	simtest.Must(t, f.sim.SetRegistryStrings(`SOFTWARE\Microsoft\Windows NT\CurrentVersion`, "ProductName",
+		"Windows Server 2025 Datacenter"))
 	f.service[0].Args = []string{"-v=2", "-log_file=csi-proxy.log"}
-	log := write(t, "csi-proxy.log", "I0102 03:04:05.000006 7 a.go:1] started\nE0102 03:04:06.000006 7 a.go:2] it broke\nEverything is fine\n"+
-		`{"ts":1,"severity":"WARNING","msg":"careful"}`+"\n"+`{"ts":1,"severity":"INFO","msg":"fine"}`+"\nW0102 03:04:07.000006 7 a.go:2] at the end")
+	log := write(t, "csi-proxy.log",
+		"I0102 03:04:05.000006 7 a.go:1] started\nE0102 03:04:06.000006 7 a.go:2] it broke\nEverything is fine\n"+
+			`{"ts":1,"severity":"WARNING","msg":"careful"}`+"\n"+`{"ts":1,"severity":"INFO","msg":"fine"}`+
+			"\nW0102 03:04:07.000006 7 a.go:2] at the end")
 	files := bundleOf(t, f.Node, log, log+".1")
 	for name, want := range map[string]string{
 		"about.txt":         "made at 2026-01-02T03:04:05Z by csi-proxyctl v1.2.3",
@@ -102,7 +105,8 @@ func TestBundle(t *testing.T) {
 // Nothing that fails keeps the rest from the bundle.
 func TestBundleWithoutAnything(t *testing.T) {
 	files := bundleOf(t, &doctor.Node{System: "linux"})
-	for _, name := range []string{"windows.json", "endpoints.json", "services.json", "programs.json", "disks.json", "volumes.json", "mounts.json", "mappings.json", "log"} {
+	for _, name := range []string{"windows.json", "endpoints.json", "services.json", "programs.json", "disks.json",
+		"volumes.json", "mounts.json", "mappings.json", "log"} {
 		if !strings.Contains(files["missing.txt"], name+": ") {
 			t.Errorf("nobody says why %s is missing:\n%s", name, files["missing.txt"])
 		}
@@ -142,13 +146,17 @@ func TestBundleHasNoSecrets(t *testing.T) {
 	password := mark()
 	simtest.Must(t, f.sim.SMB().SetUser("filer", "user2", secret.New(password)))
 	simtest.Must(t, f.sim.RemoveSMBGlobalMapping(t.Context(), `\\filer\data`))
-	simtest.Must(t, f.sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`, win.SMBMappingOptions{Username: "user2", Password: secret.New(password)}))
+	simtest.Must(t, f.sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`,
+		win.SMBMappingOptions{Username: "user2", Password: secret.New(password)}))
 	simtest.Must(t, f.sim.StartService(t.Context(), "MSiSCSI"))
 	simtest.Must(t, f.sim.SetISCSIInitiatorCHAPSecret(t.Context(), secret.New(mark()+"-long")))
 	f.service[0].Args = []string{
-		"-v=2", "-kubelet-path=kept", "--api-token", mark(), "-proxy-password=" + mark(), "-proxy=http://user:" + mark() + "@example.com/kept", "-v=2",
+		"-v=2", "-kubelet-path=kept", "--api-token", mark(), "-proxy-password=" + mark(),
+		"-proxy=http://user:" + mark() + "@example.com/kept", "-v=2",
 	}
-	f.endpoints = append(f.endpoints, client.Endpoint{Group: "smb", Version: "v1", Address: "smb-v1", Err: errors.New(`refused: password="` + mark() + `" kept`)})
+	f.endpoints = append(f.endpoints,
+		client.Endpoint{Group: "smb", Version: "v1", Address: "smb-v1",
+			Err: errors.New(`refused: password="` + mark() + `" kept`)})
 	owner := f.Node.Server
 	f.Node.Server = func(ctx context.Context, address string) (uint32, string, error) {
 		if address == "smb-v1" {
@@ -192,7 +200,8 @@ func TestBundleHasNoSecrets(t *testing.T) {
 			t.Errorf("no JSON any more: %s", line)
 		}
 	}
-	if strings.Count(files["services.json"], "***") != 3 || !strings.Contains(files["services.json"], "-kubelet-path=kept") {
+	if strings.Count(files["services.json"], "***") != 3 ||
+		!strings.Contains(files["services.json"], "-kubelet-path=kept") {
 		t.Errorf("the flags are %s", files["services.json"])
 	}
 }

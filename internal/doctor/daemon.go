@@ -46,8 +46,10 @@ func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
 		return "", []Finding{problem("run csi-proxyctl service status, then csi-proxyctl service start",
 			"no endpoint exists: the daemon isn't running")}, nil
 	case len(served) > 0 && len(missing) > 0:
-		faults = append(faults, warning("run csi-proxyctl service upgrade; if it is the published daemon, csi-proxyctl service install --replace",
-			"the daemon doesn't serve %s: it is older than this csi-proxyctl, or the published one", strings.Join(missing, ", ")))
+		faults = append(faults, warning("run csi-proxyctl service upgrade; if it is the published daemon, csi-proxyctl "+
+			"service install --replace",
+			"the daemon doesn't serve %s: it is older than this csi-proxyctl, or the published one",
+			strings.Join(missing, ", ")))
 	}
 	return fmt.Sprintf("all %d versions of the API are served", len(served)), faults, nil
 }
@@ -105,13 +107,15 @@ func checkPipeOwner(ctx context.Context, n *Node) (string, []Finding, error) {
 	for _, h := range holders {
 		switch {
 		case h.program != "" && !strings.Contains(strings.ToLower(base(h.program)), "csi-proxy"):
-			faults = append(faults, problem("find out what that program is, and end it", "%s, which isn't CSI Proxy, has %s", h, addresses(held[h])))
+			faults = append(faults, problem("find out what that program is, and end it", "%s, which isn't CSI Proxy, has %s", h,
+				addresses(held[h])))
 		case known && running != nil && running.ProcessID != h.process:
 			faults = append(faults, problem(takeOver, "%s serves the endpoints, in the place of the service %s, process %d",
 				n.who(h), running.Name, running.ProcessID))
 		case known && running == nil:
-			faults = append(faults, warning(takeOver, "%s serves the endpoints, and no service of CSI Proxy runs: the process belongs to a container, "+
-				"or a service that was stopped has left it behind", n.who(h)))
+			faults = append(faults, warning(takeOver,
+				"%s serves the endpoints, and no service of CSI Proxy runs: the process belongs to a container, "+
+					"or a service that was stopped has left it behind", n.who(h)))
 		}
 	}
 	return fmt.Sprintf("%s has the endpoints", holders[0]), faults, nil
@@ -183,18 +187,21 @@ func checkService(ctx context.Context, n *Node) (string, []Finding, error) {
 		switch {
 		case s.Running:
 		case s.Disabled:
-			faults = append(faults, problem("sc.exe config "+s.Name+" start= auto, then csi-proxyctl service start", "the service %s is disabled", s.Name))
+			faults = append(faults, problem("sc.exe config "+s.Name+" start= auto, then csi-proxyctl service start",
+				"the service %s is disabled", s.Name))
 		default:
 			exit := fmt.Sprint(s.ExitCode)
 			if s.SpecificExitCode != 0 {
 				exit += fmt.Sprintf(" (%d)", s.SpecificExitCode)
 			}
-			faults = append(faults, problem("look at the daemon's log and the Event Log, then run csi-proxyctl service start", "the service %s is %s; its exit code is %s", s.Name, s.State, exit))
+			faults = append(faults, problem("look at the daemon's log and the Event Log, then run csi-proxyctl service start",
+				"the service %s is %s; its exit code is %s", s.Name, s.State, exit))
 		}
 	}
 	switch len(services) {
 	case 0:
-		return "", []Finding{warning("if the daemon runs in a HostProcess container, do nothing. Otherwise run csi-proxyctl service install",
+		return "", []Finding{warning("if the daemon runs in a HostProcess container, do nothing. Otherwise run "+
+			"csi-proxyctl service install",
 			"no service runs CSI Proxy")}, nil
 	case 1:
 		return fmt.Sprintf("the service %s is running", names[0]), faults, nil
@@ -226,12 +233,14 @@ func checkAccount(ctx context.Context, n *Node) (string, []Finding, error) {
 		}
 		var missing []string
 		for _, p := range n.Privileges {
-			if len(s.Privileges) > 0 && !slices.ContainsFunc(s.Privileges, func(has string) bool { return strings.EqualFold(has, p) }) {
+			if len(s.Privileges) > 0 && !slices.ContainsFunc(s.Privileges,
+				func(has string) bool { return strings.EqualFold(has, p) }) {
 				missing = append(missing, p)
 			}
 		}
 		if len(missing) > 0 {
-			faults = append(faults, problem("run csi-proxyctl service install, which sets the list again, then csi-proxyctl service restart",
+			faults = append(faults, problem("run csi-proxyctl service install, which sets the list again, then csi-proxyctl "+
+				"service restart",
 				"the service %s may not use privileges that the daemon needs: %s", s.Name, strings.Join(missing, ", ")))
 		}
 	}

@@ -52,7 +52,8 @@ func newFixture(t *testing.T) *fixture {
 	simtest.Mount(t, sim, simtest.Kubelet+`\volume`, volume)
 	simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: "data"}))
 	simtest.Must(t, sim.SMB().SetUser("filer", "user", secret.New("password")))
-	simtest.Must(t, sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`, win.SMBMappingOptions{Username: "user", Password: secret.New("password")}))
+	simtest.Must(t, sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`,
+		win.SMBMappingOptions{Username: "user", Password: secret.New("password")}))
 	simtest.Must(t, sim.Symlink(simtest.Kubelet+`\share`, `\\filer\data`, true))
 	n, err := nodeops.New(sim, nodeops.Options{})
 	simtest.Must(t, err)
@@ -82,9 +83,10 @@ func newFixture(t *testing.T) *fixture {
 			if strings.Contains(program, "old") {
 				module = "github.com/kubernetes-csi/csi-proxy/v2"
 			}
-			return &debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Path: module, Version: "v1.2.3"}, Settings: []debug.BuildSetting{
-				{Key: "-ldflags", Value: "-X main.version=v1.2.3"}, {Key: "GOOS", Value: "windows"},
-			}}, nil
+			return &debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Path: module, Version: "v1.2.3"},
+				Settings: []debug.BuildSetting{
+					{Key: "-ldflags", Value: "-X main.version=v1.2.3"}, {Key: "GOOS", Value: "windows"},
+				}}, nil
 		},
 		Services:    func(context.Context) ([]doctor.Service, error) { return f.service, nil },
 		Privileges:  []string{"SeRestorePrivilege", "SeBackupPrivilege"},
@@ -139,7 +141,8 @@ func TestFaults(t *testing.T) {
 				f.endpoints[1].Served = false
 				f.owners["disk-v1"] = otherProcess
 			},
-			check: "pipe-owner", verdict: doctor.Problem, also: "endpoints", says: `the published CSI Proxy, process 5000 (C:\etc\csi-proxy-old.exe), serves the endpoints, in the place of the service csi-proxy, process 4000`,
+			check: "pipe-owner", verdict: doctor.Problem, also: "endpoints",
+			says: `the published CSI Proxy, process 5000 (C:\etc\csi-proxy-old.exe), serves the endpoints, in the place of the service csi-proxy, process 4000`,
 		},
 		"another daemon has a pipe": {
 			make:  func(_ *testing.T, f *fixture) { f.owners["disk-v1"] = otherProcess },
@@ -164,9 +167,11 @@ func TestFaults(t *testing.T) {
 				for i := range f.endpoints {
 					f.endpoints[i].Served = false
 				}
-				f.service[0] = doctor.Service{Name: "csi-proxy", State: "stopped", ExitCode: 1066, SpecificExitCode: 1, Account: "LocalSystem"}
+				f.service[0] = doctor.Service{Name: "csi-proxy", State: "stopped", ExitCode: 1066, SpecificExitCode: 1,
+					Account: "LocalSystem"}
 			},
-			check: "service", verdict: doctor.Problem, says: "csi-proxy is stopped; its exit code is 1066 (1)", also: "endpoints",
+			check: "service", verdict: doctor.Problem, says: "csi-proxy is stopped; its exit code is 1066 (1)",
+			also: "endpoints",
 		},
 		"the service is disabled": {
 			make: func(_ *testing.T, f *fixture) {
@@ -214,7 +219,8 @@ func TestFaults(t *testing.T) {
 				simtest.Must(t, f.sim.WriteFile(`C:\var\file`, []byte("x")))
 				f.KubeletPath = `C:\var\file`
 			},
-			check: "kubelet-directory", verdict: doctor.Problem, says: `C:\var\file, on the way to the kubelet directory, is a file`,
+			check: "kubelet-directory", verdict: doctor.Problem,
+			says: `C:\var\file, on the way to the kubelet directory, is a file`,
 		},
 		"the kubelet directory is on ReFS": {
 			make: func(t *testing.T, f *fixture) {
@@ -247,19 +253,22 @@ func TestFaults(t *testing.T) {
 		},
 		"SAN policy OfflineAll": {
 			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(win.SANOfflineAll)))
+				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy,
+					uint32(win.SANOfflineAll)))
 			},
 			check: "san-policy", verdict: doctor.Warning, says: "OfflineAll",
 		},
 		"SAN policy OfflineInternal": {
 			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(win.SANOfflineInternal)))
+				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy,
+					uint32(win.SANOfflineInternal)))
 			},
 			check: "san-policy", verdict: doctor.Warning, says: "OfflineInternal",
 		},
 		"SAN policy OfflineShared": {
 			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(win.SANOfflineShared)))
+				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy,
+					uint32(win.SANOfflineShared)))
 			},
 		},
 		"a SAN policy of the future": {
@@ -299,7 +308,8 @@ func TestFaults(t *testing.T) {
 		},
 		"a disk that answers with errors": {
 			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"}, win.ErrorIODevice))
+				simtest.Must(t, f.sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"},
+					win.ErrorIODevice))
 			},
 			check: "silent-disks", verdict: doctor.Problem, says: "disk 1", also: "mounted-volumes",
 		},
@@ -313,7 +323,8 @@ func TestFaults(t *testing.T) {
 			make: func(t *testing.T, f *fixture) {
 				simtest.Must(t, f.sim.SMB().AddShare(smbserver.Share{Server: "nas", Name: "data"}))
 				c := smb.Credentials{Username: "nobody", Password: secret.New("wrong")}
-				err := f.Local.Storage.StageShare(t.Context(), storage.StageShareRequest{RemotePath: `\\nas\data`, StagingPath: simtest.Kubelet + `\other`, Credentials: c})
+				err := f.Local.Storage.StageShare(t.Context(),
+					storage.StageShareRequest{RemotePath: `\\nas\data`, StagingPath: simtest.Kubelet + `\other`, Credentials: c})
 				if !errors.Is(err, csiproxy.ErrUnauthenticated) {
 					t.Errorf("staged: %v", err)
 				}
@@ -330,7 +341,8 @@ func TestFaults(t *testing.T) {
 			make: func(t *testing.T, f *fixture) {
 				simtest.Must(t, f.sim.Symlink(simtest.Kubelet+`\dangling`, simtest.Kubelet+`\none`, true))
 			},
-			check: "leftovers", verdict: doctor.Warning, says: `the link C:\var\lib\kubelet\dangling, to C:\var\lib\kubelet\none: it leads to nothing`,
+			check: "leftovers", verdict: doctor.Warning,
+			says: `the link C:\var\lib\kubelet\dangling, to C:\var\lib\kubelet\none: it leads to nothing`,
 		},
 		"many links to nothing": {
 			make: func(t *testing.T, f *fixture) {

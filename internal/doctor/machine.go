@@ -33,17 +33,20 @@ func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, err
 		a, err := w.FileAttributes(ctx, path[:i])
 		switch {
 		case errors.Is(err, win.ErrorFileNotFound), errors.Is(err, win.ErrorPathNotFound):
-			return "", append(faults, problem("start kubelet, which makes it. If kubelet's --root-dir is another one, name that one to the daemon "+
+			return "", append(faults, problem("start kubelet, which makes it. If kubelet's --root-dir is another one, name "+
+				"that one to the daemon "+
 				"with -kubelet-path, and to csi-proxyctl doctor with --kubelet-path",
 				"the kubelet directory doesn't exist: there is no %s", path[:i])), nil
 		case err != nil:
 			return "", faults, fmt.Errorf("look at %s: %w", path[:i], err)
 		case a&win.AttributeReparsePoint != 0:
-			faults = append(faults, warning("give the daemon, by -kubelet-path, and kubelet, by --root-dir, the path of the directory itself",
+			faults = append(faults, warning("give the daemon, by -kubelet-path, and kubelet, by --root-dir, the path of the "+
+				"directory itself",
 				"%s is a link or a mount point, and part of the kubelet directory's path: paths that name its target "+
 					"count as outside of the kubelet directory", path[:i]))
 		case a&win.AttributeDirectory == 0:
-			return "", append(faults, problem("remove the file", "%s, on the way to the kubelet directory, is a file", path[:i])), nil
+			return "", append(faults, problem("remove the file", "%s, on the way to the kubelet directory, is a file",
+				path[:i])), nil
 		}
 	}
 	f, err := w.OpenFile(ctx, path, win.OpenOptions{
@@ -63,7 +66,8 @@ func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, err
 		return "", faults, fmt.Errorf("find the file system of %s: %w", path, err)
 	}
 	if !strings.EqualFold(info.FileSystem, "NTFS") {
-		faults = append(faults, problem("move kubelet's --root-dir to a volume with NTFS, and give the daemon its path with -kubelet-path",
+		faults = append(faults, problem("move kubelet's --root-dir to a volume with NTFS, and give the daemon its path "+
+			"with -kubelet-path",
 			"%s lies on %s; volumes can be mounted at directories of NTFS only", path, info.FileSystem))
 	}
 	return fmt.Sprintf("%s is a directory on %s", path, info.FileSystem), faults, nil
@@ -77,11 +81,13 @@ func checkISCSIService(ctx context.Context, n *Node) (string, []Finding, error) 
 	s, err := n.service(ctx, iscsiService)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
-		return "", []Finding{warning("install the iSCSI initiator, if a driver on this node uses iSCSI", "there is no service %s", iscsiService)}, nil
+		return "", []Finding{warning("install the iSCSI initiator, if a driver on this node uses iSCSI",
+			"there is no service %s", iscsiService)}, nil
 	case err != nil:
 		return "", nil, err
 	case s.StartType == system.Disabled:
-		return "", []Finding{warning("if a driver on this node uses iSCSI: sc.exe config MSiSCSI start= auto, then csi-proxyctl system service start MSiSCSI",
+		return "", []Finding{warning("if a driver on this node uses iSCSI: sc.exe config MSiSCSI start= auto, then "+
+			"csi-proxyctl system service start MSiSCSI",
 			"the service %s is disabled: no iSCSI target can be used", iscsiService)}, nil
 	case s.Status != system.Running:
 		return fmt.Sprintf("the service %s is stopped, and can be started", iscsiService), nil, nil
@@ -113,8 +119,9 @@ func checkAutomaticMounting(ctx context.Context, n *Node) (string, []Finding, er
 		return "", nil, err
 	}
 	if off != 0 {
-		return "", []Finding{warning("mountvol /E", "automatic mounting is off, so a new volume stays offline until somebody brings it online. "+
-			"CSI Proxy does; other tools may not")}, nil
+		return "", []Finding{warning("mountvol /E",
+			"automatic mounting is off, so a new volume stays offline until somebody brings it online. "+
+				"CSI Proxy does; other tools may not")}, nil
 	}
 	return "automatic mounting is on", nil, nil
 }
@@ -136,11 +143,13 @@ func checkSANPolicy(ctx context.Context, n *Node) (string, []Finding, error) {
 	case p == win.SANOnlineAll:
 		return "the SAN policy is OnlineAll: all disks come online when they arrive", nil, nil
 	case p == win.SANOfflineShared:
-		return "the SAN policy is OfflineShared, as on a new Windows Server: disks on a shared bus, such as iSCSI, arrive offline, and the driver brings them online", nil, nil
+		return "the SAN policy is OfflineShared, as on a new Windows Server: disks on a shared bus, such as iSCSI, " +
+			"arrive offline, and the driver brings them online", nil, nil
 	case p == win.SANOfflineAll:
 		return "", []Finding{warning(advice, "the SAN policy is OfflineAll: all disks arrive offline")}, nil
 	case p == win.SANOfflineInternal:
-		return "", []Finding{warning(advice, "the SAN policy is OfflineInternal: disks on a bus that isn't shared arrive offline")}, nil
+		return "", []Finding{warning(advice,
+			"the SAN policy is OfflineInternal: disks on a bus that isn't shared arrive offline")}, nil
 	}
 	return "", nil, fmt.Errorf("the SAN policy is %d, which isn't known", policy)
 }
@@ -166,7 +175,8 @@ func checkBitLocker(ctx context.Context, n *Node) (string, []Finding, error) {
 	}
 	for _, name := range names {
 		if _, err := w.VolumeInformation(ctx, name); errors.Is(err, win.FVELockedVolume) {
-			faults = append(faults, problem("manage-bde -unlock, and -autounlock -enable so that it stays so after a restart", "BitLocker has locked the volume %s", name))
+			faults = append(faults, problem("manage-bde -unlock, and -autounlock -enable so that it stays so after a restart",
+				"BitLocker has locked the volume %s", name))
 		}
 	}
 	return fmt.Sprintf("BitLocker has locked none of %d volumes", len(names)), faults, nil
@@ -180,7 +190,8 @@ func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
 		return "", nil, err
 	}
 	var faults []Finding
-	const advice = "detach one of them, or start the daemon with -new-ids-for-clones, which gives a clone new ids when it is brought online"
+	const advice = "detach one of them, or start the daemon with -new-ids-for-clones, which gives a clone new ids " +
+		"when it is brought online"
 	seen := map[string]storage.Disk{}
 	told := map[disk.Number]bool{}
 	for _, d := range disks {
@@ -193,7 +204,9 @@ func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
 			seen[id] = d
 			continue
 		}
-		faults = append(faults, problem(advice, "%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, d, d.DiskID))
+		faults = append(faults, problem(advice,
+			"%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, d,
+			d.DiskID))
 		told[first.Number], told[d.Number] = true, true
 	}
 	unexplained := func(d storage.Disk) bool { return !d.Online && d.Error == "" && !told[d.Number] }
@@ -221,7 +234,8 @@ func checkSilentDisks(_ context.Context, n *Node) (string, []Finding, error) {
 	var faults []Finding
 	for _, d := range disks {
 		if d.Error != "" {
-			faults = append(faults, problem("look in the System event log for errors of its driver, and at the storage that provides it; detach the disk if it is gone there",
+			faults = append(faults, problem("look in the System event log for errors of its driver, and at the storage that "+
+				"provides it; detach the disk if it is gone there",
 				"%s: %s", d, d.Error))
 		}
 	}

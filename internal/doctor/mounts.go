@@ -47,7 +47,8 @@ func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) 
 		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return nil
 		}
-		f := problem("look up the volume's disk in csi-proxyctl storage disks and in the System event log; docs/doctor.md has more",
+		f := problem("look up the volume's disk in csi-proxyctl storage disks and in the System event log; "+
+			"docs/doctor.md has more",
 			"the volume at %s: %v", m.Path, m.Volume.Conditions)
 		return &f
 	})
@@ -61,7 +62,8 @@ func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 			return nil
 		}
 		told[m.Volume.Share] = true
-		f := problem("check that the server runs and that the password is still right. The driver's next call makes the mapping again",
+		f := problem("check that the server runs and that the password is still right. The driver's next call makes the "+
+			"mapping again",
 			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)
 		return &f
 	})
@@ -69,11 +71,16 @@ func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 
 // checkLogOns looks for accounts that SMB servers refuse.
 func checkLogOns(ctx context.Context, n *Node) (string, []Finding, error) {
-	refused, err := ask(n, func(s storage.Operations) ([]storage.RefusedLogOn, error) { return s.ListRefusedLogOns(ctx, false) })
+	refused, err := ask(n, func(s storage.Operations) ([]storage.RefusedLogOn, error) {
+		return s.ListRefusedLogOns(ctx,
+			false)
+	})
 	var faults []Finding
 	for _, r := range refused {
-		faults = append(faults, problem("put the right password into the volume's Secret, or mend the account at the server and run csi-proxyctl smb forget",
-			"the server of %s has refused a log-on for %v (Windows error %d); the same user and password are held back for %v more",
+		faults = append(faults, problem("put the right password into the volume's Secret, or mend the account at the "+
+			"server and run csi-proxyctl smb forget",
+			"the server of %s has refused a log-on for %v (Windows error %d); the same user and password are held back for "+
+				"%v more",
 			r.RemotePath, r.RefusedFor.Round(time.Second), r.WindowsError, r.HeldBackFor.Round(time.Second)))
 	}
 	return "no log-on to an SMB server is held back", faults, err

@@ -30,7 +30,10 @@ func TestLines(t *testing.T) {
 		`"severity":"INFO","v":0,"msg":"a","disk":"1","took":"1.5s","path":"C:\\"`: func(l *slog.Logger) {
 			l.Info("a", "disk", disk.Number(1), "took", 1500*time.Millisecond, "path", `C:\`)
 		},
-		`"severity":"INFO","v":0,"msg":"a","id":"` + win.GUID{}.String() + `"`: func(l *slog.Logger) { l.Info("a", "id", win.GUID{}) },
+		`"severity":"INFO","v":0,"msg":"a","id":"` + win.GUID{}.String() + `"`: func(l *slog.Logger) {
+			l.Info("a", "id",
+				win.GUID{})
+		},
 		`"severity":"INFO","v":0,"msg":"a","request":{"level":1,"msg":"b","n":7}`: func(l *slog.Logger) {
 			l.Info("a", slog.Group("request", "level", 1, "msg", "b", "n", uint32(7)))
 		},

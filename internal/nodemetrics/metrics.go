@@ -35,11 +35,14 @@ type Node struct {
 // Descriptions of what is asked for when the metrics are read.
 var (
 	underWay = prometheus.NewDesc("csi_proxy_windows_calls",
-		"Calls to Windows now, by the kind of their objects: running, of these overdue, and waiting for room.", []string{"kind", "state"}, nil)
+		"Calls to Windows now, by the kind of their objects: running, of these overdue, and waiting for room.",
+		[]string{"kind", "state"}, nil)
 	refused = prometheus.NewDesc("csi_proxy_windows_calls_refused_total",
-		"Calls to Windows that were refused, since Windows doesn't answer earlier ones, by the kind of their objects.", []string{"kind"}, nil)
+		"Calls to Windows that were refused, since Windows doesn't answer earlier ones, by the kind of their objects.",
+		[]string{"kind"}, nil)
 	hanging = prometheus.NewDesc("csi_proxy_windows_hanging_call_start_time_seconds",
-		"Since when a call to Windows hangs, as Unix time, by call and object. Only of calls that are overdue, the oldest ten of a kind.", []string{"call", "object"}, nil)
+		"Since when a call to Windows hangs, as Unix time, by call and object. Only of calls that are overdue, the "+
+			"oldest ten of a kind.", []string{"call", "object"}, nil)
 )
 
 var (

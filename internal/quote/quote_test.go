@@ -18,7 +18,8 @@ func TestNothingHides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for how, got := range map[string]string{"Text": Text("a" + s + "ü"), "Terminal": Terminal("a" + s + "ü"), "JSON": string(JSON(asJSON))} {
+		for how, got := range map[string]string{"Text": Text("a" + s + "ü"), "Terminal": Terminal("a" + s + "ü"),
+			"JSON": string(JSON(asJSON))} {
 			for _, r := range got {
 				if hidden(r) {
 					t.Errorf("%s of %+q is %+q", how, s, got)

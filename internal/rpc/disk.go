@@ -56,7 +56,8 @@ func diskVersions(ops disk.Operations) versions {
 // diskHandler answers the messages of v1.
 type diskHandler struct{ ops disk.Operations }
 
-func (h diskHandler) ListDiskLocations(ctx context.Context, _ *diskv1.ListDiskLocationsRequest) (*diskv1.ListDiskLocationsResponse, error) {
+func (h diskHandler) ListDiskLocations(ctx context.Context,
+	_ *diskv1.ListDiskLocationsRequest) (*diskv1.ListDiskLocationsResponse, error) {
 	locations, err := h.ops.ListDiskLocations(ctx)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,8 @@ func (h diskHandler) ListDiskLocations(ctx context.Context, _ *diskv1.ListDiskLo
 	return resp, nil
 }
 
-func (h diskHandler) PartitionDisk(ctx context.Context, req *diskv1.PartitionDiskRequest) (*diskv1.PartitionDiskResponse, error) {
+func (h diskHandler) PartitionDisk(ctx context.Context,
+	req *diskv1.PartitionDiskRequest) (*diskv1.PartitionDiskResponse, error) {
 	return &diskv1.PartitionDiskResponse{}, h.ops.PartitionDisk(ctx, disk.Number(req.DiskNumber))
 }
 
@@ -81,28 +83,33 @@ func (h diskHandler) Rescan(ctx context.Context, _ *diskv1.RescanRequest) (*disk
 	return &diskv1.RescanResponse{}, h.ops.Rescan(ctx)
 }
 
-func (h diskHandler) ListDiskIDs(ctx context.Context, _ *diskv1.ListDiskIDsRequest) (*diskv1.ListDiskIDsResponse, error) {
+func (h diskHandler) ListDiskIDs(ctx context.Context,
+	_ *diskv1.ListDiskIDsRequest) (*diskv1.ListDiskIDsResponse, error) {
 	disks, err := h.ops.ListDiskIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	resp := &diskv1.ListDiskIDsResponse{DiskIDs: make(map[uint32]*diskv1.DiskIDs)}
 	for n, ids := range disks {
-		resp.DiskIDs[uint32(n)] = &diskv1.DiskIDs{Page83: wire.ValidText(ids.Page83), SerialNumber: wire.ValidText(ids.SerialNumber)}
+		resp.DiskIDs[uint32(n)] = &diskv1.DiskIDs{Page83: wire.ValidText(ids.Page83),
+			SerialNumber: wire.ValidText(ids.SerialNumber)}
 	}
 	return resp, nil
 }
 
-func (h diskHandler) GetDiskStats(ctx context.Context, req *diskv1.GetDiskStatsRequest) (*diskv1.GetDiskStatsResponse, error) {
+func (h diskHandler) GetDiskStats(ctx context.Context,
+	req *diskv1.GetDiskStatsRequest) (*diskv1.GetDiskStatsResponse, error) {
 	stats, err := h.ops.GetDiskStats(ctx, disk.Number(req.DiskNumber))
 	return &diskv1.GetDiskStatsResponse{TotalBytes: stats.SizeBytes}, err
 }
 
-func (h diskHandler) SetDiskState(ctx context.Context, req *diskv1.SetDiskStateRequest) (*diskv1.SetDiskStateResponse, error) {
+func (h diskHandler) SetDiskState(ctx context.Context,
+	req *diskv1.SetDiskStateRequest) (*diskv1.SetDiskStateResponse, error) {
 	return &diskv1.SetDiskStateResponse{}, h.ops.SetDiskState(ctx, disk.Number(req.DiskNumber), req.IsOnline)
 }
 
-func (h diskHandler) GetDiskState(ctx context.Context, req *diskv1.GetDiskStateRequest) (*diskv1.GetDiskStateResponse, error) {
+func (h diskHandler) GetDiskState(ctx context.Context,
+	req *diskv1.GetDiskStateRequest) (*diskv1.GetDiskStateResponse, error) {
 	online, err := h.ops.GetDiskState(ctx, disk.Number(req.DiskNumber))
 	return &diskv1.GetDiskStateResponse{IsOnline: online}, err
 }
@@ -111,7 +118,8 @@ func (h diskHandler) GetDiskState(ctx context.Context, req *diskv1.GetDiskStateR
 // decimal strings, and what only v1alpha1 has.
 type diskByStringHandler struct{ ops disk.Operations }
 
-func (h diskByStringHandler) ListDiskLocations(ctx context.Context, _ *diskv1beta2.ListDiskLocationsRequest) (*diskv1beta2.ListDiskLocationsResponse, error) {
+func (h diskByStringHandler) ListDiskLocations(ctx context.Context,
+	_ *diskv1beta2.ListDiskLocationsRequest) (*diskv1beta2.ListDiskLocationsResponse, error) {
 	locations, err := h.ops.ListDiskLocations(ctx)
 	if err != nil {
 		return nil, err
@@ -128,7 +136,8 @@ func (h diskByStringHandler) ListDiskLocations(ctx context.Context, _ *diskv1bet
 	return resp, nil
 }
 
-func (h diskByStringHandler) PartitionDisk(ctx context.Context, req *diskv1beta2.PartitionDiskRequest) (*diskv1beta2.PartitionDiskResponse, error) {
+func (h diskByStringHandler) PartitionDisk(ctx context.Context,
+	req *diskv1beta2.PartitionDiskRequest) (*diskv1beta2.PartitionDiskResponse, error) {
 	n, err := parseDiskNumber(req.DiskID)
 	if err != nil {
 		return nil, err
@@ -136,7 +145,8 @@ func (h diskByStringHandler) PartitionDisk(ctx context.Context, req *diskv1beta2
 	return &diskv1beta2.PartitionDiskResponse{}, h.ops.PartitionDisk(ctx, n)
 }
 
-func (h diskByStringHandler) ListDiskIDs(ctx context.Context, _ *diskv1beta2.ListDiskIDsRequest) (*diskv1beta2.ListDiskIDsResponse, error) {
+func (h diskByStringHandler) ListDiskIDs(ctx context.Context,
+	_ *diskv1beta2.ListDiskIDsRequest) (*diskv1beta2.ListDiskIDsResponse, error) {
 	disks, err := h.ops.ListDiskIDs(ctx)
 	if err != nil {
 		return nil, err
@@ -151,7 +161,8 @@ func (h diskByStringHandler) ListDiskIDs(ctx context.Context, _ *diskv1beta2.Lis
 	return resp, nil
 }
 
-func (h diskByStringHandler) DiskStats(ctx context.Context, req *diskv1beta2.DiskStatsRequest) (*diskv1beta2.DiskStatsResponse, error) {
+func (h diskByStringHandler) DiskStats(ctx context.Context,
+	req *diskv1beta2.DiskStatsRequest) (*diskv1beta2.DiskStatsResponse, error) {
 	n, err := parseDiskNumber(req.DiskID)
 	if err != nil {
 		return nil, err
@@ -160,7 +171,8 @@ func (h diskByStringHandler) DiskStats(ctx context.Context, req *diskv1beta2.Dis
 	return &diskv1beta2.DiskStatsResponse{DiskSize: stats.SizeBytes}, err
 }
 
-func (h diskByStringHandler) SetAttachState(ctx context.Context, req *diskv1beta2.SetAttachStateRequest) (*diskv1beta2.SetAttachStateResponse, error) {
+func (h diskByStringHandler) SetAttachState(ctx context.Context,
+	req *diskv1beta2.SetAttachStateRequest) (*diskv1beta2.SetAttachStateResponse, error) {
 	n, err := parseDiskNumber(req.DiskID)
 	if err != nil {
 		return nil, err
@@ -168,7 +180,8 @@ func (h diskByStringHandler) SetAttachState(ctx context.Context, req *diskv1beta
 	return &diskv1beta2.SetAttachStateResponse{}, h.ops.SetDiskState(ctx, n, req.IsOnline)
 }
 
-func (h diskByStringHandler) GetAttachState(ctx context.Context, req *diskv1beta2.GetAttachStateRequest) (*diskv1beta2.GetAttachStateResponse, error) {
+func (h diskByStringHandler) GetAttachState(ctx context.Context,
+	req *diskv1beta2.GetAttachStateRequest) (*diskv1beta2.GetAttachStateResponse, error) {
 	n, err := parseDiskNumber(req.DiskID)
 	if err != nil {
 		return nil, err
@@ -177,7 +190,8 @@ func (h diskByStringHandler) GetAttachState(ctx context.Context, req *diskv1beta
 	return &diskv1beta2.GetAttachStateResponse{IsOnline: online}, err
 }
 
-func (h diskByStringHandler) GetDiskNumberByName(ctx context.Context, req *diskv1alpha1.GetDiskNumberByNameRequest) (*diskv1alpha1.GetDiskNumberByNameResponse, error) {
+func (h diskByStringHandler) GetDiskNumberByName(ctx context.Context,
+	req *diskv1alpha1.GetDiskNumberByNameRequest) (*diskv1alpha1.GetDiskNumberByNameResponse, error) {
 	n, err := h.ops.FindDiskByPage83(ctx, req.DiskName)
 	return &diskv1alpha1.GetDiskNumberByNameResponse{DiskNumber: n.String()}, err
 }

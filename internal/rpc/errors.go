@@ -23,6 +23,7 @@ func ErrorInterceptor(ctx context.Context, req any, _ *grpc.UnaryServerInfo, han
 }
 
 // StreamErrorInterceptor is ErrorInterceptor for streaming calls.
-func StreamErrorInterceptor(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func StreamErrorInterceptor(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	return wire.ToStatus(handler(srv, stream))
 }

@@ -31,7 +31,8 @@ var everyMethod = []struct {
 		`{"disk_locations": {"0": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}, "4294967295": {"LUNID": "5"}}}`,
 	},
 	{"disk", "v1 v1beta3", "PartitionDisk", `{"disk_number": 4294967295}`, []string{"PartitionDisk 4294967295"}, `{}`},
-	{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID": "4294967295"}`, []string{"PartitionDisk 4294967295"}, `{}`},
+	{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID": "4294967295"}`, []string{"PartitionDisk 4294967295"},
+		`{}`},
 	{"disk", "v1 v1beta3 v1beta2 v1beta1 v1alpha1", "Rescan", `{}`, []string{"Rescan"}, `{}`},
 	{
 		"disk", "v1 v1beta3", "ListDiskIDs", `{}`, []string{"ListDiskIDs"},
@@ -42,14 +43,16 @@ var everyMethod = []struct {
 		`{"diskIDs": {"0": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol0123"}},
 			"2": {"identifiers": {"page83": "", "serialNumber": "vol4567"}}}}`,
 	},
-	{"disk", "v1 v1beta3", "GetDiskStats", `{"disk_number": 3}`, []string{"GetDiskStats 3"}, `{"total_bytes": 1099511627776}`},
+	{"disk", "v1 v1beta3", "GetDiskStats", `{"disk_number": 3}`, []string{"GetDiskStats 3"},
+		`{"total_bytes": 1099511627776}`},
 	{"disk", "v1beta2 v1beta1", "DiskStats", `{"diskID": "3"}`, []string{"GetDiskStats 3"}, `{"diskSize": 1099511627776}`},
 	{"disk", "v1 v1beta3", "SetDiskState", `{"disk_number": 3, "is_online": true}`, []string{"SetDiskState 3 true"}, `{}`},
 	{"disk", "v1beta2", "SetAttachState", `{"diskID": "3", "isOnline": true}`, []string{"SetDiskState 3 true"}, `{}`},
 	{"disk", "v1beta2", "SetAttachState", `{"diskID": "0"}`, []string{"SetDiskState 0 false"}, `{}`},
 	{"disk", "v1 v1beta3", "GetDiskState", `{"disk_number": 3}`, []string{"GetDiskState 3"}, `{"is_online": true}`},
 	{"disk", "v1beta2", "GetAttachState", `{"diskID": "3"}`, []string{"GetDiskState 3"}, `{"isOnline": true}`},
-	{"disk", "v1alpha1", "GetDiskNumberByName", `{"disk_name": "6000c29f"}`, []string{"FindDiskByPage83 6000c29f"}, `{"disk_number": "4294967295"}`},
+	{"disk", "v1alpha1", "GetDiskNumberByName", `{"disk_name": "6000c29f"}`, []string{"FindDiskByPage83 6000c29f"},
+		`{"disk_number": "4294967295"}`},
 
 	{
 		"volume", "v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"disk_number": 3, "partition_number": 2}`,
@@ -136,9 +139,11 @@ var everyMethod = []struct {
 		[]string{"WriteVolumeCache " + volumeA}, `{}`,
 	},
 
-	{"filesystem", "v2alpha1 v1 v1beta2", "PathExists", `{"path": "c:\\p"}`, []string{`PathExists c:\p`}, `{"exists": true}`},
+	{"filesystem", "v2alpha1 v1 v1beta2", "PathExists", `{"path": "c:\\p"}`, []string{`PathExists c:\p`},
+		`{"exists": true}`},
 	{"filesystem", "v1beta1 v1alpha1", "PathExists", `{"path": "c:\\p"}`, []string{`PathExists c:\p`}, `{"exists": true}`},
-	{"filesystem", "v1beta1 v1alpha1", "PathExists", `{"path": "c:\\p", "context": "POD"}`, []string{`PathExists c:\p`}, `{"exists": true}`},
+	{"filesystem", "v1beta1 v1alpha1", "PathExists", `{"path": "c:\\p", "context": "POD"}`, []string{`PathExists c:\p`},
+		`{"exists": true}`},
 	{"filesystem", "v2alpha1 v1 v1beta2", "Mkdir", `{"path": "c:\\p"}`, []string{`Mkdir c:\p`}, `{}`},
 	{"filesystem", "v1beta1 v1alpha1", "Mkdir", `{"path": "c:\\p", "context": "POD"}`, []string{`Mkdir c:\p`}, `{}`},
 	{"filesystem", "v2alpha1 v1 v1beta2", "Rmdir", `{"path": "c:\\p"}`, []string{`Rmdir c:\p false`}, `{}`},
@@ -154,8 +159,10 @@ var everyMethod = []struct {
 		"filesystem", "v1beta1 v1alpha1", "LinkPath", `{"source_path": "c:\\s", "target_path": "c:\\t"}`,
 		[]string{`CreateSymlink c:\s c:\t`}, `{}`,
 	},
-	{"filesystem", "v2alpha1 v1 v1beta2", "IsSymlink", `{"path": "c:\\p"}`, []string{`IsSymlink c:\p`}, `{"is_symlink": true}`},
-	{"filesystem", "v1beta1 v1alpha1", "IsMountPoint", `{"path": "c:\\p"}`, []string{`IsSymlink c:\p`}, `{"is_mount_point": true}`},
+	{"filesystem", "v2alpha1 v1 v1beta2", "IsSymlink", `{"path": "c:\\p"}`, []string{`IsSymlink c:\p`},
+		`{"is_symlink": true}`},
+	{"filesystem", "v1beta1 v1alpha1", "IsMountPoint", `{"path": "c:\\p"}`, []string{`IsSymlink c:\p`},
+		`{"is_mount_point": true}`},
 
 	{
 		"smb", "v1 v1beta2", "NewSmbGlobalMapping",
@@ -173,7 +180,8 @@ var everyMethod = []struct {
 	},
 
 	{
-		"iscsi", "v1alpha2 v1alpha1", "AddTargetPortal", `{"target_portal": {"target_address": "10.0.0.1", "target_port": 65535}}`,
+		"iscsi", "v1alpha2 v1alpha1", "AddTargetPortal",
+		`{"target_portal": {"target_address": "10.0.0.1", "target_port": 65535}}`,
 		[]string{"AddTargetPortal 10.0.0.1 65535"}, `{}`,
 	},
 	{
@@ -189,7 +197,8 @@ var everyMethod = []struct {
 		[]string{"RemoveTargetPortal  0"}, `{}`,
 	},
 	{
-		"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a", "target_port": 1}, "iqn": "i"}`,
+		"iscsi", "v1alpha2 v1alpha1", "ConnectTarget",
+		`{"target_portal": {"target_address": "a", "target_port": 1}, "iqn": "i"}`,
 		[]string{"ConnectTarget a 1 i 0  "}, `{}`,
 	},
 	{
@@ -203,16 +212,19 @@ var everyMethod = []struct {
 		[]string{"ConnectTarget a 0 i 2 u s%"}, `{}`,
 	},
 	{
-		"iscsi", "v1alpha2 v1alpha1", "DisconnectTarget", `{"target_portal": {"target_address": "a", "target_port": 1}, "iqn": "i"}`,
+		"iscsi", "v1alpha2 v1alpha1", "DisconnectTarget",
+		`{"target_portal": {"target_address": "a", "target_port": 1}, "iqn": "i"}`,
 		[]string{"DisconnectTarget a 1 i"}, `{}`,
 	},
 	{
-		"iscsi", "v1alpha2 v1alpha1", "GetTargetDisks", `{"target_portal": {"target_address": "a", "target_port": 1}, "iqn": "i"}`,
+		"iscsi", "v1alpha2 v1alpha1", "GetTargetDisks",
+		`{"target_portal": {"target_address": "a", "target_port": 1}, "iqn": "i"}`,
 		[]string{"GetTargetDisks a 1 i"}, `{"diskIDs": ["0", "4294967295"]}`,
 	},
 	{"iscsi", "v1alpha2", "SetMutualChapSecret", `{"MutualChapSecret": "s%"}`, []string{"SetMutualCHAPSecret s%"}, `{}`},
 
-	{"system", "v1alpha1", "GetBIOSSerialNumber", `{}`, []string{"GetBIOSSerialNumber"}, `{"serial_number": "VMware-42 0b"}`},
+	{"system", "v1alpha1", "GetBIOSSerialNumber", `{}`, []string{"GetBIOSSerialNumber"},
+		`{"serial_number": "VMware-42 0b"}`},
 	{
 		"system", "v1alpha1", "GetService", `{"name": "n"}`, []string{"GetService n"},
 		`{"display_name": "Service", "start_type": "DISABLED", "status": "PAUSED"}`,
@@ -221,15 +233,18 @@ var everyMethod = []struct {
 	{"system", "v1alpha1", "StopService", `{"name": "n"}`, []string{"StopService n false"}, `{}`},
 	{"system", "v1alpha1", "StopService", `{"name": "n", "force": true}`, []string{"StopService n true"}, `{}`},
 
-	{"storage", "v1alpha1", "ListDisks", `{}`, []string{"ListDisks any property"}, `{"disks": [{"number": 4294967295, "serial_number": "vol0123"}]}`},
+	{"storage", "v1alpha1", "ListDisks", `{}`, []string{"ListDisks any property"},
+		`{"disks": [{"number": 4294967295, "serial_number": "vol0123"}]}`},
 	{
 		"storage", "v1alpha1", "ListDisks", `{"disk": {"number": 0, "lun": 0, "vendor": "v"}}`,
-		[]string{`ListDisks the number 0, the LUN 0 and the vendor "v"`}, `{"disks": [{"number": 4294967295, "serial_number": "vol0123"}]}`,
+		[]string{`ListDisks the number 0, the LUN 0 and the vendor "v"`},
+		`{"disks": [{"number": 4294967295, "serial_number": "vol0123"}]}`,
 	},
 	{
 		"storage", "v1alpha1", "StageVolume",
 		`{"disk": {"serial_number": "vol"}, "staging_path": "c:\\s", "login": {"auth_type": "ONE_WAY_CHAP", "chap_username": "u", "chap_secret": "s%"}, "wait_milliseconds": 1500}`,
-		[]string{`StageVolume the serial number "vol" c:\s u s% 1.5s`}, `{"disk_number": 3, "volume_id": "$A", "formatted": true}`,
+		[]string{`StageVolume the serial number "vol" c:\s u s% 1.5s`},
+		`{"disk_number": 3, "volume_id": "$A", "formatted": true}`,
 	},
 	{
 		"storage", "v1alpha1", "StageVolume", `{"wait_milliseconds": -9223372036854775808}`,
@@ -250,7 +265,8 @@ var everyMethod = []struct {
 	{"storage", "v1alpha1", "UnpublishVolume", `{"target_path": "c:\\t"}`, []string{`UnpublishVolume c:\t`}, `{}`},
 	{
 		"storage", "v1alpha1", "ExpandVolume", `{"path": "c:\\s", "disk_size_bytes": 5000000000}`,
-		[]string{`ExpandVolume c:\s 5000000000 0s`}, `{"size_bytes": 1099511627776, "disk_size_bytes": 2199023255552, "grown": true}`,
+		[]string{`ExpandVolume c:\s 5000000000 0s`},
+		`{"size_bytes": 1099511627776, "disk_size_bytes": 2199023255552, "grown": true}`,
 	},
 	{
 		"storage", "v1alpha1", "GetVolume", `{"path": "c:\\s"}`, []string{`GetVolume c:\s`},
@@ -261,7 +277,8 @@ var everyMethod = []struct {
 		`{"incomplete_reason": "a directory", "mounts": [{"kind": "link", "path": "c:\\l", "leftover_reason": "it leads to nothing", "volume": {}}]}`,
 	},
 	{
-		"storage", "v1alpha1", "StageShare", `{"remote_path": "\\\\server\\share", "staging_path": "c:\\s", "username": "u", "password": "p%"}`,
+		"storage", "v1alpha1", "StageShare",
+		`{"remote_path": "\\\\server\\share", "staging_path": "c:\\s", "username": "u", "password": "p%"}`,
 		[]string{`StageShare \\server\share c:\s u p%`}, `{}`,
 	},
 	{
@@ -269,7 +286,8 @@ var everyMethod = []struct {
 		[]string{`UnstageShare c:\s \\server\share`}, `{"unmapped": true}`,
 	},
 	{
-		"storage", "v1alpha1", "UnstageShare", `{"staging_path": "c:\\s"}`, []string{`UnstageShare c:\s `}, `{"unlinked": true}`,
+		"storage", "v1alpha1", "UnstageShare", `{"staging_path": "c:\\s"}`, []string{`UnstageShare c:\s `},
+		`{"unlinked": true}`,
 	},
 	{
 		"storage", "v1alpha1", "CleanUp", `{"remove": true}`, []string{`CleanUp true`},

@@ -47,28 +47,34 @@ func filesystemVersions(ops filesystem.Operations) versions {
 // filesystemHandler answers the messages of v2alpha1.
 type filesystemHandler struct{ ops filesystem.Operations }
 
-func (h filesystemHandler) PathExists(ctx context.Context, req *filesystemv2alpha1.PathExistsRequest) (*filesystemv2alpha1.PathExistsResponse, error) {
+func (h filesystemHandler) PathExists(ctx context.Context,
+	req *filesystemv2alpha1.PathExistsRequest) (*filesystemv2alpha1.PathExistsResponse, error) {
 	exists, err := h.ops.PathExists(ctx, req.Path)
 	return &filesystemv2alpha1.PathExistsResponse{Exists: exists}, err
 }
 
-func (h filesystemHandler) Mkdir(ctx context.Context, req *filesystemv2alpha1.MkdirRequest) (*filesystemv2alpha1.MkdirResponse, error) {
+func (h filesystemHandler) Mkdir(ctx context.Context,
+	req *filesystemv2alpha1.MkdirRequest) (*filesystemv2alpha1.MkdirResponse, error) {
 	return &filesystemv2alpha1.MkdirResponse{}, h.ops.Mkdir(ctx, req.Path)
 }
 
-func (h filesystemHandler) Rmdir(ctx context.Context, req *filesystemv2alpha1.RmdirRequest) (*filesystemv2alpha1.RmdirResponse, error) {
+func (h filesystemHandler) Rmdir(ctx context.Context,
+	req *filesystemv2alpha1.RmdirRequest) (*filesystemv2alpha1.RmdirResponse, error) {
 	return &filesystemv2alpha1.RmdirResponse{}, h.ops.Rmdir(ctx, req.Path, req.Force)
 }
 
-func (h filesystemHandler) RmdirContents(ctx context.Context, req *filesystemv2alpha1.RmdirContentsRequest) (*filesystemv2alpha1.RmdirContentsResponse, error) {
+func (h filesystemHandler) RmdirContents(ctx context.Context,
+	req *filesystemv2alpha1.RmdirContentsRequest) (*filesystemv2alpha1.RmdirContentsResponse, error) {
 	return &filesystemv2alpha1.RmdirContentsResponse{}, h.ops.RmdirContents(ctx, req.Path)
 }
 
-func (h filesystemHandler) CreateSymlink(ctx context.Context, req *filesystemv2alpha1.CreateSymlinkRequest) (*filesystemv2alpha1.CreateSymlinkResponse, error) {
+func (h filesystemHandler) CreateSymlink(ctx context.Context,
+	req *filesystemv2alpha1.CreateSymlinkRequest) (*filesystemv2alpha1.CreateSymlinkResponse, error) {
 	return &filesystemv2alpha1.CreateSymlinkResponse{}, h.ops.CreateSymlink(ctx, req.SourcePath, req.TargetPath)
 }
 
-func (h filesystemHandler) IsSymlink(ctx context.Context, req *filesystemv2alpha1.IsSymlinkRequest) (*filesystemv2alpha1.IsSymlinkResponse, error) {
+func (h filesystemHandler) IsSymlink(ctx context.Context,
+	req *filesystemv2alpha1.IsSymlinkRequest) (*filesystemv2alpha1.IsSymlinkResponse, error) {
 	isSymlink, err := h.ops.IsSymlink(ctx, req.Path)
 	return &filesystemv2alpha1.IsSymlinkResponse{IsSymlink: isSymlink}, err
 }
@@ -77,7 +83,8 @@ func (h filesystemHandler) IsSymlink(ctx context.Context, req *filesystemv2alpha
 // empty.
 type oldFilesystemHandler struct{ ops filesystem.Operations }
 
-func (h oldFilesystemHandler) PathExists(ctx context.Context, req *filesystemv1beta1.PathExistsRequest) (*filesystemv1beta1.PathExistsResponse, error) {
+func (h oldFilesystemHandler) PathExists(ctx context.Context,
+	req *filesystemv1beta1.PathExistsRequest) (*filesystemv1beta1.PathExistsResponse, error) {
 	if err := checkPathContext("PathExists", req.Context); err != nil {
 		return nil, err
 	}
@@ -85,25 +92,29 @@ func (h oldFilesystemHandler) PathExists(ctx context.Context, req *filesystemv1b
 	return &filesystemv1beta1.PathExistsResponse{Exists: exists}, err
 }
 
-func (h oldFilesystemHandler) Mkdir(ctx context.Context, req *filesystemv1beta1.MkdirRequest) (*filesystemv1beta1.MkdirResponse, error) {
+func (h oldFilesystemHandler) Mkdir(ctx context.Context,
+	req *filesystemv1beta1.MkdirRequest) (*filesystemv1beta1.MkdirResponse, error) {
 	if err := checkPathContext("Mkdir", req.Context); err != nil {
 		return nil, err
 	}
 	return &filesystemv1beta1.MkdirResponse{}, h.ops.Mkdir(ctx, req.Path)
 }
 
-func (h oldFilesystemHandler) Rmdir(ctx context.Context, req *filesystemv1beta1.RmdirRequest) (*filesystemv1beta1.RmdirResponse, error) {
+func (h oldFilesystemHandler) Rmdir(ctx context.Context,
+	req *filesystemv1beta1.RmdirRequest) (*filesystemv1beta1.RmdirResponse, error) {
 	if err := checkPathContext("Rmdir", req.Context); err != nil {
 		return nil, err
 	}
 	return &filesystemv1beta1.RmdirResponse{}, h.ops.Rmdir(ctx, req.Path, req.Force)
 }
 
-func (h oldFilesystemHandler) LinkPath(ctx context.Context, req *filesystemv1beta1.LinkPathRequest) (*filesystemv1beta1.LinkPathResponse, error) {
+func (h oldFilesystemHandler) LinkPath(ctx context.Context,
+	req *filesystemv1beta1.LinkPathRequest) (*filesystemv1beta1.LinkPathResponse, error) {
 	return &filesystemv1beta1.LinkPathResponse{}, h.ops.CreateSymlink(ctx, req.SourcePath, req.TargetPath)
 }
 
-func (h oldFilesystemHandler) IsMountPoint(ctx context.Context, req *filesystemv1beta1.IsMountPointRequest) (*filesystemv1beta1.IsMountPointResponse, error) {
+func (h oldFilesystemHandler) IsMountPoint(ctx context.Context,
+	req *filesystemv1beta1.IsMountPointRequest) (*filesystemv1beta1.IsMountPointResponse, error) {
 	isMountPoint, err := h.ops.IsSymlink(ctx, req.Path)
 	return &filesystemv1beta1.IsMountPointResponse{IsMountPoint: isMountPoint}, err
 }

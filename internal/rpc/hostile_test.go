@@ -60,10 +60,14 @@ func TestHostileRequests(t *testing.T) {
 		{"portal longer than the request", "iscsi v1alpha2", "DisconnectTarget", "\x0a\x03\x0a\x01", codes.Internal},
 		{"address longer than the portal", "iscsi v1alpha2", "GetTargetDisks", "\x0a\x02\x0a\x05", codes.Internal},
 		{"address that isn't UTF-8", "iscsi v1alpha2", "RemoveTargetPortal", "\x0a\x03\x0a\x01\xff", codes.Internal},
-		{"greatest port", "iscsi v1alpha1", "DiscoverTargetPortal", "\x0a\x06\x10\xff\xff\xff\xff\x0f", codes.InvalidArgument},
-		{"port of 64 bits", "iscsi v1alpha2", "AddTargetPortal", "\x0a\x0b\x10" + strings.Repeat("\xff", 9) + "\x01", codes.InvalidArgument},
-		{"portals merged to one of a bad port", "iscsi v1alpha2", "AddTargetPortal", "\x0a\x03\x0a\x01a\x0a\x04\x10\x80\x80\x04", codes.InvalidArgument},
-		{"greatest authentication type", "iscsi v1alpha2", "ConnectTarget", "\x0a\x03\x0a\x01a\x18\xff\xff\xff\xff\x07", codes.InvalidArgument},
+		{"greatest port", "iscsi v1alpha1", "DiscoverTargetPortal", "\x0a\x06\x10\xff\xff\xff\xff\x0f",
+			codes.InvalidArgument},
+		{"port of 64 bits", "iscsi v1alpha2", "AddTargetPortal", "\x0a\x0b\x10" + strings.Repeat("\xff", 9) + "\x01",
+			codes.InvalidArgument},
+		{"portals merged to one of a bad port", "iscsi v1alpha2", "AddTargetPortal",
+			"\x0a\x03\x0a\x01a\x0a\x04\x10\x80\x80\x04", codes.InvalidArgument},
+		{"greatest authentication type", "iscsi v1alpha2", "ConnectTarget", "\x0a\x03\x0a\x01a\x18\xff\xff\xff\xff\x07",
+			codes.InvalidArgument},
 		{"secret that isn't UTF-8", "iscsi v1alpha2", "SetMutualChapSecret", "\x0a\x01\xff", codes.Internal},
 		{"password that isn't UTF-8", "smb v1", "NewSmbGlobalMapping", "\x22\x01\xff", codes.Internal},
 		{"password that isn't UTF-8", "smb v1alpha1", "NewSmbGlobalMapping", "\x22\x01\xff", codes.Internal},
@@ -74,7 +78,8 @@ func TestHostileRequests(t *testing.T) {
 			node.calls = nil
 			e := served[test.endpoint]
 			var resp []byte
-			err := e.conn.Invoke(t.Context(), "/"+e.Names()[0]+"/"+test.method, []byte(test.request), &resp, grpc.ForceCodec(rawCodec{}))
+			err := e.conn.Invoke(t.Context(), "/"+e.Names()[0]+"/"+test.method, []byte(test.request), &resp,
+				grpc.ForceCodec(rawCodec{}))
 			if status.Code(err) != test.want {
 				t.Errorf("error %v, want %v", err, test.want)
 			}

@@ -38,7 +38,8 @@ func iscsiVersions(ops iscsi.Operations) versions {
 // iscsiHandler answers the messages of v1alpha2.
 type iscsiHandler struct{ ops iscsi.Operations }
 
-func (h iscsiHandler) AddTargetPortal(ctx context.Context, req *iscsiv1alpha2.AddTargetPortalRequest) (*iscsiv1alpha2.AddTargetPortalResponse, error) {
+func (h iscsiHandler) AddTargetPortal(ctx context.Context,
+	req *iscsiv1alpha2.AddTargetPortalRequest) (*iscsiv1alpha2.AddTargetPortalResponse, error) {
 	p, err := portal("AddTargetPortal", req.TargetPortal)
 	if err != nil {
 		return nil, err
@@ -46,7 +47,8 @@ func (h iscsiHandler) AddTargetPortal(ctx context.Context, req *iscsiv1alpha2.Ad
 	return &iscsiv1alpha2.AddTargetPortalResponse{}, h.ops.AddTargetPortal(ctx, p)
 }
 
-func (h iscsiHandler) DiscoverTargetPortal(ctx context.Context, req *iscsiv1alpha2.DiscoverTargetPortalRequest) (*iscsiv1alpha2.DiscoverTargetPortalResponse, error) {
+func (h iscsiHandler) DiscoverTargetPortal(ctx context.Context,
+	req *iscsiv1alpha2.DiscoverTargetPortalRequest) (*iscsiv1alpha2.DiscoverTargetPortalResponse, error) {
 	p, err := portal("DiscoverTargetPortal", req.TargetPortal)
 	if err != nil {
 		return nil, err
@@ -62,7 +64,8 @@ func (h iscsiHandler) DiscoverTargetPortal(ctx context.Context, req *iscsiv1alph
 	return resp, nil
 }
 
-func (h iscsiHandler) RemoveTargetPortal(ctx context.Context, req *iscsiv1alpha2.RemoveTargetPortalRequest) (*iscsiv1alpha2.RemoveTargetPortalResponse, error) {
+func (h iscsiHandler) RemoveTargetPortal(ctx context.Context,
+	req *iscsiv1alpha2.RemoveTargetPortalRequest) (*iscsiv1alpha2.RemoveTargetPortalResponse, error) {
 	p, err := portal("RemoveTargetPortal", req.TargetPortal)
 	if err != nil {
 		return nil, err
@@ -70,7 +73,8 @@ func (h iscsiHandler) RemoveTargetPortal(ctx context.Context, req *iscsiv1alpha2
 	return &iscsiv1alpha2.RemoveTargetPortalResponse{}, h.ops.RemoveTargetPortal(ctx, p)
 }
 
-func (h iscsiHandler) ListTargetPortals(ctx context.Context, _ *iscsiv1alpha2.ListTargetPortalsRequest) (*iscsiv1alpha2.ListTargetPortalsResponse, error) {
+func (h iscsiHandler) ListTargetPortals(ctx context.Context,
+	_ *iscsiv1alpha2.ListTargetPortalsRequest) (*iscsiv1alpha2.ListTargetPortalsResponse, error) {
 	portals, err := h.ops.ListTargetPortals(ctx)
 	if err != nil {
 		return nil, err
@@ -85,7 +89,8 @@ func (h iscsiHandler) ListTargetPortals(ctx context.Context, _ *iscsiv1alpha2.Li
 	return resp, nil
 }
 
-func (h iscsiHandler) ConnectTarget(ctx context.Context, req *iscsiv1alpha2.ConnectTargetRequest) (*iscsiv1alpha2.ConnectTargetResponse, error) {
+func (h iscsiHandler) ConnectTarget(ctx context.Context,
+	req *iscsiv1alpha2.ConnectTargetRequest) (*iscsiv1alpha2.ConnectTargetResponse, error) {
 	const op = "ConnectTarget"
 	p, err := portal(op, req.TargetPortal)
 	if err != nil {
@@ -107,7 +112,8 @@ func (h iscsiHandler) ConnectTarget(ctx context.Context, req *iscsiv1alpha2.Conn
 	return &iscsiv1alpha2.ConnectTargetResponse{}, h.ops.ConnectTarget(ctx, p, iscsi.IQN(req.Iqn), a)
 }
 
-func (h iscsiHandler) DisconnectTarget(ctx context.Context, req *iscsiv1alpha2.DisconnectTargetRequest) (*iscsiv1alpha2.DisconnectTargetResponse, error) {
+func (h iscsiHandler) DisconnectTarget(ctx context.Context,
+	req *iscsiv1alpha2.DisconnectTargetRequest) (*iscsiv1alpha2.DisconnectTargetResponse, error) {
 	p, err := portal("DisconnectTarget", req.TargetPortal)
 	if err != nil {
 		return nil, err
@@ -115,7 +121,8 @@ func (h iscsiHandler) DisconnectTarget(ctx context.Context, req *iscsiv1alpha2.D
 	return &iscsiv1alpha2.DisconnectTargetResponse{}, h.ops.DisconnectTarget(ctx, p, iscsi.IQN(req.Iqn))
 }
 
-func (h iscsiHandler) GetTargetDisks(ctx context.Context, req *iscsiv1alpha2.GetTargetDisksRequest) (*iscsiv1alpha2.GetTargetDisksResponse, error) {
+func (h iscsiHandler) GetTargetDisks(ctx context.Context,
+	req *iscsiv1alpha2.GetTargetDisksRequest) (*iscsiv1alpha2.GetTargetDisksResponse, error) {
 	p, err := portal("GetTargetDisks", req.TargetPortal)
 	if err != nil {
 		return nil, err
@@ -131,7 +138,8 @@ func (h iscsiHandler) GetTargetDisks(ctx context.Context, req *iscsiv1alpha2.Get
 	return resp, nil
 }
 
-func (h iscsiHandler) SetMutualChapSecret(ctx context.Context, req *iscsiv1alpha2.SetMutualChapSecretRequest) (*iscsiv1alpha2.SetMutualChapSecretResponse, error) {
+func (h iscsiHandler) SetMutualChapSecret(ctx context.Context,
+	req *iscsiv1alpha2.SetMutualChapSecretRequest) (*iscsiv1alpha2.SetMutualChapSecretResponse, error) {
 	return &iscsiv1alpha2.SetMutualChapSecretResponse{}, h.ops.SetMutualCHAPSecret(ctx, secret.New(req.MutualChapSecret))
 }
 

@@ -60,7 +60,8 @@ func unary[Request, Response proto.Message](call func(context.Context, Request) 
 
 // streaming makes a method of a handler function that sends any number of responses. It is
 // to end when send returns an error.
-func streaming[Request, Response proto.Message](call func(context.Context, Request, func(Response) error) error) method {
+func streaming[Request, Response proto.Message](call func(context.Context, Request,
+	func(Response) error) error) method {
 	var request Request
 	var response Response
 	return method{
@@ -122,7 +123,8 @@ func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
 		resp, err := m.call(ctx, req)
 		return resp, named(string(name), err)
 	}
-	handler := func(server any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	handler := func(server any, ctx context.Context, decode func(any) error,
+		interceptor grpc.UnaryServerInterceptor) (any, error) {
 		req := m.newRequest()
 		if err := decode(req); err != nil {
 			return nil, err

@@ -24,7 +24,8 @@ func TestBind(t *testing.T) {
 	rmdir := unary(func(context.Context, *filesystemv2alpha1.RmdirRequest) (*filesystemv2alpha1.RmdirResponse, error) {
 		return nil, nil
 	})
-	mkdirs := streaming(func(context.Context, *filesystemv2alpha1.MkdirRequest, func(*filesystemv2alpha1.MkdirResponse) error) error {
+	mkdirs := streaming(func(context.Context, *filesystemv2alpha1.MkdirRequest,
+		func(*filesystemv2alpha1.MkdirResponse) error) error {
 		return nil
 	})
 	const (

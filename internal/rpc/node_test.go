@@ -163,11 +163,13 @@ func (n *fakeNode) AddTargetPortal(_ context.Context, p iscsi.Portal) error {
 }
 
 func (n *fakeNode) DiscoverTargetPortal(_ context.Context, p iscsi.Portal) ([]iscsi.IQN, error) {
-	return []iscsi.IQN{"iqn.1991-05.com.microsoft:a", "eui.02004567a425678d"}, n.called("DiscoverTargetPortal", p.Address, p.Port)
+	return []iscsi.IQN{"iqn.1991-05.com.microsoft:a", "eui.02004567a425678d"},
+		n.called("DiscoverTargetPortal", p.Address, p.Port)
 }
 
 func (n *fakeNode) ListTargetPortals(context.Context) ([]iscsi.Portal, error) {
-	return []iscsi.Portal{{Address: "10.0.0.1", Port: 3260}, {Address: "fe80::1", Port: 65535}}, n.called("ListTargetPortals")
+	return []iscsi.Portal{{Address: "10.0.0.1", Port: 3260}, {Address: "fe80::1", Port: 65535}},
+		n.called("ListTargetPortals")
 }
 
 func (n *fakeNode) RemoveTargetPortal(_ context.Context, p iscsi.Portal) error {
@@ -195,7 +197,8 @@ func (n *fakeNode) GetBIOSSerialNumber(context.Context) (string, error) {
 }
 
 func (n *fakeNode) GetService(_ context.Context, name string) (system.Service, error) {
-	return system.Service{DisplayName: "Service", StartType: system.Disabled, Status: system.Paused}, n.called("GetService", name)
+	return system.Service{DisplayName: "Service", StartType: system.Disabled, Status: system.Paused},
+		n.called("GetService", name)
 }
 
 func (n *fakeNode) StartService(_ context.Context, name string) error {
@@ -216,7 +219,8 @@ func (n *fakeNode) StageVolume(_ context.Context, r storage.StageVolumeRequest) 
 }
 
 func (n *fakeNode) UnstageVolume(_ context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
-	return storage.UnstagedVolume{Unmounted: true, LoggedOut: r.Force, Unmapped: !r.Force}, n.called("UnstageVolume", r.StagingPath, r.Force)
+	return storage.UnstagedVolume{Unmounted: true, LoggedOut: r.Force, Unmapped: !r.Force},
+		n.called("UnstageVolume", r.StagingPath, r.Force)
 }
 
 func (n *fakeNode) PublishVolume(_ context.Context, stagingPath, targetPath string) error {
@@ -228,15 +232,20 @@ func (n *fakeNode) UnpublishVolume(_ context.Context, targetPath string) error {
 }
 
 func (n *fakeNode) ExpandVolume(_ context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
-	return storage.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 2 << 40, Grown: true}, n.called("ExpandVolume", r.Path, r.DiskSizeBytes, r.Wait)
+	return storage.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 2 << 40, Grown: true},
+		n.called("ExpandVolume", r.Path, r.DiskSizeBytes, r.Wait)
 }
 
 func (n *fakeNode) GetVolume(_ context.Context, path string) (storage.Volume, error) {
-	return storage.Volume{Disk: new(disk.Number(0)), SizeBytes: 1 << 40, Conditions: storage.Conditions{{Reason: storage.Dirty, Inaccessible: true, Message: "m"}}}, n.called("GetVolume", path)
+	return storage.Volume{Disk: new(disk.Number(0)), SizeBytes: 1 << 40,
+			Conditions: storage.Conditions{{Reason: storage.Dirty, Inaccessible: true, Message: "m"}}},
+		n.called("GetVolume", path)
 }
 
 func (n *fakeNode) ListVolumes(context.Context) (storage.VolumeList, error) {
-	return storage.VolumeList{IncompleteReason: "a directory", Mounts: []storage.Mount{{Kind: storage.Link, Path: `c:\l`, LeftoverReason: "it leads to nothing"}}}, n.called("ListVolumes")
+	return storage.VolumeList{IncompleteReason: "a directory",
+			Mounts: []storage.Mount{{Kind: storage.Link, Path: `c:\l`, LeftoverReason: "it leads to nothing"}}},
+		n.called("ListVolumes")
 }
 
 func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) error {
@@ -244,25 +253,31 @@ func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) er
 }
 
 func (n *fakeNode) UnstageShare(_ context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
-	return storage.UnstagedShare{Unlinked: r.RemotePath == "", Unmapped: r.RemotePath != ""}, n.called("UnstageShare", r.StagingPath, r.RemotePath)
+	return storage.UnstagedShare{Unlinked: r.RemotePath == "", Unmapped: r.RemotePath != ""},
+		n.called("UnstageShare", r.StagingPath, r.RemotePath)
 }
 
 func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, error) {
-	return storage.Leftovers{IncompleteReason: "l", Mounts: []storage.Leftover{{Mount: storage.Mount{Kind: storage.Mapping, Target: "t"}, Removed: true}}}, n.called("CleanUp", remove)
+	return storage.Leftovers{IncompleteReason: "l",
+			Mounts: []storage.Leftover{{Mount: storage.Mount{Kind: storage.Mapping, Target: "t"}, Removed: true}}},
+		n.called("CleanUp", remove)
 }
 
 func (n *fakeNode) ListRefusedLogOns(_ context.Context, forget bool) ([]storage.RefusedLogOn, error) {
-	return []storage.RefusedLogOn{{RemotePath: `\\s\t`, WindowsError: 1326, RefusedFor: time.Minute, HeldBackFor: time.Second}}, n.called("ListRefusedLogOns", forget)
+	return []storage.RefusedLogOn{{RemotePath: `\\s\t`, WindowsError: 1326, RefusedFor: time.Minute,
+		HeldBackFor: time.Second}}, n.called("ListRefusedLogOns", forget)
 }
 
 func (n *fakeNode) CheckVolume(_ context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
-	return storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond}, n.called("CheckVolume", r.Path, r.SpotFix)
+	return storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond},
+		n.called("CheckVolume", r.Path, r.SpotFix)
 }
 
 func (n *fakeNode) WatchDisks(_ context.Context, s storage.Selector) iter.Seq2[storage.DiskChanges, error] {
 	return func(yield func(storage.DiskChanges, error) bool) {
 		yield(storage.DiskChanges{
-			Removed: []storage.Disk{{Number: 1}}, Added: []storage.Disk{{Number: 1, SerialNumber: "vol0123"}, {Number: 4294967295}},
+			Removed: []storage.Disk{{Number: 1}},
+			Added:   []storage.Disk{{Number: 1, SerialNumber: "vol0123"}, {Number: 4294967295}},
 			Changed: []storage.Disk{{Number: 3, Online: true}},
 		}, n.called("WatchDisks", s))
 	}

@@ -65,7 +65,8 @@ func endpoints(t *testing.T, node *fakeNode, options ...grpc.ServerOption) map[s
 }
 
 // withErrors are the interceptors that turn errors into statuses.
-var withErrors = []grpc.ServerOption{grpc.UnaryInterceptor(ErrorInterceptor), grpc.StreamInterceptor(StreamErrorInterceptor)}
+var withErrors = []grpc.ServerOption{grpc.UnaryInterceptor(ErrorInterceptor),
+	grpc.StreamInterceptor(StreamErrorInterceptor)}
 
 // call calls a method with a request in JSON, and returns the response, the only one of a
 // streaming call, and its descriptor. In the JSON, $A and $B are the fake node's volume ids.
@@ -95,10 +96,12 @@ func message(t *testing.T, descriptor protoreflect.MessageDescriptor, text strin
 func TestEveryMethod(t *testing.T) {
 	var fullMethod string
 	node := new(fakeNode)
-	served := endpoints(t, node, grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	served := endpoints(t, node, grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (any, error) {
 		fullMethod = info.FullMethod
 		return handler(ctx, req)
-	}), grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	}), grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+		handler grpc.StreamHandler) error {
 		fullMethod = info.FullMethod
 		return handler(srv, stream)
 	}))
@@ -159,7 +162,8 @@ func TestServedMethods(t *testing.T) {
 		"disk filesystem volume": {Disk: node, Volume: node, Filesystem: node},
 		"smb":                    {SMB: node},
 		"iscsi system":           {ISCSI: node, System: node},
-		"disk filesystem iscsi smb system volume": {Disk: node, Volume: node, Filesystem: node, SMB: node, ISCSI: node, System: node},
+		"disk filesystem iscsi smb system volume": {Disk: node, Volume: node, Filesystem: node, SMB: node, ISCSI: node,
+			System: node},
 	}
 	for groups, ops := range tests {
 		t.Run(groups, func(t *testing.T) {
@@ -232,9 +236,12 @@ func TestBadRequests(t *testing.T) {
 		{"iscsi", "v1alpha2 v1alpha1", "DisconnectTarget", `{"iqn": "i"}`},
 		{"iscsi", "v1alpha2 v1alpha1", "GetTargetDisks", `{"iqn": "i"}`},
 		{"iscsi", "v1alpha2 v1alpha1", "AddTargetPortal", `{"target_portal": {"target_address": "a", "target_port": 65536}}`},
-		{"iscsi", "v1alpha2 v1alpha1", "GetTargetDisks", `{"target_portal": {"target_address": "a", "target_port": 4294967295}}`},
-		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": 3}`},
-		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget", `{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": -1}`},
+		{"iscsi", "v1alpha2 v1alpha1", "GetTargetDisks",
+			`{"target_portal": {"target_address": "a", "target_port": 4294967295}}`},
+		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget",
+			`{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": 3}`},
+		{"iscsi", "v1alpha2 v1alpha1", "ConnectTarget",
+			`{"target_portal": {"target_address": "a"}, "iqn": "i", "auth_type": -1}`},
 		{"storage", "v1alpha1", "ListDisks", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
 		{"storage", "v1alpha1", "WatchDisks", `{"disk": {"iscsi": {"portal_port": 65536}}}`},
 		{"storage", "v1alpha1", "StageVolume", `{"disk": {"iscsi": {"portal_port": 65536}}}`},

@@ -61,60 +61,73 @@ func volumeVersions(ops volume.Operations) versions {
 // volumeHandler answers the messages of v2alpha1.
 type volumeHandler struct{ ops volume.Operations }
 
-func (h volumeHandler) ListVolumesOnDisk(ctx context.Context, req *volumev2alpha1.ListVolumesOnDiskRequest) (*volumev2alpha1.ListVolumesOnDiskResponse, error) {
+func (h volumeHandler) ListVolumesOnDisk(ctx context.Context,
+	req *volumev2alpha1.ListVolumesOnDiskRequest) (*volumev2alpha1.ListVolumesOnDiskResponse, error) {
 	ids, err := h.ops.ListVolumesOnDisk(ctx, disk.Number(req.DiskNumber), req.PartitionNumber)
 	return &volumev2alpha1.ListVolumesOnDiskResponse{VolumeIds: volumeIDStrings(ids)}, err
 }
 
-func (h volumeHandler) MountVolume(ctx context.Context, req *volumev2alpha1.MountVolumeRequest) (*volumev2alpha1.MountVolumeResponse, error) {
+func (h volumeHandler) MountVolume(ctx context.Context,
+	req *volumev2alpha1.MountVolumeRequest) (*volumev2alpha1.MountVolumeResponse, error) {
 	return &volumev2alpha1.MountVolumeResponse{}, h.ops.MountVolume(ctx, volume.ID(req.VolumeId), req.TargetPath)
 }
 
-func (h volumeHandler) UnmountVolume(ctx context.Context, req *volumev2alpha1.UnmountVolumeRequest) (*volumev2alpha1.UnmountVolumeResponse, error) {
+func (h volumeHandler) UnmountVolume(ctx context.Context,
+	req *volumev2alpha1.UnmountVolumeRequest) (*volumev2alpha1.UnmountVolumeResponse, error) {
 	return &volumev2alpha1.UnmountVolumeResponse{}, h.ops.UnmountVolume(ctx, volume.ID(req.VolumeId), req.TargetPath)
 }
 
-func (h volumeHandler) IsVolumeFormatted(ctx context.Context, req *volumev2alpha1.IsVolumeFormattedRequest) (*volumev2alpha1.IsVolumeFormattedResponse, error) {
+func (h volumeHandler) IsVolumeFormatted(ctx context.Context,
+	req *volumev2alpha1.IsVolumeFormattedRequest) (*volumev2alpha1.IsVolumeFormattedResponse, error) {
 	formatted, err := h.ops.IsVolumeFormatted(ctx, volume.ID(req.VolumeId))
 	return &volumev2alpha1.IsVolumeFormattedResponse{Formatted: formatted}, err
 }
 
-func (h volumeHandler) FormatVolume(ctx context.Context, req *volumev2alpha1.FormatVolumeRequest) (*volumev2alpha1.FormatVolumeResponse, error) {
+func (h volumeHandler) FormatVolume(ctx context.Context,
+	req *volumev2alpha1.FormatVolumeRequest) (*volumev2alpha1.FormatVolumeResponse, error) {
 	return &volumev2alpha1.FormatVolumeResponse{}, h.ops.FormatVolume(ctx, volume.ID(req.VolumeId))
 }
 
-func (h volumeHandler) ResizeVolume(ctx context.Context, req *volumev2alpha1.ResizeVolumeRequest) (*volumev2alpha1.ResizeVolumeResponse, error) {
+func (h volumeHandler) ResizeVolume(ctx context.Context,
+	req *volumev2alpha1.ResizeVolumeRequest) (*volumev2alpha1.ResizeVolumeResponse, error) {
 	return &volumev2alpha1.ResizeVolumeResponse{}, resizeVolume(ctx, h.ops, req.VolumeId, req.SizeBytes)
 }
 
-func (h volumeHandler) GetVolumeStats(ctx context.Context, req *volumev2alpha1.GetVolumeStatsRequest) (*volumev2alpha1.GetVolumeStatsResponse, error) {
+func (h volumeHandler) GetVolumeStats(ctx context.Context,
+	req *volumev2alpha1.GetVolumeStatsRequest) (*volumev2alpha1.GetVolumeStatsResponse, error) {
 	stats, err := h.ops.GetVolumeStats(ctx, volume.ID(req.VolumeId))
 	return &volumev2alpha1.GetVolumeStatsResponse{TotalBytes: stats.SizeBytes, UsedBytes: stats.UsedBytes}, err
 }
 
-func (h volumeHandler) GetDiskNumberFromVolumeID(ctx context.Context, req *volumev2alpha1.GetDiskNumberFromVolumeIDRequest) (*volumev2alpha1.GetDiskNumberFromVolumeIDResponse, error) {
+func (h volumeHandler) GetDiskNumberFromVolumeID(ctx context.Context,
+	req *volumev2alpha1.GetDiskNumberFromVolumeIDRequest) (*volumev2alpha1.GetDiskNumberFromVolumeIDResponse, error) {
 	n, err := h.ops.GetDiskNumberFromVolumeID(ctx, volume.ID(req.VolumeId))
 	return &volumev2alpha1.GetDiskNumberFromVolumeIDResponse{DiskNumber: uint32(n)}, err
 }
 
-func (h volumeHandler) GetVolumeIDFromTargetPath(ctx context.Context, req *volumev2alpha1.GetVolumeIDFromTargetPathRequest) (*volumev2alpha1.GetVolumeIDFromTargetPathResponse, error) {
+func (h volumeHandler) GetVolumeIDFromTargetPath(ctx context.Context,
+	req *volumev2alpha1.GetVolumeIDFromTargetPathRequest) (*volumev2alpha1.GetVolumeIDFromTargetPathResponse, error) {
 	id, err := h.ops.GetVolumeIDFromTargetPath(ctx, req.TargetPath)
 	return &volumev2alpha1.GetVolumeIDFromTargetPathResponse{VolumeId: string(id)}, err
 }
 
-func (h volumeHandler) GetClosestVolumeIDFromTargetPath(ctx context.Context, req *volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest) (*volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse, error) {
+func (h volumeHandler) GetClosestVolumeIDFromTargetPath(ctx context.Context,
+	req *volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest) (*volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse,
+	error) {
 	id, err := h.ops.GetClosestVolumeIDFromTargetPath(ctx, req.TargetPath)
 	return &volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse{VolumeId: string(id)}, err
 }
 
-func (h volumeHandler) WriteVolumeCache(ctx context.Context, req *volumev2alpha1.WriteVolumeCacheRequest) (*volumev2alpha1.WriteVolumeCacheResponse, error) {
+func (h volumeHandler) WriteVolumeCache(ctx context.Context,
+	req *volumev2alpha1.WriteVolumeCacheRequest) (*volumev2alpha1.WriteVolumeCacheResponse, error) {
 	return &volumev2alpha1.WriteVolumeCacheResponse{}, h.ops.WriteVolumeCache(ctx, volume.ID(req.VolumeId))
 }
 
 // oldVolumeHandler answers those messages of v1beta2 that later versions changed.
 type oldVolumeHandler struct{ ops volume.Operations }
 
-func (h oldVolumeHandler) ListVolumesOnDisk(ctx context.Context, req *volumev1beta2.ListVolumesOnDiskRequest) (*volumev1beta2.ListVolumesOnDiskResponse, error) {
+func (h oldVolumeHandler) ListVolumesOnDisk(ctx context.Context,
+	req *volumev1beta2.ListVolumesOnDiskRequest) (*volumev1beta2.ListVolumesOnDiskResponse, error) {
 	n, err := parseDiskNumber(req.DiskId)
 	if err != nil {
 		return nil, err
@@ -123,29 +136,35 @@ func (h oldVolumeHandler) ListVolumesOnDisk(ctx context.Context, req *volumev1be
 	return &volumev1beta2.ListVolumesOnDiskResponse{VolumeIds: volumeIDStrings(ids)}, err
 }
 
-func (h oldVolumeHandler) MountVolume(ctx context.Context, req *volumev1beta2.MountVolumeRequest) (*volumev1beta2.MountVolumeResponse, error) {
+func (h oldVolumeHandler) MountVolume(ctx context.Context,
+	req *volumev1beta2.MountVolumeRequest) (*volumev1beta2.MountVolumeResponse, error) {
 	return &volumev1beta2.MountVolumeResponse{}, h.ops.MountVolume(ctx, volume.ID(req.VolumeId), req.Path)
 }
 
-func (h oldVolumeHandler) DismountVolume(ctx context.Context, req *volumev1beta2.DismountVolumeRequest) (*volumev1beta2.DismountVolumeResponse, error) {
+func (h oldVolumeHandler) DismountVolume(ctx context.Context,
+	req *volumev1beta2.DismountVolumeRequest) (*volumev1beta2.DismountVolumeResponse, error) {
 	return &volumev1beta2.DismountVolumeResponse{}, h.ops.UnmountVolume(ctx, volume.ID(req.VolumeId), req.Path)
 }
 
-func (h oldVolumeHandler) ResizeVolume(ctx context.Context, req *volumev1beta2.ResizeVolumeRequest) (*volumev1beta2.ResizeVolumeResponse, error) {
+func (h oldVolumeHandler) ResizeVolume(ctx context.Context,
+	req *volumev1beta2.ResizeVolumeRequest) (*volumev1beta2.ResizeVolumeResponse, error) {
 	return &volumev1beta2.ResizeVolumeResponse{}, resizeVolume(ctx, h.ops, req.VolumeId, req.Size)
 }
 
-func (h oldVolumeHandler) VolumeStats(ctx context.Context, req *volumev1beta2.VolumeStatsRequest) (*volumev1beta2.VolumeStatsResponse, error) {
+func (h oldVolumeHandler) VolumeStats(ctx context.Context,
+	req *volumev1beta2.VolumeStatsRequest) (*volumev1beta2.VolumeStatsResponse, error) {
 	stats, err := h.ops.GetVolumeStats(ctx, volume.ID(req.VolumeId))
 	return &volumev1beta2.VolumeStatsResponse{VolumeSize: stats.SizeBytes, VolumeUsedSize: stats.UsedBytes}, err
 }
 
-func (h oldVolumeHandler) GetVolumeDiskNumber(ctx context.Context, req *volumev1beta2.VolumeDiskNumberRequest) (*volumev1beta2.VolumeDiskNumberResponse, error) {
+func (h oldVolumeHandler) GetVolumeDiskNumber(ctx context.Context,
+	req *volumev1beta2.VolumeDiskNumberRequest) (*volumev1beta2.VolumeDiskNumberResponse, error) {
 	n, err := h.ops.GetDiskNumberFromVolumeID(ctx, volume.ID(req.VolumeId))
 	return &volumev1beta2.VolumeDiskNumberResponse{DiskNumber: int64(n)}, err
 }
 
-func (h oldVolumeHandler) GetVolumeIDFromMount(ctx context.Context, req *volumev1beta2.VolumeIDFromMountRequest) (*volumev1beta2.VolumeIDFromMountResponse, error) {
+func (h oldVolumeHandler) GetVolumeIDFromMount(ctx context.Context,
+	req *volumev1beta2.VolumeIDFromMountRequest) (*volumev1beta2.VolumeIDFromMountResponse, error) {
 	id, err := h.ops.GetVolumeIDFromTargetPath(ctx, req.Mount)
 	return &volumev1beta2.VolumeIDFromMountResponse{VolumeId: string(id)}, err
 }

@@ -88,21 +88,30 @@ func TestStart(t *testing.T) {
 		want   error // of csiproxy; nil is success
 		cause  win.Errno
 	}{
-		"stopped":                     {states: []win.ServiceState{stopped, startPending, startPending, running}, asked: 1},
-		"running":                     {states: []win.ServiceState{running}},
-		"about to run":                {states: []win.ServiceState{startPending, startPending, running}},
-		"about to stop":               {states: []win.ServiceState{stopPending, stopPending, stopped, startPending, running}, asked: 1},
-		"started by somebody else":    {states: []win.ServiceState{stopped, running}, start: give(win.ErrorServiceAlreadyRunning, 1), asked: 1},
-		"continuing":                  {states: []win.ServiceState{win.ServiceContinuePending, running}},
-		"paused":                      {states: []win.ServiceState{paused}, want: csiproxy.ErrFailedPrecondition},
-		"disabled":                    {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceDisabled, 1), asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDisabled},
-		"a dependency that fails":     {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceDependencyFail, 1), asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDependencyFail},
-		"a process that hangs":        {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceRequestTimeout, 1), asked: 1, want: csiproxy.ErrUnavailable, cause: win.ErrorServiceRequestTimeout},
-		"stops again":                 {states: []win.ServiceState{stopped, startPending, stopped}, exit: win.Service{ExitCode: win.ErrorFileNotFound}, asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorFileNotFound},
-		"stops again without a cause": {states: []win.ServiceState{stopped, stopped}, asked: 1, want: csiproxy.ErrFailedPrecondition},
+		"stopped":      {states: []win.ServiceState{stopped, startPending, startPending, running}, asked: 1},
+		"running":      {states: []win.ServiceState{running}},
+		"about to run": {states: []win.ServiceState{startPending, startPending, running}},
+		"about to stop": {states: []win.ServiceState{stopPending, stopPending, stopped, startPending, running},
+			asked: 1},
+		"started by somebody else": {states: []win.ServiceState{stopped, running},
+			start: give(win.ErrorServiceAlreadyRunning, 1), asked: 1},
+		"continuing": {states: []win.ServiceState{win.ServiceContinuePending, running}},
+		"paused":     {states: []win.ServiceState{paused}, want: csiproxy.ErrFailedPrecondition},
+		"disabled": {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceDisabled, 1),
+			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDisabled},
+		"a dependency that fails": {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceDependencyFail, 1),
+			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDependencyFail},
+		"a process that hangs": {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceRequestTimeout, 1),
+			asked: 1, want: csiproxy.ErrUnavailable, cause: win.ErrorServiceRequestTimeout},
+		"stops again": {states: []win.ServiceState{stopped, startPending, stopped},
+			exit: win.Service{ExitCode: win.ErrorFileNotFound}, asked: 1, want: csiproxy.ErrFailedPrecondition,
+			cause: win.ErrorFileNotFound},
+		"stops again without a cause": {states: []win.ServiceState{stopped, stopped}, asked: 1,
+			want: csiproxy.ErrFailedPrecondition},
 		"stops with its own error": {
-			states: []win.ServiceState{stopped, startPending, stopped}, exit: win.Service{ExitCode: win.ErrorServiceSpecificError, SpecificExitCode: 42},
-			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceSpecificError,
+			states: []win.ServiceState{stopped, startPending, stopped},
+			exit:   win.Service{ExitCode: win.ErrorServiceSpecificError, SpecificExitCode: 42},
+			asked:  1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceSpecificError,
 		},
 		"unknown":     {want: csiproxy.ErrNotFound, cause: win.ErrorServiceDoesNotExist},
 		"never there": {states: []win.ServiceState{stopped, startPending}, asked: 1, want: csiproxy.ErrUnavailable},
@@ -144,15 +153,18 @@ func TestStop(t *testing.T) {
 		want   error
 		cause  win.Errno
 	}{
-		"running":              {states: []win.ServiceState{running, stopPending, stopped}, asked: 1},
-		"paused":               {states: []win.ServiceState{paused, stopped}, asked: 1},
-		"stopped":              {states: []win.ServiceState{stopped}},
-		"about to stop":        {states: []win.ServiceState{stopPending, stopPending, stopped}},
-		"about to run":         {states: []win.ServiceState{startPending, startPending, running, stopPending, stopped}, stop: give(win.ErrorServiceCannotAcceptCtrl, 2), asked: 3},
-		"stopped meanwhile":    {states: []win.ServiceState{running}, stop: give(win.ErrorServiceNotActive, 1), asked: 1},
-		"slow to say so":       {states: []win.ServiceState{running, running, running, stopped}, asked: 1},
-		"not to be stopped":    {states: []win.ServiceState{running}, stop: give(win.ErrorInvalidServiceControl, 1), asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorInvalidServiceControl},
-		"protected":            {states: []win.ServiceState{running}, stop: give(win.ErrorAccessDenied, 1), asked: 1, want: csiproxy.ErrPermissionDenied, cause: win.ErrorAccessDenied},
+		"running":       {states: []win.ServiceState{running, stopPending, stopped}, asked: 1},
+		"paused":        {states: []win.ServiceState{paused, stopped}, asked: 1},
+		"stopped":       {states: []win.ServiceState{stopped}},
+		"about to stop": {states: []win.ServiceState{stopPending, stopPending, stopped}},
+		"about to run": {states: []win.ServiceState{startPending, startPending, running, stopPending, stopped},
+			stop: give(win.ErrorServiceCannotAcceptCtrl, 2), asked: 3},
+		"stopped meanwhile": {states: []win.ServiceState{running}, stop: give(win.ErrorServiceNotActive, 1), asked: 1},
+		"slow to say so":    {states: []win.ServiceState{running, running, running, stopped}, asked: 1},
+		"not to be stopped": {states: []win.ServiceState{running}, stop: give(win.ErrorInvalidServiceControl, 1), asked: 1,
+			want: csiproxy.ErrFailedPrecondition, cause: win.ErrorInvalidServiceControl},
+		"protected": {states: []win.ServiceState{running}, stop: give(win.ErrorAccessDenied, 1), asked: 1,
+			want: csiproxy.ErrPermissionDenied, cause: win.ErrorAccessDenied},
 		"unknown":              {want: csiproxy.ErrNotFound, cause: win.ErrorServiceDoesNotExist},
 		"accepts and runs on":  {states: []win.ServiceState{running}, asked: 3, want: csiproxy.ErrUnavailable},
 		"hangs while stopping": {states: []win.ServiceState{stopPending}, want: csiproxy.ErrUnavailable},
@@ -184,7 +196,8 @@ func TestDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &manager{states: map[string][]win.ServiceState{"svc": {startPending}}, stop: func(string) error { return win.ErrorServiceCannotAcceptCtrl }}
+				m := &manager{states: map[string][]win.ServiceState{"svc": {startPending}},
+					stop: func(string) error { return win.ErrorServiceCannotAcceptCtrl }}
 				const deadline = 5 * time.Minute // more than callers without one wait
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
@@ -220,7 +233,8 @@ func dependents(restarts int) *manager {
 		return nil
 	}
 	m.dependents = func(string) ([]string, error) {
-		return slices.DeleteFunc([]string{"a", "gone", "b"}, func(name string) bool { return name != "gone" && !on(name) }), nil
+		return slices.DeleteFunc([]string{"a", "gone", "b"}, func(name string) bool { return name != "gone" && !on(name) }),
+			nil
 	}
 	return m
 }
@@ -252,7 +266,8 @@ func TestStopDependentsThatStartAgain(t *testing.T) {
 		if err := scm.Stop(t.Context(), dependents(1), discard, "svc", true); err != nil {
 			t.Errorf("one that is started once: %v", err)
 		}
-		check(t, scm.Stop(t.Context(), dependents(100), discard, "svc", true), csiproxy.ErrFailedPrecondition, win.ErrorDependentServicesRunning)
+		check(t, scm.Stop(t.Context(), dependents(100), discard, "svc", true), csiproxy.ErrFailedPrecondition,
+			win.ErrorDependentServicesRunning)
 	})
 }
 
@@ -282,7 +297,8 @@ func TestStopDependentFails(t *testing.T) {
 			}
 			return stop(name)
 		}
-		check(t, scm.Stop(t.Context(), m, discard, "svc", true), csiproxy.ErrFailedPrecondition, win.ErrorInvalidServiceControl)
+		check(t, scm.Stop(t.Context(), m, discard, "svc", true), csiproxy.ErrFailedPrecondition,
+			win.ErrorInvalidServiceControl)
 		if m.states["b"][0] != running {
 			t.Error("it went on after one that can't be stopped")
 		}

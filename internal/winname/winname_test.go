@@ -77,7 +77,8 @@ func TestChecks(t *testing.T) {
 		"element": {
 			winname.CheckElement,
 			[]string{"a", "a..b", ".hidden", "pvc 1", "kubernetes.io~csi", strings.Repeat("ä", 255)},
-			[]string{"", ".", "..", "a.", "a ", "a:b", "a/b", `a\b`, "a?", "a\x00", "a\u0085", strings.Repeat("ä", 256), strings.Repeat("𐐀", 128)},
+			[]string{"", ".", "..", "a.", "a ", "a:b", "a/b", `a\b`, "a?", "a\x00", "a\u0085", strings.Repeat("ä", 256),
+				strings.Repeat("𐐀", 128)},
 		},
 		"service": {
 			winname.CheckService,

@@ -130,7 +130,8 @@ func stopProcess(ctx context.Context, s *mgr.Service) error {
 		case status.State != svc.StopPending && status.State != svc.Stopped:
 			// A service that is starting accepts no controls yet.
 			_, err := s.Control(svc.Stop)
-			if err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL) && !errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
+			if err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL) &&
+				!errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
 				return fmt.Errorf("stop service: %w", err)
 			}
 		}
@@ -210,7 +211,8 @@ func samePath(a, b string) bool {
 		if err != nil {
 			return info, false
 		}
-		h, err := windows.CreateFile(path16, windows.FILE_READ_ATTRIBUTES, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
+		h, err := windows.CreateFile(path16, windows.FILE_READ_ATTRIBUTES,
+			windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
 			nil, windows.OPEN_EXISTING, 0, 0)
 		if err != nil {
 			return info, false
@@ -233,7 +235,8 @@ type process struct {
 // openProcess opens a process; nil if there is none with the id.
 func openProcess(id uint32) (*process, error) {
 	debugOthers()
-	handle, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE|windows.PROCESS_QUERY_LIMITED_INFORMATION, false, id)
+	const rights = windows.SYNCHRONIZE | windows.PROCESS_TERMINATE | windows.PROCESS_QUERY_LIMITED_INFORMATION
+	handle, err := windows.OpenProcess(rights, false, id)
 	switch {
 	case errors.Is(err, windows.ERROR_INVALID_PARAMETER): // it has just ended
 		return nil, nil

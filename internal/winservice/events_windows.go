@@ -44,7 +44,8 @@ func openEvents(source string, note *slog.Logger) *events {
 	e := &events{note: note}
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, sourcesKey+`\`+source, registry.QUERY_VALUE)
 	if errors.Is(err, fs.ErrNotExist) {
-		note.Info("nothing is written to the Event Log, since the service isn't one of its sources; csi-proxyctl service install makes it one", "service", source)
+		note.Info("nothing is written to the Event Log, since the service isn't one of its sources; csi-proxyctl service "+
+			"install makes it one", "service", source)
 		return e
 	}
 	if err == nil {

@@ -72,7 +72,8 @@ func (Services) Install(ctx context.Context, config Config) (err error) {
 		what string
 		err  error
 	}{
-		{"restart after a failure", s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: restartDelay}}, 0)},
+		{"restart after a failure", s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart,
+			Delay: restartDelay}}, 0)},
 		{"restart also if the failure was reported", s.SetRecoveryActionsOnNonCrashFailures(true)},
 		{"wait at a shutdown", setPreshutdown(s, config.StopTimeout)},
 		{"delayed start", setDelayedStart(s, config.DelayedStart)},

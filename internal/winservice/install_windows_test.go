@@ -201,7 +201,8 @@ func (s *testService) endProcess(t *testing.T, end func()) {
 	}
 	defer windows.CloseHandle(process)
 	end()
-	if event, err := windows.WaitForSingleObject(process, uint32(timeout.Milliseconds())); err != nil || event != windows.WAIT_OBJECT_0 {
+	if event, err := windows.WaitForSingleObject(process, uint32(timeout.Milliseconds())); err != nil ||
+		event != windows.WAIT_OBJECT_0 {
 		t.Fatalf("the process: %#x, %v", event, err)
 	}
 }
@@ -317,7 +318,8 @@ func TestFailureIsReported(t *testing.T) {
 			}
 			status := s.await(t, Stopped)
 			if got := (Status{ExitCode: status.ExitCode, SpecificExitCode: status.SpecificExitCode}); got != want {
-				t.Errorf("exit code %d, specific %d; want %d, %d", got.ExitCode, got.SpecificExitCode, want.ExitCode, want.SpecificExitCode)
+				t.Errorf("exit code %d, specific %d; want %d, %d", got.ExitCode, got.SpecificExitCode, want.ExitCode,
+					want.SpecificExitCode)
 			}
 		})
 	}
@@ -349,7 +351,8 @@ func TestInstallAgain(t *testing.T) {
 		(*byte)(unsafe.Pointer(&description)), uint32(unsafe.Sizeof(description)), &needed); err != nil {
 		t.Fatal(err)
 	}
-	if got := windows.UTF16PtrToString((*windows.SERVICE_DESCRIPTION)(unsafe.Pointer(&description)).Description); got != other.Description {
+	text := (*windows.SERVICE_DESCRIPTION)(unsafe.Pointer(&description)).Description
+	if got := windows.UTF16PtrToString(text); got != other.Description {
 		t.Errorf("description %q", got)
 	}
 }
@@ -462,7 +465,8 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 	}
 	change := func(line *uint16) {
 		t.Helper()
-		if err := windows.ChangeServiceConfig(s.open(t, installRights).Handle, windows.SERVICE_NO_CHANGE, windows.SERVICE_NO_CHANGE,
+		if err := windows.ChangeServiceConfig(s.open(t, installRights).Handle, windows.SERVICE_NO_CHANGE,
+			windows.SERVICE_NO_CHANGE,
 			windows.SERVICE_NO_CHANGE, line, nil, nil, nil, nil, nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -498,15 +502,18 @@ func TestInstallRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Config){
-		"no name":              func(c *Config) { c.Name = "" },
-		"long name":            func(c *Config) { c.Name = strings.Repeat("x", 257) },
-		"registry path":        func(c *Config) { c.Name = `Application Error\x` },
-		"no command line":      func(c *Config) { c.CommandLine = "" },
-		"relative program":     func(c *Config) { c.CommandLine, _ = services.CommandLine(filepath.Base(program)) },
-		"missing program":      func(c *Config) { c.CommandLine = `C:\no\csi-proxy.exe -windows-service` },
-		"directory":            func(c *Config) { c.CommandLine, _ = services.CommandLine(directory) },
-		"spaces not quoted":    func(c *Config) { c.CommandLine = program + " -windows-service" },
-		"another program":      func(c *Config) { c.CommandLine = filepath.Join(os.Getenv("SystemRoot"), "System32", "svchost.exe") },
+		"no name":           func(c *Config) { c.Name = "" },
+		"long name":         func(c *Config) { c.Name = strings.Repeat("x", 257) },
+		"registry path":     func(c *Config) { c.Name = `Application Error\x` },
+		"no command line":   func(c *Config) { c.CommandLine = "" },
+		"relative program":  func(c *Config) { c.CommandLine, _ = services.CommandLine(filepath.Base(program)) },
+		"missing program":   func(c *Config) { c.CommandLine = `C:\no\csi-proxy.exe -windows-service` },
+		"directory":         func(c *Config) { c.CommandLine, _ = services.CommandLine(directory) },
+		"spaces not quoted": func(c *Config) { c.CommandLine = program + " -windows-service" },
+		"another program": func(c *Config) {
+			c.CommandLine = filepath.Join(os.Getenv("SystemRoot"), "System32",
+				"svchost.exe")
+		},
 		"NUL in command line":  func(c *Config) { c.CommandLine += "\x00" },
 		"NUL in display name":  func(c *Config) { c.DisplayName = "\x00" },
 		"no time for shutdown": func(c *Config) { c.StopTimeout = 0 },

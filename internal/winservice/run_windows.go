@@ -43,7 +43,8 @@ type handler struct {
 	ended chan error // gets what Run returns
 }
 
-func newHandler(run func(ctx context.Context, ready func()) error, options Options, crashes func(name string) (bool, error),
+func newHandler(run func(ctx context.Context, ready func()) error, options Options,
+	crashes func(name string) (bool, error),
 	extend func(name string, atLeast time.Duration) error) *handler {
 	return &handler{run: run, options: options, crashes: crashes, extend: extend, ended: make(chan error, 1)}
 }
@@ -93,7 +94,8 @@ var (
 //
 // https://learn.microsoft.com/en-us/windows/win32/services/service-servicemain-function
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_status
-func (h *handler) Execute(args []string, controls <-chan svc.ChangeRequest, statuses chan<- svc.Status) (specific bool, exitCode uint32) {
+func (h *handler) Execute(args []string, controls <-chan svc.ChangeRequest,
+	statuses chan<- svc.Status) (specific bool, exitCode uint32) {
 	name := args[0] // the manager's, which the service was installed under
 	events := openEvents(name, h.options.Log)
 	defer events.close()
@@ -123,7 +125,8 @@ func (h *handler) Execute(args []string, controls <-chan svc.ChangeRequest, stat
 
 // execute runs the service and reports whether it ends because the manager asked
 // for it.
-func (h *handler) execute(name string, events *events, controls <-chan svc.ChangeRequest, statuses chan<- svc.Status) (asked bool, err error) {
+func (h *handler) execute(name string, events *events, controls <-chan svc.ChangeRequest,
+	statuses chan<- svc.Status) (asked bool, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	ready := make(chan struct{}, 1)
@@ -191,7 +194,8 @@ func (h *handler) execute(name string, events *events, controls <-chan svc.Chang
 // extendPreshutdown makes Windows wait long enough for this service at a shutdown.
 func (h *handler) extendPreshutdown(name string) {
 	if err := h.extend(name, h.options.StopTimeout); err != nil {
-		h.options.Log.Warn("at a shutdown, Windows may not wait until the service has ended; to fix that, run csi-proxyctl service install",
+		h.options.Log.Warn("at a shutdown, Windows may not wait until the service has ended; to fix that, run "+
+			"csi-proxyctl service install",
 			"service", name, "needed", h.options.StopTimeout, "err", err)
 	}
 }
@@ -238,7 +242,8 @@ func preshutdown(s *mgr.Service) (time.Duration, error) {
 
 func setPreshutdown(s *mgr.Service, wait time.Duration) error {
 	milliseconds := uint32(min(wait.Milliseconds(), math.MaxUint32)) // SERVICE_PRESHUTDOWN_INFO
-	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&milliseconds)))
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO,
+		(*byte)(unsafe.Pointer(&milliseconds)))
 }
 
 // restartsCrashesOnly reports whether the manager takes recovery actions only if the

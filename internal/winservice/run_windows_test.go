@@ -32,7 +32,8 @@ type manager struct {
 // startService starts a service whose manager is the test, in a synctest bubble.
 func startService(t *testing.T, run func(ctx context.Context, ready func()) error) *manager {
 	t.Helper()
-	options := Options{StartTimeout: time.Minute + time.Second, StopTimeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler)}
+	options := Options{StartTimeout: time.Minute + time.Second, StopTimeout: 30 * time.Second,
+		Log: slog.New(slog.DiscardHandler)}
 	m := &manager{controls: make(chan svc.ChangeRequest)}
 	m.handler = newHandler(run, options, func(string) (bool, error) { return false, errRun },
 		func(name string, atLeast time.Duration) error {
@@ -73,7 +74,8 @@ func (m *manager) wantExit(t *testing.T, specific bool, code uint32, want error)
 	t.Helper()
 	synctest.Wait()
 	if !m.exited || m.specific != specific || m.code != code {
-		t.Errorf("exited %v, service-specific %v, code %d; want exit with %v, %d", m.exited, m.specific, m.code, specific, code)
+		t.Errorf("exited %v, service-specific %v, code %d; want exit with %v, %d", m.exited, m.specific, m.code, specific,
+			code)
 	}
 	select {
 	case err := <-m.ended:
@@ -168,10 +170,16 @@ func TestEnds(t *testing.T) {
 		code     uint32
 		want     error
 	}{
-		"at once":        {func(context.Context, func()) error { return nil }, false, 0, nil},
-		"before ready":   {func(context.Context, func()) error { return errRun }, true, ExitFailed, errRun},
-		"after ready":    {func(_ context.Context, ready func()) error { ready(); time.Sleep(time.Nanosecond); return errRun }, true, ExitFailed, errRun},
-		"when it stops":  {func(ctx context.Context, ready func()) error { ready(); <-ctx.Done(); return errRun }, false, 0, errRun},
+		"at once":      {func(context.Context, func()) error { return nil }, false, 0, nil},
+		"before ready": {func(context.Context, func()) error { return errRun }, true, ExitFailed, errRun},
+		"after ready": {func(_ context.Context,
+			ready func()) error {
+			ready()
+			time.Sleep(time.Nanosecond)
+			return errRun
+		}, true, ExitFailed, errRun},
+		"when it stops": {func(ctx context.Context, ready func()) error { ready(); <-ctx.Done(); return errRun }, false, 0,
+			errRun},
 		"without saying": {untilStopped, false, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,7 +236,8 @@ func TestStopTimeout(t *testing.T) {
 }
 
 func TestShortTimeoutIsNoShortHint(t *testing.T) {
-	if hint := pending(svc.StopPending, time.Millisecond).WaitHint; time.Duration(hint)*time.Millisecond <= progressInterval {
+	if hint := pending(svc.StopPending,
+		time.Millisecond).WaitHint; time.Duration(hint)*time.Millisecond <= progressInterval {
 		t.Errorf("wait hint %d ms, with progress every %v", hint, progressInterval)
 	}
 }

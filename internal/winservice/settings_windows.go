@@ -34,11 +34,13 @@ func (Services) Settings(name string) (_ Settings, err error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	settings := Settings{CommandLine: config.BinaryPathName, DisplayName: config.DisplayName, Start: StartType(config.StartType)}
+	settings := Settings{CommandLine: config.BinaryPathName, DisplayName: config.DisplayName,
+		Start: StartType(config.StartType)}
 	if settings.Description, err = queryDescription(s); err != nil {
 		return Settings{}, err
 	}
-	for _, query := range []func(*mgr.Service, *Settings) error{queryDelayedStart, queryRecovery, queryPreshutdown, queryPrivileges} {
+	for _, query := range []func(*mgr.Service, *Settings) error{queryDelayedStart, queryRecovery, queryPreshutdown,
+		queryPrivileges} {
 		if err := query(s, &settings); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
 			return Settings{}, err
 		}
@@ -52,7 +54,8 @@ type config2 [8 << 10 / 8]uint64
 
 func (b *config2) query(s *mgr.Service, level uint32) error {
 	var needed uint32
-	if err := windows.QueryServiceConfig2(s.Handle, level, (*byte)(unsafe.Pointer(b)), uint32(unsafe.Sizeof(*b)), &needed); err != nil {
+	if err := windows.QueryServiceConfig2(s.Handle, level, (*byte)(unsafe.Pointer(b)), uint32(unsafe.Sizeof(*b)),
+		&needed); err != nil {
 		return fmt.Errorf("query service configuration %d: %w", level, err)
 	}
 	return nil
@@ -135,7 +138,8 @@ func (Services) Restore(name string, settings Settings) (err error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return invalid("text of the service: %w", err)
 	}
-	if err := windows.ChangeServiceConfig(s.Handle, windows.SERVICE_NO_CHANGE, uint32(settings.Start), windows.SERVICE_NO_CHANGE,
+	if err := windows.ChangeServiceConfig(s.Handle, windows.SERVICE_NO_CHANGE, uint32(settings.Start),
+		windows.SERVICE_NO_CHANGE,
 		line, nil, nil, nil, nil, nil, display); err != nil {
 		return fmt.Errorf("change service: %w", err)
 	}
@@ -150,7 +154,10 @@ func (Services) Restore(name string, settings Settings) (err error) {
 		changes = append(changes, func() error { return setRecovery(s, *settings.Recovery) })
 	}
 	if settings.StopMilliseconds != nil {
-		changes = append(changes, func() error { return setPreshutdown(s, time.Duration(*settings.StopMilliseconds)*time.Millisecond) })
+		changes = append(changes, func() error {
+			return setPreshutdown(s,
+				time.Duration(*settings.StopMilliseconds)*time.Millisecond)
+		})
 	}
 	for _, change := range changes {
 		if err := change(); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
@@ -190,7 +197,8 @@ func setDelayedStart(s *mgr.Service, delayed bool) error {
 	if delayed {
 		info.IsDelayedAutoStartUp = 1
 	}
-	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO, (*byte)(unsafe.Pointer(&info)))
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO,
+		(*byte)(unsafe.Pointer(&info)))
 }
 
 // setPrivileges limits the service to privileges; none for no limit. They apply from the
@@ -210,7 +218,8 @@ func setPrivileges(s *mgr.Service, privileges []string) error {
 		return invalid("privileges: %w", err)
 	}
 	info := &list[0] // SERVICE_REQUIRED_PRIVILEGES_INFO
-	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO, (*byte)(unsafe.Pointer(&info)))
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO,
+		(*byte)(unsafe.Pointer(&info)))
 }
 
 // multiString returns the texts, each with a NUL behind it, and another NUL at the end.

@@ -206,18 +206,21 @@ func TestMakeLogDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Two entries. Wine takes the Administrators for the user who runs it.
-	if got := descriptor.String(); !strings.Contains(got, "(A;OICI;FA;;;SY)") || strings.Count(got, "(A;OICI;FA;;;") != 2 || strings.Count(got, "(") != 2 {
+	if got := descriptor.String(); !strings.Contains(got, "(A;OICI;FA;;;SY)") ||
+		strings.Count(got, "(A;OICI;FA;;;") != 2 || strings.Count(got, "(") != 2 {
 		t.Errorf("access list %s", got)
 	}
 	// The list of one that is there is its administrator's.
-	before, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION)
+	before, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT,
+		windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := services.MakeLogDirectory(filepath.Dir(dir)); err != nil {
 		t.Error(err)
 	}
-	after, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION)
+	after, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT,
+		windows.DACL_SECURITY_INFORMATION)
 	if err != nil || before.String() != after.String() {
 		t.Errorf("%v, %v, %v", before, after, err)
 	}

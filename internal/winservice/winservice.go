@@ -155,7 +155,8 @@ const (
 
 // String returns the state in words: "start pending".
 func (s State) String() string {
-	return word(uint32(s), "", "stopped", "start pending", "stop pending", "running", "continue pending", "pause pending", "paused")
+	return word(uint32(s), "", "stopped", "start pending", "stop pending", "running", "continue pending", "pause pending",
+		"paused")
 }
 
 // StartType says when a service is started.

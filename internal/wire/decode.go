@@ -39,7 +39,8 @@ func Decode(data []byte, m proto.Message) error {
 	if field := invalidText(data, descriptor); field != "" {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "field %s isn't valid UTF-8", field)
 	}
-	return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the %s can't be decoded: it isn't a valid protobuf message", descriptor.Name())
+	return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the %s can't be decoded: it isn't a valid protobuf message",
+		descriptor.Name())
 }
 
 // invalidText returns the name of the first text field in an encoded message that

@@ -88,7 +88,8 @@ func unknownBytes(m protoreflect.Message) int {
 // unknown fields, or refused with an error that holds nothing of them.
 func FuzzDecode(f *testing.F) {
 	descriptor := connectRequest(f)
-	for _, seed := range []string{"", "\x0a\x05\x0a\x01a\x10\x01\x12\x01s", "\x12\x01\xff", "\x0a\x03\x0a\x01\xff", "\x7a\x03abc", "\x0b\x0c", "\x12"} {
+	for _, seed := range []string{"", "\x0a\x05\x0a\x01a\x10\x01\x12\x01s", "\x12\x01\xff", "\x0a\x03\x0a\x01\xff",
+		"\x7a\x03abc", "\x0b\x0c", "\x12"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -72,8 +72,10 @@ func TestIdentical(t *testing.T) {
 		{"map keys", m(cEntry(key, value, isMap)), m(cEntry(strings.Replace(key, "STRING", "UINT32", 1), value, isMap)), 1},
 		{"map values", m(cEntry(key, value, isMap)), m(cEntry(key, strings.Replace(value, "INT64", "BOOL", 1), isMap)), 2},
 
-		{"message in it", m(inner) + `message_type { name: "N" ` + text + ` }`, m(inner) + `message_type { name: "N" ` + octets + ` }`, 1},
-		{"itself in it", m(text, strings.Replace(inner, "$.N", "$.M", 1)), m(text, strings.Replace(inner, "$.N", "$.M", 1)), 0},
+		{"message in it", m(inner) + `message_type { name: "N" ` + text + ` }`,
+			m(inner) + `message_type { name: "N" ` + octets + ` }`, 1},
+		{"itself in it", m(text, strings.Replace(inner, "$.N", "$.M", 1)), m(text, strings.Replace(inner, "$.N", "$.M", 1)),
+			0},
 		{"one another in it", m(inner) + `message_type { name: "N" ` + strings.Replace(inner, "$.N", "$.M", 1) + text + ` }`,
 			m(inner) + `message_type { name: "N" ` + strings.Replace(inner, "$.N", "$.M", 1) + octets + ` }`, 1},
 
@@ -89,7 +91,8 @@ func TestIdentical(t *testing.T) {
 		{"two oneofs", m(inOneof, `oneof_decl { name: "x" }`),
 			m(strings.Replace(inOneof, "index: 0", "index: 1", 1), `oneof_decl { name: "x" } oneof_decl { name: "y" }`), 6},
 		{"oneofs crossed", m(crossed, `oneof_decl { name: "x" } oneof_decl { name: "y" }`),
-			m(strings.NewReplacer("number: 7", "number: 8", "number: 8", "number: 7", `"g"`, `"h"`, `"h"`, `"g"`).Replace(crossed),
+			m(strings.NewReplacer("number: 7", "number: 8", "number: 8", "number: 7", `"g"`, `"h"`, `"h"`,
+				`"g"`).Replace(crossed),
 				`oneof_decl { name: "x" } oneof_decl { name: "y" }`), 6},
 		{"oneof and optional", m(optional), m(strings.NewReplacer("proto3_optional: true", "", "_a", "x").Replace(optional) +
 			`field { number: 2 name: "b" type: TYPE_STRING label: LABEL_OPTIONAL oneof_index: 0 }`), 1},

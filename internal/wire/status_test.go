@@ -117,7 +117,8 @@ func TestToStatusOfWrappedErrors(t *testing.T) {
 		{"joined", errors.Join(refused, errors.New("close handle")), codes.FailedPrecondition},
 		{"wrapped cancellation", fmt.Errorf("wait for volume: %w", context.Canceled), codes.Canceled},
 		{"deadline in an operation", &csiproxy.Error{Op: "Rescan", Err: context.DeadlineExceeded}, codes.DeadlineExceeded},
-		{"kind over cause", &csiproxy.Error{Op: "Rescan", Kind: csiproxy.ErrUnavailable, Err: context.Canceled}, codes.Unavailable},
+		{"kind over cause", &csiproxy.Error{Op: "Rescan", Kind: csiproxy.ErrUnavailable, Err: context.Canceled},
+			codes.Unavailable},
 		{"Windows error", &csiproxy.Error{Op: "IsSymlink", Err: win.ErrorSharingViolation}, codes.Unavailable},
 		{"nothing known", errors.New("something"), codes.Internal},
 	}
@@ -154,7 +155,8 @@ func TestToStatusLeavesAlone(t *testing.T) {
 // Texts that quote a hostile request can be sent, and both ends of them are kept.
 func TestToStatusBoundsTexts(t *testing.T) {
 	object := `c:\` + strings.Repeat("ä\xff", 1<<20)
-	err := &csiproxy.Error{Op: "GetVolumeIDFromTargetPath", Object: object, Kind: csiproxy.ErrNotFound, Detail: "because it does not exist"}
+	err := &csiproxy.Error{Op: "GetVolumeIDFromTargetPath", Object: object, Kind: csiproxy.ErrNotFound,
+		Detail: "because it does not exist"}
 	st := status.Convert(ToStatus(err))
 	info := errorInfo(t, st)
 	for _, text := range []string{st.Message(), info.Metadata["object"]} {
@@ -165,7 +167,8 @@ func TestToStatusBoundsTexts(t *testing.T) {
 	if size := proto.Size(st.Proto()); size > 8<<10 {
 		t.Errorf("status has %d bytes", size)
 	}
-	if !strings.HasPrefix(st.Message(), `GetVolumeIDFromTargetPath c:\`) || !strings.HasSuffix(st.Message(), "because it does not exist") {
+	if !strings.HasPrefix(st.Message(), `GetVolumeIDFromTargetPath c:\`) ||
+		!strings.HasSuffix(st.Message(), "because it does not exist") {
 		t.Errorf("message = %q", st.Message())
 	}
 }
@@ -214,21 +217,24 @@ func TestFromStatus(t *testing.T) {
 		{
 			"message that begins otherwise",
 			withInfo(codes.NotFound, "try twice: GetDiskStats disk 3: gone", &errdetails.ErrorInfo{
-				Domain: ErrorDomain, Metadata: map[string]string{"operation": "GetDiskStats", "object": "disk 3", "windows_error": "55"},
+				Domain: ErrorDomain, Metadata: map[string]string{"operation": "GetDiskStats", "object": "disk 3",
+					"windows_error": "55"},
 			}),
 			&csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "try twice: GetDiskStats disk 3: gone", WindowsError: 55},
 		},
 		{
 			"malformed number",
 			withInfo(codes.NotFound, "GetDiskStats disk 3: gone", &errdetails.ErrorInfo{
-				Domain: ErrorDomain, Metadata: map[string]string{"operation": "GetDiskStats", "object": "disk 3", "windows_error": "4294967297"},
+				Domain: ErrorDomain, Metadata: map[string]string{"operation": "GetDiskStats", "object": "disk 3",
+					"windows_error": "4294967297"},
 			}),
 			&csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Kind: csiproxy.ErrNotFound, Detail: "gone"},
 		},
 		{
 			"detail of another domain",
 			withInfo(codes.NotFound, "GetDiskStats disk 3: gone", &errdetails.ErrorInfo{
-				Domain: "example.com", Metadata: map[string]string{"operation": "GetDiskStats", "object": "disk 3", "windows_error": "55"},
+				Domain: "example.com", Metadata: map[string]string{"operation": "GetDiskStats", "object": "disk 3",
+					"windows_error": "55"},
 			}),
 			&csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "GetDiskStats disk 3: gone"},
 		},
@@ -253,7 +259,8 @@ func TestFromStatus(t *testing.T) {
 func FuzzFromStatus(f *testing.F) {
 	for _, err := range []error{
 		errors.New("plain"),
-		&csiproxy.Error{Op: "PartitionDisk", Object: "disk 1", Kind: csiproxy.ErrUnavailable, Detail: "busy", WindowsError: 170},
+		&csiproxy.Error{Op: "PartitionDisk", Object: "disk 1", Kind: csiproxy.ErrUnavailable, Detail: "busy",
+			WindowsError: 170},
 		&csiproxy.Error{Op: "Mkdir", Kind: csiproxy.ErrNotFound, Detail: strings.Repeat("x", 5000)},
 	} {
 		encoded, err := proto.Marshal(status.Convert(ToStatus(err)).Proto())

@@ -66,13 +66,16 @@ func FromDisk(d storage.Disk) *storagev1alpha1.Disk {
 		Vendor: wire.ValidText(d.Vendor), Product: wire.ValidText(d.Product), Bus: string(d.Bus),
 		Location: wire.ValidText(d.Location.Text), NvmeNamespace: d.Location.NVMeNamespace,
 		Online: d.Online, ReadOnly: d.ReadOnly, OfflineReason: wire.ValidText(d.OfflineReason),
-		PartitionStyle: string(d.Style), DiskId: d.DiskID, SystemReason: wire.ValidText(d.SystemReason), Error: wire.ValidText(d.Error),
+		PartitionStyle: string(d.Style), DiskId: d.DiskID, SystemReason: wire.ValidText(d.SystemReason),
+		Error: wire.ValidText(d.Error),
 	}
 	for _, id := range d.Identifiers {
-		m.Identifiers = append(m.Identifiers, &storagev1alpha1.Identifier{Kind: string(id.Kind), Text: wire.ValidText(id.Text)})
+		m.Identifiers = append(m.Identifiers,
+			&storagev1alpha1.Identifier{Kind: string(id.Kind), Text: wire.ValidText(id.Text)})
 	}
 	if a := d.Location.SCSI; a != nil {
-		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Port: uint32(a.Port), Path: uint32(a.Path), Target: uint32(a.Target), Lun: uint32(a.LUN)}
+		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Port: uint32(a.Port), Path: uint32(a.Path), Target: uint32(a.Target),
+			Lun: uint32(a.LUN)}
 	}
 	if d.ISCSI != nil {
 		m.IscsiIqn, m.IscsiLun = wire.ValidText(string(d.ISCSI.IQN)), d.ISCSI.LUN
@@ -80,7 +83,8 @@ func FromDisk(d storage.Disk) *storagev1alpha1.Disk {
 	for _, p := range d.Partitions {
 		message := &storagev1alpha1.Partition{
 			Number: p.Number, OffsetBytes: p.OffsetBytes, SizeBytes: p.SizeBytes, Data: p.Data,
-			VolumeId: string(p.VolumeID), FileSystem: wire.ValidText(p.FileSystem), Label: wire.ValidText(p.Label), Error: wire.ValidText(p.Error),
+			VolumeId: string(p.VolumeID), FileSystem: wire.ValidText(p.FileSystem), Label: wire.ValidText(p.Label),
+			Error: wire.ValidText(p.Error),
 		}
 		for _, path := range p.Paths {
 			message.Paths = append(message.Paths, wire.ValidText(path))
@@ -97,13 +101,15 @@ func ToDisk(m *storagev1alpha1.Disk) storage.Disk {
 		Vendor: m.GetVendor(), Product: m.GetProduct(), Bus: storage.Bus(m.GetBus()),
 		Location: storage.Location{Text: m.GetLocation(), NVMeNamespace: m.GetNvmeNamespace()},
 		Online:   m.GetOnline(), ReadOnly: m.GetReadOnly(), OfflineReason: m.GetOfflineReason(),
-		Style: storage.PartitionStyle(m.GetPartitionStyle()), DiskID: m.GetDiskId(), SystemReason: m.GetSystemReason(), Error: m.GetError(),
+		Style: storage.PartitionStyle(m.GetPartitionStyle()), DiskID: m.GetDiskId(), SystemReason: m.GetSystemReason(),
+		Error: m.GetError(),
 	}
 	for _, id := range m.GetIdentifiers() {
 		d.Identifiers = append(d.Identifiers, storage.Identifier{Kind: storage.IdentifierKind(id.Kind), Text: id.Text})
 	}
 	if a := m.GetScsiAddress(); a != nil {
-		d.Location.SCSI = &storage.SCSIAddress{Port: uint8(a.Port), Path: uint8(a.Path), Target: uint8(a.Target), LUN: uint8(a.Lun)}
+		d.Location.SCSI = &storage.SCSIAddress{Port: uint8(a.Port), Path: uint8(a.Path), Target: uint8(a.Target),
+			LUN: uint8(a.Lun)}
 	}
 	if m.GetIscsiIqn() != "" {
 		d.ISCSI = &storage.ISCSILUN{IQN: iscsi.IQN(m.IscsiIqn), LUN: m.IscsiLun}

@@ -18,13 +18,16 @@ import (
 // FromVolume returns the message for a volume.
 func FromVolume(v storage.Volume) *storagev1alpha1.Volume {
 	m := &storagev1alpha1.Volume{
-		VolumeId: string(v.VolumeID), Share: wire.ValidText(v.Share), SerialNumber: wire.ValidText(v.SerialNumber), DiskId: v.DiskID,
+		VolumeId: string(v.VolumeID), Share: wire.ValidText(v.Share), SerialNumber: wire.ValidText(v.SerialNumber),
+		DiskId:     v.DiskID,
 		FileSystem: wire.ValidText(v.FileSystem), Label: wire.ValidText(v.Label),
 		SizeBytes: v.SizeBytes, UsedBytes: v.UsedBytes, FreeBytes: v.FreeBytes, AllocationUnitBytes: v.AllocationUnitBytes,
 		ReadOnly: v.ReadOnly,
 	}
 	for _, c := range v.Conditions {
-		m.Conditions = append(m.Conditions, &storagev1alpha1.Condition{Reason: string(c.Reason), Inaccessible: c.Inaccessible, Message: wire.ValidText(c.Message)})
+		m.Conditions = append(m.Conditions,
+			&storagev1alpha1.Condition{Reason: string(c.Reason), Inaccessible: c.Inaccessible,
+				Message: wire.ValidText(c.Message)})
 	}
 	if v.Disk != nil {
 		m.DiskNumber = new(uint32(*v.Disk))
@@ -37,11 +40,13 @@ func ToVolume(m *storagev1alpha1.Volume) storage.Volume {
 	v := storage.Volume{
 		VolumeID: volume.ID(m.GetVolumeId()), Share: m.GetShare(), SerialNumber: m.GetSerialNumber(), DiskID: m.GetDiskId(),
 		FileSystem: m.GetFileSystem(), Label: m.GetLabel(),
-		SizeBytes: m.GetSizeBytes(), UsedBytes: m.GetUsedBytes(), FreeBytes: m.GetFreeBytes(), AllocationUnitBytes: m.GetAllocationUnitBytes(),
-		ReadOnly: m.GetReadOnly(),
+		SizeBytes: m.GetSizeBytes(), UsedBytes: m.GetUsedBytes(), FreeBytes: m.GetFreeBytes(),
+		AllocationUnitBytes: m.GetAllocationUnitBytes(),
+		ReadOnly:            m.GetReadOnly(),
 	}
 	for _, c := range m.GetConditions() {
-		v.Conditions = append(v.Conditions, storage.Condition{Reason: storage.Reason(c.Reason), Inaccessible: c.Inaccessible, Message: c.Message})
+		v.Conditions = append(v.Conditions,
+			storage.Condition{Reason: storage.Reason(c.Reason), Inaccessible: c.Inaccessible, Message: c.Message})
 	}
 	if m != nil && m.DiskNumber != nil {
 		v.Disk = new(disk.Number(*m.DiskNumber))
@@ -77,13 +82,15 @@ func FromMount(v storage.Mount) *storagev1alpha1.Mount {
 
 // ToMount returns the mount in a message.
 func ToMount(m *storagev1alpha1.Mount) storage.Mount {
-	return storage.Mount{Kind: storage.MountKind(m.Kind), Path: m.Path, Target: m.Target, Volume: ToVolume(m.Volume), LeftoverReason: m.LeftoverReason}
+	return storage.Mount{Kind: storage.MountKind(m.Kind), Path: m.Path, Target: m.Target, Volume: ToVolume(m.Volume),
+		LeftoverReason: m.LeftoverReason}
 }
 
 // FromStageShare returns the message for a request.
 func FromStageShare(r storage.StageShareRequest) *storagev1alpha1.StageShareRequest {
 	return &storagev1alpha1.StageShareRequest{
-		RemotePath: r.RemotePath, StagingPath: r.StagingPath, Username: r.Credentials.Username, Password: r.Credentials.Password.Reveal(),
+		RemotePath: r.RemotePath, StagingPath: r.StagingPath, Username: r.Credentials.Username,
+		Password: r.Credentials.Password.Reveal(),
 	}
 }
 
@@ -119,7 +126,8 @@ func ToUnstagedShare(m *storagev1alpha1.UnstageShareResponse) storage.UnstagedSh
 func FromLeftovers(all storage.Leftovers) *storagev1alpha1.CleanUpResponse {
 	m := &storagev1alpha1.CleanUpResponse{IncompleteReason: wire.ValidText(all.IncompleteReason)}
 	for _, one := range all.Mounts {
-		m.Leftovers = append(m.Leftovers, &storagev1alpha1.Leftover{Mount: FromMount(one.Mount), Removed: one.Removed, Error: wire.ValidText(one.Error)})
+		m.Leftovers = append(m.Leftovers,
+			&storagev1alpha1.Leftover{Mount: FromMount(one.Mount), Removed: one.Removed, Error: wire.ValidText(one.Error)})
 	}
 	return m
 }
@@ -164,10 +172,12 @@ func ToRefusedLogOns(m *storagev1alpha1.ListRefusedLogOnsResponse) []storage.Ref
 
 // FromChecked returns the message for a result of CheckVolume.
 func FromChecked(v storage.CheckedVolume) *storagev1alpha1.CheckVolumeResponse {
-	return &storagev1alpha1.CheckVolumeResponse{ErrorsFound: v.ErrorsFound, Fixed: v.Fixed, DurationMilliseconds: v.Duration.Milliseconds()}
+	return &storagev1alpha1.CheckVolumeResponse{ErrorsFound: v.ErrorsFound, Fixed: v.Fixed,
+		DurationMilliseconds: v.Duration.Milliseconds()}
 }
 
 // ToChecked returns the result in a message.
 func ToChecked(m *storagev1alpha1.CheckVolumeResponse) storage.CheckedVolume {
-	return storage.CheckedVolume{ErrorsFound: m.ErrorsFound, Fixed: m.Fixed, Duration: time.Duration(m.DurationMilliseconds) * time.Millisecond}
+	return storage.CheckedVolume{ErrorsFound: m.ErrorsFound, Fixed: m.Fixed,
+		Duration: time.Duration(m.DurationMilliseconds) * time.Millisecond}
 }

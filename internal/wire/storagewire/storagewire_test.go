@@ -142,7 +142,8 @@ func TestGoTypesThereAndBack(t *testing.T) {
 	}
 	same(t, filled[storage.DiskChanges](t), ToChanges(FromChanges(filled[storage.DiskChanges](t))), nil)
 	same(t, filled[storage.StageShareRequest](t), ToStageShare(FromStageShare(filled[storage.StageShareRequest](t))), nil)
-	same(t, filled[storage.UnstageShareRequest](t), ToUnstageShare(FromUnstageShare(filled[storage.UnstageShareRequest](t))), nil)
+	same(t, filled[storage.UnstageShareRequest](t),
+		ToUnstageShare(FromUnstageShare(filled[storage.UnstageShareRequest](t))), nil)
 	same(t, filled[storage.Leftovers](t), ToLeftovers(FromLeftovers(filled[storage.Leftovers](t))), nil)
 	checked := storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: time.Hour}
 	same(t, checked, ToChecked(FromChecked(checked)), nil)
@@ -218,7 +219,8 @@ func same[T any](t *testing.T, want, got T, err error) {
 // A time that isn't the default doesn't become it.
 func TestWait(t *testing.T) {
 	for wait, want := range map[time.Duration]time.Duration{
-		0: 0, time.Nanosecond: time.Millisecond, -1: -time.Millisecond, -time.Hour: -time.Millisecond, time.Second + 1: time.Second,
+		0: 0, time.Nanosecond: time.Millisecond, -1: -time.Millisecond, -time.Hour: -time.Millisecond,
+		time.Second + 1: time.Second,
 	} {
 		if got, err := toWait(fromWait(wait)); got != want || err != nil {
 			t.Errorf("%v: %v, %v, want %v", wait, got, err, want)
@@ -231,7 +233,8 @@ func TestWait(t *testing.T) {
 
 // What isn't known mustn't become a login without CHAP.
 func TestUnknownAuthentication(t *testing.T) {
-	_, err := FromStageVolume(storage.StageVolumeRequest{Login: storage.Login{Authentication: iscsi.Authentication{Type: 7}}})
+	unknown := iscsi.Authentication{Type: 7}
+	_, err := FromStageVolume(storage.StageVolumeRequest{Login: storage.Login{Authentication: unknown}})
 	if !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Error(err)
 	}
@@ -248,7 +251,8 @@ func TestNoSelectorMeansAllDisks(t *testing.T) {
 }
 
 func TestPortOutOfRange(t *testing.T) {
-	_, err := ToSelector(&storagev1alpha1.DiskSelector{Iscsi: &storagev1alpha1.ISCSISelector{PortalPort: math.MaxUint16 + 1}})
+	_, err := ToSelector(&storagev1alpha1.DiskSelector{Iscsi: &storagev1alpha1.ISCSISelector{PortalPort: math.MaxUint16 +
+		1}})
 	if !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Error(err)
 	}

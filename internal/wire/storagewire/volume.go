@@ -32,7 +32,8 @@ func FromStageVolume(r storage.StageVolumeRequest) (*storagev1alpha1.StageVolume
 		return nil, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", r.Login.Type)
 	}
 	m.Login = &storagev1alpha1.ISCSILogin{
-		AuthType: auth, ChapUsername: r.Login.Username, ChapSecret: r.Login.Secret.Reveal(), MutualChapSecret: r.Login.MutualSecret.Reveal(),
+		AuthType: auth, ChapUsername: r.Login.Username, ChapSecret: r.Login.Secret.Reveal(),
+		MutualChapSecret: r.Login.MutualSecret.Reveal(),
 	}
 	return m, nil
 }
@@ -56,9 +57,11 @@ func ToStageVolume(m *storagev1alpha1.StageVolumeRequest) (r storage.StageVolume
 	if !known {
 		return r, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", m.Login.GetAuthType())
 	}
-	r.StagingPath, r.Partition, r.ReadOnly, r.Grow, r.NewIDsForClones = m.StagingPath, m.Partition, m.ReadOnly, m.Grow, m.NewIdsForClones
+	r.StagingPath, r.Partition, r.ReadOnly, r.Grow, r.NewIDsForClones = m.StagingPath, m.Partition, m.ReadOnly, m.Grow,
+		m.NewIdsForClones
 	r.Format = storage.FormatOptions{
-		FileSystem: storage.FileSystem(m.Format.GetFileSystem()), AllocationUnitBytes: m.Format.GetAllocationUnitBytes(), Label: m.Format.GetLabel(),
+		FileSystem: storage.FileSystem(m.Format.GetFileSystem()), AllocationUnitBytes: m.Format.GetAllocationUnitBytes(),
+		Label:        m.Format.GetLabel(),
 		NoShortNames: m.Format.GetNoShortNames(), IntegrityStreams: m.Format.GetIntegrityStreams(),
 	}
 	return r, nil
@@ -93,7 +96,8 @@ func toWait(milliseconds int64) (time.Duration, error) {
 // FromStaged returns the message for a result of StageVolume.
 func FromStaged(v storage.StagedVolume) *storagev1alpha1.StageVolumeResponse {
 	return &storagev1alpha1.StageVolumeResponse{
-		DiskNumber: uint32(v.Disk), VolumeId: string(v.VolumeID), FileSystem: wire.ValidText(v.FileSystem), SizeBytes: v.SizeBytes,
+		DiskNumber: uint32(v.Disk), VolumeId: string(v.VolumeID), FileSystem: wire.ValidText(v.FileSystem),
+		SizeBytes:   v.SizeBytes,
 		Partitioned: v.Partitioned, Formatted: v.Formatted, Grown: v.Grown,
 	}
 }
@@ -120,12 +124,14 @@ func ToUnstageVolume(m *storagev1alpha1.UnstageVolumeRequest) (r storage.Unstage
 
 // FromUnstaged returns the message for a result of UnstageVolume.
 func FromUnstaged(v storage.UnstagedVolume) *storagev1alpha1.UnstageVolumeResponse {
-	return &storagev1alpha1.UnstageVolumeResponse{Unmounted: v.Unmounted, DiskOffline: v.DiskOffline, LoggedOut: v.LoggedOut, Unmapped: v.Unmapped}
+	return &storagev1alpha1.UnstageVolumeResponse{Unmounted: v.Unmounted, DiskOffline: v.DiskOffline,
+		LoggedOut: v.LoggedOut, Unmapped: v.Unmapped}
 }
 
 // ToUnstaged returns the result in a message.
 func ToUnstaged(m *storagev1alpha1.UnstageVolumeResponse) storage.UnstagedVolume {
-	return storage.UnstagedVolume{Unmounted: m.Unmounted, DiskOffline: m.DiskOffline, LoggedOut: m.LoggedOut, Unmapped: m.Unmapped}
+	return storage.UnstagedVolume{Unmounted: m.Unmounted, DiskOffline: m.DiskOffline, LoggedOut: m.LoggedOut,
+		Unmapped: m.Unmapped}
 }
 
 // FromExpanded returns the message for a result of ExpandVolume.
@@ -140,7 +146,8 @@ func ToExpanded(m *storagev1alpha1.ExpandVolumeResponse) storage.ExpandedVolume 
 
 // FromExpandVolume returns the message for a request.
 func FromExpandVolume(r storage.ExpandVolumeRequest) *storagev1alpha1.ExpandVolumeRequest {
-	return &storagev1alpha1.ExpandVolumeRequest{Path: r.Path, DiskSizeBytes: r.DiskSizeBytes, WaitMilliseconds: fromWait(r.Wait)}
+	return &storagev1alpha1.ExpandVolumeRequest{Path: r.Path, DiskSizeBytes: r.DiskSizeBytes,
+		WaitMilliseconds: fromWait(r.Wait)}
 }
 
 // ToExpandVolume returns the request in a message.

@@ -1,0 +1,53 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csiproxy_test
+
+import (
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// longLines are the directories whose lines may still be longer. None is to be added.
+var longLines = []string{
+	"api", "client", "cmd/csi-proxyctl/sim", "compat", "csinode", "examples", "internal/conformance", "internal/daemon",
+	"internal/device", "internal/fairshare", "internal/lab", "internal/logfile", "internal/nodeops", "internal/operation",
+	"internal/pathpolicy", "internal/pipe", "internal/server", "internal/signatures", "internal/sim", "internal/smbios",
+	"internal/smblogon", "internal/smbprobe", "internal/systemdisk", "internal/unc", "internal/win", "internal/wincalls",
+	"internal/winsys", "kubectl-csi-proxy", "simnode", "test", "tools",
+}
+
+// A line of code fits on a screen that is split in two: it has 120 characters at most, unless
+// a raw string makes it longer.
+func TestLinesFit(t *testing.T) {
+	const limit = 120
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		slash := filepath.ToSlash(path)
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "bin" || d.Name() == "vendor" ||
+			slices.Contains(longLines, slash)) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" || strings.HasPrefix(slash, "cmd/csi-proxyctl/sim") {
+			return nil
+		}
+		raw := false
+		for i, line := range strings.Split(readText(t, path), "\n") {
+			inRaw := raw || strings.Contains(line, "`")
+			raw = raw != (strings.Count(line, "`")%2 == 1)
+			if n := utf8.RuneCountInString(line); n > limit && !inRaw {
+				t.Errorf("%s:%d has %d characters; wrap it at %d", path, i+1, n, limit)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
