@@ -1,0 +1,458 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// atEachCall runs act for each call of the seam that it makes, with before right before that
+// one, on a node of its own.
+func atEachCall(t *testing.T, prepare func(t *testing.T, sim *winsim.System, n *nodeops.Node),
+	before func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call),
+	act func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call)) {
+	t.Helper()
+	for at, more := 0, true; more; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			sim, n := newNode(t)
+			prepare(t, sim, n)
+			i, busy := -1, false
+			var hit winsim.Call
+			sim.OnCall(func(c winsim.Call) {
+				if busy {
+					return
+				}
+				if i++; i == at {
+					busy, hit = true, c
+					before(t, sim, n, c)
+					busy = false
+				}
+			})
+			act(t, sim, n, hit)
+			sim.OnCall(nil)
+			more = hit.Name != ""
+		})
+	}
+}
+
+// An error that says that something is gone proves nothing: UnstageVolume unmounts neither a
+// volume that somebody has open, nor one of another disk than the one that is named.
+func TestUnstageVolumeAsksAgain(t *testing.T) {
+	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorDevNotExist, win.ErrorNoSuchDevice, win.ErrorDeviceNotConnected} {
+		for name, r := range map[string]storage.UnstageVolumeRequest{
+			"in use":       {StagingPath: stagingPath},
+			"another disk": {StagingPath: stagingPath, Disk: serial("vol-2")},
+		} {
+			t.Run(name, func(t *testing.T) {
+				atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+					simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+					simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+					stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+					simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+					if name == "in use" {
+						open, err := sim.OpenFile(t.Context(), stagingPath+file, win.OpenOptions{
+							Access: win.FileReadAttributes | win.GenericRead, Disposition: win.FileOpen, Share: win.ShareRead | win.ShareWrite,
+						})
+						simtest.Must(t, err)
+						t.Cleanup(func() { open.Close() })
+					}
+				}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+					simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno))
+				}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+					done, err := n.Storage.UnstageVolume(operation.Inline(t.Context()), r)
+					sim.ResetRules()
+					sim.OnCall(nil)
+					if done.Unmounted {
+						t.Errorf("%v: it was unmounted: %+v, %v", errno, done, err)
+					}
+					if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
+						t.Errorf("%v: the file is %q, %v", errno, data, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A volume whose disk has left, or is offline, is unmounted, so that its pods can end: but
+// not if the disk that is named is there.
+func TestUnstageVolumeThatIsAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		leave   func(t *testing.T, sim *winsim.System, number disk.Number)
+		wanted  storage.Selector
+		unmount bool
+	}{
+		"left":                    {detach, storage.Selector{}, true},
+		"left, and named":         {detach, serial("vol-1"), true},
+		"left, and another named": {detach, serial("vol-2"), false},
+		"offline":                 {takeOffline, storage.Selector{}, true},
+		"offline, and named":      {takeOffline, serial("vol-1"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, n := newNode(t)
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+			other := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			simtest.Must(t, n.Disk.SetDiskState(t.Context(), other, true))
+			c.leave(t, sim, number)
+			done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: c.wanted})
+			if done.Unmounted != c.unmount {
+				t.Errorf("%+v", done)
+			}
+		})
+	}
+}
+
+func detach(t *testing.T, sim *winsim.System, n disk.Number) {
+	t.Helper()
+	simtest.Must(t, sim.DetachDisk(n))
+}
+
+func takeOffline(t *testing.T, sim *winsim.System, n disk.Number) {
+	t.Helper()
+	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
+}
+
+func attributesOf(sim *winsim.System, n disk.Number) win.DiskAttributes {
+	for _, d := range sim.Disks() {
+		if d.Number == n {
+			return d.Attributes
+		}
+	}
+	return 0
+}
+
+// What is staged read-only stays so, whatever the disk group is asked for. When it is unstaged,
+// the disk is writable again.
+func TestReadOnlyBelongsToTheStaging(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	writable := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	stage(t, n, writable)
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	readOnly := writable
+	readOnly.ReadOnly = true
+	stage(t, n, readOnly)
+
+	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
+	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
+	if got := attributesOf(sim, number); got != win.DiskReadOnly {
+		t.Errorf("online, its attributes are %v", got)
+	}
+	// Windows takes it offline, as after errors. Its volume doesn't show then.
+	takeOffline(t, sim, number)
+	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
+	_, err := n.Storage.StageVolume(ctx, writable)
+	wantKind(t, "staged writable", err, csiproxy.ErrFailedPrecondition, "read-only", stagingPath)
+	takeOffline(t, sim, number)
+	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
+	if got := attributesOf(sim, number); got != win.DiskReadOnly {
+		t.Errorf("online again, its attributes are %v", got)
+	}
+	if err := sim.WriteFile(stagingPath+file, []byte("x")); err == nil {
+		t.Error("it can be written to")
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline {
+		t.Errorf("%+v", done)
+	}
+	if got := attributesOf(sim, number); got != win.DiskOffline {
+		t.Errorf("unstaged, its attributes are %v", got)
+	}
+	// A process that dies before it has made the disk writable again leaves that to the next.
+	simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")})
+	if got := attributesOf(sim, number); got != win.DiskOffline {
+		t.Errorf("unstaged again, its attributes are %v", got)
+	}
+}
+
+// A disk that nobody has staged inherits no wish: it may be read-only since the one before it
+// at its place was.
+func TestReadOnlyOfNobody(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	gone := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "gone"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("gone"), StagingPath: otherPath})
+	simtest.Must(t, sim.DetachDisk(gone)) // so a volume that isn't there is mounted
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
+	if got := attributesOf(sim, number); got != 0 {
+		t.Errorf("its attributes are %v", got)
+	}
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
+}
+
+// A volume that is staged isn't taken offline under its pods.
+func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	wantKind(t, "offline", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath, "unmount it first")
+	if got := attributesOf(sim, number); got != 0 {
+		t.Errorf("its attributes are %v", got)
+	}
+	// A broken disk must get offline, too.
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames}, win.ErrorIODevice))
+	simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
+	sim.ResetRules()
+	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
+	// One error proves nothing.
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Count: 1}, win.ErrorIODevice))
+	wantKind(t, "offline, with an error", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath)
+}
+
+// A volume is mounted at each call of UnstageVolume, by the published API and of another
+// process: a mount that has succeeded stays usable.
+func TestMountDuringUnstage(t *testing.T) {
+	var id string
+	ended := make(chan error, 1)
+	atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		id = string(stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}).VolumeID)
+		ended = make(chan error, 1)
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+		other, err := nodeops.New(sim, nodeops.Options{})
+		simtest.Must(t, err)
+		go func() { ended <- other.Volume.MountVolume(t.Context(), volume.ID(id), otherPath) }()
+		synctest.Wait()
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+		_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		sim.OnCall(nil)
+		simtest.Must(t, err)
+		select {
+		case mounted := <-ended:
+			if mounted == nil {
+				simtest.Must(t, sim.WriteFile(otherPath+file, []byte("precious")))
+				if got := attributesOf(sim, 1); got != 0 {
+					t.Errorf("the disk of a mounted volume has the attributes %v", got)
+				}
+			}
+		case <-time.After(time.Minute): // the last round, which has no other call
+		}
+	})
+}
+
+// A published volume isn't unstaged without force, and the error names the links.
+func TestUnstageVolumeThatIsPublished(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	second := targetPath + "2"
+	simtest.Must(t, sim.Symlink(second, targetPath, true)) // by way of another link
+	r := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	_, err := n.Storage.UnstageVolume(ctx, r)
+	wantKind(t, "published", err, csiproxy.ErrFailedPrecondition, targetPath, second, "unpublish it first")
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
+	// What isn't known isn't empty.
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReadDir}, win.ErrorAccessDenied))
+	_, err = n.Storage.UnstageVolume(ctx, r)
+	wantKind(t, "unknown links", err, csiproxy.ErrUnavailable, "not all links")
+	sim.ResetRules()
+	r.Force = true
+	if done := unstage(t, n, r); !done.Unmounted {
+		t.Errorf("by force: %+v", done)
+	}
+}
+
+// A published volume isn't fixed, whichever call fails while it is looked for.
+func TestSpotFixFailsClosed(t *testing.T) {
+	atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+		simtest.Must(t, n.Storage.PublishVolume(t.Context(), stagingPath, targetPath))
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+		simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorDeviceNotConnected))
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+		_, err := n.Storage.CheckVolume(operation.Inline(t.Context()), storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+		if err == nil {
+			t.Errorf("it was checked, with an error of %+v", c)
+		}
+	})
+}
+
+// One volume is staged at one path, also if two calls ask for two at one time.
+func TestOneStagingPath(t *testing.T) {
+	for _, where := range []string{"one process", "two processes"} {
+		var ended chan error
+		atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+			ended = make(chan error, 1)
+		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+			other := n
+			if where == "two processes" {
+				var err error
+				other, err = nodeops.New(sim, nodeops.Options{})
+				simtest.Must(t, err)
+			}
+			go func() {
+				_, err := other.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: otherPath})
+				ended <- err
+			}()
+			synctest.Wait()
+		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+			_, err := n.Storage.StageVolume(operation.Inline(t.Context()), storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			sim.OnCall(nil)
+			select {
+			case other := <-ended:
+				if (err == nil) == (other == nil) {
+					t.Errorf("%s, at %s: %v and %v", where, c.Name, err, other)
+				}
+			case <-time.After(time.Minute):
+			}
+		})
+	}
+}
+
+// Windows gives drive letters by itself. That is no use of a volume, and staging takes the
+// letter away.
+func TestLetteredVolume(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		sim, n := newNode(t)
+		name, number, letter := simtest.Lettered(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: readOnly})
+		paths, err := sim.VolumePathNames(t.Context(), name)
+		if err != nil || len(paths) != 1 || strings.EqualFold(paths[0], letter) || !strings.EqualFold(string(staged.VolumeID), name) {
+			t.Errorf("read-only %v: it is mounted at %q, %v", readOnly, paths, err)
+		}
+		if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline || attributesOf(sim, number) != win.DiskOffline {
+			t.Errorf("read-only %v: %+v", readOnly, done)
+		}
+	}
+	sim, n := newNode(t)
+	_, number, _ := simtest.Lettered(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}); !done.DiskOffline || attributesOf(sim, number) != win.DiskOffline {
+		t.Errorf("with a letter only: %+v", done)
+	}
+}
+
+// A disk that grows after it was attached is grown as a whole, also if it was just partitioned.
+func TestGrowOfARawDisk(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", SizeBytes: 10 << 30})
+	simtest.Must(t, sim.GrowDisk(number, 20<<30))
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Grow: true})
+	if staged.SizeBytes < 19<<30 || !staged.Partitioned {
+		t.Errorf("%+v", staged)
+	}
+}
+
+// A volume is published from where it is staged, and outside of volumes: a directory in one is
+// its users'.
+func TestPublishVolumeOutsideOfVolumes(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.MkdirAll(stagingPath+`\sub`))
+	wantKind(t, "inside", n.Storage.PublishVolume(ctx, stagingPath, stagingPath+`\sub`), csiproxy.ErrFailedPrecondition, "into a mounted volume")
+	if _, err := sim.ReadDir(stagingPath + `\sub`); err != nil {
+		t.Errorf("the user's directory: %v", err)
+	}
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	wantKind(t, "from a link", n.Storage.PublishVolume(ctx, targetPath, targetPath+"2"), csiproxy.ErrFailedPrecondition, "no staging path")
+}
+
+// The mount of a volume whose disk is only offline, or to which a link leads, is no leftover.
+func TestCleanUpLeavesMountsInUse(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	isMounted := func(when string) {
+		t.Helper()
+		left, err := n.Storage.CleanUp(ctx, true)
+		if err != nil || len(left.Mounts) != 0 {
+			t.Errorf("%s: %+v, %v", when, left, err)
+		}
+	}
+	takeOffline(t, sim, number)
+	isMounted("offline")
+	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	simtest.Must(t, sim.DetachDisk(number))
+	isMounted("published")
+	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
+	other := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2", Offline: true})
+	isMounted("another disk is offline, and may have the volume")
+	simtest.Must(t, n.Disk.SetDiskState(ctx, other, true))
+	left, err := n.Storage.CleanUp(ctx, true)
+	if err != nil || len(left.Mounts) != 1 || !left.Mounts[0].Removed {
+		t.Errorf("gone: %+v, %v", left, err)
+	}
+}
+
+// At each call of CleanUp the disk returns, and the volume is staged and published: what has
+// succeeded stays.
+func TestStageAndPublishDuringCleanUp(t *testing.T) {
+	var staged, published bool
+	var done chan struct{}
+	prepare := func(link bool) func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+		return func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			if link { // a dangling one
+				simtest.Must(t, n.Storage.PublishVolume(t.Context(), stagingPath, targetPath))
+				unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true})
+				simtest.Must(t, n.Filesystem.Rmdir(t.Context(), stagingPath, true))
+			} else {
+				simtest.Must(t, sim.DetachDisk(number))
+			}
+			staged, published, done = false, false, make(chan struct{})
+		}
+	}
+	for _, link := range []bool{false, true} {
+		atEachCall(t, prepare(link), func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+			if !link {
+				simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+			}
+			other, err := nodeops.New(sim, nodeops.Options{})
+			simtest.Must(t, err)
+			go func() {
+				defer close(done)
+				_, err := other.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+				staged = err == nil
+				published = staged && other.Storage.PublishVolume(t.Context(), stagingPath, targetPath) == nil
+			}()
+			synctest.Wait()
+		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+			_, err := n.Storage.CleanUp(operation.Inline(t.Context()), true)
+			sim.OnCall(nil)
+			select {
+			case <-done:
+			case <-time.After(time.Minute):
+				return
+			}
+			if !staged {
+				t.Errorf("not staged (CleanUp: %v)", err)
+			}
+			if v, err := n.Storage.GetVolume(t.Context(), stagingPath); staged && (err != nil || v.Abnormal()) {
+				t.Errorf("staged at %s, and then: %+v, %v", c.Name, v, err)
+			}
+			if v, err := n.Storage.GetVolume(t.Context(), targetPath); published && (err != nil || v.Abnormal()) {
+				t.Errorf("published at %s, and then: %+v, %v", c.Name, v, err)
+			}
+		})
+	}
+}
