@@ -54,10 +54,6 @@ type Options struct {
 	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares without encryption.
 	// Default: encryption is required.
 	SMBWithoutPrivacy bool
-	// ProtectSharedMappings has RemoveSMBGlobalMapping refuse to remove a mapping while more
-	// than one staged path leads to its share. Default: it removes the mapping, as the
-	// published daemon does.
-	ProtectSharedMappings bool
 	// Logger gets a line for each change of the node, such as a volume that was mounted, at
 	// slog.LevelInfo; problems that don't fail an operation, at slog.LevelWarn; and each
 	// call to Windows at slog.LevelDebug. Errors of operations are returned, not logged.

@@ -93,11 +93,14 @@ type Operations interface {
 	// A call that fails after it has made the mapping removes it again, unless somebody else
 	// uses it by then.
 	//
-	// A mapping that another process has made, or this one before a restart, is known by its
-	// user only, if Windows tells that; its password can't be compared.
+	// The password of a mapping that another process has made, or this one before a restart,
+	// can't be compared, and its user only if Windows tells that. While nothing uses such a
+	// mapping, it is made again with the credentials given.
 	StageShare(ctx context.Context, r StageShareRequest) error
-	// UnstageShare removes the link at a staging path, and the mapping of its share unless
-	// another staged path leads to the share. If nothing or an empty directory is at the
+	// UnstageShare removes the link at a staging path, and the mapping of its share if
+	// StageShare or NewSMBGlobalMapping has made it for a local path, and nothing uses it: no
+	// other link leads to the share, and no file on it is open. While a pod's link leads to
+	// the staging path, the error is csiproxy.ErrFailedPrecondition. If nothing or an empty directory is at the
 	// path, it succeeds. If something else than a link to a share is there, it stays, and
 	// the error is csiproxy.ErrFailedPrecondition.
 	//
@@ -110,8 +113,8 @@ type Operations interface {
 	// stay.
 	UnstageShare(ctx context.Context, r UnstageShareRequest) (UnstagedShare, error)
 	// CleanUp returns the leftovers that ListVolumes marks, and removes them if remove is
-	// set: links to nothing, mounts of volumes whose disks have left, and mappings without a
-	// staged path. What isn't a leftover any more when its turn comes stays. One that can't
+	// set: links to nothing, mounts of volumes whose disks have left, and mappings that were
+	// made for a staged path and that nothing uses. What isn't a leftover any more when its turn comes stays. One that can't
 	// be removed has an Error, and keeps no other from it. What ListVolumes can't look at
 	// stays, and the IncompleteReason says so.
 	CleanUp(ctx context.Context, remove bool) (Leftovers, error)

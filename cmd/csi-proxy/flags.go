@@ -47,7 +47,6 @@ type options struct {
 	newIDsForClones         bool
 	silentDiskTimeout       time.Duration
 	requirePrivacy          bool
-	protectSharedMappings   bool
 
 	endpointDir    string
 	pipeSecurity   string // an SDDL; empty but on Windows
@@ -106,9 +105,8 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		"how long the calls on all disks wait for one that does not answer before they pass it over")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
-	flags.BoolVar(&o.protectSharedMappings, "protect-shared-mappings", false,
-		"refuse RemoveSmbGlobalMapping while more than one staged path leads to the share. Without this\n"+
-			"flag the mapping is removed from under all pods that use it, as the published daemon does")
+	flags.Bool("protect-shared-mappings", false,
+		"does nothing: RemoveSmbGlobalMapping keeps a mapping that others use")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),

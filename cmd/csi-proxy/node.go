@@ -28,18 +28,17 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 	}
 	metrics := nodemetrics.NewNode()
 	n, err := nodeops.New(sys, nodeops.Options{
-		KubeletPath:           o.kubeletPath,
-		WorkingDirs:           o.workingDirs,
-		ProtectedVolumes:      o.protectedVolumes,
-		AllowRecognizedData:   o.overwriteRecognizedData,
-		NewIDsForClones:       o.newIDsForClones,
-		SilentDiskTimeout:     o.silentDiskTimeout,
-		SMBWithoutPrivacy:     !o.requirePrivacy,
-		ProtectSharedMappings: o.protectSharedMappings,
-		Logger:                log,
-		OnOperation:           metrics.Operation,
-		OnWindowsCall:         metrics.WindowsCall,
-		OnSkippedDisks:        metrics.SkippedDisks,
+		KubeletPath:         o.kubeletPath,
+		WorkingDirs:         o.workingDirs,
+		ProtectedVolumes:    o.protectedVolumes,
+		AllowRecognizedData: o.overwriteRecognizedData,
+		NewIDsForClones:     o.newIDsForClones,
+		SilentDiskTimeout:   o.silentDiskTimeout,
+		SMBWithoutPrivacy:   !o.requirePrivacy,
+		Logger:              log,
+		OnOperation:         metrics.Operation,
+		OnWindowsCall:       metrics.WindowsCall,
+		OnSkippedDisks:      metrics.SkippedDisks,
 	})
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())

@@ -69,7 +69,7 @@ at once.`
 	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
 		mapShare,
 		forget,
-		leaf("unmap REMOTE", "Remove the mapping of a share, even while it is in use",
+		leaf("unmap REMOTE", "Remove the mapping of a share, or let it go with the last of several links to the share",
 			func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
 				return done, mappings.RemoveSMBGlobalMapping(ctx, args[0])
 			}),

@@ -52,11 +52,10 @@ func newFixture(t *testing.T) *fixture {
 	simtest.Mount(t, sim, simtest.Kubelet+`\volume`, volume)
 	simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: "data"}))
 	simtest.Must(t, sim.SMB().SetUser("filer", "user", secret.New("password")))
-	simtest.Must(t, sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`,
-		win.SMBMappingOptions{Username: "user", Password: secret.New("password")}))
-	simtest.Must(t, sim.Symlink(simtest.Kubelet+`\share`, `\\filer\data`, true))
 	n, err := nodeops.New(sim, nodeops.Options{})
 	simtest.Must(t, err)
+	c := smb.Credentials{Username: "user", Password: secret.New("password")}
+	simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\filer\data`, simtest.Kubelet+`\share`, c))
 	f := &fixture{
 		sim: sim,
 		endpoints: []client.Endpoint{

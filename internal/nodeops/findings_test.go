@@ -128,8 +128,7 @@ var findings = []finding{
 		},
 	},
 	{
-		promise: "a mapping that is protected stays for others, though a driver unlinks before it unmaps",
-		options: nodeops.Options{ProtectSharedMappings: true}, prepare: none,
+		promise: "a mapping stays for others, though a driver unlinks before it unmaps", prepare: none,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			for _, link := range []string{"one", "two"} {
 				r.must(n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, simtest.Kubelet+`\plugins\`+link, user))

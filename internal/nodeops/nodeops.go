@@ -42,18 +42,17 @@ const DefaultSilentDiskTimeout = disks.DefaultSilentDiskTimeout
 
 // Options are node.Options, which documents them.
 type Options struct {
-	KubeletPath           string
-	WorkingDirs           []string
-	ProtectedVolumes      []string
-	AllowRecognizedData   bool
-	NewIDsForClones       bool
-	SilentDiskTimeout     time.Duration
-	SMBWithoutPrivacy     bool
-	ProtectSharedMappings bool
-	Logger                *slog.Logger
-	OnOperation           func(name string, took time.Duration, err error)
-	OnWindowsCall         func(call string, took time.Duration, err error)
-	OnSkippedDisks        func(count int)
+	KubeletPath         string
+	WorkingDirs         []string
+	ProtectedVolumes    []string
+	AllowRecognizedData bool
+	NewIDsForClones     bool
+	SilentDiskTimeout   time.Duration
+	SMBWithoutPrivacy   bool
+	Logger              *slog.Logger
+	OnOperation         func(name string, took time.Duration, err error)
+	OnWindowsCall       func(call string, took time.Duration, err error)
+	OnSkippedDisks      func(count int)
 }
 
 // Operations are the operations of a node, by group: the fields of node.Node.
@@ -116,11 +115,11 @@ func New(sys win.System, o Options) (*Node, error) {
 		AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Owner: owner, Runner: runner,
 		SystemDisks: systemDisks,
 	})
-	allFiles := files.New(calls, paths, files.Options{Logger: o.Logger, Owner: owner, Runner: runner, Shares: probes})
 	allMappings := mappings.New(calls, paths, mappings.Options{
-		WithoutPrivacy: o.SMBWithoutPrivacy, ProtectShared: o.ProtectSharedMappings, Logger: o.Logger,
+		WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger,
 		Owner: owner, Runner: runner, Shares: probes,
 	})
+	allFiles := files.New(calls, paths, files.Options{Logger: o.Logger, Owner: owner, Runner: runner, Shares: probes, OnUnlinked: allMappings.Unlinked})
 	targets := initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner, AskAdapters: allDisks.AskAdapters})
 	return &Node{calls: calls, paths: paths, disks: allDisks, shares: probes, Operations: Operations{
 		Disk:       allDisks,

@@ -51,7 +51,10 @@ var shareScenarios = []scenario{
 		},
 	},
 	{
-		name: "UnstageShare of one whose staging has died", prepare: (*rig).mapped,
+		name: "UnstageShare of one whose staging has died", prepare: func(r *rig) {
+			r.shared()
+			r.must(r.sim.Remove(share))
+		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share, RemotePath: `\\server\data`})
 			return err

@@ -1269,8 +1269,8 @@ type UnstageVolumeResponse struct {
 	DiskOffline bool `protobuf:"varint,2,opt,name=disk_offline,json=diskOffline,proto3" json:"disk_offline,omitempty"`
 	// Whether this call has logged out of the disk's iSCSI target.
 	LoggedOut bool `protobuf:"varint,3,opt,name=logged_out,json=loggedOut,proto3" json:"logged_out,omitempty"`
-	// Whether this call has removed the share's mapping, since no other staged path leads to the
-	// share.
+	// Whether this call has removed the share's mapping, since CSI Proxy has made it for a staged
+	// path, and nothing else uses it.
 	Unmapped      bool `protobuf:"varint,4,opt,name=unmapped,proto3" json:"unmapped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -46,6 +46,8 @@ type Options struct {
 	// Shares asks servers what is on their shares. The groups of one node share it.
 	// Default: its own.
 	Shares *smbprobe.Prober
+	// OnUnlinked is called after Rmdir has removed a link to a share. Default: it isn't.
+	OnUnlinked func(ctx context.Context, remote unc.Path, link string)
 }
 
 // Filesystem is the node's file systems as far as paths lead into them. All

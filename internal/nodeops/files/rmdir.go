@@ -8,40 +8,65 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // Rmdir implements [filesystem.Operations].
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	return f.do(ctx, "Rmdir", path, func(ctx context.Context, p pathpolicy.Path) error {
-		err := f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) error {
-			return f.rmdir(ctx, e, force)
+		var unlinked unc.Path
+		isShare := false
+		err := f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
+			unlinked, isShare, err = f.rmdir(ctx, e, force)
+			return err
 		})
 		if force && pathpolicy.Missing(err) {
 			return nil
+		}
+		if err == nil && isShare && f.options.OnUnlinked != nil {
+			f.options.OnUnlinked(ctx, unlinked, p.String())
 		}
 		return err
 	})
 }
 
-func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry, force bool) error {
+// rmdir also returns the directory of a share, if a link to it was removed.
+func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry, force bool) (remote unc.Path, isShare bool, _ error) {
 	if err := at.CheckReplaceable(); err != nil {
-		return err
+		return remote, false, err
 	}
 	info, err := look(ctx, at)
 	if err != nil {
-		return err
+		return remote, false, err
+	}
+	if info.ReparseTag == win.TagSymlink {
+		remote, isShare = shareAt(ctx, at)
 	}
 	r := &remover{limits: f.limits, owner: f.options.Owner}
 	defer f.report(r, at)
 	if force {
-		return r.removeTree(ctx, entry{at, info})
+		return remote, isShare, r.removeTree(ctx, entry{at, info})
 	}
 	dir, err := r.removeEntry(ctx, entry{at, info})
 	if err != nil || dir == nil {
-		return err
+		return remote, isShare, err
 	}
-	return r.delete(ctx, dir)
+	return remote, isShare, r.delete(ctx, dir)
+}
+
+// shareAt returns the directory of a share that an entry is a link to, if it is one.
+func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool) {
+	file, err := at.Open(ctx, pathpolicy.Look)
+	if err != nil {
+		return remote, false
+	}
+	link, err := file.Link(ctx)
+	if closed(file, err) != nil || link.Kind != pathpolicy.LinkToShare {
+		return remote, false
+	}
+	remote, err = unc.Parse(link.Target())
+	return remote, err == nil
 }
 
 // report logs what a remover has removed of a directory, also if it failed in the end.

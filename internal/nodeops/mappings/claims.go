@@ -4,12 +4,10 @@
 package mappings
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 )
 
@@ -19,7 +17,7 @@ const undoPatience = 30 * time.Second
 
 // claims knows which calls under way count on the mapping of a share, so that a StageShare
 // that fails doesn't remove it under another one. Calls of other processes look for
-// themselves whether the share is still mapped: see [Mappings.linkWhileMapped].
+// themselves whether the share is still mapped: see [Mappings.Map].
 type claims struct {
 	mu     sync.Mutex
 	byRoot map[string]*claim
@@ -87,20 +85,26 @@ func (m *Mappings) endClaim(ctx context.Context, remote unc.Path, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
 	defer cancel()
-	ctx, release, undoErr := m.rights(ctx, remote)
+	ctx, rights, undoErr := m.Rights(ctx, remote)
 	if undoErr == nil {
-		defer release()
+		defer rights.Release()
 	}
 	if !m.claims.end(remote, false) {
 		return
 	}
 	if undoErr == nil {
-		var lacking error
-		_, lacking, undoErr = m.removeUnused(ctx, remote, pathpolicy.Path{})
-		undoErr = cmp.Or(undoErr, lacking)
+		undoErr = m.undo(ctx, rights)
 	}
 	if undoErr != nil {
 		m.options.Logger.Warn("a StageShare has failed, and the mapping that it made stays",
 			"remotePath", remote.Root(), "err", undoErr)
 	}
+}
+
+func (m *Mappings) undo(ctx context.Context, r *Rights) error {
+	links, err := m.LinksTo(ctx, r.Share)
+	if err == nil {
+		_, err = m.RemoveUnused(ctx, r, links)
+	}
+	return err
 }

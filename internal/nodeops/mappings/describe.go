@@ -14,6 +14,16 @@ import (
 
 // Roots returns the shares that are mapped, as [unc.Path.Root] writes them, in order.
 func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
+	if err := m.dropStaleRecords(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		m.options.Logger.Info("records of SMB mappings can't be looked at", "err", err)
+	}
+	return m.roots(ctx)
+}
+
+func (m *Mappings) roots(ctx context.Context) (roots []string, _ error) {
 	mappings, err := m.options.Shares.Mappings(ctx)
 	if err != nil {
 		return nil, err
@@ -32,7 +42,7 @@ func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
 // share that is mapped is asked.
 func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volume, error) {
 	d := storage.Volume{Share: remote.Root()}
-	roots, err := m.Roots(ctx)
+	roots, err := m.roots(ctx)
 	if err != nil {
 		return d, err
 	}

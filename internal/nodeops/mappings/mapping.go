@@ -4,12 +4,17 @@
 package mappings
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/smb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -21,29 +26,82 @@ type state int
 const (
 	missing state = iota
 	working
-	kept   // it fails, and stays
-	broken // it fails for everybody, and is to be made again
+	foreign // it works, and not with credentials that are known to be the caller's
+	kept    // it fails, and stays
+	broken  // it fails for everybody, and is to be made again
 )
 
 // maxAttempts bounds how often a mapping is looked at anew because another process
 // makes and removes it at the same time.
 const maxAttempts = 4
 
-// wanted is a mapping that a call asks for.
-type wanted struct {
+// Wanted is a mapping that a call asks for.
+type Wanted struct {
 	remote      unc.Path
 	credentials smb.Credentials
-	asker       string // the path that is to lead to the share; may be empty
+	local       pathpolicy.Path
+	localText   string // "" if nothing is to lead to the share
+	// Staging has the rules of StageShare: the directory on the share must be there, the
+	// credentials must be those of the mapping, the mapping that it makes goes again if it
+	// fails, and a directory that a call has left at the local path is replaced.
+	Staging bool
+}
+
+// Parse checks a request for a mapping. localPath may be empty.
+func (m *Mappings) Parse(remotePath, localPath string, c smb.Credentials) (w Wanted, err error) {
+	w.credentials, w.localText = c, localPath
+	if w.remote, err = unc.Parse(remotePath); err != nil {
+		return w, err
+	}
+	if err := c.Validate(); err != nil {
+		return w, err
+	}
+	if localPath != "" {
+		w.local, err = m.paths.Parse(localPath, pathpolicy.MaxPath)
+	}
+	return w, w.at(err)
+}
+
+// at says that err is about the local path.
+func (w Wanted) at(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &csiproxy.Error{Object: "local path " + quote.Text(w.localText), Err: err}
 }
 
 // of returns the mapping of another share that the same call asks for.
-func (w wanted) of(other unc.Path) wanted {
+func (w Wanted) of(other unc.Path) Wanted {
 	w.remote = other
 	return w
 }
 
+// Map has a share mapped, and its local path a link to it. If the mapping goes before the link
+// is made, it begins again.
+func (m *Mappings) Map(ctx context.Context, w Wanted) (err error) {
+	m.claims.begin(w.remote)
+	defer func() { m.endClaim(ctx, w.remote, err) }()
+	for range maxAttempts {
+		made, err := m.ensure(ctx, w)
+		if made && w.Staging {
+			m.claims.made(w.remote)
+		}
+		if err == nil {
+			err = m.reach(ctx, w)
+		}
+		if err != nil {
+			return err
+		}
+		mapped, err := m.linkWhileMapped(ctx, w)
+		if err != nil || mapped {
+			return w.at(err)
+		}
+	}
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the mapping was removed by others on every attempt; try again later")
+}
+
 // ensure has a share mapped, and reports whether it has made the mapping.
-func (m *Mappings) ensure(ctx context.Context, w wanted) (made bool, _ error) {
+func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 	if seen, err := m.look(ctx, w); seen == working || seen == kept {
 		return false, err
 	}
@@ -53,20 +111,24 @@ func (m *Mappings) ensure(ctx context.Context, w wanted) (made bool, _ error) {
 	}
 	defer server.Release()
 	for range maxAttempts {
-		// Whoever had the lock before may have made it.
+		// Whoever had the right before may have made it.
 		seen, err := m.look(ctx, w)
 		switch seen {
 		case working, kept:
 			return false, err
+		case foreign:
+			if removed, removeErr := m.removeIdle(ctx, server, w.remote); !removed {
+				return false, cmp.Or(ctx.Err(), err, removeErr)
+			}
 		case broken:
 			m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", w.remote.Root(), "err", err)
-			if err := m.remove(ctx, w.remote); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+			if err := m.unmap(ctx, server, w.remote); err != nil && !errors.Is(err, win.ErrorNotConnected) {
 				return false, err
 			}
 		}
-		err = m.create(ctx, w)
+		err = m.create(ctx, server, w)
 		if errors.Is(err, win.ErrorSessionCredentialConflict) {
-			err = m.createInstead(ctx, w)
+			err = m.createInstead(ctx, server, w)
 		}
 		if !errors.Is(err, win.ErrorAlreadyAssigned) && !errors.Is(err, win.ErrorDeviceAlreadyRemembered) {
 			return err == nil, err
@@ -75,8 +137,9 @@ func (m *Mappings) ensure(ctx context.Context, w wanted) (made bool, _ error) {
 	return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "the mapping was changed by others on every attempt; try again later")
 }
 
-// look sees what became of the mapping that is wanted. The error is why it fails.
-func (m *Mappings) look(ctx context.Context, w wanted) (state, error) {
+// look sees what became of the mapping that is wanted. The error is why it fails, or why it
+// isn't for the caller.
+func (m *Mappings) look(ctx context.Context, w Wanted) (state, error) {
 	remote := w.remote
 	mappings, err := m.options.Shares.Mappings(ctx)
 	if err != nil {
@@ -88,14 +151,78 @@ func (m *Mappings) look(ctx context.Context, w wanted) (state, error) {
 	// The status in the list tells how things were when the mapping was used last.
 	err = m.options.Shares.Probe(ctx, remote.Share())
 	if errors.Is(err, win.ErrorAccessDenied) && !remote.IsShare() && m.options.Shares.Probe(ctx, remote) == nil {
-		return working, nil
+		err = nil
+	}
+	if err == nil && w.Staging {
+		return m.compare(ctx, w)
 	}
 	return m.judge(w, err)
 }
 
+// compare says whether a mapping that works is one with the credentials of the caller. One that
+// an earlier process has made is known by its user only, as far as Windows tells: then the error
+// may be nil though it is foreign.
+func (m *Mappings) compare(ctx context.Context, w Wanted) (state, error) {
+	known, sameUser, samePassword := m.logOns.Compare(w.remote, w.credentials)
+	if !known {
+		var err error
+		if sameUser, err = m.maybeSameUser(ctx, w); err != nil {
+			return kept, err
+		}
+	}
+	switch {
+	case !sameUser:
+		return foreign, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the share is mapped for another user than the one given, and all pods of the node share a mapping: use the same user, or unstage the share everywhere first")
+	case known && !samePassword:
+		return foreign, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the share is mapped with another password than the one given, which works: if the password was changed, unstage the share everywhere first")
+	case !known:
+		return foreign, nil
+	}
+	return working, nil
+}
+
+// maybeSameUser reports whether the user of a mapping may be the one given: Windows doesn't
+// always tell.
+func (m *Mappings) maybeSameUser(ctx context.Context, w Wanted) (bool, error) {
+	connections, err := m.connections(ctx, w.remote)
+	if err != nil {
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		m.options.Logger.Debug("Windows doesn't tell who uses a share", "remotePath", w.remote.Root(), "err", err)
+		return true, nil
+	}
+	return len(connections) == 0 || slices.ContainsFunc(connections, func(c win.SMBConnection) bool {
+		return strings.EqualFold(account(c.Credential), account(w.credentials.Username))
+	}), nil
+}
+
+// account returns a user's name without the domain, which has several spellings.
+func account(user string) string {
+	if at := strings.LastIndex(user, `\`); at >= 0 {
+		return user[at+1:]
+	}
+	name, _, _ := strings.Cut(user, "@")
+	return name
+}
+
+// connections returns the connections of the node to a share.
+func (m *Mappings) connections(ctx context.Context, remote unc.Path) ([]win.SMBConnection, error) {
+	all, err := m.sys.SMBConnections(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(c win.SMBConnection) bool {
+		at, err := unc.Parse(`\\` + c.Server + `\` + c.Share)
+		return err != nil || at.Root() != remote.Root()
+	}), nil
+}
+
 // judge decides what becomes of the mapping that is wanted, if the root of the share gave an
 // error. The package comment has the reasons.
-func (m *Mappings) judge(w wanted, err error) (state, error) {
+func (m *Mappings) judge(w Wanted, err error) (state, error) {
 	if err == nil {
 		return working, nil
 	}
@@ -136,26 +263,35 @@ func keptError(err error, why string) error {
 	return &csiproxy.Error{Kind: kind, Detail: "the share is mapped, but " + why, Err: err}
 }
 
-// reach sees whether the directory that remote is can be used, if it is one. It may be
-// missing: somebody may make it later.
-func (m *Mappings) reach(ctx context.Context, remote unc.Path) error {
-	if remote.IsShare() {
+// reach sees whether the directory that is wanted can be used, if it is one. It may be missing,
+// except for a staging: somebody may make it later.
+func (m *Mappings) reach(ctx context.Context, w Wanted) error {
+	if w.remote.IsShare() && !w.Staging {
 		return nil
 	}
-	err := m.options.Shares.Probe(ctx, remote)
+	err := m.options.Shares.Probe(ctx, w.remote)
 	if errors.Is(err, win.ErrorFileNotFound) || errors.Is(err, win.ErrorPathNotFound) {
-		return nil
+		if !w.Staging {
+			return nil
+		}
+		return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "the share has no such directory", Err: err}
 	}
 	if _, answered := errors.AsType[win.Errno](err); answered {
-		return keptError(err, "the directory on it can't be used")
+		return keptError(err, "the path on it can't be used")
 	}
 	return err
 }
 
-func (m *Mappings) create(ctx context.Context, w wanted) error {
+// create makes the mapping of a share, and before that its record, if it is for a staged path.
+func (m *Mappings) create(ctx context.Context, _ *use.Server, w Wanted) error {
+	if w.localText != "" {
+		if err := m.record(ctx, w.remote); err != nil {
+			return err
+		}
+	}
 	// What is under way may have seen what was before.
 	defer m.options.Shares.Forget(w.remote)
-	err := m.logOns.LogOn(ctx, w.remote, w.credentials, w.asker, func() error {
+	err := m.logOns.LogOn(ctx, w.remote, w.credentials, w.localText, func() error {
 		return m.sys.CreateSMBGlobalMapping(ctx, w.remote.Root(), win.SMBMappingOptions{
 			Username:       w.credentials.Username,
 			Password:       w.credentials.Password,
@@ -171,17 +307,15 @@ func (m *Mappings) create(ctx context.Context, w wanted) error {
 	return err
 }
 
-func (m *Mappings) remove(ctx context.Context, remote unc.Path) error {
+// unmap removes the mapping of a share. What is open through it breaks.
+func (m *Mappings) unmap(ctx context.Context, _ *use.Server, remote unc.Path) error {
 	defer m.options.Shares.Forget(remote)
 	err := m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
 	if err == nil || errors.Is(err, win.ErrorNotConnected) {
 		m.logOns.Unmapped(remote)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		m.options.Logger.Info("mapping removed", "remotePath", remote.Root())
-	case errors.Is(err, win.ErrorNotConnected): // democratic-csi looks for the text of PowerShell
-		return &csiproxy.Error{Detail: "the share isn't mapped: No MSFT_SmbGlobalMapping objects found", Err: err}
 	}
 	return err
 }
@@ -191,7 +325,7 @@ func (m *Mappings) remove(ctx context.Context, remote unc.Path) error {
 // change of the password, they are removed, and those of the same user made again with
 // the new credentials. To another user's, or one of an earlier process, these may open
 // what isn't theirs: it is made again by whoever asks for it next.
-func (m *Mappings) createInstead(ctx context.Context, w wanted) error {
+func (m *Mappings) createInstead(ctx context.Context, server *use.Server, w Wanted) error {
 	others, err := m.others(ctx, w.remote)
 	if err != nil {
 		return err
@@ -208,21 +342,21 @@ func (m *Mappings) createInstead(ctx context.Context, w wanted) error {
 	for _, other := range others {
 		_, sameUser, _ := m.logOns.Compare(other, w.credentials)
 		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other", w.remote.Root())
-		if err := m.remove(ctx, other); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+		if err := m.unmap(ctx, server, other); err != nil && !errors.Is(err, win.ErrorNotConnected) {
 			return err
 		}
 		if sameUser {
 			again = append(again, other)
 		}
 	}
-	if err := m.create(ctx, w); err != nil {
+	if err := m.create(ctx, server, w); err != nil {
 		if errors.Is(err, win.ErrorSessionCredentialConflict) {
 			return &csiproxy.Error{Detail: "the server is in use with other credentials, and Windows allows one user for each server", Err: err}
 		}
 		return err
 	}
 	for _, other := range again {
-		if err := m.create(ctx, w.of(other)); err != nil {
+		if err := m.create(ctx, server, w.of(other)); err != nil {
 			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.Root(), "err", err)
 		}
 	}

@@ -51,6 +51,13 @@
 //   - The root is asked twice: once without the lock of the server, and once with it. But a
 //     refused log-on isn't tried again so soon: see package smblogon.
 //
+// # When a mapping is removed
+//
+// One that nothing uses is removed at the unstage of its last volume: see [Mappings.RemoveUnused],
+// and for drivers of the group smb [Mappings.RemoveSMBGlobalMapping] and package storage's page.
+//
+// # Other mappings of a server
+//
 // If Windows refuses to make a mapping because others of the server have other
 // credentials, these are judged by the same table. If all of them are to be made again,
 // they make way. If one is kept, none is removed, and the caller gets FailedPrecondition.
@@ -90,9 +97,6 @@ type Options struct {
 	// Logger gets each change of a mapping, and what an operation passes over without
 	// failing. Default: none.
 	Logger *slog.Logger
-	// ProtectShared refuses to remove a mapping while more than one staged path leads to
-	// its share. Default: it is removed.
-	ProtectShared bool
 	// Runner runs and observes the operations. The groups of one node share it.
 	// Default: its own.
 	Runner *operation.Runner
@@ -113,6 +117,7 @@ type Mappings struct {
 	paths   *pathpolicy.Policy
 	options Options
 	claims  claims
+	drivers drivers
 	logOns  *smblogon.Memory
 }
 
@@ -138,30 +143,12 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/create-msft-smbglobalmapping
 func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
-	return operation.Do(ctx, m.options.Runner, "NewSMBGlobalMapping", quote.Text(remotePath), func(ctx context.Context) (err error) {
-		remote, err := unc.Parse(remotePath)
+	return operation.Do(ctx, m.options.Runner, "NewSMBGlobalMapping", quote.Text(remotePath), func(ctx context.Context) error {
+		w, err := m.Parse(remotePath, localPath, c)
 		if err != nil {
 			return err
 		}
-		if err := c.Validate(); err != nil {
-			return err
-		}
-		var local pathpolicy.Path
-		if localPath != "" {
-			if local, err = m.paths.Parse(localPath, pathpolicy.MaxPath); err != nil {
-				return atLocal(localPath, err)
-			}
-		}
-		m.claims.begin(remote)
-		defer func() { m.endClaim(ctx, remote, err) }()
-		if _, err := m.ensure(ctx, wanted{remote, c, localPath}); err != nil {
-			return err
-		}
-		if err := m.reach(ctx, remote); err != nil || localPath == "" {
-			return err
-		}
-		err = m.paths.ReachMaking(ctx, m.sys, local, func(e pathpolicy.Entry) error { return m.link(ctx, e, remote) })
-		return atLocal(localPath, err)
+		return m.Map(ctx, w)
 	})
 }
 
@@ -174,15 +161,12 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 		if err != nil {
 			return err
 		}
-		ctx, server, err := m.options.Owner.Server(ctx, remote)
+		ctx, rights, err := m.Rights(ctx, remote)
 		if err != nil {
 			return err
 		}
-		defer server.Release()
-		if err := m.checkShared(ctx, remote); err != nil {
-			return err
-		}
-		return m.remove(ctx, remote)
+		defer rights.Release()
+		return m.unmapForDriver(ctx, rights)
 	})
 }
 

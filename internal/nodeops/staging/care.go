@@ -60,7 +60,7 @@ func (s *Staging) removeLeftover(ctx context.Context, m storage.Mount) (removed 
 		if err != nil {
 			return false, err
 		}
-		return s.Mappings.RemoveUnused(ctx, remote)
+		return s.removeMapping(ctx, remote)
 	}
 	return false, nil
 }
@@ -125,6 +125,20 @@ func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool
 }
 
 var errLinkStays = errors.New("it leads to something by now")
+
+// removeMapping removes the mapping of a share if nothing uses it.
+func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed bool, _ error) {
+	ctx, rights, err := s.Mappings.Rights(ctx, remote)
+	if err != nil {
+		return false, err
+	}
+	defer rights.Release()
+	links, err := s.Mappings.LinksTo(ctx, rights.Share)
+	if err != nil {
+		return false, err
+	}
+	return s.Mappings.RemoveUnused(ctx, rights, links)
+}
 
 // CheckVolume implements [storage.Operations].
 func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {

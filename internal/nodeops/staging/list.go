@@ -110,7 +110,7 @@ func lackingText(links, mappings error) string {
 		texts = append(texts, "not all directories could be looked at: "+links.Error())
 	}
 	if mappings != nil {
-		texts = append(texts, "Windows doesn't tell which shares are mapped: "+mappings.Error())
+		texts = append(texts, "Windows doesn't tell which shares are mapped, and whether they are used: "+mappings.Error())
 	}
 	return strings.Join(texts, "; ")
 }
@@ -171,8 +171,10 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storag
 	return m, nil
 }
 
-// unusedMappings returns the mappings that no staged path leads to.
-func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount, complete bool) (unused []storage.Mount, _ error) {
+// unusedMappings returns the mappings that no staged path leads to. One is a leftover if CSI Proxy
+// has made it for a staged path, and no file on its share is open. The error is that Windows
+// doesn't tell all that.
+func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount, complete bool) (unused []storage.Mount, unknown error) {
 	roots, err := s.Mappings.Roots(ctx)
 	if err != nil {
 		return nil, err
@@ -183,10 +185,18 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount, co
 			continue
 		}
 		m := storage.Mount{Kind: storage.Mapping, Target: root, Volume: storage.Volume{Share: root}}
-		if complete {
+		remote, err := unc.Parse(root)
+		if err != nil {
+			return nil, err
+		}
+		idle, err := s.Mappings.IsUnused(ctx, remote)
+		if err != nil {
+			unknown = err
+		}
+		if complete && idle {
 			m.LeftoverReason = "no staged path leads to the share"
 		}
 		unused = append(unused, m)
 	}
-	return unused, nil
+	return unused, unknown
 }

@@ -202,8 +202,8 @@ func TestUnstageWhatIsNamed(t *testing.T) {
 
 	// A StageShare that died before it made the link is made good by a call that names the
 	// share, but not while somebody else has it staged.
-	r := shareRequest(`\\filer\other`, share2Path)
-	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, share2Path)))
+	simtest.Must(t, sim.Remove(share2Path))
 	check("a share that isn't named", share2Path, "", nothing)
 	check("a share that has died half-way", share2Path, `\\filer\other`, storage.UnstagedShare{Unmapped: true})
 
@@ -272,29 +272,6 @@ func TestWhatCountsAsStaged(t *testing.T) {
 	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
 	if err != nil || !done.Unmapped {
 		t.Errorf("counted: %+v, %v", done, err)
-	}
-}
-
-// With the protection on, a mapping that several staged paths use stays.
-func TestProtectSharedMappings(t *testing.T) {
-	for _, protect := range []bool{false, true} {
-		sim, _ := newShares(t)
-		ctx := t.Context()
-		n, err := nodeops.New(sim, nodeops.Options{ProtectSharedMappings: protect})
-		simtest.Must(t, err)
-		for _, path := range []string{sharePath, share2Path} {
-			simtest.Must(t, sim.MkdirAll(path[:strings.LastIndex(path, `\`)]))
-			r := shareRequest(`\\filer\data`, path)
-			simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, r.StagingPath, r.Credentials))
-		}
-		err = n.SMB.RemoveSMBGlobalMapping(ctx, `\\filer\data`)
-		if !protect {
-			simtest.Must(t, err)
-			continue
-		}
-		wantKind(t, "two staged paths", err, csiproxy.ErrFailedPrecondition, "2 staged paths", sharePath, share2Path)
-		simtest.Must(t, n.Filesystem.Rmdir(ctx, sharePath, false))
-		simtest.Must(t, n.SMB.RemoveSMBGlobalMapping(ctx, `\\filer\data`))
 	}
 }
 
@@ -442,8 +419,8 @@ func withLeftovers(t *testing.T) (*winsim.System, *nodeops.Node) {
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
-	r := shareRequest(`\\filer\other`, "")
-	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, share2Path)))
+	simtest.Must(t, sim.Remove(share2Path))
 	simtest.Must(t, sim.Symlink(dangling, simtest.Kubelet+`\none`, true))
 	simtest.Must(t, sim.DetachDisk(gone))
 	return sim, n

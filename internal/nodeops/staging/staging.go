@@ -87,16 +87,6 @@ func New(g Groups, o Options) *Staging {
 	return &Staging{Groups: g, options: o, connecting: make(map[string]int), checking: make(map[volume.ID]time.Time)}
 }
 
-// StageShare implements [storage.Operations].
-func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) error {
-	return s.Mappings.StageShare(ctx, r)
-}
-
-// UnstageShare implements [storage.Operations].
-func (s *Staging) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
-	return s.Mappings.UnstageShare(ctx, r)
-}
-
 // ListDisks implements [storage.Operations].
 func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
 	return operation.Get(ctx, s.options.Runner, "ListDisks", "", func(ctx context.Context) ([]storage.Disk, error) {

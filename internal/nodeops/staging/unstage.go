@@ -37,12 +37,12 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 // unstage unstages the volume or share that is staged at a path, or only the disk that the
 // request names.
 func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
-	remote, isShare, err := s.Mappings.StagedAt(ctx, r.StagingPath)
+	remote, isShare, err := s.stagedAt(ctx, path, acceptOther)
 	switch {
 	case err != nil:
 		return done, err
 	case isShare && r.Disk.IsZero():
-		one, err := s.Mappings.Unstage(ctx, r.StagingPath, remote)
+		one, err := s.unstageShare(ctx, path, remote, r.Force)
 		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
 	var target iscsi.IQN // that provides the disk; "" if none does
