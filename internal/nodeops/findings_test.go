@@ -23,7 +23,6 @@ import (
 // finding is a promise that was broken once: no race is needed for it, only a sequence.
 type finding struct {
 	promise string
-	options nodeops.Options
 	prepare func(r *rig)
 	run     func(ctx context.Context, r *rig, n *nodeops.Node) error
 }
@@ -220,7 +219,7 @@ func TestFindings(t *testing.T) {
 				r := newRig(t)
 				f.prepare(r)
 				r.sim.Settle()
-				n, err := nodeops.New(r.sim, f.options)
+				n, err := nodeops.New(r.sim, nodeops.Options{})
 				r.must(err)
 				if err := f.run(t.Context(), r, n); err != nil {
 					t.Error(err)

@@ -54,6 +54,7 @@ type Memory struct {
 
 	mu       sync.Mutex // guards the fields below
 	mapped   map[string]identity
+	changes  map[string]int    // of mapped, by root
 	refused  map[hash]*refusal // by account
 	firsts   map[identity]chan struct{}
 	heldBack uint64
@@ -89,7 +90,7 @@ func New(logger *slog.Logger) *Memory {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	m := &Memory{
-		logger: logger, mapped: make(map[string]identity), refused: make(map[hash]*refusal),
+		logger: logger, mapped: make(map[string]identity), changes: make(map[string]int), refused: make(map[hash]*refusal),
 		firsts: make(map[identity]chan struct{}),
 	}
 	rand.Read(m.key[:]) // never fails
@@ -116,6 +117,7 @@ func (m *Memory) LogOn(ctx context.Context, remote unc.Path, c smb.Credentials, 
 	switch {
 	case err == nil:
 		m.mapped[remote.Root()] = id
+		m.changes[remote.Root()]++
 		delete(m.refused, id.account)
 	case isRefusal(err):
 		m.refuse(id.account, remote, asker, err).add(id.password)
@@ -132,6 +134,7 @@ func (m *Memory) Probe(path unc.Path, probe func() error) error {
 	folded := path.Folded()
 	m.mu.Lock()
 	id, mapped := m.mapped[path.Root()]
+	changes := m.changes[path.Root()]
 	m.mu.Unlock()
 	if !mapped || !path.IsShare() {
 		// A directory may be a pod's link to another server: what that says is of no account.
@@ -145,6 +148,7 @@ func (m *Memory) Probe(path unc.Path, probe func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch r := m.refused[id.account]; {
+	case changes != m.changes[path.Root()]: // it was about the mapping that was
 	case isRefusal(err):
 		r = m.refuse(id.account, path, "", err)
 		r.probes[folded] = err
@@ -263,11 +267,20 @@ func (m *Memory) Compare(remote unc.Path, c smb.Credentials) (known, sameUser, s
 	return known, sameUser, sameUser && id.password == given.password
 }
 
+// Changes returns how often this process has changed the mapping of the share of remote. What was
+// learned before a change is about another mapping.
+func (m *Memory) Changes(remote unc.Path) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changes[remote.Root()]
+}
+
 // Unmapped notes that the share of remote isn't mapped any more.
 func (m *Memory) Unmapped(remote unc.Path) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.mapped, remote.Root())
+	m.changes[remote.Root()]++
 	for account, r := range m.refused {
 		maps.DeleteFunc(r.probes, func(path string, _ error) bool {
 			return path == remote.Root() || strings.HasPrefix(path, remote.Root()+`\`)

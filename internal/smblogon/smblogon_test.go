@@ -388,3 +388,17 @@ func TestManyPasswords(t *testing.T) {
 	s.logOn(t, data, user, "wrong 999")
 	s.wantLogOns(t, "the last one again", 0)
 }
+
+// What a server says at last of a mapping that was is nothing that holds back the new one.
+func TestProbeOfAMappingThatWas(t *testing.T) {
+	s := newServer()
+	s.logOn(t, data, user, "right")
+	s.memory.Probe(path(t, data), func() error {
+		s.memory.Unmapped(path(t, data))
+		s.logOn(t, data, user, "right")
+		return win.ErrorLogonFailure
+	})
+	if err := s.memory.Probe(path(t, data), func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+}

@@ -139,7 +139,18 @@ func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 
 // look sees what became of the mapping that is wanted. The error is why it fails, or why it
 // isn't for the caller.
-func (m *Mappings) look(ctx context.Context, w Wanted) (state, error) {
+func (m *Mappings) look(ctx context.Context, w Wanted) (seen state, err error) {
+	for range maxAttempts {
+		before := m.logOns.Changes(w.remote)
+		seen, err = m.lookOnce(ctx, w)
+		if m.logOns.Changes(w.remote) == before {
+			break
+		}
+	}
+	return seen, err
+}
+
+func (m *Mappings) lookOnce(ctx context.Context, w Wanted) (state, error) {
 	remote := w.remote
 	mappings, err := m.options.Shares.Mappings(ctx)
 	if err != nil {
@@ -284,8 +295,10 @@ func (m *Mappings) reach(ctx context.Context, w Wanted) error {
 
 // create makes the mapping of a share, and before that its record, if it is for a staged path.
 func (m *Mappings) create(ctx context.Context, _ *use.Server, w Wanted) error {
+	isNew := false
 	if w.localText != "" {
-		if err := m.record(ctx, w.remote); err != nil {
+		var err error
+		if isNew, err = m.record(ctx, w.remote); err != nil {
 			return err
 		}
 	}
@@ -300,6 +313,11 @@ func (m *Mappings) create(ctx context.Context, _ *use.Server, w Wanted) error {
 	})
 	if err == nil {
 		m.options.Logger.Info("mapping made", "remotePath", w.remote.Root(), "requirePrivacy", !m.options.WithoutPrivacy)
+	}
+	if err != nil && isNew && ctx.Err() == nil {
+		if dropErr := m.dropRecord(ctx, w.remote); dropErr != nil {
+			m.options.Logger.Info("records of SMB mappings can't be looked at", "err", dropErr)
+		}
 	}
 	if errors.Is(err, win.ErrorAccessDenied) && !m.options.WithoutPrivacy {
 		return &csiproxy.Error{Detail: "access denied: the user lacks rights to the share, or the server can't encrypt; the flag -require-privacy=false allows that", Err: err}

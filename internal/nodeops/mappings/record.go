@@ -53,37 +53,39 @@ func (m *Mappings) openRecord(ctx context.Context, remote unc.Path, access win.A
 }
 
 // openRecords opens the directory of the records.
-func (m *Mappings) openRecords(ctx context.Context, d win.Disposition) (_ win.File, path string, _ error) {
+func (m *Mappings) openRecords(ctx context.Context, access win.Access, d win.Disposition) (_ win.File, path string, _ error) {
 	path, err := m.recordPath(ctx, "")
 	if err != nil {
 		return nil, "", err
 	}
 	dir, err := m.sys.OpenFile(ctx, path, win.OpenOptions{
-		Access: win.FileListDirectory, Share: shared, Disposition: d,
+		Access: access, Share: shared, Disposition: d,
 		Options: win.FileDirectoryFile | win.FileOpenReparsePoint,
 	})
 	return dir, path, err
 }
 
-// record notes that the mapping of a share is being made for a staged path.
-func (m *Mappings) record(ctx context.Context, remote unc.Path) error {
+// record notes that the mapping of a share is being made for a staged path, and reports whether
+// that is new.
+func (m *Mappings) record(ctx context.Context, remote unc.Path) (isNew bool, _ error) {
+	if known, err := m.recorded(ctx, remote); err != nil || known {
+		return false, err
+	}
 	file, err := m.openRecord(ctx, remote, win.FileWriteAttributes, win.FileOpenIf)
-	if errors.Is(err, fs.ErrNotExist) { // the first one of this node
-		dir, _, dirErr := m.openRecords(ctx, win.FileOpenIf)
+	if errors.Is(err, fs.ErrNotExist) { // the first one
+		dir, _, dirErr := m.openRecords(ctx, win.FileListDirectory, win.FileOpenIf)
 		if dirErr != nil {
-			return dirErr
+			return false, dirErr
 		}
-		if err := dir.Close(); err != nil {
-			return err
-		}
+		defer dir.Close()
 		file, err = m.openRecord(ctx, remote, win.FileWriteAttributes, win.FileOpenIf)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer file.Close()
 	_, err = file.Control(ctx, win.FsctlSetReparsePoint, win.NewSymlink(remote.Root()).Encode(), nil)
-	return err
+	return true, err
 }
 
 // recorded reports whether the mapping of a share was made for a staged path.
@@ -100,12 +102,27 @@ func (m *Mappings) recorded(ctx context.Context, remote unc.Path) (bool, error) 
 	return err == nil && info.IsReparsePoint(), err
 }
 
-// dropRecord removes the record of a share, if there is one.
+// dropRecord removes the record of a share, if there is one, and their directory with the last.
 func (m *Mappings) dropRecord(ctx context.Context, remote unc.Path) error {
-	file, err := m.openRecord(ctx, remote, win.Delete, win.FileOpen)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err := m.deleteRecord(ctx, remote); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
 	}
+	dir, _, err := m.openRecords(ctx, win.Delete, win.FileOpen)
+	if err != nil {
+		return nil // another call makes a record
+	}
+	defer dir.Close()
+	if err := dir.Delete(ctx); err != nil && !errors.Is(err, win.ErrorDirNotEmpty) {
+		return err
+	}
+	return nil
+}
+
+func (m *Mappings) deleteRecord(ctx context.Context, remote unc.Path) error {
+	file, err := m.openRecord(ctx, remote, win.Delete, win.FileOpen)
 	if err != nil {
 		return err
 	}
@@ -147,7 +164,7 @@ func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
 
 // recordedShares returns the shares that have a record.
 func (m *Mappings) recordedShares(ctx context.Context) (shares []unc.Path, _ error) {
-	dir, path, err := m.openRecords(ctx, win.FileOpen)
+	dir, path, err := m.openRecords(ctx, win.FileListDirectory, win.FileOpen)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
