@@ -114,7 +114,8 @@ type Operations interface {
 	UnstageShare(ctx context.Context, r UnstageShareRequest) (UnstagedShare, error)
 	// CleanUp returns the leftovers that ListVolumes marks, and removes them if remove is
 	// set: links to nothing, mounts of volumes whose disks have left, and mappings that were
-	// made for a staged path and that nothing uses. What isn't a leftover any more when its turn comes stays. One that can't
+	// made for a staged path and that nothing uses. What isn't a leftover any more when its turn comes
+	// stays. One that can't
 	// be removed has an Error, and keeps no other from it. What ListVolumes can't look at
 	// stays, and the IncompleteReason says so.
 	CleanUp(ctx context.Context, remove bool) (Leftovers, error)
