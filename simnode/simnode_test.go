@@ -124,7 +124,7 @@ func TestControl(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_, err = simv1.NewSimClient(conn).AttachDisk(t.Context(), &simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: name})
+		_, err = simv1.Call[simv1.DiskNumber](t.Context(), conn, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: name})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"google.golang.org/grpc"
+
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -26,9 +28,9 @@ const maxSeries = 400
 
 // stage does what a CSI driver does to stage and publish a volume, and what kubelet asks
 // for afterwards.
-func stage(ctx context.Context, c *client.Client, sim simv1.SimClient, i int) error {
-	attached, err := sim.AttachDisk(ctx,
-		&simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: fmt.Sprintf("vol-%d", i)})
+func stage(ctx context.Context, c *client.Client, sim grpc.ClientConnInterface, i int) error {
+	attached, err := simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+		&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: fmt.Sprintf("vol-%d", i)})
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func TestSeriesAreFew(t *testing.T) {
 	p.log.await(served)
 	c := client.New(client.WithEndpointDir(dir))
 	defer c.Close()
-	sim := simv1.NewSimClient(dialEndpoint(t, dir, simv1.EndpointName))
+	sim := dialEndpoint(t, dir, simv1.EndpointName)
 	for i := range 4 {
 		if err := stage(t.Context(), c, sim, i); err != nil {
 			t.Fatal(err)

@@ -30,15 +30,13 @@ func TestRequirePrivacy(t *testing.T) {
 			}
 			defer n.close()
 			sim := n.control[simv1.EndpointName].(*simcontrol.Service)
-			if _, err := sim.AddSmbShare(ctx,
-				&simv1.AddSmbShareRequest{Share: &simv1.SmbShare{Server: "plain", Name: "data"}}); err != nil {
+			if err := sim.AddSmbShare(&simv1.SmbShare{Server: "plain", Name: "data"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := sim.SetSmbUser(ctx,
-				&simv1.SetSmbUserRequest{Server: "plain", User: "user", Password: "password"}); err != nil {
+			if err := sim.SetSmbUser(&simv1.SmbUser{Server: "plain", User: "user", Password: "password"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "plain", NoEncryption: true}); err != nil {
+			if err := sim.SetSmbServer(&simv1.SmbServer{Name: "plain", NoEncryption: true}); err != nil {
 				t.Fatal(err)
 			}
 			err = n.operations.SMB.NewSMBGlobalMapping(ctx, `\\plain\data`, "",

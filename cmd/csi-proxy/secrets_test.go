@@ -38,7 +38,7 @@ const (
 type secretsNode struct {
 	t    *testing.T
 	dir  string
-	sim  simv1.SimClient
+	sim  grpc.ClientConnInterface
 	said []string // errors that callers got
 }
 
@@ -67,7 +67,7 @@ func TestSecretsStayInside(t *testing.T) {
 	metrics := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(p.log.await("serving metrics"))
 	p.log.await(served)
 	conn := dialEndpoint(t, dir, simv1.EndpointName)
-	n := &secretsNode{t: t, dir: dir, sim: simv1.NewSimClient(conn)}
+	n := &secretsNode{t: t, dir: dir, sim: conn}
 
 	n.mapShares(t.Context())
 	n.logIn(t.Context())
@@ -96,11 +96,12 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 	right := smb.Credentials{Username: user, Password: secret.New(passwordMarker + "-right")}
 	wrong := smb.Credentials{Username: user, Password: secret.New(passwordMarker + "-wrong")}
 	for _, server := range []string{"files", "away", "plain"} {
-		n.must(n.sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: &simv1.SmbShare{Server: server, Name: "data"}}))
-		n.must(n.sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: server, User: user, Password: right.Password.Reveal()}))
+		n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddSmbShare", &simv1.SmbShare{Server: server, Name: "data"}))
+		n.must(simv1.Call[simv1.Empty](ctx, n.sim, "SetSmbUser",
+			&simv1.SmbUser{Server: server, User: user, Password: right.Password.Reveal()}))
 	}
-	n.must(n.sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "away", Unreachable: true}))
-	n.must(n.sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "plain", NoEncryption: true}))
+	n.must(simv1.Call[simv1.Empty](ctx, n.sim, "SetSmbServer", &simv1.SmbServer{Name: "away", Unreachable: true}))
+	n.must(simv1.Call[simv1.Empty](ctx, n.sim, "SetSmbServer", &simv1.SmbServer{Name: "plain", NoEncryption: true}))
 
 	for _, version := range api.Versions("smb") {
 		c := client.New(client.WithEndpointDir(n.dir), client.WithVersions("smb", version))
@@ -127,7 +128,7 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 		}
 		for _, call := range []string{"MSFT_SmbGlobalMapping", "MSFT_SmbGlobalMapping.Create"} {
 			rule := &simv1.Rule{Call: call, Count: 1, Effect: &simv1.Rule_WindowsError{WindowsError: 1117}}
-			n.must(n.sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: rule}))
+			n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddRule", rule))
 			n.try(version+" "+call, false, mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", right))
 		}
 	}
@@ -147,12 +148,10 @@ func (n *secretsNode) logIn(ctx context.Context) {
 	const target = "iqn.2026-01.example:closed"
 	const right, mutual = passwordMarker + "-right", passwordMarker + "-both"
 	portal := iscsi.Portal{Address: "10.0.0.1"}
-	n.must(n.sim.AddIscsiTarget(ctx, &simv1.AddIscsiTargetRequest{
-		Target: &simv1.IscsiTarget{
-			Iqn: target, ChapUser: userMarker,
-			Portals: []*simv1.IscsiPortal{{Address: portal.Address}},
-			Luns:    []*simv1.IscsiLun{{SizeBytes: 1 << 30}},
-		},
+	n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddIscsiTarget", &simv1.IscsiTarget{
+		Iqn: target, ChapUser: userMarker,
+		Portals:    []*simv1.IscsiPortal{{Address: portal.Address}},
+		Luns:       []*simv1.DiskHardware{{SizeBytes: 1 << 30}},
 		ChapSecret: right, MutualChapSecret: mutual,
 	}))
 	for _, version := range api.Versions("iscsi") {
@@ -194,12 +193,10 @@ func (n *secretsNode) stage(ctx context.Context) {
 
 	const target = "iqn.2026-01.example:mutual"
 	portal := iscsi.Portal{Address: "10.0.0.2"}
-	n.must(n.sim.AddIscsiTarget(ctx, &simv1.AddIscsiTargetRequest{
-		Target: &simv1.IscsiTarget{
-			Iqn: target, ChapUser: userMarker,
-			Portals: []*simv1.IscsiPortal{{Address: portal.Address}},
-			Luns:    []*simv1.IscsiLun{{SizeBytes: 1 << 30}},
-		},
+	n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddIscsiTarget", &simv1.IscsiTarget{
+		Iqn: target, ChapUser: userMarker,
+		Portals:    []*simv1.IscsiPortal{{Address: portal.Address}},
+		Luns:       []*simv1.DiskHardware{{SizeBytes: 1 << 30}},
 		ChapSecret: passwordMarker + "-right", MutualChapSecret: passwordMarker + "-both",
 	}))
 	for _, mutual := range []string{"-wrong", "", "-both"} {

@@ -124,7 +124,7 @@ func start(t *testing.T, text string, program string, args ...string) string {
 // node is a daemon on a simulated node.
 type node struct {
 	*client.Client
-	sim     simv1.SimClient
+	sim     grpc.ClientConnInterface
 	metrics string // the address
 }
 
@@ -144,7 +144,7 @@ func startNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	n.sim = simv1.NewSimClient(conn)
+	n.sim = conn
 	await(t, "the daemon is ready", func() error {
 		resp, err := http.Get("http://" + n.metrics + "/readyz")
 		if err == nil && resp.StatusCode != http.StatusOK {
@@ -157,7 +157,7 @@ func startNode(t *testing.T) *node {
 
 // stage stages a volume, maps a share, and returns the disk's number.
 func (n *node) stage(ctx context.Context, i int) (disk.Number, error) {
-	attached, err := n.sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30})
+	attached, err := simv1.Call[simv1.DiskNumber](ctx, n.sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30})
 	if err != nil {
 		return 0, err
 	}
@@ -174,10 +174,10 @@ func (n *node) stage(ctx context.Context, i int) (disk.Number, error) {
 	}
 	share := fmt.Sprintf("share-%d", i)
 	user := smb.Credentials{Username: "user", Password: secret.New("password")}
-	if _, err := n.sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: &simv1.SmbShare{Server: "files", Name: share}}); err != nil {
+	if _, err := simv1.Call[simv1.Empty](ctx, n.sim, "AddSmbShare", &simv1.SmbShare{Server: "files", Name: share}); err != nil {
 		return 0, err
 	}
-	if _, err := n.sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "files", User: user.Username, Password: user.Password.Reveal()}); err != nil {
+	if _, err := simv1.Call[simv1.Empty](ctx, n.sim, "SetSmbUser", &simv1.SmbUser{Server: "files", User: user.Username, Password: user.Password.Reveal()}); err != nil {
 		return 0, err
 	}
 	return number, errors.Join(
@@ -297,7 +297,7 @@ func TestDashboardAndAlert(t *testing.T) {
 	object := fmt.Sprintf("PhysicalDrive%d", number)
 	rule := func(r *simv1.Rule) {
 		t.Helper()
-		if _, err := n.sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: r}); err != nil {
+		if _, err := simv1.Call[simv1.Empty](ctx, n.sim, "AddRule", r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -307,7 +307,7 @@ func TestDashboardAndAlert(t *testing.T) {
 	}
 	rule(&simv1.Rule{Call: "IOCTL_DISK_GET_DRIVE_GEOMETRY_EX", Object: object, Count: 1, Uncancellable: true, Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}})
 	go n.Disk.GetDiskStats(ctx, number)
-	defer n.sim.ClearRules(context.Background(), &simv1.ClearRulesRequest{})
+	defer simv1.Call[simv1.Empty](context.Background(), n.sim, "ClearRules", &simv1.Empty{})
 
 	await(t, "CSIProxyDiskErrors fires", func() error {
 		var data struct {

@@ -63,16 +63,9 @@ var goVersions = []string{
 // embedded descriptors don't have them.
 var controlAPIs = []string{"sim/v1"}
 
-// plugins are the tools of go.mod that generate Go code, with the files that they
-// generate it for. The contract's services have no stubs: the daemon and the client call
+// plugin is the tool of go.mod that generates Go code. Services have no stubs: both ends call
 // their methods by name.
-var plugins = []struct {
-	tool     string
-	versions []string
-}{
-	{"protoc-gen-go", slices.Concat(goVersions, controlAPIs)},
-	{"protoc-gen-go-grpc", controlAPIs},
-}
+const plugin = "protoc-gen-go"
 
 func main() {
 	root := flag.String("root", "..", "the repository's `directory`")
@@ -113,10 +106,8 @@ func generate(ctx context.Context, root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	files := make(map[string][]byte)
-	for _, plugin := range plugins {
-		if err := runPlugin(ctx, plugin.tool, plugin.versions, described, files); err != nil {
-			return nil, fmt.Errorf("%s: %w", plugin.tool, err)
-		}
+	if err := runPlugin(ctx, slices.Concat(goVersions, controlAPIs), described, files); err != nil {
+		return nil, fmt.Errorf("%s: %w", plugin, err)
 	}
 
 	contract := slices.DeleteFunc(described, func(file *descriptorpb.FileDescriptorProto) bool {
@@ -169,8 +160,8 @@ func compile(ctx context.Context, dir string) ([]*descriptorpb.FileDescriptorPro
 	return described, nil
 }
 
-// runPlugin runs one plugin as protoc would and adds what it generates to files.
-func runPlugin(ctx context.Context, tool string, versions []string, described []*descriptorpb.FileDescriptorProto, files map[string][]byte) error {
+// runPlugin runs the plugin as protoc would and adds what it generates to files.
+func runPlugin(ctx context.Context, versions []string, described []*descriptorpb.FileDescriptorProto, files map[string][]byte) error {
 	request := &pluginpb.CodeGeneratorRequest{Parameter: proto.String("module=" + module), ProtoFile: described}
 	for _, version := range versions {
 		name := namePrefix + version + "/" + path.Dir(version) + ".proto"
@@ -181,7 +172,7 @@ func runPlugin(ctx context.Context, tool string, versions []string, described []
 		return err
 	}
 
-	cmd := exec.CommandContext(ctx, "go", "tool", tool)
+	cmd := exec.CommandContext(ctx, "go", "tool", plugin)
 	cmd.Stdin = bytes.NewReader(in)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

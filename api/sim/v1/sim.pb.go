@@ -81,6 +81,72 @@ func (DiskState) EnumDescriptor() ([]byte, []int) {
 	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{0}
 }
 
+// OfflineReason is MSFT_Disk.OfflineReason.
+type OfflineReason int32
+
+const (
+	// Nobody knows.
+	OfflineReason_OFFLINE_REASON_UNKNOWN             OfflineReason = 0
+	OfflineReason_OFFLINE_REASON_POLICY              OfflineReason = 1
+	OfflineReason_OFFLINE_REASON_REDUNDANT_PATH      OfflineReason = 2
+	OfflineReason_OFFLINE_REASON_SNAPSHOT            OfflineReason = 3
+	OfflineReason_OFFLINE_REASON_COLLISION           OfflineReason = 4
+	OfflineReason_OFFLINE_REASON_RESOURCE_EXHAUSTION OfflineReason = 5
+	OfflineReason_OFFLINE_REASON_WRITE_FAILURES      OfflineReason = 6
+	OfflineReason_OFFLINE_REASON_INTEGRITY_SCAN      OfflineReason = 7
+)
+
+// Enum value maps for OfflineReason.
+var (
+	OfflineReason_name = map[int32]string{
+		0: "OFFLINE_REASON_UNKNOWN",
+		1: "OFFLINE_REASON_POLICY",
+		2: "OFFLINE_REASON_REDUNDANT_PATH",
+		3: "OFFLINE_REASON_SNAPSHOT",
+		4: "OFFLINE_REASON_COLLISION",
+		5: "OFFLINE_REASON_RESOURCE_EXHAUSTION",
+		6: "OFFLINE_REASON_WRITE_FAILURES",
+		7: "OFFLINE_REASON_INTEGRITY_SCAN",
+	}
+	OfflineReason_value = map[string]int32{
+		"OFFLINE_REASON_UNKNOWN":             0,
+		"OFFLINE_REASON_POLICY":              1,
+		"OFFLINE_REASON_REDUNDANT_PATH":      2,
+		"OFFLINE_REASON_SNAPSHOT":            3,
+		"OFFLINE_REASON_COLLISION":           4,
+		"OFFLINE_REASON_RESOURCE_EXHAUSTION": 5,
+		"OFFLINE_REASON_WRITE_FAILURES":      6,
+		"OFFLINE_REASON_INTEGRITY_SCAN":      7,
+	}
+)
+
+func (x OfflineReason) Enum() *OfflineReason {
+	p := new(OfflineReason)
+	*p = x
+	return p
+}
+
+func (x OfflineReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OfflineReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_csiproxy_sim_v1_sim_proto_enumTypes[1].Descriptor()
+}
+
+func (OfflineReason) Type() protoreflect.EnumType {
+	return &file_csiproxy_sim_v1_sim_proto_enumTypes[1]
+}
+
+func (x OfflineReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OfflineReason.Descriptor instead.
+func (OfflineReason) EnumDescriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{1}
+}
+
 // Damage is what is wrong with a file system.
 type Damage int32
 
@@ -121,11 +187,11 @@ func (x Damage) String() string {
 }
 
 func (Damage) Descriptor() protoreflect.EnumDescriptor {
-	return file_csiproxy_sim_v1_sim_proto_enumTypes[1].Descriptor()
+	return file_csiproxy_sim_v1_sim_proto_enumTypes[2].Descriptor()
 }
 
 func (Damage) Type() protoreflect.EnumType {
-	return &file_csiproxy_sim_v1_sim_proto_enumTypes[1]
+	return &file_csiproxy_sim_v1_sim_proto_enumTypes[2]
 }
 
 func (x Damage) Number() protoreflect.EnumNumber {
@@ -134,7 +200,101 @@ func (x Damage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Damage.Descriptor instead.
 func (Damage) EnumDescriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{1}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{2}
+}
+
+// StartType is dwStartType of the service manager.
+type StartType int32
+
+const (
+	// Drivers that start with the node.
+	StartType_START_TYPE_BOOT      StartType = 0
+	StartType_START_TYPE_SYSTEM    StartType = 1
+	StartType_START_TYPE_AUTOMATIC StartType = 2
+	StartType_START_TYPE_MANUAL    StartType = 3
+	StartType_START_TYPE_DISABLED  StartType = 4
+)
+
+// Enum value maps for StartType.
+var (
+	StartType_name = map[int32]string{
+		0: "START_TYPE_BOOT",
+		1: "START_TYPE_SYSTEM",
+		2: "START_TYPE_AUTOMATIC",
+		3: "START_TYPE_MANUAL",
+		4: "START_TYPE_DISABLED",
+	}
+	StartType_value = map[string]int32{
+		"START_TYPE_BOOT":      0,
+		"START_TYPE_SYSTEM":    1,
+		"START_TYPE_AUTOMATIC": 2,
+		"START_TYPE_MANUAL":    3,
+		"START_TYPE_DISABLED":  4,
+	}
+)
+
+func (x StartType) Enum() *StartType {
+	p := new(StartType)
+	*p = x
+	return p
+}
+
+func (x StartType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StartType) Descriptor() protoreflect.EnumDescriptor {
+	return file_csiproxy_sim_v1_sim_proto_enumTypes[3].Descriptor()
+}
+
+func (StartType) Type() protoreflect.EnumType {
+	return &file_csiproxy_sim_v1_sim_proto_enumTypes[3]
+}
+
+func (x StartType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StartType.Descriptor instead.
+func (StartType) EnumDescriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{3}
+}
+
+// Empty is for calls that need or return nothing.
+type Empty struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Empty) Reset() {
+	*x = Empty{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Empty) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Empty) ProtoMessage() {}
+
+func (x *Empty) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Empty.ProtoReflect.Descriptor instead.
+func (*Empty) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{0}
 }
 
 // ScsiAddress is where a disk is attached; each number is below 256.
@@ -150,7 +310,7 @@ type ScsiAddress struct {
 
 func (x *ScsiAddress) Reset() {
 	*x = ScsiAddress{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[0]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -162,7 +322,7 @@ func (x *ScsiAddress) String() string {
 func (*ScsiAddress) ProtoMessage() {}
 
 func (x *ScsiAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[0]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -175,7 +335,7 @@ func (x *ScsiAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScsiAddress.ProtoReflect.Descriptor instead.
 func (*ScsiAddress) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{0}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ScsiAddress) GetAdapter() uint32 {
@@ -225,10 +385,8 @@ type Disk struct {
 	System   bool `protobuf:"varint,8,opt,name=system,proto3" json:"system,omitempty"`
 	Offline  bool `protobuf:"varint,9,opt,name=offline,proto3" json:"offline,omitempty"`
 	ReadOnly bool `protobuf:"varint,10,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// Why it is offline, as MSFT_Disk.OfflineReason: 1 policy, 2 redundant path, 3 snapshot, 4
-	// collision, 5 resource exhaustion, 6 write failures, 7 integrity scan required; 0 if it is
-	// online, or if nobody knows.
-	OfflineReason uint32 `protobuf:"varint,11,opt,name=offline_reason,json=offlineReason,proto3" json:"offline_reason,omitempty"`
+	// Why it is offline; unknown if it is online, too.
+	OfflineReason OfflineReason `protobuf:"varint,11,opt,name=offline_reason,json=offlineReason,proto3,enum=csiproxy.sim.v1.OfflineReason" json:"offline_reason,omitempty"`
 	// Missing if it isn't an NVMe disk.
 	Nvme          *NvmeNamespace `protobuf:"bytes,12,opt,name=nvme,proto3" json:"nvme,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -237,7 +395,7 @@ type Disk struct {
 
 func (x *Disk) Reset() {
 	*x = Disk{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[1]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -249,7 +407,7 @@ func (x *Disk) String() string {
 func (*Disk) ProtoMessage() {}
 
 func (x *Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[1]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -262,7 +420,7 @@ func (x *Disk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disk.ProtoReflect.Descriptor instead.
 func (*Disk) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{1}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Disk) GetDiskNumber() uint32 {
@@ -335,11 +493,11 @@ func (x *Disk) GetReadOnly() bool {
 	return false
 }
 
-func (x *Disk) GetOfflineReason() uint32 {
+func (x *Disk) GetOfflineReason() OfflineReason {
 	if x != nil {
 		return x.OfflineReason
 	}
-	return 0
+	return OfflineReason_OFFLINE_REASON_UNKNOWN
 }
 
 func (x *Disk) GetNvme() *NvmeNamespace {
@@ -367,7 +525,7 @@ type Designator struct {
 
 func (x *Designator) Reset() {
 	*x = Designator{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[2]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +537,7 @@ func (x *Designator) String() string {
 func (*Designator) ProtoMessage() {}
 
 func (x *Designator) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[2]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +550,7 @@ func (x *Designator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Designator.ProtoReflect.Descriptor instead.
 func (*Designator) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{2}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Designator) GetCodeSet() uint32 {
@@ -441,7 +599,7 @@ type NvmeNamespace struct {
 
 func (x *NvmeNamespace) Reset() {
 	*x = NvmeNamespace{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[3]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +611,7 @@ func (x *NvmeNamespace) String() string {
 func (*NvmeNamespace) ProtoMessage() {}
 
 func (x *NvmeNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[3]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +624,7 @@ func (x *NvmeNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NvmeNamespace.ProtoReflect.Descriptor instead.
 func (*NvmeNamespace) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{3}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NvmeNamespace) GetControllerSerialNumber() string {
@@ -497,27 +655,30 @@ func (x *NvmeNamespace) GetNguid() []byte {
 	return nil
 }
 
-type ListDisksRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+// DiskNumber is Windows' number of a disk.
+type DiskNumber struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answer to AttachDisk has none for a disk that never gets one.
+	DiskNumber    *uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListDisksRequest) Reset() {
-	*x = ListDisksRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[4]
+func (x *DiskNumber) Reset() {
+	*x = DiskNumber{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListDisksRequest) String() string {
+func (x *DiskNumber) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListDisksRequest) ProtoMessage() {}
+func (*DiskNumber) ProtoMessage() {}
 
-func (x *ListDisksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[4]
+func (x *DiskNumber) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,9 +689,152 @@ func (x *ListDisksRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListDisksRequest.ProtoReflect.Descriptor instead.
-func (*ListDisksRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{4}
+// Deprecated: Use DiskNumber.ProtoReflect.Descriptor instead.
+func (*DiskNumber) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DiskNumber) GetDiskNumber() uint32 {
+	if x != nil && x.DiskNumber != nil {
+		return *x.DiskNumber
+	}
+	return 0
+}
+
+type SerialNumber struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a detached disk, or for the firmware: up to 64 printable ASCII characters; empty for a
+	// firmware without one.
+	SerialNumber  string `protobuf:"bytes,1,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SerialNumber) Reset() {
+	*x = SerialNumber{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SerialNumber) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SerialNumber) ProtoMessage() {}
+
+func (x *SerialNumber) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SerialNumber.ProtoReflect.Descriptor instead.
+func (*SerialNumber) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SerialNumber) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+// Data is bytes of a disk or a file.
+type Data struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Data) Reset() {
+	*x = Data{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Data) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Data) ProtoMessage() {}
+
+func (x *Data) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Data.ProtoReflect.Descriptor instead.
+func (*Data) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Data) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// Path is the path of a file, directory or link on the node.
+type Path struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Path) Reset() {
+	*x = Path{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Path) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Path) ProtoMessage() {}
+
+func (x *Path) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Path.ProtoReflect.Descriptor instead.
+func (*Path) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Path) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
 }
 
 type ListDisksResponse struct {
@@ -542,7 +846,7 @@ type ListDisksResponse struct {
 
 func (x *ListDisksResponse) Reset() {
 	*x = ListDisksResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[5]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -554,7 +858,7 @@ func (x *ListDisksResponse) String() string {
 func (*ListDisksResponse) ProtoMessage() {}
 
 func (x *ListDisksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[5]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -567,7 +871,7 @@ func (x *ListDisksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDisksResponse.ProtoReflect.Descriptor instead.
 func (*ListDisksResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{5}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListDisksResponse) GetDisks() []*Disk {
@@ -577,9 +881,9 @@ func (x *ListDisksResponse) GetDisks() []*Disk {
 	return nil
 }
 
-// AttachDiskRequest is the hardware of a disk. Of a disk that was detached only address, location,
+// DiskHardware is the hardware of a disk. Of a disk that was detached only address, location,
 // disk_number, late_ns, needs_rescan and a greater size count; the rest is as it was.
-type AttachDiskRequest struct {
+type DiskHardware struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Capacity, a multiple of the sector size and at least 1 MiB.
 	SizeBytes int64 `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
@@ -617,21 +921,21 @@ type AttachDiskRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AttachDiskRequest) Reset() {
-	*x = AttachDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[6]
+func (x *DiskHardware) Reset() {
+	*x = DiskHardware{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AttachDiskRequest) String() string {
+func (x *DiskHardware) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AttachDiskRequest) ProtoMessage() {}
+func (*DiskHardware) ProtoMessage() {}
 
-func (x *AttachDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[6]
+func (x *DiskHardware) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,117 +946,117 @@ func (x *AttachDiskRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AttachDiskRequest.ProtoReflect.Descriptor instead.
-func (*AttachDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{6}
+// Deprecated: Use DiskHardware.ProtoReflect.Descriptor instead.
+func (*DiskHardware) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *AttachDiskRequest) GetSizeBytes() int64 {
+func (x *DiskHardware) GetSizeBytes() int64 {
 	if x != nil {
 		return x.SizeBytes
 	}
 	return 0
 }
 
-func (x *AttachDiskRequest) GetSectorSize() uint32 {
+func (x *DiskHardware) GetSectorSize() uint32 {
 	if x != nil {
 		return x.SectorSize
 	}
 	return 0
 }
 
-func (x *AttachDiskRequest) GetSerialNumber() string {
+func (x *DiskHardware) GetSerialNumber() string {
 	if x != nil {
 		return x.SerialNumber
 	}
 	return ""
 }
 
-func (x *AttachDiskRequest) GetPage83() string {
+func (x *DiskHardware) GetPage83() string {
 	if x != nil {
 		return x.Page83
 	}
 	return ""
 }
 
-func (x *AttachDiskRequest) GetAddress() *ScsiAddress {
+func (x *DiskHardware) GetAddress() *ScsiAddress {
 	if x != nil {
 		return x.Address
 	}
 	return nil
 }
 
-func (x *AttachDiskRequest) GetOffline() bool {
+func (x *DiskHardware) GetOffline() bool {
 	if x != nil {
 		return x.Offline
 	}
 	return false
 }
 
-func (x *AttachDiskRequest) GetReadOnly() bool {
+func (x *DiskHardware) GetReadOnly() bool {
 	if x != nil {
 		return x.ReadOnly
 	}
 	return false
 }
 
-func (x *AttachDiskRequest) GetNeedsRescan() bool {
+func (x *DiskHardware) GetNeedsRescan() bool {
 	if x != nil {
 		return x.NeedsRescan
 	}
 	return false
 }
 
-func (x *AttachDiskRequest) GetDesignators() []*Designator {
+func (x *DiskHardware) GetDesignators() []*Designator {
 	if x != nil {
 		return x.Designators
 	}
 	return nil
 }
 
-func (x *AttachDiskRequest) GetNvme() *NvmeNamespace {
+func (x *DiskHardware) GetNvme() *NvmeNamespace {
 	if x != nil {
 		return x.Nvme
 	}
 	return nil
 }
 
-func (x *AttachDiskRequest) GetVendor() string {
+func (x *DiskHardware) GetVendor() string {
 	if x != nil {
 		return x.Vendor
 	}
 	return ""
 }
 
-func (x *AttachDiskRequest) GetProduct() string {
+func (x *DiskHardware) GetProduct() string {
 	if x != nil {
 		return x.Product
 	}
 	return ""
 }
 
-func (x *AttachDiskRequest) GetRevision() string {
+func (x *DiskHardware) GetRevision() string {
 	if x != nil {
 		return x.Revision
 	}
 	return ""
 }
 
-func (x *AttachDiskRequest) GetLocation() string {
+func (x *DiskHardware) GetLocation() string {
 	if x != nil {
 		return x.Location
 	}
 	return ""
 }
 
-func (x *AttachDiskRequest) GetDiskNumber() uint32 {
+func (x *DiskHardware) GetDiskNumber() uint32 {
 	if x != nil && x.DiskNumber != nil {
 		return *x.DiskNumber
 	}
 	return 0
 }
 
-func (x *AttachDiskRequest) GetLateNs() int64 {
+func (x *DiskHardware) GetLateNs() int64 {
 	if x != nil {
 		return x.LateNs
 	}
@@ -765,14 +1069,14 @@ type CloneDiskRequest struct {
 	DiskNumber uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
 	// The hardware of the new one. Its size is at least that of the other disk, and its sector size
 	// the same. Its serial number must be new.
-	Disk          *AttachDiskRequest `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
+	Disk          *DiskHardware `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloneDiskRequest) Reset() {
 	*x = CloneDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[7]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +1088,7 @@ func (x *CloneDiskRequest) String() string {
 func (*CloneDiskRequest) ProtoMessage() {}
 
 func (x *CloneDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[7]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +1101,7 @@ func (x *CloneDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloneDiskRequest.ProtoReflect.Descriptor instead.
 func (*CloneDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{7}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CloneDiskRequest) GetDiskNumber() uint32 {
@@ -807,261 +1111,11 @@ func (x *CloneDiskRequest) GetDiskNumber() uint32 {
 	return 0
 }
 
-func (x *CloneDiskRequest) GetDisk() *AttachDiskRequest {
+func (x *CloneDiskRequest) GetDisk() *DiskHardware {
 	if x != nil {
 		return x.Disk
 	}
 	return nil
-}
-
-type CloneDiskResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Windows disk number of the new disk.
-	DiskNumber    *uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CloneDiskResponse) Reset() {
-	*x = CloneDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CloneDiskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CloneDiskResponse) ProtoMessage() {}
-
-func (x *CloneDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CloneDiskResponse.ProtoReflect.Descriptor instead.
-func (*CloneDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *CloneDiskResponse) GetDiskNumber() uint32 {
-	if x != nil && x.DiskNumber != nil {
-		return *x.DiskNumber
-	}
-	return 0
-}
-
-type AttachDiskResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Windows disk number. A disk that Windows doesn't see yet will have it.
-	DiskNumber    *uint32 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3,oneof" json:"disk_number,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttachDiskResponse) Reset() {
-	*x = AttachDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttachDiskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttachDiskResponse) ProtoMessage() {}
-
-func (x *AttachDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttachDiskResponse.ProtoReflect.Descriptor instead.
-func (*AttachDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *AttachDiskResponse) GetDiskNumber() uint32 {
-	if x != nil && x.DiskNumber != nil {
-		return *x.DiskNumber
-	}
-	return 0
-}
-
-type DetachDiskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DiskNumber    uint32                 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DetachDiskRequest) Reset() {
-	*x = DetachDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DetachDiskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DetachDiskRequest) ProtoMessage() {}
-
-func (x *DetachDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DetachDiskRequest.ProtoReflect.Descriptor instead.
-func (*DetachDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *DetachDiskRequest) GetDiskNumber() uint32 {
-	if x != nil {
-		return x.DiskNumber
-	}
-	return 0
-}
-
-type DetachDiskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DetachDiskResponse) Reset() {
-	*x = DetachDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DetachDiskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DetachDiskResponse) ProtoMessage() {}
-
-func (x *DetachDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DetachDiskResponse.ProtoReflect.Descriptor instead.
-func (*DetachDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{11}
-}
-
-type DeleteDiskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SerialNumber  string                 `protobuf:"bytes,1,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteDiskRequest) Reset() {
-	*x = DeleteDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteDiskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteDiskRequest) ProtoMessage() {}
-
-func (x *DeleteDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteDiskRequest.ProtoReflect.Descriptor instead.
-func (*DeleteDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *DeleteDiskRequest) GetSerialNumber() string {
-	if x != nil {
-		return x.SerialNumber
-	}
-	return ""
-}
-
-type DeleteDiskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteDiskResponse) Reset() {
-	*x = DeleteDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteDiskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteDiskResponse) ProtoMessage() {}
-
-func (x *DeleteDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteDiskResponse.ProtoReflect.Descriptor instead.
-func (*DeleteDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{13}
 }
 
 type GrowDiskRequest struct {
@@ -1075,7 +1129,7 @@ type GrowDiskRequest struct {
 
 func (x *GrowDiskRequest) Reset() {
 	*x = GrowDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1141,7 @@ func (x *GrowDiskRequest) String() string {
 func (*GrowDiskRequest) ProtoMessage() {}
 
 func (x *GrowDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1154,7 @@ func (x *GrowDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrowDiskRequest.ProtoReflect.Descriptor instead.
 func (*GrowDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{14}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GrowDiskRequest) GetDiskNumber() uint32 {
@@ -1117,42 +1171,6 @@ func (x *GrowDiskRequest) GetSizeBytes() int64 {
 	return 0
 }
 
-type GrowDiskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GrowDiskResponse) Reset() {
-	*x = GrowDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GrowDiskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GrowDiskResponse) ProtoMessage() {}
-
-func (x *GrowDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GrowDiskResponse.ProtoReflect.Descriptor instead.
-func (*GrowDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{15}
-}
-
 type SetDiskAttributesRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	DiskNumber uint32                 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
@@ -1161,15 +1179,15 @@ type SetDiskAttributesRequest struct {
 	ReadOnly *bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3,oneof" json:"read_only,omitempty"`
 	// Whether the change outlasts a restart of the node.
 	Persist bool `protobuf:"varint,4,opt,name=persist,proto3" json:"persist,omitempty"`
-	// Why Windows takes it offline, as Disk.offline_reason; only with offline, and without persist.
-	OfflineReason uint32 `protobuf:"varint,5,opt,name=offline_reason,json=offlineReason,proto3" json:"offline_reason,omitempty"`
+	// Why Windows takes it offline; only with offline, and without persist.
+	OfflineReason OfflineReason `protobuf:"varint,5,opt,name=offline_reason,json=offlineReason,proto3,enum=csiproxy.sim.v1.OfflineReason" json:"offline_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetDiskAttributesRequest) Reset() {
 	*x = SetDiskAttributesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1199,7 @@ func (x *SetDiskAttributesRequest) String() string {
 func (*SetDiskAttributesRequest) ProtoMessage() {}
 
 func (x *SetDiskAttributesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1212,7 @@ func (x *SetDiskAttributesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDiskAttributesRequest.ProtoReflect.Descriptor instead.
 func (*SetDiskAttributesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{16}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetDiskAttributesRequest) GetDiskNumber() uint32 {
@@ -1225,47 +1243,11 @@ func (x *SetDiskAttributesRequest) GetPersist() bool {
 	return false
 }
 
-func (x *SetDiskAttributesRequest) GetOfflineReason() uint32 {
+func (x *SetDiskAttributesRequest) GetOfflineReason() OfflineReason {
 	if x != nil {
 		return x.OfflineReason
 	}
-	return 0
-}
-
-type SetDiskAttributesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetDiskAttributesResponse) Reset() {
-	*x = SetDiskAttributesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetDiskAttributesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetDiskAttributesResponse) ProtoMessage() {}
-
-func (x *SetDiskAttributesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetDiskAttributesResponse.ProtoReflect.Descriptor instead.
-func (*SetDiskAttributesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{17}
+	return OfflineReason_OFFLINE_REASON_UNKNOWN
 }
 
 type ReadDiskRequest struct {
@@ -1280,7 +1262,7 @@ type ReadDiskRequest struct {
 
 func (x *ReadDiskRequest) Reset() {
 	*x = ReadDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1274,7 @@ func (x *ReadDiskRequest) String() string {
 func (*ReadDiskRequest) ProtoMessage() {}
 
 func (x *ReadDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1287,7 @@ func (x *ReadDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDiskRequest.ProtoReflect.Descriptor instead.
 func (*ReadDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{18}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadDiskRequest) GetDiskNumber() uint32 {
@@ -1329,50 +1311,6 @@ func (x *ReadDiskRequest) GetLength() int64 {
 	return 0
 }
 
-type ReadDiskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadDiskResponse) Reset() {
-	*x = ReadDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadDiskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadDiskResponse) ProtoMessage() {}
-
-func (x *ReadDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadDiskResponse.ProtoReflect.Descriptor instead.
-func (*ReadDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *ReadDiskResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
 type WriteDiskRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	DiskNumber uint32                 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
@@ -1385,7 +1323,7 @@ type WriteDiskRequest struct {
 
 func (x *WriteDiskRequest) Reset() {
 	*x = WriteDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1335,7 @@ func (x *WriteDiskRequest) String() string {
 func (*WriteDiskRequest) ProtoMessage() {}
 
 func (x *WriteDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1348,7 @@ func (x *WriteDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteDiskRequest.ProtoReflect.Descriptor instead.
 func (*WriteDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{20}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WriteDiskRequest) GetDiskNumber() uint32 {
@@ -1434,42 +1372,6 @@ func (x *WriteDiskRequest) GetData() []byte {
 	return nil
 }
 
-type WriteDiskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WriteDiskResponse) Reset() {
-	*x = WriteDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WriteDiskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WriteDiskResponse) ProtoMessage() {}
-
-func (x *WriteDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WriteDiskResponse.ProtoReflect.Descriptor instead.
-func (*WriteDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{21}
-}
-
 type ExportDiskRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	DiskNumber uint32                 `protobuf:"varint,1,opt,name=disk_number,json=diskNumber,proto3" json:"disk_number,omitempty"`
@@ -1481,7 +1383,7 @@ type ExportDiskRequest struct {
 
 func (x *ExportDiskRequest) Reset() {
 	*x = ExportDiskRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1395,7 @@ func (x *ExportDiskRequest) String() string {
 func (*ExportDiskRequest) ProtoMessage() {}
 
 func (x *ExportDiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1408,7 @@ func (x *ExportDiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportDiskRequest.ProtoReflect.Descriptor instead.
 func (*ExportDiskRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{22}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExportDiskRequest) GetDiskNumber() uint32 {
@@ -1523,78 +1425,6 @@ func (x *ExportDiskRequest) GetFile() string {
 	return ""
 }
 
-type ExportDiskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExportDiskResponse) Reset() {
-	*x = ExportDiskResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExportDiskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExportDiskResponse) ProtoMessage() {}
-
-func (x *ExportDiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExportDiskResponse.ProtoReflect.Descriptor instead.
-func (*ExportDiskResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{23}
-}
-
-type ListVolumesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListVolumesRequest) Reset() {
-	*x = ListVolumesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListVolumesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListVolumesRequest) ProtoMessage() {}
-
-func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
-func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{24}
-}
-
 type ListVolumesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volumes       []*Volume              `protobuf:"bytes,1,rep,name=volumes,proto3" json:"volumes,omitempty"`
@@ -1604,7 +1434,7 @@ type ListVolumesResponse struct {
 
 func (x *ListVolumesResponse) Reset() {
 	*x = ListVolumesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1446,7 @@ func (x *ListVolumesResponse) String() string {
 func (*ListVolumesResponse) ProtoMessage() {}
 
 func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1459,7 @@ func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesResponse.ProtoReflect.Descriptor instead.
 func (*ListVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{25}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListVolumesResponse) GetVolumes() []*Volume {
@@ -1669,7 +1499,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1511,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1524,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{26}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Volume) GetVolumeId() string {
@@ -1826,7 +1656,7 @@ type SetVolumeRequest struct {
 
 func (x *SetVolumeRequest) Reset() {
 	*x = SetVolumeRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1668,7 @@ func (x *SetVolumeRequest) String() string {
 func (*SetVolumeRequest) ProtoMessage() {}
 
 func (x *SetVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1681,7 @@ func (x *SetVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVolumeRequest.ProtoReflect.Descriptor instead.
 func (*SetVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{27}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SetVolumeRequest) GetVolume() string {
@@ -1889,49 +1719,15 @@ func (x *SetVolumeRequest) GetDamage() Damage {
 	return Damage_DAMAGE_UNSPECIFIED
 }
 
-type SetVolumeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetVolumeResponse) Reset() {
-	*x = SetVolumeResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetVolumeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetVolumeResponse) ProtoMessage() {}
-
-func (x *SetVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetVolumeResponse.ProtoReflect.Descriptor instead.
-func (*SetVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
-}
-
-// Process is a process of the node.
+// Process is a process of the node. StartProcess takes all but the id, and returns it with that;
+// EndProcess needs the id only.
 type Process struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProcessId uint32                 `protobuf:"varint,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// Path of its program.
+	// Path of its program, which needn't exist.
 	Program string `protobuf:"bytes,2,opt,name=program,proto3" json:"program,omitempty"`
-	// What it keeps open.
+	// What it keeps open: files, directories, and volumes by their ids without the backslash at the
+	// end. They are opened for reading, and nobody is kept from them.
 	Paths         []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1939,7 +1735,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +1747,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +1760,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Process) GetProcessId() uint32 {
@@ -1988,221 +1784,6 @@ func (x *Process) GetPaths() []string {
 	return nil
 }
 
-type StartProcessRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Path of the program, which needn't exist.
-	Program string `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
-	// Files, directories, and volumes by their ids without the backslash at the end. They are opened
-	// for reading, and nobody is kept from them.
-	Paths         []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StartProcessRequest) Reset() {
-	*x = StartProcessRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StartProcessRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StartProcessRequest) ProtoMessage() {}
-
-func (x *StartProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StartProcessRequest.ProtoReflect.Descriptor instead.
-func (*StartProcessRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *StartProcessRequest) GetProgram() string {
-	if x != nil {
-		return x.Program
-	}
-	return ""
-}
-
-func (x *StartProcessRequest) GetPaths() []string {
-	if x != nil {
-		return x.Paths
-	}
-	return nil
-}
-
-type StartProcessResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProcessId     uint32                 `protobuf:"varint,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StartProcessResponse) Reset() {
-	*x = StartProcessResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StartProcessResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StartProcessResponse) ProtoMessage() {}
-
-func (x *StartProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StartProcessResponse.ProtoReflect.Descriptor instead.
-func (*StartProcessResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *StartProcessResponse) GetProcessId() uint32 {
-	if x != nil {
-		return x.ProcessId
-	}
-	return 0
-}
-
-type EndProcessRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProcessId     uint32                 `protobuf:"varint,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EndProcessRequest) Reset() {
-	*x = EndProcessRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EndProcessRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EndProcessRequest) ProtoMessage() {}
-
-func (x *EndProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EndProcessRequest.ProtoReflect.Descriptor instead.
-func (*EndProcessRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *EndProcessRequest) GetProcessId() uint32 {
-	if x != nil {
-		return x.ProcessId
-	}
-	return 0
-}
-
-type EndProcessResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EndProcessResponse) Reset() {
-	*x = EndProcessResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EndProcessResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EndProcessResponse) ProtoMessage() {}
-
-func (x *EndProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EndProcessResponse.ProtoReflect.Descriptor instead.
-func (*EndProcessResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
-}
-
-type ListProcessesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListProcessesRequest) Reset() {
-	*x = ListProcessesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListProcessesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListProcessesRequest) ProtoMessage() {}
-
-func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
-func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
-}
-
 type ListProcessesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Processes     []*Process             `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
@@ -2212,7 +1793,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +1805,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,100 +1818,12 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
 	if x != nil {
 		return x.Processes
-	}
-	return nil
-}
-
-type ReadFileRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadFileRequest) Reset() {
-	*x = ReadFileRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadFileRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadFileRequest) ProtoMessage() {}
-
-func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
-func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
-}
-
-func (x *ReadFileRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-type ReadFileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadFileResponse) Reset() {
-	*x = ReadFileResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadFileResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadFileResponse) ProtoMessage() {}
-
-func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
-func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
-}
-
-func (x *ReadFileResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
 	}
 	return nil
 }
@@ -2345,7 +1838,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +1850,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +1863,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -2387,86 +1880,6 @@ func (x *WriteFileRequest) GetData() []byte {
 	return nil
 }
 
-type WriteFileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WriteFileResponse) Reset() {
-	*x = WriteFileResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WriteFileResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WriteFileResponse) ProtoMessage() {}
-
-func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
-func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
-}
-
-type ListDirectoryRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListDirectoryRequest) Reset() {
-	*x = ListDirectoryRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListDirectoryRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListDirectoryRequest) ProtoMessage() {}
-
-func (x *ListDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListDirectoryRequest.ProtoReflect.Descriptor instead.
-func (*ListDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *ListDirectoryRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
 type ListDirectoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*DirectoryEntry      `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
@@ -2476,7 +1889,7 @@ type ListDirectoryResponse struct {
 
 func (x *ListDirectoryResponse) Reset() {
 	*x = ListDirectoryResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +1901,7 @@ func (x *ListDirectoryResponse) String() string {
 func (*ListDirectoryResponse) ProtoMessage() {}
 
 func (x *ListDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +1914,7 @@ func (x *ListDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*ListDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListDirectoryResponse) GetEntries() []*DirectoryEntry {
@@ -2524,7 +1937,7 @@ type DirectoryEntry struct {
 
 func (x *DirectoryEntry) Reset() {
 	*x = DirectoryEntry{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +1949,7 @@ func (x *DirectoryEntry) String() string {
 func (*DirectoryEntry) ProtoMessage() {}
 
 func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +1962,7 @@ func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryEntry.ProtoReflect.Descriptor instead.
 func (*DirectoryEntry) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{42}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DirectoryEntry) GetName() string {
@@ -2580,86 +1993,6 @@ func (x *DirectoryEntry) GetReadOnly() bool {
 	return false
 }
 
-type MakeDirectoryRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MakeDirectoryRequest) Reset() {
-	*x = MakeDirectoryRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MakeDirectoryRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MakeDirectoryRequest) ProtoMessage() {}
-
-func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MakeDirectoryRequest.ProtoReflect.Descriptor instead.
-func (*MakeDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *MakeDirectoryRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-type MakeDirectoryResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MakeDirectoryResponse) Reset() {
-	*x = MakeDirectoryResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MakeDirectoryResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MakeDirectoryResponse) ProtoMessage() {}
-
-func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MakeDirectoryResponse.ProtoReflect.Descriptor instead.
-func (*MakeDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{44}
-}
-
 type CreateSymlinkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the link leads to.
@@ -2674,7 +2007,7 @@ type CreateSymlinkRequest struct {
 
 func (x *CreateSymlinkRequest) Reset() {
 	*x = CreateSymlinkRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2019,7 @@ func (x *CreateSymlinkRequest) String() string {
 func (*CreateSymlinkRequest) ProtoMessage() {}
 
 func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[45]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2032,7 @@ func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{45}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateSymlinkRequest) GetSourcePath() string {
@@ -2723,86 +2056,6 @@ func (x *CreateSymlinkRequest) GetFile() bool {
 	return false
 }
 
-type CreateSymlinkResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateSymlinkResponse) Reset() {
-	*x = CreateSymlinkResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateSymlinkResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateSymlinkResponse) ProtoMessage() {}
-
-func (x *CreateSymlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateSymlinkResponse.ProtoReflect.Descriptor instead.
-func (*CreateSymlinkResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{46}
-}
-
-type ReadLinkRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadLinkRequest) Reset() {
-	*x = ReadLinkRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadLinkRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadLinkRequest) ProtoMessage() {}
-
-func (x *ReadLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[47]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadLinkRequest.ProtoReflect.Descriptor instead.
-func (*ReadLinkRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{47}
-}
-
-func (x *ReadLinkRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
 type ReadLinkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the form in which Windows programs take it: C:\dir, \\server\share\dir,
@@ -2814,7 +2067,7 @@ type ReadLinkResponse struct {
 
 func (x *ReadLinkResponse) Reset() {
 	*x = ReadLinkResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2079,7 @@ func (x *ReadLinkResponse) String() string {
 func (*ReadLinkResponse) ProtoMessage() {}
 
 func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[48]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2092,7 @@ func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLinkResponse.ProtoReflect.Descriptor instead.
 func (*ReadLinkResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{48}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReadLinkResponse) GetTarget() string {
@@ -2861,7 +2114,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +2126,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[49]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +2139,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{49}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RenameRequest) GetOldPath() string {
@@ -2910,27 +2163,33 @@ func (x *RenameRequest) GetReplace() bool {
 	return false
 }
 
-type RenameResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+// SmbUser is a user of an SMB server.
+type SmbUser struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	// The name as mappings give it, with a domain or without.
+	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// Not empty; RemoveSmbUser ignores it.
+	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RenameResponse) Reset() {
-	*x = RenameResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
+func (x *SmbUser) Reset() {
+	*x = SmbUser{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RenameResponse) String() string {
+func (x *SmbUser) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RenameResponse) ProtoMessage() {}
+func (*SmbUser) ProtoMessage() {}
 
-func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[50]
+func (x *SmbUser) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,89 +2200,30 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
-func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{50}
+// Deprecated: Use SmbUser.ProtoReflect.Descriptor instead.
+func (*SmbUser) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
 }
 
-type RemoveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveRequest) Reset() {
-	*x = RemoveRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveRequest) ProtoMessage() {}
-
-func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[51]
+func (x *SmbUser) GetServer() string {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
-func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{51}
-}
-
-func (x *RemoveRequest) GetPath() string {
-	if x != nil {
-		return x.Path
+		return x.Server
 	}
 	return ""
 }
 
-type RemoveResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveResponse) Reset() {
-	*x = RemoveResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveResponse) ProtoMessage() {}
-
-func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[52]
+func (x *SmbUser) GetUser() string {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.User
 	}
-	return mi.MessageOf(x)
+	return ""
 }
 
-// Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
-func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{52}
+func (x *SmbUser) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
 }
 
 // SmbShare is a share of an SMB server. Names of servers, shares and users are the same in any
@@ -3034,7 +2234,8 @@ type SmbShare struct {
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Who may connect; empty for all users of the server.
 	Users []string `protobuf:"bytes,3,rep,name=users,proto3" json:"users,omitempty"`
-	// Size of its file system; by default 1 TiB.
+	// Size of its file system; by default 1 TiB. GrowSmbShare takes the new one, which isn't less
+	// than the present one, and RemoveSmbShare nothing but the names.
 	SizeBytes     int64 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3042,7 +2243,7 @@ type SmbShare struct {
 
 func (x *SmbShare) Reset() {
 	*x = SmbShare{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3054,7 +2255,7 @@ func (x *SmbShare) String() string {
 func (*SmbShare) ProtoMessage() {}
 
 func (x *SmbShare) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[53]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +2268,7 @@ func (x *SmbShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbShare.ProtoReflect.Descriptor instead.
 func (*SmbShare) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{53}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SmbShare) GetServer() string {
@@ -3098,591 +2299,6 @@ func (x *SmbShare) GetSizeBytes() int64 {
 	return 0
 }
 
-type AddSmbShareRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Share         *SmbShare              `protobuf:"bytes,1,opt,name=share,proto3" json:"share,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AddSmbShareRequest) Reset() {
-	*x = AddSmbShareRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddSmbShareRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddSmbShareRequest) ProtoMessage() {}
-
-func (x *AddSmbShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[54]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddSmbShareRequest.ProtoReflect.Descriptor instead.
-func (*AddSmbShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{54}
-}
-
-func (x *AddSmbShareRequest) GetShare() *SmbShare {
-	if x != nil {
-		return x.Share
-	}
-	return nil
-}
-
-type AddSmbShareResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AddSmbShareResponse) Reset() {
-	*x = AddSmbShareResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddSmbShareResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddSmbShareResponse) ProtoMessage() {}
-
-func (x *AddSmbShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[55]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddSmbShareResponse.ProtoReflect.Descriptor instead.
-func (*AddSmbShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{55}
-}
-
-type GrowSmbShareRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Not less than the present size.
-	SizeBytes     int64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GrowSmbShareRequest) Reset() {
-	*x = GrowSmbShareRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GrowSmbShareRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GrowSmbShareRequest) ProtoMessage() {}
-
-func (x *GrowSmbShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[56]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GrowSmbShareRequest.ProtoReflect.Descriptor instead.
-func (*GrowSmbShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{56}
-}
-
-func (x *GrowSmbShareRequest) GetServer() string {
-	if x != nil {
-		return x.Server
-	}
-	return ""
-}
-
-func (x *GrowSmbShareRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *GrowSmbShareRequest) GetSizeBytes() int64 {
-	if x != nil {
-		return x.SizeBytes
-	}
-	return 0
-}
-
-type GrowSmbShareResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GrowSmbShareResponse) Reset() {
-	*x = GrowSmbShareResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GrowSmbShareResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GrowSmbShareResponse) ProtoMessage() {}
-
-func (x *GrowSmbShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[57]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GrowSmbShareResponse.ProtoReflect.Descriptor instead.
-func (*GrowSmbShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{57}
-}
-
-type RemoveSmbShareRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveSmbShareRequest) Reset() {
-	*x = RemoveSmbShareRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveSmbShareRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveSmbShareRequest) ProtoMessage() {}
-
-func (x *RemoveSmbShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[58]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveSmbShareRequest.ProtoReflect.Descriptor instead.
-func (*RemoveSmbShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{58}
-}
-
-func (x *RemoveSmbShareRequest) GetServer() string {
-	if x != nil {
-		return x.Server
-	}
-	return ""
-}
-
-func (x *RemoveSmbShareRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type RemoveSmbShareResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveSmbShareResponse) Reset() {
-	*x = RemoveSmbShareResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveSmbShareResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveSmbShareResponse) ProtoMessage() {}
-
-func (x *RemoveSmbShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[59]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveSmbShareResponse.ProtoReflect.Descriptor instead.
-func (*RemoveSmbShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{59}
-}
-
-type SetSmbUserRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	// The name as mappings give it, with a domain or without.
-	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	// Not empty.
-	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetSmbUserRequest) Reset() {
-	*x = SetSmbUserRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetSmbUserRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetSmbUserRequest) ProtoMessage() {}
-
-func (x *SetSmbUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[60]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetSmbUserRequest.ProtoReflect.Descriptor instead.
-func (*SetSmbUserRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{60}
-}
-
-func (x *SetSmbUserRequest) GetServer() string {
-	if x != nil {
-		return x.Server
-	}
-	return ""
-}
-
-func (x *SetSmbUserRequest) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *SetSmbUserRequest) GetPassword() string {
-	if x != nil {
-		return x.Password
-	}
-	return ""
-}
-
-type SetSmbUserResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetSmbUserResponse) Reset() {
-	*x = SetSmbUserResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetSmbUserResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetSmbUserResponse) ProtoMessage() {}
-
-func (x *SetSmbUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[61]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetSmbUserResponse.ProtoReflect.Descriptor instead.
-func (*SetSmbUserResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{61}
-}
-
-type RemoveSmbUserRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveSmbUserRequest) Reset() {
-	*x = RemoveSmbUserRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveSmbUserRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveSmbUserRequest) ProtoMessage() {}
-
-func (x *RemoveSmbUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[62]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveSmbUserRequest.ProtoReflect.Descriptor instead.
-func (*RemoveSmbUserRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{62}
-}
-
-func (x *RemoveSmbUserRequest) GetServer() string {
-	if x != nil {
-		return x.Server
-	}
-	return ""
-}
-
-func (x *RemoveSmbUserRequest) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-type RemoveSmbUserResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveSmbUserResponse) Reset() {
-	*x = RemoveSmbUserResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveSmbUserResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveSmbUserResponse) ProtoMessage() {}
-
-func (x *RemoveSmbUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[63]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveSmbUserResponse.ProtoReflect.Descriptor instead.
-func (*RemoveSmbUserResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{63}
-}
-
-type SetSmbServerRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	// The server doesn't answer.
-	Unreachable bool `protobuf:"varint,2,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
-	// The server can't encrypt connections.
-	NoEncryption  bool `protobuf:"varint,3,opt,name=no_encryption,json=noEncryption,proto3" json:"no_encryption,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetSmbServerRequest) Reset() {
-	*x = SetSmbServerRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetSmbServerRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetSmbServerRequest) ProtoMessage() {}
-
-func (x *SetSmbServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[64]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetSmbServerRequest.ProtoReflect.Descriptor instead.
-func (*SetSmbServerRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{64}
-}
-
-func (x *SetSmbServerRequest) GetServer() string {
-	if x != nil {
-		return x.Server
-	}
-	return ""
-}
-
-func (x *SetSmbServerRequest) GetUnreachable() bool {
-	if x != nil {
-		return x.Unreachable
-	}
-	return false
-}
-
-func (x *SetSmbServerRequest) GetNoEncryption() bool {
-	if x != nil {
-		return x.NoEncryption
-	}
-	return false
-}
-
-type SetSmbServerResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetSmbServerResponse) Reset() {
-	*x = SetSmbServerResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetSmbServerResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetSmbServerResponse) ProtoMessage() {}
-
-func (x *SetSmbServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[65]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetSmbServerResponse.ProtoReflect.Descriptor instead.
-func (*SetSmbServerResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{65}
-}
-
-type ListSmbServersRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSmbServersRequest) Reset() {
-	*x = ListSmbServersRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSmbServersRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSmbServersRequest) ProtoMessage() {}
-
-func (x *ListSmbServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[66]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSmbServersRequest.ProtoReflect.Descriptor instead.
-func (*ListSmbServersRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{66}
-}
-
 type ListSmbServersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Servers       []*SmbServer           `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
@@ -3692,7 +2308,7 @@ type ListSmbServersResponse struct {
 
 func (x *ListSmbServersResponse) Reset() {
 	*x = ListSmbServersResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +2320,7 @@ func (x *ListSmbServersResponse) String() string {
 func (*ListSmbServersResponse) ProtoMessage() {}
 
 func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[67]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +2333,7 @@ func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSmbServersResponse.ProtoReflect.Descriptor instead.
 func (*ListSmbServersResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{67}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListSmbServersResponse) GetServers() []*SmbServer {
@@ -3727,20 +2343,23 @@ func (x *ListSmbServersResponse) GetServers() []*SmbServer {
 	return nil
 }
 
+// SmbServer is an SMB server. SetSmbServer sets how it is, and leaves shares and users alone.
 type SmbServer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Unreachable   bool                   `protobuf:"varint,2,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
-	NoEncryption  bool                   `protobuf:"varint,3,opt,name=no_encryption,json=noEncryption,proto3" json:"no_encryption,omitempty"`
-	Shares        []*SmbShare            `protobuf:"bytes,4,rep,name=shares,proto3" json:"shares,omitempty"`
-	Users         []string               `protobuf:"bytes,5,rep,name=users,proto3" json:"users,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// It doesn't answer.
+	Unreachable bool `protobuf:"varint,2,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
+	// It can't encrypt connections.
+	NoEncryption  bool        `protobuf:"varint,3,opt,name=no_encryption,json=noEncryption,proto3" json:"no_encryption,omitempty"`
+	Shares        []*SmbShare `protobuf:"bytes,4,rep,name=shares,proto3" json:"shares,omitempty"`
+	Users         []string    `protobuf:"bytes,5,rep,name=users,proto3" json:"users,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SmbServer) Reset() {
 	*x = SmbServer{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +2371,7 @@ func (x *SmbServer) String() string {
 func (*SmbServer) ProtoMessage() {}
 
 func (x *SmbServer) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[68]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +2384,7 @@ func (x *SmbServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbServer.ProtoReflect.Descriptor instead.
 func (*SmbServer) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{68}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SmbServer) GetName() string {
@@ -3816,7 +2435,7 @@ type IscsiPortal struct {
 
 func (x *IscsiPortal) Reset() {
 	*x = IscsiPortal{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +2447,7 @@ func (x *IscsiPortal) String() string {
 func (*IscsiPortal) ProtoMessage() {}
 
 func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[69]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +2460,7 @@ func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiPortal.ProtoReflect.Descriptor instead.
 func (*IscsiPortal) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{69}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *IscsiPortal) GetAddress() string {
@@ -3858,101 +2477,6 @@ func (x *IscsiPortal) GetPort() uint32 {
 	return 0
 }
 
-// IscsiLun is the hardware of a target's disk. The fields are those of AttachDiskRequest; a serial
-// number of a detached disk makes it that one, with its data.
-type IscsiLun struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	SizeBytes    int64                  `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	SectorSize   uint32                 `protobuf:"varint,2,opt,name=sector_size,json=sectorSize,proto3" json:"sector_size,omitempty"`
-	SerialNumber string                 `protobuf:"bytes,3,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
-	// ListIscsiTargets doesn't tell it.
-	Page83        string `protobuf:"bytes,4,opt,name=page83,proto3" json:"page83,omitempty"`
-	Offline       bool   `protobuf:"varint,5,opt,name=offline,proto3" json:"offline,omitempty"`
-	ReadOnly      bool   `protobuf:"varint,6,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	NeedsRescan   bool   `protobuf:"varint,7,opt,name=needs_rescan,json=needsRescan,proto3" json:"needs_rescan,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *IscsiLun) Reset() {
-	*x = IscsiLun{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *IscsiLun) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*IscsiLun) ProtoMessage() {}
-
-func (x *IscsiLun) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[70]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use IscsiLun.ProtoReflect.Descriptor instead.
-func (*IscsiLun) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{70}
-}
-
-func (x *IscsiLun) GetSizeBytes() int64 {
-	if x != nil {
-		return x.SizeBytes
-	}
-	return 0
-}
-
-func (x *IscsiLun) GetSectorSize() uint32 {
-	if x != nil {
-		return x.SectorSize
-	}
-	return 0
-}
-
-func (x *IscsiLun) GetSerialNumber() string {
-	if x != nil {
-		return x.SerialNumber
-	}
-	return ""
-}
-
-func (x *IscsiLun) GetPage83() string {
-	if x != nil {
-		return x.Page83
-	}
-	return ""
-}
-
-func (x *IscsiLun) GetOffline() bool {
-	if x != nil {
-		return x.Offline
-	}
-	return false
-}
-
-func (x *IscsiLun) GetReadOnly() bool {
-	if x != nil {
-		return x.ReadOnly
-	}
-	return false
-}
-
-func (x *IscsiLun) GetNeedsRescan() bool {
-	if x != nil {
-		return x.NeedsRescan
-	}
-	return false
-}
-
 type IscsiTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// iqn.…, eui.… or naa.…; the same in any case.
@@ -3960,15 +2484,21 @@ type IscsiTarget struct {
 	Portals []*IscsiPortal `protobuf:"bytes,2,rep,name=portals,proto3" json:"portals,omitempty"`
 	// Whom the target lets in with CHAP; empty for anybody without.
 	ChapUser string `protobuf:"bytes,3,opt,name=chap_user,json=chapUser,proto3" json:"chap_user,omitempty"`
-	// From LUN 0 on.
-	Luns          []*IscsiLun `protobuf:"bytes,4,rep,name=luns,proto3" json:"luns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// From LUN 0 on. Their addresses aren't theirs to choose, and ListIscsiTargets tells sizes, serial
+	// numbers and how they arrive only.
+	Luns []*DiskHardware `protobuf:"bytes,4,rep,name=luns,proto3" json:"luns,omitempty"`
+	// The secret of the CHAP user: 12 to 16 bytes. ListIscsiTargets doesn't tell it, nor the next one.
+	ChapSecret string `protobuf:"bytes,5,opt,name=chap_secret,json=chapSecret,proto3" json:"chap_secret,omitempty"`
+	// What the target proves itself with: 12 to 16 bytes, or empty if it can't. The initiator's own
+	// secret must be the same.
+	MutualChapSecret string `protobuf:"bytes,6,opt,name=mutual_chap_secret,json=mutualChapSecret,proto3" json:"mutual_chap_secret,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *IscsiTarget) Reset() {
 	*x = IscsiTarget{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3980,7 +2510,7 @@ func (x *IscsiTarget) String() string {
 func (*IscsiTarget) ProtoMessage() {}
 
 func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[71]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3993,7 +2523,7 @@ func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiTarget.ProtoReflect.Descriptor instead.
 func (*IscsiTarget) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{71}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *IscsiTarget) GetIqn() string {
@@ -4017,203 +2547,38 @@ func (x *IscsiTarget) GetChapUser() string {
 	return ""
 }
 
-func (x *IscsiTarget) GetLuns() []*IscsiLun {
+func (x *IscsiTarget) GetLuns() []*DiskHardware {
 	if x != nil {
 		return x.Luns
 	}
 	return nil
 }
 
-type AddIscsiTargetRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Target *IscsiTarget           `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	// The secret of the CHAP user: 12 to 16 bytes.
-	ChapSecret string `protobuf:"bytes,2,opt,name=chap_secret,json=chapSecret,proto3" json:"chap_secret,omitempty"`
-	// What the target proves itself with: 12 to 16 bytes, or empty if it can't. The initiator's own
-	// secret must be the same.
-	MutualChapSecret string `protobuf:"bytes,3,opt,name=mutual_chap_secret,json=mutualChapSecret,proto3" json:"mutual_chap_secret,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
-}
-
-func (x *AddIscsiTargetRequest) Reset() {
-	*x = AddIscsiTargetRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddIscsiTargetRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddIscsiTargetRequest) ProtoMessage() {}
-
-func (x *AddIscsiTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[72]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddIscsiTargetRequest.ProtoReflect.Descriptor instead.
-func (*AddIscsiTargetRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{72}
-}
-
-func (x *AddIscsiTargetRequest) GetTarget() *IscsiTarget {
-	if x != nil {
-		return x.Target
-	}
-	return nil
-}
-
-func (x *AddIscsiTargetRequest) GetChapSecret() string {
+func (x *IscsiTarget) GetChapSecret() string {
 	if x != nil {
 		return x.ChapSecret
 	}
 	return ""
 }
 
-func (x *AddIscsiTargetRequest) GetMutualChapSecret() string {
+func (x *IscsiTarget) GetMutualChapSecret() string {
 	if x != nil {
 		return x.MutualChapSecret
 	}
 	return ""
 }
 
-type AddIscsiTargetResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AddIscsiTargetResponse) Reset() {
-	*x = AddIscsiTargetResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddIscsiTargetResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddIscsiTargetResponse) ProtoMessage() {}
-
-func (x *AddIscsiTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[73]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddIscsiTargetResponse.ProtoReflect.Descriptor instead.
-func (*AddIscsiTargetResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{73}
-}
-
-type RemoveIscsiTargetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Iqn           string                 `protobuf:"bytes,1,opt,name=iqn,proto3" json:"iqn,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveIscsiTargetRequest) Reset() {
-	*x = RemoveIscsiTargetRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveIscsiTargetRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveIscsiTargetRequest) ProtoMessage() {}
-
-func (x *RemoveIscsiTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[74]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveIscsiTargetRequest.ProtoReflect.Descriptor instead.
-func (*RemoveIscsiTargetRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{74}
-}
-
-func (x *RemoveIscsiTargetRequest) GetIqn() string {
-	if x != nil {
-		return x.Iqn
-	}
-	return ""
-}
-
-type RemoveIscsiTargetResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveIscsiTargetResponse) Reset() {
-	*x = RemoveIscsiTargetResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveIscsiTargetResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveIscsiTargetResponse) ProtoMessage() {}
-
-func (x *RemoveIscsiTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[75]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveIscsiTargetResponse.ProtoReflect.Descriptor instead.
-func (*RemoveIscsiTargetResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{75}
-}
-
 type AddIscsiLunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Iqn           string                 `protobuf:"bytes,1,opt,name=iqn,proto3" json:"iqn,omitempty"`
-	Lun           *IscsiLun              `protobuf:"bytes,2,opt,name=lun,proto3" json:"lun,omitempty"`
+	Lun           *DiskHardware          `protobuf:"bytes,2,opt,name=lun,proto3" json:"lun,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AddIscsiLunRequest) Reset() {
 	*x = AddIscsiLunRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +2590,7 @@ func (x *AddIscsiLunRequest) String() string {
 func (*AddIscsiLunRequest) ProtoMessage() {}
 
 func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[76]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +2603,7 @@ func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiLunRequest.ProtoReflect.Descriptor instead.
 func (*AddIscsiLunRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{76}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AddIscsiLunRequest) GetIqn() string {
@@ -4248,171 +2613,11 @@ func (x *AddIscsiLunRequest) GetIqn() string {
 	return ""
 }
 
-func (x *AddIscsiLunRequest) GetLun() *IscsiLun {
+func (x *AddIscsiLunRequest) GetLun() *DiskHardware {
 	if x != nil {
 		return x.Lun
 	}
 	return nil
-}
-
-type AddIscsiLunResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AddIscsiLunResponse) Reset() {
-	*x = AddIscsiLunResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddIscsiLunResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddIscsiLunResponse) ProtoMessage() {}
-
-func (x *AddIscsiLunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[77]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddIscsiLunResponse.ProtoReflect.Descriptor instead.
-func (*AddIscsiLunResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{77}
-}
-
-type SetIscsiPortalRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Portal        *IscsiPortal           `protobuf:"bytes,1,opt,name=portal,proto3" json:"portal,omitempty"`
-	Reachable     bool                   `protobuf:"varint,2,opt,name=reachable,proto3" json:"reachable,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetIscsiPortalRequest) Reset() {
-	*x = SetIscsiPortalRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetIscsiPortalRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetIscsiPortalRequest) ProtoMessage() {}
-
-func (x *SetIscsiPortalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[78]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetIscsiPortalRequest.ProtoReflect.Descriptor instead.
-func (*SetIscsiPortalRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{78}
-}
-
-func (x *SetIscsiPortalRequest) GetPortal() *IscsiPortal {
-	if x != nil {
-		return x.Portal
-	}
-	return nil
-}
-
-func (x *SetIscsiPortalRequest) GetReachable() bool {
-	if x != nil {
-		return x.Reachable
-	}
-	return false
-}
-
-type SetIscsiPortalResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetIscsiPortalResponse) Reset() {
-	*x = SetIscsiPortalResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetIscsiPortalResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetIscsiPortalResponse) ProtoMessage() {}
-
-func (x *SetIscsiPortalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[79]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetIscsiPortalResponse.ProtoReflect.Descriptor instead.
-func (*SetIscsiPortalResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{79}
-}
-
-type ListIscsiTargetsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListIscsiTargetsRequest) Reset() {
-	*x = ListIscsiTargetsRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListIscsiTargetsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListIscsiTargetsRequest) ProtoMessage() {}
-
-func (x *ListIscsiTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[80]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListIscsiTargetsRequest.ProtoReflect.Descriptor instead.
-func (*ListIscsiTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{80}
 }
 
 type ListIscsiTargetsResponse struct {
@@ -4426,7 +2631,7 @@ type ListIscsiTargetsResponse struct {
 
 func (x *ListIscsiTargetsResponse) Reset() {
 	*x = ListIscsiTargetsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +2643,7 @@ func (x *ListIscsiTargetsResponse) String() string {
 func (*ListIscsiTargetsResponse) ProtoMessage() {}
 
 func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[81]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +2656,7 @@ func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIscsiTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListIscsiTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{81}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListIscsiTargetsResponse) GetTargets() []*IscsiTarget {
@@ -4478,7 +2683,7 @@ type IscsiPortalState struct {
 
 func (x *IscsiPortalState) Reset() {
 	*x = IscsiPortalState{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +2695,7 @@ func (x *IscsiPortalState) String() string {
 func (*IscsiPortalState) ProtoMessage() {}
 
 func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[82]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +2708,7 @@ func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiPortalState.ProtoReflect.Descriptor instead.
 func (*IscsiPortalState) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{82}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *IscsiPortalState) GetPortal() *IscsiPortal {
@@ -4520,16 +2725,15 @@ func (x *IscsiPortalState) GetReachable() bool {
 	return false
 }
 
-// WindowsService is a service of the node.
+// WindowsService is a service of the node. RemoveService needs its name only.
 type WindowsService struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Up to 256 characters; the same in any case.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// By default the name.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// dwStartType of the service manager: 2 automatic, 3 manual, 4 disabled; 0 and 1 are drivers that
-	// start with the node. By default manual.
-	StartType *uint32 `protobuf:"varint,3,opt,name=start_type,json=startType,proto3,oneof" json:"start_type,omitempty"`
+	// By default manual.
+	StartType *StartType `protobuf:"varint,3,opt,name=start_type,json=startType,proto3,enum=csiproxy.sim.v1.StartType,oneof" json:"start_type,omitempty"`
 	// Names of services that have to run before it starts.
 	DependsOn []string `protobuf:"bytes,4,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
 	// False also while it is starting or stopping.
@@ -4543,7 +2747,7 @@ type WindowsService struct {
 
 func (x *WindowsService) Reset() {
 	*x = WindowsService{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4555,7 +2759,7 @@ func (x *WindowsService) String() string {
 func (*WindowsService) ProtoMessage() {}
 
 func (x *WindowsService) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[83]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4568,7 +2772,7 @@ func (x *WindowsService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsService.ProtoReflect.Descriptor instead.
 func (*WindowsService) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{83}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WindowsService) GetName() string {
@@ -4585,11 +2789,11 @@ func (x *WindowsService) GetDisplayName() string {
 	return ""
 }
 
-func (x *WindowsService) GetStartType() uint32 {
+func (x *WindowsService) GetStartType() StartType {
 	if x != nil && x.StartType != nil {
 		return *x.StartType
 	}
-	return 0
+	return StartType_START_TYPE_BOOT
 }
 
 func (x *WindowsService) GetDependsOn() []string {
@@ -4613,202 +2817,6 @@ func (x *WindowsService) GetStartError() uint32 {
 	return 0
 }
 
-type AddServiceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Service       *WindowsService        `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AddServiceRequest) Reset() {
-	*x = AddServiceRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddServiceRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddServiceRequest) ProtoMessage() {}
-
-func (x *AddServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[84]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddServiceRequest.ProtoReflect.Descriptor instead.
-func (*AddServiceRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{84}
-}
-
-func (x *AddServiceRequest) GetService() *WindowsService {
-	if x != nil {
-		return x.Service
-	}
-	return nil
-}
-
-type AddServiceResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AddServiceResponse) Reset() {
-	*x = AddServiceResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[85]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddServiceResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddServiceResponse) ProtoMessage() {}
-
-func (x *AddServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[85]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddServiceResponse.ProtoReflect.Descriptor instead.
-func (*AddServiceResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{85}
-}
-
-type RemoveServiceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveServiceRequest) Reset() {
-	*x = RemoveServiceRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[86]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveServiceRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveServiceRequest) ProtoMessage() {}
-
-func (x *RemoveServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[86]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveServiceRequest.ProtoReflect.Descriptor instead.
-func (*RemoveServiceRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{86}
-}
-
-func (x *RemoveServiceRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type RemoveServiceResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveServiceResponse) Reset() {
-	*x = RemoveServiceResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[87]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveServiceResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveServiceResponse) ProtoMessage() {}
-
-func (x *RemoveServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[87]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveServiceResponse.ProtoReflect.Descriptor instead.
-func (*RemoveServiceResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{87}
-}
-
-type ListServicesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListServicesRequest) Reset() {
-	*x = ListServicesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[88]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListServicesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListServicesRequest) ProtoMessage() {}
-
-func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[88]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListServicesRequest.ProtoReflect.Descriptor instead.
-func (*ListServicesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{88}
-}
-
 type ListServicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Services      []*WindowsService      `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
@@ -4818,7 +2826,7 @@ type ListServicesResponse struct {
 
 func (x *ListServicesResponse) Reset() {
 	*x = ListServicesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[89]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +2838,7 @@ func (x *ListServicesResponse) String() string {
 func (*ListServicesResponse) ProtoMessage() {}
 
 func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[89]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +2851,7 @@ func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesResponse.ProtoReflect.Descriptor instead.
 func (*ListServicesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{89}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListServicesResponse) GetServices() []*WindowsService {
@@ -4851,87 +2859,6 @@ func (x *ListServicesResponse) GetServices() []*WindowsService {
 		return x.Services
 	}
 	return nil
-}
-
-type SetBiosSerialRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Up to 64 printable ASCII characters; empty for a firmware without one.
-	SerialNumber  string `protobuf:"bytes,1,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetBiosSerialRequest) Reset() {
-	*x = SetBiosSerialRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[90]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetBiosSerialRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetBiosSerialRequest) ProtoMessage() {}
-
-func (x *SetBiosSerialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[90]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetBiosSerialRequest.ProtoReflect.Descriptor instead.
-func (*SetBiosSerialRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{90}
-}
-
-func (x *SetBiosSerialRequest) GetSerialNumber() string {
-	if x != nil {
-		return x.SerialNumber
-	}
-	return ""
-}
-
-type SetBiosSerialResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetBiosSerialResponse) Reset() {
-	*x = SetBiosSerialResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[91]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetBiosSerialResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetBiosSerialResponse) ProtoMessage() {}
-
-func (x *SetBiosSerialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[91]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetBiosSerialResponse.ProtoReflect.Descriptor instead.
-func (*SetBiosSerialResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{91}
 }
 
 // Rule makes Windows calls fail or take longer.
@@ -4961,7 +2888,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[92]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4973,7 +2900,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[92]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4986,7 +2913,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{92}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Rule) GetCall() string {
@@ -5067,122 +2994,6 @@ func (*Rule_WindowsError) isRule_Effect() {}
 
 func (*Rule_DelayNs) isRule_Effect() {}
 
-type AddRuleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rule          *Rule                  `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AddRuleRequest) Reset() {
-	*x = AddRuleRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[93]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddRuleRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddRuleRequest) ProtoMessage() {}
-
-func (x *AddRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[93]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddRuleRequest.ProtoReflect.Descriptor instead.
-func (*AddRuleRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{93}
-}
-
-func (x *AddRuleRequest) GetRule() *Rule {
-	if x != nil {
-		return x.Rule
-	}
-	return nil
-}
-
-type AddRuleResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AddRuleResponse) Reset() {
-	*x = AddRuleResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[94]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AddRuleResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AddRuleResponse) ProtoMessage() {}
-
-func (x *AddRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[94]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AddRuleResponse.ProtoReflect.Descriptor instead.
-func (*AddRuleResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{94}
-}
-
-type ListRulesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListRulesRequest) Reset() {
-	*x = ListRulesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[95]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListRulesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListRulesRequest) ProtoMessage() {}
-
-func (x *ListRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[95]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListRulesRequest.ProtoReflect.Descriptor instead.
-func (*ListRulesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{95}
-}
-
 type ListRulesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rules         []*Rule                `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
@@ -5192,7 +3003,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[96]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +3015,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[96]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +3028,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{96}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -5225,114 +3036,6 @@ func (x *ListRulesResponse) GetRules() []*Rule {
 		return x.Rules
 	}
 	return nil
-}
-
-type ClearRulesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ClearRulesRequest) Reset() {
-	*x = ClearRulesRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[97]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ClearRulesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ClearRulesRequest) ProtoMessage() {}
-
-func (x *ClearRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[97]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ClearRulesRequest.ProtoReflect.Descriptor instead.
-func (*ClearRulesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{97}
-}
-
-type ClearRulesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ClearRulesResponse) Reset() {
-	*x = ClearRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[98]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ClearRulesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ClearRulesResponse) ProtoMessage() {}
-
-func (x *ClearRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[98]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ClearRulesResponse.ProtoReflect.Descriptor instead.
-func (*ClearRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{98}
-}
-
-type ListCallsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListCallsRequest) Reset() {
-	*x = ListCallsRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[99]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListCallsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListCallsRequest) ProtoMessage() {}
-
-func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[99]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
-func (*ListCallsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{99}
 }
 
 type ListCallsResponse struct {
@@ -5345,7 +3048,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[100]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5357,7 +3060,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[100]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5370,7 +3073,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{100}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListCallsResponse) GetCounts() map[string]int64 {
@@ -5380,160 +3083,17 @@ func (x *ListCallsResponse) GetCounts() map[string]int64 {
 	return nil
 }
 
-type PowerLossRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PowerLossRequest) Reset() {
-	*x = PowerLossRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[101]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PowerLossRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PowerLossRequest) ProtoMessage() {}
-
-func (x *PowerLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[101]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PowerLossRequest.ProtoReflect.Descriptor instead.
-func (*PowerLossRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{101}
-}
-
-type PowerLossResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PowerLossResponse) Reset() {
-	*x = PowerLossResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[102]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PowerLossResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PowerLossResponse) ProtoMessage() {}
-
-func (x *PowerLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[102]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PowerLossResponse.ProtoReflect.Descriptor instead.
-func (*PowerLossResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{102}
-}
-
-type RebootRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RebootRequest) Reset() {
-	*x = RebootRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[103]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RebootRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RebootRequest) ProtoMessage() {}
-
-func (x *RebootRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[103]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RebootRequest.ProtoReflect.Descriptor instead.
-func (*RebootRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{103}
-}
-
-type RebootResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RebootResponse) Reset() {
-	*x = RebootResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[104]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RebootResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RebootResponse) ProtoMessage() {}
-
-func (x *RebootResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[104]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RebootResponse.ProtoReflect.Descriptor instead.
-func (*RebootResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{104}
-}
-
 var File_csiproxy_sim_v1_sim_proto protoreflect.FileDescriptor
 
 const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\n" +
-	"\x19csiproxy/sim/v1/sim.proto\x12\x0fcsiproxy.sim.v1\"c\n" +
+	"\x19csiproxy/sim/v1/sim.proto\x12\x0fcsiproxy.sim.v1\"\a\n" +
+	"\x05Empty\"c\n" +
 	"\vScsiAddress\x12\x18\n" +
 	"\aadapter\x18\x01 \x01(\rR\aadapter\x12\x10\n" +
 	"\x03bus\x18\x02 \x01(\rR\x03bus\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\rR\x06target\x12\x10\n" +
-	"\x03lun\x18\x04 \x01(\rR\x03lun\"\xd4\x03\n" +
+	"\x03lun\x18\x04 \x01(\rR\x03lun\"\xf4\x03\n" +
 	"\x04Disk\x12$\n" +
 	"\vdisk_number\x18\x01 \x01(\rH\x00R\n" +
 	"diskNumber\x88\x01\x01\x120\n" +
@@ -5549,8 +3109,8 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x06system\x18\b \x01(\bR\x06system\x12\x18\n" +
 	"\aoffline\x18\t \x01(\bR\aoffline\x12\x1b\n" +
 	"\tread_only\x18\n" +
-	" \x01(\bR\breadOnly\x12%\n" +
-	"\x0eoffline_reason\x18\v \x01(\rR\rofflineReason\x122\n" +
+	" \x01(\bR\breadOnly\x12E\n" +
+	"\x0eoffline_reason\x18\v \x01(\x0e2\x1e.csiproxy.sim.v1.OfflineReasonR\rofflineReason\x122\n" +
 	"\x04nvme\x18\f \x01(\v2\x1e.csiproxy.sim.v1.NvmeNamespaceR\x04nvmeB\x0e\n" +
 	"\f_disk_number\"m\n" +
 	"\n" +
@@ -5563,11 +3123,21 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x18controller_serial_number\x18\x01 \x01(\tR\x16controllerSerialNumber\x12!\n" +
 	"\fnamespace_id\x18\x02 \x01(\rR\vnamespaceId\x12\x14\n" +
 	"\x05eui64\x18\x03 \x01(\fR\x05eui64\x12\x14\n" +
-	"\x05nguid\x18\x04 \x01(\fR\x05nguid\"\x12\n" +
-	"\x10ListDisksRequest\"@\n" +
+	"\x05nguid\x18\x04 \x01(\fR\x05nguid\"B\n" +
+	"\n" +
+	"DiskNumber\x12$\n" +
+	"\vdisk_number\x18\x01 \x01(\rH\x00R\n" +
+	"diskNumber\x88\x01\x01B\x0e\n" +
+	"\f_disk_number\"3\n" +
+	"\fSerialNumber\x12#\n" +
+	"\rserial_number\x18\x01 \x01(\tR\fserialNumber\"\x1a\n" +
+	"\x04Data\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x1a\n" +
+	"\x04Path\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"@\n" +
 	"\x11ListDisksResponse\x12+\n" +
-	"\x05disks\x18\x01 \x03(\v2\x15.csiproxy.sim.v1.DiskR\x05disks\"\xce\x04\n" +
-	"\x11AttachDiskRequest\x12\x1d\n" +
+	"\x05disks\x18\x01 \x03(\v2\x15.csiproxy.sim.v1.DiskR\x05disks\"\xc9\x04\n" +
+	"\fDiskHardware\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x1f\n" +
 	"\vsector_size\x18\x02 \x01(\rR\n" +
@@ -5588,63 +3158,41 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\vdisk_number\x18\x0f \x01(\rH\x00R\n" +
 	"diskNumber\x88\x01\x01\x12\x17\n" +
 	"\alate_ns\x18\x10 \x01(\x03R\x06lateNsB\x0e\n" +
-	"\f_disk_number\"k\n" +
+	"\f_disk_number\"f\n" +
 	"\x10CloneDiskRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
-	"diskNumber\x126\n" +
-	"\x04disk\x18\x02 \x01(\v2\".csiproxy.sim.v1.AttachDiskRequestR\x04disk\"I\n" +
-	"\x11CloneDiskResponse\x12$\n" +
-	"\vdisk_number\x18\x01 \x01(\rH\x00R\n" +
-	"diskNumber\x88\x01\x01B\x0e\n" +
-	"\f_disk_number\"J\n" +
-	"\x12AttachDiskResponse\x12$\n" +
-	"\vdisk_number\x18\x01 \x01(\rH\x00R\n" +
-	"diskNumber\x88\x01\x01B\x0e\n" +
-	"\f_disk_number\"4\n" +
-	"\x11DetachDiskRequest\x12\x1f\n" +
-	"\vdisk_number\x18\x01 \x01(\rR\n" +
-	"diskNumber\"\x14\n" +
-	"\x12DetachDiskResponse\"8\n" +
-	"\x11DeleteDiskRequest\x12#\n" +
-	"\rserial_number\x18\x01 \x01(\tR\fserialNumber\"\x14\n" +
-	"\x12DeleteDiskResponse\"Q\n" +
+	"diskNumber\x121\n" +
+	"\x04disk\x18\x02 \x01(\v2\x1d.csiproxy.sim.v1.DiskHardwareR\x04disk\"Q\n" +
 	"\x0fGrowDiskRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\"\x12\n" +
-	"\x10GrowDiskResponse\"\xd7\x01\n" +
+	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\"\xf7\x01\n" +
 	"\x18SetDiskAttributesRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x1d\n" +
 	"\aoffline\x18\x02 \x01(\bH\x00R\aoffline\x88\x01\x01\x12 \n" +
 	"\tread_only\x18\x03 \x01(\bH\x01R\breadOnly\x88\x01\x01\x12\x18\n" +
-	"\apersist\x18\x04 \x01(\bR\apersist\x12%\n" +
-	"\x0eoffline_reason\x18\x05 \x01(\rR\rofflineReasonB\n" +
+	"\apersist\x18\x04 \x01(\bR\apersist\x12E\n" +
+	"\x0eoffline_reason\x18\x05 \x01(\x0e2\x1e.csiproxy.sim.v1.OfflineReasonR\rofflineReasonB\n" +
 	"\n" +
 	"\b_offlineB\f\n" +
 	"\n" +
-	"_read_only\"\x1b\n" +
-	"\x19SetDiskAttributesResponse\"b\n" +
+	"_read_only\"b\n" +
 	"\x0fReadDiskRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x16\n" +
-	"\x06length\x18\x03 \x01(\x03R\x06length\"&\n" +
-	"\x10ReadDiskResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"_\n" +
+	"\x06length\x18\x03 \x01(\x03R\x06length\"_\n" +
 	"\x10WriteDiskRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"\x13\n" +
-	"\x11WriteDiskResponse\"H\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"H\n" +
 	"\x11ExportDiskRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x12\n" +
-	"\x04file\x18\x02 \x01(\tR\x04file\"\x14\n" +
-	"\x12ExportDiskResponse\"\x14\n" +
-	"\x12ListVolumesRequest\"H\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\"H\n" +
 	"\x13ListVolumesResponse\x121\n" +
 	"\avolumes\x18\x01 \x03(\v2\x17.csiproxy.sim.v1.VolumeR\avolumes\"\x9f\x04\n" +
 	"\x06Volume\x12\x1b\n" +
@@ -5678,172 +3226,87 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x06_dirtyB\f\n" +
 	"\n" +
 	"_read_onlyB\x13\n" +
-	"\x11_bitlocker_locked\"\x13\n" +
-	"\x11SetVolumeResponse\"X\n" +
+	"\x11_bitlocker_locked\"X\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\rR\tprocessId\x12\x18\n" +
 	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\"E\n" +
-	"\x13StartProcessRequest\x12\x18\n" +
-	"\aprogram\x18\x01 \x01(\tR\aprogram\x12\x14\n" +
-	"\x05paths\x18\x02 \x03(\tR\x05paths\"5\n" +
-	"\x14StartProcessResponse\x12\x1d\n" +
-	"\n" +
-	"process_id\x18\x01 \x01(\rR\tprocessId\"2\n" +
-	"\x11EndProcessRequest\x12\x1d\n" +
-	"\n" +
-	"process_id\x18\x01 \x01(\rR\tprocessId\"\x14\n" +
-	"\x12EndProcessResponse\"\x16\n" +
-	"\x14ListProcessesRequest\"O\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"O\n" +
 	"\x15ListProcessesResponse\x126\n" +
-	"\tprocesses\x18\x01 \x03(\v2\x18.csiproxy.sim.v1.ProcessR\tprocesses\"%\n" +
-	"\x0fReadFileRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"&\n" +
-	"\x10ReadFileResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\":\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x18.csiproxy.sim.v1.ProcessR\tprocesses\":\n" +
 	"\x10WriteFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\x13\n" +
-	"\x11WriteFileResponse\"*\n" +
-	"\x14ListDirectoryRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"R\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"R\n" +
 	"\x15ListDirectoryResponse\x129\n" +
 	"\aentries\x18\x01 \x03(\v2\x1f.csiproxy.sim.v1.DirectoryEntryR\aentries\"y\n" +
 	"\x0eDirectoryEntry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tdirectory\x18\x02 \x01(\bR\tdirectory\x12\x18\n" +
 	"\areparse\x18\x03 \x01(\bR\areparse\x12\x1b\n" +
-	"\tread_only\x18\x04 \x01(\bR\breadOnly\"*\n" +
-	"\x14MakeDirectoryRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"\x17\n" +
-	"\x15MakeDirectoryResponse\"l\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\"l\n" +
 	"\x14CreateSymlinkRequest\x12\x1f\n" +
 	"\vsource_path\x18\x01 \x01(\tR\n" +
 	"sourcePath\x12\x1f\n" +
 	"\vtarget_path\x18\x02 \x01(\tR\n" +
 	"targetPath\x12\x12\n" +
-	"\x04file\x18\x03 \x01(\bR\x04file\"\x17\n" +
-	"\x15CreateSymlinkResponse\"%\n" +
-	"\x0fReadLinkRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"*\n" +
+	"\x04file\x18\x03 \x01(\bR\x04file\"*\n" +
 	"\x10ReadLinkResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\"_\n" +
 	"\rRenameRequest\x12\x19\n" +
 	"\bold_path\x18\x01 \x01(\tR\aoldPath\x12\x19\n" +
 	"\bnew_path\x18\x02 \x01(\tR\anewPath\x12\x18\n" +
-	"\areplace\x18\x03 \x01(\bR\areplace\"\x10\n" +
-	"\x0eRenameResponse\"#\n" +
-	"\rRemoveRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"\x10\n" +
-	"\x0eRemoveResponse\"p\n" +
+	"\areplace\x18\x03 \x01(\bR\areplace\"[\n" +
+	"\aSmbUser\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x17\n" +
+	"\x04user\x18\x02 \x01(\tB\x03\x80\x01\x01R\x04user\x12\x1f\n" +
+	"\bpassword\x18\x03 \x01(\tB\x03\x80\x01\x01R\bpassword\"p\n" +
 	"\bSmbShare\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
 	"\x05users\x18\x03 \x03(\tB\x03\x80\x01\x01R\x05users\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\"E\n" +
-	"\x12AddSmbShareRequest\x12/\n" +
-	"\x05share\x18\x01 \x01(\v2\x19.csiproxy.sim.v1.SmbShareR\x05share\"\x15\n" +
-	"\x13AddSmbShareResponse\"`\n" +
-	"\x13GrowSmbShareRequest\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
-	"\n" +
-	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\x16\n" +
-	"\x14GrowSmbShareResponse\"C\n" +
-	"\x15RemoveSmbShareRequest\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16RemoveSmbShareResponse\"e\n" +
-	"\x11SetSmbUserRequest\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\tR\x06server\x12\x17\n" +
-	"\x04user\x18\x02 \x01(\tB\x03\x80\x01\x01R\x04user\x12\x1f\n" +
-	"\bpassword\x18\x03 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +
-	"\x12SetSmbUserResponse\"G\n" +
-	"\x14RemoveSmbUserRequest\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\tR\x06server\x12\x17\n" +
-	"\x04user\x18\x02 \x01(\tB\x03\x80\x01\x01R\x04user\"\x17\n" +
-	"\x15RemoveSmbUserResponse\"t\n" +
-	"\x13SetSmbServerRequest\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\tR\x06server\x12 \n" +
-	"\vunreachable\x18\x02 \x01(\bR\vunreachable\x12#\n" +
-	"\rno_encryption\x18\x03 \x01(\bR\fnoEncryption\"\x16\n" +
-	"\x14SetSmbServerResponse\"\x17\n" +
-	"\x15ListSmbServersRequest\"N\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\"N\n" +
 	"\x16ListSmbServersResponse\x124\n" +
-	"\aservers\x18\x01 \x03(\v2\x1a.csiproxy.sim.v1.SmbServerR\aservers\"\xaf\x01\n" +
+	"\aservers\x18\x01 \x03(\v2\x1a.csiproxy.sim.v1.SmbServerR\aservers\"\xb4\x01\n" +
 	"\tSmbServer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vunreachable\x18\x02 \x01(\bR\vunreachable\x12#\n" +
 	"\rno_encryption\x18\x03 \x01(\bR\fnoEncryption\x121\n" +
-	"\x06shares\x18\x04 \x03(\v2\x19.csiproxy.sim.v1.SmbShareR\x06shares\x12\x14\n" +
-	"\x05users\x18\x05 \x03(\tR\x05users\";\n" +
+	"\x06shares\x18\x04 \x03(\v2\x19.csiproxy.sim.v1.SmbShareR\x06shares\x12\x19\n" +
+	"\x05users\x18\x05 \x03(\tB\x03\x80\x01\x01R\x05users\";\n" +
 	"\vIscsiPortal\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\rR\x04port\"\xe1\x01\n" +
-	"\bIscsiLun\x12\x1d\n" +
-	"\n" +
-	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x1f\n" +
-	"\vsector_size\x18\x02 \x01(\rR\n" +
-	"sectorSize\x12#\n" +
-	"\rserial_number\x18\x03 \x01(\tR\fserialNumber\x12\x16\n" +
-	"\x06page83\x18\x04 \x01(\tR\x06page83\x12\x18\n" +
-	"\aoffline\x18\x05 \x01(\bR\aoffline\x12\x1b\n" +
-	"\tread_only\x18\x06 \x01(\bR\breadOnly\x12!\n" +
-	"\fneeds_rescan\x18\a \x01(\bR\vneedsRescan\"\xa8\x01\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\"\x85\x02\n" +
 	"\vIscsiTarget\x12\x10\n" +
 	"\x03iqn\x18\x01 \x01(\tR\x03iqn\x126\n" +
 	"\aportals\x18\x02 \x03(\v2\x1c.csiproxy.sim.v1.IscsiPortalR\aportals\x12 \n" +
-	"\tchap_user\x18\x03 \x01(\tB\x03\x80\x01\x01R\bchapUser\x12-\n" +
-	"\x04luns\x18\x04 \x03(\v2\x19.csiproxy.sim.v1.IscsiLunR\x04luns\"\xa6\x01\n" +
-	"\x15AddIscsiTargetRequest\x124\n" +
-	"\x06target\x18\x01 \x01(\v2\x1c.csiproxy.sim.v1.IscsiTargetR\x06target\x12$\n" +
-	"\vchap_secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\n" +
+	"\tchap_user\x18\x03 \x01(\tB\x03\x80\x01\x01R\bchapUser\x121\n" +
+	"\x04luns\x18\x04 \x03(\v2\x1d.csiproxy.sim.v1.DiskHardwareR\x04luns\x12$\n" +
+	"\vchap_secret\x18\x05 \x01(\tB\x03\x80\x01\x01R\n" +
 	"chapSecret\x121\n" +
-	"\x12mutual_chap_secret\x18\x03 \x01(\tB\x03\x80\x01\x01R\x10mutualChapSecret\"\x18\n" +
-	"\x16AddIscsiTargetResponse\",\n" +
-	"\x18RemoveIscsiTargetRequest\x12\x10\n" +
-	"\x03iqn\x18\x01 \x01(\tR\x03iqn\"\x1b\n" +
-	"\x19RemoveIscsiTargetResponse\"S\n" +
+	"\x12mutual_chap_secret\x18\x06 \x01(\tB\x03\x80\x01\x01R\x10mutualChapSecret\"W\n" +
 	"\x12AddIscsiLunRequest\x12\x10\n" +
-	"\x03iqn\x18\x01 \x01(\tR\x03iqn\x12+\n" +
-	"\x03lun\x18\x02 \x01(\v2\x19.csiproxy.sim.v1.IscsiLunR\x03lun\"\x15\n" +
-	"\x13AddIscsiLunResponse\"k\n" +
-	"\x15SetIscsiPortalRequest\x124\n" +
-	"\x06portal\x18\x01 \x01(\v2\x1c.csiproxy.sim.v1.IscsiPortalR\x06portal\x12\x1c\n" +
-	"\treachable\x18\x02 \x01(\bR\treachable\"\x18\n" +
-	"\x16SetIscsiPortalResponse\"\x19\n" +
-	"\x17ListIscsiTargetsRequest\"\x8f\x01\n" +
+	"\x03iqn\x18\x01 \x01(\tR\x03iqn\x12/\n" +
+	"\x03lun\x18\x02 \x01(\v2\x1d.csiproxy.sim.v1.DiskHardwareR\x03lun\"\x8f\x01\n" +
 	"\x18ListIscsiTargetsResponse\x126\n" +
 	"\atargets\x18\x01 \x03(\v2\x1c.csiproxy.sim.v1.IscsiTargetR\atargets\x12;\n" +
 	"\aportals\x18\x02 \x03(\v2!.csiproxy.sim.v1.IscsiPortalStateR\aportals\"f\n" +
 	"\x10IscsiPortalState\x124\n" +
 	"\x06portal\x18\x01 \x01(\v2\x1c.csiproxy.sim.v1.IscsiPortalR\x06portal\x12\x1c\n" +
-	"\treachable\x18\x02 \x01(\bR\treachable\"\xd4\x01\n" +
+	"\treachable\x18\x02 \x01(\bR\treachable\"\xf0\x01\n" +
 	"\x0eWindowsService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12\"\n" +
+	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12>\n" +
 	"\n" +
-	"start_type\x18\x03 \x01(\rH\x00R\tstartType\x88\x01\x01\x12\x1d\n" +
+	"start_type\x18\x03 \x01(\x0e2\x1a.csiproxy.sim.v1.StartTypeH\x00R\tstartType\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"depends_on\x18\x04 \x03(\tR\tdependsOn\x12\x18\n" +
 	"\arunning\x18\x05 \x01(\bR\arunning\x12\x1f\n" +
 	"\vstart_error\x18\x06 \x01(\rR\n" +
 	"startErrorB\r\n" +
-	"\v_start_type\"N\n" +
-	"\x11AddServiceRequest\x129\n" +
-	"\aservice\x18\x01 \x01(\v2\x1f.csiproxy.sim.v1.WindowsServiceR\aservice\"\x14\n" +
-	"\x12AddServiceResponse\"*\n" +
-	"\x14RemoveServiceRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x17\n" +
-	"\x15RemoveServiceResponse\"\x15\n" +
-	"\x13ListServicesRequest\"S\n" +
+	"\v_start_type\"S\n" +
 	"\x14ListServicesResponse\x12;\n" +
-	"\bservices\x18\x01 \x03(\v2\x1f.csiproxy.sim.v1.WindowsServiceR\bservices\";\n" +
-	"\x14SetBiosSerialRequest\x12#\n" +
-	"\rserial_number\x18\x01 \x01(\tR\fserialNumber\"\x17\n" +
-	"\x15SetBiosSerialResponse\"\xd0\x01\n" +
+	"\bservices\x18\x01 \x03(\v2\x1f.csiproxy.sim.v1.WindowsServiceR\bservices\"\xd0\x01\n" +
 	"\x04Rule\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\tR\x04call\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12\x12\n" +
@@ -5852,89 +3315,93 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\rwindows_error\x18\x05 \x01(\rH\x00R\fwindowsError\x12\x1b\n" +
 	"\bdelay_ns\x18\x06 \x01(\x03H\x00R\adelayNs\x12$\n" +
 	"\runcancellable\x18\a \x01(\bR\runcancellableB\b\n" +
-	"\x06effect\";\n" +
-	"\x0eAddRuleRequest\x12)\n" +
-	"\x04rule\x18\x01 \x01(\v2\x15.csiproxy.sim.v1.RuleR\x04rule\"\x11\n" +
-	"\x0fAddRuleResponse\"\x12\n" +
-	"\x10ListRulesRequest\"@\n" +
+	"\x06effect\"@\n" +
 	"\x11ListRulesResponse\x12+\n" +
-	"\x05rules\x18\x01 \x03(\v2\x15.csiproxy.sim.v1.RuleR\x05rules\"\x13\n" +
-	"\x11ClearRulesRequest\"\x14\n" +
-	"\x12ClearRulesResponse\"\x12\n" +
-	"\x10ListCallsRequest\"\x96\x01\n" +
+	"\x05rules\x18\x01 \x03(\v2\x15.csiproxy.sim.v1.RuleR\x05rules\"\x96\x01\n" +
 	"\x11ListCallsResponse\x12F\n" +
 	"\x06counts\x18\x01 \x03(\v2..csiproxy.sim.v1.ListCallsResponse.CountsEntryR\x06counts\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x12\n" +
-	"\x10PowerLossRequest\"\x13\n" +
-	"\x11PowerLossResponse\"\x0f\n" +
-	"\rRebootRequest\"\x10\n" +
-	"\x0eRebootResponse*q\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01*q\n" +
 	"\tDiskState\x12\x1a\n" +
 	"\x16DISK_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DISK_STATE_DETACHED\x10\x01\x12\x17\n" +
 	"\x13DISK_STATE_ATTACHED\x10\x02\x12\x16\n" +
-	"\x12DISK_STATE_PRESENT\x10\x03*V\n" +
+	"\x12DISK_STATE_PRESENT\x10\x03*\x92\x02\n" +
+	"\rOfflineReason\x12\x1a\n" +
+	"\x16OFFLINE_REASON_UNKNOWN\x10\x00\x12\x19\n" +
+	"\x15OFFLINE_REASON_POLICY\x10\x01\x12!\n" +
+	"\x1dOFFLINE_REASON_REDUNDANT_PATH\x10\x02\x12\x1b\n" +
+	"\x17OFFLINE_REASON_SNAPSHOT\x10\x03\x12\x1c\n" +
+	"\x18OFFLINE_REASON_COLLISION\x10\x04\x12&\n" +
+	"\"OFFLINE_REASON_RESOURCE_EXHAUSTION\x10\x05\x12!\n" +
+	"\x1dOFFLINE_REASON_WRITE_FAILURES\x10\x06\x12!\n" +
+	"\x1dOFFLINE_REASON_INTEGRITY_SCAN\x10\a*V\n" +
 	"\x06Damage\x12\x16\n" +
 	"\x12DAMAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vDAMAGE_NONE\x10\x01\x12\x0f\n" +
 	"\vDAMAGE_SPOT\x10\x02\x12\x12\n" +
-	"\x0eDAMAGE_OFFLINE\x10\x032\xbf\x1f\n" +
-	"\x03Sim\x12R\n" +
-	"\tListDisks\x12!.csiproxy.sim.v1.ListDisksRequest\x1a\".csiproxy.sim.v1.ListDisksResponse\x12U\n" +
+	"\x0eDAMAGE_OFFLINE\x10\x03*\x81\x01\n" +
+	"\tStartType\x12\x13\n" +
+	"\x0fSTART_TYPE_BOOT\x10\x00\x12\x15\n" +
+	"\x11START_TYPE_SYSTEM\x10\x01\x12\x18\n" +
+	"\x14START_TYPE_AUTOMATIC\x10\x02\x12\x15\n" +
+	"\x11START_TYPE_MANUAL\x10\x03\x12\x17\n" +
+	"\x13START_TYPE_DISABLED\x10\x042\xff\x18\n" +
+	"\x03Sim\x12G\n" +
+	"\tListDisks\x12\x16.csiproxy.sim.v1.Empty\x1a\".csiproxy.sim.v1.ListDisksResponse\x12H\n" +
 	"\n" +
-	"AttachDisk\x12\".csiproxy.sim.v1.AttachDiskRequest\x1a#.csiproxy.sim.v1.AttachDiskResponse\x12R\n" +
-	"\tCloneDisk\x12!.csiproxy.sim.v1.CloneDiskRequest\x1a\".csiproxy.sim.v1.CloneDiskResponse\x12U\n" +
+	"AttachDisk\x12\x1d.csiproxy.sim.v1.DiskHardware\x1a\x1b.csiproxy.sim.v1.DiskNumber\x12K\n" +
+	"\tCloneDisk\x12!.csiproxy.sim.v1.CloneDiskRequest\x1a\x1b.csiproxy.sim.v1.DiskNumber\x12A\n" +
 	"\n" +
-	"DetachDisk\x12\".csiproxy.sim.v1.DetachDiskRequest\x1a#.csiproxy.sim.v1.DetachDiskResponse\x12U\n" +
+	"DetachDisk\x12\x1b.csiproxy.sim.v1.DiskNumber\x1a\x16.csiproxy.sim.v1.Empty\x12C\n" +
 	"\n" +
-	"DeleteDisk\x12\".csiproxy.sim.v1.DeleteDiskRequest\x1a#.csiproxy.sim.v1.DeleteDiskResponse\x12O\n" +
-	"\bGrowDisk\x12 .csiproxy.sim.v1.GrowDiskRequest\x1a!.csiproxy.sim.v1.GrowDiskResponse\x12j\n" +
-	"\x11SetDiskAttributes\x12).csiproxy.sim.v1.SetDiskAttributesRequest\x1a*.csiproxy.sim.v1.SetDiskAttributesResponse\x12O\n" +
-	"\bReadDisk\x12 .csiproxy.sim.v1.ReadDiskRequest\x1a!.csiproxy.sim.v1.ReadDiskResponse\x12R\n" +
-	"\tWriteDisk\x12!.csiproxy.sim.v1.WriteDiskRequest\x1a\".csiproxy.sim.v1.WriteDiskResponse\x12U\n" +
+	"DeleteDisk\x12\x1d.csiproxy.sim.v1.SerialNumber\x1a\x16.csiproxy.sim.v1.Empty\x12D\n" +
+	"\bGrowDisk\x12 .csiproxy.sim.v1.GrowDiskRequest\x1a\x16.csiproxy.sim.v1.Empty\x12V\n" +
+	"\x11SetDiskAttributes\x12).csiproxy.sim.v1.SetDiskAttributesRequest\x1a\x16.csiproxy.sim.v1.Empty\x12C\n" +
+	"\bReadDisk\x12 .csiproxy.sim.v1.ReadDiskRequest\x1a\x15.csiproxy.sim.v1.Data\x12F\n" +
+	"\tWriteDisk\x12!.csiproxy.sim.v1.WriteDiskRequest\x1a\x16.csiproxy.sim.v1.Empty\x12H\n" +
 	"\n" +
-	"ExportDisk\x12\".csiproxy.sim.v1.ExportDiskRequest\x1a#.csiproxy.sim.v1.ExportDiskResponse\x12X\n" +
-	"\vListVolumes\x12#.csiproxy.sim.v1.ListVolumesRequest\x1a$.csiproxy.sim.v1.ListVolumesResponse\x12R\n" +
-	"\tSetVolume\x12!.csiproxy.sim.v1.SetVolumeRequest\x1a\".csiproxy.sim.v1.SetVolumeResponse\x12[\n" +
-	"\fStartProcess\x12$.csiproxy.sim.v1.StartProcessRequest\x1a%.csiproxy.sim.v1.StartProcessResponse\x12U\n" +
+	"ExportDisk\x12\".csiproxy.sim.v1.ExportDiskRequest\x1a\x16.csiproxy.sim.v1.Empty\x12K\n" +
+	"\vListVolumes\x12\x16.csiproxy.sim.v1.Empty\x1a$.csiproxy.sim.v1.ListVolumesResponse\x12F\n" +
+	"\tSetVolume\x12!.csiproxy.sim.v1.SetVolumeRequest\x1a\x16.csiproxy.sim.v1.Empty\x12B\n" +
+	"\fStartProcess\x12\x18.csiproxy.sim.v1.Process\x1a\x18.csiproxy.sim.v1.Process\x12>\n" +
 	"\n" +
-	"EndProcess\x12\".csiproxy.sim.v1.EndProcessRequest\x1a#.csiproxy.sim.v1.EndProcessResponse\x12^\n" +
-	"\rListProcesses\x12%.csiproxy.sim.v1.ListProcessesRequest\x1a&.csiproxy.sim.v1.ListProcessesResponse\x12O\n" +
-	"\bReadFile\x12 .csiproxy.sim.v1.ReadFileRequest\x1a!.csiproxy.sim.v1.ReadFileResponse\x12R\n" +
-	"\tWriteFile\x12!.csiproxy.sim.v1.WriteFileRequest\x1a\".csiproxy.sim.v1.WriteFileResponse\x12^\n" +
-	"\rListDirectory\x12%.csiproxy.sim.v1.ListDirectoryRequest\x1a&.csiproxy.sim.v1.ListDirectoryResponse\x12^\n" +
-	"\rMakeDirectory\x12%.csiproxy.sim.v1.MakeDirectoryRequest\x1a&.csiproxy.sim.v1.MakeDirectoryResponse\x12^\n" +
-	"\rCreateSymlink\x12%.csiproxy.sim.v1.CreateSymlinkRequest\x1a&.csiproxy.sim.v1.CreateSymlinkResponse\x12O\n" +
-	"\bReadLink\x12 .csiproxy.sim.v1.ReadLinkRequest\x1a!.csiproxy.sim.v1.ReadLinkResponse\x12I\n" +
-	"\x06Rename\x12\x1e.csiproxy.sim.v1.RenameRequest\x1a\x1f.csiproxy.sim.v1.RenameResponse\x12I\n" +
-	"\x06Remove\x12\x1e.csiproxy.sim.v1.RemoveRequest\x1a\x1f.csiproxy.sim.v1.RemoveResponse\x12X\n" +
-	"\vAddSmbShare\x12#.csiproxy.sim.v1.AddSmbShareRequest\x1a$.csiproxy.sim.v1.AddSmbShareResponse\x12[\n" +
-	"\fGrowSmbShare\x12$.csiproxy.sim.v1.GrowSmbShareRequest\x1a%.csiproxy.sim.v1.GrowSmbShareResponse\x12a\n" +
-	"\x0eRemoveSmbShare\x12&.csiproxy.sim.v1.RemoveSmbShareRequest\x1a'.csiproxy.sim.v1.RemoveSmbShareResponse\x12U\n" +
+	"EndProcess\x12\x18.csiproxy.sim.v1.Process\x1a\x16.csiproxy.sim.v1.Empty\x12O\n" +
+	"\rListProcesses\x12\x16.csiproxy.sim.v1.Empty\x1a&.csiproxy.sim.v1.ListProcessesResponse\x128\n" +
+	"\bReadFile\x12\x15.csiproxy.sim.v1.Path\x1a\x15.csiproxy.sim.v1.Data\x12F\n" +
+	"\tWriteFile\x12!.csiproxy.sim.v1.WriteFileRequest\x1a\x16.csiproxy.sim.v1.Empty\x12N\n" +
+	"\rListDirectory\x12\x15.csiproxy.sim.v1.Path\x1a&.csiproxy.sim.v1.ListDirectoryResponse\x12>\n" +
+	"\rMakeDirectory\x12\x15.csiproxy.sim.v1.Path\x1a\x16.csiproxy.sim.v1.Empty\x12N\n" +
+	"\rCreateSymlink\x12%.csiproxy.sim.v1.CreateSymlinkRequest\x1a\x16.csiproxy.sim.v1.Empty\x12D\n" +
+	"\bReadLink\x12\x15.csiproxy.sim.v1.Path\x1a!.csiproxy.sim.v1.ReadLinkResponse\x12@\n" +
+	"\x06Rename\x12\x1e.csiproxy.sim.v1.RenameRequest\x1a\x16.csiproxy.sim.v1.Empty\x127\n" +
+	"\x06Remove\x12\x15.csiproxy.sim.v1.Path\x1a\x16.csiproxy.sim.v1.Empty\x12@\n" +
+	"\vAddSmbShare\x12\x19.csiproxy.sim.v1.SmbShare\x1a\x16.csiproxy.sim.v1.Empty\x12A\n" +
+	"\fGrowSmbShare\x12\x19.csiproxy.sim.v1.SmbShare\x1a\x16.csiproxy.sim.v1.Empty\x12C\n" +
+	"\x0eRemoveSmbShare\x12\x19.csiproxy.sim.v1.SmbShare\x1a\x16.csiproxy.sim.v1.Empty\x12>\n" +
 	"\n" +
-	"SetSmbUser\x12\".csiproxy.sim.v1.SetSmbUserRequest\x1a#.csiproxy.sim.v1.SetSmbUserResponse\x12^\n" +
-	"\rRemoveSmbUser\x12%.csiproxy.sim.v1.RemoveSmbUserRequest\x1a&.csiproxy.sim.v1.RemoveSmbUserResponse\x12[\n" +
-	"\fSetSmbServer\x12$.csiproxy.sim.v1.SetSmbServerRequest\x1a%.csiproxy.sim.v1.SetSmbServerResponse\x12a\n" +
-	"\x0eListSmbServers\x12&.csiproxy.sim.v1.ListSmbServersRequest\x1a'.csiproxy.sim.v1.ListSmbServersResponse\x12a\n" +
-	"\x0eAddIscsiTarget\x12&.csiproxy.sim.v1.AddIscsiTargetRequest\x1a'.csiproxy.sim.v1.AddIscsiTargetResponse\x12j\n" +
-	"\x11RemoveIscsiTarget\x12).csiproxy.sim.v1.RemoveIscsiTargetRequest\x1a*.csiproxy.sim.v1.RemoveIscsiTargetResponse\x12X\n" +
-	"\vAddIscsiLun\x12#.csiproxy.sim.v1.AddIscsiLunRequest\x1a$.csiproxy.sim.v1.AddIscsiLunResponse\x12a\n" +
-	"\x0eSetIscsiPortal\x12&.csiproxy.sim.v1.SetIscsiPortalRequest\x1a'.csiproxy.sim.v1.SetIscsiPortalResponse\x12g\n" +
-	"\x10ListIscsiTargets\x12(.csiproxy.sim.v1.ListIscsiTargetsRequest\x1a).csiproxy.sim.v1.ListIscsiTargetsResponse\x12U\n" +
+	"SetSmbUser\x12\x18.csiproxy.sim.v1.SmbUser\x1a\x16.csiproxy.sim.v1.Empty\x12A\n" +
+	"\rRemoveSmbUser\x12\x18.csiproxy.sim.v1.SmbUser\x1a\x16.csiproxy.sim.v1.Empty\x12B\n" +
+	"\fSetSmbServer\x12\x1a.csiproxy.sim.v1.SmbServer\x1a\x16.csiproxy.sim.v1.Empty\x12Q\n" +
+	"\x0eListSmbServers\x12\x16.csiproxy.sim.v1.Empty\x1a'.csiproxy.sim.v1.ListSmbServersResponse\x12F\n" +
+	"\x0eAddIscsiTarget\x12\x1c.csiproxy.sim.v1.IscsiTarget\x1a\x16.csiproxy.sim.v1.Empty\x12I\n" +
+	"\x11RemoveIscsiTarget\x12\x1c.csiproxy.sim.v1.IscsiTarget\x1a\x16.csiproxy.sim.v1.Empty\x12J\n" +
+	"\vAddIscsiLun\x12#.csiproxy.sim.v1.AddIscsiLunRequest\x1a\x16.csiproxy.sim.v1.Empty\x12K\n" +
+	"\x0eSetIscsiPortal\x12!.csiproxy.sim.v1.IscsiPortalState\x1a\x16.csiproxy.sim.v1.Empty\x12U\n" +
+	"\x10ListIscsiTargets\x12\x16.csiproxy.sim.v1.Empty\x1a).csiproxy.sim.v1.ListIscsiTargetsResponse\x12E\n" +
 	"\n" +
-	"AddService\x12\".csiproxy.sim.v1.AddServiceRequest\x1a#.csiproxy.sim.v1.AddServiceResponse\x12^\n" +
-	"\rRemoveService\x12%.csiproxy.sim.v1.RemoveServiceRequest\x1a&.csiproxy.sim.v1.RemoveServiceResponse\x12[\n" +
-	"\fListServices\x12$.csiproxy.sim.v1.ListServicesRequest\x1a%.csiproxy.sim.v1.ListServicesResponse\x12^\n" +
-	"\rSetBiosSerial\x12%.csiproxy.sim.v1.SetBiosSerialRequest\x1a&.csiproxy.sim.v1.SetBiosSerialResponse\x12L\n" +
-	"\aAddRule\x12\x1f.csiproxy.sim.v1.AddRuleRequest\x1a .csiproxy.sim.v1.AddRuleResponse\x12R\n" +
-	"\tListRules\x12!.csiproxy.sim.v1.ListRulesRequest\x1a\".csiproxy.sim.v1.ListRulesResponse\x12U\n" +
+	"AddService\x12\x1f.csiproxy.sim.v1.WindowsService\x1a\x16.csiproxy.sim.v1.Empty\x12H\n" +
+	"\rRemoveService\x12\x1f.csiproxy.sim.v1.WindowsService\x1a\x16.csiproxy.sim.v1.Empty\x12M\n" +
+	"\fListServices\x12\x16.csiproxy.sim.v1.Empty\x1a%.csiproxy.sim.v1.ListServicesResponse\x12F\n" +
+	"\rSetBiosSerial\x12\x1d.csiproxy.sim.v1.SerialNumber\x1a\x16.csiproxy.sim.v1.Empty\x128\n" +
+	"\aAddRule\x12\x15.csiproxy.sim.v1.Rule\x1a\x16.csiproxy.sim.v1.Empty\x12G\n" +
+	"\tListRules\x12\x16.csiproxy.sim.v1.Empty\x1a\".csiproxy.sim.v1.ListRulesResponse\x12<\n" +
 	"\n" +
-	"ClearRules\x12\".csiproxy.sim.v1.ClearRulesRequest\x1a#.csiproxy.sim.v1.ClearRulesResponse\x12R\n" +
-	"\tListCalls\x12!.csiproxy.sim.v1.ListCallsRequest\x1a\".csiproxy.sim.v1.ListCallsResponse\x12R\n" +
-	"\tPowerLoss\x12!.csiproxy.sim.v1.PowerLossRequest\x1a\".csiproxy.sim.v1.PowerLossResponse\x12I\n" +
-	"\x06Reboot\x12\x1e.csiproxy.sim.v1.RebootRequest\x1a\x1f.csiproxy.sim.v1.RebootResponseB1Z/github.com/csi-proxy/csi-proxy/api/sim/v1;simv1b\x06proto3"
+	"ClearRules\x12\x16.csiproxy.sim.v1.Empty\x1a\x16.csiproxy.sim.v1.Empty\x12G\n" +
+	"\tListCalls\x12\x16.csiproxy.sim.v1.Empty\x1a\".csiproxy.sim.v1.ListCallsResponse\x12;\n" +
+	"\tPowerLoss\x12\x16.csiproxy.sim.v1.Empty\x1a\x16.csiproxy.sim.v1.Empty\x128\n" +
+	"\x06Reboot\x12\x16.csiproxy.sim.v1.Empty\x1a\x16.csiproxy.sim.v1.EmptyB1Z/github.com/csi-proxy/csi-proxy/api/sim/v1;simv1b\x06proto3"
 
 var (
 	file_csiproxy_sim_v1_sim_proto_rawDescOnce sync.Once
@@ -5948,243 +3415,180 @@ func file_csiproxy_sim_v1_sim_proto_rawDescGZIP() []byte {
 	return file_csiproxy_sim_v1_sim_proto_rawDescData
 }
 
-var file_csiproxy_sim_v1_sim_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 106)
+var file_csiproxy_sim_v1_sim_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_csiproxy_sim_v1_sim_proto_goTypes = []any{
-	(DiskState)(0),                    // 0: csiproxy.sim.v1.DiskState
-	(Damage)(0),                       // 1: csiproxy.sim.v1.Damage
-	(*ScsiAddress)(nil),               // 2: csiproxy.sim.v1.ScsiAddress
-	(*Disk)(nil),                      // 3: csiproxy.sim.v1.Disk
-	(*Designator)(nil),                // 4: csiproxy.sim.v1.Designator
-	(*NvmeNamespace)(nil),             // 5: csiproxy.sim.v1.NvmeNamespace
-	(*ListDisksRequest)(nil),          // 6: csiproxy.sim.v1.ListDisksRequest
-	(*ListDisksResponse)(nil),         // 7: csiproxy.sim.v1.ListDisksResponse
-	(*AttachDiskRequest)(nil),         // 8: csiproxy.sim.v1.AttachDiskRequest
-	(*CloneDiskRequest)(nil),          // 9: csiproxy.sim.v1.CloneDiskRequest
-	(*CloneDiskResponse)(nil),         // 10: csiproxy.sim.v1.CloneDiskResponse
-	(*AttachDiskResponse)(nil),        // 11: csiproxy.sim.v1.AttachDiskResponse
-	(*DetachDiskRequest)(nil),         // 12: csiproxy.sim.v1.DetachDiskRequest
-	(*DetachDiskResponse)(nil),        // 13: csiproxy.sim.v1.DetachDiskResponse
-	(*DeleteDiskRequest)(nil),         // 14: csiproxy.sim.v1.DeleteDiskRequest
-	(*DeleteDiskResponse)(nil),        // 15: csiproxy.sim.v1.DeleteDiskResponse
-	(*GrowDiskRequest)(nil),           // 16: csiproxy.sim.v1.GrowDiskRequest
-	(*GrowDiskResponse)(nil),          // 17: csiproxy.sim.v1.GrowDiskResponse
-	(*SetDiskAttributesRequest)(nil),  // 18: csiproxy.sim.v1.SetDiskAttributesRequest
-	(*SetDiskAttributesResponse)(nil), // 19: csiproxy.sim.v1.SetDiskAttributesResponse
-	(*ReadDiskRequest)(nil),           // 20: csiproxy.sim.v1.ReadDiskRequest
-	(*ReadDiskResponse)(nil),          // 21: csiproxy.sim.v1.ReadDiskResponse
-	(*WriteDiskRequest)(nil),          // 22: csiproxy.sim.v1.WriteDiskRequest
-	(*WriteDiskResponse)(nil),         // 23: csiproxy.sim.v1.WriteDiskResponse
-	(*ExportDiskRequest)(nil),         // 24: csiproxy.sim.v1.ExportDiskRequest
-	(*ExportDiskResponse)(nil),        // 25: csiproxy.sim.v1.ExportDiskResponse
-	(*ListVolumesRequest)(nil),        // 26: csiproxy.sim.v1.ListVolumesRequest
-	(*ListVolumesResponse)(nil),       // 27: csiproxy.sim.v1.ListVolumesResponse
-	(*Volume)(nil),                    // 28: csiproxy.sim.v1.Volume
-	(*SetVolumeRequest)(nil),          // 29: csiproxy.sim.v1.SetVolumeRequest
-	(*SetVolumeResponse)(nil),         // 30: csiproxy.sim.v1.SetVolumeResponse
-	(*Process)(nil),                   // 31: csiproxy.sim.v1.Process
-	(*StartProcessRequest)(nil),       // 32: csiproxy.sim.v1.StartProcessRequest
-	(*StartProcessResponse)(nil),      // 33: csiproxy.sim.v1.StartProcessResponse
-	(*EndProcessRequest)(nil),         // 34: csiproxy.sim.v1.EndProcessRequest
-	(*EndProcessResponse)(nil),        // 35: csiproxy.sim.v1.EndProcessResponse
-	(*ListProcessesRequest)(nil),      // 36: csiproxy.sim.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil),     // 37: csiproxy.sim.v1.ListProcessesResponse
-	(*ReadFileRequest)(nil),           // 38: csiproxy.sim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),          // 39: csiproxy.sim.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),          // 40: csiproxy.sim.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),         // 41: csiproxy.sim.v1.WriteFileResponse
-	(*ListDirectoryRequest)(nil),      // 42: csiproxy.sim.v1.ListDirectoryRequest
-	(*ListDirectoryResponse)(nil),     // 43: csiproxy.sim.v1.ListDirectoryResponse
-	(*DirectoryEntry)(nil),            // 44: csiproxy.sim.v1.DirectoryEntry
-	(*MakeDirectoryRequest)(nil),      // 45: csiproxy.sim.v1.MakeDirectoryRequest
-	(*MakeDirectoryResponse)(nil),     // 46: csiproxy.sim.v1.MakeDirectoryResponse
-	(*CreateSymlinkRequest)(nil),      // 47: csiproxy.sim.v1.CreateSymlinkRequest
-	(*CreateSymlinkResponse)(nil),     // 48: csiproxy.sim.v1.CreateSymlinkResponse
-	(*ReadLinkRequest)(nil),           // 49: csiproxy.sim.v1.ReadLinkRequest
-	(*ReadLinkResponse)(nil),          // 50: csiproxy.sim.v1.ReadLinkResponse
-	(*RenameRequest)(nil),             // 51: csiproxy.sim.v1.RenameRequest
-	(*RenameResponse)(nil),            // 52: csiproxy.sim.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 53: csiproxy.sim.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 54: csiproxy.sim.v1.RemoveResponse
-	(*SmbShare)(nil),                  // 55: csiproxy.sim.v1.SmbShare
-	(*AddSmbShareRequest)(nil),        // 56: csiproxy.sim.v1.AddSmbShareRequest
-	(*AddSmbShareResponse)(nil),       // 57: csiproxy.sim.v1.AddSmbShareResponse
-	(*GrowSmbShareRequest)(nil),       // 58: csiproxy.sim.v1.GrowSmbShareRequest
-	(*GrowSmbShareResponse)(nil),      // 59: csiproxy.sim.v1.GrowSmbShareResponse
-	(*RemoveSmbShareRequest)(nil),     // 60: csiproxy.sim.v1.RemoveSmbShareRequest
-	(*RemoveSmbShareResponse)(nil),    // 61: csiproxy.sim.v1.RemoveSmbShareResponse
-	(*SetSmbUserRequest)(nil),         // 62: csiproxy.sim.v1.SetSmbUserRequest
-	(*SetSmbUserResponse)(nil),        // 63: csiproxy.sim.v1.SetSmbUserResponse
-	(*RemoveSmbUserRequest)(nil),      // 64: csiproxy.sim.v1.RemoveSmbUserRequest
-	(*RemoveSmbUserResponse)(nil),     // 65: csiproxy.sim.v1.RemoveSmbUserResponse
-	(*SetSmbServerRequest)(nil),       // 66: csiproxy.sim.v1.SetSmbServerRequest
-	(*SetSmbServerResponse)(nil),      // 67: csiproxy.sim.v1.SetSmbServerResponse
-	(*ListSmbServersRequest)(nil),     // 68: csiproxy.sim.v1.ListSmbServersRequest
-	(*ListSmbServersResponse)(nil),    // 69: csiproxy.sim.v1.ListSmbServersResponse
-	(*SmbServer)(nil),                 // 70: csiproxy.sim.v1.SmbServer
-	(*IscsiPortal)(nil),               // 71: csiproxy.sim.v1.IscsiPortal
-	(*IscsiLun)(nil),                  // 72: csiproxy.sim.v1.IscsiLun
-	(*IscsiTarget)(nil),               // 73: csiproxy.sim.v1.IscsiTarget
-	(*AddIscsiTargetRequest)(nil),     // 74: csiproxy.sim.v1.AddIscsiTargetRequest
-	(*AddIscsiTargetResponse)(nil),    // 75: csiproxy.sim.v1.AddIscsiTargetResponse
-	(*RemoveIscsiTargetRequest)(nil),  // 76: csiproxy.sim.v1.RemoveIscsiTargetRequest
-	(*RemoveIscsiTargetResponse)(nil), // 77: csiproxy.sim.v1.RemoveIscsiTargetResponse
-	(*AddIscsiLunRequest)(nil),        // 78: csiproxy.sim.v1.AddIscsiLunRequest
-	(*AddIscsiLunResponse)(nil),       // 79: csiproxy.sim.v1.AddIscsiLunResponse
-	(*SetIscsiPortalRequest)(nil),     // 80: csiproxy.sim.v1.SetIscsiPortalRequest
-	(*SetIscsiPortalResponse)(nil),    // 81: csiproxy.sim.v1.SetIscsiPortalResponse
-	(*ListIscsiTargetsRequest)(nil),   // 82: csiproxy.sim.v1.ListIscsiTargetsRequest
-	(*ListIscsiTargetsResponse)(nil),  // 83: csiproxy.sim.v1.ListIscsiTargetsResponse
-	(*IscsiPortalState)(nil),          // 84: csiproxy.sim.v1.IscsiPortalState
-	(*WindowsService)(nil),            // 85: csiproxy.sim.v1.WindowsService
-	(*AddServiceRequest)(nil),         // 86: csiproxy.sim.v1.AddServiceRequest
-	(*AddServiceResponse)(nil),        // 87: csiproxy.sim.v1.AddServiceResponse
-	(*RemoveServiceRequest)(nil),      // 88: csiproxy.sim.v1.RemoveServiceRequest
-	(*RemoveServiceResponse)(nil),     // 89: csiproxy.sim.v1.RemoveServiceResponse
-	(*ListServicesRequest)(nil),       // 90: csiproxy.sim.v1.ListServicesRequest
-	(*ListServicesResponse)(nil),      // 91: csiproxy.sim.v1.ListServicesResponse
-	(*SetBiosSerialRequest)(nil),      // 92: csiproxy.sim.v1.SetBiosSerialRequest
-	(*SetBiosSerialResponse)(nil),     // 93: csiproxy.sim.v1.SetBiosSerialResponse
-	(*Rule)(nil),                      // 94: csiproxy.sim.v1.Rule
-	(*AddRuleRequest)(nil),            // 95: csiproxy.sim.v1.AddRuleRequest
-	(*AddRuleResponse)(nil),           // 96: csiproxy.sim.v1.AddRuleResponse
-	(*ListRulesRequest)(nil),          // 97: csiproxy.sim.v1.ListRulesRequest
-	(*ListRulesResponse)(nil),         // 98: csiproxy.sim.v1.ListRulesResponse
-	(*ClearRulesRequest)(nil),         // 99: csiproxy.sim.v1.ClearRulesRequest
-	(*ClearRulesResponse)(nil),        // 100: csiproxy.sim.v1.ClearRulesResponse
-	(*ListCallsRequest)(nil),          // 101: csiproxy.sim.v1.ListCallsRequest
-	(*ListCallsResponse)(nil),         // 102: csiproxy.sim.v1.ListCallsResponse
-	(*PowerLossRequest)(nil),          // 103: csiproxy.sim.v1.PowerLossRequest
-	(*PowerLossResponse)(nil),         // 104: csiproxy.sim.v1.PowerLossResponse
-	(*RebootRequest)(nil),             // 105: csiproxy.sim.v1.RebootRequest
-	(*RebootResponse)(nil),            // 106: csiproxy.sim.v1.RebootResponse
-	nil,                               // 107: csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	(DiskState)(0),                   // 0: csiproxy.sim.v1.DiskState
+	(OfflineReason)(0),               // 1: csiproxy.sim.v1.OfflineReason
+	(Damage)(0),                      // 2: csiproxy.sim.v1.Damage
+	(StartType)(0),                   // 3: csiproxy.sim.v1.StartType
+	(*Empty)(nil),                    // 4: csiproxy.sim.v1.Empty
+	(*ScsiAddress)(nil),              // 5: csiproxy.sim.v1.ScsiAddress
+	(*Disk)(nil),                     // 6: csiproxy.sim.v1.Disk
+	(*Designator)(nil),               // 7: csiproxy.sim.v1.Designator
+	(*NvmeNamespace)(nil),            // 8: csiproxy.sim.v1.NvmeNamespace
+	(*DiskNumber)(nil),               // 9: csiproxy.sim.v1.DiskNumber
+	(*SerialNumber)(nil),             // 10: csiproxy.sim.v1.SerialNumber
+	(*Data)(nil),                     // 11: csiproxy.sim.v1.Data
+	(*Path)(nil),                     // 12: csiproxy.sim.v1.Path
+	(*ListDisksResponse)(nil),        // 13: csiproxy.sim.v1.ListDisksResponse
+	(*DiskHardware)(nil),             // 14: csiproxy.sim.v1.DiskHardware
+	(*CloneDiskRequest)(nil),         // 15: csiproxy.sim.v1.CloneDiskRequest
+	(*GrowDiskRequest)(nil),          // 16: csiproxy.sim.v1.GrowDiskRequest
+	(*SetDiskAttributesRequest)(nil), // 17: csiproxy.sim.v1.SetDiskAttributesRequest
+	(*ReadDiskRequest)(nil),          // 18: csiproxy.sim.v1.ReadDiskRequest
+	(*WriteDiskRequest)(nil),         // 19: csiproxy.sim.v1.WriteDiskRequest
+	(*ExportDiskRequest)(nil),        // 20: csiproxy.sim.v1.ExportDiskRequest
+	(*ListVolumesResponse)(nil),      // 21: csiproxy.sim.v1.ListVolumesResponse
+	(*Volume)(nil),                   // 22: csiproxy.sim.v1.Volume
+	(*SetVolumeRequest)(nil),         // 23: csiproxy.sim.v1.SetVolumeRequest
+	(*Process)(nil),                  // 24: csiproxy.sim.v1.Process
+	(*ListProcessesResponse)(nil),    // 25: csiproxy.sim.v1.ListProcessesResponse
+	(*WriteFileRequest)(nil),         // 26: csiproxy.sim.v1.WriteFileRequest
+	(*ListDirectoryResponse)(nil),    // 27: csiproxy.sim.v1.ListDirectoryResponse
+	(*DirectoryEntry)(nil),           // 28: csiproxy.sim.v1.DirectoryEntry
+	(*CreateSymlinkRequest)(nil),     // 29: csiproxy.sim.v1.CreateSymlinkRequest
+	(*ReadLinkResponse)(nil),         // 30: csiproxy.sim.v1.ReadLinkResponse
+	(*RenameRequest)(nil),            // 31: csiproxy.sim.v1.RenameRequest
+	(*SmbUser)(nil),                  // 32: csiproxy.sim.v1.SmbUser
+	(*SmbShare)(nil),                 // 33: csiproxy.sim.v1.SmbShare
+	(*ListSmbServersResponse)(nil),   // 34: csiproxy.sim.v1.ListSmbServersResponse
+	(*SmbServer)(nil),                // 35: csiproxy.sim.v1.SmbServer
+	(*IscsiPortal)(nil),              // 36: csiproxy.sim.v1.IscsiPortal
+	(*IscsiTarget)(nil),              // 37: csiproxy.sim.v1.IscsiTarget
+	(*AddIscsiLunRequest)(nil),       // 38: csiproxy.sim.v1.AddIscsiLunRequest
+	(*ListIscsiTargetsResponse)(nil), // 39: csiproxy.sim.v1.ListIscsiTargetsResponse
+	(*IscsiPortalState)(nil),         // 40: csiproxy.sim.v1.IscsiPortalState
+	(*WindowsService)(nil),           // 41: csiproxy.sim.v1.WindowsService
+	(*ListServicesResponse)(nil),     // 42: csiproxy.sim.v1.ListServicesResponse
+	(*Rule)(nil),                     // 43: csiproxy.sim.v1.Rule
+	(*ListRulesResponse)(nil),        // 44: csiproxy.sim.v1.ListRulesResponse
+	(*ListCallsResponse)(nil),        // 45: csiproxy.sim.v1.ListCallsResponse
+	nil,                              // 46: csiproxy.sim.v1.ListCallsResponse.CountsEntry
 }
 var file_csiproxy_sim_v1_sim_proto_depIdxs = []int32{
-	0,   // 0: csiproxy.sim.v1.Disk.state:type_name -> csiproxy.sim.v1.DiskState
-	2,   // 1: csiproxy.sim.v1.Disk.address:type_name -> csiproxy.sim.v1.ScsiAddress
-	5,   // 2: csiproxy.sim.v1.Disk.nvme:type_name -> csiproxy.sim.v1.NvmeNamespace
-	3,   // 3: csiproxy.sim.v1.ListDisksResponse.disks:type_name -> csiproxy.sim.v1.Disk
-	2,   // 4: csiproxy.sim.v1.AttachDiskRequest.address:type_name -> csiproxy.sim.v1.ScsiAddress
-	4,   // 5: csiproxy.sim.v1.AttachDiskRequest.designators:type_name -> csiproxy.sim.v1.Designator
-	5,   // 6: csiproxy.sim.v1.AttachDiskRequest.nvme:type_name -> csiproxy.sim.v1.NvmeNamespace
-	8,   // 7: csiproxy.sim.v1.CloneDiskRequest.disk:type_name -> csiproxy.sim.v1.AttachDiskRequest
-	28,  // 8: csiproxy.sim.v1.ListVolumesResponse.volumes:type_name -> csiproxy.sim.v1.Volume
-	1,   // 9: csiproxy.sim.v1.Volume.damage:type_name -> csiproxy.sim.v1.Damage
-	1,   // 10: csiproxy.sim.v1.SetVolumeRequest.damage:type_name -> csiproxy.sim.v1.Damage
-	31,  // 11: csiproxy.sim.v1.ListProcessesResponse.processes:type_name -> csiproxy.sim.v1.Process
-	44,  // 12: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
-	55,  // 13: csiproxy.sim.v1.AddSmbShareRequest.share:type_name -> csiproxy.sim.v1.SmbShare
-	70,  // 14: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
-	55,  // 15: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
-	71,  // 16: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
-	72,  // 17: csiproxy.sim.v1.IscsiTarget.luns:type_name -> csiproxy.sim.v1.IscsiLun
-	73,  // 18: csiproxy.sim.v1.AddIscsiTargetRequest.target:type_name -> csiproxy.sim.v1.IscsiTarget
-	72,  // 19: csiproxy.sim.v1.AddIscsiLunRequest.lun:type_name -> csiproxy.sim.v1.IscsiLun
-	71,  // 20: csiproxy.sim.v1.SetIscsiPortalRequest.portal:type_name -> csiproxy.sim.v1.IscsiPortal
-	73,  // 21: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
-	84,  // 22: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
-	71,  // 23: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
-	85,  // 24: csiproxy.sim.v1.AddServiceRequest.service:type_name -> csiproxy.sim.v1.WindowsService
-	85,  // 25: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
-	94,  // 26: csiproxy.sim.v1.AddRuleRequest.rule:type_name -> csiproxy.sim.v1.Rule
-	94,  // 27: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
-	107, // 28: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
-	6,   // 29: csiproxy.sim.v1.Sim.ListDisks:input_type -> csiproxy.sim.v1.ListDisksRequest
-	8,   // 30: csiproxy.sim.v1.Sim.AttachDisk:input_type -> csiproxy.sim.v1.AttachDiskRequest
-	9,   // 31: csiproxy.sim.v1.Sim.CloneDisk:input_type -> csiproxy.sim.v1.CloneDiskRequest
-	12,  // 32: csiproxy.sim.v1.Sim.DetachDisk:input_type -> csiproxy.sim.v1.DetachDiskRequest
-	14,  // 33: csiproxy.sim.v1.Sim.DeleteDisk:input_type -> csiproxy.sim.v1.DeleteDiskRequest
-	16,  // 34: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
-	18,  // 35: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
-	20,  // 36: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
-	22,  // 37: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
-	24,  // 38: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
-	26,  // 39: csiproxy.sim.v1.Sim.ListVolumes:input_type -> csiproxy.sim.v1.ListVolumesRequest
-	29,  // 40: csiproxy.sim.v1.Sim.SetVolume:input_type -> csiproxy.sim.v1.SetVolumeRequest
-	32,  // 41: csiproxy.sim.v1.Sim.StartProcess:input_type -> csiproxy.sim.v1.StartProcessRequest
-	34,  // 42: csiproxy.sim.v1.Sim.EndProcess:input_type -> csiproxy.sim.v1.EndProcessRequest
-	36,  // 43: csiproxy.sim.v1.Sim.ListProcesses:input_type -> csiproxy.sim.v1.ListProcessesRequest
-	38,  // 44: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.ReadFileRequest
-	40,  // 45: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
-	42,  // 46: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.ListDirectoryRequest
-	45,  // 47: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.MakeDirectoryRequest
-	47,  // 48: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
-	49,  // 49: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.ReadLinkRequest
-	51,  // 50: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
-	53,  // 51: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.RemoveRequest
-	56,  // 52: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.AddSmbShareRequest
-	58,  // 53: csiproxy.sim.v1.Sim.GrowSmbShare:input_type -> csiproxy.sim.v1.GrowSmbShareRequest
-	60,  // 54: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.RemoveSmbShareRequest
-	62,  // 55: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SetSmbUserRequest
-	64,  // 56: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.RemoveSmbUserRequest
-	66,  // 57: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SetSmbServerRequest
-	68,  // 58: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.ListSmbServersRequest
-	74,  // 59: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.AddIscsiTargetRequest
-	76,  // 60: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.RemoveIscsiTargetRequest
-	78,  // 61: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
-	80,  // 62: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.SetIscsiPortalRequest
-	82,  // 63: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.ListIscsiTargetsRequest
-	86,  // 64: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.AddServiceRequest
-	88,  // 65: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.RemoveServiceRequest
-	90,  // 66: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.ListServicesRequest
-	92,  // 67: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SetBiosSerialRequest
-	95,  // 68: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.AddRuleRequest
-	97,  // 69: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.ListRulesRequest
-	99,  // 70: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.ClearRulesRequest
-	101, // 71: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.ListCallsRequest
-	103, // 72: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.PowerLossRequest
-	105, // 73: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.RebootRequest
-	7,   // 74: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
-	11,  // 75: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.AttachDiskResponse
-	10,  // 76: csiproxy.sim.v1.Sim.CloneDisk:output_type -> csiproxy.sim.v1.CloneDiskResponse
-	13,  // 77: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.DetachDiskResponse
-	15,  // 78: csiproxy.sim.v1.Sim.DeleteDisk:output_type -> csiproxy.sim.v1.DeleteDiskResponse
-	17,  // 79: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.GrowDiskResponse
-	19,  // 80: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.SetDiskAttributesResponse
-	21,  // 81: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.ReadDiskResponse
-	23,  // 82: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.WriteDiskResponse
-	25,  // 83: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.ExportDiskResponse
-	27,  // 84: csiproxy.sim.v1.Sim.ListVolumes:output_type -> csiproxy.sim.v1.ListVolumesResponse
-	30,  // 85: csiproxy.sim.v1.Sim.SetVolume:output_type -> csiproxy.sim.v1.SetVolumeResponse
-	33,  // 86: csiproxy.sim.v1.Sim.StartProcess:output_type -> csiproxy.sim.v1.StartProcessResponse
-	35,  // 87: csiproxy.sim.v1.Sim.EndProcess:output_type -> csiproxy.sim.v1.EndProcessResponse
-	37,  // 88: csiproxy.sim.v1.Sim.ListProcesses:output_type -> csiproxy.sim.v1.ListProcessesResponse
-	39,  // 89: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.ReadFileResponse
-	41,  // 90: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.WriteFileResponse
-	43,  // 91: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
-	46,  // 92: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.MakeDirectoryResponse
-	48,  // 93: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.CreateSymlinkResponse
-	50,  // 94: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
-	52,  // 95: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.RenameResponse
-	54,  // 96: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.RemoveResponse
-	57,  // 97: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.AddSmbShareResponse
-	59,  // 98: csiproxy.sim.v1.Sim.GrowSmbShare:output_type -> csiproxy.sim.v1.GrowSmbShareResponse
-	61,  // 99: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.RemoveSmbShareResponse
-	63,  // 100: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.SetSmbUserResponse
-	65,  // 101: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.RemoveSmbUserResponse
-	67,  // 102: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.SetSmbServerResponse
-	69,  // 103: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
-	75,  // 104: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.AddIscsiTargetResponse
-	77,  // 105: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.RemoveIscsiTargetResponse
-	79,  // 106: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.AddIscsiLunResponse
-	81,  // 107: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.SetIscsiPortalResponse
-	83,  // 108: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
-	87,  // 109: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.AddServiceResponse
-	89,  // 110: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.RemoveServiceResponse
-	91,  // 111: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
-	93,  // 112: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.SetBiosSerialResponse
-	96,  // 113: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.AddRuleResponse
-	98,  // 114: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
-	100, // 115: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.ClearRulesResponse
-	102, // 116: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
-	104, // 117: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.PowerLossResponse
-	106, // 118: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.RebootResponse
-	74,  // [74:119] is the sub-list for method output_type
-	29,  // [29:74] is the sub-list for method input_type
-	29,  // [29:29] is the sub-list for extension type_name
-	29,  // [29:29] is the sub-list for extension extendee
-	0,   // [0:29] is the sub-list for field type_name
+	0,  // 0: csiproxy.sim.v1.Disk.state:type_name -> csiproxy.sim.v1.DiskState
+	5,  // 1: csiproxy.sim.v1.Disk.address:type_name -> csiproxy.sim.v1.ScsiAddress
+	1,  // 2: csiproxy.sim.v1.Disk.offline_reason:type_name -> csiproxy.sim.v1.OfflineReason
+	8,  // 3: csiproxy.sim.v1.Disk.nvme:type_name -> csiproxy.sim.v1.NvmeNamespace
+	6,  // 4: csiproxy.sim.v1.ListDisksResponse.disks:type_name -> csiproxy.sim.v1.Disk
+	5,  // 5: csiproxy.sim.v1.DiskHardware.address:type_name -> csiproxy.sim.v1.ScsiAddress
+	7,  // 6: csiproxy.sim.v1.DiskHardware.designators:type_name -> csiproxy.sim.v1.Designator
+	8,  // 7: csiproxy.sim.v1.DiskHardware.nvme:type_name -> csiproxy.sim.v1.NvmeNamespace
+	14, // 8: csiproxy.sim.v1.CloneDiskRequest.disk:type_name -> csiproxy.sim.v1.DiskHardware
+	1,  // 9: csiproxy.sim.v1.SetDiskAttributesRequest.offline_reason:type_name -> csiproxy.sim.v1.OfflineReason
+	22, // 10: csiproxy.sim.v1.ListVolumesResponse.volumes:type_name -> csiproxy.sim.v1.Volume
+	2,  // 11: csiproxy.sim.v1.Volume.damage:type_name -> csiproxy.sim.v1.Damage
+	2,  // 12: csiproxy.sim.v1.SetVolumeRequest.damage:type_name -> csiproxy.sim.v1.Damage
+	24, // 13: csiproxy.sim.v1.ListProcessesResponse.processes:type_name -> csiproxy.sim.v1.Process
+	28, // 14: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
+	35, // 15: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
+	33, // 16: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
+	36, // 17: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
+	14, // 18: csiproxy.sim.v1.IscsiTarget.luns:type_name -> csiproxy.sim.v1.DiskHardware
+	14, // 19: csiproxy.sim.v1.AddIscsiLunRequest.lun:type_name -> csiproxy.sim.v1.DiskHardware
+	37, // 20: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
+	40, // 21: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
+	36, // 22: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
+	3,  // 23: csiproxy.sim.v1.WindowsService.start_type:type_name -> csiproxy.sim.v1.StartType
+	41, // 24: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
+	43, // 25: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
+	46, // 26: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	4,  // 27: csiproxy.sim.v1.Sim.ListDisks:input_type -> csiproxy.sim.v1.Empty
+	14, // 28: csiproxy.sim.v1.Sim.AttachDisk:input_type -> csiproxy.sim.v1.DiskHardware
+	15, // 29: csiproxy.sim.v1.Sim.CloneDisk:input_type -> csiproxy.sim.v1.CloneDiskRequest
+	9,  // 30: csiproxy.sim.v1.Sim.DetachDisk:input_type -> csiproxy.sim.v1.DiskNumber
+	10, // 31: csiproxy.sim.v1.Sim.DeleteDisk:input_type -> csiproxy.sim.v1.SerialNumber
+	16, // 32: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
+	17, // 33: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
+	18, // 34: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
+	19, // 35: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
+	20, // 36: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
+	4,  // 37: csiproxy.sim.v1.Sim.ListVolumes:input_type -> csiproxy.sim.v1.Empty
+	23, // 38: csiproxy.sim.v1.Sim.SetVolume:input_type -> csiproxy.sim.v1.SetVolumeRequest
+	24, // 39: csiproxy.sim.v1.Sim.StartProcess:input_type -> csiproxy.sim.v1.Process
+	24, // 40: csiproxy.sim.v1.Sim.EndProcess:input_type -> csiproxy.sim.v1.Process
+	4,  // 41: csiproxy.sim.v1.Sim.ListProcesses:input_type -> csiproxy.sim.v1.Empty
+	12, // 42: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.Path
+	26, // 43: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
+	12, // 44: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.Path
+	12, // 45: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.Path
+	29, // 46: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
+	12, // 47: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.Path
+	31, // 48: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
+	12, // 49: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.Path
+	33, // 50: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.SmbShare
+	33, // 51: csiproxy.sim.v1.Sim.GrowSmbShare:input_type -> csiproxy.sim.v1.SmbShare
+	33, // 52: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.SmbShare
+	32, // 53: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SmbUser
+	32, // 54: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.SmbUser
+	35, // 55: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SmbServer
+	4,  // 56: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.Empty
+	37, // 57: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.IscsiTarget
+	37, // 58: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.IscsiTarget
+	38, // 59: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
+	40, // 60: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.IscsiPortalState
+	4,  // 61: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.Empty
+	41, // 62: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.WindowsService
+	41, // 63: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.WindowsService
+	4,  // 64: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.Empty
+	10, // 65: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SerialNumber
+	43, // 66: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.Rule
+	4,  // 67: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.Empty
+	4,  // 68: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.Empty
+	4,  // 69: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.Empty
+	4,  // 70: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.Empty
+	4,  // 71: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.Empty
+	13, // 72: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
+	9,  // 73: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.DiskNumber
+	9,  // 74: csiproxy.sim.v1.Sim.CloneDisk:output_type -> csiproxy.sim.v1.DiskNumber
+	4,  // 75: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 76: csiproxy.sim.v1.Sim.DeleteDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 77: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 78: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.Empty
+	11, // 79: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.Data
+	4,  // 80: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 81: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.Empty
+	21, // 82: csiproxy.sim.v1.Sim.ListVolumes:output_type -> csiproxy.sim.v1.ListVolumesResponse
+	4,  // 83: csiproxy.sim.v1.Sim.SetVolume:output_type -> csiproxy.sim.v1.Empty
+	24, // 84: csiproxy.sim.v1.Sim.StartProcess:output_type -> csiproxy.sim.v1.Process
+	4,  // 85: csiproxy.sim.v1.Sim.EndProcess:output_type -> csiproxy.sim.v1.Empty
+	25, // 86: csiproxy.sim.v1.Sim.ListProcesses:output_type -> csiproxy.sim.v1.ListProcessesResponse
+	11, // 87: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.Data
+	4,  // 88: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.Empty
+	27, // 89: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
+	4,  // 90: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.Empty
+	4,  // 91: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.Empty
+	30, // 92: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
+	4,  // 93: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.Empty
+	4,  // 94: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.Empty
+	4,  // 95: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.Empty
+	4,  // 96: csiproxy.sim.v1.Sim.GrowSmbShare:output_type -> csiproxy.sim.v1.Empty
+	4,  // 97: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.Empty
+	4,  // 98: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.Empty
+	4,  // 99: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.Empty
+	4,  // 100: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.Empty
+	34, // 101: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
+	4,  // 102: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.Empty
+	4,  // 103: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.Empty
+	4,  // 104: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.Empty
+	4,  // 105: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.Empty
+	39, // 106: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
+	4,  // 107: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.Empty
+	4,  // 108: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.Empty
+	42, // 109: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
+	4,  // 110: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.Empty
+	4,  // 111: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.Empty
+	44, // 112: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
+	4,  // 113: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.Empty
+	45, // 114: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
+	4,  // 115: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.Empty
+	4,  // 116: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.Empty
+	72, // [72:117] is the sub-list for method output_type
+	27, // [27:72] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_sim_v1_sim_proto_init() }
@@ -6192,14 +3596,13 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 	if File_csiproxy_sim_v1_sim_proto != nil {
 		return
 	}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[1].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[6].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[8].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[9].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[16].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[27].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[83].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[92].OneofWrappers = []any{
+	file_csiproxy_sim_v1_sim_proto_msgTypes[2].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[5].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[10].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[13].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[19].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[37].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[39].OneofWrappers = []any{
 		(*Rule_WindowsError)(nil),
 		(*Rule_DelayNs)(nil),
 	}
@@ -6208,8 +3611,8 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_sim_v1_sim_proto_rawDesc), len(file_csiproxy_sim_v1_sim_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   106,
+			NumEnums:      4,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

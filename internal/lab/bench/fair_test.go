@@ -144,7 +144,7 @@ func startNode(b *testing.B, binary string) string {
 	defer c.Close()
 	for i := range 8 {
 		serial := fmt.Sprintf("serial%d", i)
-		if _, err := simv1.NewSimClient(conn).AttachDisk(b.Context(), &simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: serial}); err != nil {
+		if _, err := simv1.Call[simv1.DiskNumber](b.Context(), conn, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: serial}); err != nil {
 			b.Fatal(err)
 		}
 		if i%2 == 0 {

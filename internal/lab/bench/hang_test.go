@@ -33,7 +33,7 @@ func pathExists(ctx context.Context, conn *grpc.ClientConn, path string) error {
 // answers, repeats them every second, and sends no deadline; and with other clients.
 type hangs struct {
 	tb           testing.TB
-	sim          simv1.SimClient
+	sim          grpc.ClientConnInterface
 	driver       *grpc.ClientConn
 	files, disks string
 	path         func(i int) string // of a call of the driver
@@ -58,7 +58,7 @@ func newHangs(tb testing.TB, path func(i int) string) *hangs {
 		tb: tb, path: path,
 		files: filepath.Join(node.EndpointDir(), "csi-proxy-filesystem-v1.sock"),
 		disks: filepath.Join(node.EndpointDir(), "csi-proxy-disk-v1.sock"),
-		sim:   simv1.NewSimClient(connect(tb, filepath.Join(node.EndpointDir(), simv1.EndpointName+".sock"))),
+		sim:   connect(tb, filepath.Join(node.EndpointDir(), simv1.EndpointName+".sock")),
 	}
 	h.driver = connect(tb, h.files)
 	return h
@@ -121,9 +121,9 @@ func (h *hangs) besideDriver() []time.Duration {
 // Windows answers the driver, and on one on which it doesn't.
 func hangRounds(tb testing.TB, path func(i int) string, more func() bool) (answers, silent []time.Duration, repeats int64) {
 	answering, hanging := newHangs(tb, path), newHangs(tb, path)
-	_, err := hanging.sim.AddRule(tb.Context(), &simv1.AddRuleRequest{Rule: &simv1.Rule{
+	_, err := simv1.Call[simv1.Empty](tb.Context(), hanging.sim, "AddRule", &simv1.Rule{
 		Call: "NtCreateFile", Object: "hangs", Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}, Uncancellable: true,
-	}})
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}

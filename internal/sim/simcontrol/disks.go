@@ -4,7 +4,6 @@
 package simcontrol
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -16,8 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// ListDisks implements simv1.SimServer.
-func (s *Service) ListDisks(context.Context, *simv1.ListDisksRequest) (*simv1.ListDisksResponse, error) {
+func (s *Service) ListDisks() (*simv1.ListDisksResponse, error) {
 	response := &simv1.ListDisksResponse{}
 	for _, d := range s.sys.Disks() {
 		response.Disks = append(response.Disks, &simv1.Disk{
@@ -36,7 +34,7 @@ func (s *Service) ListDisks(context.Context, *simv1.ListDisksRequest) (*simv1.Li
 			System:        d.System,
 			Offline:       d.Attributes&win.DiskOffline != 0,
 			ReadOnly:      d.Attributes&win.DiskReadOnly != 0,
-			OfflineReason: uint32(d.OfflineReason),
+			OfflineReason: simv1.OfflineReason(d.OfflineReason),
 			Nvme:          namespaceOf(d.Spec.NVMe),
 		})
 	}
@@ -72,34 +70,32 @@ func numberOf(n disk.Number) *uint32 {
 	return new(uint32(n))
 }
 
-// AttachDisk implements simv1.SimServer.
-func (s *Service) AttachDisk(_ context.Context, r *simv1.AttachDiskRequest) (*simv1.AttachDiskResponse, error) {
+func (s *Service) AttachDisk(r *simv1.DiskHardware) (*simv1.DiskNumber, error) {
 	spec, err := specOf("AttachDisk", r)
 	if err != nil {
 		return nil, err
 	}
 	n, err := s.sys.AttachDisk(spec)
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
-	return &simv1.AttachDiskResponse{DiskNumber: numberOf(n)}, nil
+	return &simv1.DiskNumber{DiskNumber: numberOf(n)}, nil
 }
 
-// CloneDisk implements simv1.SimServer.
-func (s *Service) CloneDisk(_ context.Context, r *simv1.CloneDiskRequest) (*simv1.CloneDiskResponse, error) {
+func (s *Service) CloneDisk(r *simv1.CloneDiskRequest) (*simv1.DiskNumber, error) {
 	spec, err := specOf("CloneDisk", r.GetDisk())
 	if err != nil {
 		return nil, err
 	}
 	n, err := s.sys.CloneDisk(disk.Number(r.DiskNumber), spec)
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
-	return &simv1.CloneDiskResponse{DiskNumber: numberOf(n)}, nil
+	return &simv1.DiskNumber{DiskNumber: numberOf(n)}, nil
 }
 
 // specOf is the hardware in a request to op.
-func specOf(op string, r *simv1.AttachDiskRequest) (winsim.DiskSpec, error) {
+func specOf(op string, r *simv1.DiskHardware) (winsim.DiskSpec, error) {
 	spec := winsim.DiskSpec{
 		SizeBytes:   r.GetSizeBytes(),
 		SectorSize:  r.GetSectorSize(),
@@ -155,23 +151,19 @@ func page83Of(id string) []win.Identifier {
 	return []win.Identifier{{CodeSet: win.CodeSetASCII, Type: win.IdentifierT10, ID: []byte(id)}}
 }
 
-// DetachDisk implements simv1.SimServer.
-func (s *Service) DetachDisk(_ context.Context, r *simv1.DetachDiskRequest) (*simv1.DetachDiskResponse, error) {
-	return &simv1.DetachDiskResponse{}, classify(s.sys.DetachDisk(disk.Number(r.DiskNumber)))
+func (s *Service) DetachDisk(r *simv1.DiskNumber) error {
+	return s.sys.DetachDisk(disk.Number(r.GetDiskNumber()))
 }
 
-// DeleteDisk implements simv1.SimServer.
-func (s *Service) DeleteDisk(_ context.Context, r *simv1.DeleteDiskRequest) (*simv1.DeleteDiskResponse, error) {
-	return &simv1.DeleteDiskResponse{}, classify(s.sys.DeleteDisk(r.SerialNumber))
+func (s *Service) DeleteDisk(r *simv1.SerialNumber) error {
+	return s.sys.DeleteDisk(r.SerialNumber)
 }
 
-// GrowDisk implements simv1.SimServer.
-func (s *Service) GrowDisk(_ context.Context, r *simv1.GrowDiskRequest) (*simv1.GrowDiskResponse, error) {
-	return &simv1.GrowDiskResponse{}, classify(s.sys.GrowDisk(disk.Number(r.DiskNumber), r.SizeBytes))
+func (s *Service) GrowDisk(r *simv1.GrowDiskRequest) error {
+	return s.sys.GrowDisk(disk.Number(r.DiskNumber), r.SizeBytes)
 }
 
-// SetDiskAttributes implements simv1.SimServer.
-func (s *Service) SetDiskAttributes(_ context.Context, r *simv1.SetDiskAttributesRequest) (*simv1.SetDiskAttributesResponse, error) {
+func (s *Service) SetDiskAttributes(r *simv1.SetDiskAttributesRequest) error {
 	change := win.SetDiskAttributes{Persist: r.Persist}
 	set := func(attribute win.DiskAttributes, value *bool) {
 		if value == nil {
@@ -186,19 +178,18 @@ func (s *Service) SetDiskAttributes(_ context.Context, r *simv1.SetDiskAttribute
 	set(win.DiskReadOnly, r.ReadOnly)
 	switch {
 	case change.Mask == 0:
-		return nil, invalid("SetDiskAttributes", "there is nothing to change")
+		return invalid("SetDiskAttributes", "there is nothing to change")
 	case r.OfflineReason != 0 && (!r.GetOffline() || r.ReadOnly != nil || r.Persist):
-		return nil, invalid("SetDiskAttributes", "a reason goes with offline alone: what Windows does by itself isn't persistent")
-	case r.OfflineReason > math.MaxUint16:
-		return nil, invalid("SetDiskAttributes", fmt.Sprintf("there is no reason %d", r.OfflineReason))
+		return invalid("SetDiskAttributes", "a reason goes with offline alone: what Windows does by itself isn't persistent")
+	case simv1.OfflineReason_name[int32(r.OfflineReason)] == "":
+		return invalid("SetDiskAttributes", fmt.Sprintf("there is no reason %d", r.OfflineReason))
 	case r.OfflineReason != 0:
-		return &simv1.SetDiskAttributesResponse{}, classify(s.sys.SetOfflineReason(disk.Number(r.DiskNumber), win.OfflineReason(r.OfflineReason)))
+		return s.sys.SetOfflineReason(disk.Number(r.DiskNumber), win.OfflineReason(r.OfflineReason))
 	}
-	return &simv1.SetDiskAttributesResponse{}, classify(s.sys.SetDiskAttributes(disk.Number(r.DiskNumber), change))
+	return s.sys.SetDiskAttributes(disk.Number(r.DiskNumber), change)
 }
 
-// ReadDisk implements simv1.SimServer.
-func (s *Service) ReadDisk(_ context.Context, r *simv1.ReadDiskRequest) (*simv1.ReadDiskResponse, error) {
+func (s *Service) ReadDisk(r *simv1.ReadDiskRequest) (*simv1.Data, error) {
 	if r.Length < 0 {
 		return nil, invalid("ReadDisk", fmt.Sprintf("a length of %d bytes", r.Length))
 	}
@@ -207,25 +198,23 @@ func (s *Service) ReadDisk(_ context.Context, r *simv1.ReadDiskRequest) (*simv1.
 	}
 	data := make([]byte, r.Length)
 	if err := s.sys.ReadImage(disk.Number(r.DiskNumber), data, r.Offset); err != nil {
-		return nil, classify(err)
-	}
-	return &simv1.ReadDiskResponse{Data: data}, nil
-}
-
-// WriteDisk implements simv1.SimServer.
-func (s *Service) WriteDisk(_ context.Context, r *simv1.WriteDiskRequest) (*simv1.WriteDiskResponse, error) {
-	if err := checkLength("WriteDisk", int64(len(r.Data))); err != nil {
 		return nil, err
 	}
-	return &simv1.WriteDiskResponse{}, classify(s.sys.WriteImage(disk.Number(r.DiskNumber), r.Data, r.Offset))
+	return &simv1.Data{Data: data}, nil
 }
 
-// ExportDisk implements simv1.SimServer.
-func (s *Service) ExportDisk(_ context.Context, r *simv1.ExportDiskRequest) (*simv1.ExportDiskResponse, error) {
-	if !filepath.IsAbs(r.File) {
-		return nil, invalid("ExportDisk", fmt.Sprintf("the file %q has no absolute path", r.File))
+func (s *Service) WriteDisk(r *simv1.WriteDiskRequest) error {
+	if err := checkLength("WriteDisk", int64(len(r.Data))); err != nil {
+		return err
 	}
-	return &simv1.ExportDiskResponse{}, classify(s.sys.ExportImage(disk.Number(r.DiskNumber), r.File))
+	return s.sys.WriteImage(disk.Number(r.DiskNumber), r.Data, r.Offset)
+}
+
+func (s *Service) ExportDisk(r *simv1.ExportDiskRequest) error {
+	if !filepath.IsAbs(r.File) {
+		return invalid("ExportDisk", fmt.Sprintf("the file %q has no absolute path", r.File))
+	}
+	return s.sys.ExportImage(disk.Number(r.DiskNumber), r.File)
 }
 
 // checkLength checks how many bytes a call is about.

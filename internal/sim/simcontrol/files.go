@@ -4,7 +4,6 @@
 package simcontrol
 
 import (
-	"context"
 	"fmt"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -12,11 +11,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// ReadFile implements simv1.SimServer.
-func (s *Service) ReadFile(_ context.Context, r *simv1.ReadFileRequest) (*simv1.ReadFileResponse, error) {
+func (s *Service) ReadFile(r *simv1.Path) (*simv1.Data, error) {
 	data, err := s.sys.ReadFile(r.Path)
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	if len(data) > simv1.MaxData {
 		return nil, &csiproxy.Error{
@@ -26,22 +24,20 @@ func (s *Service) ReadFile(_ context.Context, r *simv1.ReadFileRequest) (*simv1.
 			Detail: fmt.Sprintf("its %d bytes are too many: one call gives %d", len(data), simv1.MaxData),
 		}
 	}
-	return &simv1.ReadFileResponse{Data: data}, nil
+	return &simv1.Data{Data: data}, nil
 }
 
-// WriteFile implements simv1.SimServer.
-func (s *Service) WriteFile(_ context.Context, r *simv1.WriteFileRequest) (*simv1.WriteFileResponse, error) {
+func (s *Service) WriteFile(r *simv1.WriteFileRequest) error {
 	if err := checkLength("WriteFile", int64(len(r.Data))); err != nil {
-		return nil, err
+		return err
 	}
-	return &simv1.WriteFileResponse{}, classify(s.sys.WriteFile(r.Path, r.Data))
+	return s.sys.WriteFile(r.Path, r.Data)
 }
 
-// ListDirectory implements simv1.SimServer.
-func (s *Service) ListDirectory(_ context.Context, r *simv1.ListDirectoryRequest) (*simv1.ListDirectoryResponse, error) {
+func (s *Service) ListDirectory(r *simv1.Path) (*simv1.ListDirectoryResponse, error) {
 	entries, err := s.sys.ReadDir(r.Path)
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	response := &simv1.ListDirectoryResponse{}
 	for _, e := range entries {
@@ -55,28 +51,23 @@ func (s *Service) ListDirectory(_ context.Context, r *simv1.ListDirectoryRequest
 	return response, nil
 }
 
-// MakeDirectory implements simv1.SimServer.
-func (s *Service) MakeDirectory(_ context.Context, r *simv1.MakeDirectoryRequest) (*simv1.MakeDirectoryResponse, error) {
-	return &simv1.MakeDirectoryResponse{}, classify(s.sys.MkdirAll(r.Path))
+func (s *Service) MakeDirectory(r *simv1.Path) error {
+	return s.sys.MkdirAll(r.Path)
 }
 
-// CreateSymlink implements simv1.SimServer.
-func (s *Service) CreateSymlink(_ context.Context, r *simv1.CreateSymlinkRequest) (*simv1.CreateSymlinkResponse, error) {
-	return &simv1.CreateSymlinkResponse{}, classify(s.sys.Symlink(r.TargetPath, r.SourcePath, !r.File))
+func (s *Service) CreateSymlink(r *simv1.CreateSymlinkRequest) error {
+	return s.sys.Symlink(r.TargetPath, r.SourcePath, !r.File)
 }
 
-// ReadLink implements simv1.SimServer.
-func (s *Service) ReadLink(_ context.Context, r *simv1.ReadLinkRequest) (*simv1.ReadLinkResponse, error) {
+func (s *Service) ReadLink(r *simv1.Path) (*simv1.ReadLinkResponse, error) {
 	target, err := s.sys.ReadLink(r.Path)
-	return &simv1.ReadLinkResponse{Target: target}, classify(err)
+	return &simv1.ReadLinkResponse{Target: target}, err
 }
 
-// Rename implements simv1.SimServer.
-func (s *Service) Rename(_ context.Context, r *simv1.RenameRequest) (*simv1.RenameResponse, error) {
-	return &simv1.RenameResponse{}, classify(s.sys.Rename(r.OldPath, r.NewPath, r.Replace))
+func (s *Service) Rename(r *simv1.RenameRequest) error {
+	return s.sys.Rename(r.OldPath, r.NewPath, r.Replace)
 }
 
-// Remove implements simv1.SimServer.
-func (s *Service) Remove(_ context.Context, r *simv1.RemoveRequest) (*simv1.RemoveResponse, error) {
-	return &simv1.RemoveResponse{}, classify(s.sys.Remove(r.Path))
+func (s *Service) Remove(r *simv1.Path) error {
+	return s.sys.Remove(r.Path)
 }

@@ -4,7 +4,6 @@
 package simcontrol
 
 import (
-	"context"
 	"fmt"
 	"math"
 
@@ -15,26 +14,29 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// AddIscsiTarget implements simv1.SimServer.
-func (s *Service) AddIscsiTarget(_ context.Context, r *simv1.AddIscsiTargetRequest) (*simv1.AddIscsiTargetResponse, error) {
+func (s *Service) AddIscsiTarget(r *simv1.IscsiTarget) error {
 	target := iscsitarget.Target{
-		IQN:          r.GetTarget().GetIqn(),
-		CHAPUser:     r.GetTarget().GetChapUser(),
+		IQN:          r.Iqn,
+		CHAPUser:     r.ChapUser,
 		CHAPSecret:   secret.New(r.ChapSecret),
 		MutualSecret: secret.New(r.MutualChapSecret),
 	}
-	for _, p := range r.GetTarget().GetPortals() {
+	for _, p := range r.Portals {
 		portal, err := portalOf("AddIscsiTarget", p)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		target.Portals = append(target.Portals, portal)
 	}
 	var luns []winsim.DiskSpec
-	for _, lun := range r.GetTarget().GetLuns() {
-		luns = append(luns, lunOf(lun))
+	for _, lun := range r.Luns {
+		spec, err := specOf("AddIscsiTarget", lun)
+		if err != nil {
+			return err
+		}
+		luns = append(luns, spec)
 	}
-	return &simv1.AddIscsiTargetResponse{}, classify(s.sys.ISCSI().AddTarget(target, luns...))
+	return s.sys.ISCSI().AddTarget(target, luns...)
 }
 
 // portalOf reads the portal of a request to op.
@@ -45,39 +47,27 @@ func portalOf(op string, p *simv1.IscsiPortal) (win.ISCSIPortal, error) {
 	return win.ISCSIPortal{Address: p.GetAddress(), Port: uint16(p.GetPort())}, nil
 }
 
-func lunOf(lun *simv1.IscsiLun) winsim.DiskSpec {
-	return winsim.DiskSpec{
-		SizeBytes:   lun.GetSizeBytes(),
-		SectorSize:  lun.GetSectorSize(),
-		Serial:      lun.GetSerialNumber(),
-		Page83:      page83Of(lun.GetPage83()),
-		Offline:     lun.GetOffline(),
-		ReadOnly:    lun.GetReadOnly(),
-		NeedsRescan: lun.GetNeedsRescan(),
+func (s *Service) RemoveIscsiTarget(r *simv1.IscsiTarget) error {
+	return s.sys.ISCSI().RemoveTarget(r.Iqn)
+}
+
+func (s *Service) AddIscsiLun(r *simv1.AddIscsiLunRequest) error {
+	spec, err := specOf("AddIscsiLun", r.Lun)
+	if err != nil {
+		return err
 	}
+	return s.sys.ISCSI().AddLUN(r.Iqn, spec)
 }
 
-// RemoveIscsiTarget implements simv1.SimServer.
-func (s *Service) RemoveIscsiTarget(_ context.Context, r *simv1.RemoveIscsiTargetRequest) (*simv1.RemoveIscsiTargetResponse, error) {
-	return &simv1.RemoveIscsiTargetResponse{}, classify(s.sys.ISCSI().RemoveTarget(r.Iqn))
-}
-
-// AddIscsiLun implements simv1.SimServer.
-func (s *Service) AddIscsiLun(_ context.Context, r *simv1.AddIscsiLunRequest) (*simv1.AddIscsiLunResponse, error) {
-	return &simv1.AddIscsiLunResponse{}, classify(s.sys.ISCSI().AddLUN(r.Iqn, lunOf(r.Lun)))
-}
-
-// SetIscsiPortal implements simv1.SimServer.
-func (s *Service) SetIscsiPortal(_ context.Context, r *simv1.SetIscsiPortalRequest) (*simv1.SetIscsiPortalResponse, error) {
+func (s *Service) SetIscsiPortal(r *simv1.IscsiPortalState) error {
 	portal, err := portalOf("SetIscsiPortal", r.Portal)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &simv1.SetIscsiPortalResponse{}, classify(s.sys.ISCSI().SetPortal(portal, r.Reachable))
+	return s.sys.ISCSI().SetPortal(portal, r.Reachable)
 }
 
-// ListIscsiTargets implements simv1.SimServer.
-func (s *Service) ListIscsiTargets(context.Context, *simv1.ListIscsiTargetsRequest) (*simv1.ListIscsiTargetsResponse, error) {
+func (s *Service) ListIscsiTargets() (*simv1.ListIscsiTargetsResponse, error) {
 	response := &simv1.ListIscsiTargetsResponse{}
 	for _, t := range s.sys.ISCSI().Targets() {
 		target := &simv1.IscsiTarget{Iqn: t.IQN, ChapUser: t.CHAPUser}
@@ -85,7 +75,7 @@ func (s *Service) ListIscsiTargets(context.Context, *simv1.ListIscsiTargetsReque
 			target.Portals = append(target.Portals, toPortal(p))
 		}
 		for _, lun := range s.sys.ISCSI().LUNs(t.IQN) {
-			target.Luns = append(target.Luns, &simv1.IscsiLun{
+			target.Luns = append(target.Luns, &simv1.DiskHardware{
 				SizeBytes:    lun.SizeBytes,
 				SectorSize:   lun.SectorSize,
 				SerialNumber: lun.Serial,

@@ -22,25 +22,23 @@ func TestISCSI(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
 	portal := &simv1.IscsiPortal{Address: "10.0.0.1"}
-	must(sim.AddIscsiTarget(ctx, &simv1.AddIscsiTargetRequest{
-		Target: &simv1.IscsiTarget{
-			Iqn: iqn, Portals: []*simv1.IscsiPortal{portal}, ChapUser: "user",
-			Luns: []*simv1.IscsiLun{{
-				SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "s0", Page83: "id0", Offline: true, ReadOnly: true, NeedsRescan: true,
-			}},
-		},
+	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{
+		Iqn: iqn, Portals: []*simv1.IscsiPortal{portal}, ChapUser: "user",
+		Luns: []*simv1.DiskHardware{{
+			SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "s0", Page83: "id0", Offline: true, ReadOnly: true, NeedsRescan: true,
+		}},
 		ChapSecret: "one-way-secret", MutualChapSecret: "mutual-secret",
 	}))
-	must(sim.AddIscsiLun(ctx, &simv1.AddIscsiLunRequest{Iqn: iqn, Lun: &simv1.IscsiLun{SizeBytes: 2 << 30, SerialNumber: "s1"}}))
-	must(sim.SetIscsiPortal(ctx, &simv1.SetIscsiPortalRequest{Portal: &simv1.IscsiPortal{Address: "b", Port: 7}, Reachable: true}))
-	must(sim.SetIscsiPortal(ctx, &simv1.SetIscsiPortalRequest{Portal: &simv1.IscsiPortal{Address: "c", Port: 7}}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: iqn, Lun: &simv1.DiskHardware{SizeBytes: 2 << 30, SerialNumber: "s1"}}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "b", Port: 7}, Reachable: true}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "c", Port: 7}}))
 
-	got := must(sim.ListIscsiTargets(ctx, &simv1.ListIscsiTargetsRequest{}))
+	got := must(simv1.Call[simv1.ListIscsiTargetsResponse](ctx, sim, "ListIscsiTargets", &simv1.Empty{}))
 	portal.Port = 3260
 	want := &simv1.ListIscsiTargetsResponse{
 		Targets: []*simv1.IscsiTarget{{
 			Iqn: iqn, Portals: []*simv1.IscsiPortal{portal}, ChapUser: "user",
-			Luns: []*simv1.IscsiLun{
+			Luns: []*simv1.DiskHardware{
 				{SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "s0", Offline: true, ReadOnly: true, NeedsRescan: true},
 				{SizeBytes: 2 << 30, SectorSize: 512, SerialNumber: "s1"},
 			},
@@ -74,8 +72,8 @@ func TestISCSI(t *testing.T) {
 		}
 	}
 
-	must(sim.RemoveIscsiTarget(ctx, &simv1.RemoveIscsiTargetRequest{Iqn: iqn}))
-	if targets := must(sim.ListIscsiTargets(ctx, &simv1.ListIscsiTargetsRequest{})).Targets; len(targets) != 0 {
+	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveIscsiTarget", &simv1.IscsiTarget{Iqn: iqn}))
+	if targets := must(simv1.Call[simv1.ListIscsiTargetsResponse](ctx, sim, "ListIscsiTargets", &simv1.Empty{})).Targets; len(targets) != 0 {
 		t.Errorf("after the removal there are %v", targets)
 	}
 }
@@ -83,15 +81,15 @@ func TestISCSI(t *testing.T) {
 func TestServices(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
-	start := uint32(win.ServiceAutoStart)
+	start := simv1.StartType_START_TYPE_AUTOMATIC
 	added := &simv1.WindowsService{Name: "aaa", DisplayName: "A", StartType: &start, DependsOn: []string{"kubelet"}, Running: true, StartError: 1053}
-	must(sim.AddService(ctx, &simv1.AddServiceRequest{Service: added}))
-	listed := must(sim.ListServices(ctx, &simv1.ListServicesRequest{})).Services
+	must(simv1.Call[simv1.Empty](ctx, sim, "AddService", added))
+	listed := must(simv1.Call[simv1.ListServicesResponse](ctx, sim, "ListServices", &simv1.Empty{})).Services
 	if diff := cmp.Diff(added, listed[0], protocmp.Transform()); diff != "" {
 		t.Errorf("service (-want +got):\n%s", diff)
 	}
-	must(sim.RemoveService(ctx, &simv1.RemoveServiceRequest{Name: "AAA"}))
-	must(sim.AddService(ctx, &simv1.AddServiceRequest{Service: &simv1.WindowsService{Name: "aaa"}}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveService", &simv1.WindowsService{Name: "AAA"}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "AddService", &simv1.WindowsService{Name: "aaa"}))
 	want := services.Spec{Name: "aaa", DisplayName: "aaa", StartType: win.ServiceDemandStart}
 	if diff := cmp.Diff(want, sys.Services().List()[0]); diff != "" {
 		t.Errorf("service with defaults (-want +got):\n%s", diff)
@@ -101,7 +99,7 @@ func TestServices(t *testing.T) {
 func TestBIOSSerial(t *testing.T) {
 	sys, sim := start(t)
 	before := must(sys.FirmwareTable(t.Context()))
-	must(sim.SetBiosSerial(t.Context(), &simv1.SetBiosSerialRequest{SerialNumber: "x"}))
+	must(simv1.Call[simv1.Empty](t.Context(), sim, "SetBiosSerial", &simv1.SerialNumber{SerialNumber: "x"}))
 	if after := must(sys.FirmwareTable(t.Context())); len(after) >= len(before) {
 		t.Errorf("the table has %d bytes, before it had %d", len(after), len(before))
 	}
@@ -111,23 +109,23 @@ func TestISCSIAndServiceErrors(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
 	target := &simv1.IscsiTarget{Iqn: iqn, Portals: []*simv1.IscsiPortal{{Address: "a"}}}
-	must(sim.AddIscsiTarget(ctx, &simv1.AddIscsiTargetRequest{Target: target}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", target))
 	tooHigh := &simv1.IscsiPortal{Address: "a", Port: 1 << 16}
 	for name, test := range map[string]struct {
 		err, want error
 	}{
-		"no target":          {errorOf(sim.AddIscsiTarget(ctx, &simv1.AddIscsiTargetRequest{})), csiproxy.ErrInvalidArgument},
-		"target exists":      {errorOf(sim.AddIscsiTarget(ctx, &simv1.AddIscsiTargetRequest{Target: target})), csiproxy.ErrAlreadyExists},
-		"port of a target":   {errorOf(sim.AddIscsiTarget(ctx, &simv1.AddIscsiTargetRequest{Target: &simv1.IscsiTarget{Iqn: "iqn.x", Portals: []*simv1.IscsiPortal{tooHigh}}})), csiproxy.ErrInvalidArgument},
-		"remove no target":   {errorOf(sim.RemoveIscsiTarget(ctx, &simv1.RemoveIscsiTargetRequest{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
-		"LUN of no target":   {errorOf(sim.AddIscsiLun(ctx, &simv1.AddIscsiLunRequest{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
-		"no LUN":             {errorOf(sim.AddIscsiLun(ctx, &simv1.AddIscsiLunRequest{Iqn: iqn})), csiproxy.ErrInvalidArgument},
-		"no portal":          {errorOf(sim.SetIscsiPortal(ctx, &simv1.SetIscsiPortalRequest{})), csiproxy.ErrInvalidArgument},
-		"port":               {errorOf(sim.SetIscsiPortal(ctx, &simv1.SetIscsiPortalRequest{Portal: tooHigh})), csiproxy.ErrInvalidArgument},
-		"no service":         {errorOf(sim.AddService(ctx, &simv1.AddServiceRequest{})), csiproxy.ErrInvalidArgument},
-		"service exists":     {errorOf(sim.AddService(ctx, &simv1.AddServiceRequest{Service: &simv1.WindowsService{Name: "kubelet"}})), csiproxy.ErrAlreadyExists},
-		"remove no service":  {errorOf(sim.RemoveService(ctx, &simv1.RemoveServiceRequest{Name: "x"})), csiproxy.ErrNotFound},
-		"BIOS serial number": {errorOf(sim.SetBiosSerial(ctx, &simv1.SetBiosSerialRequest{SerialNumber: "\n"})), csiproxy.ErrInvalidArgument},
+		"no target":          {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{})), csiproxy.ErrInvalidArgument},
+		"target exists":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", target)), csiproxy.ErrAlreadyExists},
+		"port of a target":   {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{Iqn: "iqn.x", Portals: []*simv1.IscsiPortal{tooHigh}})), csiproxy.ErrInvalidArgument},
+		"remove no target":   {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveIscsiTarget", &simv1.IscsiTarget{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
+		"LUN of no target":   {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
+		"no LUN":             {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: iqn})), csiproxy.ErrInvalidArgument},
+		"no portal":          {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{})), csiproxy.ErrInvalidArgument},
+		"port":               {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{Portal: tooHigh})), csiproxy.ErrInvalidArgument},
+		"no service":         {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddService", &simv1.WindowsService{})), csiproxy.ErrInvalidArgument},
+		"service exists":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddService", &simv1.WindowsService{Name: "kubelet"})), csiproxy.ErrAlreadyExists},
+		"remove no service":  {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveService", &simv1.WindowsService{Name: "x"})), csiproxy.ErrNotFound},
+		"BIOS serial number": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetBiosSerial", &simv1.SerialNumber{SerialNumber: "\n"})), csiproxy.ErrInvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, test.err, test.want) })
 	}

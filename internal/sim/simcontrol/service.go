@@ -8,10 +8,13 @@ package simcontrol
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"reflect"
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -21,8 +24,10 @@ import (
 )
 
 // Service is the service csiproxy.sim.v1.Sim. Its endpoint is simv1.EndpointName.
+//
+// The method of a call is that of Service with its name. It takes the request, if that isn't
+// Empty, and returns the response, if that isn't Empty, and an error.
 type Service struct {
-	simv1.UnimplementedSimServer
 	sys *winsim.System
 
 	mu    sync.Mutex
@@ -33,7 +38,50 @@ type Service struct {
 func New(sys *winsim.System) *Service { return &Service{sys: sys} }
 
 // Register registers the service.
-func (s *Service) Register(registrar grpc.ServiceRegistrar) { simv1.RegisterSimServer(registrar, s) }
+func (s *Service) Register(registrar grpc.ServiceRegistrar) {
+	service := simv1.File_csiproxy_sim_v1_sim_proto.Services().Get(0)
+	desc := &grpc.ServiceDesc{ServiceName: string(service.FullName()), HandlerType: (*any)(nil)}
+	for i := range service.Methods().Len() {
+		desc.Methods = append(desc.Methods, s.method(service.Methods().Get(i)))
+	}
+	registrar.RegisterService(desc, nil)
+}
+
+// method serves a call by the method with its name.
+func (s *Service) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
+	do := reflect.ValueOf(s).MethodByName(string(m.Name()))
+	handle := func(_ context.Context, request any) (any, error) {
+		var in []reflect.Value
+		if do.Type().NumIn() > 0 {
+			in = append(in, reflect.ValueOf(request))
+		}
+		out := do.Call(in)
+		if err, _ := out[len(out)-1].Interface().(error); err != nil {
+			return nil, classify(err)
+		}
+		if len(out) == 1 {
+			return &simv1.Empty{}, nil
+		}
+		return out[0].Interface(), nil
+	}
+	info := &grpc.UnaryServerInfo{Server: s, FullMethod: fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())}
+	return grpc.MethodDesc{
+		MethodName: string(m.Name()),
+		Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			var request any = &simv1.Empty{}
+			if do.Type().NumIn() > 0 {
+				request = reflect.New(do.Type().In(0).Elem()).Interface()
+			}
+			if err := decode(request); err != nil {
+				return nil, err
+			}
+			if interceptor == nil {
+				return handle(ctx, request)
+			}
+			return interceptor(ctx, request, info, handle)
+		},
+	}
+}
 
 // Files returns the descriptors of the service, for gRPC reflection.
 func (s *Service) Files() (*protoregistry.Files, error) {
@@ -41,21 +89,19 @@ func (s *Service) Files() (*protoregistry.Files, error) {
 	return files, files.RegisterFile(simv1.File_csiproxy_sim_v1_sim_proto)
 }
 
-// PowerLoss implements simv1.SimServer.
-func (s *Service) PowerLoss(context.Context, *simv1.PowerLossRequest) (*simv1.PowerLossResponse, error) {
-	return &simv1.PowerLossResponse{}, classify(s.sys.PowerLoss())
+func (s *Service) PowerLoss() error {
+	return s.sys.PowerLoss()
 }
 
-// Reboot implements simv1.SimServer.
-func (s *Service) Reboot(context.Context, *simv1.RebootRequest) (*simv1.RebootResponse, error) {
-	return &simv1.RebootResponse{}, classify(s.sys.Reboot())
+func (s *Service) Reboot() error {
+	return s.sys.Reboot()
 }
 
 // classify gives an error of the node the class that it has here, where requests
 // aren't checked before Windows' side sees them.
 func classify(err error) error {
-	if err == nil {
-		return nil
+	if _, ok := errors.AsType[*csiproxy.Error](err); ok {
+		return err
 	}
 	_, isWindows := csiproxy.WindowsErrorOf(err)
 	var kind error

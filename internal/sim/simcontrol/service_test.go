@@ -29,7 +29,7 @@ import (
 )
 
 // start returns a new node and a client of its service.
-func start(t *testing.T) (*winsim.System, simv1.SimClient) {
+func start(t *testing.T) (*winsim.System, grpc.ClientConnInterface) {
 	t.Helper()
 	sys, err := winsim.Open(winsim.Config{})
 	if err != nil {
@@ -52,7 +52,7 @@ func start(t *testing.T) (*winsim.System, simv1.SimClient) {
 			t.Error(err)
 		}
 	})
-	return sys, simv1.NewSimClient(conn)
+	return sys, conn
 }
 
 // must returns the response of a call that a test can't go on without.
@@ -77,21 +77,21 @@ func wantError(t *testing.T, err, want error) {
 func TestDisks(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
-	attach := &simv1.AttachDiskRequest{
+	attach := &simv1.DiskHardware{
 		SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "vol1", Page83: "id1",
 		Address: &simv1.ScsiAddress{Adapter: 1, Bus: 2, Target: 3, Lun: 4}, Offline: true,
 	}
-	number := must(sim.AttachDisk(ctx, attach)).DiskNumber
+	number := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", attach)).DiskNumber
 	if number == nil || *number != 1 {
 		t.Fatalf("disk number %v, want 1", number)
 	}
 	want := &simv1.Disk{
 		DiskNumber: number, State: simv1.DiskState_DISK_STATE_PRESENT, SizeBytes: 1 << 30, SeenBytes: 1 << 30,
-		SectorSize: 4096, SerialNumber: "vol1", Address: attach.Address, Offline: true, OfflineReason: uint32(win.OfflinePolicy),
+		SectorSize: 4096, SerialNumber: "vol1", Address: attach.Address, Offline: true, OfflineReason: simv1.OfflineReason_OFFLINE_REASON_POLICY,
 	}
 	check := func(when string) {
 		t.Helper()
-		disks := must(sim.ListDisks(ctx, &simv1.ListDisksRequest{})).Disks
+		disks := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks
 		if len(disks) != 2 || !disks[0].System {
 			t.Fatalf("%s: disks %v, want the system's and another one", when, disks)
 		}
@@ -101,43 +101,43 @@ func TestDisks(t *testing.T) {
 	}
 	check("attached")
 
-	must(sim.SetDiskAttributes(ctx, &simv1.SetDiskAttributesRequest{
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{
 		DiskNumber: 1, Offline: proto.Bool(false), ReadOnly: proto.Bool(true), Persist: true,
 	}))
 	want.Offline, want.ReadOnly, want.OfflineReason = false, true, 0
 	check("attributes set")
 
-	must(sim.GrowDisk(ctx, &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 2 << 30}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 2 << 30}))
 	want.SizeBytes = 2 << 30
 	check("grown")
 
-	must(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: 1}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: new(uint32(1))}))
 	want.DiskNumber, want.State = nil, simv1.DiskState_DISK_STATE_DETACHED
 	check("detached")
 
-	again := &simv1.AttachDiskRequest{SerialNumber: "vol1", Address: attach.Address, NeedsRescan: true}
-	if want.DiskNumber = must(sim.AttachDisk(ctx, again)).DiskNumber; want.DiskNumber == nil || *want.DiskNumber != 1 {
+	again := &simv1.DiskHardware{SerialNumber: "vol1", Address: attach.Address, NeedsRescan: true}
+	if want.DiskNumber = must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", again)).DiskNumber; want.DiskNumber == nil || *want.DiskNumber != 1 {
 		t.Errorf("a disk that needs a rescan will have the number %v", want.DiskNumber)
 	}
 	want.State = simv1.DiskState_DISK_STATE_ATTACHED
 	check("attached again")
-	wantError(t, errorOf(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: "vol1"})), csiproxy.ErrUnavailable)
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})), csiproxy.ErrUnavailable)
 }
 
 func TestDeleteDisk(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
-	must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: "vol1"}))
-	must(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: 1}))
-	must(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: "vol1"}))
-	if disks := must(sim.ListDisks(ctx, &simv1.ListDisksRequest{})).Disks; len(disks) != 1 {
+	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "vol1"}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: new(uint32(1))}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"}))
+	if disks := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks; len(disks) != 1 {
 		t.Errorf("disks %v, want the system's", disks)
 	}
 }
 
 func TestPage83(t *testing.T) {
 	sys, sim := start(t)
-	must(sim.AttachDisk(t.Context(), &simv1.AttachDiskRequest{SizeBytes: 1 << 30, Page83: "id1"}))
+	must(simv1.Call[simv1.DiskNumber](t.Context(), sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, Page83: "id1"}))
 	got := sys.Disks()[1].Spec.Page83
 	want := []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("id1")}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -148,16 +148,16 @@ func TestPage83(t *testing.T) {
 func TestDiskBytes(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
-	must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 4 << 20}))
+	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 4 << 20}))
 	planted := bytes.Repeat([]byte("LUKS"), simv1.MaxData/4)
-	must(sim.WriteDisk(ctx, &simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 20, Data: planted}))
-	read := must(sim.ReadDisk(ctx, &simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 20, Length: simv1.MaxData}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk", &simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 20, Data: planted}))
+	read := must(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 20, Length: simv1.MaxData}))
 	if !bytes.Equal(read.Data, planted) {
 		t.Error("what is read isn't what was written")
 	}
 
 	file := filepath.Join(t.TempDir(), "disk")
-	must(sim.ExportDisk(ctx, &simv1.ExportDiskRequest{DiskNumber: 1, File: file}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: file}))
 	image, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -173,42 +173,42 @@ func TestFiles(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
 	const dir = `C:\var\lib\kubelet\pods\uid`
-	must(sim.MakeDirectory(ctx, &simv1.MakeDirectoryRequest{Path: dir}))
-	must(sim.CreateSymlink(ctx, &simv1.CreateSymlinkRequest{SourcePath: dir, TargetPath: `C:\link`}))
-	if got := must(sim.ReadLink(ctx, &simv1.ReadLinkRequest{Path: `C:\link`})).Target; got != dir {
+	must(simv1.Call[simv1.Empty](ctx, sim, "MakeDirectory", &simv1.Path{Path: dir}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "CreateSymlink", &simv1.CreateSymlinkRequest{SourcePath: dir, TargetPath: `C:\link`}))
+	if got := must(simv1.Call[simv1.ReadLinkResponse](ctx, sim, "ReadLink", &simv1.Path{Path: `C:\link`})).Target; got != dir {
 		t.Errorf("the link leads to %q, want %s", got, dir)
 	}
-	must(sim.WriteFile(ctx, &simv1.WriteFileRequest{Path: `C:\link\a`, Data: []byte("text")}))
-	must(sim.CreateSymlink(ctx, &simv1.CreateSymlinkRequest{
+	must(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\link\a`, Data: []byte("text")}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "CreateSymlink", &simv1.CreateSymlinkRequest{
 		SourcePath: dir + `\a`, TargetPath: `C:\filelink`, File: true,
 	}))
-	must(sim.Rename(ctx, &simv1.RenameRequest{OldPath: `C:\filelink`, NewPath: dir + `\b`}))
-	must(sim.MakeDirectory(ctx, &simv1.MakeDirectoryRequest{Path: dir + `\c`}))
-	must(sim.CreateSymlink(ctx, &simv1.CreateSymlinkRequest{SourcePath: `C:\`, TargetPath: dir + `\d`}))
-	if data := must(sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: dir + `\b`})).Data; string(data) != "text" {
+	must(simv1.Call[simv1.Empty](ctx, sim, "Rename", &simv1.RenameRequest{OldPath: `C:\filelink`, NewPath: dir + `\b`}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "MakeDirectory", &simv1.Path{Path: dir + `\c`}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "CreateSymlink", &simv1.CreateSymlinkRequest{SourcePath: `C:\`, TargetPath: dir + `\d`}))
+	if data := must(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: dir + `\b`})).Data; string(data) != "text" {
 		t.Errorf("file holds %q", data)
 	}
-	got := must(sim.ListDirectory(ctx, &simv1.ListDirectoryRequest{Path: dir})).Entries
+	got := must(simv1.Call[simv1.ListDirectoryResponse](ctx, sim, "ListDirectory", &simv1.Path{Path: dir})).Entries
 	want := []*simv1.DirectoryEntry{{Name: "a"}, {Name: "b", Reparse: true}, {Name: "c", Directory: true}, {Name: "d", Directory: true, Reparse: true}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("directory (-want +got):\n%s", diff)
 	}
-	must(sim.Remove(ctx, &simv1.RemoveRequest{Path: dir + `\a`}))
-	_, err := sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: dir + `\a`})
+	must(simv1.Call[simv1.Empty](ctx, sim, "Remove", &simv1.Path{Path: dir + `\a`}))
+	_, err := simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: dir + `\a`})
 	wantError(t, err, csiproxy.ErrNotFound)
 }
 
 func TestLargeFile(t *testing.T) {
 	sys, sim := start(t)
 	largest := bytes.Repeat([]byte{7}, simv1.MaxData)
-	must(sim.WriteFile(t.Context(), &simv1.WriteFileRequest{Path: `C:\a`, Data: largest}))
-	if data := must(sim.ReadFile(t.Context(), &simv1.ReadFileRequest{Path: `C:\a`})).Data; !bytes.Equal(data, largest) {
+	must(simv1.Call[simv1.Empty](t.Context(), sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: largest}))
+	if data := must(simv1.Call[simv1.Data](t.Context(), sim, "ReadFile", &simv1.Path{Path: `C:\a`})).Data; !bytes.Equal(data, largest) {
 		t.Errorf("the file has %d other bytes", len(data))
 	}
 	if err := sys.TruncateFile(`C:\a`, simv1.MaxData+1); err != nil {
 		t.Fatal(err)
 	}
-	_, err := sim.ReadFile(t.Context(), &simv1.ReadFileRequest{Path: `C:\a`})
+	_, err := simv1.Call[simv1.Data](t.Context(), sim, "ReadFile", &simv1.Path{Path: `C:\a`})
 	wantError(t, err, csiproxy.ErrFailedPrecondition)
 }
 
@@ -221,7 +221,7 @@ func TestRules(t *testing.T) {
 		Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)},
 	}
 	for _, rule := range []*simv1.Rule{fail, delay} {
-		must(sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: rule}))
+		must(simv1.Call[simv1.Empty](ctx, sim, "AddRule", rule))
 	}
 	for i, want := range []error{nil, win.ErrorAccessDenied, nil} {
 		if _, err := sys.FindVolumes(ctx); !errors.Is(err, want) {
@@ -235,31 +235,31 @@ func TestRules(t *testing.T) {
 	}
 	sys.OnCall(nil)
 
-	rules := must(sim.ListRules(ctx, &simv1.ListRulesRequest{})).Rules
+	rules := must(simv1.Call[simv1.ListRulesResponse](ctx, sim, "ListRules", &simv1.Empty{})).Rules
 	if diff := cmp.Diff([]*simv1.Rule{fail, delay}, rules, protocmp.Transform()); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	must(sim.ClearRules(ctx, &simv1.ClearRulesRequest{}))
-	if rules := must(sim.ListRules(ctx, &simv1.ListRulesRequest{})).Rules; len(rules) != 0 {
+	must(simv1.Call[simv1.Empty](ctx, sim, "ClearRules", &simv1.Empty{}))
+	if rules := must(simv1.Call[simv1.ListRulesResponse](ctx, sim, "ListRules", &simv1.Empty{})).Rules; len(rules) != 0 {
 		t.Errorf("after clearing there are %v", rules)
 	}
 	if err := sys.DeleteVolumeMountPoint(ctx, `C:\x\`); !errors.Is(err, win.ErrorFileNotFound) {
 		t.Errorf("after clearing, the call gives %v", err)
 	}
 
-	must(sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: &simv1.Rule{
+	must(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{
 		Call: "DeleteVolumeMountPointW", Uncancellable: true,
 		Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Millisecond)},
-	}}))
+	}))
 	impatient, cancel = context.WithCancel(ctx)
 	sys.OnCall(func(winsim.Call) { cancel() }) // before the delay
 	if err := sys.DeleteVolumeMountPoint(impatient, `C:\x\`); !errors.Is(err, win.ErrorFileNotFound) {
 		t.Errorf("a call that nothing interrupts: %v", err)
 	}
 	sys.OnCall(nil)
-	must(sim.ClearRules(ctx, &simv1.ClearRulesRequest{}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "ClearRules", &simv1.Empty{}))
 
-	counts := must(sim.ListCalls(ctx, &simv1.ListCallsRequest{})).Counts
+	counts := must(simv1.Call[simv1.ListCallsResponse](ctx, sim, "ListCalls", &simv1.Empty{})).Counts
 	if counts["FindFirstVolumeW"] != 3 || counts["DeleteVolumeMountPointW"] != 3 {
 		t.Errorf("counts %v", counts)
 	}
@@ -273,14 +273,14 @@ func TestPower(t *testing.T) {
 	ctx := t.Context()
 	write := func(text string) {
 		t.Helper()
-		must(sim.WriteFile(ctx, &simv1.WriteFileRequest{Path: `C:\a`, Data: []byte(text)}))
+		must(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: []byte(text)}))
 	}
 	read := func() string {
 		t.Helper()
-		return string(must(sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: `C:\a`})).Data)
+		return string(must(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `C:\a`})).Data)
 	}
 	write("first")
-	must(sim.Reboot(ctx, &simv1.RebootRequest{}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "Reboot", &simv1.Empty{}))
 	if got := read(); got != "first" {
 		t.Errorf("after a reboot the file holds %q", got)
 	}
@@ -288,7 +288,7 @@ func TestPower(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("second")
-	must(sim.PowerLoss(ctx, &simv1.PowerLossRequest{}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "PowerLoss", &simv1.Empty{}))
 	if got := read(); got == "second" {
 		t.Errorf("after a power loss the file holds %q", got)
 	}
@@ -301,45 +301,45 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(existing, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: "taken"}))
+	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"}))
 	tooMuch := make([]byte, simv1.MaxData+1)
 
 	for name, test := range map[string]struct {
 		err, want error
 	}{
-		"no such disk":      {errorOf(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: 9})), csiproxy.ErrNotFound},
-		"no disk number":    {errorOf(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: win.NoNumber})), csiproxy.ErrNotFound},
-		"system disk":       {errorOf(sim.DetachDisk(ctx, &simv1.DetachDiskRequest{})), csiproxy.ErrPermissionDenied},
-		"delete system":     {errorOf(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: "SIMSYSTEM"})), csiproxy.ErrUnavailable},
-		"delete no disk":    {errorOf(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: "none"})), csiproxy.ErrNotFound},
-		"delete no name":    {errorOf(sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{})), csiproxy.ErrNotFound},
-		"no size":           {errorOf(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{})), csiproxy.ErrInvalidArgument},
-		"negative size":     {errorOf(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: -1 << 30})), csiproxy.ErrInvalidArgument},
-		"address":           {errorOf(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})), csiproxy.ErrInvalidArgument},
-		"serial is taken":   {errorOf(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30, SerialNumber: "taken"})), csiproxy.ErrAlreadyExists},
-		"shrinking":         {errorOf(sim.GrowDisk(ctx, &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 1 << 20})), csiproxy.ErrInvalidArgument},
-		"nothing to change": {errorOf(sim.SetDiskAttributes(ctx, &simv1.SetDiskAttributesRequest{DiskNumber: 1})), csiproxy.ErrInvalidArgument},
-		"long read":         {errorOf(sim.ReadDisk(ctx, &simv1.ReadDiskRequest{Length: simv1.MaxData + 1})), csiproxy.ErrInvalidArgument},
-		"negative length":   {errorOf(sim.ReadDisk(ctx, &simv1.ReadDiskRequest{Length: -1})), csiproxy.ErrInvalidArgument},
-		"negative offset":   {errorOf(sim.ReadDisk(ctx, &simv1.ReadDiskRequest{Offset: -1, Length: 1})), csiproxy.ErrInvalidArgument},
-		"beyond the end":    {errorOf(sim.ReadDisk(ctx, &simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 30, Length: 1})), csiproxy.ErrInvalidArgument},
-		"long write":        {errorOf(sim.WriteDisk(ctx, &simv1.WriteDiskRequest{DiskNumber: 1, Data: tooMuch})), csiproxy.ErrInvalidArgument},
-		"write beyond":      {errorOf(sim.WriteDisk(ctx, &simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 30, Data: []byte{1}})), csiproxy.ErrInvalidArgument},
-		"relative file":     {errorOf(sim.ExportDisk(ctx, &simv1.ExportDiskRequest{DiskNumber: 1, File: "disk"})), csiproxy.ErrInvalidArgument},
-		"existing file":     {errorOf(sim.ExportDisk(ctx, &simv1.ExportDiskRequest{DiskNumber: 1, File: existing})), csiproxy.ErrAlreadyExists},
-		"directory missing": {errorOf(sim.ExportDisk(ctx, &simv1.ExportDiskRequest{DiskNumber: 1, File: existing + "s/disk"})), csiproxy.ErrNotFound},
-		"long file":         {errorOf(sim.WriteFile(ctx, &simv1.WriteFileRequest{Path: `C:\a`, Data: tooMuch})), csiproxy.ErrInvalidArgument},
-		"no such file":      {errorOf(sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: `C:\a`})), csiproxy.ErrNotFound},
-		"no path":           {errorOf(sim.ReadFile(ctx, &simv1.ReadFileRequest{})), csiproxy.ErrInvalidArgument},
-		"no rule":           {errorOf(sim.AddRule(ctx, &simv1.AddRuleRequest{})), csiproxy.ErrInvalidArgument},
-		"unknown call":      {errorOf(sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: &simv1.Rule{Call: "x", Effect: &simv1.Rule_WindowsError{WindowsError: 5}}})), csiproxy.ErrNotFound},
-		"no error":          {errorOf(sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: &simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_WindowsError{}}})), csiproxy.ErrInvalidArgument},
-		"no delay":          {errorOf(sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: &simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_DelayNs{DelayNs: -1}}})), csiproxy.ErrInvalidArgument},
-		"negative count":    {errorOf(sim.AddRule(ctx, &simv1.AddRuleRequest{Rule: &simv1.Rule{Call: "FindFirstVolumeW", Count: -1, Effect: &simv1.Rule_DelayNs{DelayNs: 1}}})), csiproxy.ErrInvalidArgument},
+		"no such disk":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: new(uint32(9))})), csiproxy.ErrNotFound},
+		"no disk number":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: new(uint32(win.NoNumber))})), csiproxy.ErrNotFound},
+		"system disk":       {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{})), csiproxy.ErrPermissionDenied},
+		"delete system":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "SIMSYSTEM"})), csiproxy.ErrUnavailable},
+		"delete no disk":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "none"})), csiproxy.ErrNotFound},
+		"delete no name":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{})), csiproxy.ErrNotFound},
+		"no size":           {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{})), csiproxy.ErrInvalidArgument},
+		"negative size":     {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: -1 << 30})), csiproxy.ErrInvalidArgument},
+		"address":           {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})), csiproxy.ErrInvalidArgument},
+		"serial is taken":   {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})), csiproxy.ErrAlreadyExists},
+		"shrinking":         {errorOf(simv1.Call[simv1.Empty](ctx, sim, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 1 << 20})), csiproxy.ErrInvalidArgument},
+		"nothing to change": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{DiskNumber: 1})), csiproxy.ErrInvalidArgument},
+		"long read":         {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{Length: simv1.MaxData + 1})), csiproxy.ErrInvalidArgument},
+		"negative length":   {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{Length: -1})), csiproxy.ErrInvalidArgument},
+		"negative offset":   {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{Offset: -1, Length: 1})), csiproxy.ErrInvalidArgument},
+		"beyond the end":    {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 30, Length: 1})), csiproxy.ErrInvalidArgument},
+		"long write":        {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk", &simv1.WriteDiskRequest{DiskNumber: 1, Data: tooMuch})), csiproxy.ErrInvalidArgument},
+		"write beyond":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk", &simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 30, Data: []byte{1}})), csiproxy.ErrInvalidArgument},
+		"relative file":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: "disk"})), csiproxy.ErrInvalidArgument},
+		"existing file":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing})), csiproxy.ErrAlreadyExists},
+		"directory missing": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing + "s/disk"})), csiproxy.ErrNotFound},
+		"long file":         {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: tooMuch})), csiproxy.ErrInvalidArgument},
+		"no such file":      {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `C:\a`})), csiproxy.ErrNotFound},
+		"no path":           {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{})), csiproxy.ErrInvalidArgument},
+		"no rule":           {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{})), csiproxy.ErrInvalidArgument},
+		"unknown call":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{Call: "x", Effect: &simv1.Rule_WindowsError{WindowsError: 5}})), csiproxy.ErrNotFound},
+		"no error":          {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_WindowsError{}})), csiproxy.ErrInvalidArgument},
+		"no delay":          {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_DelayNs{DelayNs: -1}})), csiproxy.ErrInvalidArgument},
+		"negative count":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{Call: "FindFirstVolumeW", Count: -1, Effect: &simv1.Rule_DelayNs{DelayNs: 1}})), csiproxy.ErrInvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, test.err, test.want) })
 	}
-	if rules := must(sim.ListRules(ctx, &simv1.ListRulesRequest{})).Rules; len(rules) != 0 {
+	if rules := must(simv1.Call[simv1.ListRulesResponse](ctx, sim, "ListRules", &simv1.Empty{})).Rules; len(rules) != 0 {
 		t.Errorf("there are the rules %v, none of which was accepted", rules)
 	}
 	if content, err := os.ReadFile(existing); err != nil || len(content) != 0 {

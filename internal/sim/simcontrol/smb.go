@@ -4,47 +4,36 @@
 package simcontrol
 
 import (
-	"context"
-
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// AddSmbShare implements simv1.SimServer.
-func (s *Service) AddSmbShare(_ context.Context, r *simv1.AddSmbShareRequest) (*simv1.AddSmbShareResponse, error) {
-	share := smbserver.Share{Server: r.GetShare().GetServer(), Name: r.GetShare().GetName(), Users: r.GetShare().GetUsers(), SizeBytes: r.GetShare().GetSizeBytes()}
-	return &simv1.AddSmbShareResponse{}, classify(s.sys.SMB().AddShare(share))
+func (s *Service) AddSmbShare(r *simv1.SmbShare) error {
+	return s.sys.SMB().AddShare(smbserver.Share{Server: r.Server, Name: r.Name, Users: r.Users, SizeBytes: r.SizeBytes})
 }
 
-// GrowSmbShare implements simv1.SimServer.
-func (s *Service) GrowSmbShare(_ context.Context, r *simv1.GrowSmbShareRequest) (*simv1.GrowSmbShareResponse, error) {
-	return &simv1.GrowSmbShareResponse{}, classify(s.sys.SMB().GrowShare(r.Server, r.Name, r.SizeBytes))
+func (s *Service) GrowSmbShare(r *simv1.SmbShare) error {
+	return s.sys.SMB().GrowShare(r.Server, r.Name, r.SizeBytes)
 }
 
-// RemoveSmbShare implements simv1.SimServer.
-func (s *Service) RemoveSmbShare(_ context.Context, r *simv1.RemoveSmbShareRequest) (*simv1.RemoveSmbShareResponse, error) {
-	return &simv1.RemoveSmbShareResponse{}, classify(s.sys.SMB().RemoveShare(r.Server, r.Name))
+func (s *Service) RemoveSmbShare(r *simv1.SmbShare) error {
+	return s.sys.SMB().RemoveShare(r.Server, r.Name)
 }
 
-// SetSmbUser implements simv1.SimServer.
-func (s *Service) SetSmbUser(_ context.Context, r *simv1.SetSmbUserRequest) (*simv1.SetSmbUserResponse, error) {
-	return &simv1.SetSmbUserResponse{}, classify(s.sys.SMB().SetUser(r.Server, r.User, secret.New(r.Password)))
+func (s *Service) SetSmbUser(r *simv1.SmbUser) error {
+	return s.sys.SMB().SetUser(r.Server, r.User, secret.New(r.Password))
 }
 
-// RemoveSmbUser implements simv1.SimServer.
-func (s *Service) RemoveSmbUser(_ context.Context, r *simv1.RemoveSmbUserRequest) (*simv1.RemoveSmbUserResponse, error) {
-	return &simv1.RemoveSmbUserResponse{}, classify(s.sys.SMB().RemoveUser(r.Server, r.User))
+func (s *Service) RemoveSmbUser(r *simv1.SmbUser) error {
+	return s.sys.SMB().RemoveUser(r.Server, r.User)
 }
 
-// SetSmbServer implements simv1.SimServer.
-func (s *Service) SetSmbServer(_ context.Context, r *simv1.SetSmbServerRequest) (*simv1.SetSmbServerResponse, error) {
-	state := smbserver.State{Unreachable: r.Unreachable, NoEncryption: r.NoEncryption}
-	return &simv1.SetSmbServerResponse{}, classify(s.sys.SMB().SetState(r.Server, state))
+func (s *Service) SetSmbServer(r *simv1.SmbServer) error {
+	return s.sys.SMB().SetState(r.Name, smbserver.State{Unreachable: r.Unreachable, NoEncryption: r.NoEncryption})
 }
 
-// ListSmbServers implements simv1.SimServer.
-func (s *Service) ListSmbServers(context.Context, *simv1.ListSmbServersRequest) (*simv1.ListSmbServersResponse, error) {
+func (s *Service) ListSmbServers() (*simv1.ListSmbServersResponse, error) {
 	response := &simv1.ListSmbServersResponse{}
 	for _, sv := range s.sys.SMB().Servers() {
 		server := &simv1.SmbServer{Name: sv.Name, Unreachable: sv.Unreachable, NoEncryption: sv.NoEncryption, Users: sv.Users}

@@ -30,17 +30,17 @@ func TestSMB(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		got := must(sim.ListSmbServers(ctx, &simv1.ListSmbServersRequest{})).Servers
+		got := must(simv1.Call[simv1.ListSmbServersResponse](ctx, sim, "ListSmbServers", &simv1.Empty{})).Servers
 		if diff := cmp.Diff([]*simv1.SmbServer{want}, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
 	for _, share := range want.Shares {
-		must(sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: share}))
+		must(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", share))
 	}
-	must(sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "server", User: "user", Password: "password"}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser", &simv1.SmbUser{Server: "server", User: "user", Password: "password"}))
 	check("added")
-	must(sim.GrowSmbShare(ctx, &simv1.GrowSmbShareRequest{Server: "server", Name: "a", SizeBytes: 2 << 30}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "GrowSmbShare", &simv1.SmbShare{Server: "server", Name: "a", SizeBytes: 2 << 30}))
 	want.Shares[0].SizeBytes = 2 << 30
 	check("grown")
 
@@ -48,29 +48,29 @@ func TestSMB(t *testing.T) {
 	if err := sys.CreateSMBGlobalMapping(ctx, `\\server\b`, options); err != nil {
 		t.Fatal(err)
 	}
-	must(sim.WriteFile(ctx, &simv1.WriteFileRequest{Path: `\\server\b\file`, Data: []byte("text")}))
-	if data := must(sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: `\\SERVER\B\FILE`})).Data; string(data) != "text" {
+	must(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `\\server\b\file`, Data: []byte("text")}))
+	if data := must(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `\\SERVER\B\FILE`})).Data; string(data) != "text" {
 		t.Errorf("the file holds %q", data)
 	}
 
-	must(sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "server", Unreachable: true}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "server", Unreachable: true}))
 	want.Unreachable = true
 	check("down")
-	_, err := sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: `\\server\b\file`})
+	_, err := simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `\\server\b\file`})
 	wantError(t, err, csiproxy.ErrUnavailable)
-	must(sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "server", NoEncryption: true}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "server", NoEncryption: true}))
 	want.Unreachable, want.NoEncryption = false, true
 	check("up, without encryption")
-	must(sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "server"}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "server"}))
 	want.NoEncryption = false
 	check("as before")
 
-	must(sim.RemoveSmbUser(ctx, &simv1.RemoveSmbUserRequest{Server: "server", User: "user"}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbUser", &simv1.SmbUser{Server: "server", User: "user"}))
 	want.Users = nil
 	check("without users")
-	_, err = sim.ReadFile(ctx, &simv1.ReadFileRequest{Path: `\\server\b\file`})
+	_, err = simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `\\server\b\file`})
 	wantError(t, err, csiproxy.ErrUnauthenticated)
-	must(sim.RemoveSmbShare(ctx, &simv1.RemoveSmbShareRequest{Server: "server", Name: "b"}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbShare", &simv1.SmbShare{Server: "server", Name: "b"}))
 	want.Shares = want.Shares[:1]
 	check("with one share")
 }
@@ -79,17 +79,17 @@ func TestSMBErrors(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
 	share := &simv1.SmbShare{Server: "server", Name: "share"}
-	must(sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: share}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", share))
 	for name, test := range map[string]struct {
 		err, want error
 	}{
-		"share is there": {errorOf(sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{Share: share})), csiproxy.ErrAlreadyExists},
-		"no share":       {errorOf(sim.AddSmbShare(ctx, &simv1.AddSmbShareRequest{})), csiproxy.ErrInvalidArgument},
-		"no such share":  {errorOf(sim.RemoveSmbShare(ctx, &simv1.RemoveSmbShareRequest{Server: "server", Name: "x"})), csiproxy.ErrNotFound},
-		"no such server": {errorOf(sim.SetSmbServer(ctx, &simv1.SetSmbServerRequest{Server: "x"})), csiproxy.ErrNotFound},
-		"no password":    {errorOf(sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "server", User: "x"})), csiproxy.ErrInvalidArgument},
-		"user's server":  {errorOf(sim.SetSmbUser(ctx, &simv1.SetSmbUserRequest{Server: "x", User: "x", Password: "tell nobody"})), csiproxy.ErrNotFound},
-		"no such user":   {errorOf(sim.RemoveSmbUser(ctx, &simv1.RemoveSmbUserRequest{Server: "server", User: "x"})), csiproxy.ErrNotFound},
+		"share is there": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", share)), csiproxy.ErrAlreadyExists},
+		"no share":       {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", &simv1.SmbShare{})), csiproxy.ErrInvalidArgument},
+		"no such share":  {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbShare", &simv1.SmbShare{Server: "server", Name: "x"})), csiproxy.ErrNotFound},
+		"no such server": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "x"})), csiproxy.ErrNotFound},
+		"no password":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser", &simv1.SmbUser{Server: "server", User: "x"})), csiproxy.ErrInvalidArgument},
+		"user's server":  {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser", &simv1.SmbUser{Server: "x", User: "x", Password: "tell nobody"})), csiproxy.ErrNotFound},
+		"no such user":   {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbUser", &simv1.SmbUser{Server: "server", User: "x"})), csiproxy.ErrNotFound},
 	} {
 		wantError(t, test.err, test.want)
 		if strings.Contains(fmt.Sprint(test.err), "tell nobody") {

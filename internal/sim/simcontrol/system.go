@@ -4,44 +4,37 @@
 package simcontrol
 
 import (
-	"context"
-
-	"google.golang.org/protobuf/proto"
-
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// AddService implements simv1.SimServer.
-func (s *Service) AddService(_ context.Context, r *simv1.AddServiceRequest) (*simv1.AddServiceResponse, error) {
+func (s *Service) AddService(r *simv1.WindowsService) error {
 	spec := services.Spec{
-		Name:        r.GetService().GetName(),
-		DisplayName: r.GetService().GetDisplayName(),
+		Name:        r.Name,
+		DisplayName: r.DisplayName,
 		StartType:   win.ServiceDemandStart,
-		DependsOn:   r.GetService().GetDependsOn(),
-		Running:     r.GetService().GetRunning(),
-		StartError:  win.Errno(r.GetService().GetStartError()),
+		DependsOn:   r.DependsOn,
+		Running:     r.Running,
+		StartError:  win.Errno(r.StartError),
 	}
-	if r.GetService() != nil && r.Service.StartType != nil {
-		spec.StartType = win.ServiceStartType(*r.Service.StartType)
+	if r.StartType != nil {
+		spec.StartType = win.ServiceStartType(*r.StartType)
 	}
-	return &simv1.AddServiceResponse{}, classify(s.sys.Services().Add(spec))
+	return s.sys.Services().Add(spec)
 }
 
-// RemoveService implements simv1.SimServer.
-func (s *Service) RemoveService(_ context.Context, r *simv1.RemoveServiceRequest) (*simv1.RemoveServiceResponse, error) {
-	return &simv1.RemoveServiceResponse{}, classify(s.sys.Services().Remove(r.Name))
+func (s *Service) RemoveService(r *simv1.WindowsService) error {
+	return s.sys.Services().Remove(r.Name)
 }
 
-// ListServices implements simv1.SimServer.
-func (s *Service) ListServices(context.Context, *simv1.ListServicesRequest) (*simv1.ListServicesResponse, error) {
+func (s *Service) ListServices() (*simv1.ListServicesResponse, error) {
 	response := &simv1.ListServicesResponse{}
 	for _, spec := range s.sys.Services().List() {
 		response.Services = append(response.Services, &simv1.WindowsService{
 			Name:        spec.Name,
 			DisplayName: spec.DisplayName,
-			StartType:   proto.Uint32(uint32(spec.StartType)),
+			StartType:   simv1.StartType(spec.StartType).Enum(),
 			DependsOn:   spec.DependsOn,
 			Running:     spec.Running,
 			StartError:  uint32(spec.StartError),
@@ -50,7 +43,6 @@ func (s *Service) ListServices(context.Context, *simv1.ListServicesRequest) (*si
 	return response, nil
 }
 
-// SetBiosSerial implements simv1.SimServer.
-func (s *Service) SetBiosSerial(_ context.Context, r *simv1.SetBiosSerialRequest) (*simv1.SetBiosSerialResponse, error) {
-	return &simv1.SetBiosSerialResponse{}, classify(s.sys.SetBIOSSerial(r.SerialNumber))
+func (s *Service) SetBiosSerial(r *simv1.SerialNumber) error {
+	return s.sys.SetBIOSSerial(r.SerialNumber)
 }

@@ -4,8 +4,6 @@
 package simcontrol
 
 import (
-	"context"
-
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -17,8 +15,7 @@ var damages = map[winsim.Damage]simv1.Damage{
 	winsim.OfflineDamage: simv1.Damage_DAMAGE_OFFLINE,
 }
 
-// ListVolumes implements simv1.SimServer.
-func (s *Service) ListVolumes(context.Context, *simv1.ListVolumesRequest) (*simv1.ListVolumesResponse, error) {
+func (s *Service) ListVolumes() (*simv1.ListVolumesResponse, error) {
 	response := &simv1.ListVolumesResponse{}
 	for _, v := range s.sys.Volumes() {
 		volume := &simv1.Volume{
@@ -46,8 +43,7 @@ func (s *Service) ListVolumes(context.Context, *simv1.ListVolumesRequest) (*simv
 	return response, nil
 }
 
-// SetVolume implements simv1.SimServer.
-func (s *Service) SetVolume(_ context.Context, r *simv1.SetVolumeRequest) (*simv1.SetVolumeResponse, error) {
+func (s *Service) SetVolume(r *simv1.SetVolumeRequest) error {
 	var changes []func() error
 	for damage, name := range damages {
 		if r.Damage == name {
@@ -55,7 +51,7 @@ func (s *Service) SetVolume(_ context.Context, r *simv1.SetVolumeRequest) (*simv
 		}
 	}
 	if r.Damage != simv1.Damage_DAMAGE_UNSPECIFIED && len(changes) == 0 {
-		return nil, invalid("SetVolume", "there is no damage "+r.Damage.String())
+		return invalid("SetVolume", "there is no damage "+r.Damage.String())
 	}
 	if r.Dirty != nil {
 		changes = append(changes, func() error { return s.sys.SetVolumeDirty(r.Volume, *r.Dirty) })
@@ -67,32 +63,29 @@ func (s *Service) SetVolume(_ context.Context, r *simv1.SetVolumeRequest) (*simv
 		changes = append(changes, func() error { return s.sys.SetVolumeLocked(r.Volume, *r.BitlockerLocked) })
 	}
 	if len(changes) == 0 {
-		return nil, invalid("SetVolume", "there is nothing to change")
+		return invalid("SetVolume", "there is nothing to change")
 	}
 	for _, change := range changes {
 		if err := change(); err != nil {
-			return nil, classify(err)
+			return err
 		}
 	}
-	return &simv1.SetVolumeResponse{}, nil
+	return nil
 }
 
-// StartProcess implements simv1.SimServer.
-func (s *Service) StartProcess(_ context.Context, r *simv1.StartProcessRequest) (*simv1.StartProcessResponse, error) {
+func (s *Service) StartProcess(r *simv1.Process) (*simv1.Process, error) {
 	id, err := s.sys.StartProcess(r.Program, r.Paths...)
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
-	return &simv1.StartProcessResponse{ProcessId: uint32(id)}, nil
+	return &simv1.Process{ProcessId: uint32(id)}, nil
 }
 
-// EndProcess implements simv1.SimServer.
-func (s *Service) EndProcess(_ context.Context, r *simv1.EndProcessRequest) (*simv1.EndProcessResponse, error) {
-	return &simv1.EndProcessResponse{}, classify(s.sys.EndProcess(win.ProcessID(r.ProcessId)))
+func (s *Service) EndProcess(r *simv1.Process) error {
+	return s.sys.EndProcess(win.ProcessID(r.ProcessId))
 }
 
-// ListProcesses implements simv1.SimServer.
-func (s *Service) ListProcesses(context.Context, *simv1.ListProcessesRequest) (*simv1.ListProcessesResponse, error) {
+func (s *Service) ListProcesses() (*simv1.ListProcessesResponse, error) {
 	response := &simv1.ListProcessesResponse{}
 	for _, p := range s.sys.Processes() {
 		response.Processes = append(response.Processes, &simv1.Process{ProcessId: uint32(p.ID), Program: p.Image, Paths: p.Holds})

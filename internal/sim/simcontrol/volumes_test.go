@@ -23,7 +23,7 @@ func TestHardware(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
 	eui, nguid := []byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte("0123456789abcdef")
-	number := must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{
+	number := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{
 		SizeBytes: 1 << 30, SerialNumber: "nvme", DiskNumber: proto.Uint32(7), LateNs: int64(time.Nanosecond),
 		Vendor: "v", Product: "p", Revision: "r", Location: "there",
 		Nvme: &simv1.NvmeNamespace{ControllerSerialNumber: "c", NamespaceId: 3, Eui64: eui, Nguid: nguid},
@@ -45,46 +45,48 @@ func TestHardware(t *testing.T) {
 	if diff := cmp.Diff(want, got); number != 7 || diff != "" {
 		t.Errorf("disk %d (-want +got):\n%s", number, diff)
 	}
-	listed := must(sim.ListDisks(ctx, &simv1.ListDisksRequest{})).Disks[1]
+	listed := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks[1]
 	namespace := &simv1.NvmeNamespace{ControllerSerialNumber: "c", NamespaceId: 3, Eui64: eui, Nguid: nguid}
 	if diff := cmp.Diff(namespace, listed.Nvme, protocmp.Transform()); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	for name, r := range map[string]*simv1.AttachDiskRequest{
+	for name, r := range map[string]*simv1.DiskHardware{
 		"a short EUI-64": {SizeBytes: 1 << 30, Nvme: &simv1.NvmeNamespace{Eui64: eui[:7]}},
 		"a long NGUID":   {SizeBytes: 1 << 30, Nvme: &simv1.NvmeNamespace{Nguid: append(nguid, 1)}},
 		"both forms":     {SizeBytes: 1 << 30, Page83: "id", Designators: []*simv1.Designator{{}}},
 	} {
-		t.Run(name, func(t *testing.T) { wantError(t, errorOf(sim.AttachDisk(ctx, r)), csiproxy.ErrInvalidArgument) })
+		t.Run(name, func(t *testing.T) {
+			wantError(t, errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", r)), csiproxy.ErrInvalidArgument)
+		})
 	}
 }
 
 func TestCloneDisk(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
-	n := must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 10 << 30})).GetDiskNumber()
+	n := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 10 << 30})).GetDiskNumber()
 	simtest.Partition(t, sys, disk.Number(n), 1)
-	clone := must(sim.CloneDisk(ctx, &simv1.CloneDiskRequest{DiskNumber: n, Disk: &simv1.AttachDiskRequest{SerialNumber: "clone"}})).GetDiskNumber()
-	got := must(sim.ListDisks(ctx, &simv1.ListDisksRequest{})).Disks[clone]
-	if got.SerialNumber != "clone" || !got.Offline || got.OfflineReason != uint32(win.OfflineCollision) {
+	clone := must(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: n, Disk: &simv1.DiskHardware{SerialNumber: "clone"}})).GetDiskNumber()
+	got := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks[clone]
+	if got.SerialNumber != "clone" || !got.Offline || got.OfflineReason != simv1.OfflineReason_OFFLINE_REASON_COLLISION {
 		t.Errorf("the clone is %v", got)
 	}
-	clone2 := must(sim.CloneDisk(ctx, &simv1.CloneDiskRequest{DiskNumber: n})).GetDiskNumber()
+	clone2 := must(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: n})).GetDiskNumber()
 	if clone2 != clone+1 {
 		t.Errorf("the next one has the number %d", clone2)
 	}
-	wantError(t, errorOf(sim.CloneDisk(ctx, &simv1.CloneDiskRequest{DiskNumber: 99})), csiproxy.ErrNotFound)
-	wantError(t, errorOf(sim.CloneDisk(ctx, &simv1.CloneDiskRequest{
-		DiskNumber: n, Disk: &simv1.AttachDiskRequest{Address: &simv1.ScsiAddress{Lun: 256}},
+	wantError(t, errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: 99})), csiproxy.ErrNotFound)
+	wantError(t, errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{
+		DiskNumber: n, Disk: &simv1.DiskHardware{Address: &simv1.ScsiAddress{Lun: 256}},
 	})), csiproxy.ErrInvalidArgument)
 }
 
 func TestOfflineReason(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
-	n := must(sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SizeBytes: 1 << 30})).GetDiskNumber()
-	must(sim.SetDiskAttributes(ctx, &simv1.SetDiskAttributesRequest{DiskNumber: n, Offline: proto.Bool(true), OfflineReason: 6}))
-	if got := must(sim.ListDisks(ctx, &simv1.ListDisksRequest{})).Disks[1]; !got.Offline || got.OfflineReason != 6 {
+	n := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30})).GetDiskNumber()
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{DiskNumber: n, Offline: proto.Bool(true), OfflineReason: 6}))
+	if got := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks[1]; !got.Offline || got.OfflineReason != 6 {
 		t.Errorf("the disk is %v", got)
 	}
 	for name, r := range map[string]*simv1.SetDiskAttributesRequest{
@@ -92,7 +94,9 @@ func TestOfflineReason(t *testing.T) {
 		"persistent": {DiskNumber: n, Offline: proto.Bool(true), Persist: true, OfflineReason: 6},
 		"unknown":    {DiskNumber: n, Offline: proto.Bool(true), OfflineReason: 1 << 16},
 	} {
-		t.Run(name, func(t *testing.T) { wantError(t, errorOf(sim.SetDiskAttributes(ctx, r)), csiproxy.ErrInvalidArgument) })
+		t.Run(name, func(t *testing.T) {
+			wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes", r)), csiproxy.ErrInvalidArgument)
+		})
 	}
 }
 
@@ -103,7 +107,7 @@ func TestVolumes(t *testing.T) {
 	simtest.Must(t, sys.FormatVolume(ctx, id, win.FormatOptions{FileSystem: "NTFS"}))
 	volume := func() *simv1.Volume {
 		t.Helper()
-		volumes := must(sim.ListVolumes(ctx, &simv1.ListVolumesRequest{})).Volumes
+		volumes := must(simv1.Call[simv1.ListVolumesResponse](ctx, sim, "ListVolumes", &simv1.Empty{})).Volumes
 		return volumes[len(volumes)-1]
 	}
 	want := proto.CloneOf(volume())
@@ -113,7 +117,7 @@ func TestVolumes(t *testing.T) {
 	check := func(what string, r *simv1.SetVolumeRequest) {
 		t.Helper()
 		r.Volume = id
-		must(sim.SetVolume(ctx, r))
+		must(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", r))
 		if diff := cmp.Diff(want, volume(), protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
@@ -124,10 +128,10 @@ func TestVolumes(t *testing.T) {
 	check("healed", &simv1.SetVolumeRequest{Dirty: proto.Bool(false), Damage: simv1.Damage_DAMAGE_NONE})
 	want.ReadOnly = false
 	check("writable", &simv1.SetVolumeRequest{ReadOnly: proto.Bool(false)})
-	wantError(t, errorOf(sim.SetVolume(ctx, &simv1.SetVolumeRequest{Volume: id})), csiproxy.ErrInvalidArgument)
-	wantError(t, errorOf(sim.SetVolume(ctx, &simv1.SetVolumeRequest{Volume: id, Damage: 9})), csiproxy.ErrInvalidArgument)
-	wantError(t, errorOf(sim.SetVolume(ctx, &simv1.SetVolumeRequest{Volume: `Q:\`, Dirty: proto.Bool(true)})), csiproxy.ErrNotFound)
-	must(sim.SetVolume(ctx, &simv1.SetVolumeRequest{Volume: id, BitlockerLocked: proto.Bool(true)}))
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: id})), csiproxy.ErrInvalidArgument)
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: id, Damage: 9})), csiproxy.ErrInvalidArgument)
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: `Q:\`, Dirty: proto.Bool(true)})), csiproxy.ErrNotFound)
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: id, BitlockerLocked: proto.Bool(true)}))
 	if v := volume(); !v.BitlockerLocked || v.FileSystem != "" || v.Damage != simv1.Damage_DAMAGE_UNSPECIFIED {
 		t.Errorf("locked by BitLocker it is %v", v)
 	}
@@ -136,16 +140,16 @@ func TestVolumes(t *testing.T) {
 func TestProcesses(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
-	id := must(sim.StartProcess(ctx, &simv1.StartProcessRequest{Program: `C:\app.exe`, Paths: []string{`C:\Windows`}})).ProcessId
+	id := must(simv1.Call[simv1.Process](ctx, sim, "StartProcess", &simv1.Process{Program: `C:\app.exe`, Paths: []string{`C:\Windows`}})).ProcessId
 	want := []*simv1.Process{{ProcessId: id, Program: `C:\app.exe`, Paths: []string{`C:\Windows`}}}
-	if diff := cmp.Diff(want, must(sim.ListProcesses(ctx, &simv1.ListProcessesRequest{})).Processes, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(want, must(simv1.Call[simv1.ListProcessesResponse](ctx, sim, "ListProcesses", &simv1.Empty{})).Processes, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	must(sim.EndProcess(ctx, &simv1.EndProcessRequest{ProcessId: id}))
-	if p := must(sim.ListProcesses(ctx, &simv1.ListProcessesRequest{})).Processes; len(p) > 0 {
+	must(simv1.Call[simv1.Empty](ctx, sim, "EndProcess", &simv1.Process{ProcessId: id}))
+	if p := must(simv1.Call[simv1.ListProcessesResponse](ctx, sim, "ListProcesses", &simv1.Empty{})).Processes; len(p) > 0 {
 		t.Errorf("left are %v", p)
 	}
-	wantError(t, errorOf(sim.EndProcess(ctx, &simv1.EndProcessRequest{ProcessId: id})), csiproxy.ErrNotFound)
-	wantError(t, errorOf(sim.StartProcess(ctx, &simv1.StartProcessRequest{})), csiproxy.ErrInvalidArgument)
-	wantError(t, errorOf(sim.StartProcess(ctx, &simv1.StartProcessRequest{Program: "x", Paths: []string{`C:\none`}})), csiproxy.ErrNotFound)
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "EndProcess", &simv1.Process{ProcessId: id})), csiproxy.ErrNotFound)
+	wantError(t, errorOf(simv1.Call[simv1.Process](ctx, sim, "StartProcess", &simv1.Process{})), csiproxy.ErrInvalidArgument)
+	wantError(t, errorOf(simv1.Call[simv1.Process](ctx, sim, "StartProcess", &simv1.Process{Program: "x", Paths: []string{`C:\none`}})), csiproxy.ErrNotFound)
 }

@@ -22,7 +22,6 @@ import (
 // Simulated is the hardware of a simulated node.
 type Simulated struct {
 	conn *grpc.ClientConn
-	sim  simv1.SimClient
 }
 
 // OfDaemon returns the hardware of a daemon's node. On Windows the control of the node is a
@@ -42,7 +41,7 @@ func dial(target string, o ...grpc.DialOption) (*Simulated, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial the simulated node: %w", err)
 	}
-	return &Simulated{conn, simv1.NewSimClient(conn)}, nil
+	return &Simulated{conn}, nil
 }
 
 // Close ends the connection.
@@ -51,7 +50,7 @@ func (s *Simulated) Close() error { return s.conn.Close() }
 // Attach implements cloud.Hardware. Simulated hardware has no write protection, so a
 // read-only disk is one with Windows' read-only attribute.
 func (s *Simulated) Attach(ctx context.Context, serial string, sizeBytes int64, readOnly bool) error {
-	_, err := s.sim.AttachDisk(ctx, &simv1.AttachDiskRequest{SerialNumber: serial, SizeBytes: sizeBytes})
+	_, err := simv1.Call[simv1.DiskNumber](ctx, s.conn, "AttachDisk", &simv1.DiskHardware{SerialNumber: serial, SizeBytes: sizeBytes})
 	if err != nil && status.Code(err) != codes.AlreadyExists {
 		return wrap("attach", serial, err)
 	}
@@ -62,7 +61,7 @@ func (s *Simulated) Attach(ctx context.Context, serial string, sizeBytes int64, 
 	if err != nil || number == nil {
 		return err
 	}
-	_, err = s.sim.SetDiskAttributes(ctx, &simv1.SetDiskAttributesRequest{
+	_, err = simv1.Call[simv1.Empty](ctx, s.conn, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{
 		DiskNumber: *number, ReadOnly: new(true), Persist: true,
 	})
 	return wrap("make read-only", serial, err)
@@ -74,7 +73,7 @@ func (s *Simulated) Detach(ctx context.Context, serial string) error {
 	if err != nil || number == nil {
 		return err
 	}
-	_, err = s.sim.DetachDisk(ctx, &simv1.DetachDiskRequest{DiskNumber: *number})
+	_, err = simv1.Call[simv1.Empty](ctx, s.conn, "DetachDisk", &simv1.DiskNumber{DiskNumber: number})
 	return wrap("detach", serial, err)
 }
 
@@ -84,13 +83,13 @@ func (s *Simulated) Grow(ctx context.Context, serial string, sizeBytes int64) er
 	if err != nil || number == nil {
 		return err
 	}
-	_, err = s.sim.GrowDisk(ctx, &simv1.GrowDiskRequest{DiskNumber: *number, SizeBytes: sizeBytes})
+	_, err = simv1.Call[simv1.Empty](ctx, s.conn, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: *number, SizeBytes: sizeBytes})
 	return wrap("grow", serial, err)
 }
 
 // Delete implements cloud.Hardware.
 func (s *Simulated) Delete(ctx context.Context, serial string) error {
-	_, err := s.sim.DeleteDisk(ctx, &simv1.DeleteDiskRequest{SerialNumber: serial})
+	_, err := simv1.Call[simv1.Empty](ctx, s.conn, "DeleteDisk", &simv1.SerialNumber{SerialNumber: serial})
 	if status.Code(err) == codes.NotFound {
 		return nil
 	}
@@ -99,7 +98,7 @@ func (s *Simulated) Delete(ctx context.Context, serial string) error {
 
 // find returns the number of a disk, nil if it isn't attached.
 func (s *Simulated) find(ctx context.Context, serial string) (*uint32, error) {
-	response, err := s.sim.ListDisks(ctx, &simv1.ListDisksRequest{})
+	response, err := simv1.Call[simv1.ListDisksResponse](ctx, s.conn, "ListDisks", &simv1.Empty{})
 	if err != nil {
 		return nil, wrap("find", serial, err)
 	}
