@@ -92,7 +92,7 @@ FORCE:
 # The modules that other tests need, such as Kubernetes' and those of the tools, aren't needed here.
 CONCURRENT = ./internal/operation ./internal/wincalls ./internal/server ./internal/rpc
 # Tests of what is concurrent in packages with many others have one of these words in their names.
-CONCURRENT_TESTS = AtOneTime|Beside|Clients|Concurrently|Second|Together|Watch
+CONCURRENT_TESTS = AtOneTime|Clients|Concurrently|Second|Together|Wait|Watch
 TEST_CONCURRENT = $(GO) test $(RACE) -short $(CONCURRENT) && \
 	$(GO) test $(RACE) -short -run '$(CONCURRENT_TESTS)' ./internal/daemon ./internal/nodeops/...
 
