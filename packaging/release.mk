@@ -61,7 +61,7 @@ wintest-%: build-windows-% build-sim-windows-% bin/pack
 	chmod +x $(BIN_windows-$*)/csi-proxy-wintest.exe
 
 # What only releases need is a module of its own, so that a build needs none of it.
-bin/sbom bin/notices bin/image bin/msi bin/relnotes: bin/%: FORCE
+bin/sbom bin/notices bin/image bin/msi: bin/%: FORCE
 	@$(FOR_TOOLS) GOFLAGS= $(GO) -C tools/release build -o ../../bin/ ./$*
 
 # What is released of the programs: zips of the daemon for each Windows, and of the one with
@@ -116,9 +116,9 @@ test-msi: bin/msi
 	test/wine/msi
 
 .PHONY: release
-release: $(addprefix collect-,$(RELEASED)) image msi wintest bin/pack bin/relnotes
+release: $(addprefix collect-,$(RELEASED)) image msi wintest bin/pack
 	rm -rf dist && mkdir dist
-	bin/relnotes -version '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
+	packaging/release-notes '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
 	$(foreach name,$(RELEASED),bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.release/$(name)) >dist/csi-proxy-$(name)-$(VERSION).zip &&) true
 	cp $(IMAGE_ARCHIVE) dist/csi-proxy-image-windows-amd64-$(VERSION).tar
 	cp $(MSI) dist/csi-proxy-windows-amd64-$(VERSION).msi
