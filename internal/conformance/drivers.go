@@ -4,8 +4,10 @@
 package conformance
 
 import (
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"fmt"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/conformance/drivers"
 )
 
 const (
@@ -48,22 +50,26 @@ func driver(name, promise string, methods []string, newSequence func(*trial) seq
 		Name: "drivers." + name, Group: driversGroup, Methods: methods, Promise: promise,
 		run: func(t *trial) {
 			s := newSequence(t)
+			twice := func(step string, life int, f func() error) {
+				for range 2 {
+					if err := f(); err != nil {
+						t.failf("%s, in life %d: %v", step, life, err)
+					}
+				}
+			}
 			for life := 1; life <= 2; life++ {
-				for range 2 {
-					s.stage()
-				}
-				for range 2 {
-					s.publish()
-				}
+				twice("stage", life, func() error {
+					if s.makeStaging && !t.exists(s.staging) {
+						t.do("Mkdir", fields{"path": s.staging})
+					}
+					return s.Stage(s.drive + s.staging[2:])
+				})
+				twice("publish", life, func() error { return s.Publish(s.drive+s.staging[2:], s.drive+s.target[2:]) })
 				t.want(t.exists(s.target), "nothing is at the target path after publishing, in life %d", life)
 				t.want(t.do("IsSymlink", fields{"path": s.target}).is("isLink"), "the target path is no link that leads somewhere, in life %d", life)
-				for range 2 {
-					s.unpublish()
-				}
+				twice("unpublish", life, func() error { return s.Unpublish(s.drive + s.target[2:]) })
 				t.want(!t.exists(s.target), "something is at the target path after unpublishing, in life %d", life)
-				for range 2 {
-					s.unstage()
-				}
+				twice("unstage", life, func() error { return s.Unstage(s.drive + s.staging[2:]) })
 				_, err := t.call("GetVolumeIDFromTargetPath", fields{"path": s.staging})
 				t.want(err != nil, "a volume is at the staging path after unstaging, in life %d", life)
 			}
@@ -73,54 +79,78 @@ func driver(name, promise string, methods []string, newSequence func(*trial) seq
 
 // sequence is the life of a volume with a driver.
 type sequence struct {
-	staging, target                    string // with a drive
-	stage, publish, unpublish, unstage func()
+	drivers.Driver
+	staging, target string // with a drive
+	drive           string // how the paths begin that the driver gets
+	// makeStaging: kubelet makes the directory for the driver. The published daemon makes none.
+	makeStaging bool
 }
 
-// paths are the staging and target paths of a volume. As kubelet does, it makes the
-// directories that they are in.
-func (t *trial) paths() (staging, target string) {
+// newSequence begins the life of a volume of a disk; of none if d is nil. As kubelet does, it makes
+// the directories that the paths are in.
+func (t *trial) newSequence(d *disk) sequence {
 	dir := t.dir()
 	t.do("Mkdir", fields{"path": dir + `\pod`})
-	return dir + `\globalmount`, dir + `\pod\mount`
+	s := sequence{staging: dir + `\globalmount`, target: dir + `\pod\mount`, drive: dir[:2]}
+	if d != nil {
+		t.unmountLater(d.volume, s.staging)
+		t.later(func() { t.online(d) })
+	}
+	return s
 }
 
-// wantID looks for a disk as the drivers do that go by identifiers.
-func (t *trial) wantID(d *disk) {
-	ids := t.diskIDs()[d.number]
-	t.want(ids.serial == d.id || ids.page83 == d.id, "disk %s has the identifiers %+v, not %q", d.number, ids, d.id)
+func newEBS(t *trial) sequence {
+	d := t.volumeDisk()
+	s := t.newSequence(d)
+	s.Driver = drivers.NewEBS(driverNode{t}, d.has)
+	return s
 }
 
-// prepare partitions and formats a disk as needed, and returns its volume.
-func (t *trial) prepare(d *disk, online bool) string {
-	t.do("PartitionDisk", fields{"disk": d.number})
-	if online {
-		t.do("SetDiskState", fields{"disk": d.number, "online": true})
+func newAzureDisk(t *trial) sequence {
+	d := t.volumeDisk()
+	locations, err := t.do("ListDiskLocations", nil).byDisk("locations")
+	t.want(err == nil, "%v", err)
+	if _, ok := locations[d.number]; !ok {
+		t.notApplicable("disk %s has no SCSI address, by which the driver finds it", d.number)
 	}
-	volumes := t.do("ListVolumesOnDisk", fields{"disk": d.number}).texts("volumes")
-	t.want(len(volumes) > 0, "disk %s has no volumes: drivers crash on that", d.number)
-	if !t.do("IsVolumeFormatted", fields{"volume": volumes[0]}).is("formatted") {
-		t.do("FormatVolume", fields{"volume": volumes[0]})
-	}
-	return volumes[0]
+	s := t.newSequence(d)
+	s.Driver = drivers.NewAzureDisk(driverNode{t}, func(number uint32, _ string) bool { return fmt.Sprint(number) == d.number },
+		!t.Published) // which takes no number
+	return s
 }
 
-// relink publishes as most drivers do.
-func (t *trial) relink(staging, target string) {
-	if t.exists(target) {
-		t.do("Rmdir", fields{"path": target, "force": true})
-	}
-	t.isLink(target)
-	t.do("CreateSymlink", fields{"source": staging, "target": target})
+func newGCEPD(t *trial) sequence {
+	d := t.volumeDisk()
+	s := t.newSequence(d)
+	s.Driver, s.drive, s.makeStaging = drivers.NewGCEPD(driverNode{t}, d.has), "", true
+	return s
 }
 
-// isLink asks IsSymlink, and takes that nothing is there for no, as drivers do.
-func (t *trial) isLink(path string) bool {
-	a, err := t.call("IsSymlink", fields{"path": path})
-	if err != nil {
-		code := status.Code(err)
-		t.want(code == codes.NotFound || t.Published, "IsSymlink %s: %v", path, err)
-		return false
+// has reports whether the identifiers are those of the disk.
+func (d *disk) has(ids drivers.DiskIDs) bool { return ids.SerialNumber == d.id || ids.Page83 == d.id }
+
+func newSMB(t *trial) sequence {
+	s := t.newSequence(nil)
+	t.mapping(s.staging) // or it isn't applicable
+	t.unmapLater()
+	s.Driver = drivers.NewSMB(driverNode{t}, drivers.SMBVolume{
+		Source: strings.ReplaceAll(t.Share, `\`, "/"), ID: "volume", Volumes: new(drivers.VolumesOnShares),
+		Credentials: func() (string, string) { return t.ShareUsername, t.SharePassword.Reveal() }, Container: container{t},
+	})
+	return s
+}
+
+func newISCSI(t *trial) sequence {
+	if !t.Erase {
+		t.notApplicable("the disk of the target would be erased: confirm that with --erase-disks")
 	}
-	return a.is("isLink")
+	t.login()
+	s := t.newSequence(nil)
+	t.later(func() {
+		if a, err := t.call("GetVolumeIDFromTargetPath", fields{"path": s.staging}); err == nil {
+			t.do("UnmountVolume", fields{"volume": a.text("volume"), "path": s.staging})
+		}
+	})
+	s.Driver = drivers.NewLocalISCSI(driverNode{t}, t.portal().address, uint32(t.portal().port), t.Target)
+	return s
 }

@@ -220,10 +220,15 @@ func (t *trial) login() fields {
 	}
 	t.addPortal(t.portal())
 	t.later(func() { t.do("DisconnectTarget", target) })
+	return t.loginRequest()
+}
+
+// loginRequest is the request that connects the target.
+func (t *trial) loginRequest() fields {
 	if t.CHAPUsername == "" {
-		return target
+		return t.target()
 	}
-	return target.with("auth_type", 1).with("chap_username", t.CHAPUsername).with("chap_secret", t.CHAPSecret)
+	return t.target().with("auth_type", 1).with("chap_username", t.CHAPUsername).with("chap_secret", t.CHAPSecret)
 }
 
 func (t *trial) targetDisks() []string { return t.do("GetTargetDisks", t.target()).texts("disks") }

@@ -17,10 +17,18 @@ import (
 	iscsiv1alpha2 "github.com/kubernetes-csi/csi-proxy/client/api/iscsi/v1alpha2"
 	smbv1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1"
 	volumev1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1"
+
+	"github.com/csi-proxy/csi-proxy/test/published/drivers"
 )
 
-// clients are the generated clients of the versions that drivers use most.
+// clients make the calls of drivers, in the drivers' words or with the generated clients.
 type clients struct {
+	stubs
+	drivers.Calls
+}
+
+// stubs are the generated clients of the versions that drivers use most.
+type stubs struct {
 	disk       diskv1.DiskClient
 	volume     volumev1.VolumeClient
 	filesystem filesystemv1.FilesystemClient
@@ -34,13 +42,14 @@ func (n *node) clients(before func(method string) error) clients {
 	connection := func(group, version string) *reconnecting {
 		return &reconnecting{node: n, group: group, version: version, before: before}
 	}
-	return clients{
+	s := stubs{
 		disk:       diskv1.NewDiskClient(connection("disk", "v1")),
 		volume:     volumev1.NewVolumeClient(connection("volume", "v1")),
 		filesystem: filesystemv1.NewFilesystemClient(connection("filesystem", "v1")),
 		smb:        smbv1.NewSmbClient(connection("smb", "v1")),
 		iscsi:      iscsiv1alpha2.NewIscsiClient(connection("iscsi", "v1alpha2")),
 	}
+	return clients{s, drivers.Calls{Node: s}}
 }
 
 // reconnecting is a connection to an endpoint that is dialled again after the daemon
@@ -93,12 +102,12 @@ func (o operator) must(err error) {
 
 func (o operator) setOnline(disk uint32, online bool) {
 	o.t.Helper()
-	o.must(o.clients.setOnline(context.Background(), disk, online))
+	o.must(o.clients.SetDiskState(context.Background(), disk, online))
 }
 
 func (o operator) rescan() {
 	o.t.Helper()
-	o.must(o.clients.rescan(context.Background()))
+	o.must(o.clients.Rescan(context.Background()))
 }
 
 // volumes returns the volumes of a disk.
@@ -112,7 +121,7 @@ func (o operator) volumes(disk uint32) []string {
 // rawVolume partitions a disk and returns its only volume.
 func (o operator) rawVolume(disk uint32) string {
 	o.t.Helper()
-	o.must(o.partition(context.Background(), disk))
+	o.must(o.PartitionDisk(context.Background(), disk))
 	ids := o.volumes(disk)
 	if len(ids) != 1 {
 		o.t.Fatalf("disk %d has the volumes %q, want one", disk, ids)
@@ -124,19 +133,19 @@ func (o operator) rawVolume(disk uint32) string {
 func (o operator) formattedVolume(disk uint32) string {
 	o.t.Helper()
 	id := o.rawVolume(disk)
-	o.must(o.format(context.Background(), id))
+	o.must(o.FormatVolume(context.Background(), id))
 	return id
 }
 
 func (o operator) mount(volume, path string) {
 	o.t.Helper()
-	o.must(o.clients.mount(context.Background(), volume, path))
+	o.must(o.clients.MountVolume(context.Background(), volume, path))
 }
 
 // mounted returns the volume that is mounted at a path, "" if none is.
 func (o operator) mounted(path string) string {
 	o.t.Helper()
-	volume, err := o.volumeAt(context.Background(), path)
+	volume, err := o.VolumeAt(context.Background(), path)
 	if status.Code(err) == codes.NotFound {
 		return ""
 	}
@@ -146,25 +155,25 @@ func (o operator) mounted(path string) string {
 
 func (o operator) mkdir(path string) {
 	o.t.Helper()
-	o.must(o.ensureDir(context.Background(), path))
+	o.must(o.Mkdir(context.Background(), path))
 }
 
 func (o operator) exists(path string) bool {
 	o.t.Helper()
-	exists, err := o.pathExists(context.Background(), path)
+	exists, err := o.PathExists(context.Background(), path)
 	o.must(err)
 	return exists
 }
 
 func (o operator) symlink(source, link string) {
 	o.t.Helper()
-	o.must(o.createSymlink(context.Background(), source, link))
+	o.must(o.CreateSymlink(context.Background(), source, link))
 }
 
 // size returns the size of a volume's file system in bytes.
 func (o operator) size(volume string) int64 {
 	o.t.Helper()
-	size, err := o.volumeSize(context.Background(), volume)
+	size, err := o.VolumeSize(context.Background(), volume)
 	o.must(err)
 	return size
 }

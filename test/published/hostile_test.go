@@ -65,7 +65,7 @@ func TestPlantedLinks(t *testing.T) {
 
 	// The links themselves may go, without what they lead to.
 	for _, link := range []string{`\planted`, `\root`, `\twice`, `\relative`} {
-		o.must(o.removeDir(context.Background(), kubeletPath+link, true))
+		o.must(o.Rmdir(context.Background(), kubeletPath+link, true))
 		n.wantGone(kubeletPath + link)
 	}
 	n.wantText(`C:\Windows\System32\kernel`, "not for drivers")
@@ -105,10 +105,10 @@ func TestSystemVolume(t *testing.T) {
 		t.Errorf("formatting the system volume gives %v", err)
 	}
 	// Mounting it below the kubelet directory would be a way out.
-	if err := o.clients.mount(ctx, system, kubeletPath+`\system`); status.Code(err) != codes.FailedPrecondition {
+	if err := o.clients.MountVolume(ctx, system, kubeletPath+`\system`); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("mounting the system volume gives %v", err)
 	}
-	if err := o.removeDir(ctx, kubeletPath+`\system`, true); err != nil {
+	if err := o.Rmdir(ctx, kubeletPath+`\system`, true); err != nil {
 		t.Errorf("removing the directory that it was to be mounted at gives %v", err)
 	}
 	n.wantText(`C:\Windows\kernel`, "not for drivers")

@@ -211,7 +211,7 @@ func testGetTargetDisks(n *node, c *client) {
 	volume := o.formattedVolume(*n.diskBySerial("lun-a").Number)
 	o.mount(volume, kubeletPath+`\lun-`+c.name)
 	n.write(kubeletPath+`\lun-`+c.name+`\data`, "on a target")
-	o.must(o.unmount(context.Background(), volume, kubeletPath+`\lun-`+c.name))
+	o.must(o.UnmountVolume(context.Background(), volume, kubeletPath+`\lun-`+c.name))
 	c.succeed("DisconnectTarget", target)
 	if number := n.diskBySerial("lun-a").Number; number != nil {
 		c.t.Errorf("without a session disk %d is there", *number)

@@ -50,14 +50,14 @@ func TestForeignDataAreRefused(t *testing.T) {
 			// A file system on the whole disk.
 			whole := n.attach(hardware{size: gib})
 			n.writeDisk(whole, superblock, ext4)
-			if err := o.partition(ctx, whole); status.Code(err) != test.want {
+			if err := o.PartitionDisk(ctx, whole); status.Code(err) != test.want {
 				t.Errorf("PartitionDisk of a disk with ext4 gives %v, want %v", err, test.want)
 			}
 			// A file system in the partition.
 			part := n.attach(hardware{size: gib})
 			volume := o.rawVolume(part)
 			n.writeDisk(part, basicData+superblock, ext4)
-			if err := o.format(ctx, volume); status.Code(err) != test.want {
+			if err := o.Format(ctx, volume); status.Code(err) != test.want {
 				t.Errorf("formatting a volume with ext4 gives %v, want %v", err, test.want)
 			}
 			if test.want == codes.OK {
@@ -83,7 +83,7 @@ func TestForeignPartitionsAreLeft(t *testing.T) {
 	table := mbr(2048, 4096)
 	n.writeDisk(disk, 0, table)
 	for range 2 {
-		o.must(o.partition(context.Background(), disk))
+		o.must(o.PartitionDisk(context.Background(), disk))
 	}
 	if got := n.readDisk(disk, 0, len(table)); !bytes.Equal(got, table) {
 		t.Error("the partition table has changed")
@@ -91,7 +91,7 @@ func TestForeignPartitionsAreLeft(t *testing.T) {
 	if volumes := o.volumes(disk); len(volumes) != 2 {
 		t.Errorf("the disk has the volumes %q, want two", volumes)
 	}
-	if err := o.resize(context.Background(), decimal(disk), 0); status.Code(err) != codes.FailedPrecondition {
+	if err := o.ResizeVolume(context.Background(), decimal(disk), 0); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("resizing the only volume of a disk with two gives %v", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestDamagedNTFSIsRefused(t *testing.T) {
 	if formatted.Formatted {
 		t.Fatal("without its boot sector the volume counts as formatted: the test proves nothing")
 	}
-	if err := o.format(ctx, volume); status.Code(err) != codes.FailedPrecondition {
+	if err := o.Format(ctx, volume); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("formatting it gives %v", err)
 	}
 }
@@ -146,5 +146,5 @@ func TestLeftoversAreNoData(t *testing.T) {
 	n.writeDisk(disk, 0, leftovers)
 	volume := o.rawVolume(disk)
 	n.writeDisk(disk, basicData, leftovers)
-	o.must(o.format(context.Background(), volume))
+	o.must(o.Format(context.Background(), volume))
 }

@@ -6,10 +6,13 @@ package published
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csi-proxy/csi-proxy/test/published/drivers"
 )
 
 // shipped is a driver with the volumes that its cloud has.
@@ -33,7 +36,7 @@ type shipped struct {
 // storage is a volume as it is outside of the node.
 type storage interface {
 	// driver returns the driver of the volume, which calls with c.
-	driver(c clients) driver
+	driver(c clients) drivers.Driver
 	// grow makes the volume larger, if it has a size. It is staged.
 	grow(n *node, size int64)
 	// wantReleased asserts that unstaging left nothing of it on the node.
@@ -45,14 +48,14 @@ type storage interface {
 // attached is a disk that the cloud attaches.
 type attached struct {
 	disk      uint32
-	newDriver func(c clients) driver
+	newDriver func(c clients) drivers.Driver
 	// takesOffline tells whether unstaging leaves the disk offline.
 	takesOffline bool
 }
 
-func (a attached) driver(c clients) driver  { return a.newDriver(c) }
-func (a attached) grow(n *node, size int64) { n.t.Helper(); n.grow(a.disk, size) }
-func (a attached) remove(n *node)           { n.t.Helper(); n.detach(a.disk) }
+func (a attached) driver(c clients) drivers.Driver { return a.newDriver(c) }
+func (a attached) grow(n *node, size int64)        { n.t.Helper(); n.grow(a.disk, size) }
+func (a attached) remove(n *node)                  { n.t.Helper(); n.detach(a.disk) }
 
 func (a attached) wantReleased(n *node) {
 	n.t.Helper()
@@ -66,21 +69,31 @@ var shippedDrivers = []shipped{
 		name: "EBS", drive: `c:`, grows: true,
 		volume: func(n *node, i int) storage {
 			disk := n.attach(hardware{size: 4 * gib, serial: fmt.Sprintf("vol%017x_00000001.", i)})
-			return attached{disk, func(c clients) driver { return ebs{c, fmt.Sprintf("vol-%017x", i)} }, true}
+			return attached{disk, func(c clients) drivers.Driver {
+				id := fmt.Sprintf("vol%017x", i)
+				return drivers.NewEBS(c, func(ids drivers.DiskIDs) bool { return strings.Contains(ids.SerialNumber, id) })
+			}, true}
 		},
 	},
 	{
 		name: "Azure Disk", drive: `c:`, grows: true,
 		volume: func(n *node, i int) storage {
 			disk := n.attach(hardware{size: 4 * gib, adapter: 1, lun: i})
-			return attached{disk, func(c clients) driver { return azureDisk{c, fmt.Sprint(i)} }, false}
+			return attached{disk, func(c clients) drivers.Driver {
+				return drivers.NewAzureDisk(c, func(_ uint32, lun string) bool { return lun == fmt.Sprint(i) }, true)
+			}, false}
 		},
 	},
 	{
 		name: "GCE PD", drive: ``, grows: true, getsStuck: true,
 		volume: func(n *node, i int) storage {
 			disk := n.attach(hardware{size: 4 * gib, page83: fmt.Sprintf("Google  PersistentDisk  pvc-%d", i), offline: true})
-			return attached{disk, func(c clients) driver { return gcePD{c, fmt.Sprintf("pvc-%d", i)} }, true}
+			return attached{disk, func(c clients) drivers.Driver {
+				return drivers.NewGCEPD(c, func(ids drivers.DiskIDs) bool {
+					words := strings.Fields(ids.Page83)
+					return len(words) > 0 && words[len(words)-1] == fmt.Sprintf("pvc-%d", i)
+				})
+			}, true}
 		},
 	},
 	{name: "local iSCSI", drive: `C:`, endsWithReboot: true, volume: newLUN},
@@ -90,7 +103,7 @@ var shippedDrivers = []shipped{
 
 // claim is a volume on its way through a driver.
 type claim struct {
-	driver
+	drivers.Driver
 	storage
 	staging, target string // as the driver gets them
 	// What the node has of the same: the paths with a drive, and a pod's file.
@@ -118,7 +131,7 @@ func (s shipped) publication(n *node, volume storage, i, pod int, before func(st
 	target := fmt.Sprintf(`\var\lib\kubelet\pods\7a1c1f0e-7d2f-4a6e-9d55-%012d\volumes\kubernetes.io~csi\pvc-%d\mount`, pod, i)
 	n.operator().mkdir(parent(`C:` + target))
 	return claim{
-		driver: volume.driver(n.clients(before)), storage: volume,
+		Driver: volume.driver(n.clients(before)), storage: volume,
 		staging: s.drive + staging, target: s.drive + target,
 		nodeStaging: `C:` + staging, nodeTarget: `C:` + target, data: `C:` + target + `\data`,
 	}
@@ -154,17 +167,17 @@ func testDriver(t *testing.T, n *node, s shipped, c claim) {
 	}
 	publish := func() {
 		t.Helper()
-		twice("stage", func() error { return c.stage(c.staging) })
+		twice("stage", func() error { return c.Stage(c.staging) })
 		if e := n.find(c.nodeStaging); e == nil || !e.Reparse {
 			t.Fatalf("at the staging path is %+v", e)
 		}
-		twice("publish", func() error { return c.publish(c.staging, c.target) })
+		twice("publish", func() error { return c.Publish(c.staging, c.target) })
 	}
 	unpublish := func() {
 		t.Helper()
-		twice("unpublish", func() error { return c.unpublish(c.target) })
+		twice("unpublish", func() error { return c.Unpublish(c.target) })
 		n.wantGone(c.nodeTarget)
-		twice("unstage", func() error { return c.unstage(c.staging) })
+		twice("unstage", func() error { return c.Unstage(c.staging) })
 		if e := n.find(c.nodeStaging); e != nil && e.Reparse {
 			t.Errorf("after unstaging at the staging path is %+v", e)
 		}
@@ -286,7 +299,7 @@ func live(n *node, s shipped, c claim, what string) {
 			if volume := o.mounted(c.nodeStaging); volume != "" {
 				n.t.Fatalf("%s: unstaging fails while %s is mounted: %v", what, volume, err)
 			}
-			o.must(o.removeDir(context.Background(), c.nodeStaging, true))
+			o.must(o.Rmdir(context.Background(), c.nodeStaging, true))
 			err = f()
 		}
 		if err != nil {
@@ -295,14 +308,14 @@ func live(n *node, s shipped, c claim, what string) {
 	}
 	text := "data of a pod, " + what
 	for life := range 2 {
-		step("stage", func() error { return c.stage(c.staging) })
-		step("publish", func() error { return c.publish(c.staging, c.target) })
+		step("stage", func() error { return c.Stage(c.staging) })
+		step("publish", func() error { return c.Publish(c.staging, c.target) })
 		if life == 0 {
 			n.write(c.data, text)
 			c.grow(n, 8*gib)
 		}
 		n.wantText(c.data, text)
-		step("unpublish", func() error { return c.unpublish(c.target) })
-		step("unstage", func() error { return c.unstage(c.staging) })
+		step("unpublish", func() error { return c.Unpublish(c.target) })
+		step("unstage", func() error { return c.Unstage(c.staging) })
 	}
 }

@@ -82,13 +82,13 @@ func testKilledWithinCall(n *node, s shipped, call string, k int) bool {
 	n.t.Helper()
 	c := s.claim(n, k, false, nil)
 	if s.name == "SMB" { // so that there is a mapping to ask about
-		n.operator().must(c.stage(c.staging))
+		n.operator().must(c.Stage(c.staging))
 	}
 	end := n.killWithin(call, k)
 	defer end()
 	live(n, s, c, fmt.Sprintf("killed within call %d of %s", k, call))
 
-	if err := retried(func() error { return c.stage(c.staging) }); err != nil {
+	if err := retried(func() error { return c.Stage(c.staging) }); err != nil {
 		n.t.Fatal(err)
 	}
 	if s.grows {
@@ -102,7 +102,7 @@ func testKilledWithinCall(n *node, s shipped, call string, k int) bool {
 		n.t.Fatal(err)
 	}
 	n.sim("rules", "clear")
-	if err := c.unstage(c.staging); err != nil {
+	if err := c.Unstage(c.staging); err != nil {
 		n.t.Fatal(err)
 	}
 	c.remove(n)
@@ -163,7 +163,7 @@ func TestCallGivenUp(t *testing.T) {
 	answer, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		answer <- n.clients(nil).format(first, volume)
+		answer <- n.clients(nil).Format(first, volume)
 	}()
 	called, err := n.awaitCall(call, 1, ended)
 	giveUp()
@@ -176,7 +176,7 @@ func TestCallGivenUp(t *testing.T) {
 
 	second, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := n.clients(nil).format(second, volume); err != nil {
+	if err := n.clients(nil).Format(second, volume); err != nil {
 		t.Error(err)
 	}
 }

@@ -208,7 +208,7 @@ func testRemoveMapping(n *node, c *client) {
 		if got := n.readLink(local); got != target {
 			c.t.Errorf("the link became one to %q", got)
 		}
-		n.operator().must(n.operator().removeDir(context.Background(), local, true))
+		n.operator().must(n.operator().Rmdir(context.Background(), local, true))
 	}
 }
 

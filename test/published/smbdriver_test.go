@@ -5,14 +5,14 @@ package published
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	smbv1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1"
+
+	"github.com/csi-proxy/csi-proxy/test/published/drivers"
 )
 
 // smbVolume is a directory of a share. Many may be on one share.
@@ -24,7 +24,7 @@ type smbVolume struct {
 	// credentials are kubelet's: it reads them anew for each call.
 	credentials *credentials
 	// volumes is the driver's count of those on a share; nil if it lets mappings be.
-	volumes *volumesOnShares
+	volumes *drivers.VolumesOnShares
 }
 
 type credentials struct {
@@ -49,7 +49,7 @@ func (c *credentials) change(password string) {
 func newSMBVolume(n *node, i int) storage {
 	s := share{server: fmt.Sprintf("nas-%d.example.com", i), name: "Exports", user: `CORP\svc-smb`, password: newSecret(i)}
 	s.add(n)
-	return s.volume(n, fmt.Sprintf("pvc-%d", i), new(volumesOnShares))
+	return s.volume(n, fmt.Sprintf("pvc-%d", i), new(drivers.VolumesOnShares))
 }
 
 // newAzureFile makes a share of a storage account, as Azure File's driver has one for
@@ -62,7 +62,7 @@ func newAzureFile(n *node, i int) storage {
 }
 
 // volume makes a volume of a directory of the share, or of all of it.
-func (s share) volume(n *node, dir string, volumes *volumesOnShares) *smbVolume {
+func (s share) volume(n *node, dir string, volumes *drivers.VolumesOnShares) *smbVolume {
 	n.t.Helper()
 	v := &smbVolume{
 		node: n, source: "//" + s.server + "/" + s.name, id: s.path() + "#" + dir,
@@ -88,8 +88,31 @@ func (s share) volume(n *node, dir string, volumes *volumesOnShares) *smbVolume 
 	return v
 }
 
-func (v *smbVolume) driver(c clients) driver { return smbDriver{c, v} }
-func (v *smbVolume) grow(*node, int64)       {} // a share has the size that it has
+func (v *smbVolume) driver(c clients) drivers.Driver {
+	return drivers.NewSMB(c, drivers.SMBVolume{
+		Source: v.source, ID: v.id, Credentials: v.credentials.get, Volumes: v.volumes, Container: container{v.node},
+	})
+}
+
+// container is that of the SMB driver on a node.
+type container struct{ node *node }
+
+func (c container) Sees(path string) error { return c.node.sees(path) }
+
+func (c container) MakeDirectory(path string) error {
+	_, err := c.node.simTry("MakeDirectory", fields{"path": path})
+	return err
+}
+
+func (c container) ReadLink(path string) (string, error) {
+	link, err := c.node.simTry("ReadLink", fields{"path": path})
+	if err != nil {
+		return "", err
+	}
+	return link.text("target"), nil
+}
+
+func (v *smbVolume) grow(*node, int64) {} // a share has the size that it has
 
 // root is the share of the volume, as a pod of the node would name it.
 func (v *smbVolume) root() string {
@@ -117,133 +140,6 @@ func (n *node) sees(path string) error {
 	return err
 }
 
-// volumesOnShares is what the SMB driver keeps in files of the node, to remove a
-// mapping with the last volume on a share.
-type volumesOnShares struct {
-	mu  sync.Mutex
-	ids map[string]map[string]bool // by share
-}
-
-func (v *volumesOnShares) add(share, id string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.ids == nil {
-		v.ids = map[string]map[string]bool{}
-	}
-	if v.ids[share] == nil {
-		v.ids[share] = map[string]bool{}
-	}
-	v.ids[share][id] = true
-}
-
-// remove returns how many are left. It can't remove one twice.
-func (v *volumesOnShares) remove(share, id string) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.ids[share][id] {
-		return 0, errors.New("the file of the volume can't be removed: there is none")
-	}
-	delete(v.ids[share], id)
-	return len(v.ids[share]), nil
-}
-
-// smbDriver is the SMB driver, and Azure File's, which lets mappings be.
-type smbDriver struct {
-	clients
-	*smbVolume
-}
-
-func (d smbDriver) stage(staging string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 110*time.Second)
-	defer cancel()
-	mounted, err := d.ensureMountPoint(ctx, staging)
-	if err != nil || mounted {
-		return err
-	}
-	if err := d.clear(ctx, staging); err != nil {
-		return err
-	}
-	if err := d.ensureDir(ctx, parent(staging)); err != nil {
-		return err
-	}
-	source := strings.TrimSuffix(strings.ReplaceAll(d.source, "/", `\`), `\`)
-	username, password := d.credentials.get()
-	_, err = d.smb.NewSmbGlobalMapping(ctx, &smbv1.NewSmbGlobalMappingRequest{
-		RemotePath: source, LocalPath: staging, Username: username, Password: password,
-	})
-	if err == nil && d.volumes != nil {
-		d.volumes.add(shareOf(source), d.id)
-	}
-	return err
-}
-
-// ensureMountPoint reports whether a path is a link that works. One that doesn't is
-// removed, and a path that isn't there is made a directory.
-func (d smbDriver) ensureMountPoint(ctx context.Context, path string) (bool, error) {
-	exists, err := d.pathExists(ctx, path)
-	if err != nil {
-		return false, err
-	}
-	if !exists {
-		_, err := d.node.simTry("MakeDirectory", fields{"path": path})
-		return false, err
-	}
-	is, err := d.isSymlink(ctx, path)
-	works := d.node.sees(path) == nil
-	if err != nil {
-		if works {
-			return false, err
-		}
-		is = true // what its own os.Stat says of the path tells that it is corrupted
-	}
-	if !is || works {
-		return is, nil
-	}
-	return false, d.removeDir(ctx, path, true)
-}
-
-// shareOf returns the share of a remote path with backslashes, as the driver counts
-// by it.
-func shareOf(remotePath string) string {
-	names := strings.FieldsFunc(remotePath, func(r rune) bool { return r == '\\' })
-	return strings.ToLower(`\\` + names[0] + `\` + names[1])
-}
-
-func (d smbDriver) publish(staging, target string) error {
-	ctx := context.Background()
-	mounted, err := d.ensureMountPoint(ctx, target)
-	if err != nil || mounted {
-		return err
-	}
-	if err := d.clear(ctx, target); err != nil {
-		return err
-	}
-	return d.createSymlink(ctx, staging, target)
-}
-
-func (d smbDriver) unpublish(target string) error {
-	return d.removeDir(context.Background(), target, true)
-}
-
-func (d smbDriver) unstage(staging string) error {
-	ctx := context.Background()
-	link, err := d.node.simTry("ReadLink", fields{"path": staging})
-	if err == nil && d.volumes != nil { // else it goes on: there is nothing to count
-		remotePath := strings.TrimSuffix(link.text("target"), `\`)
-		left, err := d.volumes.remove(shareOf(remotePath), d.id)
-		if err != nil {
-			return err
-		}
-		if left == 0 {
-			_, err := d.smb.RemoveSmbGlobalMapping(ctx, &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return d.removeDir(ctx, staging, true)
-}
-
 // Several pods use one share, through volumes of their own and through one that they
 // have in common. Whoever leaves takes nothing from the others.
 func TestPodsOnOneShare(t *testing.T) {
@@ -252,7 +148,7 @@ func TestPodsOnOneShare(t *testing.T) {
 	driver := shipped{name: "SMB", drive: `c:`}
 	s := share{server: "nas.example.com", name: "Exports", user: `CORP\svc-smb`, password: newSecret(0)}
 	s.add(n)
-	volumes := new(volumesOnShares)
+	volumes := new(drivers.VolumesOnShares)
 	first, second, whole := s.volume(n, "pvc-1", volumes), s.volume(n, "pvc-2", volumes), s.volume(n, "", volumes)
 	pods := []claim{
 		driver.publication(n, first, 1, 1, nil), driver.publication(n, first, 1, 2, nil),
@@ -260,8 +156,8 @@ func TestPodsOnOneShare(t *testing.T) {
 	}
 	must := n.operator().must
 	for i, pod := range pods {
-		must(pod.stage(pod.staging))
-		must(pod.publish(pod.staging, pod.target))
+		must(pod.Stage(pod.staging))
+		must(pod.Publish(pod.staging, pod.target))
 		n.write(fmt.Sprintf(`%s-%d`, pod.data, i), fmt.Sprintf("of pod %d", i))
 	}
 	seen := func(from int) {
@@ -277,16 +173,16 @@ func TestPodsOnOneShare(t *testing.T) {
 		t.Error("a volume has the file of another")
 	}
 
-	must(pods[0].unpublish(pods[0].target))
+	must(pods[0].Unpublish(pods[0].target))
 	seen(1)
-	must(pods[1].unpublish(pods[1].target))
-	must(pods[1].unstage(pods[1].staging))
+	must(pods[1].Unpublish(pods[1].target))
+	must(pods[1].Unstage(pods[1].staging))
 	seen(2)
-	must(pods[2].unpublish(pods[2].target))
-	must(pods[2].unstage(pods[2].staging))
+	must(pods[2].Unpublish(pods[2].target))
+	must(pods[2].Unstage(pods[2].staging))
 	seen(3)
-	must(pods[3].unpublish(pods[3].target))
-	must(pods[3].unstage(pods[3].staging))
+	must(pods[3].Unpublish(pods[3].target))
+	must(pods[3].Unstage(pods[3].staging))
 	whole.wantReleased(n)
 }
 
@@ -294,7 +190,7 @@ func TestPodsOnOneShare(t *testing.T) {
 // has staged the volume with the new one, also those of other shares of the server.
 func TestCredentialsRotated(t *testing.T) {
 	t.Parallel()
-	for _, volumes := range []*volumesOnShares{nil, new(volumesOnShares)} {
+	for _, volumes := range []*drivers.VolumesOnShares{nil, new(drivers.VolumesOnShares)} {
 		t.Run(fmt.Sprintf("counts volumes=%t", volumes != nil), func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
@@ -308,8 +204,8 @@ func TestCredentialsRotated(t *testing.T) {
 			a, b := driver.publication(n, volume, 1, 1, nil), driver.publication(n, other, 2, 2, nil)
 			must := n.operator().must
 			for _, c := range []claim{a, b} {
-				must(c.stage(c.staging))
-				must(c.publish(c.staging, c.target))
+				must(c.Stage(c.staging))
+				must(c.Publish(c.staging, c.target))
 				n.write(c.data, "of "+c.target)
 			}
 
@@ -319,25 +215,25 @@ func TestCredentialsRotated(t *testing.T) {
 					t.Fatal("the old password still does: the test proves nothing")
 				}
 			}
-			if err := a.stage(a.staging); err == nil {
+			if err := a.Stage(a.staging); err == nil {
 				t.Error("staging succeeds with the old password")
 			}
 			volume.credentials.change(newSecret(1))
 			other.credentials.change(newSecret(1))
 			for range 2 {
-				must(a.stage(a.staging))
-				must(a.publish(a.staging, a.target))
+				must(a.Stage(a.staging))
+				must(a.Publish(a.staging, a.target))
 				n.wantText(a.data, "of "+a.target)
 			}
 			for range 2 {
-				must(b.stage(b.staging))
-				must(b.publish(b.staging, b.target))
+				must(b.Stage(b.staging))
+				must(b.Publish(b.staging, b.target))
 				n.wantText(b.data, "of "+b.target)
 			}
 			n.wantText(a.data, "of "+a.target)
 			for _, c := range []claim{a, b} {
-				must(c.unpublish(c.target))
-				must(c.unstage(c.staging))
+				must(c.Unpublish(c.target))
+				must(c.Unstage(c.staging))
 			}
 			volume.wantReleased(n)
 			other.wantReleased(n)
@@ -356,19 +252,19 @@ func TestServerAway(t *testing.T) {
 	a, b := driver.publication(n, volume, 1, 1, nil), driver.publication(n, volume, 1, 2, nil)
 	must := n.operator().must
 	for _, c := range []claim{a, b} {
-		must(c.stage(c.staging))
-		must(c.publish(c.staging, c.target))
+		must(c.Stage(c.staging))
+		must(c.Publish(c.staging, c.target))
 	}
 	n.write(a.data, "of a pod")
 	away := fields{"server": files.server, "unreachable": true}
 	n.simCall("SetSmbServer", away)
-	if err := a.stage(a.staging); err == nil {
+	if err := a.Stage(a.staging); err == nil {
 		t.Error("staging succeeds without the server")
 	}
-	must(b.unpublish(b.target))
+	must(b.Unpublish(b.target))
 	n.simCall("SetSmbServer", away.without("unreachable"))
 	for range 2 {
-		must(a.stage(a.staging))
+		must(a.Stage(a.staging))
 		n.wantText(a.data, "of a pod")
 	}
 }

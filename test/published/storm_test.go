@@ -59,8 +59,8 @@ func TestStormsOfOneCall(t *testing.T) {
 		loses  codes.Code // what others may get than the one that succeeds; OK: all succeed
 		effect func() error
 	}{
-		{"Rescan", func(c clients) error { return c.rescan(ctx) }, codes.OK, nil},
-		{"PartitionDisk", func(c clients) error { return c.partition(ctx, data) }, codes.OK, func() error {
+		{"Rescan", func(c clients) error { return c.Rescan(ctx) }, codes.OK, nil},
+		{"PartitionDisk", func(c clients) error { return c.PartitionDisk(ctx, data) }, codes.OK, func() error {
 			volumes := o.volumes(data)
 			if len(volumes) != 1 {
 				return fmt.Errorf("the disk has the volumes %q", volumes)
@@ -68,28 +68,28 @@ func TestStormsOfOneCall(t *testing.T) {
 			volume = volumes[0]
 			return nil
 		}},
-		{"SetDiskState", func(c clients) error { return c.setOnline(ctx, data, true) }, codes.OK, nil},
+		{"SetDiskState", func(c clients) error { return c.SetDiskState(ctx, data, true) }, codes.OK, nil},
 		{"FormatVolume", func(c clients) error {
 			_, err := c.volume.FormatVolume(ctx, &volumev1.FormatVolumeRequest{VolumeId: volume})
 			return err
 		}, codes.FailedPrecondition, nil},
-		{"Mkdir", func(c clients) error { return c.ensureDir(ctx, path) }, codes.OK, nil},
-		{"MountVolume", func(c clients) error { return c.mount(ctx, volume, path) }, codes.OK, func() error {
+		{"Mkdir", func(c clients) error { return c.Mkdir(ctx, path) }, codes.OK, nil},
+		{"MountVolume", func(c clients) error { return c.MountVolume(ctx, volume, path) }, codes.OK, func() error {
 			n.write(path+`\data`, "data")
 			return nil
 		}},
-		{"CreateSymlink", func(c clients) error { return c.createSymlink(ctx, path, link) }, codes.OK, func() error {
+		{"CreateSymlink", func(c clients) error { return c.CreateSymlink(ctx, path, link) }, codes.OK, func() error {
 			n.wantText(link+`\data`, "data")
 			return nil
 		}},
-		{"ResizeVolume", func(c clients) error { return c.resize(ctx, volume, 0) }, codes.OK, nil},
-		{"Rmdir of the link", func(c clients) error { return c.removeDir(ctx, link, true) }, codes.OK, func() error {
+		{"ResizeVolume", func(c clients) error { return c.ResizeVolume(ctx, volume, 0) }, codes.OK, nil},
+		{"Rmdir of the link", func(c clients) error { return c.Rmdir(ctx, link, true) }, codes.OK, func() error {
 			n.wantGone(link)
 			n.wantText(path+`\data`, "data")
 			return nil
 		}},
-		{"UnmountVolume", func(c clients) error { return c.unmount(ctx, volume, path) }, codes.OK, nil},
-		{"Rmdir", func(c clients) error { return c.removeDir(ctx, kubeletPath+`\storm`, true) }, codes.OK, func() error {
+		{"UnmountVolume", func(c clients) error { return c.UnmountVolume(ctx, volume, path) }, codes.OK, nil},
+		{"Rmdir", func(c clients) error { return c.Rmdir(ctx, kubeletPath+`\storm`, true) }, codes.OK, func() error {
 			n.wantGone(kubeletPath + `\storm`)
 			o.mount(volume, path)
 			n.wantText(path+`\data`, "data")
@@ -120,7 +120,7 @@ func TestStormsOfStaging(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			c := s.claim(n, 1, false, nil)
-			answers := n.storm(func(cl clients) error { return c.storage.driver(cl).stage(c.staging) })
+			answers := n.storm(func(cl clients) error { return c.storage.driver(cl).Stage(c.staging) })
 			for code := range answers {
 				switch code {
 				case codes.OK, codes.FailedPrecondition, codes.AlreadyExists, codes.Unavailable:
@@ -133,7 +133,7 @@ func TestStormsOfStaging(t *testing.T) {
 				}
 			}
 			live(n, s, c, "after a storm")
-			if err := c.stage(c.staging); err != nil {
+			if err := c.Stage(c.staging); err != nil {
 				t.Fatal(err)
 			}
 			if a, ok := c.storage.(attached); ok {

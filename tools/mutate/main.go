@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command mutate measures what the tests notice. It changes the code in one place, runs the
-// tests of all packages that use the changed one, and sees whether any fails:
+// tests of all packages that use the changed one, as make test does, and sees whether any fails:
 //
 //	mutate [-n 100] [-seed 1] [-time 1h] [-equivalent file] package…
 //
@@ -170,7 +170,7 @@ func (p *goPackage) test(dir string, overlay map[string]string, users []string) 
 	if users == nil {
 		users = []string{p.ImportPath}
 	}
-	passed, err := goCommand(dir, overlay, append([]string{"test", "-vet=off", "-failfast", "-timeout=5m"}, users...)...)
+	passed, err := goCommand(dir, overlay, append([]string{"test", "-short", "-vet=off", "-failfast", "-timeout=5m"}, users...)...)
 	return !passed, err
 }
 

@@ -1,0 +1,157 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// VolumesOnShares is what the SMB driver keeps in files of the node, to remove a
+// mapping with the last volume on a share.
+type VolumesOnShares struct {
+	mu  sync.Mutex
+	ids map[string]map[string]bool // by share
+}
+
+func (v *VolumesOnShares) add(share, id string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ids == nil {
+		v.ids = map[string]map[string]bool{}
+	}
+	if v.ids[share] == nil {
+		v.ids[share] = map[string]bool{}
+	}
+	v.ids[share][id] = true
+}
+
+// remove returns how many are left. It can't remove one twice.
+func (v *VolumesOnShares) remove(share, id string) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.ids[share][id] {
+		return 0, errors.New("the file of the volume can't be removed: there is none")
+	}
+	delete(v.ids[share], id)
+	return len(v.ids[share]), nil
+}
+
+// SMB is the SMB driver, and Azure File's, which lets mappings be.
+type SMB struct {
+	Calls
+	SMBVolume
+}
+
+// SMBVolume is a share or a directory of one.
+type SMBVolume struct {
+	// Source is the volume as its storage class writes it, with slashes.
+	Source string
+	ID     string
+	// Credentials returns kubelet's, which may be others for each call.
+	Credentials func() (username, password string)
+	// Volumes counts those on each share; nil if the driver lets mappings be.
+	Volumes *VolumesOnShares
+	// Container is what the driver sees of the node without CSI Proxy.
+	Container Container
+}
+
+// Container is the driver's own, which has kubelet's directory and the node's mappings.
+type Container interface {
+	// Sees fails if a directory can't be listed.
+	Sees(path string) error
+	MakeDirectory(path string) error
+	ReadLink(path string) (target string, err error)
+}
+
+// NewSMB returns the driver of a volume.
+func NewSMB(n Node, v SMBVolume) SMB { return SMB{Calls{n}, v} }
+
+func (d SMB) Stage(staging string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 110*time.Second)
+	defer cancel()
+	mounted, err := d.ensureMountPoint(ctx, staging)
+	if err != nil || mounted {
+		return err
+	}
+	if err := d.clear(ctx, staging); err != nil {
+		return err
+	}
+	if err := d.ensureDir(ctx, parent(staging)); err != nil {
+		return err
+	}
+	source := strings.TrimSuffix(strings.ReplaceAll(d.Source, "/", `\`), `\`)
+	username, password := d.Credentials()
+	err = d.do(ctx, "NewSmbGlobalMapping", Fields{
+		"remote_path": source, "local_path": staging, "username": username, "password": password,
+	})
+	if err == nil && d.Volumes != nil {
+		d.Volumes.add(shareOf(source), d.ID)
+	}
+	return err
+}
+
+// ensureMountPoint reports whether a path is a link that works. One that doesn't is
+// removed, and a path that isn't there is made a directory.
+func (d SMB) ensureMountPoint(ctx context.Context, path string) (bool, error) {
+	exists, err := d.PathExists(ctx, path)
+	if err != nil {
+		return false, err
+	}
+	if !exists {
+		return false, d.Container.MakeDirectory(path)
+	}
+	is, err := d.IsSymlink(ctx, path)
+	works := d.Container.Sees(path) == nil
+	if err != nil {
+		if works {
+			return false, err
+		}
+		is = true // what its own os.Stat says of the path tells that it is corrupted
+	}
+	if !is || works {
+		return is, nil
+	}
+	return false, d.Rmdir(ctx, path, true)
+}
+
+// shareOf returns the share of a remote path with backslashes, as the driver counts
+// by it.
+func shareOf(remotePath string) string {
+	names := strings.FieldsFunc(remotePath, func(r rune) bool { return r == '\\' })
+	return strings.ToLower(`\\` + names[0] + `\` + names[1])
+}
+
+func (d SMB) Publish(staging, target string) error {
+	ctx := context.Background()
+	mounted, err := d.ensureMountPoint(ctx, target)
+	if err != nil || mounted {
+		return err
+	}
+	if err := d.clear(ctx, target); err != nil {
+		return err
+	}
+	return d.CreateSymlink(ctx, staging, target)
+}
+
+func (d SMB) Unstage(staging string) error {
+	ctx := context.Background()
+	link, err := d.Container.ReadLink(staging)
+	if err == nil && d.Volumes != nil { // else it goes on: there is nothing to count
+		remotePath := strings.TrimSuffix(link, `\`)
+		left, err := d.Volumes.remove(shareOf(remotePath), d.ID)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			if err := d.do(ctx, "RemoveSmbGlobalMapping", Fields{"remote_path": remotePath}); err != nil {
+				return err
+			}
+		}
+	}
+	return d.Rmdir(ctx, staging, true)
+}

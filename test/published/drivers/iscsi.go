@@ -1,0 +1,1 @@
+../../../internal/conformance/drivers/iscsi.go
