@@ -217,7 +217,7 @@ func testRemoveMapping(n *node, c *client) {
 func testRemotePaths(n *node, c *client) {
 	before := n.calls()
 	for _, remote := range []string{
-		``, ` `, `\`, `files`, `\\`, `\\files`, `\\files\`, `\\\files\data`, `\files\data`, `/files/data`, `C:\data`, `C:`,
+		``, ` `, `\`, `files`, `\\`, `\\files`, `\\files\`, `\\\files\data`, `/files/data`, `C:\data`, `C:`,
 		`\\?\UNC\files\data`, `//?/UNC/files/data`, `\\.\pipe\csi-proxy-disk-v1`, `\??\UNC\files\data`, `\\?\C:\Windows`, `\\.\PhysicalDrive0`,
 		`\\files\data\..\other`, `\\files\..`, `//files/data/../../x`, `\\files\data\.`, `\\..\data`,
 		`\\files@SSL\data`, `\\files@8080\data`, `\\fi les\data`, `\\files:445\data`, `smb://files/data`, `file://files/data`,
@@ -227,9 +227,12 @@ func testRemotePaths(n *node, c *client) {
 		c.fail(codes.InvalidArgument, "NewSmbGlobalMapping", files.mapping(remote, ""))
 		c.fail(codes.InvalidArgument, "RemoveSmbGlobalMapping", fields{"remote_path": remote})
 	}
+	c.fail(codes.InvalidArgument, "NewSmbGlobalMapping", files.mapping(`\files\data`, ""))
 	if diff := cmp.Diff(before, n.calls()); diff != "" {
 		c.t.Errorf("Windows was called (-before +after):\n%s", diff)
 	}
+	// NetApp's driver names the share that it unmaps with one backslash.
+	c.fail(codes.NotFound, "RemoveSmbGlobalMapping", fields{"remote_path": `\files\data`})
 }
 
 // Whoever runs the daemon may take what can't be encrypted.
