@@ -157,8 +157,9 @@ fuzz: ## fuzz each decoder for FUZZTIME, 20s unless given
 		done; \
 	done
 
+# Runs each long, random test for SOAK, 2m unless given; SOAK_SEED repeats one.
 .PHONY: soak
-soak: ## run each long, random test for SOAK, 2m unless given; SOAK_SEED repeats one
+soak:
 	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 
 .PHONY: bench
