@@ -89,6 +89,9 @@ func (s *Staging) unstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 		return "", err
 	}
 	defer right.Release()
+	if still, err := s.isStillMounted(ctx, right, path); err != nil || !still {
+		return "", err
+	}
 	if !r.Force {
 		if err := s.checkUnpublished(ctx, right, ""); err != nil {
 			return "", err
@@ -103,6 +106,13 @@ func (s *Staging) unstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 	}
 	done.DiskOffline, err = s.retire(ctx, d)
 	return target, err
+}
+
+// isStillMounted reports whether a volume is mounted at a path once the right to it is there:
+// who had the right before may have unmounted it.
+func (s *Staging) isStillMounted(ctx context.Context, right *use.Volume, path pathpolicy.Path) (bool, error) {
+	now, err := s.Volumes.MountedAtPath(ctx, path)
+	return now.Equal(right.ID), err
 }
 
 // meanwhileGone gives a class to an error that says that a disk isn't there, which comes in
@@ -123,6 +133,9 @@ func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeReques
 		return err
 	}
 	defer right.Release()
+	if still, err := s.isStillMounted(ctx, right, path); err != nil || !still {
+		return err
+	}
 	away, err := s.Owner.Away(ctx, id)
 	if err != nil {
 		return meanwhileGone(err)
