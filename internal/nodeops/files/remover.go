@@ -166,8 +166,12 @@ func (r *remover) keepFew(l *level) {
 func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.File, err error) {
 	// The entry may be something else than it was when it was listed.
 	const attempts = 5
+	before := r.unmounted
 	for range attempts {
 		if e.ReparseTag == win.TagMountPoint {
+			if r.unmounted > before {
+				break // who mounts there again has come after this call
+			}
 			if err := r.unmount(ctx, &e); err != nil {
 				return nil, err
 			}
