@@ -267,8 +267,15 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk, attributes win.
 		}
 	}
 	volumes, paths, err := d.Mounted(ctx, h)
-	if err != nil || len(paths) > 0 || !offline {
+	if err != nil || len(paths) > 0 {
 		return paths, err
+	}
+	if !offline {
+		now, err := h.Attributes(ctx)
+		if err == nil && now&win.DiskOffline != 0 { // so its volumes weren't there to be asked
+			err = device.ErrChanged("it went offline")
+		}
+		return nil, err
 	}
 	return nil, d.TakeOffline(ctx, h, volumes)
 }
