@@ -57,7 +57,10 @@ var starts = []start{
 		r.unstaged()
 		r.must(r.sim.GrowDisk(r.number, 20<<30))
 	}},
-	{name: "staged volume", has: aVolume | anID, prepare: (*rig).mounted},
+	{name: "staged volume", has: aVolume | anID, prepare: func(r *rig) {
+		r.mounted()
+		r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
+	}},
 	{name: "published volume", has: aVolume | anID, prepare: (*rig).published},
 	{name: "volume staged read-only", has: aVolume | anID, prepare: (*rig).stagedReadOnly},
 	{name: "published volume without its disk", has: aVolume | anID, prepare: func(r *rig) {
@@ -107,6 +110,14 @@ func plain(f func(ctx context.Context, r *rig, n *nodeops.Node) error) func(cont
 	return func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) { return nil, f(ctx, r, n) }
 }
 
+// gone takes it for success that what is to be removed isn't there, as drivers do.
+func gone(err error) error {
+	if errors.Is(err, csiproxy.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 // acts are all operations that change something, of both APIs, and what happens to a node.
 var acts = []act{
 	{name: "SetDiskState online", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
@@ -134,19 +145,19 @@ var acts = []act{
 		return n.Filesystem.Mkdir(ctx, staging)
 	})},
 	{name: "Rmdir of the staging path", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return n.Filesystem.Rmdir(ctx, staging, false)
+		return gone(n.Filesystem.Rmdir(ctx, staging, false))
 	})},
 	{name: "Rmdir of the staging path by force", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Filesystem.Rmdir(ctx, staging, true)
 	})},
 	{name: "RmdirContents above the staging path", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return n.Filesystem.RmdirContents(ctx, simtest.Kubelet+`\plugins\example\pv-1`)
+		return gone(n.Filesystem.RmdirContents(ctx, simtest.Kubelet+`\plugins\example\pv-1`))
 	})},
 	{name: "CreateSymlink", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Filesystem.CreateSymlink(ctx, staging, simtest.Kubelet+`\link`)
 	})},
 	{name: "Rmdir of the pod's directory", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return n.Filesystem.Rmdir(ctx, target, false)
+		return gone(n.Filesystem.Rmdir(ctx, target, false))
 	})},
 	{name: "Rmdir of the pod by force", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Filesystem.Rmdir(ctx, simtest.Kubelet+`\pods\6a1c2d3e`, true)
@@ -168,8 +179,10 @@ var acts = []act{
 	}},
 	{name: "CheckVolume with a spot fix", on: aVolume, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
 		checked, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
-		checked.Duration = 0
-		return checked, err
+		if errors.Is(err, csiproxy.ErrFailedPrecondition) {
+			err = nil // if there is nothing to repair, it doesn't matter that it may not
+		}
+		return checked.Fixed, err
 	}},
 
 	{name: "NewSMBGlobalMapping", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
@@ -179,7 +192,7 @@ var acts = []act{
 		return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, simtest.Kubelet+`\mapped`, user)
 	})},
 	{name: "RemoveSMBGlobalMapping", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return n.SMB.RemoveSMBGlobalMapping(ctx, `\\server\data`)
+		return gone(n.SMB.RemoveSMBGlobalMapping(ctx, `\\server\data`))
 	})},
 	{name: "StageShare", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Storage.StageShare(ctx, shareRequest(share))
@@ -211,7 +224,7 @@ var acts = []act{
 		return n.Storage.UnpublishVolume(ctx, podShare)
 	})},
 	{name: "Rmdir of the link to the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return n.Filesystem.Rmdir(ctx, share, false)
+		return gone(n.Filesystem.Rmdir(ctx, share, false))
 	})},
 
 	{name: "CleanUp", on: aVolume | aShare, sweeps: true, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {

@@ -5,6 +5,8 @@ package nodeops_test
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,23 +22,26 @@ import (
 // hold.
 func TestPairs(t *testing.T) {
 	if simtest.Sampled() {
-		t.Skip("until the owner of use is complete, some pairs fail")
 		seed := rand.Uint64()
 		t.Logf("the seed of the sample is %d; without -short, all is tried", seed)
 		samplePairs(t, rand.New(rand.NewPCG(seed, 0)))
 		return
 	}
 	for _, s := range starts {
-		for _, first := range s.acts() {
-			t.Run(s.name+"/"+first.name, func(t *testing.T) {
-				t.Parallel()
-				for _, second := range s.acts() {
-					for _, two := range []bool{false, true} {
-						s.meeting(two, first, second).atEachCall(t)
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			skipOpen(t)
+			for _, first := range s.acts() {
+				t.Run(first.name, func(t *testing.T) {
+					t.Parallel()
+					for _, second := range s.acts() {
+						for _, two := range []bool{false, true} {
+							s.meeting(two, first, second).atEachCall(t)
+						}
 					}
-				}
-			})
-		}
+				})
+			}
+		})
 	}
 }
 
@@ -45,6 +50,9 @@ func samplePairs(t *testing.T, random *rand.Rand) {
 	const pairs, points = 40, 3
 	for range pairs {
 		s := starts[random.IntN(len(starts))]
+		if slices.Contains(open, "TestPairs/"+strings.ReplaceAll(s.name, " ", "_")) {
+			continue
+		}
 		acts := s.acts()
 		m := s.meeting(random.IntN(2) == 0, acts[random.IntN(len(acts))], acts[random.IntN(len(acts))])
 		calls := m.turn(t, []int{0}).calls
@@ -108,6 +116,7 @@ const patience = 503 * time.Millisecond
 func (m *meeting) atCall(t *testing.T, at int) (c collision, wrong string) {
 	t.Helper()
 	got, wrong := m.judge(t, func(r *rig, o *outcome, processes []*nodeops.Node) bool {
+		c = collision{}
 		second := make(chan string, 1)
 		var calls atomic.Int64 // the first act may make several at one time
 		r.sim.OnCall(func(winsim.Call) {
