@@ -144,7 +144,8 @@ func TestHangAtEachCall(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				err := f(ctx, n)
 				cancel()
-				own := name == "a directory" && strings.HasSuffix(hung.Object, `\pods\other`)
+				own := name == "a directory" && strings.HasSuffix(hung.Object, `\pods\other`) ||
+					strings.HasSuffix(hung.Object, `\csi-proxy-mappings`) // which has the records of all mappings
 				if own || makes[name][hung] && !passesOver(name, hung) {
 					continue
 				}

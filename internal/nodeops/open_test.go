@@ -15,6 +15,7 @@ var open = []string{
 	`TestFindings/a_link_into_a_directory_without_its_volume_is_a_problem_wherever_one_looks`,
 	`TestFindings/a_directory_that_isn't_empty_has_its_entries_named`,
 	`TestFindings/a_share_stays_mapped_while_a_link_that_is_deep_leads_to_it`,
+	`TestSecondProcessAtEachCall/StageShare_that_is_refused`,
 	`TestPairs/share_that_isn't_mapped`,
 	`TestPairs/mapped_share`,
 	`TestPairs/published_share`,
