@@ -91,9 +91,13 @@ var changes = map[string][]string{
 		`"volume formatted" volume=<id> disk=1 fileSystem=NTFS took=<time>`,
 		`"volume mounted" volume=<id> path=` + staging,
 	},
-	"UnstageVolume": {`"volume unmounted" volume=<id> path=` + staging, `"disk taken offline" disk=1`},
+	"UnstageVolume": {
+		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
+		`"disk taken offline" disk=1`,
+	},
 	"UnstageVolume of a target": {
-		`"volume unmounted" volume=<id> path=` + staging, `"disk taken offline" disk=1`,
+		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
+		`"disk taken offline" disk=1`,
 		`"target disconnected" target=iqn.2026-01.com.example:vol-1 portal=10.0.0.1:3260`,
 	},
 	"PublishVolume":   {`"link made" path=` + target + ` target=` + staging},

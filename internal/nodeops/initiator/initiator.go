@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -49,6 +50,9 @@ type Initiator struct {
 	options Options
 	// locks serialises logging in and out, by target in lower case.
 	locks operation.Locks[string]
+
+	mu      sync.Mutex
+	claimed map[string]bool // targets that a driver has connected, by name in lower case
 }
 
 // New returns the operations on the initiator of sys.
@@ -59,7 +63,7 @@ func New(sys System, o Options) *Initiator {
 	if o.Runner == nil {
 		o.Runner = operation.NewRunner(nil)
 	}
-	return &Initiator{sys: sys, options: o}
+	return &Initiator{sys: sys, options: o, claimed: make(map[string]bool)}
 }
 
 // SetMutualCHAPSecret implements [iscsi.Operations].

@@ -24,7 +24,35 @@ import (
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-loginiscsitargetw
 func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
-	return i.Connect(ctx, p, iqn, storage.Login{Authentication: a})
+	first := i.claim(iqn)
+	err := i.Connect(ctx, p, iqn, storage.Login{Authentication: a})
+	if err != nil && first {
+		i.release(iqn)
+	}
+	return err
+}
+
+// claim notes that a driver has connected a target by itself, and reports whether it hadn't
+// before: LogOut leaves the target alone until the driver disconnects it.
+func (i *Initiator) claim(iqn iscsi.IQN) (first bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	key := strings.ToLower(string(iqn))
+	first = !i.claimed[key]
+	i.claimed[key] = true
+	return first
+}
+
+func (i *Initiator) release(iqn iscsi.IQN) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.claimed, strings.ToLower(string(iqn)))
+}
+
+func (i *Initiator) isClaimed(iqn iscsi.IQN) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.claimed[strings.ToLower(string(iqn))]
 }
 
 // Connect is ConnectTarget for a login that may bring the node's mutual CHAP secret, which is
@@ -119,7 +147,11 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn is
 		if err := i.forget(ctx, portal, iqn); err != nil {
 			return err
 		}
-		return i.logoutWhenFree(ctx, portal, iqn)
+		if err := i.logoutWhenFree(ctx, portal, iqn); err != nil {
+			return err
+		}
+		i.release(iqn)
+		return nil
 	})
 }
 
@@ -149,7 +181,8 @@ func checkLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (win.ISCSILogin,
 
 // LogOut ends the sessions with a target, and reports whether there were any. If Windows
 // repeats the login when the node starts, an administrator has set that up, and the sessions
-// stay.
+// stay. So do those with a target that a driver has connected by ConnectTarget, until it
+// disconnects it: a disk that it hasn't brought online yet may be of that.
 func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (bool, error) {
 	return operation.Get(ctx, i.options.Runner, "DisconnectTarget", targetObject(iqn), func(ctx context.Context) (bool, error) {
 		unlock, err := i.lock(ctx, iqn)
@@ -157,6 +190,9 @@ func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (bool, error) {
 			return false, err
 		}
 		defer unlock()
+		if i.isClaimed(iqn) {
+			return false, nil
+		}
 		logins, err := query(ctx, i, i.sys.ISCSIPersistentLogins)
 		if err != nil {
 			return false, err

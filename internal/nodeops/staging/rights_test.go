@@ -456,3 +456,27 @@ func TestStageAndPublishDuringCleanUp(t *testing.T) {
 		})
 	}
 }
+
+// What a pod still writes after its volume was unstaged fails, and doesn't land on the node's
+// disk. A directory that something was written to is named with it.
+func TestWriteAfterUnstage(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	volumeID := stage(t, n, r).VolumeID
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true})
+	for _, path := range []string{stagingPath, targetPath} {
+		if err := sim.WriteFile(path+file, []byte("x")); err == nil {
+			t.Errorf("%s can be written to", path)
+		}
+	}
+	stage(t, n, r)
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("x")))
+
+	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeID, stagingPath))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
+	_, err := n.Storage.StageVolume(ctx, r)
+	wantKind(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt;", "move that to another directory")
+}

@@ -374,6 +374,19 @@ func TestStageVolumeOfATarget(t *testing.T) {
 		t.Errorf("made good: %+v", done)
 	}
 
+	// A target that a driver has connected stays, until the driver disconnects it: a disk that
+	// it hasn't brought online yet may be of that.
+	stage(t, n, request(0, otherPath))
+	simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), portal, iqn, request(0, "").Login.Authentication))
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || done.LoggedOut {
+		t.Errorf("a driver's login: %+v", done)
+	}
+	simtest.Must(t, n.ISCSI.DisconnectTarget(t.Context(), portal, iqn))
+	stage(t, n, request(0, otherPath))
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.LoggedOut {
+		t.Errorf("once the driver has disconnected: %+v", done)
+	}
+
 	// A login that an administrator has set up stays.
 	stage(t, n, request(0, otherPath))
 	simtest.Must(t, sim.ISCSI().SetPersistentLogin(win.ISCSILogin{Portal: win.ISCSIPortal(portal), Target: string(iqn)}))

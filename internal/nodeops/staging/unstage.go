@@ -6,6 +6,7 @@ package staging
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -101,11 +102,12 @@ func (s *Staging) unstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 		return "", meanwhileGone(err)
 	}
 	done.Unmounted = true
-	if target, err = s.targetOf(ctx, d.Disk); err != nil {
-		return "", err
+	// A repeated call can't know the disk any more, so that comes first if both fail.
+	removeErr := s.removeStagingDirectory(ctx, path)
+	if target, err = s.targetOf(ctx, d.Disk); err == nil {
+		done.DiskOffline, err = s.retire(ctx, d)
 	}
-	done.DiskOffline, err = s.retire(ctx, d)
-	return target, err
+	return target, cmp.Or(err, removeErr)
 }
 
 // isStillMounted reports whether a volume is mounted at a path once the right to it is there:
@@ -113,6 +115,19 @@ func (s *Staging) unstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 func (s *Staging) isStillMounted(ctx context.Context, right *use.Volume, path pathpolicy.Path) (bool, error) {
 	now, err := s.Volumes.MountedAtPath(ctx, path)
 	return now.Equal(right.ID), err
+}
+
+// removeStagingDirectory removes the directory that was the mount point, if it is empty. What
+// a pod still writes through its link fails then, and doesn't land on the node's disk.
+func (s *Staging) removeStagingDirectory(ctx context.Context, path pathpolicy.Path) error {
+	err := s.Paths.Reach(ctx, s.Sys, path, func(e pathpolicy.Entry) error {
+		_, err := s.Files.RemoveEmpty(ctx, e)
+		return err
+	})
+	if pathpolicy.Missing(err) || errors.Is(err, win.ErrorDirNotEmpty) {
+		return nil
+	}
+	return err
 }
 
 // meanwhileGone gives a class to an error that says that a disk isn't there, which comes in
@@ -161,6 +176,9 @@ func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeReques
 		return nil
 	})
 	done.Unmounted = err == nil
+	if err == nil {
+		err = s.removeStagingDirectory(ctx, path)
+	}
 	return err
 }
 

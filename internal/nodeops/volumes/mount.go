@@ -87,7 +87,7 @@ func (v *Volumes) mountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry)
 			return err
 		}
 		if mounted == "" && mountErr != nil {
-			return refuse("the directory is not empty")
+			return notEmpty(ctx, directory)
 		}
 		if mountErr == nil && mounted.Equal(id) {
 			v.options.Logger.Info("volume mounted", "volume", id, "path", directory.Path())
@@ -97,6 +97,23 @@ func (v *Volumes) mountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry)
 		return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 	}
 	return nil
+}
+
+// notEmpty refuses a directory that has entries, and names some of them.
+func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
+	entries, err := directory.ReadDir(ctx, true)
+	if err != nil {
+		return &csiproxy.Error{
+			Kind: csiproxy.ErrFailedPrecondition, Err: err,
+			Detail: "the directory is not empty, and can't be listed",
+		}
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
+	return refuse("the directory is not empty: it has " + use.Listed(names) +
+		"; somebody wrote there while nothing was mounted: move that to another directory, or remove it")
 }
 
 // explain says why a volume couldn't be mounted at a directory that is on another file
