@@ -173,6 +173,7 @@ var changing = map[string]string{
 	"file system grown":             win.FsctlExtendVolume.String(),
 	"directory made":                win.CallOpenAt,
 	"files and directories removed": win.CallDeleteFile,
+	"directory removed":             win.CallDeleteFile,
 	"link made":                     win.FsctlSetReparsePoint.String(),
 	"link removed":                  win.CallDeleteFile,
 	"mapping made":                  win.CallCreateSMBGlobalMapping,
