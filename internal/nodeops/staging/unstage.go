@@ -47,13 +47,20 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, p
 		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
 	var target iscsi.IQN // that provides the disk; "" if none does
+	var mounted volume.ID
 	if !isShare {
-		if target, err = s.unstageVolume(ctx, r, path, &done); err != nil {
+		if mounted, err = s.Volumes.MountedAtPath(ctx, path); err == nil && mounted != "" {
+			target, err = s.unstageVolume(ctx, r, path, mounted, &done)
+		}
+		if err != nil {
 			return done, err
 		}
 	}
 	if !done.Unmounted && !r.Disk.IsZero() {
 		if err := s.retireNamed(ctx, r.Disk, &done); err != nil {
+			return done, err
+		}
+		if err := s.checkNotStaged(ctx, path, mounted, isShare); err != nil {
 			return done, err
 		}
 	}
@@ -66,14 +73,25 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, p
 	return done, err
 }
 
-// unstageVolume unmounts the volume that is mounted at a path, takes its disk offline, and
-// returns the target that provides the disk. A volume of another disk than the one that the
-// request names stays.
-func (s *Staging) unstageVolume(ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, done *storage.UnstagedVolume) (target iscsi.IQN, _ error) {
-	id, err := s.Volumes.MountedAtPath(ctx, path)
-	if err != nil || id == "" {
-		return "", err
+// checkNotStaged refuses to say that nothing is staged at a path if a volume was mounted there
+// since the call began, when mounted was.
+func (s *Staging) checkNotStaged(ctx context.Context, path pathpolicy.Path, mounted volume.ID, isShare bool) error {
+	if isShare {
+		return nil
 	}
+	now, err := s.Volumes.MountedAtPath(ctx, path)
+	if err == nil && now != "" && !now.Equal(mounted) {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again", now)
+	}
+	return err
+}
+
+// unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline,
+// and returns the target that provides the disk. A volume of another disk than the one that
+// the request names stays.
+func (s *Staging) unstageVolume(
+	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
+) (target iscsi.IQN, _ error) {
 	ctx, d, _, err := s.Owner.DiskOf(ctx, id)
 	if use.IsGone(err) {
 		return "", s.unstageAway(ctx, r, id, path, err, done)
