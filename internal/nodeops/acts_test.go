@@ -101,7 +101,8 @@ func stage(change func(*storage.StageVolumeRequest)) func(context.Context, *rig,
 
 func unstage(request storage.UnstageVolumeRequest) func(context.Context, *rig, *nodeops.Node) (any, error) {
 	return func(ctx context.Context, _ *rig, n *nodeops.Node) (any, error) {
-		return n.Storage.UnstageVolume(ctx, request)
+		done, err := n.Storage.UnstageVolume(ctx, request)
+		return done.Unmounted, err // who takes the disk offline doesn't matter
 	}
 }
 

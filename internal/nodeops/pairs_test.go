@@ -35,6 +35,9 @@ func TestPairs(t *testing.T) {
 				t.Run(first.name, func(t *testing.T) {
 					t.Parallel()
 					for _, second := range s.acts() {
+						if bringsBack(first, second) {
+							continue
+						}
 						for _, two := range []bool{false, true} {
 							s.meeting(two, first, second).atEachCall(t)
 						}
@@ -55,6 +58,9 @@ func samplePairs(t *testing.T, random *rand.Rand) {
 		}
 		acts := s.acts()
 		m := s.meeting(random.IntN(2) == 0, acts[random.IntN(len(acts))], acts[random.IntN(len(acts))])
+		if bringsBack(m.acts[0], m.acts[1]) {
+			continue
+		}
 		calls := m.turn(t, []int{0}).calls
 		for range min(points, calls) {
 			at := random.IntN(calls)
@@ -63,6 +69,13 @@ func samplePairs(t *testing.T, random *rand.Rand) {
 			}
 		}
 	}
+}
+
+// bringsBack reports whether two acts may have an outcome that is that of neither order:
+// PartitionDisk and SetDiskState bring a disk back online that Windows takes offline while
+// they wait for its volumes, since it does so to some that have just arrived.
+func bringsBack(first, second act) bool {
+	return second.name == "Windows takes the disk offline" && (first.name == "PartitionDisk" || first.name == "SetDiskState online")
 }
 
 // acts returns those that concern what the node has.
