@@ -182,7 +182,11 @@ func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeReques
 			var online bool
 			online, err = s.Disks.GetDiskState(ctx, n)
 			if err == nil && online {
-				return nil
+				// It has no such volume, unless it has come online since.
+				if away, err = s.Owner.Away(ctx, id); err == nil && !away {
+					err = why
+				}
+				return meanwhileGone(err)
 			}
 		}
 		if err != nil && !isMissing(err) {
