@@ -61,8 +61,7 @@ func (p *program) simLeaf(use, short string, call simCall) *cobra.Command {
 	method := simService.Methods().ByName(protoreflect.Name(call.method))
 	request := dynamicpb.NewMessage(method.Input())
 	var before []func() error
-	var cmd *cobra.Command
-	cmd = p.leaf(use, short, func(ctx context.Context, args []string) (reply, error) {
+	cmd := p.leaf(use, short, func(ctx context.Context, args []string) (reply, error) {
 		for i, value := range args {
 			if err := setField(request, call.args[min(i, len(call.args)-1)], value); err != nil {
 				return reply{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%q: %v", value, err)
