@@ -101,7 +101,8 @@ var sequences = []sequence{
 	{
 		name: "keep what is on an offline disk", prepare: func(r *rig) {
 			r.mounted()
-			r.must(r.process().Disk.SetDiskState(context.Background(), r.number, false))
+			offline := win.SetDiskAttributes{Persist: true, Attributes: win.DiskOffline, Mask: win.DiskOffline}
+			r.must(r.sim.SetDiskAttributes(r.number, offline)) // as Windows does after errors
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			return steps{

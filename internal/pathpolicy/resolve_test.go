@@ -69,20 +69,20 @@ func TestResolve(t *testing.T) {
 		kubelet + `\mnt`:         {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
 		kubelet + `\mnt\in`:      {Kind: pathpolicy.PlainDirectory, Volume: volume},
 		kubelet + `\mnt\none\x`:  {Kind: pathpolicy.Nothing, Volume: volume},
-		kubelet + `\todir`:       {Kind: pathpolicy.PlainDirectory, Volume: system, Target: `dir`},
-		kubelet + `\tofile`:      {Kind: pathpolicy.PlainFile, Volume: system, Target: `file`},
-		kubelet + `\tomnt`:       {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
-		kubelet + `\twice`:       {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
+		kubelet + `\todir`:       {Kind: pathpolicy.PlainDirectory, Volume: system, Target: `dir`, ByLink: true},
+		kubelet + `\tofile`:      {Kind: pathpolicy.PlainFile, Volume: system, Target: `file`, ByLink: true},
+		kubelet + `\tomnt`:       {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume, ByLink: true},
+		kubelet + `\twice`:       {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume, ByLink: true},
 		kubelet + `\twice\in`:    {Kind: pathpolicy.PlainDirectory, Volume: volume},
-		kubelet + `\toin`:        {Kind: pathpolicy.PlainDirectory, Volume: volume, Target: kubelet + `\mnt\in`},
-		kubelet + `\mnt\in\top`:  {Kind: pathpolicy.PlainDirectory, Volume: volume, Target: `..`},
-		kubelet + `\dangling`:    {Kind: pathpolicy.Nothing, Volume: system, Target: `none\x`},
-		kubelet + `\danglingin`:  {Kind: pathpolicy.Nothing, Volume: volume, Target: kubelet + `\mnt\none`},
-		kubelet + `\toroot`:      {Kind: pathpolicy.PlainDirectory, Volume: system, Target: kubelet},
-		kubelet + `\tomissing`:   {Kind: pathpolicy.Nothing, Volume: system, Target: `C:\missing`},
+		kubelet + `\toin`:        {Kind: pathpolicy.PlainDirectory, Volume: volume, Target: kubelet + `\mnt\in`, ByLink: true},
+		kubelet + `\mnt\in\top`:  {Kind: pathpolicy.PlainDirectory, Volume: volume, Target: `..`, ByLink: true},
+		kubelet + `\dangling`:    {Kind: pathpolicy.Nothing, Volume: system, Target: `none\x`, ByLink: true},
+		kubelet + `\danglingin`:  {Kind: pathpolicy.Nothing, Volume: volume, Target: kubelet + `\mnt\none`, ByLink: true},
+		kubelet + `\toroot`:      {Kind: pathpolicy.PlainDirectory, Volume: system, Target: kubelet, ByLink: true},
+		kubelet + `\tomissing`:   {Kind: pathpolicy.Nothing, Volume: system, Target: `C:\missing`, ByLink: true},
 		kubelet + `\tomissing\x`: {Kind: pathpolicy.Nothing, Volume: system},
 		kubelet + `\share`:       {Kind: pathpolicy.SharedDirectory, Target: `\\server\share\`},
-		kubelet + `\toshare`:     {Kind: pathpolicy.SharedDirectory, Target: `\\server\share\`},
+		kubelet + `\toshare`:     {Kind: pathpolicy.SharedDirectory, Target: `\\server\share\`, ByLink: true},
 	}
 	for path, want := range wants {
 		got, err := resolve(t, sys, p, path)
@@ -109,9 +109,9 @@ func TestResolve(t *testing.T) {
 	// it is gone.
 	must(t, sys.DetachDisk(disk))
 	for path, want := range map[string]pathpolicy.Resolved{
-		kubelet + `\tomnt`:  {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
+		kubelet + `\tomnt`:  {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume, ByLink: true},
 		kubelet + `\mnt\in`: {Kind: pathpolicy.Nothing, Volume: system},
-		kubelet + `\toin`:   {Kind: pathpolicy.Nothing, Volume: system, Target: kubelet + `\mnt\in`},
+		kubelet + `\toin`:   {Kind: pathpolicy.Nothing, Volume: system, Target: kubelet + `\mnt\in`, ByLink: true},
 	} {
 		got, err := resolve(t, sys, p, path)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
