@@ -51,6 +51,11 @@ type Options struct {
 	// SilentDiskTimeout is how long ListDiskIDs, ListDiskLocations and Rescan wait for
 	// a disk that doesn't answer. Default: DefaultSilentDiskTimeout.
 	SilentDiskTimeout time.Duration
+	// WritableMountPoints leaves the directory that a volume was unmounted from as it is.
+	// Default: an entry in its access list denies everybody new files and directories there,
+	// until a volume is mounted there again or the directory is deleted. Without the entry,
+	// what a program writes through a link that still leads there lands on the node's disk.
+	WritableMountPoints bool
 	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares without encryption.
 	// Default: encryption is required.
 	SMBWithoutPrivacy bool

@@ -46,6 +46,7 @@ type options struct {
 	overwriteRecognizedData bool
 	newIDsForClones         bool
 	silentDiskTimeout       time.Duration
+	writableMountPoints     bool
 	requirePrivacy          bool
 
 	endpointDir    string
@@ -103,6 +104,9 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			"disk of a snapshot next to its original does; without this flag it is refused")
 	flags.DurationVar(&o.silentDiskTimeout, "silent-disk-timeout", node.DefaultSilentDiskTimeout,
 		"how long the calls on all disks wait for one that does not answer before they pass it over")
+	flags.BoolVar(&o.writableMountPoints, "writable-mount-points", false,
+		"leave the directory that a volume was unmounted from as it is; without this flag an entry in\n"+
+			"its access list denies everybody new files there, so that no pod writes to the node's disk")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
 	flags.Bool("protect-shared-mappings", false,

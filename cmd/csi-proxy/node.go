@@ -34,6 +34,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		AllowRecognizedData: o.overwriteRecognizedData,
 		NewIDsForClones:     o.newIDsForClones,
 		SilentDiskTimeout:   o.silentDiskTimeout,
+		WritableMountPoints: o.writableMountPoints,
 		SMBWithoutPrivacy:   !o.requirePrivacy,
 		Logger:              log,
 		OnOperation:         metrics.Operation,

@@ -48,6 +48,7 @@ type Options struct {
 	AllowRecognizedData bool
 	NewIDsForClones     bool
 	SilentDiskTimeout   time.Duration
+	WritableMountPoints bool
 	SMBWithoutPrivacy   bool
 	Logger              *slog.Logger
 	OnOperation         func(name string, took time.Duration, err error)
@@ -97,6 +98,9 @@ func New(sys win.System, o Options) (*Node, error) {
 	calls := wincalls.New(sys, wincalls.Options{Observe: o.OnWindowsCall, Logger: o.Logger})
 	systemDisks := systemdisk.New(calls)
 	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
+	if err == nil && o.WritableMountPoints {
+		paths = paths.AllowCreation()
+	}
 	if err == nil {
 		paths, err = paths.Protect(o.ProtectedVolumes, systemDisks.Protected)
 	}

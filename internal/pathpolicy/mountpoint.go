@@ -4,6 +4,7 @@
 package pathpolicy
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,8 +17,12 @@ import (
 
 // Mount has the mount manager mount a volume, \\?\Volume{guid}\, at the empty directory
 // f. Whatever it says, Link tells afterwards what is mounted there: another call may have
-// been quicker.
+// been quicker. It first removes the entry of the access list that Unmount has left: whether
+// that would stop the mount manager isn't documented.
 func (f *File) Mount(ctx context.Context, volume string) error {
+	if err := f.denyCreation(ctx, false); err != nil {
+		return err
+	}
 	sys := f.entry.walk.sys
 	return f.callMountManager(ctx, func(ctx context.Context, path string) error {
 		return sys.SetVolumeMountPoint(ctx, path, volume)
@@ -28,7 +33,56 @@ func (f *File) Mount(ctx context.Context, volume string) error {
 // success if another call has unmounted the volume meanwhile. If the mount manager
 // doesn't know the mount point, the reparse point alone is removed: that happens where
 // its records are lost, or the volume has left the node.
+//
+// From before the unmount on, nobody can make files or directories in f, until it is a mount
+// point again or is deleted: a pod that writes through a link which still leads there gets
+// "access denied", and its data don't land on the node's disk. If the mount manager is
+// stopped by that, too, it gets another try without.
 func (f *File) Unmount(ctx context.Context) error {
+	if err := f.denyCreation(ctx, true); err != nil {
+		return err
+	}
+	err := f.unmount(ctx)
+	if !errors.Is(err, win.ErrorAccessDenied) {
+		return err
+	}
+	if err := f.denyCreation(ctx, false); err != nil {
+		return err
+	}
+	err = f.unmount(ctx)
+	// Also if that has failed: with a volume mounted, the entry does no harm.
+	return cmp.Or(err, f.denyCreation(context.WithoutCancel(ctx), true))
+}
+
+// denyCreation adds the entry to the access list of the directory f that keeps new files and
+// directories out, or removes it. A file system without access lists can't have it, nor a
+// directory without one.
+func (f *File) denyCreation(ctx context.Context, deny bool) error {
+	if !f.entry.walk.policy.deniesCreation {
+		return nil
+	}
+	h, err := f.entry.Open(ctx, win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Disposition: win.FileOpen})
+	if err != nil {
+		return err
+	}
+	is, err := h.handle.CreationDenied(ctx)
+	if err == nil && is != deny {
+		err = h.handle.DenyCreation(ctx, deny)
+	}
+	const noAccessList win.Errno = 1336
+	for _, without := range []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported, noAccessList} {
+		if errors.Is(err, without) {
+			err = nil
+		}
+	}
+	if closeErr := h.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// unmount is Unmount without the access list.
+func (f *File) unmount(ctx context.Context) error {
 	sys := f.entry.walk.sys
 	err := error(win.ErrorPathNotFound) // no call takes a longer path
 	if winname.Length(f.Path())+len(`\\?\`)+len(`\`) <= MaxLongPath {

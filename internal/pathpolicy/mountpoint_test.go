@@ -224,3 +224,53 @@ func TestOpensByPathOnlyBehindABindFilter(t *testing.T) {
 		})
 	}
 }
+
+// The directory that a volume was unmounted from takes no new files, whether the mount manager
+// minds the entry of its access list or not. A volume can be mounted there again, and the
+// directory removed.
+func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
+	const path = kubelet + `\mnt`
+	for name, settings := range map[string]winsim.Settings{
+		"the entry stops nobody else": {}, "the entry stops the mount manager": {DeniedMountPoints: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			must(t, sys.SetSettings(settings))
+			volume, _ := newVolume(t, sys)
+			p := newPolicy(t)
+			reach := func(d win.Disposition, f func(dir *pathpolicy.File) error) {
+				t.Helper()
+				must(t, p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+					dir, err := e.Open(t.Context(), pathpolicy.Directory(d))
+					if err != nil {
+						return err
+					}
+					return f(dir)
+				}))
+			}
+			mountThere := func() {
+				t.Helper()
+				reach(win.FileOpenIf, func(dir *pathpolicy.File) error { return dir.Mount(t.Context(), volume) })
+			}
+			unmountThere := func() {
+				t.Helper()
+				reach(win.FileOpen, func(dir *pathpolicy.File) error { return dir.Unmount(t.Context()) })
+			}
+			mountThere()
+			must(t, sys.WriteFile(path+`\first`, nil))
+			unmountThere()
+			if err := sys.WriteFile(path+`\x`, nil); !errors.Is(err, win.ErrorAccessDenied) {
+				t.Errorf("a file in the unmounted directory: %v", err)
+			}
+			mountThere()
+			must(t, sys.WriteFile(path+`\second`, nil))
+			unmountThere()
+			must(t, sys.Remove(path))
+
+			p = p.AllowCreation()
+			mountThere()
+			unmountThere()
+			must(t, sys.WriteFile(path+`\x`, nil))
+		})
+	}
+}

@@ -23,6 +23,8 @@ type Policy struct {
 	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
 	ofTheNode VolumeCheck
 
+	deniesCreation bool // after an unmount
+
 	kept *keptDirectories
 }
 
@@ -30,8 +32,9 @@ type Policy struct {
 // directories: absolute paths with a drive letter. They needn't exist yet.
 func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
 	p := &Policy{
-		protected: []string{"C:"}, // where Windows is
-		kept:      new(keptDirectories),
+		protected:      []string{"C:"}, // where Windows is
+		deniesCreation: true,
+		kept:           new(keptDirectories),
 	}
 	for _, dir := range append([]string{kubeletPath}, workingDirs...) {
 		l, err := split(dir, "")
@@ -51,6 +54,14 @@ func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
 		p.roots = append(p.roots, l)
 	}
 	return p, nil
+}
+
+// AllowCreation returns the same policy, by which the directory that a volume was unmounted
+// from stays as it is: whoever has the rights can make files there. See [File.Unmount].
+func (p *Policy) AllowCreation() *Policy {
+	q := *p
+	q.deniesCreation = false
+	return &q
 }
 
 // Path is a path that was found to lie inside of the policy's directories, or,

@@ -467,15 +467,26 @@ func TestWriteAfterUnstage(t *testing.T) {
 	volumeID := stage(t, n, r).VolumeID
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true})
-	for _, path := range []string{stagingPath, targetPath} {
-		if err := sim.WriteFile(path+file, []byte("x")); err == nil {
-			t.Errorf("%s can be written to", path)
+	cantWrite := func() {
+		t.Helper()
+		for _, path := range []string{stagingPath, targetPath} {
+			if err := sim.WriteFile(path+file, []byte("x")); err == nil {
+				t.Errorf("%s can be written to", path)
+			}
 		}
 	}
+	cantWrite()
 	stage(t, n, r)
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("x")))
 
 	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeID, stagingPath))
+	cantWrite()
+	simtest.Must(t, n.Volume.MountVolume(ctx, volumeID, stagingPath))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("y")))
+	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeID, stagingPath))
+
+	simtest.Must(t, n.Filesystem.Rmdir(ctx, stagingPath, false))
+	simtest.Must(t, sim.MkdirAll(stagingPath))
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
 	_, err := n.Storage.StageVolume(ctx, r)
 	wantKind(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt;", "move that to another directory")

@@ -376,6 +376,7 @@ func TestSlashesAndErrors(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+	n.do(n.sim.Remove(staging))
 	n.do(n.sim.MkdirAll(staging + `\entry`))
 	if err := n.volumes.MountVolume(ctx, id, staging); !strings.Contains(err.Error(), staging) {
 		t.Errorf("%v doesn't say where", err)
