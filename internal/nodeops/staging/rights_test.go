@@ -5,6 +5,7 @@ package staging_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,20 +31,25 @@ func atEachCall(t *testing.T, prepare func(t *testing.T, sim *winsim.System, n *
 		synctest.Test(t, func(t *testing.T) {
 			sim, n := newNode(t)
 			prepare(t, sim, n)
-			i, busy := -1, false
+			var mu sync.Mutex // calls of several goroutines are counted
+			i := -1
 			var hit winsim.Call
 			sim.OnCall(func(c winsim.Call) {
-				if busy {
-					return
+				mu.Lock()
+				i++
+				now := i == at
+				if now {
+					hit = c
 				}
-				if i++; i == at {
-					busy, hit = true, c
+				mu.Unlock()
+				if now {
 					before(t, sim, n, c)
-					busy = false
 				}
 			})
-			act(t, sim, n, hit)
+			act(t, sim, n, winsim.Call{})
 			sim.OnCall(nil)
+			mu.Lock()
+			defer mu.Unlock()
 			more = hit.Name != ""
 		})
 	}
