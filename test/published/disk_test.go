@@ -103,7 +103,7 @@ func testDiskState(n *node, c *client, data uint32) {
 		if got := c.succeed("GetDiskState", fields{"disk_number": data}).bool("is_online"); got != online {
 			c.t.Errorf("GetDiskState says online: %t, want %t", got, online)
 		}
-		if got := n.disk(data).Online; got != online {
+		if got := !n.disk(data).Offline; got != online {
 			c.t.Errorf("the node's disk is online: %t, want %t", got, online)
 		}
 	}

@@ -31,7 +31,7 @@ func addTarget(n *node, iqn string, more fields, secret, own string) {
 	if target["portals"] == nil {
 		target["portals"] = []fields{{"address": portal["target_address"]}}
 	}
-	n.simCall("AddIscsiTarget", fields{"target": target, "chap_secret": secret, "mutual_chap_secret": own})
+	n.simCall("AddIscsiTarget", target.with("chap_secret", secret).with("mutual_chap_secret", own))
 }
 
 // addLUN gives a target a disk.

@@ -74,6 +74,7 @@ func TestSecrets(t *testing.T) {
 		request := files.mapping(files.path(), kubeletPath+`\`+v.name)
 		c.succeed("NewSmbGlobalMapping", request)
 		c.succeed("RemoveSmbGlobalMapping", fields{"remote_path": files.path()})
+		n.sim("file", "rm", kubeletPath+`\`+v.name) // else the share stays mapped for it
 		c.fail(codes.Unauthenticated, "NewSmbGlobalMapping", request.with("password", newSecret(1)))
 		// In the wrong place, and as a part of what isn't one.
 		for _, name := range []string{"username", "password"} {

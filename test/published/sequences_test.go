@@ -59,7 +59,7 @@ func (a attached) remove(n *node)                  { n.t.Helper(); n.detach(a.di
 
 func (a attached) wantReleased(n *node) {
 	n.t.Helper()
-	if online := n.disk(a.disk).Online; online == a.takesOffline {
+	if online := !n.disk(a.disk).Offline; online == a.takesOffline {
 		n.t.Errorf("after unstaging the disk is online: %t", online)
 	}
 }

@@ -216,9 +216,9 @@ func (n *node) reboot()    { n.t.Helper(); n.sim("reboot") }
 
 // diskState is what the node says of a disk.
 type diskState struct {
-	Number       *uint32 // missing while the disk is detached
+	Number       *uint32 `json:"disk_number"` // missing while the disk is detached
 	SerialNumber string  `json:"serial_number"`
-	Online       bool
+	Offline      bool
 	ReadOnly     bool  `json:"read_only"`
 	SeenBytes    int64 `json:"seen_bytes"`
 }

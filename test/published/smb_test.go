@@ -31,7 +31,7 @@ func (s share) path() string { return `\\` + s.server + `\` + s.name }
 // add puts the share on the network. Its server may be there already.
 func (s share) add(n *node) {
 	n.t.Helper()
-	n.simCall("AddSmbShare", fields{"share": fields{"server": s.server, "name": s.name}})
+	n.simCall("AddSmbShare", fields{"server": s.server, "name": s.name})
 	n.setPassword(s.server, s.user, s.password)
 }
 
@@ -123,9 +123,9 @@ func testMappingBroken(n *node, c *client) {
 	n.write(local+`\file`, "of a pod")
 
 	// The server goes away and comes back. Nobody may take the mapping from its pods.
-	n.simCall("SetSmbServer", fields{"server": s.server, "unreachable": true})
+	n.simCall("SetSmbServer", fields{"name": s.server, "unreachable": true})
 	c.fail(codes.Unavailable, "NewSmbGlobalMapping", request)
-	n.simCall("SetSmbServer", fields{"server": s.server})
+	n.simCall("SetSmbServer", fields{"name": s.server})
 	n.wantText(local+`\file`, "of a pod")
 	c.succeed("NewSmbGlobalMapping", request)
 
@@ -153,10 +153,10 @@ func testMappingRefused(n *node, c *client) {
 	s := share{server: "strict", name: "data", user: `CORP\carol`, password: newSecret(3)}
 	s.add(n)
 	n.setPassword(s.server, `CORP\dave`, newSecret(4))
-	n.simCall("AddSmbShare", fields{"share": fields{"server": "strict", "name": "private", "users": []string{`CORP\dave`}}})
+	n.simCall("AddSmbShare", fields{"server": "strict", "name": "private", "users": []string{`CORP\dave`}})
 	plain := share{server: "plain", name: "data", user: s.user, password: s.password}
 	plain.add(n)
-	n.simCall("SetSmbServer", fields{"server": "plain", "no_encryption": true})
+	n.simCall("SetSmbServer", fields{"name": "plain", "no_encryption": true})
 	local := kubeletPath + `\smb\refused`
 
 	right := s.mapping(s.path(), local)
@@ -246,7 +246,7 @@ func TestWithoutPrivacy(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, test.flag)
 			files.add(n)
-			n.simCall("SetSmbServer", fields{"server": files.server, "no_encryption": true})
+			n.simCall("SetSmbServer", fields{"name": files.server, "no_encryption": true})
 			_, err := n.clients(nil).smb.NewSmbGlobalMapping(context.Background(), &smbv1.NewSmbGlobalMappingRequest{
 				RemotePath: files.path(), Username: files.user, Password: files.password,
 			})

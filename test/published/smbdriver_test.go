@@ -256,7 +256,7 @@ func TestServerAway(t *testing.T) {
 		must(c.Publish(c.staging, c.target))
 	}
 	n.write(a.data, "of a pod")
-	away := fields{"server": files.server, "unreachable": true}
+	away := fields{"name": files.server, "unreachable": true}
 	n.simCall("SetSmbServer", away)
 	if err := a.Stage(a.staging); err == nil {
 		t.Error("staging succeeds without the server")

@@ -66,7 +66,7 @@ func (c *client) wantService(name string, want serviceState) {
 // addService adds a service; its start type is demand start unless more has one.
 func addService(n *node, name string, more fields) {
 	n.t.Helper()
-	n.simCall("AddService", fields{"service": more.with("name", name)})
+	n.simCall("AddService", more.with("name", name))
 }
 
 func testServices(n *node, c *client) {

@@ -306,6 +306,10 @@ func fill(m protoreflect.Message, request fields) error {
 				m.Set(f, protoreflect.ValueOf(strconv.FormatUint(uint64(v), 10)))
 				continue
 			}
+			if f.Kind() == protoreflect.EnumKind {
+				m.Set(f, protoreflect.ValueOf(protoreflect.EnumNumber(v)))
+				continue
+			}
 			m.Set(f, protoreflect.ValueOf(v))
 		default:
 			m.Set(f, protoreflect.ValueOf(v))
