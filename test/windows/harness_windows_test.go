@@ -24,8 +24,8 @@ import (
 )
 
 // The programs under test: the daemon as it is released, the one with a simulated node,
-// and the command line.
-var daemonProgram, simProgram, ctlProgram string
+// and the command line: as it is released, and with the control of a simulated node.
+var daemonProgram, simProgram, ctlProgram, ctlSimProgram string
 
 func TestMain(m *testing.M) {
 	actAsDaemon()
@@ -59,14 +59,17 @@ func run(m *testing.M) (code int) {
 			return 1
 		}
 	}
-	daemonProgram, simProgram, ctlProgram = os.Getenv("CSI_PROXY_BIN"), os.Getenv("CSI_PROXY_SIM_BIN"), os.Getenv("CSI_PROXYCTL_BIN")
-	if daemonProgram == "" || simProgram == "" || ctlProgram == "" {
+	daemonProgram, simProgram = os.Getenv("CSI_PROXY_BIN"), os.Getenv("CSI_PROXY_SIM_BIN")
+	ctlProgram, ctlSimProgram = os.Getenv("CSI_PROXYCTL_BIN"), os.Getenv("CSI_PROXYCTL_SIM_BIN")
+	if daemonProgram == "" || simProgram == "" || ctlProgram == "" || ctlSimProgram == "" {
 		dir := filepath.Join(temp, "programs")
-		daemonProgram, simProgram, ctlProgram = filepath.Join(dir, "csi-proxy.exe"), filepath.Join(dir, "csi-proxy-sim.exe"), filepath.Join(dir, "csi-proxyctl.exe")
+		daemonProgram, simProgram = filepath.Join(dir, "csi-proxy.exe"), filepath.Join(dir, "csi-proxy-sim.exe")
+		ctlProgram, ctlSimProgram = filepath.Join(dir, "csi-proxyctl.exe"), filepath.Join(dir, "csi-proxyctl-sim.exe")
 		for _, args := range [][]string{
 			{"-o", daemonProgram, "./cmd/csi-proxy"},
 			{"-o", simProgram, "-tags", "simulated", "./cmd/csi-proxy"},
 			{"-o", ctlProgram, "./cmd/csi-proxyctl"},
+			{"-o", ctlSimProgram, "-tags", "simulated", "./cmd/csi-proxyctl"},
 		} {
 			build := exec.Command("go", append([]string{"build"}, args...)...)
 			build.Dir = filepath.Join("..", "..")
@@ -76,7 +79,7 @@ func run(m *testing.M) (code int) {
 			}
 		}
 	}
-	for _, program := range []*string{&daemonProgram, &simProgram, &ctlProgram} { // the service manager has a current directory of its own
+	for _, program := range []*string{&daemonProgram, &simProgram, &ctlProgram, &ctlSimProgram} { // the service manager has a current directory of its own
 		absolute, err := filepath.Abs(*program)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -361,10 +364,13 @@ func kubeletDirectory(t testing.TB) string {
 func pipePath(group, version string) string { return `\\.\\pipe\\csi-proxy-` + group + "-" + version }
 
 // ctl runs the operator's command and returns what it prints.
-func ctl(args ...string) (string, error) {
+func ctl(args ...string) (string, error) { return runProgram(ctlProgram, args...) }
+
+// runProgram is ctl of the released program, or of the one that controls a simulated node.
+func runProgram(program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, ctlProgram, append([]string{"-o", "json"}, args...)...).Output()
+	out, err := exec.CommandContext(ctx, program, append([]string{"-o", "json"}, args...)...).Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		err = fmt.Errorf("csi-proxyctl %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
 	}
@@ -374,7 +380,7 @@ func ctl(args ...string) (string, error) {
 // sim changes or reads the simulated node.
 func sim(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := ctl(append([]string{"sim"}, args...)...)
+	out, err := runProgram(ctlSimProgram, append([]string{"sim"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,8 +408,8 @@ func attach(t testing.TB, flags ...string) uint32 {
 
 // simDisk is what the simulated node says of a disk.
 type simDisk struct {
-	Number    *uint32 // missing while the disk is detached
-	Online    bool
+	Number    *uint32 `json:"disk_number"` // missing while the disk is detached
+	Offline   bool
 	SeenBytes int64 `json:"seen_bytes"`
 }
 
