@@ -1,0 +1,10 @@
+// The packages of the published library, over CSI Proxy's operations: a driver puts this module
+// in the place of the published one, by a replace in its go.mod. See docs/library.md.
+module github.com/kubernetes-csi/csi-proxy/v2
+
+go 1.26.0
+
+require (
+	github.com/csi-proxy/csi-proxy v0.0.0
+	golang.org/x/sys v0.49.0
+)

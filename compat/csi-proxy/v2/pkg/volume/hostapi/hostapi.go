@@ -1,0 +1,140 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api is the host side of package volume, over CSI Proxy's operations.
+package api
+
+import (
+	"context"
+	"regexp"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/node"
+	"github.com/csi-proxy/csi-proxy/volume"
+
+	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
+)
+
+// VolumeRegexp finds the name of a volume in its path.
+var VolumeRegexp = regexp.MustCompile(`Volume\{[\w-]*\}`)
+
+// HostAPI is what package volume needs of the node.
+type HostAPI interface {
+	// ListVolumesOnDisk lists the volumes of a disk, or of one partition if that isn't 0.
+	ListVolumesOnDisk(diskNumber uint32, partitionNumber uint32) (volumeIDs []string, err error)
+	// MountVolume mounts a volume at a directory.
+	MountVolume(volumeID, targetPath string) error
+	// UnmountVolume writes a volume's cache out and unmounts it.
+	UnmountVolume(volumeID, targetPath string) error
+	// IsVolumeFormatted reports whether a volume has a file system.
+	IsVolumeFormatted(volumeID string) (bool, error)
+	// FormatVolume formats a raw volume with NTFS.
+	FormatVolume(volumeID string) error
+	// ResizeVolume grows a volume; 0 is as far as the disk allows.
+	ResizeVolume(volumeID string, sizeBytes int64) error
+	// GetVolumeStats returns the size of a volume and what is in use, in bytes.
+	GetVolumeStats(volumeID string) (int64, int64, error)
+	// GetDiskNumberFromVolumeID returns the disk that a volume is on.
+	GetDiskNumberFromVolumeID(volumeID string) (uint32, error)
+	// GetVolumeIDFromTargetPath returns the volume that is mounted at a path.
+	GetVolumeIDFromTargetPath(targetPath string) (string, error)
+	// WriteVolumeCache writes a volume's cache out.
+	WriteVolumeCache(volumeID string) error
+	// GetClosestVolumeIDFromTargetPath returns the volume that a path is on.
+	GetClosestVolumeIDFromTargetPath(targetPath string) (string, error)
+}
+
+type volumeAPI struct{ in host.API }
+
+// New returns the node's volumes.
+func New() HostAPI { return volumeAPI{} }
+
+// WithContext returns the same volumes, for calls that end with ctx.
+func (volumeAPI) WithContext(ctx context.Context) HostAPI { return volumeAPI{host.In(ctx)} }
+
+func (v volumeAPI) do(f func(ctx context.Context, volumes volume.Operations) error) error {
+	return host.Do(v.in, func(ctx context.Context, n *node.Node) error { return f(ctx, n.Volume) })
+}
+
+func (v volumeAPI) ListVolumesOnDisk(diskNumber, partitionNumber uint32) (volumeIDs []string, err error) {
+	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
+		ids, err := volumes.ListVolumesOnDisk(ctx, disk.Number(diskNumber), partitionNumber)
+		volumeIDs = host.Strings(ids)
+		return err
+	})
+	return volumeIDs, err
+}
+
+func (v volumeAPI) MountVolume(volumeID, targetPath string) error {
+	return v.do(func(ctx context.Context, volumes volume.Operations) error {
+		return volumes.MountVolume(ctx, volume.ID(volumeID), targetPath)
+	})
+}
+
+func (v volumeAPI) UnmountVolume(volumeID, targetPath string) error {
+	return v.do(func(ctx context.Context, volumes volume.Operations) error {
+		return volumes.UnmountVolume(ctx, volume.ID(volumeID), targetPath)
+	})
+}
+
+func (v volumeAPI) IsVolumeFormatted(volumeID string) (formatted bool, err error) {
+	err = v.do(func(ctx context.Context, volumes volume.Operations) (err error) {
+		formatted, err = volumes.IsVolumeFormatted(ctx, volume.ID(volumeID))
+		return err
+	})
+	return formatted, err
+}
+
+func (v volumeAPI) FormatVolume(volumeID string) error {
+	return v.do(func(ctx context.Context, volumes volume.Operations) error {
+		return volumes.FormatVolume(ctx, volume.ID(volumeID))
+	})
+}
+
+func (v volumeAPI) ResizeVolume(volumeID string, sizeBytes int64) error {
+	return v.do(func(ctx context.Context, volumes volume.Operations) error {
+		return volumes.ResizeVolume(ctx, volume.ID(volumeID), sizeBytes)
+	})
+}
+
+func (v volumeAPI) GetVolumeStats(volumeID string) (totalBytes, usedBytes int64, err error) {
+	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
+		stats, err := volumes.GetVolumeStats(ctx, volume.ID(volumeID))
+		totalBytes, usedBytes = stats.TotalBytes, stats.UsedBytes
+		return err
+	})
+	return totalBytes, usedBytes, err
+}
+
+func (v volumeAPI) GetDiskNumberFromVolumeID(volumeID string) (diskNumber uint32, err error) {
+	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
+		n, err := volumes.GetDiskNumberFromVolumeID(ctx, volume.ID(volumeID))
+		diskNumber = uint32(n)
+		return err
+	})
+	return diskNumber, err
+}
+
+func (v volumeAPI) GetVolumeIDFromTargetPath(targetPath string) (volumeID string, err error) {
+	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
+		id, err := volumes.GetVolumeIDFromTargetPath(ctx, targetPath)
+		volumeID = string(id)
+		return err
+	})
+	return volumeID, err
+}
+
+func (v volumeAPI) WriteVolumeCache(volumeID string) error {
+	return v.do(func(ctx context.Context, volumes volume.Operations) error {
+		return volumes.WriteVolumeCache(ctx, volume.ID(volumeID))
+	})
+}
+
+func (v volumeAPI) GetClosestVolumeIDFromTargetPath(targetPath string) (volumeID string, err error) {
+	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
+		id, err := volumes.GetClosestVolumeIDFromTargetPath(ctx, targetPath)
+		volumeID = string(id)
+		return err
+	})
+	return volumeID, err
+}
