@@ -1,0 +1,104 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dropin tests the module in compat/csi-proxy/v2 as a driver uses it: by a replace in
+// go.mod, and otherwise as the published library.
+package dropin
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/simnode"
+)
+
+const (
+	staging = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\ebs.csi.aws.com\0123\globalmount`
+	target  = `C:\var\lib\kubelet\pods\4567\volumes\kubernetes.io~csi\pv-1\mount`
+)
+
+// build builds the driver in testdata.
+func build(t *testing.T, args ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "driver")
+	out, err := exec.Command("go", append(append([]string{"build", "-o", program}, args...), "./testdata/driver")...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// A driver's program lives a volume's life on a simulated node, which the test sees between its
+// runs.
+func TestLife(t *testing.T) {
+	program := build(t, "-tags=simulated")
+	state := filepath.Join(t.TempDir(), "node")
+	run := func(phase string) string {
+		t.Helper()
+		cmd := exec.Command(program, phase)
+		cmd.Env = append(cmd.Environ(), "CSI_PROXY_SIMULATED_STATE="+state)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", phase, err, &stderr)
+		}
+		return string(out)
+	}
+	node := func(f func(n *simnode.Node)) {
+		t.Helper()
+		n, err := simnode.Start(simnode.WithStateFile(state))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(n)
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node(func(n *simnode.Node) {
+		n.SetBIOSSerial("ec2-0123")
+		n.AttachDisk(simnode.Disk{Serial: "vol0abc1234def567890", SizeBytes: 10 << 30})
+	})
+	if out := run("stage"); !strings.HasPrefix(out, "disk 1, ") || !strings.HasSuffix(out, "machine ec2-0123\n") {
+		t.Errorf("stage: %q", out)
+	}
+	node(func(n *simnode.Node) {
+		if err := n.WriteFile(target+`\data`, []byte("kept")); err != nil {
+			t.Error(err)
+		}
+	})
+	run("unstage")
+	node(func(n *simnode.Node) {
+		if _, err := n.ReadDir(staging); err == nil {
+			t.Error("the staging directory is there after unstage")
+		}
+		if disks := n.Disks(); len(disks) != 2 || !disks[1].Offline {
+			t.Errorf("after unstage the disks are %+v", disks)
+		}
+	})
+}
+
+// Where there is no Windows and no simulated node, a call is an error that says so. Importing the
+// packages and making clients isn't one.
+func TestWithoutWindows(t *testing.T) {
+	cmd := exec.Command(build(t), "stage")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "simulated") || strings.Contains(string(out), "panic") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The driver builds for Windows, too, by its go.mod alone.
+func TestBuildsForWindows(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		cmd := exec.Command("go", "vet", "github.com/kubernetes-csi/csi-proxy/v2/...", "./testdata/driver")
+		cmd.Env = append(cmd.Environ(), "GOOS=windows", "GOARCH="+arch, "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", arch, err, out)
+		}
+	}
+}
