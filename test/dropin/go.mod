@@ -2,9 +2,20 @@ module github.com/csi-proxy/csi-proxy/test/dropin
 
 go 1.26.0
 
+require github.com/csi-proxy/csi-proxy v0.0.0
+
 require (
-	github.com/csi-proxy/csi-proxy v0.0.0
-	github.com/kubernetes-csi/csi-proxy/v2 v2.0.0-alpha.1
+	github.com/Microsoft/go-winio v0.6.4 // indirect
+	go.etcd.io/bbolt v1.5.0 // indirect
+	golang.org/x/mod v0.41.0 // indirect
+	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/tools v0.51.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
+	google.golang.org/grpc v1.85.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace (
