@@ -2,12 +2,16 @@ module github.com/csi-proxy/csi-proxy/examples/csi-driver
 
 go 1.26.0
 
-replace github.com/csi-proxy/csi-proxy => ../..
+replace (
+	github.com/csi-proxy/csi-proxy => ../..
+	github.com/csi-proxy/csi-proxy/csinode => ../../csinode
+)
 
 require (
 	github.com/Microsoft/go-winio v0.6.4
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
+	github.com/csi-proxy/csi-proxy/csinode v0.0.0-00010101000000-000000000000
 	github.com/google/go-cmp v0.7.0
 	github.com/kubernetes-csi/csi-test/v5 v5.6.0
 	github.com/onsi/ginkgo/v2 v2.34.0

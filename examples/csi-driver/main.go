@@ -26,6 +26,7 @@ import (
 	"syscall"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/csinode"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/driver"
 )
@@ -99,17 +100,13 @@ func run(args []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	records := filepath.Join(o.stateDir, "volumes")
-	if err := os.MkdirAll(records, 0o700); err != nil {
-		return err
-	}
 	n, err := open(o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
 	settings := driver.Options{
-		Version: version, NodeID: o.nodeID, Proxy: n.proxy, StateDir: records,
+		Version: version, NodeID: o.nodeID, Storage: n.storage, StateDir: filepath.Join(o.stateDir, "volumes"),
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	if n.hardware != nil {
@@ -122,7 +119,11 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	return driver.New(settings).Serve(ctx, l)
+	d, err := driver.New(settings)
+	if err != nil {
+		return err
+	}
+	return d.Serve(ctx, l)
 }
 
 // listen serves an endpoint. It first removes a socket that a killed driver has left. TCP has
@@ -140,7 +141,7 @@ func listen(endpoint string) (net.Listener, error) {
 
 // openedNode is the node on which the driver runs: see open.
 type openedNode struct {
-	proxy    driver.Proxy
+	storage  csinode.Storage
 	hardware cloud.Hardware // nil if it isn't simulated
 	closers  []io.Closer
 }

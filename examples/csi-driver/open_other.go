@@ -12,7 +12,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud/hardware"
-	"github.com/csi-proxy/csi-proxy/examples/csi-driver/driver"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -28,12 +27,12 @@ func open(o options) (*openedNode, error) {
 		if err != nil {
 			return nil, errors.Join(err, n.Close())
 		}
-		return &openedNode{proxy: driver.InProcess(n.Operations()), hardware: plugs, closers: []io.Closer{plugs, n}}, nil
+		return &openedNode{storage: n.Operations().Storage, hardware: plugs, closers: []io.Closer{plugs, n}}, nil
 	}
 	c := client.New(client.WithEndpointDir(o.endpointDir))
 	plugs, err := hardware.OfDaemon(o.endpointDir)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &openedNode{proxy: driver.OverPipe(c), hardware: plugs, closers: []io.Closer{c, plugs}}, nil
+	return &openedNode{storage: c.Storage, hardware: plugs, closers: []io.Closer{c, plugs}}, nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud/hardware"
-	"github.com/csi-proxy/csi-proxy/examples/csi-driver/driver"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -19,7 +18,7 @@ import (
 func open(o options) (*openedNode, error) {
 	if o.via == viaPipe {
 		c := client.New()
-		n := &openedNode{proxy: driver.OverPipe(c), closers: []io.Closer{c}}
+		n := &openedNode{storage: c.Storage, closers: []io.Closer{c}}
 		if o.simulated {
 			plugs, err := hardware.OfDaemon(o.endpointDir)
 			if err != nil {
@@ -36,5 +35,5 @@ func open(o options) (*openedNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &openedNode{proxy: driver.InProcess(n)}, nil
+	return &openedNode{storage: n.Storage}, nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-proxy/csi-proxy/csinode"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud/hardware"
@@ -62,20 +62,19 @@ func (r *rig) socket() string { return filepath.Join(r.dir, "csi.sock") }
 
 // startDriver starts a driver, which finds what one before it has left.
 func (r *rig) startDriver() {
-	proxy := driver.OverPipe(r.Client())
+	var storage csinode.Storage = r.Client().Storage
 	if r.via == viaInProcess {
-		proxy = driver.InProcess(r.Operations())
+		storage = r.Operations().Storage
 	}
 	plugs, err := hardware.InProcess(r.Node)
 	r.must(err)
 	volumes, err := cloud.Open(filepath.Join(r.dir, "cloud.json"), nodeID, plugs)
 	r.must(err)
-	records := filepath.Join(r.dir, "volumes")
-	r.must(os.MkdirAll(records, 0o700))
-	d := driver.New(driver.Options{
-		Version: "test", NodeID: nodeID, Proxy: proxy, StateDir: records, Cloud: volumes, DiskWait: diskWait,
+	d, err := driver.New(driver.Options{
+		Version: "test", NodeID: nodeID, Storage: storage, StateDir: filepath.Join(r.dir, "volumes"), Cloud: volumes, DiskWait: diskWait,
 		Logger: slog.New(slog.NewTextHandler(ginkgo.GinkgoWriter, nil)),
 	})
+	r.must(err)
 	l, err := listen("unix://" + r.socket())
 	r.must(err)
 	ctx, cancel := context.WithCancel(context.Background())

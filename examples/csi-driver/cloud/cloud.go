@@ -20,7 +20,6 @@ import (
 	"sync"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/examples/csi-driver/internal/atomicfile"
 )
 
 // Sizes of volumes in bytes.
@@ -111,7 +110,7 @@ func (c *Cloud) put(v Volume) error {
 func (c *Cloud) save(volumes map[string]Volume) error {
 	data, err := json.MarshalIndent(volumes, "", "  ")
 	if err == nil {
-		err = atomicfile.Write(c.file, data)
+		err = save(c.file, data)
 	}
 	if err != nil {
 		return fmt.Errorf("save cloud: %w", err)
@@ -273,4 +272,13 @@ func (c *Cloud) Grow(ctx context.Context, id string, size Range) (Volume, error)
 		return v, err // the disk grows when it is attached
 	}
 	return v, c.hardware.Grow(ctx, id, v.SizeBytes)
+}
+
+// save writes a file so that a crash of the process leaves the old one or the new one.
+func save(file string, data []byte) error {
+	fresh := file + ".new"
+	if err := os.WriteFile(fresh, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, file)
 }

@@ -12,13 +12,20 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-proxy/csi-proxy/csinode"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud"
 )
 
+// Controller creates volumes in a cloud and attaches them to nodes.
+type Controller struct {
+	csi.UnimplementedControllerServer
+	cloud *cloud.Cloud
+}
+
 // ControllerGetCapabilities implements csi.ControllerServer.
-func (d *Driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+func (c *Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	response := &csi.ControllerGetCapabilitiesResponse{}
-	for _, c := range []csi.ControllerServiceCapability_RPC_Type{
+	for _, capability := range []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
 		csi.ControllerServiceCapability_RPC_PUBLISH_READONLY,
@@ -29,7 +36,7 @@ func (d *Driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	} {
 		response.Capabilities = append(response.Capabilities, &csi.ControllerServiceCapability{
-			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: c}},
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: capability}},
 		})
 	}
 	return response, nil
@@ -37,7 +44,7 @@ func (d *Driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 
 // CreateVolume implements csi.ControllerServer. For a volume on a share or a target, it
 // only records the name, since the storage exists already.
-func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (c *Controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if err := required("name", r.Name); err != nil {
 		return nil, err
 	}
@@ -48,8 +55,8 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	if len(r.VolumeCapabilities) == 0 {
 		return nil, invalid("volume_capabilities is missing")
 	}
-	for _, c := range r.VolumeCapabilities {
-		if why := unsupported(c, src); why != "" {
+	for _, capability := range r.VolumeCapabilities {
+		if why := csinode.Unsupported(capability, src.Type == typeSMB); why != "" {
 			return nil, invalid("%s", why)
 		}
 	}
@@ -60,7 +67,7 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	if src.Type != typeDisk {
 		size = cloud.Range{}
 	}
-	v, err := d.options.Cloud.Create(r.Name, size, src.Type == typeDisk, parametersOf(r.Parameters))
+	v, err := c.cloud.Create(r.Name, size, src.Type == typeDisk, parametersOf(r.Parameters))
 	if err != nil {
 		return nil, err
 	}
@@ -83,15 +90,15 @@ func asVolume(v cloud.Volume) *csi.Volume {
 }
 
 // DeleteVolume implements csi.ControllerServer.
-func (d *Driver) DeleteVolume(ctx context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+func (c *Controller) DeleteVolume(ctx context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
-	return &csi.DeleteVolumeResponse{}, d.options.Cloud.Delete(ctx, r.VolumeId)
+	return &csi.DeleteVolumeResponse{}, c.cloud.Delete(ctx, r.VolumeId)
 }
 
 // ControllerPublishVolume implements csi.ControllerServer.
-func (d *Driver) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (c *Controller) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
@@ -101,7 +108,7 @@ func (d *Driver) ControllerPublishVolume(ctx context.Context, r *csi.ControllerP
 	if r.VolumeCapability == nil {
 		return nil, invalid("volume_capability is missing")
 	}
-	v, err := d.options.Cloud.Get(r.VolumeId)
+	v, err := c.cloud.Get(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +116,11 @@ func (d *Driver) ControllerPublishVolume(ctx context.Context, r *csi.ControllerP
 	if err != nil {
 		return nil, err
 	}
-	if why := unsupported(r.VolumeCapability, src); why != "" {
+	if why := csinode.Unsupported(r.VolumeCapability, src.Type == typeSMB); why != "" {
 		return nil, status.Error(codes.FailedPrecondition, why)
 	}
-	readOnly := onlyReads(r.VolumeCapability, r.Readonly)
-	if err := d.options.Cloud.Attach(ctx, r.VolumeId, r.NodeId, readOnly); err != nil {
+	readOnly := csinode.OnlyReads(r.VolumeCapability, r.Readonly)
+	if err := c.cloud.Attach(ctx, r.VolumeId, r.NodeId, readOnly); err != nil {
 		return nil, err
 	}
 	return &csi.ControllerPublishVolumeResponse{
@@ -122,22 +129,22 @@ func (d *Driver) ControllerPublishVolume(ctx context.Context, r *csi.ControllerP
 }
 
 // ControllerUnpublishVolume implements csi.ControllerServer.
-func (d *Driver) ControllerUnpublishVolume(ctx context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
-	return &csi.ControllerUnpublishVolumeResponse{}, d.options.Cloud.Detach(ctx, r.VolumeId, r.NodeId)
+	return &csi.ControllerUnpublishVolumeResponse{}, c.cloud.Detach(ctx, r.VolumeId, r.NodeId)
 }
 
 // ControllerExpandVolume implements csi.ControllerServer. NodeExpandVolume must follow.
-func (d *Driver) ControllerExpandVolume(ctx context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+func (c *Controller) ControllerExpandVolume(ctx context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
 	if r.CapacityRange == nil {
 		return nil, invalid("capacity_range is missing")
 	}
-	v, err := d.options.Cloud.Grow(ctx, r.VolumeId, cloud.Range{Required: r.CapacityRange.RequiredBytes, Limit: r.CapacityRange.LimitBytes})
+	v, err := c.cloud.Grow(ctx, r.VolumeId, cloud.Range{Required: r.CapacityRange.RequiredBytes, Limit: r.CapacityRange.LimitBytes})
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +152,11 @@ func (d *Driver) ControllerExpandVolume(ctx context.Context, r *csi.ControllerEx
 }
 
 // ControllerGetVolume implements csi.ControllerServer.
-func (d *Driver) ControllerGetVolume(_ context.Context, r *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+func (c *Controller) ControllerGetVolume(_ context.Context, r *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
-	v, err := d.options.Cloud.Get(r.VolumeId)
+	v, err := c.cloud.Get(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +168,7 @@ func (d *Driver) ControllerGetVolume(_ context.Context, r *csi.ControllerGetVolu
 
 // ListVolumes implements csi.ControllerServer. A token is the sequence number of the
 // last volume listed, so that volumes may be created and deleted between two pages.
-func (d *Driver) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+func (c *Controller) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	if r.MaxEntries < 0 {
 		return nil, invalid("max_entries is %d", r.MaxEntries)
 	}
@@ -173,7 +180,7 @@ func (d *Driver) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi
 		}
 	}
 	response := &csi.ListVolumesResponse{}
-	for _, v := range d.options.Cloud.List() {
+	for _, v := range c.cloud.List() {
 		if v.Sequence <= after {
 			continue
 		}
@@ -191,14 +198,14 @@ func (d *Driver) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi
 }
 
 // ValidateVolumeCapabilities implements csi.ControllerServer.
-func (d *Driver) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+func (c *Controller) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
 	if len(r.VolumeCapabilities) == 0 {
 		return nil, invalid("volume_capabilities is missing")
 	}
-	v, err := d.options.Cloud.Get(r.VolumeId)
+	v, err := c.cloud.Get(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +213,8 @@ func (d *Driver) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVo
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range r.VolumeCapabilities {
-		if why := unsupported(c, src); why != "" {
+	for _, capability := range r.VolumeCapabilities {
+		if why := csinode.Unsupported(capability, src.Type == typeSMB); why != "" {
 			return &csi.ValidateVolumeCapabilitiesResponse{Message: why}, nil
 		}
 	}

@@ -1,31 +1,19 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver is a CSI driver for Windows nodes, to be read and copied. It makes
-// disks, SMB shares and iSCSI targets available to pods, with CSI Proxy and nothing else.
-//
-// [Driver] serves the three CSI services. Identity describes the driver. The Controller
-// creates volumes in a cloud and attaches them to nodes. Node is the part that is special
-// for Windows: it stages a volume (makes it usable at one path of the node), publishes it
-// (shows it to a pod at another path), and undoes both.
-//
-// Each call may be repeated, even after a crash in the middle of the first, and then does
-// what is left to do.
+// Package driver is a CSI driver for Windows nodes, to be read and copied. It makes disks, SMB
+// shares and iSCSI targets available to pods. What is special for Windows, the Node service, is
+// package csinode's. Its own are two things: where the data of a volume are (source.go), and
+// the Controller, which creates volumes in a cloud and attaches them to nodes (controller.go).
 package driver
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"path"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
+	"github.com/csi-proxy/csi-proxy/csinode"
 	"github.com/csi-proxy/csi-proxy/examples/csi-driver/cloud"
 )
 
@@ -38,8 +26,8 @@ type Options struct {
 	Version string
 	// NodeID is the cloud's name for this node.
 	NodeID string
-	// Proxy is CSI Proxy on this node.
-	Proxy Proxy
+	// Storage is CSI Proxy on this node: the field Storage of client.Client or node.Node.
+	Storage csinode.Storage
 	// StateDir is a directory of the driver's own for its records of staged volumes.
 	// It must survive a restart of the driver.
 	StateDir string
@@ -52,59 +40,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Driver is the driver on one node.
-type Driver struct {
-	csi.UnimplementedIdentityServer
-	csi.UnimplementedControllerServer
-	csi.UnimplementedNodeServer
-
-	options Options
-	records records
-	volumes locks // one call at a time on each
-}
-
 // New returns a driver.
-func New(o Options) *Driver {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+func New(o Options) (*csinode.Server, error) {
+	var controller csi.ControllerServer
+	if o.Cloud != nil {
+		controller = &Controller{cloud: o.Cloud}
 	}
-	return &Driver{options: o, records: records{o.StateDir}}
-}
-
-// Serve serves until ctx ends. Calls under way may then finish within the grace period.
-func (d *Driver) Serve(ctx context.Context, l net.Listener) error {
-	const gracePeriod = 10 * time.Second
-	server := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
-	csi.RegisterIdentityServer(server, d)
-	csi.RegisterNodeServer(server, d)
-	if d.options.Cloud != nil {
-		csi.RegisterControllerServer(server, d)
-	}
-	defer context.AfterFunc(ctx, func() {
-		cut := time.AfterFunc(gracePeriod, server.Stop)
-		defer cut.Stop()
-		server.GracefulStop()
-	})()
-	if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("serve CSI: %w", err)
-	}
-	return nil
-}
-
-// intercept logs a call and gives its error a code. It never logs the request, which may
-// have secrets.
-func (d *Driver) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	start := time.Now()
-	response, err := handler(ctx, request)
-	log := d.options.Logger.With("call", path.Base(info.FullMethod), "took", time.Since(start).Round(time.Microsecond))
-	if id, ok := request.(interface{ GetVolumeId() string }); ok {
-		log = log.With("volume", id.GetVolumeId())
-	}
-	if err == nil {
-		log.Info("done")
-		return response, nil
-	}
-	err = withCode(err)
-	log.Error("the call failed", "code", status.Code(err), "err", status.Convert(err).Message())
-	return nil, err
+	return csinode.New(csinode.Options{
+		Name: Name, Version: o.Version, NodeID: o.NodeID, Storage: o.Storage, Source: sourceOf,
+		StateDir: o.StateDir, Wait: o.DiskWait, Controller: controller, Logger: o.Logger,
+	})
 }

@@ -5,11 +5,20 @@ package driver
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"strconv"
 	"strings"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-proxy/csi-proxy/csinode"
 	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Parameters of a StorageClass, or volume attributes of a PersistentVolume, that
@@ -29,13 +38,49 @@ const (
 	typeISCSI = "iscsi" // a disk of an iSCSI target
 )
 
-// source is where the data of a volume are. It has no secrets.
+// source is where the data of a volume are.
 type source struct {
-	Type   string       `json:"type"`
-	Share  string       `json:"share,omitzero"` // \\server\share[\directory]
-	Portal iscsi.Portal `json:"portal,omitzero"`
-	IQN    iscsi.IQN    `json:"iqn,omitzero"`
-	LUN    uint32       `json:"lun,omitzero"`
+	Type   string
+	Share  string // \\server\share[\directory]
+	Portal iscsi.Portal
+	IQN    iscsi.IQN
+	LUN    uint32
+}
+
+// publishReadOnly is the key of the publish context that tells the node that the
+// disk is attached read-only.
+const publishReadOnly = "readOnly"
+
+// Keys of the node-stage secret, for an SMB share and for an iSCSI target that requires
+// CHAP.
+const (
+	secretUsername = "username"
+	secretPassword = "password"
+	// With this one an iSCSI target proves its identity to the node.
+	secretMutual = "mutualPassword"
+)
+
+// sourceOf says where the data of a volume are that is to be staged.
+func sourceOf(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
+	s, err := parseSource(r.VolumeContext)
+	if err != nil {
+		return csinode.Source{}, err
+	}
+	user, password := r.Secrets[secretUsername], secret.New(r.Secrets[secretPassword])
+	if s.Type == typeSMB {
+		return csinode.Source{Share: s.Share, Credentials: smb.Credentials{Username: user, Password: password}}, nil
+	}
+	volume := csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}, ReadOnly: r.PublishContext[publishReadOnly] == "true"}
+	if s.Type == typeISCSI {
+		volume.Disk = storage.Selector{ISCSI: &storage.ISCSISelector{Portal: s.Portal, IQN: s.IQN, LUN: s.LUN}}
+	}
+	if r.Secrets[secretPassword] != "" {
+		volume.Login.Type, volume.Login.Username, volume.Login.Secret = iscsi.OneWayCHAP, user, password
+	}
+	if mutual := r.Secrets[secretMutual]; mutual != "" {
+		volume.Login.Type, volume.Login.MutualSecret = iscsi.MutualCHAP, secret.New(mutual)
+	}
+	return volume, nil
 }
 
 // parseSource reads the parameters of a volume.
@@ -79,4 +124,17 @@ func parsePortal(text string) (iscsi.Portal, error) {
 		return iscsi.Portal{}, invalid("%s %q must have the form 192.0.2.1:3260", paramPortal, text)
 	}
 	return iscsi.Portal{Address: host, Port: uint16(number)}, nil
+}
+
+// invalid is the error for a request that is wrong in any state of the node.
+func invalid(format string, a ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, a...)
+}
+
+// required returns an error if a field of a request is empty.
+func required(field, value string) error {
+	if value == "" {
+		return invalid("%s is missing", field)
+	}
+	return nil
 }

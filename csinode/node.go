@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package driver
+package csinode
 
 import (
 	"context"
@@ -16,12 +16,16 @@ import (
 )
 
 // NodeGetInfo implements csi.NodeServer.
-func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	return &csi.NodeGetInfoResponse{NodeId: d.options.NodeID}, nil
+func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	response := &csi.NodeGetInfoResponse{NodeId: s.options.NodeID, MaxVolumesPerNode: s.options.MaxVolumes}
+	if s.options.Topology != nil {
+		response.AccessibleTopology = &csi.Topology{Segments: s.options.Topology}
+	}
+	return response, nil
 }
 
 // NodeGetCapabilities implements csi.NodeServer.
-func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	response := &csi.NodeGetCapabilitiesResponse{}
 	for _, c := range []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
@@ -38,12 +42,12 @@ func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 }
 
 // NodeGetVolumeStats implements csi.NodeServer.
-func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	_, path, err := d.volumeAt(r.VolumeId, r.VolumePath)
+func (s *Server) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	_, path, err := s.volumeAt(r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.options.Proxy.Storage.GetVolume(ctx, path)
+	v, err := s.options.Storage.GetVolume(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -60,18 +64,18 @@ func (d *Driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 
 // NodeGetVolumeHealth implements csi.NodeServer. In CSI 1.13 it replaces the volume
 // condition in NodeGetVolumeStats.
-func (d *Driver) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+func (s *Server) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
-	rec, err := d.records.load(r.VolumeId)
+	rec, err := s.records.load(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
 	if rec == nil {
 		return nil, status.Errorf(codes.NotFound, "volume %s isn't staged", r.VolumeId)
 	}
-	v, err := d.options.Proxy.Storage.GetVolume(ctx, rec.StagingPath)
+	v, err := s.options.Storage.GetVolume(ctx, rec.StagingPath)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
 		v.Conditions = storage.Conditions{{Reason: "NotMounted", Inaccessible: true, Message: "nothing is mounted at the staging path"}}
@@ -92,39 +96,39 @@ func (d *Driver) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHe
 // NodeExpandVolume implements csi.NodeServer. The file system grows to the end of the
 // disk. It is a little smaller than the volume's capacity, which is the disk's size, since
 // the partition table needs room.
-func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
-	rec, path, err := d.volumeAt(r.VolumeId, r.VolumePath)
+func (s *Server) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	rec, path, err := s.volumeAt(r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err
 	}
-	if rec.Source.Type == typeSMB {
+	if rec.Source.isShare() {
 		return nil, status.Error(codes.FailedPrecondition, "a share can't be resized here, only on its server")
 	}
 	if r.VolumeCapability.GetBlock() != nil {
-		return nil, invalid("%s", unsupported(r.VolumeCapability, rec.Source))
+		return nil, invalid("%s", Unsupported(r.VolumeCapability, false))
 	}
-	unlock, err := d.volumes.try(r.VolumeId)
+	unlock, err := s.volumes.try(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	done, err := d.options.Proxy.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{
-		Path: path, DiskSizeBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: d.options.DiskWait,
+	done, err := s.options.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{
+		Path: path, DiskSizeBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: s.options.Wait,
 	})
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: done.DiskSizeBytes}, err
 }
 
 // volumeAt returns the record of a volume, and the path, if the volume is staged or
 // published there.
-func (d *Driver) volumeAt(volumeID, volumePath string) (rec *record, path string, err error) {
+func (s *Server) volumeAt(volumeID, volumePath string) (rec *record, path string, err error) {
 	if err := required("volume_id", volumeID); err != nil {
 		return nil, "", err
 	}
 	if err := required("volume_path", volumePath); err != nil {
 		return nil, "", err
 	}
-	if rec, err = d.records.load(volumeID); err != nil {
+	if rec, err = s.records.load(volumeID); err != nil {
 		return nil, "", err
 	}
 	path, err = windowsPath("volume_path", volumePath)

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package driver
+package csinode
 
 import (
 	"fmt"
@@ -36,11 +36,12 @@ var (
 	readers       = []mode{singleNodeReader, multiNodeReader}
 )
 
-// unsupported says why volumes of a source can't be used with c; "" if they can.
-func unsupported(c *csi.VolumeCapability, s source) string {
-	modes := diskModes
-	if s.Type == typeSMB {
-		modes = shareModes
+// Unsupported says why volumes can't be used with a capability; "" if they can. A share can be
+// used by several nodes at one time, and a disk by one. A driver's Controller uses it, too.
+func Unsupported(c *csi.VolumeCapability, share bool) string {
+	modes, what := diskModes, "on a disk"
+	if share {
+		modes, what = shareModes, "on a share"
 	}
 	switch m, fs := c.GetAccessMode().GetMode(), c.GetMount().GetFsType(); {
 	case c.GetBlock() != nil:
@@ -48,9 +49,9 @@ func unsupported(c *csi.VolumeCapability, s source) string {
 	case c.GetMount() == nil:
 		return "the access type is missing"
 	case !slices.Contains(modes, m):
-		return fmt.Sprintf("the access mode %v isn't possible for a volume of type %s", m, s.Type)
-	case s.Type != typeSMB && fs != "" && !strings.EqualFold(fs, "ntfs"):
-		return fmt.Sprintf("the file system %q isn't supported, only NTFS is", fs)
+		return fmt.Sprintf("the access mode %v isn't possible for a volume %s", m, what)
+	case !share && fs != "" && !strings.EqualFold(fs, "ntfs") && !strings.EqualFold(fs, "refs"):
+		return fmt.Sprintf("the file system %q isn't supported, only NTFS and ReFS are", fs)
 	case len(c.GetMount().GetMountFlags()) != 0:
 		return "Windows has no mount options"
 	default:
@@ -58,7 +59,7 @@ func unsupported(c *csi.VolumeCapability, s source) string {
 	}
 }
 
-// onlyReads reports whether a volume that is published like this is read-only.
-func onlyReads(c *csi.VolumeCapability, readonly bool) bool {
+// OnlyReads reports whether a volume that is published like this is read-only.
+func OnlyReads(c *csi.VolumeCapability, readonly bool) bool {
 	return readonly || slices.Contains(readers, c.GetAccessMode().GetMode())
 }

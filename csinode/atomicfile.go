@@ -1,8 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile writes small files so that a crash leaves no partial file.
-package atomicfile
+package csinode
 
 import (
 	"errors"
@@ -10,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// Write replaces a file's contents, or makes the file. A crash leaves either the old
+// writeFile replaces a file's contents, or makes the file. A crash leaves either the old
 // contents or the new ones. Only its owner may read it.
-func Write(path string, data []byte) (err error) {
+func writeFile(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
 	if err != nil {
 		return err

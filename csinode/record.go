@@ -1,9 +1,10 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package driver
+package csinode
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,9 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/csi-proxy/csi-proxy/examples/csi-driver/internal/atomicfile"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // record is what the driver remembers of a volume from its staging to its unstaging. It is
@@ -33,19 +31,17 @@ import (
 // CSI Proxy.
 type record struct {
 	VolumeID    string `json:"volumeID"`
-	Source      source `json:"source"`
+	Source      Source `json:"source"`
 	StagingPath string `json:"stagingPath"`
-	ReadOnly    bool   `json:"readOnly,omitzero"`
 	// Targets are where the volume is published.
 	Targets []target `json:"targets,omitzero"`
 }
 
-// disk says which disk holds the volume.
-func (rec *record) disk() storage.Selector {
-	if s := rec.Source; s.Type == typeISCSI {
-		return storage.Selector{ISCSI: &storage.ISCSISelector{Portal: s.Portal, IQN: s.IQN, LUN: s.LUN}}
-	}
-	return storage.Selector{SerialNumber: rec.VolumeID}
+// equal reports whether two sources are the same data, used in the same way.
+func (s Source) equal(other Source) bool {
+	a, err := json.Marshal(s)
+	b, otherErr := json.Marshal(other)
+	return err == nil && otherErr == nil && bytes.Equal(a, b)
 }
 
 // target is a path where a volume is published, and how.
@@ -121,7 +117,7 @@ func (r records) save(rec *record) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(r.file(rec.VolumeID), data)
+	return writeFile(r.file(rec.VolumeID), data)
 }
 
 // remove forgets a volume.

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package driver
+package csinode
 
 import (
 	"context"
@@ -20,35 +20,35 @@ import (
 // the container runtime to mount the volume read-only into the container, as it also
 // does for volumeMounts with readOnly. A process outside of such a container can write
 // to the path if it has the rights.
-func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (s *Server) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	staging, at, err := checkPublish(r)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := d.volumes.try(r.VolumeId)
+	unlock, err := s.volumes.try(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	rec, err := d.records.load(r.VolumeId)
+	rec, err := s.records.load(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
 	if rec == nil || !samePath(rec.StagingPath, staging) {
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s isn't staged at %s", r.VolumeId, staging)
 	}
-	if why := unsupported(r.VolumeCapability, rec.Source); why != "" {
+	if why := Unsupported(r.VolumeCapability, rec.Source.isShare()); why != "" {
 		return nil, status.Error(codes.FailedPrecondition, why)
 	}
 	if err := rec.publish(at); err != nil {
 		return nil, err
 	}
-	if err := d.records.save(rec); err != nil {
+	if err := s.records.save(rec); err != nil {
 		return nil, err
 	}
 	// It is refused if nothing is staged, as after a restart of the node.
-	return &csi.NodePublishVolumeResponse{}, d.options.Proxy.Storage.PublishVolume(ctx, rec.StagingPath, at.Path)
+	return &csi.NodePublishVolumeResponse{}, s.options.Storage.PublishVolume(ctx, rec.StagingPath, at.Path)
 }
 
 // checkPublish checks a request without looking at the node.
@@ -89,7 +89,7 @@ func (rec *record) publish(at target) error {
 }
 
 // NodeUnpublishVolume implements csi.NodeServer.
-func (d *Driver) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (s *Server) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
@@ -97,19 +97,19 @@ func (d *Driver) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVo
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := d.volumes.try(r.VolumeId)
+	unlock, err := s.volumes.try(r.VolumeId)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	if err := d.options.Proxy.Storage.UnpublishVolume(ctx, targetPath); err != nil {
+	if err := s.options.Storage.UnpublishVolume(ctx, targetPath); err != nil {
 		return nil, err
 	}
-	rec, err := d.records.load(r.VolumeId)
+	rec, err := s.records.load(r.VolumeId)
 	if err != nil || rec == nil {
 		return &csi.NodeUnpublishVolumeResponse{}, err
 	}
 	rec.Targets = slices.DeleteFunc(rec.Targets, func(t target) bool { return samePath(t.Path, targetPath) })
-	return &csi.NodeUnpublishVolumeResponse{}, d.records.save(rec)
+	return &csi.NodeUnpublishVolumeResponse{}, s.records.save(rec)
 }

@@ -1,0 +1,39 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csinode
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Events makes events in the cluster. Kubelet makes one of a NodeStageVolume that fails, and
+// none of a NodeUnstageVolume, whose pod is gone by then. So an administrator would see only
+// that a volume stays attached.
+type Events interface {
+	// Warn makes an event of type Warning on the node, with a reason in one word. An error is
+	// logged.
+	Warn(ctx context.Context, reason, message string) error
+}
+
+// eventPatience is how long a call may wait for its event, which must not delay its answer for
+// long.
+const eventPatience = 5 * time.Second
+
+// warnOfUnstage makes an event of an unstage that was refused, such as since a process has a
+// file of the volume open. An error that passes by itself is none.
+func (s *Server) warnOfUnstage(ctx context.Context, volumeID string, err error) {
+	if s.options.Events == nil || status.Code(withCode(err)) != codes.FailedPrecondition {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventPatience)
+	defer cancel()
+	message := "volume " + volumeID + " can't be unstaged, so it stays attached: " + err.Error()
+	if err := s.options.Events.Warn(ctx, "VolumeUnstageRefused", message); err != nil {
+		s.options.Logger.Warn("no event can be made", "volume", volumeID, "err", err)
+	}
+}
