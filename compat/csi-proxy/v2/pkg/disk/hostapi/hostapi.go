@@ -143,7 +143,7 @@ func (d DiskAPI) ListDiskIDs() (map[uint32]DiskIDs, error) {
 func (d DiskAPI) GetDiskStats(diskNumber uint32) (int64, error) {
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (int64, error) {
 		stats, err := n.Disk.GetDiskStats(ctx, disk.Number(diskNumber))
-		return stats.TotalBytes, err
+		return stats.SizeBytes, err
 	})
 }
 

@@ -6,6 +6,7 @@ package api
 
 import (
 	"context"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -47,7 +48,10 @@ func (f filesystemAPI) PathExists(path string) (exists bool, err error) {
 // PathValid reports whether what is at a path can be used: for a share, whether it is mapped
 // and its server answers and takes the user of the mapping.
 func (f filesystemAPI) PathValid(path string) (valid bool, err error) {
-	return host.Get(f.in, func(ctx context.Context, n *node.Node) (bool, error) { return n.PathValid(ctx, path) })
+	if strings.HasPrefix(path, `\\`) {
+		return host.ShareWorks(f.in, path)
+	}
+	return f.PathExists(path)
 }
 
 func (f filesystemAPI) Mkdir(path string) error {

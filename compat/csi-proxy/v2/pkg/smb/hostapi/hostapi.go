@@ -10,6 +10,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
 )
@@ -35,11 +36,13 @@ func New() HostAPI { return smbAPI{} }
 func (smbAPI) WithContext(ctx context.Context) HostAPI { return smbAPI{host.In(ctx)} }
 
 func (s smbAPI) IsSMBMapped(remotePath string) (bool, error) {
-	return host.Get(s.in, func(ctx context.Context, n *node.Node) (bool, error) { return n.PathValid(ctx, remotePath) })
+	return host.ShareWorks(s.in, remotePath)
 }
 
 func (s smbAPI) NewSMBLink(remotePath, localPath string) error {
-	return host.Do(s.in, func(ctx context.Context, n *node.Node) error { return n.LinkShare(ctx, remotePath, localPath) })
+	return host.Do(s.in, func(ctx context.Context, n *node.Node) error {
+		return n.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: remotePath, StagingPath: localPath})
+	})
 }
 
 func (s smbAPI) NewSMBGlobalMapping(remotePath, username, password string) error {

@@ -100,7 +100,7 @@ func (v volumeAPI) ResizeVolume(volumeID string, sizeBytes int64) error {
 func (v volumeAPI) GetVolumeStats(volumeID string) (totalBytes, usedBytes int64, err error) {
 	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
 		stats, err := volumes.GetVolumeStats(ctx, volume.ID(volumeID))
-		totalBytes, usedBytes = stats.TotalBytes, stats.UsedBytes
+		totalBytes, usedBytes = stats.SizeBytes, stats.UsedBytes
 		return err
 	})
 	return totalBytes, usedBytes, err
