@@ -2,7 +2,10 @@ module github.com/csi-proxy/csi-proxy/test/dropin
 
 go 1.26.0
 
-require github.com/csi-proxy/csi-proxy v0.0.0
+require (
+	github.com/csi-proxy/csi-proxy v0.0.0
+	github.com/kubernetes-csi/csi-proxy/v2 v2.0.0-00010101000000-000000000000
+)
 
 require (
 	github.com/Microsoft/go-winio v0.6.4 // indirect

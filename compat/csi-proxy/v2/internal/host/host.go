@@ -9,10 +9,12 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/csi-proxy/csi-proxy/node"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // The environment variables that configure the node, for drivers whose directories aren't
@@ -75,7 +77,8 @@ func Do(a API, f func(context.Context, *node.Node) error) error {
 func ShareWorks(a API, remotePath string) (bool, error) {
 	return Get(a, func(ctx context.Context, n *node.Node) (bool, error) {
 		share, err := n.Storage.GetVolume(ctx, remotePath)
-		return err == nil && !share.Conditions.Inaccessible(), err
+		broken := slices.ContainsFunc(share.Conditions, func(c storage.Condition) bool { return c.Inaccessible })
+		return err == nil && !broken, err
 	})
 }
 
