@@ -113,6 +113,8 @@ test-resilience: ## test each operation with each mishap at each of its calls, o
 
 .PHONY: test-csi
 test-csi: ## test the example driver: csi-sanity over the pipe and in process, and docs/quickstart-driver.md
+	$(GO) -C test/dropin test -count=1 ./...
+	$(GO) -C csinode test $(RACE) -count=1 ./...
 	$(GO) -C examples/csi-driver test $(RACE) -count=1 -skip TestSanity ./...
 	for via in pipe in-process; do \
 		$(GO) -C examples/csi-driver test $(RACE) -count=1 -run TestSanity -v . -via=$$via -ginkgo.no-color || exit 1; \
@@ -201,9 +203,10 @@ recording: build-here
 # What follows is for CI, and for those who work on the part that it tests.
 
 # The modules apart from the product: what they need must not become its own.
-SIDE_MODULES = test/published test/cluster test/monitoring kubectl-csi-proxy tools tools/release examples/csi-driver
+SIDE_MODULES = test/published test/cluster test/monitoring test/dropin kubectl-csi-proxy tools tools/release \
+	csinode csinode/kubeevents examples/csi-driver
 # Those that have a side for Windows.
-WINDOWS_SIDE_MODULES = test/windows examples/csi-driver
+WINDOWS_SIDE_MODULES = test/windows test/dropin csinode examples/csi-driver
 
 .PHONY: lint-modules
 lint-modules:

@@ -9,12 +9,10 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // The environment variables that configure the node, for drivers whose directories aren't
@@ -70,16 +68,6 @@ func Get[T any](a API, f func(context.Context, *node.Node) (T, error)) (T, error
 func Do(a API, f func(context.Context, *node.Node) error) error {
 	_, err := Get(a, func(ctx context.Context, n *node.Node) (struct{}, error) { return struct{}{}, f(ctx, n) })
 	return err
-}
-
-// ShareWorks reports whether a share is mapped, and its server answers and takes the user of the
-// mapping.
-func ShareWorks(a API, remotePath string) (bool, error) {
-	return Get(a, func(ctx context.Context, n *node.Node) (bool, error) {
-		share, err := n.Storage.GetVolume(ctx, remotePath)
-		broken := slices.ContainsFunc(share.Conditions, func(c storage.Condition) bool { return c.Inaccessible })
-		return err == nil && !broken, err
-	})
 }
 
 // WithContext returns a HostAPI whose calls end with ctx, if it is one of this module. One that
