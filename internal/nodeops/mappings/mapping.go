@@ -199,8 +199,8 @@ func (m *Mappings) compare(ctx context.Context, w Wanted) (state, error) {
 func (m *Mappings) maybeSameUser(ctx context.Context, w Wanted) (bool, error) {
 	connections, err := m.connections(ctx, w.remote)
 	if err != nil {
-		if ctx.Err() != nil {
-			return false, ctx.Err()
+		if _, answered := errors.AsType[win.Errno](err); !answered {
+			return false, err // a call that hangs says nothing
 		}
 		m.options.Logger.Debug("Windows doesn't tell who uses a share", "remotePath", w.remote.Root(), "err", err)
 		return true, nil
