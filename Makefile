@@ -109,7 +109,7 @@ test-race: ## run the tests, all with the race detector
 
 .PHONY: test-resilience
 test-resilience: ## test each operation with each mishap at each of its calls, of which make test tries a sample
-	$(GO) test ./internal/nodeops/... ./internal/pathpolicy
+	$(GO) test -timeout 40m ./internal/nodeops/... ./internal/pathpolicy
 
 .PHONY: test-csi
 test-csi: ## test the example driver: csi-sanity over the pipe and in process, and docs/quickstart-driver.md
