@@ -22,8 +22,7 @@ import (
 // hold.
 func TestPairs(t *testing.T) {
 	if simtest.Sampled() {
-		seed := rand.Uint64()
-		t.Logf("the seed of the sample is %d; without -short, all is tried", seed)
+		const seed = 1 // the same sample each time; without -short, all is tried
 		samplePairs(t, rand.New(rand.NewPCG(seed, 0)))
 		return
 	}
