@@ -6,6 +6,7 @@ package published
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -59,6 +60,7 @@ type reconnecting struct {
 	group, version string
 	before         func(method string) error
 
+	mu   sync.Mutex // guards the fields below
 	conn *grpc.ClientConn
 	life int // of the daemon at the other end of conn
 }
@@ -70,14 +72,25 @@ func (c *reconnecting) Invoke(ctx context.Context, method string, args, reply an
 		}
 	}
 	c.node.awaitUp()
+	conn, err := c.current()
+	if err != nil {
+		return err
+	}
+	return conn.Invoke(ctx, method, args, reply, opts...)
+}
+
+// current returns the connection to the daemon's life.
+func (c *reconnecting) current() (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if life := c.node.life(); c.life != life {
 		conn, err := c.node.dial(c.group, c.version)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		c.conn, c.life = conn, life
 	}
-	return c.conn.Invoke(ctx, method, args, reply, opts...)
+	return c.conn, nil
 }
 
 func (c *reconnecting) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
