@@ -18,9 +18,9 @@ import (
 
 // remembering are the packages that operations run through.
 var remembering = []string{
-	"internal/nodeops", "internal/device", "internal/pathpolicy", "internal/systemdisk", "internal/smbprobe",
-	"internal/smblogon",
-	"internal/wincalls", "internal/operation", "internal/fairshare", "internal/rpc",
+	"internal/nodeops", "internal/opendisk", "internal/device", "internal/pathpolicy", "internal/systemdisk",
+	"internal/smbprobe", "internal/smblogon", "internal/wincalls", "internal/operation",
+	"internal/fairshare", "internal/rpc",
 }
 
 // What these packages keep in fields that can grow, be exchanged or become old (maps, atomics

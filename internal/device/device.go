@@ -10,9 +10,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
+
+// VolumePath is the path under which the device of a volume is opened: its name
+// without the backslash, which would open the root directory of its file system.
+func VolumePath(name string) string { return strings.TrimSuffix(name, `\`) }
+
+// PartitionPath is the path of a partition's device. It is there before the
+// partition's volume has a name.
+func PartitionPath(n disk.Number, partition uint32) string {
+	return fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d`, n, partition)
+}
 
 // Handle is an open disk or volume. Errors of its methods name the control call
 // and wrap the win.Errno.
@@ -95,7 +107,8 @@ func (h Handle) Identifiers(ctx context.Context) ([]win.Identifier, error) {
 // NVMeNamespace returns the identifiers of the NVMe namespace that a disk is. Windows may
 // refuse to tell.
 func (h Handle) NVMeNamespace(ctx context.Context, namespace uint32) (win.NVMeNamespace, error) {
-	out, err := h.control(ctx, win.IoctlStorageQueryProperty, win.EncodeNVMeNamespaceQuery(namespace), make([]byte, win.NVMeNamespaceSize))
+	query, out := win.EncodeNVMeNamespaceQuery(namespace), make([]byte, win.NVMeNamespaceSize)
+	out, err := h.control(ctx, win.IoctlStorageQueryProperty, query, out)
 	if err != nil {
 		return win.NVMeNamespace{}, fmt.Errorf("property %d: %w", win.PropertyProtocolSpecific, err)
 	}
@@ -203,28 +216,15 @@ func (h Handle) Extents(ctx context.Context) ([]win.DiskExtent, error) {
 	return win.DecodeDiskExtents(out)
 }
 
-// OnlineVolume brings a volume online that automatic mounting has left offline. To
-// a volume that is online it does nothing. The handle needs GenericRead and
-// GenericWrite.
-//
-// IOCTL_VOLUME_ONLINE is what the documentation gives. Public code of this purpose
-// takes the volume offline first (rafawo/virtdisk-rs, force_online_volume), which
-// suggests that a volume may be taken for online that isn't. But to take a volume
-// offline is safe only while no file system is mounted on it. So that is done only
-// where the volume, told to go online, still answers a read with ErrorNotReady: every
-// read and write of an offline volume gets this, so nobody can be using it.
+// OnlineVolume tells a volume to go online. The handle needs GenericRead and GenericWrite.
 func (h Handle) OnlineVolume(ctx context.Context) error {
-	if _, err := h.control(ctx, win.IoctlVolumeOnline, nil, nil); err != nil {
-		return err
-	}
-	// As long as the largest sectors are.
-	if _, err := h.ReadAt(ctx, make([]byte, 4096), 0); !errors.Is(err, win.ErrorNotReady) {
-		return nil // online; what else is wrong with it shows when it is used
-	}
-	if _, err := h.control(ctx, win.IoctlVolumeOffline, nil, nil); err != nil {
-		return err
-	}
-	_, err := h.control(context.WithoutCancel(ctx), win.IoctlVolumeOnline, nil, nil) // what was begun
+	_, err := h.control(ctx, win.IoctlVolumeOnline, nil, nil)
+	return err
+}
+
+// OfflineVolume takes a volume offline. The handle needs GenericRead and GenericWrite.
+func (h Handle) OfflineVolume(ctx context.Context) error {
+	_, err := h.control(ctx, win.IoctlVolumeOffline, nil, nil)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -26,7 +27,7 @@ func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storag
 	identifiers, address := wanted.Identifier != "", looksAtAddress(wanted)
 	question := fmt.Sprintf("hardware %v %v", identifiers, address)
 	return d.each(ctx, question, func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
-		said, err := h.AskHardware(ctx, identifiers)
+		said, err := opendisk.AskHardware(ctx, h, identifiers)
 		if err != nil {
 			return storage.Disk{Number: n}, err
 		}
@@ -47,7 +48,7 @@ func (d *Disks) Describe(ctx context.Context) ([]storage.Disk, error) {
 		return nil, err
 	}
 	all, err := d.each(ctx, "description", func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
-		said, err := h.AskHardware(ctx, true)
+		said, err := opendisk.AskHardware(ctx, h, true)
 		if err != nil {
 			return storage.Disk{Number: n}, err
 		}
@@ -74,12 +75,12 @@ func (d *Disks) each(ctx context.Context, question string, ask func(context.Cont
 }
 
 // HardwareOf is Hardware for an open disk.
-func (d *Disks) HardwareOf(ctx context.Context, h *device.Disk, wanted storage.Selector) (storage.Disk, error) {
+func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
 	return d.hardware(ctx, h.Number, h.Handle, h.Hardware, looksAtAddress(wanted))
 }
 
 // hardware describes a disk by what it has said, and by its address if that is asked for.
-func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said device.Hardware, address bool) (storage.Disk, error) {
+func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said opendisk.Hardware, address bool) (storage.Disk, error) {
 	s := storage.Disk{Number: n}
 	descriptor := said.Descriptor
 	if err := d.tolerate(n, "serial number", said.DescriptorErr); err != nil {
@@ -215,7 +216,7 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h device.Handle) 
 		if p.Number == 0 || p.Length == 0 { // an entry of an MBR that isn't in use
 			continue
 		}
-		described := storage.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length, Data: device.IsDataPartition(p)}
+		described := storage.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length, Data: opendisk.IsDataPartition(p)}
 		if described.Data && s.Online {
 			if err := d.describeVolume(ctx, s.Number, &described); err != nil {
 				return err
@@ -237,7 +238,7 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 		return noted(&p.Error, err)
 	}
 	p.VolumeID = volume.ID(name)
-	if p.Paths, err = device.MountedAt(ctx, d.sys, name); err != nil {
+	if p.Paths, err = opendisk.MountedAt(ctx, d.sys, name); err != nil {
 		if err := noted(&p.Error, err); err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@
 // Each operation first looks at what Windows has and then does what is missing,
 // so it may be repeated, also after a process that died half-way through it. What it
 // changes is the disk that had the number when it was called, and it looks at what that
-// holds right before each change: see [device.Disk].
+// holds right before each change: see [opendisk.Disk].
 package disks
 
 import (
@@ -25,6 +25,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -102,8 +103,8 @@ func New(sys System, o Options) *Disks {
 func object(n disk.Number) string { return "disk " + n.String() }
 
 // open opens the disk n. A disk that isn't there is csiproxy.ErrNotFound.
-func (d *Disks) open(ctx context.Context, n disk.Number, access win.Access) (*device.Disk, error) {
-	h, err := device.OpenDisk(ctx, d.sys, n, access)
+func (d *Disks) open(ctx context.Context, n disk.Number, access win.Access) (*opendisk.Disk, error) {
+	h, err := opendisk.Open(ctx, d.sys, n, access)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
 	}
@@ -273,7 +274,7 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk, attributes win.
 	if !offline {
 		now, err := h.Attributes(ctx)
 		if err == nil && now&win.DiskOffline != 0 { // so its volumes weren't there to be asked
-			err = device.ErrChanged("it went offline")
+			err = opendisk.ErrChanged("it went offline")
 		}
 		return nil, err
 	}
@@ -281,17 +282,17 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk, attributes win.
 }
 
 // Mounted returns the volumes of an online disk, and at which directories they are mounted.
-func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes device.Volumes, paths []string, _ error) {
+func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, paths []string, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	volumes, err = h.AwaitVolumes(ctx, d.sys, device.DataPartitions(layout), 0, nil)
+	volumes, err = h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), 0, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, name := range volumes {
-		at, err := device.MountedAt(ctx, d.sys, name)
+		at, err := opendisk.MountedAt(ctx, d.sys, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -355,7 +356,7 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAtt
 
 // TakeOffline takes a disk offline, after it has written out its volumes as far as that is
 // possible: a broken disk must get offline, too.
-func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes device.Volumes) error {
+func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes) error {
 	for _, name := range volumes {
 		if err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) }); err != nil {
 			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)

@@ -13,6 +13,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/signatures"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -88,7 +89,7 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context
 		return nil, false, err
 	}
 	switch {
-	case len(device.DataPartitions(layout)) > 0:
+	case len(opendisk.DataPartitions(layout)) > 0:
 		return layout, false, nil
 	case hasPartition(layout):
 		return nil, false, refuse("it has partitions, but none that Windows has a volume for")
@@ -186,7 +187,7 @@ func (d *Disks) writeTable(ctx context.Context, h *use.Disk) (written bool, _ er
 			return true, fmt.Errorf("the disk has partition style %d after it was given a GPT", layout.Style)
 		}
 		if hasPartition(layout) {
-			return true, device.ErrChanged("it has a partition already")
+			return true, opendisk.ErrChanged("it has a partition already")
 		}
 	}
 	partitions, err := dataPartition(layout)
@@ -259,12 +260,12 @@ func refuse(why string) error {
 // AwaitVolumes waits until each data partition of a disk that was brought online has its
 // volume, and returns them. Windows may take a disk offline again when it handles its
 // arrival: then the attributes of keepClear are cleared again.
-func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes) (device.Volumes, error) {
+func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes) (opendisk.Volumes, error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
 	}
-	wanted := device.DataPartitions(layout)
+	wanted := opendisk.DataPartitions(layout)
 	volumes, err := h.AwaitVolumes(ctx, d.sys, wanted, volumePatience, func() error {
 		_, err := d.Clear(ctx, h, keepClear)
 		return err
@@ -284,16 +285,39 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 // mounting is switched off on the node (mountvol /N). Others aren't opened: that would
 // keep their callers from formatting them. A refusal is passed over: a volume that
 // doesn't go online can't be formatted.
-func (d *Disks) BringVolumesOnline(ctx context.Context, n disk.Number, volumes device.Volumes) {
+func (d *Disks) BringVolumesOnline(ctx context.Context, n disk.Number, volumes opendisk.Volumes) {
 	for _, name := range volumes {
 		_, err := d.sys.VolumeInformation(ctx, name)
 		if !errors.Is(err, win.ErrorNotReady) {
 			continue // online: raw or not
 		}
-		if err := d.onVolume(ctx, name, device.Handle.OnlineVolume); err != nil {
+		if err := d.onVolume(ctx, name, onlineVolume); err != nil {
 			d.options.Logger.Warn("a volume doesn't go online", "disk", n, "volume", name, "err", err)
 			continue
 		}
 		d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
 	}
+}
+
+// onlineVolume brings a volume online that automatic mounting has left offline. To a volume
+// that is online it does nothing.
+//
+// IOCTL_VOLUME_ONLINE is what the documentation gives. Public code of this purpose
+// takes the volume offline first (rafawo/virtdisk-rs, force_online_volume), which
+// suggests that a volume may be taken for online that isn't. But to take a volume
+// offline is safe only while no file system is mounted on it. So that is done only
+// where the volume, told to go online, still answers a read with ErrorNotReady: every
+// read and write of an offline volume gets this, so nobody can be using it.
+func onlineVolume(h device.Handle, ctx context.Context) error {
+	if err := h.OnlineVolume(ctx); err != nil {
+		return err
+	}
+	// As long as the largest sectors are.
+	if _, err := h.ReadAt(ctx, make([]byte, 4096), 0); !errors.Is(err, win.ErrorNotReady) {
+		return nil // online; what else is wrong with it shows when it is used
+	}
+	if err := h.OfflineVolume(ctx); err != nil {
+		return err
+	}
+	return h.OnlineVolume(context.WithoutCancel(ctx)) // what was begun
 }

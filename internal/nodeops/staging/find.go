@@ -13,7 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -116,18 +116,18 @@ func (s *Staging) hardware(ctx context.Context, wanted storage.Selector) ([]stor
 
 // meant returns a function that tells whether an open disk is the one that a selector
 // means: what a list has said of a number may have been said of another disk.
-func (s *Staging) meant(wanted storage.Selector) func(context.Context, *device.Disk) error {
-	return func(ctx context.Context, h *device.Disk) error {
+func (s *Staging) meant(wanted storage.Selector) func(context.Context, *opendisk.Disk) error {
+	return func(ctx context.Context, h *opendisk.Disk) error {
 		d, err := s.ask(ctx, wanted, h)
 		if err == nil && !wanted.Matches(d) {
-			err = device.ErrChanged(fmt.Sprintf("disk %d is another one now", h.Number))
+			err = opendisk.ErrChanged(fmt.Sprintf("disk %d is another one now", h.Number))
 		}
 		return err
 	}
 }
 
 // ask returns what an open disk says of itself, as far as a selector asks for it.
-func (s *Staging) ask(ctx context.Context, wanted storage.Selector, h *device.Disk) (storage.Disk, error) {
+func (s *Staging) ask(ctx context.Context, wanted storage.Selector, h *opendisk.Disk) (storage.Disk, error) {
 	d, err := s.Disks.HardwareOf(ctx, h, wanted)
 	if err == nil && wanted.ISCSI != nil {
 		one := []storage.Disk{d}

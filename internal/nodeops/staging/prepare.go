@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -39,13 +39,13 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk, r storage.StageVolum
 	}
 	id, err = chosen(volumes, r.Partition)
 	if err == nil {
-		s.Disks.BringVolumesOnline(ctx, d.Number, device.Volumes{0: string(id)})
+		s.Disks.BringVolumesOnline(ctx, d.Number, opendisk.Volumes{0: string(id)})
 	}
 	return id, made, err
 }
 
 // chosen returns the volume of a partition, or the only one.
-func chosen(volumes device.Volumes, partition uint32) (volume.ID, error) {
+func chosen(volumes opendisk.Volumes, partition uint32) (volume.ID, error) {
 	if partition != 0 {
 		if name, ok := volumes[partition]; ok {
 			return volume.ID(name), nil
@@ -85,7 +85,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, attributes win.
 	if err != nil {
 		return err
 	}
-	if len(device.DataPartitions(layout)) == 0 {
+	if len(opendisk.DataPartitions(layout)) == 0 {
 		return refuse("it has no data partition, and read-only is asked for")
 	}
 	if attributes&win.DiskReadOnly == 0 {

@@ -10,8 +10,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
@@ -95,7 +95,7 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 func (s *Staging) checkReadOnly(ctx context.Context, d *use.Disk, readOnly bool) error {
 	attributes, err := d.Attributes(ctx)
 	if err == nil && (attributes&win.DiskReadOnly != 0) != readOnly {
-		err = device.ErrChanged("it was made read-only, or writable, after it was prepared")
+		err = opendisk.ErrChanged("it was made read-only, or writable, after it was prepared")
 	}
 	return err
 }

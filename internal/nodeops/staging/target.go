@@ -7,14 +7,14 @@ import (
 	"context"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // targetOf returns the target that provides an open disk; "" if none does. A disk that
 // doesn't tell its bus may be one of a target.
-func (s *Staging) targetOf(ctx context.Context, h *device.Disk) (iscsi.IQN, error) {
+func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (iscsi.IQN, error) {
 	d, err := s.Disks.HardwareOf(ctx, h, storage.Selector{})
 	if err != nil || d.Bus != storage.BusISCSI && d.Bus != "" {
 		return "", err

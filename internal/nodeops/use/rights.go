@@ -13,6 +13,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
@@ -24,7 +25,7 @@ import (
 // Disk is the right to change an open disk: its state, its partition table and what lies on
 // its partitions.
 type Disk struct {
-	*device.Disk
+	*opendisk.Disk
 	right
 }
 
@@ -101,7 +102,7 @@ func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.
 // The disk is opened first: it may leave, or get another number, while the right is waited
 // for. So it is to be verified right before each change.
 func (o *Owner) Disk(ctx context.Context, n disk.Number) (context.Context, *Disk, error) {
-	h, err := device.OpenDisk(ctx, o.sys, n, win.GenericRead|win.GenericWrite)
+	h, err := opendisk.Open(ctx, o.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -154,7 +155,7 @@ func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID, n disk.Number) (_ c
 	}
 	given := false
 	defer unlessGiven(&given, r.release)
-	h, err := device.OpenDisk(inside, o.sys, n, win.GenericRead|win.GenericWrite)
+	h, err := opendisk.Open(inside, o.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		if now, extentErr := Extent(inside, o.sys, id); extentErr == nil && now.DiskNumber != n {
 			return ctx, nil, extent, nil

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -80,7 +80,7 @@ func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message st
 // describeDisk fills in what is known of the disk that a volume lies on.
 func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, extent win.DiskExtent) (readOnly bool, _ error) {
 	d.Disk = new(extent.DiskNumber)
-	h, err := device.OpenDisk(ctx, v.sys, extent.DiskNumber, win.AccessNone)
+	h, err := opendisk.Open(ctx, v.sys, extent.DiskNumber, win.AccessNone)
 	if err != nil {
 		return false, err
 	}

@@ -12,6 +12,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -76,7 +77,7 @@ func (v *Volumes) Grow(ctx context.Context, d *use.Disk, id volume.ID, extent wi
 
 // refreshSize has Windows read the capacity of a disk: it may have grown since Windows
 // last looked. Reading the partitions anew also moves the backup table to the new end.
-func refreshSize(ctx context.Context, h *device.Disk) error {
+func refreshSize(ctx context.Context, h *opendisk.Disk) error {
 	err := h.UpdateDriveSize(ctx)
 	if err != nil && csiproxy.KindOf(err) != csiproxy.ErrUnimplemented {
 		return err // a bus whose disks can't change their size may refuse
@@ -153,7 +154,7 @@ func plan(ctx context.Context, dv diskVolume, sizeBytes int64) (_ win.Partition,
 // useWholeDisk moves the end of a GPT to the end of its disk where Windows hasn't
 // done so by itself when it read the new size. Whether it does on each of its
 // versions isn't documented.
-func (v *Volumes) useWholeDisk(ctx context.Context, h *device.Disk) error {
+func (v *Volumes) useWholeDisk(ctx context.Context, h *opendisk.Disk) error {
 	geometry, err := h.Geometry(ctx)
 	if err != nil {
 		return err
@@ -189,7 +190,7 @@ func wholeUsableLength(l *win.DriveLayout, g win.DiskGeometryEx) int64 {
 // type of its own.
 func partitionAt(l *win.DriveLayout, e win.DiskExtent) (win.Partition, bool) {
 	for _, p := range l.Partitions {
-		if p.StartingOffset == e.StartingOffset && p.Number != 0 && device.IsDataPartition(p) {
+		if p.StartingOffset == e.StartingOffset && p.Number != 0 && opendisk.IsDataPartition(p) {
 			return p, true
 		}
 	}
@@ -236,7 +237,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVo
 		return err
 	}
 	if extent.DiskNumber != dv.extent.DiskNumber || extent.StartingOffset != dv.extent.StartingOffset {
-		return device.ErrChanged("the volume lies elsewhere")
+		return opendisk.ErrChanged("the volume lies elsewhere")
 	}
 	if err := dv.disk.Verify(ctx); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
@@ -29,12 +30,12 @@ func (v *Volumes) FileSystem(ctx context.Context, id volume.ID) (string, error) 
 
 // MountedAt returns where a volume is mounted.
 func (v *Volumes) MountedAt(ctx context.Context, id volume.ID) ([]string, error) {
-	return device.MountedAt(ctx, v.sys, string(id))
+	return opendisk.MountedAt(ctx, v.sys, string(id))
 }
 
 // DiskBytes returns the size of the disk that a volume lies on, as Windows knows it.
 func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (bytes int64, _ error) {
-	err := v.OnDisk(ctx, id, func(h *device.Disk) error {
+	err := v.OnDisk(ctx, id, func(h *opendisk.Disk) error {
 		geometry, err := h.Geometry(ctx)
 		bytes = geometry.DiskSize
 		return err
@@ -43,12 +44,12 @@ func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (bytes int64, _ e
 }
 
 // OnDisk calls f with the disk that a volume lies on, open for queries.
-func (v *Volumes) OnDisk(ctx context.Context, id volume.ID, f func(*device.Disk) error) error {
+func (v *Volumes) OnDisk(ctx context.Context, id volume.ID, f func(*opendisk.Disk) error) error {
 	extent, err := v.extent(ctx, id)
 	if err != nil {
 		return err
 	}
-	h, err := device.OpenDisk(ctx, v.sys, extent.DiskNumber, win.AccessNone)
+	h, err := opendisk.Open(ctx, v.sys, extent.DiskNumber, win.AccessNone)
 	if err != nil {
 		return err
 	}

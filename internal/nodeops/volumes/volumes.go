@@ -22,6 +22,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/signatures"
@@ -99,7 +100,7 @@ func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partitio
 }
 
 func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]volume.ID, error) {
-	h, err := device.OpenDisk(ctx, v.sys, n, win.AccessNone)
+	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint3
 
 // dataPartitions returns the numbers of the data partitions of an online disk:
 // all, or the one asked for if it is one.
-func dataPartitions(ctx context.Context, h *device.Disk, partition uint32) ([]uint32, error) {
+func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]uint32, error) {
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
 		return nil, err
@@ -138,13 +139,13 @@ func dataPartitions(ctx context.Context, h *device.Disk, partition uint32) ([]ui
 		return nil, err
 	}
 	if partition == 0 {
-		return device.DataPartitions(layout), nil
+		return opendisk.DataPartitions(layout), nil
 	}
 	for _, p := range layout.Partitions {
 		if p.Number != partition {
 			continue
 		}
-		if device.IsDataPartition(p) {
+		if opendisk.IsDataPartition(p) {
 			return []uint32{partition}, nil
 		}
 		return nil, nil
@@ -155,7 +156,7 @@ func dataPartitions(ctx context.Context, h *device.Disk, partition uint32) ([]ui
 // DataVolumeOfDisk implements [volume.Operations].
 func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "DataVolumeOfDisk", "disk "+n.String(), func(ctx context.Context) (volume.ID, error) {
-		h, err := device.OpenDisk(ctx, v.sys, n, win.AccessNone)
+		h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
 		if err != nil {
 			return "", err
 		}
@@ -256,7 +257,7 @@ func (v *Volumes) Format(ctx context.Context, d *use.Disk, right *use.Volume, ex
 // diskVolume is a volume with the disk and the extent that it lies on.
 type diskVolume struct {
 	id     volume.ID
-	disk   *device.Disk
+	disk   *opendisk.Disk
 	extent win.DiskExtent
 }
 
@@ -267,7 +268,7 @@ func (v *Volumes) verify(ctx context.Context, dv diskVolume) error {
 		return err
 	}
 	if now != dv.extent {
-		return device.ErrChanged("the volume lies elsewhere")
+		return opendisk.ErrChanged("the volume lies elsewhere")
 	}
 	return dv.disk.Verify(ctx) // so the number in extent was that of this disk
 }

@@ -1,7 +1,10 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package device
+// Package opendisk has open disks that are known to be certain ones. It decides whether a
+// disk still is the one that an operation began with, and it finds the volumes of a disk,
+// and waits for those that haven't arrived.
+package opendisk
 
 import (
 	"context"
@@ -12,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -21,7 +25,7 @@ import (
 // then. So an operation opens its disk before it waits for anything, and makes all its
 // calls on this handle.
 type Disk struct {
-	Handle
+	device.Handle
 	Number disk.Number
 	// Hardware is what the disk said of itself when it was opened.
 	Hardware Hardware
@@ -38,17 +42,19 @@ type Hardware struct {
 }
 
 func (h Hardware) sameDescriptor(other Hardware) bool {
-	return fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr) == fmt.Sprintf("%+v %v", other.Descriptor, other.DescriptorErr)
+	return fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr) ==
+		fmt.Sprintf("%+v %v", other.Descriptor, other.DescriptorErr)
 }
 
 func (h Hardware) sameIdentifiers(other Hardware) bool {
-	return fmt.Sprintf("%+v %v", h.Identifiers, h.IdentifiersErr) == fmt.Sprintf("%+v %v", other.Identifiers, other.IdentifiersErr)
+	return fmt.Sprintf("%+v %v", h.Identifiers, h.IdentifiersErr) ==
+		fmt.Sprintf("%+v %v", other.Identifiers, other.IdentifiersErr)
 }
 
-// OpenDisk opens the disk n and takes its identity. A disk that isn't there is
+// Open opens the disk n and takes its identity. A disk that isn't there is
 // csiproxy.ErrNotFound.
-func OpenDisk(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access) (*Disk, error) {
-	h, err := Open(ctx, sys, win.PhysicalDrive(n), access)
+func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access) (*Disk, error) {
+	h, err := device.Open(ctx, sys, win.PhysicalDrive(n), access)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +68,7 @@ func OpenDisk(ctx context.Context, sys win.DeviceOpener, n disk.Number, access w
 	if err := d.checkNumber(ctx); err != nil {
 		return nil, err
 	}
-	if d.Hardware, err = d.AskHardware(ctx, true); err != nil {
+	if d.Hardware, err = AskHardware(ctx, d.Handle, true); err != nil {
 		return nil, err
 	}
 	known = true
@@ -78,7 +84,7 @@ func ErrChanged(how string) error {
 var errOtherIdentity = ErrChanged("it has another identity")
 
 // AskHardware asks a device what its hardware is, with the identifiers or without.
-func (h Handle) AskHardware(ctx context.Context, identifiers bool) (said Hardware, _ error) {
+func AskHardware(ctx context.Context, h device.Handle, identifiers bool) (said Hardware, _ error) {
 	said.Descriptor, said.DescriptorErr = h.Descriptor(ctx)
 	if err := answered(said.DescriptorErr); err != nil || !identifiers {
 		return said, err
@@ -102,7 +108,8 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 	case err != nil:
 		return err
 	case n.DeviceType != win.FileDeviceDisk:
-		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the device with this number is no disk: its type is %d", n.DeviceType)
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the device with this number is no disk: its type is %d", n.DeviceType)
 	case n.DeviceNumber != d.Number:
 		return ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
 	}
@@ -110,7 +117,7 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 }
 
 // Verify returns an error unless the disk is still in the node, under its number and with
-// its identity. What Windows has said of the number since OpenDisk was said of this disk
+// its identity. What Windows has said of the number since Open was said of this disk
 // then. That a handle leads to another disk isn't documented, and not to be expected; a
 // serial number is enough to find that out.
 func (d *Disk) Verify(ctx context.Context) error {
@@ -121,7 +128,7 @@ func (d *Disk) Verify(ctx context.Context) error {
 		return err
 	}
 	serial := strings.TrimSpace(d.Hardware.Descriptor.SerialNumber) != ""
-	now, err := d.AskHardware(ctx, !serial)
+	now, err := AskHardware(ctx, d.Handle, !serial)
 	if err != nil {
 		return err
 	}
@@ -133,7 +140,7 @@ func (d *Disk) Verify(ctx context.Context) error {
 
 // Reopen opens the same disk once more.
 func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Access) (*Disk, error) {
-	again, err := OpenDisk(ctx, sys, d.Number, access)
+	again, err := Open(ctx, sys, d.Number, access)
 	if err != nil {
 		return nil, err
 	}

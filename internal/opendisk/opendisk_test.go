@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package device_test
+package opendisk_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -43,7 +43,8 @@ func (d twoFacedDevice) Control(ctx context.Context, code win.IoctlCode, in, out
 // A disk is told from another one by its serial number, or by page 83 if it has none.
 func TestVerify(t *testing.T) {
 	naa := func(last byte) []win.Identifier {
-		return []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: []byte{0x60, 1, 2, 3, 4, 5, 6, last}}}
+		id := []byte{0x60, 1, 2, 3, 4, 5, 6, last}
+		return []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: id}}
 	}
 	for name, c := range map[string]struct {
 		serial string
@@ -55,11 +56,12 @@ func TestVerify(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim := simtest.Open(t, winsim.Delays{})
 			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: c.serial, Page83: naa(1)})
-			other, err := sim.OpenDevice(t.Context(), win.PhysicalDrive(simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other", Page83: naa(2)})), win.AccessNone)
+			otherNumber := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other", Page83: naa(2)})
+			other, err := sim.OpenDevice(t.Context(), win.PhysicalDrive(otherNumber), win.AccessNone)
 			simtest.Must(t, err)
 			defer other.Close()
 			sys := &twoFaced{System: sim, other: other, query: win.EncodePropertyQuery(c.by)}
-			d, err := device.OpenDisk(t.Context(), sys, number, win.AccessNone)
+			d, err := opendisk.Open(t.Context(), sys, number, win.AccessNone)
 			simtest.Must(t, err)
 			defer d.Close()
 			simtest.Must(t, d.Verify(t.Context()))

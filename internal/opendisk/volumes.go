@@ -1,17 +1,18 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package device
+package opendisk
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -20,16 +21,6 @@ type VolumeFinder interface {
 	win.DeviceOpener
 	win.Notices
 	win.VolumeNames
-}
-
-// VolumePath is the path under which the device of a volume is opened: its name
-// without the backslash, which would open the root directory of its file system.
-func VolumePath(name string) string { return strings.TrimSuffix(name, `\`) }
-
-// PartitionPath is the path of a partition's device. It is there before the
-// partition's volume has a name.
-func PartitionPath(n disk.Number, partition uint32) string {
-	return fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d`, n, partition)
 }
 
 // MountedAt returns where a volume is mounted: drives, as C:\, and directories without a
@@ -67,7 +58,9 @@ type Volumes map[uint32]string
 //
 // Volumes are found by the number of the disk. That it still is this disk's number is
 // looked at after they were found.
-func (d *Disk) AwaitVolumes(ctx context.Context, sys VolumeFinder, partitions []uint32, patience time.Duration, keep func() error) (Volumes, error) {
+func (d *Disk) AwaitVolumes(
+	ctx context.Context, sys VolumeFinder, partitions []uint32, patience time.Duration, keep func() error,
+) (Volumes, error) {
 	var found Volumes
 	search := &pace{time.Now(), firstSearch}
 	if patience > 0 { // what hasn't arrived isn't found by a search either
@@ -103,12 +96,34 @@ func (d *Disk) AwaitVolumes(ctx context.Context, sys VolumeFinder, partitions []
 	return found, nil
 }
 
+// withNotices is the time between the first two looks where Windows gives notices.
+const withNotices = 25 * time.Millisecond
+
+// await calls check until it reports that what it waits for is there: at once, when
+// devices of the class arrive, and from time to time, since several changes may give one
+// notice, a device may need a moment after its notice, and some changes give none. It
+// returns false if that isn't so within patience, and an error if check or ctx has one.
+func await(
+	ctx context.Context, n win.Notices, class win.GUID, patience time.Duration, check func() (bool, error),
+) (bool, error) {
+	if done, err := check(); done || err != nil {
+		return done, err
+	}
+	polling := operation.Polling{Patience: patience}
+	arrived, stop, err := n.NotifyArrivals(ctx, class)
+	if err == nil {
+		defer stop()
+		polling.Wake, polling.First = arrived, withNotices
+	} // else polling does alone
+	return operation.Poll(ctx, polling, check)
+}
+
 // volumesOfPartitions asks for the volume of each partition by its device: one
 // call for each, however many volumes the node has.
 func volumesOfPartitions(ctx context.Context, sys VolumeFinder, n disk.Number, partitions []uint32) (Volumes, error) {
 	found := make(Volumes)
 	for _, p := range partitions {
-		name, err := sys.VolumeNameForMountPoint(ctx, PartitionPath(n, p)+`\`)
+		name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p)+`\`)
 		_, refused := errors.AsType[win.Errno](err)
 		switch {
 		case err == nil:
@@ -137,7 +152,8 @@ func searchVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partiti
 		if err != nil {
 			return nil, err
 		}
-		if number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n && slices.Contains(partitions, number.PartitionNumber) {
+		if number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n &&
+			slices.Contains(partitions, number.PartitionNumber) {
 			found[number.PartitionNumber] = name
 		}
 	}
@@ -164,7 +180,7 @@ func (p *pace) due() bool {
 }
 
 func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.DeviceNumber, error) {
-	h, err := Open(ctx, sys, VolumePath(name), win.AccessNone)
+	h, err := device.Open(ctx, sys, device.VolumePath(name), win.AccessNone)
 	if err != nil {
 		return win.DeviceNumber{}, err
 	}
