@@ -13,16 +13,11 @@ import (
 var open = []string{
 	`TestFindings/a_link_into_a_directory_without_its_volume_is_a_problem_wherever_one_looks`,
 	`TestFindings/a_share_stays_mapped_while_a_link_that_is_deep_leads_to_it`,
-	`TestSecondProcessAtEachCall/StageShare_that_is_refused`,
 	`TestCrowds/SOAK_SEED=227`,
 	`TestPairs/staged_volume`,
 	`TestPairs/unstaged_volume_whose_disk_has_grown`,
 	`TestPairs/published_volume_without_its_disk`,
 	`TestPairs/published_volume_that_Windows_has_taken_offline`,
-	`TestPairs/share_that_isn't_mapped`,
-	`TestPairs/mapped_share`,
-	`TestPairs/published_share`,
-	`TestPairs/share_staged_twice`,
 	`TestPairs/volume_and_share`,
 }
 

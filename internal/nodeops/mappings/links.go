@@ -17,26 +17,35 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
-// Rights are the rights to remove the mapping of a share: that to the mappings of its server,
-// and that to the share.
+// Rights are the rights to make or remove the mapping of a share: that to the mappings of its
+// server, and that to the share.
 type Rights struct {
 	Server *use.Server
 	Share  *use.Share
 	remote unc.Path
 }
 
-// Rights gives the rights to remove the mapping of the share of remote.
+// Rights gives the rights to make or remove the mapping of the share of remote.
 func (m *Mappings) Rights(ctx context.Context, remote unc.Path) (context.Context, *Rights, error) {
 	ctx, server, err := m.options.Owner.Server(ctx, remote)
 	if err != nil {
 		return ctx, nil, err
 	}
-	inside, share, err := m.options.Owner.Share(ctx, remote)
+	inside, r, err := m.rights(ctx, server, remote)
 	if err != nil {
 		server.Release()
 		return ctx, nil, err
 	}
-	return inside, &Rights{server, share, remote.Share()}, nil
+	return inside, r, nil
+}
+
+// rights is Rights for who has the right to the server, and so releases only that to the share.
+func (m *Mappings) rights(ctx context.Context, server *use.Server, remote unc.Path) (context.Context, *Rights, error) {
+	ctx, share, err := m.options.Owner.Share(ctx, remote)
+	if err != nil {
+		return ctx, nil, err
+	}
+	return ctx, &Rights{server, share, remote.Share()}, nil
 }
 
 // Release gives the rights back.
@@ -188,6 +197,11 @@ func (l Links) Paths() (paths []string) {
 		paths = append(paths, way[0])
 	}
 	return paths
+}
+
+// At reports whether one of the links is at a path.
+func (l Links) At(path pathpolicy.Path) bool {
+	return slices.ContainsFunc(l.ways, func(way []string) bool { return winname.Equal(way[0], path.String()) })
 }
 
 // Except returns the other links than the one at a path.

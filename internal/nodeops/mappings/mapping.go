@@ -122,11 +122,8 @@ func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 			}
 		case broken:
 			m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", w.remote.Root(), "err", err)
-			if err := m.unmap(ctx, server, w.remote); err != nil && !errors.Is(err, win.ErrorNotConnected) {
-				return false, err
-			}
 		}
-		err = m.create(ctx, server, w)
+		err = m.create(ctx, server, w, seen == broken)
 		if errors.Is(err, win.ErrorSessionCredentialConflict) {
 			err = m.createInstead(ctx, server, w)
 		}
@@ -293,18 +290,28 @@ func (m *Mappings) reach(ctx context.Context, w Wanted) error {
 	return err
 }
 
-// create makes the mapping of a share, and before that its record, if it is for a staged path.
-func (m *Mappings) create(ctx context.Context, _ *use.Server, w Wanted) error {
+// create makes the mapping of a share, instead of the one that there is if instead is set, and
+// before that its record, if it is for a staged path.
+func (m *Mappings) create(ctx context.Context, server *use.Server, w Wanted, instead bool) error {
+	ctx, r, err := m.rights(ctx, server, w.remote)
+	if err != nil {
+		return err
+	}
+	defer r.Share.Release()
+	if instead {
+		if err := m.unmap(ctx, r); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+			return err
+		}
+	}
 	isNew := false
 	if w.localText != "" {
-		var err error
 		if isNew, err = m.record(ctx, w.remote); err != nil {
 			return err
 		}
 	}
 	// What is under way may have seen what was before.
 	defer m.options.Shares.Forget(w.remote)
-	err := m.logOns.LogOn(ctx, w.remote, w.credentials, w.localText, func() error {
+	err = m.logOns.LogOn(ctx, w.remote, w.credentials, w.localText, func() error {
 		return m.sys.CreateSMBGlobalMapping(ctx, w.remote.Root(), win.SMBMappingOptions{
 			Username:       w.credentials.Username,
 			Password:       w.credentials.Password,
@@ -326,7 +333,8 @@ func (m *Mappings) create(ctx context.Context, _ *use.Server, w Wanted) error {
 }
 
 // unmap removes the mapping of a share. What is open through it breaks.
-func (m *Mappings) unmap(ctx context.Context, _ *use.Server, remote unc.Path) error {
+func (m *Mappings) unmap(ctx context.Context, r *Rights) error {
+	remote := r.remote
 	defer m.options.Shares.Forget(remote)
 	err := m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
 	if err == nil || errors.Is(err, win.ErrorNotConnected) {
@@ -360,23 +368,36 @@ func (m *Mappings) createInstead(ctx context.Context, server *use.Server, w Want
 	for _, other := range others {
 		_, sameUser, _ := m.logOns.Compare(other, w.credentials)
 		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other", w.remote.Root())
-		if err := m.unmap(ctx, server, other); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+		if err := m.makeWay(ctx, server, other); err != nil {
 			return err
 		}
 		if sameUser {
 			again = append(again, other)
 		}
 	}
-	if err := m.create(ctx, server, w); err != nil {
+	if err := m.create(ctx, server, w, false); err != nil {
 		if errors.Is(err, win.ErrorSessionCredentialConflict) {
 			return &csiproxy.Error{Detail: "the server is in use with other credentials, and Windows allows one user for each server", Err: err}
 		}
 		return err
 	}
 	for _, other := range again {
-		if err := m.create(ctx, server, w.of(other)); err != nil {
+		if err := m.create(ctx, server, w.of(other), false); err != nil {
 			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.Root(), "err", err)
 		}
+	}
+	return nil
+}
+
+// makeWay removes the mapping of a share for that of another one.
+func (m *Mappings) makeWay(ctx context.Context, server *use.Server, other unc.Path) error {
+	ctx, r, err := m.rights(ctx, server, other)
+	if err != nil {
+		return err
+	}
+	defer r.Share.Release()
+	if err := m.unmap(ctx, r); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+		return err
 	}
 	return nil
 }

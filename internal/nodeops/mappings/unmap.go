@@ -40,7 +40,7 @@ func (m *Mappings) RemoveUnused(ctx context.Context, r *Rights, links Links) (re
 		m.options.Logger.Info("a mapping stays, since files on its share are open", "remotePath", remote.Root(), "open", open)
 		return false, nil
 	}
-	err = m.unmap(ctx, r.Server, remote)
+	err = m.unmap(ctx, r)
 	if err != nil && !errors.Is(err, win.ErrorNotConnected) {
 		return false, err
 	}
@@ -72,16 +72,16 @@ func (m *Mappings) usedOtherwise(ctx context.Context, remote unc.Path) (ours boo
 // removeIdle is RemoveUnused for somebody who has the right to the server, and wants to make the
 // mapping with other credentials.
 func (m *Mappings) removeIdle(ctx context.Context, server *use.Server, remote unc.Path) (removed bool, _ error) {
-	ctx, share, err := m.options.Owner.Share(ctx, remote)
+	ctx, r, err := m.rights(ctx, server, remote)
 	if err != nil {
 		return false, err
 	}
-	defer share.Release()
-	links, err := m.LinksTo(ctx, share)
+	defer r.Share.Release()
+	links, err := m.LinksTo(ctx, r.Share)
 	if err != nil || links.Incomplete != nil {
 		return false, err
 	}
-	return m.RemoveUnused(ctx, &Rights{server, share, remote.Share()}, links)
+	return m.RemoveUnused(ctx, r, links)
 }
 
 // drivers remembers what drivers of the group smb do with the mappings of shares. They ask for
@@ -221,7 +221,7 @@ func (m *Mappings) unmapForDriver(ctx context.Context, r *Rights) error {
 	}
 	left := len(links.ways)
 	if left == 0 && links.Incomplete == nil || left == 1 && links.Incomplete == nil && m.drivers.mayBeOwn(r.remote) {
-		err := m.unmap(ctx, r.Server, r.remote)
+		err := m.unmap(ctx, r)
 		if errors.Is(err, win.ErrorNotConnected) {
 			if m.drivers.takeAhead(r.remote) {
 				return nil
@@ -272,7 +272,7 @@ func (m *Mappings) unmapLast(ctx context.Context, remote unc.Path) error {
 	if err != nil || len(links.ways) > 0 || links.Incomplete != nil {
 		return err
 	}
-	err = m.unmap(ctx, r.Server, remote)
+	err = m.unmap(ctx, r)
 	if err != nil && !errors.Is(err, win.ErrorNotConnected) {
 		return err
 	}

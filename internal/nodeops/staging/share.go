@@ -55,38 +55,51 @@ func (s *Staging) UnstageShare(ctx context.Context, r storage.UnstageShareReques
 			if err != nil {
 				return done, err
 			}
-			return s.unstageShare(ctx, local, remote, false)
+			return s.unstageShare(ctx, unstaging{local: local, remote: remote, named: true})
 		}
 		remote, staged, err := s.stagedAt(ctx, local, refuseOther)
 		if err != nil || !staged {
 			return done, err
 		}
-		return s.unstageShare(ctx, local, remote, false)
+		return s.unstageShare(ctx, unstaging{local: local, remote: remote})
 	})
 }
 
-// unstageShare removes the link at a staging path if it leads to remote, and the mapping of that
-// share unless something else uses it.
-func (s *Staging) unstageShare(ctx context.Context, local pathpolicy.Path, remote unc.Path, force bool) (done storage.UnstagedShare, _ error) {
-	ctx, rights, err := s.Mappings.Rights(ctx, remote)
+// unstaging is a share that is to be unstaged.
+type unstaging struct {
+	local  pathpolicy.Path // the staging path
+	remote unc.Path        // where the link there leads to
+	named  bool            // the caller has named remote: the mapping goes also if there is no link
+	force  bool            // also if the share is published
+}
+
+// unstageShare removes the link at a staging path if it leads to the share, and the mapping of
+// that unless something else uses it.
+func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done storage.UnstagedShare, _ error) {
+	ctx, rights, err := s.Mappings.Rights(ctx, u.remote)
 	if err != nil {
 		return done, err
 	}
 	defer rights.Release()
-	is, staged, err := s.stagedAt(ctx, local, acceptOther)
-	if err != nil {
-		return done, err
-	}
-	staged = staged && is.Equal(remote)
 	links, err := s.Mappings.LinksTo(ctx, rights.Share)
 	if err != nil {
 		return done, err
 	}
+	is, linked, err := s.stagedAt(ctx, u.local, acceptOther)
+	staged := linked && is.Equal(u.remote)
+	switch {
+	case err != nil:
+		return done, err
+	case !linked && !u.named: // somebody else has removed the link
+		return done, nil
+	case !linked && links.At(u.local), !staged && !u.named:
+		return done, changedMeanwhile()
+	}
 	if staged {
-		if published := links.By(local); len(published) > 0 && !force {
+		if published := links.By(u.local); len(published) > 0 && !u.force {
 			return done, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share is published at %s; unpublish it first", use.Listed(published))
 		}
-		links = links.Except(local)
+		links = links.Except(u.local)
 	}
 	// First the mapping: if the link went first, nobody would know later that the mapping was
 	// to go.
@@ -94,7 +107,7 @@ func (s *Staging) unstageShare(ctx context.Context, local pathpolicy.Path, remot
 		return done, err
 	}
 	if staged {
-		done.Unlinked, err = s.unlink(ctx, rights.Share, local, remote)
+		done.Unlinked, err = s.unlink(ctx, rights.Share, u.local, u.remote)
 	}
 	return done, err
 }
@@ -173,7 +186,7 @@ func (s *Staging) unlink(ctx context.Context, _ *use.Share, local pathpolicy.Pat
 		}
 		link, err := file.Link(ctx)
 		if to, ok := mappings.ShareOf(link); err == nil && (!ok || !to.Equal(remote)) {
-			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "the staging path was changed by somebody else meanwhile; try again")
+			err = changedMeanwhile()
 		}
 		if err == nil {
 			err = file.Delete(ctx)
@@ -191,6 +204,10 @@ func (s *Staging) unlink(ctx context.Context, _ *use.Share, local pathpolicy.Pat
 		err = nil
 	}
 	return removed, err
+}
+
+func changedMeanwhile() error {
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the staging path was changed by somebody else meanwhile; try again")
 }
 
 // ListRefusedLogOns implements [storage.Operations].

@@ -43,7 +43,7 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, p
 	case err != nil:
 		return done, err
 	case isShare && r.Disk.IsZero():
-		one, err := s.unstageShare(ctx, path, remote, r.Force)
+		one, err := s.unstageShare(ctx, unstaging{local: path, remote: remote, force: r.Force})
 		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
 	var target iscsi.IQN // that provides the disk; "" if none does

@@ -23,8 +23,7 @@ import (
 //	SetDiskState, PartitionDisk                       disk
 //	ResizeVolume, ExpandVolume                        disk
 //	FormatVolume, CheckVolume's spot fix              disk, volume
-//	NewSmbGlobalMapping                               server; then share for the link
-//	StageShare                                        server; then share for the link
+//	NewSmbGlobalMapping, StageShare                   server, share for the mapping; then share for the link
 //	RemoveSmbGlobalMapping, UnstageShare              server, share
 //	CleanUp of a mapping; undo of a failed StageShare server, share
 //
