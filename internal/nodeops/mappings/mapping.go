@@ -191,16 +191,15 @@ func (m *Mappings) compare(ctx context.Context, w Wanted) (state, error) {
 	return working, nil
 }
 
-// maybeSameUser reports whether the user of a mapping may be the one given: Windows doesn't
-// always tell.
+// maybeSameUser reports whether the user of a mapping may be the one given: it isn't known while
+// the node has no connection to the share. An error says nothing of the user.
 func (m *Mappings) maybeSameUser(ctx context.Context, w Wanted) (bool, error) {
 	connections, err := m.connections(ctx, w.remote)
 	if err != nil {
-		if _, answered := errors.AsType[win.Errno](err); !answered {
-			return false, err // a call that hangs says nothing
+		return false, &csiproxy.Error{
+			Kind: csiproxy.ErrUnavailable, Err: err,
+			Detail: "the share is mapped, and Windows doesn't tell for which user; try again later",
 		}
-		m.options.Logger.Debug("Windows doesn't tell who uses a share", "remotePath", w.remote.Root(), "err", err)
-		return true, nil
 	}
 	return len(connections) == 0 || slices.ContainsFunc(connections, func(c win.SMBConnection) bool {
 		return strings.EqualFold(account(c.Credential), account(w.credentials.Username))
