@@ -12,7 +12,6 @@ import (
 // the list, which ends empty.
 var open = []string{
 	`TestFindings/a_link_into_a_directory_without_its_volume_is_a_problem_wherever_one_looks`,
-	`TestFindings/a_share_stays_mapped_while_a_link_that_is_deep_leads_to_it`,
 	`TestCrowds/SOAK_SEED=227`,
 	`TestPairs/staged_volume`,
 	`TestPairs/unstaged_volume_whose_disk_has_grown`,

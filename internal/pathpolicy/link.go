@@ -44,13 +44,15 @@ func (l Link) IsMountPoint() bool { return l.Kind == LinkToVolume && l.Tag == wi
 // Windows makes a link in two steps. If the process dies between them, an empty
 // directory or file is left. It is not taken for a link half made, since somebody
 // may need it as it is.
+//
+// A link where Links doesn't come by itself is recorded first, so that Links finds it.
 func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same func(Link) bool) (made bool, _ error) {
 	if err := e.CheckReplaceable(); err != nil {
 		return false, err
 	}
 	const attempts = 4
 	for range attempts {
-		err := e.makeSymlink(ctx, target, file)
+		err := e.recorded(ctx, target, func() error { return e.makeSymlink(ctx, target, file) })
 		if !errors.Is(err, win.ErrorAlreadyExists) {
 			return err == nil, err
 		}
@@ -68,7 +70,7 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 		case err != nil:
 			return false, err
 		case link.Tag == win.TagSymlink && same(link):
-			return false, nil
+			return false, e.recorded(ctx, link.Target(), func() error { return nil }) // others may have made it
 		}
 		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + quote.Text(link.Target())}
 	}

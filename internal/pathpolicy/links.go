@@ -32,8 +32,9 @@ const (
 )
 
 // Links returns the links and mount points in the allowed directories, down to
-// MaxLinkDepth. They aren't followed. lacking says why some may be missing: a directory
-// couldn't be read or, with csiproxy.ErrResourceExhausted, there are too many entries.
+// MaxLinkDepth, and the recorded links. They aren't followed. lacking says why some may be
+// missing: a directory couldn't be read or, with csiproxy.ErrResourceExhausted, there are too
+// many entries.
 func (p *Policy) Links(ctx context.Context, sys System) (found []FoundLink, lacking, _ error) {
 	s := &linkSearch{left: maxLinkEntries}
 	for _, root := range p.roots {
@@ -49,11 +50,11 @@ func (p *Policy) Links(ctx context.Context, sys System) (found []FoundLink, lack
 		}
 		s.note(err)
 	}
+	if err := p.recordedLinks(ctx, sys, s); err != nil {
+		return nil, nil, err
+	}
 	return s.found, s.lacking, nil
 }
-
-// IsCounted reports whether Links finds a link at a path.
-func (p Path) IsCounted() bool { return p.volume == "" && len(p.names) <= MaxLinkDepth }
 
 type linkSearch struct {
 	found   []FoundLink
@@ -68,6 +69,14 @@ func (s *linkSearch) note(err error) {
 	}
 }
 
+// take reports whether one more entry may be looked at.
+func (s *linkSearch) take() bool {
+	if s.left--; s.left < 0 {
+		s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted, "the allowed directories have more than %d entries", maxLinkEntries))
+	}
+	return s.left >= 0
+}
+
 // search looks through an open directory. Its error is one of that directory; those of what
 // is below are noted.
 func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
@@ -80,8 +89,7 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 			return err
 		}
 		for _, e := range entries {
-			if s.left--; s.left < 0 {
-				s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted, "the allowed directories have more than %d entries", maxLinkEntries))
+			if !s.take() {
 				return nil
 			}
 			if err := s.entry(ctx, dir.Entry(e.Name), e.FileInfo, depth); err != nil {

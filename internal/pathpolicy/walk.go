@@ -13,6 +13,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/records"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -21,6 +22,7 @@ type System interface {
 	win.Files
 	win.VolumeNames
 	win.MountPoints
+	records.System
 }
 
 // walk is how one operation gets to its path. It has what the operation holds open.

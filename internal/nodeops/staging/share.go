@@ -32,11 +32,7 @@ func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) e
 			return err
 		}
 		w.Staging = true
-		local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
-		if err == nil && !local.IsCounted() {
-			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "it is more than %d directories below an allowed one, where staged paths aren't counted", pathpolicy.MaxLinkDepth)
-		}
-		if err != nil {
+		if _, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath); err != nil {
 			return &csiproxy.Error{Object: "staging path " + quote.Text(r.StagingPath), Err: err}
 		}
 		return s.Mappings.Map(ctx, w)

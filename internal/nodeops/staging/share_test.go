@@ -135,8 +135,6 @@ func TestStageShareRefuses(t *testing.T) {
 	wantKind(t, "another user, later", later.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition, "another user")
 	simtest.Must(t, later.Storage.StageShare(ctx, shareRequest(`\\filer\data`, share2Path)))
 
-	deep := shareRequest(`\\filer\data`, simtest.Kubelet+strings.Repeat(`\d`, 9))
-	wantKind(t, "too deep", n.Storage.StageShare(ctx, deep), csiproxy.ErrInvalidArgument, "8 directories")
 	wantKind(t, "no credentials", n.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
 	wantKind(t, "no share", n.Storage.StageShare(ctx, shareRequest(`C:\`, sharePath)), csiproxy.ErrInvalidArgument)
 
