@@ -25,7 +25,7 @@ import (
 //
 // The sequence ends with an error, and only then: that of ctx when this ends, or
 // csiproxy.ErrUnavailable when the daemon stops or the connection to it is lost. The client
-// doesn't begin anew by itself: call WatchDisks again, after a moment, which begins with the
+// doesn't begin again by itself: call WatchDisks again, after a moment, which begins with the
 // list.
 func (s *Storage) WatchDisks(ctx context.Context, wanted storage.Selector) iter.Seq2[storage.DiskChanges, error] {
 	return func(yield func(storage.DiskChanges, error) bool) {

@@ -189,13 +189,13 @@ func (h Handle) CreateDisk(ctx context.Context, c win.CreateDisk) error {
 	return err
 }
 
-// UpdateProperties makes the partition manager read the partition table anew.
+// UpdateProperties makes the partition manager read the partition table again.
 func (h Handle) UpdateProperties(ctx context.Context) error {
 	_, err := h.control(ctx, win.IoctlDiskUpdateProperties, nil, nil)
 	return err
 }
 
-// UpdateDriveSize makes the disk driver read the capacity anew.
+// UpdateDriveSize makes the disk driver read the capacity again.
 func (h Handle) UpdateDriveSize(ctx context.Context) error {
 	_, err := h.control(ctx, win.IoctlDiskUpdateDriveSize, nil, make([]byte, win.DiskGeometrySize))
 	return err

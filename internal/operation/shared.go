@@ -176,7 +176,7 @@ func (w *work[T]) wait(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// Forget makes the next caller for a key that which accepts begin anew, since the flights
+// Forget makes the next caller for a key that which accepts begin again, since the flights
 // under way may have seen what was before.
 func (s *Flights[K, T]) Forget(which func(K) bool) {
 	s.mu.Lock()

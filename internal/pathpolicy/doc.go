@@ -19,7 +19,7 @@
 // relative to the handle of the one before, never following a reparse point by itself,
 // and without sharing deletion. All handles stay open until the operation is done, and
 // each element is looked at through its own handle. A reparse point is followed only to
-//   - another path inside of the allowed directories: the walk starts anew there
+//   - another path inside of the allowed directories: the walk starts again there
 //   - a volume that isn't protected: the walk goes on in the volume's root directory.
 //     Anybody who can create a directory can make it a mount point of any volume;
 //     Policy.Protects says which volumes must not be reached like that.

@@ -18,7 +18,7 @@ import (
 const keepFor = time.Second
 
 // KeepDirectories has Exists leave an allowed directory open for the calls that come within
-// the next second, until stop is called. Without it, Exists opens the directory anew in
+// the next second, until stop is called. Without it, Exists opens the directory again in
 // each call. All calls of Exists must be on one System; stop closes what is open there.
 //
 // The directory is open for its attributes only, so nobody's open, rename or deletion of it

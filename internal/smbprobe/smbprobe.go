@@ -80,7 +80,7 @@ func (p *Prober) Probe(ctx context.Context, path unc.Path) error {
 }
 
 // Forget makes the next caller for the mappings, or for a path on the share of root, begin
-// anew, since what is under way may have seen what was before a change.
+// again, since what is under way may have seen what was before a change.
 func (p *Prober) Forget(root unc.Path) {
 	share := root.Root()
 	p.paths.Forget(func(path string) bool { return path == share || strings.HasPrefix(path, share+`\`) })

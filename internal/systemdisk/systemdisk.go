@@ -30,7 +30,7 @@ type System interface {
 
 // Disks are the disks that Windows runs from. All methods may be called concurrently.
 //
-// Each question reads anew where Windows' files are, since a page file may be added at
+// Each question reads again where Windows' files are, since a page file may be added at
 // any time: four calls that reach no disk. On which disks these files lie is remembered
 // for as long as the files stay the same. That can't change meanwhile: Windows neither
 // lets go of such a disk nor gives its drive letters away.

@@ -123,7 +123,7 @@ type File interface {
 	Volume(ctx context.Context) (string, error)
 	// ReadDir gives the next entries of this directory, without "." and "..",
 	// some at a time; after the last it returns ErrorNoMoreFiles. With restart
-	// it begins anew (FileFullDirectoryRestartInfo). The handle needs FileListDirectory.
+	// it begins again (FileFullDirectoryRestartInfo). The handle needs FileListDirectory.
 	ReadDir(ctx context.Context, restart bool) ([]DirEntry, error)
 	// Control is DeviceIoControl on the file: reparse data are read and set with
 	// it. FsctlGetReparsePoint and FsctlDeleteReparsePoint give ErrorNotAReparsePoint

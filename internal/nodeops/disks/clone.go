@@ -105,7 +105,7 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, layout *win.Dri
 		}
 	}
 	// An original that doesn't answer is missed. Windows takes the copy offline again then.
-	err := eachDisk(ctx, d, "ids of the table", aside, idsIfOnline, found, nil)
+	err := eachDisk(ctx, d, "ids of the table", othersPatience, idsIfOnline, found, nil)
 	return refusal, err
 }
 

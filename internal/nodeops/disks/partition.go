@@ -138,10 +138,10 @@ func hasPartition(l *win.DriveLayout) bool {
 	return false
 }
 
-// partition gives a disk a data partition that lacks one when it is looked at first. The
-// disk is brought online for that, which may take a while. Others may partition it
-// meanwhile, and Windows may see more of it than before. So all is looked at again, right
-// before each write. A disk that is refused then gets its attributes back.
+// partition adds a data partition to a disk that had none at the first look. It brings the disk
+// online first, which may take a while: somebody else may partition it then, and Windows may
+// see more of it than before. So it looks at all again right before each write. If it refuses
+// the disk then, it puts the disk's attributes back.
 func (d *Disks) partition(ctx context.Context, h *use.Disk) error {
 	before, err := d.Clear(ctx, h, Blocking)
 	if err != nil {

@@ -63,7 +63,7 @@ func (d *Disks) scan(ctx context.Context) error {
 			d.rescan.treeWalked = time.Now()
 		}
 	}
-	// Windows reads the size and the partitions of each disk anew. Whatever a single disk
+	// Windows reads the size and the partitions of each disk again. Whatever a single disk
 	// answers must not keep the others from being seen.
 	_, err = d.visits.all(ctx, win.InterfaceClassDisk, "refresh", d.visits.patience, d.refresh)
 	return err
@@ -104,7 +104,7 @@ func (d *Disks) settle(ctx context.Context) ([]string, error) {
 	return last, err
 }
 
-// refresh makes Windows read the size and the partitions of a disk anew.
+// refresh makes Windows read the size and the partitions of a disk again.
 func (d *Disks) refresh(ctx context.Context, path string) (any, error) {
 	h, err := device.Open(ctx, d.sys, path, win.GenericRead|win.GenericWrite)
 	if err != nil {

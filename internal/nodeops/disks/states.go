@@ -14,7 +14,7 @@ import (
 
 // States returns how many disks are online and offline, of those that answer.
 func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
-	err = eachDisk(ctx, d, "attributes", aside,
+	err = eachDisk(ctx, d, "attributes", othersPatience,
 		func(ctx context.Context, _ disk.Number, h device.Handle) (bool, error) {
 			attributes, err := h.Attributes(ctx)
 			return attributes&win.DiskOffline == 0, err
@@ -32,7 +32,7 @@ func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 // AllOnline reports whether all disks of the node are online. One that doesn't answer, or
 // answers with an error, may be offline.
 func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
-	results, err := d.visits.all(ctx, win.InterfaceClassDisk, "online", aside, func(ctx context.Context, path string) (any, error) {
+	results, err := d.visits.all(ctx, win.InterfaceClassDisk, "online", othersPatience, func(ctx context.Context, path string) (any, error) {
 		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 		if err != nil {
 			return false, err

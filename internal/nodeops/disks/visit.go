@@ -66,8 +66,8 @@ type result struct {
 // Devices that answer are asked one after the other.
 const overlap = 50 * time.Millisecond
 
-// aside is how long those wait for other disks who want something of one disk only.
-const aside = 200 * time.Millisecond
+// othersPatience is how long a call about one disk waits for the others.
+const othersPatience = 200 * time.Millisecond
 
 // all asks the devices of a class the same question. It returns when each has answered or
 // has been silent for longer than patience. The error is that there is no list of devices,
@@ -253,7 +253,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, question string, patience ti
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
-	err := eachDisk(ctx, d, "number", aside,
+	err := eachDisk(ctx, d, "number", othersPatience,
 		func(context.Context, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil },
 		func(n disk.Number, _ struct{}) { numbers = append(numbers, n) },
 		func(n disk.Number, _ error) { numbers = append(numbers, n) })

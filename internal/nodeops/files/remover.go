@@ -55,7 +55,7 @@ type level struct {
 	ended   bool           // the list is at its end
 	restart bool           // list it from its beginning
 	dropped bool           // entries that were listed were forgotten
-	rounds  int            // how often it was listed anew, since it had entries at the end
+	rounds  int            // how often it was listed again, since it had entries at the end
 	stays   bool           // the directory itself, or something in it, isn't removed
 }
 

@@ -52,9 +52,9 @@ func (c *claims) made(remote unc.Path) {
 	c.byRoot[remote.Root()].made = true
 }
 
-// doomed reports whether the mapping of a share was made for calls that have failed, as far
+// isUnneeded reports whether the mapping of a share was made for calls that have failed, as far
 // as that is known now: a call that fails takes the locks to remove it then.
-func (c *claims) doomed(remote unc.Path) bool {
+func (c *claims) isUnneeded(remote unc.Path) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.byRoot[remote.Root()]
@@ -79,7 +79,7 @@ func (c *claims) end(remote unc.Path, succeeded bool) (unneeded bool) {
 // that a StageShare has made, and all have failed, it removes the mapping, unless a staged
 // path leads to the share. If it can't, or the process dies before, CleanUp finds the mapping.
 func (m *Mappings) endClaim(ctx context.Context, remote unc.Path, err error) {
-	if err == nil || !m.claims.doomed(remote) {
+	if err == nil || !m.claims.isUnneeded(remote) {
 		m.claims.end(remote, err == nil)
 		return
 	}

@@ -31,7 +31,7 @@ const (
 	broken  // it fails for everybody, and is to be made again
 )
 
-// maxAttempts bounds how often a mapping is looked at anew because another process
+// maxAttempts bounds how often a mapping is looked at again because another process
 // makes and removes it at the same time.
 const maxAttempts = 4
 

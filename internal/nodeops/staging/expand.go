@@ -42,7 +42,7 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 		if done.SizeBytes, err = s.grow(ctx, id); err != nil {
 			return false, err
 		}
-		// That Windows has read the disk's size anew is part of growing.
+		// That Windows has read the disk's size again is part of growing.
 		if done.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskSizeBytes >= r.DiskSizeBytes || patience < 0 {
 			return done.DiskSizeBytes >= r.DiskSizeBytes, err
 		}

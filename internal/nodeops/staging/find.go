@@ -80,7 +80,7 @@ func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []
 	case 1:
 		return others[0].Number, nil
 	}
-	return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%d disks have %v, and which one is meant isn't said: %s", len(others), wanted, listed("", others))
+	return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%d disks have %v: %s; narrow the selector, for example to one serial number", len(others), wanted, listed("", others))
 }
 
 // maxListed bounds how many disks an error names.

@@ -53,7 +53,7 @@ func chosen(volumes opendisk.Volumes, partition uint32) (volume.ID, error) {
 		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", partition)
 	}
 	if len(volumes) != 1 {
-		return "", refuse(fmt.Sprintf("it has %d data partitions, and which one is meant isn't said; name one", len(volumes)))
+		return "", refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
 	}
 	for _, name := range volumes {
 		return volume.ID(name), nil

@@ -26,9 +26,9 @@ import (
 // a moment after its notice before it answers, and its volumes come later.
 const afterNotice = 20 * time.Millisecond
 
-// blind is how long a watch goes on while the disks can't be looked at: Windows may be busy,
+// failurePatience is how long a watch goes on while the disks can't be looked at: Windows may be busy,
 // or a service that is asked may be restarted.
-const blind = time.Minute
+const failurePatience = time.Minute
 
 // watching is what all watchers share.
 type watching struct {
@@ -36,11 +36,11 @@ type watching struct {
 	targets operation.Flights[struct{}, map[disk.Number]storage.ISCSILUN]
 
 	mu   sync.Mutex
-	last *sight // nil before the first look
+	last *snapshot // nil before the first look
 }
 
-// sight is what the disks were like when they were looked at. It isn't changed.
-type sight struct {
+// snapshot is what the disks were like when they were looked at. It isn't changed.
+type snapshot struct {
 	at         time.Time      // when the look ended
 	disks      []storage.Disk // in the order of their numbers, each number once
 	targetsErr error          // why it isn't known which disks are of iSCSI targets
@@ -55,7 +55,7 @@ func (s *Staging) WatchDisks(ctx context.Context, wanted storage.Selector) iter.
 	}
 }
 
-// watch tells what changes until tell returns false, which is no error.
+// watch reports what changes until tell returns false, which is no error.
 func (s *Staging) watch(ctx context.Context, wanted storage.Selector, tell func(storage.DiskChanges) bool) error {
 	// Notices begin before the first look, so that nothing is missed between the two.
 	arrived, stop, err := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
@@ -72,7 +72,7 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector, tell func(
 		changes, err := operation.Get(ctx, s.options.Runner, "WatchDisks", "", func(ctx context.Context) (storage.DiskChanges, error) {
 			return s.compare(ctx, &w, atMost)
 		})
-		if err != nil && (first || ctx.Err() != nil || time.Since(lastSeen) > blind) {
+		if err != nil && (first || ctx.Err() != nil || time.Since(lastSeen) > failurePatience) {
 			return err
 		}
 		next.Reset(interval)
@@ -100,13 +100,13 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector, tell func(
 	}
 }
 
-// compare returns what has changed since a watcher was last told, as of a time that is at
+// compare returns what has changed since a watcher last reported, as of a time that is at
 // most atMost ago.
 func (s *Staging) compare(ctx context.Context, w *watcher, atMost time.Duration) (storage.DiskChanges, error) {
 	if err := w.wanted.Validate(); err != nil {
 		return storage.DiskChanges{}, err
 	}
-	seen, err := s.sight(ctx, atMost)
+	seen, err := s.snapshot(ctx, atMost)
 	if err == nil && w.wanted.ISCSI != nil {
 		err = seen.targetsErr
 	}
@@ -118,19 +118,19 @@ func (s *Staging) compare(ctx context.Context, w *watcher, atMost time.Duration)
 
 func isEmpty(c storage.DiskChanges) bool { return len(c.Removed)+len(c.Added)+len(c.Changed) == 0 }
 
-// sight returns what the disks are like. It may be as old as atMost; 0 stands for a look
+// snapshot returns what the disks are like. It may be as old as atMost; 0 stands for a look
 // that begins now. Watchers share the looks.
-func (s *Staging) sight(ctx context.Context, atMost time.Duration) (*sight, error) {
-	if last := s.lastSight(); last != nil && atMost > 0 && time.Since(last.at) <= atMost {
+func (s *Staging) snapshot(ctx context.Context, atMost time.Duration) (*snapshot, error) {
+	if last := s.lastSnapshot(); last != nil && atMost > 0 && time.Since(last.at) <= atMost {
 		return last, nil
 	}
 	if err := s.watching.looks.Do(ctx, s.look); err != nil {
 		return nil, err
 	}
-	return s.lastSight(), nil
+	return s.lastSnapshot(), nil
 }
 
-func (s *Staging) lastSight() *sight {
+func (s *Staging) lastSnapshot() *snapshot {
 	s.watching.mu.Lock()
 	defer s.watching.mu.Unlock()
 	return s.watching.last
@@ -148,9 +148,9 @@ func (s *Staging) look(ctx context.Context) error {
 	slices.SortStableFunc(disks, func(a, b storage.Disk) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Error, b.Error))
 	})
-	seen := &sight{disks: slices.CompactFunc(disks, func(a, b storage.Disk) bool { return a.Number == b.Number })}
+	seen := &snapshot{disks: slices.CompactFunc(disks, func(a, b storage.Disk) bool { return a.Number == b.Number })}
 	seen.targetsErr = s.addTargets(ctx, seen.disks, s.targetsInTime)
-	last := s.lastSight()
+	last := s.lastSnapshot()
 	if seen.targetsErr != nil && (last == nil || last.targetsErr == nil) {
 		s.options.Logger.Info("disks are listed without their iSCSI targets", "err", seen.targetsErr)
 	}
@@ -168,25 +168,25 @@ func (s *Staging) targetsInTime(ctx context.Context) (map[disk.Number]storage.IS
 	return s.watching.targets.Do(ctx, struct{}{}, silentPatience, s.Initiator.LUNs)
 }
 
-// watcher is what one caller was told.
+// watcher is what has been reported to one caller.
 type watcher struct {
 	wanted storage.Selector
-	disks  map[disk.Number]told
+	disks  map[disk.Number]reported
 }
 
-// told is what a watcher was told of a disk.
-type told struct {
+// reported is what a watcher has reported of a disk.
+type reported struct {
 	disk     storage.Disk
-	identity storage.Disk // the last that has told its identity; else disk
+	identity storage.Disk // the last that had its identity; else disk
 }
 
-// changes returns what has changed since the watcher was last told.
-func (w *watcher) changes(seen *sight) (c storage.DiskChanges) {
-	now := make(map[disk.Number]told)
+// changes returns what has changed since the watcher last reported.
+func (w *watcher) changes(seen *snapshot) (c storage.DiskChanges) {
+	now := make(map[disk.Number]reported)
 	for _, d := range seen.disks {
 		before, known := w.disks[d.Number]
 		switch {
-		// One that doesn't tell whether it matches was told before, so it stays.
+		// One that doesn't tell whether it matches was reported before, so it stays.
 		case known && mayBeSame(before.identity, d) && !isAnother(w.wanted, d):
 			if seen.targetsErr != nil && d.Bus == storage.BusISCSI {
 				d.ISCSI = before.disk.ISCSI
@@ -198,14 +198,14 @@ func (w *watcher) changes(seen *sight) (c storage.DiskChanges) {
 			if !sameState(before.disk, d) {
 				c.Changed = append(c.Changed, d)
 			}
-			now[d.Number] = told{d, identity}
+			now[d.Number] = reported{d, identity}
 			delete(w.disks, d.Number)
 		case w.wanted.Matches(d):
 			c.Added = append(c.Added, d)
-			now[d.Number] = told{d, d}
+			now[d.Number] = reported{d, d}
 		}
 	}
-	for _, number := range slices.Sorted(maps.Keys(w.disks)) { // what is left of those told before
+	for _, number := range slices.Sorted(maps.Keys(w.disks)) { // what is left of those reported before
 		c.Removed = append(c.Removed, w.disks[number].disk)
 	}
 	w.disks = now

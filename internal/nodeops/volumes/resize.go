@@ -76,7 +76,7 @@ func (v *Volumes) Grow(ctx context.Context, d *use.Disk, id volume.ID, extent wi
 }
 
 // refreshSize has Windows read the capacity of a disk: it may have grown since Windows
-// last looked. Reading the partitions anew also moves the backup table to the new end.
+// last looked. Reading the partitions again also moves the backup table to the new end.
 func refreshSize(ctx context.Context, h *opendisk.Disk) error {
 	err := h.UpdateDriveSize(ctx)
 	if err != nil && csiproxy.KindOf(err) != csiproxy.ErrUnimplemented {

@@ -171,7 +171,7 @@ func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.I
 			return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
 		case 1:
 		default:
-			return "", refuse(fmt.Sprintf("it has %d data partitions, and which one is meant isn't said", len(wanted)))
+			return "", refuse(fmt.Sprintf("it has %d data partitions; name one of its volumes instead", len(wanted)))
 		}
 		volumes, err := h.AwaitVolumes(ctx, v.sys, wanted, arrivalPatience, nil)
 		if err != nil {
@@ -328,7 +328,7 @@ func (v *Volumes) formatWhenFree(ctx context.Context, dv diskVolume, o win.Forma
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 				return &csiproxy.Error{
 					Kind: csiproxy.ErrUnavailable, Err: failed,
-					Detail: fmt.Sprintf("the format has failed, and by now the volume isn't raw (%v); look at it again", err),
+					Detail: fmt.Sprintf("the format has failed, and the volume has content now (%v); check it before you try again", err),
 				}
 			}
 			return err
