@@ -62,11 +62,13 @@ func (d *Disk) AwaitVolumes(
 	ctx context.Context, sys VolumeFinder, partitions []uint32, patience time.Duration, keep func() error,
 ) (Volumes, error) {
 	var found Volumes
-	search := &pace{time.Now(), firstSearch}
-	if patience > 0 { // what hasn't arrived isn't found by a search either
-		search.next = search.next.Add(firstSearch)
+	// What hasn't arrived isn't found by a search either, so with patience that comes later.
+	var search time.Time
+	interval := firstSearch
+	if patience > 0 {
+		search = time.Now().Add(interval)
 	}
-	_, err := await(ctx, sys, win.InterfaceClassVolume, patience, func() (bool, error) {
+	look := func() (bool, error) {
 		if keep != nil {
 			if err := keep(); err != nil {
 				return false, err
@@ -76,7 +78,8 @@ func (d *Disk) AwaitVolumes(
 		if found, err = volumesOfPartitions(ctx, sys, d.Number, partitions); err != nil {
 			return false, err
 		}
-		if len(found) < len(partitions) && search.due() {
+		if now := time.Now(); len(found) < len(partitions) && !now.Before(search) {
+			search, interval = now.Add(interval), 2*interval
 			if found, err = searchVolumes(ctx, sys, d.Number, partitions); err != nil {
 				return false, err
 			}
@@ -86,8 +89,21 @@ func (d *Disk) AwaitVolumes(
 			return false, nil
 		}
 		return len(found) == len(partitions), d.Verify(ctx)
-	})
-	if err == nil && len(found) < len(partitions) && keep != nil {
+	}
+	done, err := look()
+	if err == nil && !done {
+		// Looks come when volumes arrive, and from time to time, since several changes may
+		// give one notice, a volume may need a moment after its notice, and some changes give
+		// none.
+		polling := operation.Polling{Patience: patience}
+		arrived, stop, noticeErr := sys.NotifyArrivals(ctx, win.InterfaceClassVolume)
+		if noticeErr == nil {
+			defer stop()
+			polling.Wake, polling.First = arrived, withNotices
+		} // else polling does alone
+		done, err = operation.Poll(ctx, polling, look)
+	}
+	if err == nil && !done && keep != nil {
 		err = d.Verify(ctx)
 	}
 	if err != nil {
@@ -98,25 +114,6 @@ func (d *Disk) AwaitVolumes(
 
 // withNotices is the time between the first two looks where Windows gives notices.
 const withNotices = 25 * time.Millisecond
-
-// await calls check until it reports that what it waits for is there: at once, when
-// devices of the class arrive, and from time to time, since several changes may give one
-// notice, a device may need a moment after its notice, and some changes give none. It
-// returns false if that isn't so within patience, and an error if check or ctx has one.
-func await(
-	ctx context.Context, n win.Notices, class win.GUID, patience time.Duration, check func() (bool, error),
-) (bool, error) {
-	if done, err := check(); done || err != nil {
-		return done, err
-	}
-	polling := operation.Polling{Patience: patience}
-	arrived, stop, err := n.NotifyArrivals(ctx, class)
-	if err == nil {
-		defer stop()
-		polling.Wake, polling.First = arrived, withNotices
-	} // else polling does alone
-	return operation.Poll(ctx, polling, check)
-}
 
 // volumesOfPartitions asks for the volume of each partition by its device: one
 // call for each, however many volumes the node has.
@@ -163,21 +160,6 @@ func searchVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partiti
 // firstSearch is the time to the first search, if there is any patience, and from that to
 // the second; each further one comes after twice the time of the one before.
 const firstSearch = 250 * time.Millisecond
-
-// pace tells when something is due again that is done ever more seldom.
-type pace struct {
-	next     time.Time
-	interval time.Duration
-}
-
-func (p *pace) due() bool {
-	now := time.Now()
-	if now.Before(p.next) {
-		return false
-	}
-	p.next, p.interval = now.Add(p.interval), 2*p.interval
-	return true
-}
 
 func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.DeviceNumber, error) {
 	h, err := device.Open(ctx, sys, device.VolumePath(name), win.AccessNone)
