@@ -75,7 +75,20 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, attributes win
 	if err != nil || !lacking {
 		return false, err
 	}
-	err = d.partition(ctx, h)
+	// The disk goes online first, which may take a while: somebody else may partition it then, and
+	// Windows may see more of it than before. So all is looked at again, right before each write.
+	// If the disk is refused then, it gets its attributes back.
+	before, err := d.Clear(ctx, h, Blocking)
+	if err != nil {
+		return false, err
+	}
+	written, err := d.writeTable(ctx, h)
+	if !written && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+		d.putBack(ctx, h, before)
+	}
+	if err == nil {
+		err = h.UpdateProperties(ctx)
+	}
 	return err == nil, err
 }
 
@@ -103,8 +116,11 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context
 	if err != nil {
 		return nil, false, err
 	}
-	if err := checkRoom(geometry); err != nil {
-		return nil, false, err
+	// Before the disk is given a GPT: that takes a header and an array of entries at its end.
+	const entries = maximumPartitions * 128
+	end := (geometry.DiskSize - entries - int64(geometry.BytesPerSector)) / mebibyte * mebibyte
+	if end-reservedEnd < mebibyte {
+		return nil, false, refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", geometry.DiskSize))
 	}
 	found, err := recognise(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
 	if err != nil {
@@ -136,25 +152,6 @@ func hasPartition(l *win.DriveLayout) bool {
 		}
 	}
 	return false
-}
-
-// partition adds a data partition to a disk that had none at the first look. It brings the disk
-// online first, which may take a while: somebody else may partition it then, and Windows may
-// see more of it than before. So it looks at all again right before each write. If it refuses
-// the disk then, it puts the disk's attributes back.
-func (d *Disks) partition(ctx context.Context, h *use.Disk) error {
-	before, err := d.Clear(ctx, h, Blocking)
-	if err != nil {
-		return err
-	}
-	written, err := d.writeTable(ctx, h)
-	if !written && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
-		d.putBack(ctx, h, before)
-	}
-	if err != nil {
-		return err
-	}
-	return h.UpdateProperties(ctx)
 }
 
 // writeTable writes what a disk lacks: a GPT, and a data partition in it. written says
@@ -201,16 +198,6 @@ func (d *Disks) writeTable(ctx context.Context, h *use.Disk) (written bool, _ er
 	data := partitions[len(partitions)-1]
 	d.options.Logger.Info("disk partitioned", "disk", h.Number, "partitionID", data.ID, "bytes", data.Length)
 	return true, nil
-}
-
-// checkRoom refuses a disk that is too small for a data partition, before it is given a
-// GPT: that takes a header and an array of entries at its end.
-func checkRoom(g win.DiskGeometryEx) error {
-	const entries = maximumPartitions * 128
-	if end := (g.DiskSize - entries - int64(g.BytesPerSector)) / mebibyte * mebibyte; end-reservedEnd < mebibyte {
-		return refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", g.DiskSize))
-	}
-	return nil
 }
 
 // dataPartition returns the partitions that a GPT without a data partition lacks: the
