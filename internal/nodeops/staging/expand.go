@@ -4,6 +4,7 @@
 package staging
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -37,7 +38,7 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 	}
 	var rescan time.Time
 	interval := firstRescan
-	patience := waiting(r.Wait)
+	patience := cmp.Or(r.Wait, storage.DefaultWait)
 	grown, err := operation.Poll(ctx, operation.Polling{Patience: max(patience, 0), First: 50 * time.Millisecond}, func() (bool, error) {
 		if done.SizeBytes, err = s.grow(ctx, id); err != nil {
 			return false, err

@@ -31,7 +31,11 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, patience ti
 	interval := firstRescan
 	look := func() (bool, error) {
 		var err error
-		if all, err = s.hardware(ctx, wanted); err != nil {
+		all, err = s.Disks.Hardware(ctx, wanted)
+		if err == nil && wanted.ISCSI != nil {
+			err = s.addTargets(ctx, all, s.Initiator.LUNs)
+		}
+		if err != nil {
 			return false, err
 		}
 		matching = slices.DeleteFunc(slices.Clone(all), func(d storage.Disk) bool { return !wanted.Matches(d) })
@@ -105,25 +109,14 @@ func listed(what string, disks []storage.Disk) string {
 	return strings.TrimSpace(what + " " + strings.Join(names, "; "))
 }
 
-// hardware returns what the disks say of themselves, as far as a selector asks for it.
-func (s *Staging) hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
-	all, err := s.Disks.Hardware(ctx, wanted)
-	if err != nil || wanted.ISCSI == nil {
-		return all, err
+// checkMeant returns an error unless an open disk is the one that a selector means: what a
+// list has said of a number may have been said of another disk.
+func (s *Staging) checkMeant(ctx context.Context, wanted storage.Selector, h *opendisk.Disk) error {
+	d, err := s.ask(ctx, wanted, h)
+	if err == nil && !wanted.Matches(d) {
+		err = opendisk.ErrChanged(fmt.Sprintf("disk %d is another one now", h.Number))
 	}
-	return all, s.addTargets(ctx, all, s.Initiator.LUNs)
-}
-
-// meant returns a function that tells whether an open disk is the one that a selector
-// means: what a list has said of a number may have been said of another disk.
-func (s *Staging) meant(wanted storage.Selector) func(context.Context, *opendisk.Disk) error {
-	return func(ctx context.Context, h *opendisk.Disk) error {
-		d, err := s.ask(ctx, wanted, h)
-		if err == nil && !wanted.Matches(d) {
-			err = opendisk.ErrChanged(fmt.Sprintf("disk %d is another one now", h.Number))
-		}
-		return err
-	}
+	return err
 }
 
 // ask returns what an open disk says of itself, as far as a selector asks for it.

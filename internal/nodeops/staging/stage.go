@@ -4,12 +4,14 @@
 package staging
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
@@ -18,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // StageVolume implements [storage.Operations].
@@ -80,12 +83,12 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 	if now, err := s.Volumes.MountedAtPath(ctx, path); err != nil || !now.Equal(id) {
 		return staged, false, nil
 	}
-	if s.meant(r.Disk)(ctx, d.Disk) != nil || s.checkReadOnly(ctx, d, r.ReadOnly) != nil {
+	if s.checkMeant(ctx, r.Disk, d.Disk) != nil || s.checkReadOnly(ctx, d, r.ReadOnly) != nil {
 		return staged, false, nil
 	}
 	staged = storage.StagedVolume{Disk: d.Number, VolumeID: id}
-	staged.FileSystem, err = s.Volumes.FileSystem(ctx, id)
-	if err != nil || staged.FileSystem == "" || otherFileSystem(r.Format, staged.FileSystem) {
+	info, formatted, err := s.Volumes.Information(ctx, id)
+	if staged.FileSystem = info.FileSystem; err != nil || !formatted || otherFileSystem(r.Format, info.FileSystem) {
 		return staged, false, nil
 	}
 	return staged, true, s.measure(ctx, d, right, extent, r, &staged)
@@ -113,7 +116,7 @@ func (s *Staging) stageAnew(ctx context.Context, r storage.StageVolumeRequest, p
 		}
 		defer done()
 	}
-	n, err := s.find(ctx, r.Disk, waiting(r.Wait))
+	n, err := s.find(ctx, r.Disk, cmp.Or(r.Wait, storage.DefaultWait))
 	if err != nil {
 		return staged, err
 	}
@@ -123,7 +126,7 @@ func (s *Staging) stageAnew(ctx context.Context, r storage.StageVolumeRequest, p
 		return staged, onDisk(n, err)
 	}
 	defer d.Release()
-	if err := s.meant(r.Disk)(ctx, d.Disk); err != nil {
+	if err := s.checkMeant(ctx, r.Disk, d.Disk); err != nil {
 		return staged, onDisk(n, err)
 	}
 	if staged.VolumeID, staged.Partitioned, err = s.prepare(ctx, d, r); err != nil {
@@ -155,31 +158,137 @@ func onDisk(n disk.Number, err error) error {
 	return &csiproxy.Error{Object: "disk " + n.String(), Err: err}
 }
 
-// waiting returns how long to wait, from a request that says so.
-func waiting(wait time.Duration) time.Duration {
-	if wait == 0 {
-		return storage.DefaultWait
+// prepare brings a disk online, with a data partition, and returns the volume of that, which
+// can be used then. made says whether it has partitioned the disk.
+func (s *Staging) prepare(ctx context.Context, d *use.Disk, r storage.StageVolumeRequest) (id volume.ID, made bool, _ error) {
+	attributes, err := d.Attributes(ctx)
+	if err != nil {
+		return "", false, err
 	}
-	return wait
+	keepClear := win.DiskAttributes(disks.Blocking)
+	if r.ReadOnly {
+		keepClear = win.DiskOffline
+		err = s.makeReadOnly(ctx, d, attributes)
+	} else {
+		made, err = s.makeWritable(ctx, d, attributes, r.NewIDsForClones || s.options.NewIDsForClones)
+	}
+	if err != nil {
+		return "", made, err
+	}
+	volumes, err := s.Disks.AwaitVolumes(ctx, d, keepClear)
+	if err != nil {
+		return "", made, err
+	}
+	id, err = chosen(volumes, r.Partition)
+	if err == nil {
+		s.Disks.BringVolumesOnline(ctx, d.Number, opendisk.Volumes{0: string(id)})
+	}
+	return id, made, err
+}
+
+// chosen returns the volume of a partition, or the only one.
+func chosen(volumes opendisk.Volumes, partition uint32) (volume.ID, error) {
+	if partition != 0 {
+		if name, ok := volumes[partition]; ok {
+			return volume.ID(name), nil
+		}
+		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", partition)
+	}
+	if len(volumes) != 1 {
+		return "", refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
+	}
+	for _, name := range volumes {
+		return volume.ID(name), nil
+	}
+	return "", nil
+}
+
+// makeWritable brings a disk online for writing, with a data partition.
+func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, attributes win.DiskAttributes, newIDs bool) (made bool, _ error) {
+	paths, err := s.Disks.StagedReadOnly(ctx, d, attributes)
+	if err != nil {
+		return false, err
+	}
+	if len(paths) > 0 {
+		return false, refuse("it is in use read-only, at " + use.Listed(paths) + ", and writable is asked for")
+	}
+	made, err = s.Disks.EnsurePartition(ctx, d, attributes, newIDs)
+	if err == nil && !made {
+		_, err = s.Disks.Clear(ctx, d, disks.Blocking)
+	}
+	return made, err
+}
+
+// makeReadOnly brings a disk online for reading. Windows mounts file systems for reading
+// only if the disk is read-only before they are mounted, so a disk that is online goes
+// offline for that.
+func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, attributes win.DiskAttributes) error {
+	layout, err := d.Layout(ctx)
+	if err != nil {
+		return err
+	}
+	if len(opendisk.DataPartitions(layout)) == 0 {
+		return refuse("it has no data partition, and read-only is asked for")
+	}
+	if attributes&win.DiskReadOnly == 0 {
+		if attributes&win.DiskOffline == 0 {
+			volumes, paths, err := s.Disks.Mounted(ctx, d)
+			if err != nil {
+				return err
+			}
+			if len(paths) > 0 {
+				return refuse("it is in use writable, at " + use.Listed(paths) + ", and read-only is asked for")
+			}
+			if err := s.Disks.TakeOffline(ctx, d, volumes); err != nil {
+				return err
+			}
+		}
+		if err := d.Verify(ctx); err != nil {
+			return err
+		}
+		if err := d.SetAttributes(ctx, win.DiskReadOnly, win.DiskReadOnly); err != nil {
+			return err
+		}
+		s.options.Logger.Info("disk made read-only", "disk", d.Number)
+		attributes |= win.DiskOffline
+	}
+	if attributes&win.DiskOffline != 0 {
+		if err := s.Disks.SettleClone(ctx, d, layout, false); err != nil {
+			return err
+		}
+	}
+	_, err = s.Disks.Clear(ctx, d, win.DiskOffline)
+	return err
+}
+
+func refuse(why string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
 }
 
 // format formats a volume if it is raw, and returns its file system.
 func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
-	if fileSystem, err = s.Volumes.FileSystem(ctx, right.ID); err != nil {
+	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
+	if err != nil {
 		return "", false, err
 	}
-	if fileSystem == "" {
+	if !hasOne {
 		if r.ReadOnly {
 			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s has no file system, and read-only is asked for", right.ID)
 		}
-		if err := s.Volumes.Format(ctx, d, right, extent, formatOptions(r.Format)); err != nil {
+		err := s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
+			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), storage.NTFS)),
+			Label:      r.Format.Label, ClusterSize: r.Format.AllocationUnitBytes,
+			NoShortNames: r.Format.NoShortNames, IntegrityStreams: r.Format.IntegrityStreams,
+		})
+		if err != nil {
 			return "", false, err
 		}
 		formatted = true
-		if fileSystem, err = s.Volumes.FileSystem(ctx, right.ID); err != nil {
+		if info, _, err = s.Volumes.Information(ctx, right.ID); err != nil {
 			return "", formatted, err
 		}
 	}
+	fileSystem = info.FileSystem
 	switch {
 	case fileSystem == "":
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again", right.ID)
@@ -189,20 +298,10 @@ func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, ex
 	return fileSystem, formatted, nil
 }
 
-func formatOptions(o storage.FormatOptions) win.FormatOptions {
-	if o.FileSystem = o.FileSystem.Canonical(); o.FileSystem == "" {
-		o.FileSystem = storage.NTFS
-	}
-	return win.FormatOptions{
-		FileSystem: string(o.FileSystem), Label: o.Label, ClusterSize: o.AllocationUnitBytes,
-		NoShortNames: o.NoShortNames, IntegrityStreams: o.IntegrityStreams,
-	}
-}
-
 // mount mounts a volume at a staging path, unless it is staged at another one. It takes away
 // the drive letter that Windows may have given to the volume.
 func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, path pathpolicy.Path) error {
-	mounted, err := s.Volumes.MountedAt(ctx, right.ID)
+	mounted, err := opendisk.MountedAt(ctx, s.Sys, string(right.ID))
 	if err != nil {
 		return err
 	}

@@ -245,7 +245,7 @@ func (s *Staging) retireNumber(ctx context.Context, n disk.Number, wanted storag
 		return false, err
 	}
 	defer d.Release()
-	if err := s.meant(wanted)(ctx, d.Disk); err != nil {
+	if err := s.checkMeant(ctx, wanted, d.Disk); err != nil {
 		return false, err
 	}
 	return s.retire(ctx, d)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -36,7 +37,7 @@ func (v *Volumes) Links(ctx context.Context) (found []pathpolicy.FoundLink, lack
 // the error is ctx's.
 func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
 	d := storage.Volume{VolumeID: id}
-	extent, err := v.extent(ctx, id)
+	extent, err := use.Extent(ctx, v.sys, id)
 	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
 		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
 		return d, ctx.Err()
@@ -51,7 +52,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 	if err != nil {
 		add(&d, storage.DiskUnreadable, false, "its disk can't be asked: "+err.Error())
 	}
-	info, formatted, err := v.information(ctx, id)
+	info, formatted, err := v.Information(ctx, id)
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, win.ErrorNotReady):
@@ -85,7 +86,7 @@ func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, extent wi
 		return false, err
 	}
 	defer h.Close()
-	if err := v.verify(ctx, diskVolume{d.VolumeID, h, extent}); err != nil {
+	if err := v.verify(ctx, d.VolumeID, h, extent); err != nil {
 		return false, err
 	}
 	if h.Hardware.DescriptorErr != nil {

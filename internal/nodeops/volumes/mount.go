@@ -153,6 +153,24 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, erro
 	return volume.ID(link.Volume), nil
 }
 
+// MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
+func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id volume.ID, _ error) {
+	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+		if errors.Is(err, win.ErrorDirectory) {
+			return refuse("there is a file")
+		}
+		if err == nil {
+			id, err = mountedAt(ctx, directory)
+		}
+		return err
+	})
+	if pathpolicy.Missing(err) {
+		return "", nil
+	}
+	return id, err
+}
+
 // at names the path that err came up at.
 func at(path string, err error) error {
 	if err == nil {

@@ -48,7 +48,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 // the disk allows.
 func (v *Volumes) Grow(ctx context.Context, d *use.Disk, id volume.ID, extent win.DiskExtent, sizeBytes int64) error {
 	dv := diskVolume{id, d.Disk, extent}
-	info, formatted, err := v.information(ctx, dv.id)
+	info, formatted, err := v.Information(ctx, dv.id)
 	if err != nil {
 		return err
 	}
@@ -73,6 +73,13 @@ func (v *Volumes) Grow(ctx context.Context, d *use.Disk, id volume.ID, extent wi
 	}
 	defer h.Close()
 	return v.growFileSystem(ctx, h, dv, info.FileSystem, length)
+}
+
+// diskVolume is a volume with the disk and the extent that it lies on.
+type diskVolume struct {
+	id     volume.ID
+	disk   *opendisk.Disk
+	extent win.DiskExtent
 }
 
 // refreshSize has Windows read the capacity of a disk: it may have grown since Windows
@@ -100,7 +107,7 @@ func (v *Volumes) growPartition(ctx context.Context, dv diskVolume, sizeBytes in
 		return 0, err
 	}
 	// Another process may have grown it, or made another partition behind it.
-	if err := v.verify(ctx, dv); err != nil {
+	if err := v.verify(ctx, dv.id, dv.disk, dv.extent); err != nil {
 		return 0, err
 	}
 	if partition, growth, err = plan(ctx, dv, sizeBytes); err != nil || growth == 0 {

@@ -22,60 +22,22 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// FileSystem returns the file system of a volume; "" for a raw one.
-func (v *Volumes) FileSystem(ctx context.Context, id volume.ID) (string, error) {
-	info, _, err := v.information(ctx, id)
-	return info.FileSystem, err
-}
-
-// MountedAt returns where a volume is mounted.
-func (v *Volumes) MountedAt(ctx context.Context, id volume.ID) ([]string, error) {
-	return opendisk.MountedAt(ctx, v.sys, string(id))
-}
-
 // DiskBytes returns the size of the disk that a volume lies on, as Windows knows it.
-func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (bytes int64, _ error) {
-	err := v.OnDisk(ctx, id, func(h *opendisk.Disk) error {
-		geometry, err := h.Geometry(ctx)
-		bytes = geometry.DiskSize
-		return err
-	})
-	return bytes, err
-}
-
-// OnDisk calls f with the disk that a volume lies on, open for queries.
-func (v *Volumes) OnDisk(ctx context.Context, id volume.ID, f func(*opendisk.Disk) error) error {
-	extent, err := v.extent(ctx, id)
+func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
+	extent, err := use.Extent(ctx, v.sys, id)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	h, err := opendisk.Open(ctx, v.sys, extent.DiskNumber, win.AccessNone)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer h.Close()
-	if err := v.verify(ctx, diskVolume{id, h, extent}); err != nil {
-		return err
+	if err := v.verify(ctx, id, h, extent); err != nil {
+		return 0, err
 	}
-	return f(h)
-}
-
-// MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
-func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id volume.ID, _ error) {
-	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
-		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
-		if errors.Is(err, win.ErrorDirectory) {
-			return refuse("there is a file")
-		}
-		if err == nil {
-			id, err = mountedAt(ctx, directory)
-		}
-		return err
-	})
-	if pathpolicy.Missing(err) {
-		return "", nil
-	}
-	return id, err
+	geometry, err := h.Geometry(ctx)
+	return geometry.DiskSize, err
 }
 
 // UnmountUnused is Unmount while the volume is locked, so that nobody uses it. With force,

@@ -95,33 +95,29 @@ const (
 // ListVolumesOnDisk implements [volume.Operations].
 func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]volume.ID, error) {
 	return operation.Get(ctx, v.options.Runner, "ListVolumesOnDisk", "disk "+n.String(), func(ctx context.Context) ([]volume.ID, error) {
-		return v.listOnDisk(ctx, n, partition)
-	})
-}
-
-func (v *Volumes) listOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]volume.ID, error) {
-	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	wanted, err := dataPartitions(ctx, h, partition)
-	if err != nil || len(wanted) == 0 {
-		return []volume.ID{}, err
-	}
-	volumes, err := h.AwaitVolumes(ctx, v.sys, wanted, arrivalPatience, nil)
-	if err != nil {
-		return nil, err
-	}
-	ids := []volume.ID{}
-	for _, p := range wanted {
-		name, ok := volumes[p]
-		if !ok { // a list without it would say that it isn't there
-			return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
+		h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
+		if err != nil {
+			return nil, err
 		}
-		ids = append(ids, volume.ID(name))
-	}
-	return ids, nil
+		defer h.Close()
+		wanted, err := dataPartitions(ctx, h, partition)
+		if err != nil || len(wanted) == 0 {
+			return []volume.ID{}, err
+		}
+		volumes, err := h.AwaitVolumes(ctx, v.sys, wanted, arrivalPatience, nil)
+		if err != nil {
+			return nil, err
+		}
+		ids := []volume.ID{}
+		for _, p := range wanted {
+			name, ok := volumes[p]
+			if !ok { // a list without it would say that it isn't there
+				return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
+			}
+			ids = append(ids, volume.ID(name))
+		}
+		return ids, nil
+	})
 }
 
 // dataPartitions returns the numbers of the data partitions of an online disk:
@@ -192,13 +188,8 @@ func refuse(why string) error {
 // GetDiskNumberFromVolumeID implements [volume.Operations].
 func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (disk.Number, error) {
 	return operation.Get(ctx, v.options.Runner, "GetDiskNumberFromVolumeID", object(id), func(ctx context.Context) (disk.Number, error) {
-		h, err := v.open(ctx, id, win.AccessNone)
-		if err != nil {
-			return 0, err
-		}
-		defer h.Close()
-		extent, err := use.OnlyExtent(ctx, h)
-		return disk.Number(extent.DiskNumber), err
+		extent, err := use.Extent(ctx, v.sys, id)
+		return extent.DiskNumber, err
 	})
 }
 
@@ -211,9 +202,8 @@ func (v *Volumes) open(ctx context.Context, id volume.ID, access win.Access) (de
 	return device.Open(ctx, v.sys, device.VolumePath(string(id)), access)
 }
 
-// information returns the file system of a volume; formatted is false for a raw
-// one.
-func (v *Volumes) information(ctx context.Context, id volume.ID) (_ win.VolumeInformation, formatted bool, _ error) {
+// Information returns the file system of a volume; formatted is false for a raw one.
+func (v *Volumes) Information(ctx context.Context, id volume.ID) (_ win.VolumeInformation, formatted bool, _ error) {
 	if err := id.Validate(); err != nil {
 		return win.VolumeInformation{}, false, err
 	}
@@ -227,7 +217,7 @@ func (v *Volumes) information(ctx context.Context, id volume.ID) (_ win.VolumeIn
 // IsVolumeFormatted implements [volume.Operations].
 func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
 	return operation.Get(ctx, v.options.Runner, "IsVolumeFormatted", object(id), func(ctx context.Context) (formatted bool, err error) {
-		_, formatted, err = v.information(ctx, id)
+		_, formatted, err = v.Information(ctx, id)
 		return formatted, err
 	})
 }
@@ -249,82 +239,18 @@ func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) error {
 	})
 }
 
-// Format formats a raw volume, which lies at extent of its disk.
-func (v *Volumes) Format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, o win.FormatOptions) error {
-	return v.formatWhenFree(ctx, diskVolume{right.ID, d.Disk, extent}, o)
-}
-
-// diskVolume is a volume with the disk and the extent that it lies on.
-type diskVolume struct {
-	id     volume.ID
-	disk   *opendisk.Disk
-	extent win.DiskExtent
-}
-
-// verify returns an error unless the volume lies where it did, on the disk that is open.
-func (v *Volumes) verify(ctx context.Context, dv diskVolume) error {
-	now, err := v.extent(ctx, dv.id)
-	if err != nil {
-		return err
-	}
-	if now != dv.extent {
-		return opendisk.ErrChanged("the volume lies elsewhere")
-	}
-	return dv.disk.Verify(ctx) // so the number in extent was that of this disk
-}
-
-// extent returns where a volume lies.
-func (v *Volumes) extent(ctx context.Context, id volume.ID) (win.DiskExtent, error) {
-	return use.Extent(ctx, v.sys, id)
-}
-
-// checkRaw refuses a volume that holds anything. What Windows knows of it is looked at
-// last, too: what others make of a raw volume are file systems of Windows.
-func (v *Volumes) checkRaw(ctx context.Context, dv diskVolume) error {
-	geometry, err := dv.disk.Geometry(ctx)
-	if err != nil {
-		return err
-	}
-	if err := v.checkUnformatted(ctx, dv.id); err != nil {
-		return err
-	}
-	if err := v.checkSignatures(ctx, dv, geometry.BytesPerSector); err != nil {
-		return err
-	}
-	return v.checkUnformatted(ctx, dv.id)
-}
-
-func (v *Volumes) checkUnformatted(ctx context.Context, id volume.ID) error {
-	info, formatted, err := v.information(ctx, id)
-	if err == nil && formatted {
-		err = refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
-	}
-	return err
-}
-
-func (v *Volumes) checkSignatures(ctx context.Context, dv diskVolume, sectorSize uint32) error {
-	h, err := v.open(ctx, dv.id, win.GenericRead)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	found, err := signatures.Recognise(ctx, h, dv.extent.Length, sectorSize)
-	if err == nil && found != "" && !v.options.AllowRecognizedData {
-		err = refuse("it holds " + found)
-	}
-	return err
-}
-
-// formatWhenFree formats a volume, and waits for those who have it open for a moment:
-// virus scanners and the indexer look at every new volume. Before each attempt it looks
-// whether the volume is still raw.
-func (v *Volumes) formatWhenFree(ctx context.Context, dv diskVolume, o win.FormatOptions) error {
+// Format formats a raw volume, which lies at extent of its disk, and waits for those who have
+// it open for a moment: virus scanners and the indexer look at every new volume. Before each
+// attempt it looks whether the volume is still raw.
+func (v *Volumes) Format(
+	ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, o win.FormatOptions,
+) error {
 	var failed error // of the attempt before
 	return operation.Retry(ctx, formatPatience, formatInterval, formatMaySucceed, func() error {
-		if err := v.verify(ctx, dv); err != nil {
+		if err := v.verify(ctx, right.ID, d.Disk, extent); err != nil {
 			return err
 		}
-		if err := v.checkRaw(ctx, dv); err != nil {
+		if err := v.checkRaw(ctx, right.ID, d.Disk, extent); err != nil {
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 				return &csiproxy.Error{
 					Kind: csiproxy.ErrUnavailable, Err: failed,
@@ -334,13 +260,58 @@ func (v *Volumes) formatWhenFree(ctx context.Context, dv diskVolume, o win.Forma
 			return err
 		}
 		start := time.Now()
-		failed = v.sys.FormatVolume(ctx, string(dv.id), o)
+		failed = v.sys.FormatVolume(ctx, string(right.ID), o)
 		if failed == nil {
-			v.options.Logger.Info("volume formatted", "volume", dv.id, "disk", dv.disk.Number, "fileSystem", o.FileSystem,
+			v.options.Logger.Info("volume formatted", "volume", right.ID, "disk", d.Number, "fileSystem", o.FileSystem,
 				"took", time.Since(start).Round(time.Millisecond))
 		}
 		return failed
 	})
+}
+
+// verify returns an error unless a volume lies where it did, on the disk that is open.
+func (v *Volumes) verify(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
+	now, err := use.Extent(ctx, v.sys, id)
+	if err != nil {
+		return err
+	}
+	if now != extent {
+		return opendisk.ErrChanged("the volume lies elsewhere")
+	}
+	return d.Verify(ctx) // so the number in extent was that of this disk
+}
+
+// checkRaw refuses a volume that holds anything. What Windows knows of it is looked at
+// last, too: what others make of a raw volume are file systems of Windows.
+func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
+	geometry, err := d.Geometry(ctx)
+	if err != nil {
+		return err
+	}
+	if err := v.checkUnformatted(ctx, id); err != nil {
+		return err
+	}
+	h, err := v.open(ctx, id, win.GenericRead)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	found, err := signatures.Recognise(ctx, h, extent.Length, geometry.BytesPerSector)
+	if err != nil {
+		return err
+	}
+	if found != "" && !v.options.AllowRecognizedData {
+		return refuse("it holds " + found)
+	}
+	return v.checkUnformatted(ctx, id)
+}
+
+func (v *Volumes) checkUnformatted(ctx context.Context, id volume.ID) error {
+	info, formatted, err := v.Information(ctx, id)
+	if err == nil && formatted {
+		err = refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
+	}
+	return err
 }
 
 // formatMaySucceed reports whether a format that has failed with err may succeed in a
