@@ -78,7 +78,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHe
 	v, err := s.options.Storage.GetVolume(ctx, rec.StagingPath)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
-		v.Conditions = storage.Conditions{{Reason: "NotMounted", Inaccessible: true, Message: "nothing is mounted at the staging path"}}
+		v.Conditions = storage.Conditions{{Reason: storage.NotMounted, Inaccessible: true, Message: "nothing is mounted at the staging path"}}
 	case err != nil:
 		return nil, err
 	}

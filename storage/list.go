@@ -80,6 +80,7 @@ const (
 	Dirty          Reason = "Dirty"          // Windows wants to check its file system
 	ReadOnly       Reason = "ReadOnly"       // nothing can be written to it, though its disk isn't read-only
 	NotAnswering   Reason = "NotAnswering"   // Windows has not answered for 5 seconds or longer
+	NotMounted     Reason = "NotMounted"     // a link leads to where it was mounted, and it is so no more
 )
 
 // Those of shares:

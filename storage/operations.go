@@ -69,15 +69,17 @@ type Operations interface {
 	ExpandVolume(ctx context.Context, r ExpandVolumeRequest) (ExpandedVolume, error)
 	// GetVolume returns what is known of the volume or share at a path, or where the links
 	// at that path lead. What is wrong with it is among its Conditions, and is no error. If
-	// neither is mounted there, the error is csiproxy.ErrNotFound. If Windows doesn't tell
+	// neither is mounted there, the error is csiproxy.ErrNotFound, or NotMounted is among the
+	// Conditions if a link has led to a volume that isn't mounted any more. If Windows doesn't tell
 	// which shares are mapped, the error of a share is csiproxy.ErrUnavailable.
 	GetVolume(ctx context.Context, path string) (Volume, error)
 	// ListVolumes returns what is mounted where in the allowed directories, down to eight
-	// directories below them: mount points, links, links to shares, and mappings that no
-	// link leads to. What nobody needs any more is marked as a leftover: links to nothing,
-	// mounts of volumes whose disks have left, mappings without a staged path. What can't be
-	// looked at isn't in the list, and its IncompleteReason says so. Unless all links are
-	// known, no mapping is marked.
+	// directories below them, and links that CSI Proxy made elsewhere: mount points, links,
+	// links to shares, and mappings that no link leads to. What nobody needs any more is marked
+	// as a leftover: links to nothing or to a directory whose volume was unmounted, mounts of
+	// volumes whose disks have left, mappings without a staged path. What can't be looked at
+	// isn't in the list, and its IncompleteReason says so. Unless all links are known, no
+	// mapping is marked.
 	ListVolumes(ctx context.Context) (VolumeList, error)
 	// StageShare maps a share for the node if it isn't, and makes a link to it at the
 	// staging path.

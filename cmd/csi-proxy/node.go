@@ -46,7 +46,9 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 	}
 	metrics.Watch(n.Load)
 	metrics.WatchLogOns(n.RefusedLogOns)
-	metrics.LookAt(nodemetrics.Inventory{Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates})
+	metrics.LookAt(nodemetrics.Inventory{
+		Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates, LinksToNothing: n.LinksToNothing,
+	})
 	stop := n.KeepDirectories()
 	return &openedNode{
 		operations: rpc.Operations(n.Operations),

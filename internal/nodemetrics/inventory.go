@@ -20,12 +20,17 @@ type Inventory struct {
 	StagedVolumes func(context.Context) (int, error)
 	// Mappings returns how many SMB global mappings there are, by state.
 	Mappings func(context.Context) (map[string]int, error)
+	// LinksToNothing returns how many links in the allowed directories lead to nothing, or
+	// to a directory whose volume was unmounted.
+	LinksToNothing func(context.Context) (int, error)
 }
 
 const (
 	// lookInterval is the least time between two looks: they ask each disk and volume, and
 	// WMI, so that scraping more often costs nothing.
 	lookInterval = 30 * time.Second
+	// linksInterval is that of a look at the links, for which all directories are listed.
+	linksInterval = 5 * time.Minute
 	// lookPatience is how long a scrape waits for a look. After that it shows what was
 	// seen last.
 	lookPatience = 2 * time.Second
@@ -40,6 +45,8 @@ var (
 		"Volumes that are mounted below the allowed directories.", nil, nil)
 	mappingsDesc = prometheus.NewDesc("csi_proxy_smb_mappings",
 		"SMB global mappings of the node, by their state when they were used last.", []string{"state"}, nil)
+	linksDesc = prometheus.NewDesc("csi_proxy_links_to_nothing",
+		"Links below the allowed directories that lead to nothing, or to a directory whose volume was unmounted.", nil, nil)
 	lookedDesc = prometheus.NewDesc("csi_proxy_inventory_timestamp_seconds",
 		"When the node last told what it has, as Unix time; 0 if it never did.", []string{"of"}, nil)
 )
@@ -62,9 +69,10 @@ func newInventory() *inventory {
 
 // look is one part of the inventory.
 type look struct {
-	of   string
-	desc *prometheus.Desc
-	see  func(context.Context) (map[string]int, error)
+	of    string
+	every time.Duration
+	desc  *prometheus.Desc
+	see   func(context.Context) (map[string]int, error)
 
 	// The inventory's lock guards these.
 	begun time.Time      // the last one
@@ -79,12 +87,18 @@ func (n *Node) LookAt(what Inventory) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.looks = []*look{
-		{of: "disks", desc: disksDesc, see: what.Disks},
-		{of: "smb-mappings", desc: mappingsDesc, see: what.Mappings},
-		{of: "volumes", desc: volumesDesc, see: func(ctx context.Context) (map[string]int, error) {
-			count, err := what.StagedVolumes(ctx)
-			return map[string]int{"": count}, err
-		}},
+		{of: "disks", every: lookInterval, desc: disksDesc, see: what.Disks},
+		{of: "links", every: linksInterval, desc: linksDesc, see: count(what.LinksToNothing)},
+		{of: "smb-mappings", every: lookInterval, desc: mappingsDesc, see: what.Mappings},
+		{of: "volumes", every: lookInterval, desc: volumesDesc, see: count(what.StagedVolumes)},
+	}
+}
+
+// count is a look that sees no states.
+func count(see func(context.Context) (int, error)) func(context.Context) (map[string]int, error) {
+	return func(ctx context.Context) (map[string]int, error) {
+		seen, err := see(ctx)
+		return map[string]int{"": seen}, err
 	}
 }
 
@@ -98,7 +112,7 @@ func (n *Node) CloseInventory() {
 
 // Describe implements prometheus.Collector.
 func (i *inventory) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{disksDesc, volumesDesc, mappingsDesc, lookedDesc} {
+	for _, desc := range []*prometheus.Desc{disksDesc, volumesDesc, mappingsDesc, linksDesc, lookedDesc} {
 		ch <- desc
 	}
 }
@@ -139,7 +153,7 @@ func (i *inventory) begin() (underWay []<-chan struct{}) {
 	defer i.mu.Unlock()
 	for _, l := range i.looks {
 		running := l.done != nil && !closed(l.done)
-		if !running && time.Since(l.begun) >= lookInterval && i.ctx.Err() == nil {
+		if !running && time.Since(l.begun) >= l.every && i.ctx.Err() == nil {
 			l.begun, l.done = time.Now(), make(chan struct{})
 			i.all.Go(func() { i.look(l) })
 			running = true

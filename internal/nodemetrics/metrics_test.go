@@ -135,7 +135,7 @@ func TestInventory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNode()
 		defer n.CloseInventory()
-		var looked, staged int
+		var looked, staged, links int
 		hang := make(chan struct{})
 		n.LookAt(Inventory{
 			Disks: func(context.Context) (map[string]int, error) {
@@ -153,12 +153,18 @@ func TestInventory(t *testing.T) {
 				return 4, nil
 			},
 			Mappings: func(context.Context) (map[string]int, error) { return nil, errors.New("no WMI") },
+			LinksToNothing: func(context.Context) (int, error) {
+				links++
+				return links, nil
+			},
 		})
 		begin := float64(time.Now().UnixMilli()) / 1000
 		want := map[string]float64{
 			"csi_proxy_disks online":                        2,
 			"csi_proxy_disks offline":                       1,
 			"csi_proxy_staged_volumes":                      4,
+			"csi_proxy_links_to_nothing":                    1, // and again in five minutes
+			"csi_proxy_inventory_timestamp_seconds links":   begin,
 			"csi_proxy_inventory_timestamp_seconds disks":   begin,
 			"csi_proxy_inventory_timestamp_seconds volumes": begin,
 		}

@@ -90,7 +90,19 @@ var findings = []finding{
 					listed = m.LeftoverReason
 				}
 			}
-			return errors.Join(want("marked", listed != "", true, nil), want("the number of leftovers", len(leftovers.Mounts), 1, nil))
+			v, err := n.Storage.GetVolume(ctx, target)
+			r.must(err)
+			if len(v.Conditions) != 1 || v.Conditions[0].Reason != storage.NotMounted || !v.Conditions[0].Inaccessible {
+				err = fmt.Errorf("the published path has the conditions %v", v.Conditions)
+			}
+			_, stagingErr := n.Storage.GetVolume(ctx, staging)
+			err = errors.Join(err, want("marked", listed != "", true, nil), want("the number of leftovers", len(leftovers.Mounts), 1, nil),
+				names(stagingErr, csiproxy.ErrNotFound, "mounted"))
+			if _, cleanErr := n.Storage.CleanUp(ctx, true); cleanErr != nil {
+				return cleanErr
+			}
+			_, linkErr := r.sim.ReadLink(target)
+			return errors.Join(err, want("removed", linkErr != nil, true, nil))
 		},
 	},
 	{

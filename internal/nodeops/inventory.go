@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -34,6 +35,31 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		if slices.ContainsFunc(paths, n.paths.IsBelow) {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// LinksToNothing returns how many links in the allowed directories lead to nothing, or to a
+// directory whose volume was unmounted. If not all are known, it has an error.
+func (n *Node) LinksToNothing(ctx context.Context) (count int, _ error) {
+	links, lacking, err := n.paths.Links(ctx, n.calls)
+	if err == nil {
+		err = lacking
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range links {
+		if l.Link.Kind != pathpolicy.LinkInside {
+			continue
+		}
+		why, err := n.paths.Nowhere(ctx, n.calls, l.Path)
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if err == nil && why != "" { // else it leads outside, say, and isn't ours
 			count++
 		}
 	}

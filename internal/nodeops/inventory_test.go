@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 func TestInventory(t *testing.T) {
@@ -40,7 +41,21 @@ func TestInventory(t *testing.T) {
 		t.Errorf("mappings (-want +got):\n%s", diff)
 	}
 
+	r.must(r.sim.MkdirAll(simtest.Kubelet + `\pods`))
+	r.must(n.Filesystem.CreateSymlink(ctx, staging, simtest.Kubelet+`\pods\pod`))
+	r.must(r.sim.Symlink(simtest.Kubelet+`\pods\outside`, `C:\Windows`, true))
+	if links, err := n.LinksToNothing(ctx); links != 0 || err != nil {
+		t.Errorf("%d links lead to nothing (%v), want none", links, err)
+	}
 	r.must(n.Volume.UnmountVolume(ctx, volume, staging))
+	r.must(r.sim.Symlink(simtest.Kubelet+`\pods\dangling`, simtest.Kubelet+`\nothing`, true))
+	if links, err := n.LinksToNothing(ctx); links != 2 || err != nil {
+		t.Errorf("%d links lead to nothing (%v), want 2", links, err)
+	}
+	r.must(r.sim.Fail(winsim.Match{Call: "NtQueryDirectoryFile", Count: 1}, win.ErrorAccessDenied))
+	if links, err := n.LinksToNothing(ctx); err == nil {
+		t.Errorf("%d links lead to nothing, though a directory can't be read", links)
+	}
 	r.must(r.sim.MkdirAll(`C:\elsewhere`))
 	simtest.Mount(t, r.sim, `C:\elsewhere`, string(volume))
 	if staged, err := n.StagedVolumes(ctx); staged != 0 || err != nil {

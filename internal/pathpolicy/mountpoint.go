@@ -69,16 +69,57 @@ func (f *File) denyCreation(ctx context.Context, deny bool) error {
 	if err == nil && is != deny {
 		err = h.handle.DenyCreation(ctx, deny)
 	}
-	const noAccessList win.Errno = 1336
-	for _, without := range []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported, noAccessList} {
-		if errors.Is(err, without) {
-			err = nil
-		}
-	}
-	if closeErr := h.Close(); err == nil {
+	if closeErr := h.Close(); err == nil || hasNoAccessList(err) {
 		err = closeErr
 	}
 	return err
+}
+
+// hasNoAccessList reports whether err says that a directory, or its file system, has no access
+// list.
+func hasNoAccessList(err error) bool {
+	const invalidACL win.Errno = 1336
+	return errors.Is(err, win.ErrorInvalidFunction) || errors.Is(err, win.ErrorNotSupported) || errors.Is(err, invalidACL)
+}
+
+// Nowhere says why a path leads to no volume, no share and no files: to nothing, or to a
+// directory that a volume was unmounted from, by the entry that Unmount has left in its access
+// list. It is "" if the path leads to something.
+func (p *Policy) Nowhere(ctx context.Context, sys System, path Path) (why string, _ error) {
+	err := p.walk(sys, func(w *walk) error {
+		end, r, err := w.resolve(ctx, path)
+		if err == nil && r.Kind == Nothing {
+			why = "it leads to nothing"
+		}
+		if err != nil || r.Kind != PlainDirectory {
+			return err
+		}
+		e, err := w.to(ctx, end, win.FileOpen)
+		if err != nil {
+			return err
+		}
+		denied, err := e.deniesCreation(ctx)
+		if err == nil && denied {
+			why = "it leads to a directory whose volume was unmounted"
+		}
+		return err
+	})
+	if Missing(err) {
+		return "it leads to nothing", nil
+	}
+	return why, err
+}
+
+func (e Entry) deniesCreation(ctx context.Context) (bool, error) {
+	f, err := e.Open(ctx, win.OpenOptions{Access: win.ReadControl, Disposition: win.FileOpen})
+	if err != nil {
+		return false, err
+	}
+	denied, err := f.handle.CreationDenied(ctx)
+	if closeErr := f.Close(); err == nil || hasNoAccessList(err) {
+		err = closeErr
+	}
+	return denied, err
 }
 
 // unmount is Unmount without the access list.

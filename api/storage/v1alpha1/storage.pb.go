@@ -1796,9 +1796,9 @@ func (x *Volume) GetConditions() []*Condition {
 // Condition is a problem of a volume or share.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// DiskMissing, DiskUnreadable, VolumeOffline, NotFormatted, Unreadable, Dirty, ReadOnly or
-	// NotAnswering of a volume; ShareNotMapped, ShareRefused, ShareUnreachable or ShareUnknown of a
-	// share. There may be others in later versions.
+	// DiskMissing, DiskUnreadable, VolumeOffline, NotFormatted, Unreadable, Dirty, ReadOnly,
+	// NotAnswering or NotMounted of a volume; ShareNotMapped, ShareRefused, ShareUnreachable or
+	// ShareUnknown of a share. There may be others in later versions.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Set if the volume can't be used. Otherwise it is degraded.
 	Inaccessible bool `protobuf:"varint,2,opt,name=inaccessible,proto3" json:"inaccessible,omitempty"`

@@ -11,7 +11,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
-	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -98,7 +97,7 @@ func (s *Staging) isGone(ctx context.Context, id volume.ID) (bool, error) {
 	return s.Disks.AllOnline(ctx)
 }
 
-// removeLink removes a link if it leads to nothing. It holds the link meanwhile, and its
+// removeLink removes a link if it leads nowhere. It holds the link meanwhile, and its
 // right, so that nobody counts on it: see files.Filesystem.MakeLink.
 func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool, _ error) {
 	path, err := s.Volumes.Parse(m.Path)
@@ -112,8 +111,8 @@ func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool
 	defer right.Release()
 	stays := false
 	err = s.Files.Unlink(ctx, path, func(ctx context.Context) error {
-		to, err := s.Paths.Resolve(ctx, s.Sys, path)
-		if stays = err == nil && to.Kind != pathpolicy.Nothing; stays {
+		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
+		if stays = err == nil && why == ""; stays {
 			err = errLinkStays
 		}
 		return err

@@ -40,8 +40,28 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, e
 			}
 			return s.describeShare(ctx, remote)
 		}
+		if to.ByLink {
+			why, err := s.nowhere(ctx, path)
+			if err != nil || why != "" {
+				return storage.Volume{Conditions: notMounted(why)}, err
+			}
+		}
 		return storage.Volume{}, csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
 	})
+}
+
+// nowhere is [pathpolicy.Policy.Nowhere] of the text of a path.
+func (s *Staging) nowhere(ctx context.Context, path string) (why string, _ error) {
+	p, err := s.Volumes.Parse(path)
+	if err != nil {
+		return "", err
+	}
+	return s.Paths.Nowhere(ctx, s.Sys, p)
+}
+
+// notMounted is the condition of a link that leads to no volume and no share.
+func notMounted(why string) storage.Conditions {
+	return storage.Conditions{{Reason: storage.NotMounted, Inaccessible: true, Message: why}}
 }
 
 // describe returns what is known of a volume. Callers share one look at it, which begins
@@ -159,16 +179,11 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storag
 		return m, ctx.Err()
 	}
 	m.Kind = storage.Link
-	to, err := s.Volumes.Leads(ctx, m.Path)
-	switch {
-	case ctx.Err() != nil:
-		return m, ctx.Err()
-	case err != nil: // it leads outside, say, and isn't ours
-		return m, nil
-	case to.Kind == pathpolicy.Nothing:
-		m.LeftoverReason = "it leads to nothing"
+	why, err := s.nowhere(ctx, m.Path)
+	if err == nil { // else it leads outside, say, and isn't ours
+		m.LeftoverReason = why
 	}
-	return m, nil
+	return m, ctx.Err()
 }
 
 // unusedMappings returns the mappings that no staged path leads to. One is a leftover if CSI Proxy
