@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -135,7 +136,7 @@ func (d Disk) spec() winsim.DiskSpec {
 		spec.Number = &d.Number
 	}
 	if d.NVMe != nil {
-		spec.NVMe = &winsim.NVMe{
+		spec.NVMe = &disks.NVMe{
 			Controller: d.NVMe.Controller, Namespace: uint32(d.NVMe.Namespace),
 			NVMeNamespace: win.NVMeNamespace{EUI64: d.NVMe.EUI64, NGUID: d.NVMe.NGUID},
 		}
@@ -164,10 +165,10 @@ const (
 	DiskPresent  DiskState = "present"  // Windows sees it
 )
 
-var diskStates = map[winsim.DiskState]DiskState{
-	winsim.DiskDetached: DiskDetached,
-	winsim.DiskAttached: DiskAttached,
-	winsim.DiskPresent:  DiskPresent,
+var diskStates = map[disks.State]DiskState{
+	disks.Detached: DiskDetached,
+	disks.Attached: DiskAttached,
+	disks.Present:  DiskPresent,
 }
 
 // DiskInfo is the state of a disk.

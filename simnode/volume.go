@@ -5,7 +5,7 @@ package simnode
 
 import (
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -15,9 +15,9 @@ type Damage string
 
 // Kinds of damage.
 const (
-	NoDamage      = Damage(winsim.NoDamage)
-	SpotDamage    = Damage(winsim.SpotDamage)    // a spot fix repairs it, once a scan has found it
-	OfflineDamage = Damage(winsim.OfflineDamage) // only an offline repair repairs it
+	NoDamage      = Damage(volumes.NoDamage)
+	SpotDamage    = Damage(volumes.SpotDamage)    // a spot fix repairs it, once a scan has found it
+	OfflineDamage = Damage(volumes.OfflineDamage) // only an offline repair repairs it
 )
 
 // VolumeInfo is the state of a volume.
@@ -63,7 +63,7 @@ func (n *Node) SetVolumeDirty(path string, dirty bool) {
 // SetVolumeDamage damages the file system of a volume, or heals it.
 func (n *Node) SetVolumeDamage(path string, d Damage) {
 	n.helper()
-	n.must(n.sys.SetVolumeDamage(path, winsim.Damage(d)))
+	n.must(n.sys.SetVolumeDamage(path, volumes.Damage(d)))
 }
 
 // SetVolumeReadOnly makes a volume read-only or writable, by the attribute of its GPT

@@ -12,7 +12,9 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -59,7 +61,7 @@ var starts = []start{
 	}},
 	{name: "staged volume", has: aVolume | anID, prepare: func(r *rig) {
 		r.mounted()
-		r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
+		r.must(r.sim.SetVolumeDamage(staging, volumes.SpotDamage))
 	}},
 	{name: "published volume", has: aVolume | anID, prepare: (*rig).published},
 	{name: "volume staged read-only", has: aVolume | anID, prepare: (*rig).stagedReadOnly},
@@ -274,8 +276,8 @@ var acts = []act{
 }
 
 func (r *rig) isAttached() bool {
-	return slices.ContainsFunc(r.sim.Disks(), func(d winsim.DiskInfo) bool {
-		return d.Spec.Serial == "vol-1" && d.State != winsim.DiskDetached
+	return slices.ContainsFunc(r.sim.Disks(), func(d disks.Info) bool {
+		return d.Spec.Serial == "vol-1" && d.State != disks.Detached
 	})
 }
 

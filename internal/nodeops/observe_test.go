@@ -12,7 +12,9 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -59,11 +61,11 @@ func (r *rig) observe() observation {
 func (o *observer) say(format string, a ...any) { o.lines = append(o.lines, fmt.Sprintf(format, a...)) }
 
 // volumeNamed returns a volume that is present.
-func (o *observer) volumeNamed(name string) (winsim.VolumeInfo, bool) {
+func (o *observer) volumeNamed(name string) (volumes.Info, bool) {
 	all := o.sim.Volumes()
-	i := slices.IndexFunc(all, func(v winsim.VolumeInfo) bool { return strings.EqualFold(v.Name, name) })
+	i := slices.IndexFunc(all, func(v volumes.Info) bool { return strings.EqualFold(v.Name, name) })
 	if i < 0 {
-		return winsim.VolumeInfo{}, false
+		return volumes.Info{}, false
 	}
 	return all[i], true
 }
@@ -138,7 +140,7 @@ func (o *observer) lookAtDisks() (ids []string) {
 			continue
 		}
 		number := info.Number
-		if info.State == winsim.DiskDetached {
+		if info.State == disks.Detached {
 			number = o.attach(winsim.DiskSpec{Serial: info.Spec.Serial})
 			o.names[number] = info.Spec.Serial
 		}

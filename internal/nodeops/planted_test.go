@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -49,7 +49,7 @@ func TestPlantedLinks(t *testing.T) {
 				r := newRig(t)
 				r.published()
 				r.publishedShare()
-				r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
+				r.must(r.sim.SetVolumeDamage(staging, volumes.SpotDamage))
 				r.must(r.sim.MkdirAll(directory))
 				for i := range links {
 					to := []string{staging, share, target, emptyDir + `\nothing`}[i%4]

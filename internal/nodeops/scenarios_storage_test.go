@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -237,14 +238,14 @@ var storageScenarios = []scenario{
 	{
 		name: "CheckVolume of a published volume", refused: true, prepare: func(r *rig) {
 			r.published()
-			r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
+			r.must(r.sim.SetVolumeDamage(staging, volumes.SpotDamage))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
 			return refusal(err)
 		},
 		check: func(r *rig) error {
-			i := slices.IndexFunc(r.sim.Volumes(), func(v winsim.VolumeInfo) bool { return v.Damage == winsim.SpotDamage })
+			i := slices.IndexFunc(r.sim.Volumes(), func(v volumes.Info) bool { return v.Damage == volumes.SpotDamage })
 			return want("still damaged", i >= 0, true, nil)
 		},
 	},
@@ -262,7 +263,7 @@ var storageScenarios = []scenario{
 	{
 		name: "CheckVolume", prepare: func(r *rig) {
 			r.mounted()
-			r.must(r.sim.SetVolumeDamage(staging, winsim.SpotDamage))
+			r.must(r.sim.SetVolumeDamage(staging, volumes.SpotDamage))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})

@@ -10,6 +10,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -125,7 +126,7 @@ func TestCheckVolume(t *testing.T) {
 	}
 	check("a sound volume", false, false, false)
 	check("a spot fix of a sound volume", true, false, false)
-	simtest.Must(t, sim.SetVolumeDamage(stagingPath, winsim.SpotDamage))
+	simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.SpotDamage))
 	check("a damaged volume", false, true, false)
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: targetPath, SpotFix: true})

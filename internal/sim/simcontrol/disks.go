@@ -12,6 +12,7 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -42,7 +43,7 @@ func (s *Service) ListDisks() (*simv1.ListDisksResponse, error) {
 }
 
 // namespaceOf is the namespace of an NVMe disk, nil for another one.
-func namespaceOf(n *winsim.NVMe) *simv1.NvmeNamespace {
+func namespaceOf(n *disks.NVMe) *simv1.NvmeNamespace {
 	if n == nil {
 		return nil
 	}
@@ -56,10 +57,10 @@ func namespaceOf(n *winsim.NVMe) *simv1.NvmeNamespace {
 	return namespace
 }
 
-var states = map[winsim.DiskState]simv1.DiskState{
-	winsim.DiskDetached: simv1.DiskState_DISK_STATE_DETACHED,
-	winsim.DiskAttached: simv1.DiskState_DISK_STATE_ATTACHED,
-	winsim.DiskPresent:  simv1.DiskState_DISK_STATE_PRESENT,
+var states = map[disks.State]simv1.DiskState{
+	disks.Detached: simv1.DiskState_DISK_STATE_DETACHED,
+	disks.Attached: simv1.DiskState_DISK_STATE_ATTACHED,
+	disks.Present:  simv1.DiskState_DISK_STATE_PRESENT,
 }
 
 // numberOf returns the disk number, nil if there is none.
@@ -128,7 +129,7 @@ func specOf(op string, r *simv1.DiskHardware) (winsim.DiskSpec, error) {
 		})
 	}
 	if n := r.GetNvme(); n != nil {
-		spec.NVMe = &winsim.NVMe{Controller: n.ControllerSerialNumber, Namespace: n.NamespaceId}
+		spec.NVMe = &disks.NVMe{Controller: n.ControllerSerialNumber, Namespace: n.NamespaceId}
 		for _, id := range []struct {
 			name     string
 			from, to []byte

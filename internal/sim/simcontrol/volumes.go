@@ -5,14 +5,14 @@ package simcontrol
 
 import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-var damages = map[winsim.Damage]simv1.Damage{
-	winsim.NoDamage:      simv1.Damage_DAMAGE_NONE,
-	winsim.SpotDamage:    simv1.Damage_DAMAGE_SPOT,
-	winsim.OfflineDamage: simv1.Damage_DAMAGE_OFFLINE,
+var damages = map[volumes.Damage]simv1.Damage{
+	volumes.NoDamage:      simv1.Damage_DAMAGE_NONE,
+	volumes.SpotDamage:    simv1.Damage_DAMAGE_SPOT,
+	volumes.OfflineDamage: simv1.Damage_DAMAGE_OFFLINE,
 }
 
 func (s *Service) ListVolumes() (*simv1.ListVolumesResponse, error) {

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsim
+package winsim_test
 
 import (
 	"fmt"
@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // BenchmarkCall measures a call that changes nothing, and one that is committed to
 // the state file, on a node with ten disks.
 func BenchmarkCall(b *testing.B) {
-	s, err := Open(Config{StateFile: filepath.Join(b.TempDir(), "state")})
+	s, err := winsim.Open(winsim.Config{StateFile: filepath.Join(b.TempDir(), "state")})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -26,13 +28,13 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}()
 	for range 10 {
-		if _, err := s.AttachDisk(DiskSpec{SizeBytes: gib}); err != nil {
+		if _, err := s.AttachDisk(winsim.DiskSpec{SizeBytes: 1 << 30}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.Run("read", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := s.FileAttributes(b.Context(), kubelet); err != nil {
+			if _, err := s.FileAttributes(b.Context(), simtest.Kubelet); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -47,7 +49,7 @@ func BenchmarkCall(b *testing.B) {
 	})
 	b.Run("mkdir", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			if err := s.MkdirAll(fmt.Sprint(kubelet, `\pods\`, i)); err != nil {
+			if err := s.MkdirAll(fmt.Sprint(simtest.Kubelet, `\pods\`, i)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -59,29 +61,15 @@ func BenchmarkCall(b *testing.B) {
 func BenchmarkOpenVolume(b *testing.B) {
 	for _, n := range []int{10, 500} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s, err := Open(Config{})
-			if err != nil {
-				b.Fatal(err)
+			s := simtest.Open(b, winsim.Delays{})
+			var names []string
+			for range n / 10 {
+				number := simtest.Attach(b, s, winsim.DiskSpec{SizeBytes: 20 << 30})
+				simtest.Partition(b, s, number, 10)
+				s.Settle()
+				names = s.VolumesOfDisk(number)
 			}
-			defer func() {
-				if err := s.Close(); err != nil {
-					b.Error(err)
-				}
-			}()
-			number, err := s.AttachDisk(DiskSpec{SizeBytes: 1 << 40})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := s.control(func() error {
-				d, _ := s.disks.find(func(d *drive) bool { return d.Number == number })
-				for i := range n {
-					s.addVolume(d, dataPartition{unique: fmt.Sprint(i), number: uint32(i)})
-				}
-				return nil
-			}); err != nil {
-				b.Fatal(err)
-			}
-			name := strings.TrimSuffix(s.volumes.present[n-1].name(), `\`)
+			name := strings.TrimSuffix(names[9], `\`)
 			for b.Loop() {
 				v, err := s.OpenDevice(b.Context(), name, win.AccessNone)
 				if err != nil {

@@ -185,16 +185,11 @@ func (g *gate) admit(ctx context.Context, c Call) (answer, error) {
 	return g.consult(c), nil
 }
 
-// object returns the name of a call's object if a hook or a rule wants to know it. Of files
-// in deep trees it is long.
-func (g *gate) object(o *objectName) string {
+// looksAtObjects reports whether a hook or a rule wants to know the object of a call.
+func (g *gate) looksAtObjects() bool {
 	g.mu.Lock()
-	wanted := g.hook != nil || len(g.rules) > 0
-	g.mu.Unlock()
-	if !wanted {
-		return ""
-	}
-	return o.String()
+	defer g.mu.Unlock()
+	return g.hook != nil || len(g.rules) > 0
 }
 
 // consult finds the delays and the first fault for c and uses up the rules.
@@ -260,53 +255,53 @@ func (g *gate) add(r rule) (err error) {
 
 // Fail makes the calls that m describes fail with the Windows error number e,
 // without doing anything.
-func (s *System) Fail(m Match, e win.Errno) error {
+func (g *gate) Fail(m Match, e win.Errno) error {
 	if e == 0 {
 		return fmt.Errorf("rule for %s: the error is 0: %w", m.Call, win.ErrorInvalidParameter)
 	}
-	return s.gate.add(rule{Match: m, fail: e})
+	return g.add(rule{Match: m, fail: e})
 }
 
 // Delay makes the calls that m describes take d longer; of StartServiceW and
 // ControlService, what they begin. A caller whose context ends meanwhile gets its
 // error at once, and the call does nothing: this is a Windows call that is interrupted
 // in time (CancelSynchronousIo).
-func (s *System) Delay(m Match, d time.Duration) error { return s.addDelay(m, d, false) }
+func (g *gate) Delay(m Match, d time.Duration) error { return g.addDelay(m, d, false) }
 
 // DelayUncancellable is Delay for calls that nothing interrupts, as it is with most of
 // Windows' calls and with drivers that don't answer. Such a call returns when d is
 // over, whatever has become of its caller's context, and has done its work then. One
 // that is under way when ResetRules is called goes on at once.
-func (s *System) DelayUncancellable(m Match, d time.Duration) error { return s.addDelay(m, d, true) }
+func (g *gate) DelayUncancellable(m Match, d time.Duration) error { return g.addDelay(m, d, true) }
 
-func (s *System) addDelay(m Match, d time.Duration, uncancellable bool) error {
+func (g *gate) addDelay(m Match, d time.Duration, uncancellable bool) error {
 	if d <= 0 {
 		return fmt.Errorf("rule for %s: the delay is %v: %w", m.Call, d, win.ErrorInvalidParameter)
 	}
-	return s.gate.add(rule{Match: m, delay: d, uncancellable: uncancellable})
+	return g.add(rule{Match: m, delay: d, uncancellable: uncancellable})
 }
 
 // ResetRules ends all rules of Fail, Delay and DelayUncancellable.
-func (s *System) ResetRules() {
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	s.gate.rules = nil
-	close(s.gate.reset)
-	s.gate.reset = make(chan struct{})
+func (g *gate) ResetRules() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rules = nil
+	close(g.reset)
+	g.reset = make(chan struct{})
 }
 
 // OnCall has f run before each call of the seam, in the caller's goroutine and
 // without any lock, so that f may change the node under the call's feet by
 // control calls. A call of the seam from within f runs f again. A nil f ends it.
-func (s *System) OnCall(f func(Call)) {
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	s.gate.hook = f
+func (g *gate) OnCall(f func(Call)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hook = f
 }
 
 // Calls returns how often each call was made so far, also if it failed.
-func (s *System) Calls() map[string]int {
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	return maps.Clone(s.gate.counts)
+func (g *gate) Calls() map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.counts)
 }

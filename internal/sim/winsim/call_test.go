@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -132,9 +133,9 @@ func TestCallNames(t *testing.T) {
 	v := openDevice(t, s, device1(name), readWrite)
 	do(d.ReadAt(ctx, make([]byte, 512), 0))
 	do(nil, d.Flush(ctx))
-	dir, err := s.OpenFile(ctx, kubelet, win.OpenOptions{Access: win.FileListDirectory, Share: shareAll, Disposition: win.FileOpen})
+	dir, err := s.OpenFile(ctx, kubelet, win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
 	do(nil, err)
-	f, err := dir.OpenAt(ctx, "new", win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileCreate})
+	f, err := dir.OpenAt(ctx, "new", win.OpenOptions{Access: win.Delete, Share: paths.ShareAll, Disposition: win.FileCreate})
 	do(nil, err)
 	do(f.Info(ctx))
 	do(dir.ReadDir(ctx, true))
@@ -154,7 +155,7 @@ func TestCallNames(t *testing.T) {
 	do(s.SystemWindowsDirectory(ctx))
 	do(dir.Volume(ctx))
 	do(dir.ProcessIDs(ctx))
-	access, err := s.OpenFile(ctx, kubelet, win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Share: shareAll, Disposition: win.FileOpen})
+	access, err := s.OpenFile(ctx, kubelet, win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Share: paths.ShareAll, Disposition: win.FileOpen})
 	do(nil, err)
 	do(nil, access.DenyCreation(ctx, true))
 	do(access.CreationDenied(ctx))

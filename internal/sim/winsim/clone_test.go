@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -112,16 +114,16 @@ func TestNVMe(t *testing.T) {
 		lun    byte
 	}{
 		"EBS": {
-			DiskSpec{Serial: "vol0abc", ProductID: "Amazon Elastic B", NVMe: &NVMe{}}, "vol0abc_00000001.",
+			DiskSpec{Serial: "vol0abc", ProductID: "Amazon Elastic B", NVMe: &disks.NVMe{}}, "vol0abc_00000001.",
 			[]win.Identifier{{CodeSet: win.CodeSetUTF8, Type: win.IdentifierSCSIName,
 				ID: []byte("1414Amazon Elastic B" + strings.Repeat(" ", 24) + "0001vol0abc" + strings.Repeat(" ", 13))}}, 0,
 		},
 		"EUI-64": {
-			DiskSpec{NVMe: &NVMe{NVMeNamespace: win.NVMeNamespace{EUI64: eui}}}, "0025_385B_71B0_16AA.",
+			DiskSpec{NVMe: &disks.NVMe{NVMeNamespace: win.NVMeNamespace{EUI64: eui}}}, "0025_385B_71B0_16AA.",
 			[]win.Identifier{binary(eui[:])}, 0,
 		},
 		"NGUID, third namespace": {
-			DiskSpec{NVMe: &NVMe{Controller: "c", Namespace: 3, NVMeNamespace: win.NVMeNamespace{EUI64: eui, NGUID: nguid}}},
+			DiskSpec{NVMe: &disks.NVMe{Controller: "c", Namespace: 3, NVMeNamespace: win.NVMeNamespace{EUI64: eui, NGUID: nguid}}},
 			"E823_8FA6_BF53_0001_001B_448B_4A1A_1B2B.", []win.Identifier{binary(nguid[:]), binary(eui[:])}, 2,
 		},
 	} {
@@ -158,23 +160,23 @@ func TestNVMe(t *testing.T) {
 		})
 	}
 	// Namespaces of one controller have one adapter.
-	a := attach(t, s, DiskSpec{NVMe: &NVMe{Controller: "azure", Namespace: 2}})
-	b := attach(t, s, DiskSpec{NVMe: &NVMe{Controller: "azure", Namespace: 4}})
+	a := attach(t, s, DiskSpec{NVMe: &disks.NVMe{Controller: "azure", Namespace: 2}})
+	b := attach(t, s, DiskSpec{NVMe: &disks.NVMe{Controller: "azure", Namespace: 4}})
 	if x, y := s.Disks()[a].Spec.SCSI, s.Disks()[b].Spec.SCSI; x.PortNumber != y.PortNumber || x.LUN != 1 || y.LUN != 3 {
 		t.Errorf("addresses %+v and %+v", x, y)
 	}
-	_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &NVMe{Controller: "azure", Namespace: 4}})
+	_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &disks.NVMe{Controller: "azure", Namespace: 4}})
 	wantErr(t, "a namespace that is there", err, win.ErrorBusy)
-	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &NVMe{Namespace: 256}})
+	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &disks.NVMe{Namespace: 256}})
 	wantErr(t, "a namespace without a LUN", err, win.ErrorInvalidParameter)
-	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &NVMe{Controller: strings.Repeat("x", 21)}})
+	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &disks.NVMe{Controller: strings.Repeat("x", 21)}})
 	wantErr(t, "a long serial number", err, win.ErrorInvalidParameter)
 
 	query := win.EncodeNVMeNamespaceQuery(2)
 	scsi := attach(t, s, DiskSpec{})
 	_, err = control(t, s, drivePath(scsi), win.IoctlStorageQueryProperty, query)
 	wantErr(t, "a SCSI disk", err, win.ErrorInvalidFunction)
-	silent := attach(t, s, DiskSpec{NVMe: &NVMe{Namespace: 2}, NVMeError: win.ErrorNotSupported})
+	silent := attach(t, s, DiskSpec{NVMe: &disks.NVMe{Namespace: 2}, NVMeError: win.ErrorNotSupported})
 	_, err = control(t, s, drivePath(silent), win.IoctlStorageQueryProperty, query)
 	wantErr(t, "a driver that doesn't know the query", err, win.ErrorNotSupported)
 	must(t, s.SetSettings(Settings{NoNVMeIdentify: true}))
@@ -214,7 +216,7 @@ func TestLateAndNumbered(t *testing.T) {
 func TestManyDisks(t *testing.T) {
 	s := newNode(t, Delays{})
 	for range 300 {
-		attach(t, s, DiskSpec{SizeBytes: minDiskSize})
+		attach(t, s, DiskSpec{SizeBytes: mib})
 	}
 	seen := map[win.SCSIAddress]bool{}
 	for _, d := range s.Disks() {
@@ -250,7 +252,7 @@ func TestVolumePathNames(t *testing.T) {
 	if want := []string{volume + `below\there\`}; !slices.Equal(names(other), want) {
 		t.Errorf("on a volume without a letter: %q, want %q", names(other), want)
 	}
-	_, err := s.VolumePathNames(t.Context(), volumeDevice(win.NewGUID())+`\`)
+	_, err := s.VolumePathNames(t.Context(), `\\?\Volume{`+win.NewGUID().String()+`}\`)
 	wantErr(t, "no volume", err, win.ErrorFileNotFound)
 	_, err = s.VolumePathNames(t.Context(), `C:\`)
 	wantErr(t, "no name", err, win.ErrorInvalidParameter)
@@ -265,7 +267,7 @@ func TestSMBConnections(t *testing.T) {
 		return c
 	}
 	newMapping(t, s)
-	held, err := s.Hold(share, win.OpenOptions{Access: win.FileListDirectory, Share: shareAll, Disposition: win.FileOpen})
+	held, err := s.Hold(share, win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
 	must(t, err)
 	want := []win.SMBConnection{{
 		Server: "server", Share: "share", UserName: `NT AUTHORITY\SYSTEM`, Credential: credentials.Username, Opens: 1,

@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -124,7 +126,7 @@ func TestDetached(t *testing.T) {
 	n := attach(t, s, DiskSpec{Serial: "a", SectorSize: 4096})
 	must(t, s.WriteImage(n, []byte("data"), 5000))
 	must(t, s.DetachDisk(n))
-	if d := s.Disks()[1]; d.State != DiskDetached || d.Number != win.NoNumber {
+	if d := s.Disks()[1]; d.State != disks.Detached || d.Number != win.NoNumber {
 		t.Errorf("detached: %+v", d)
 	}
 	wantErr(t, "read a detached disk", s.ReadImage(n, make([]byte, 4), 5000), win.ErrorNotFound)
@@ -419,11 +421,11 @@ func TestGrowIsSeenLate(t *testing.T) {
 	if len(g) != win.DiskGeometrySize || size(a) != 20*gib || size(b) != 10*gib {
 		t.Errorf("after the update of one: %d and %d, answer % x", size(a), size(b), g)
 	}
-	must(t, s.ReenumerateDevice(t.Context(), portInterface(1)))
+	must(t, s.ReenumerateDevice(t.Context(), disks.PortInterface(1)))
 	if size(b) != 10*gib {
 		t.Error("the enumeration of another adapter saw the growth")
 	}
-	must(t, s.ReenumerateDevice(t.Context(), portInterface(2)))
+	must(t, s.ReenumerateDevice(t.Context(), disks.PortInterface(2)))
 	if size(b) != 20*gib {
 		t.Error("the enumeration of its adapter didn't see the growth")
 	}
@@ -469,7 +471,7 @@ func TestRescan(t *testing.T) {
 	if count() != 2 {
 		t.Error("the enumeration of the root didn't find it")
 	}
-	wantErr(t, "enumerate an unknown adapter", s.ReenumerateDevice(t.Context(), portInterface(77)), win.ErrorNotFound)
+	wantErr(t, "enumerate an unknown adapter", s.ReenumerateDevice(t.Context(), disks.PortInterface(77)), win.ErrorNotFound)
 }
 
 func TestMultipathMember(t *testing.T) {
@@ -495,7 +497,7 @@ func TestGoneDisk(t *testing.T) {
 	n, volume := newVolume(t, s, true)
 	d := openDevice(t, s, drivePath(n), win.GenericRead)
 	v := openDevice(t, s, device1(volume), win.GenericRead)
-	f, err := s.OpenFile(t.Context(), volume, win.OpenOptions{Access: win.FileListDirectory, Share: shareAll, Disposition: win.FileOpen})
+	f, err := s.OpenFile(t.Context(), volume, win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
 	must(t, err)
 	arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassDisk)
 	must(t, err)

@@ -4,18 +4,16 @@
 // Package winsim is a simulated Windows node: the storage stack below the seam of
 // package win, in memory, for any operating system.
 //
-// From the bottom up it has hardware (disks on storage adapters, with their
-// identifiers and a sparse image of their bytes), a partition manager that reads
-// and writes real partition tables on those images, a volume manager with
-// asynchronous arrival, NTFS volumes with their namespaces, a mount manager, and
-// the resolution of whole paths over drive letters, links and mount points.
+// Its parts are packages of their own. From the bottom up, disks has the hardware, the disk
+// driver and the partition manager, volumes the volume manager and the mount manager, and
+// paths the way from a path to a file. Beside these, smbserver has the SMB servers and
+// mappings, iscsitarget the iSCSI initiator and the targets on its network, and services the
+// service manager. A part knows those below it at most, and never System.
 //
-// Beside that stack there are parts in packages of their own, which know nothing of
-// each other or of System: the SMB servers and mappings (smbserver), the iSCSI
-// initiator and the targets on its network (iscsitarget), and the service manager
-// (services). System wires them: it opens \\server\share as the file system that
-// smbserver gives, makes the LUNs of targets disks of the node, and lets the initiator
-// work while its service runs.
+// System has what is open, processes, the registry and the firmware. It hands each call to
+// its part, and wires the parts: it opens \\server\share as the file system that smbserver
+// gives, makes the LUNs of targets disks of the node, lets volumes follow their disks, and
+// lets the initiator work while its service runs.
 //
 // Each call answers as the contract of package win promises, with the Windows error
 // number that the documentation or a public observation gives for it; package seamtest is
@@ -26,7 +24,7 @@
 // System has three groups of methods:
 //   - the seam, which the node operations use
 //   - control calls, for what the cloud, the administrator, the pods and the power
-//     supply do; those of the parts are behind SMB, ISCSI and Services
+//     supply do; those of the parts beside are behind SMB, ISCSI and Services
 //   - rules and hooks, which make calls fail, take time, or meet a change while they
 //     are under way
 //

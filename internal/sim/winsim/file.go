@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -17,7 +19,7 @@ import (
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
 	var f *file
 	err := s.call(ctx, Call{win.CallOpen, path}, func() error {
-		op, err := s.openPath(path, o)
+		op, err := s.paths.Open(path, o)
 		if err != nil {
 			return err
 		}
@@ -30,20 +32,20 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 	return f, nil
 }
 
-func (s *System) openFile(op opened, path string, access win.Access, process win.ProcessID) *file {
-	return &file{s.open(handle{object: objectName{name: path}, root: op.root, fs: op.fs, file: op.file, access: access, process: process})}
+func (s *System) openFile(op paths.Opened, path string, access win.Access, process win.ProcessID) *file {
+	return &file{s.open(handle{object: objectName{name: path}, root: op.Root, fs: op.FS, file: op.Handle, access: access, process: process})}
 }
 
 // FileAttributes is GetFileAttributesW: the attributes of the last element itself,
 // also of a link.
 func (s *System) FileAttributes(ctx context.Context, path string) (a win.FileAttributes, err error) {
 	err = s.call(ctx, Call{win.CallFileAttributes, path}, func() error {
-		op, err := s.openPath(path, win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+		op, err := s.paths.Open(path, win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen, Options: paths.OpenLink})
 		if err != nil {
 			return err
 		}
-		defer op.file.Close()
-		a = op.file.Info().Attributes
+		defer op.Close()
+		a = op.Info().Attributes
 		return nil
 	})
 	return a, err
@@ -60,11 +62,11 @@ var _ win.File = (*file)(nil)
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
 	object := objectName{&f.object, name}
 	var child *file
-	err := f.sys.call(ctx, Call{win.CallOpenAt, f.sys.gate.object(&object)}, func() error {
+	err := f.sys.call(ctx, Call{win.CallOpenAt, object.wanted(&f.sys.gate)}, func() error {
 		if err := f.alive(); err != nil {
 			return err
 		}
-		if f.sys.node.Settings.BindFilter {
+		if f.sys.settings.BindFilter {
 			return win.ErrorReparsePointEncountered
 		}
 		dir, names := f.handle.file.Node(), strings.Split(name, `\`)
@@ -74,8 +76,8 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		case len(names) > 1 && dir.Info().IsReparsePoint():
 			return win.ErrorReparsePointEncountered
 		}
-		opened, err := walk(f.root, f.fs, dir, names, o)
-		if _, isLink := errors.AsType[*reparse](err); isLink {
+		opened, err := paths.Walk(f.root, f.fs, dir, names, o)
+		if _, isLink := errors.AsType[*paths.Reparse](err); isLink {
 			return win.ErrorReparsePointEncountered
 		}
 		if err != nil {
@@ -102,7 +104,7 @@ func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
 // FinalPath implements [win.File].
 func (f *file) FinalPath(ctx context.Context) (path string, err error) {
 	err = f.call(ctx, win.CallFinalPath, func() error {
-		v, ok := f.root.(*volume)
+		v, ok := f.root.(*volumes.Volume)
 		if !ok {
 			return win.ErrorPathNotFound
 		}
@@ -110,7 +112,7 @@ func (f *file) FinalPath(ctx context.Context) (path string, err error) {
 		if node.Deleted() {
 			return win.ErrorFileNotFound
 		}
-		path = v.name() + strings.TrimPrefix(node.Path(), `\`)
+		path = v.Name() + strings.TrimPrefix(node.Path(), `\`)
 		return nil
 	})
 	return path, err
@@ -119,11 +121,11 @@ func (f *file) FinalPath(ctx context.Context) (path string, err error) {
 // Volume implements [win.File].
 func (f *file) Volume(ctx context.Context) (name string, err error) {
 	err = f.call(ctx, win.CallFinalPath, func() error {
-		v, ok := f.root.(*volume)
+		v, ok := f.root.(*volumes.Volume)
 		if !ok {
 			return win.ErrorPathNotFound
 		}
-		name = v.name()
+		name = v.Name()
 		return nil
 	})
 	return name, err
@@ -141,7 +143,7 @@ func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntr
 // Control implements [win.File].
 func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (n int, err error) {
 	err = f.call(ctx, controlName(code), func() error {
-		if err := f.need(code.RequiredAccess()); err != nil {
+		if err := f.Need(code.RequiredAccess()); err != nil {
 			return err
 		}
 		switch code {
@@ -160,7 +162,7 @@ func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) 
 			}
 			return nil
 		case win.FsctlSetReparsePoint, win.FsctlDeleteReparsePoint:
-			if f.sys.deniesMountPoint(f.handle.file) {
+			if f.sys.paths.DeniesMountPoint(f.handle.file) {
 				return win.ErrorAccessDenied
 			}
 			if code == win.FsctlSetReparsePoint {
@@ -197,7 +199,7 @@ func (f *file) DenyCreation(ctx context.Context, deny bool) error {
 // change does what needs a disk that can be written: it may have become read-only
 // since the file was opened.
 func (f *file) change(do func() error) error {
-	if !f.root.writable() {
+	if !f.root.Writable() {
 		return win.ErrorWriteProtect
 	}
 	return do()

@@ -27,7 +27,7 @@ func (s *System) SetBIOSSerial(serial string) error {
 		if len(serial) > maxLen || strings.ContainsFunc(serial, unprintable) {
 			return fmt.Errorf("set BIOS serial number %q: %w", serial, win.ErrorInvalidParameter)
 		}
-		s.node.BIOSSerial, s.changed = serial, true
+		s.biosSerial, s.changed = serial, true
 		return nil
 	})
 }
@@ -36,7 +36,7 @@ func (s *System) SetBIOSSerial(serial string) error {
 func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
 	var table []byte
 	err := s.call(ctx, Call{win.CallFirmwareTable, "RSMB"}, func() error {
-		table = rawSMBIOS(s.node.BIOSSerial)
+		table = rawSMBIOS(s.biosSerial)
 		return nil
 	})
 	return table, err

@@ -7,7 +7,10 @@ import (
 	"context"
 	"slices"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -19,12 +22,12 @@ type handle struct {
 
 	process win.ProcessID // whose it is; open makes it self if it is 0
 
-	disk   *drive       // of a disk handle
-	volume *volume      // of a volume handle
-	length int64        // of the disk or volume in bytes, as it was opened
-	root   root         // of a file handle
-	fs     *ntfs.FS     // of a file handle
-	file   *ntfs.Handle // of a file handle; nil once the handle is dead
+	disk   *disks.Disk     // of a disk handle
+	volume *volumes.Volume // of a volume handle
+	length int64           // of the disk or volume in bytes, as it was opened
+	root   paths.Root      // of a file handle
+	fs     *ntfs.FS        // of a file handle
+	file   *ntfs.Handle    // of a file handle; nil once the handle is dead
 
 	closed  bool
 	tracked func()    // notes that it was closed
@@ -57,6 +60,15 @@ func (o *objectName) String() string {
 	return string(path)
 }
 
+// wanted is the name if a hook or a rule wants to know it. Of files in deep trees it is
+// long.
+func (o *objectName) wanted(g *gate) string {
+	if !g.looksAtObjects() {
+		return ""
+	}
+	return o.String()
+}
+
 // handles are the open handles of the node.
 type handles map[*handle]struct{}
 
@@ -80,19 +92,32 @@ func (hs handles) kill(e win.Errno, f func(*handle) bool) {
 	}
 }
 
+// inUse reports whether something of the volume, other than a handle, is open that keeps
+// others from having it for themselves: any file, or the volume for reading or writing.
+func (hs handles) inUse(v *volumes.Volume, besides volumes.Handle) bool {
+	return hs.any(func(h *handle) bool {
+		return volumes.Handle(h) != besides && h.on(v) && (h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
+	})
+}
+
+// diskInUse reports whether the disk, one of its volumes or anything on them is open.
+func (hs handles) diskInUse(d *disks.Disk) bool {
+	return hs.any(func(h *handle) bool {
+		v, ok := h.root.(*volumes.Volume)
+		return h.disk == d || h.volume != nil && h.volume.Disk == d || ok && v.Disk == d
+	})
+}
+
 // on reports whether the volume v, or a file on it, is open.
-func (h *handle) on(v *volume) bool { return h.volume == v || h.root == root(v) }
+func (h *handle) on(v *volumes.Volume) bool { return h.volume == v || h.root == paths.Root(v) }
 
 func (h *handle) release() {
 	if h.file != nil {
 		h.file.Close()
 		h.file = nil
 	}
-	if h.volume != nil && h.volume.lock == h {
-		h.volume.lock = nil
-	}
-	if h.volume != nil && h.volume.dismounted == h {
-		h.volume.dismounted = nil
+	if h.volume != nil {
+		h.volume.Release(h)
 	}
 }
 
@@ -108,7 +133,7 @@ func (s *System) open(h handle) *handle {
 
 // call runs one call on the handle.
 func (h *handle) call(ctx context.Context, name string, f func() error) error {
-	return h.sys.call(ctx, Call{name, h.sys.gate.object(&h.object)}, func() error {
+	return h.sys.call(ctx, Call{name, h.object.wanted(&h.sys.gate)}, func() error {
 		if err := h.alive(); err != nil {
 			return err
 		}
@@ -126,9 +151,9 @@ func (h *handle) alive() error {
 	return nil
 }
 
-// need checks the access that the handle was opened with, as the I/O manager does
+// Need checks the access that the handle was opened with, as the I/O manager does
 // before a driver sees the call.
-func (h *handle) need(a win.Access) error {
+func (h *handle) Need(a win.Access) error {
 	if h.generic()&a != a {
 		return win.ErrorAccessDenied
 	}

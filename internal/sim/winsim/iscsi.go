@@ -38,18 +38,24 @@ func (s *System) sessionObject(id win.ISCSISessionID) string {
 // AddISCSISendTargetPortal is AddIScsiSendTargetPortalW. A portal that is known
 // already is asked again.
 func (s *System) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return s.iscsiCall(ctx, win.CallAddISCSIPortal, portalObject(p), func() error { return s.iscsi.AddSendTargetPortal(p) })
+	return s.iscsiCall(ctx, win.CallAddISCSIPortal, portalObject(p), func() error {
+		return s.iscsi.AddSendTargetPortal(p)
+	})
 }
 
 // RemoveISCSISendTargetPortal is RemoveIScsiSendTargetPortalW. The targets of which
 // only this portal has told are forgotten; sessions go on.
 func (s *System) RemoveISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return s.iscsiCall(ctx, win.CallRemoveISCSIPortal, portalObject(p), func() error { return s.iscsi.RemoveSendTargetPortal(p) })
+	return s.iscsiCall(ctx, win.CallRemoveISCSIPortal, portalObject(p), func() error {
+		return s.iscsi.RemoveSendTargetPortal(p)
+	})
 }
 
 // RefreshISCSISendTargetPortal is RefreshIScsiSendTargetPortalW.
 func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return s.iscsiCall(ctx, win.CallRefreshISCSIPortal, portalObject(p), func() error { return s.iscsi.RefreshSendTargetPortal(p) })
+	return s.iscsiCall(ctx, win.CallRefreshISCSIPortal, portalObject(p), func() error {
+		return s.iscsi.RefreshSendTargetPortal(p)
+	})
 }
 
 // ISCSISendTargetPortals is ReportIScsiSendTargetPortalsExW.
@@ -125,7 +131,9 @@ func (s *System) ISCSIPersistentLogins(ctx context.Context) (logins []win.ISCSIP
 // RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW of a login as it is
 // reported: ErrorNotFound if it isn't.
 func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
-	return s.iscsiCall(ctx, win.CallRemoveISCSIPersistent, l.Target+" "+portalObject(l.Portal), func() error { return s.iscsi.RemovePersistentLogin(l) })
+	return s.iscsiCall(ctx, win.CallRemoveISCSIPersistent, l.Target+" "+portalObject(l.Portal), func() error {
+		return s.iscsi.RemovePersistentLogin(l)
+	})
 }
 
 // SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret.

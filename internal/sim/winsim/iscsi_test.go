@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -121,7 +122,7 @@ func TestISCSIArrival(t *testing.T) {
 		list, err := s.ISCSISessionDevices(ctx, id)
 		must(t, err)
 		want := win.ISCSIDevice{
-			SCSIAddress: win.SCSIAddress{PortNumber: initiatorPort, LUN: 1},
+			SCSIAddress: win.SCSIAddress{PortNumber: 255, LUN: 1},
 			Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: 2},
 		}
 		if diff := cmp.Diff(want, list[1]); diff != "" {
@@ -164,7 +165,7 @@ func TestISCSILogout(t *testing.T) {
 	must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
 	must(t, s.WriteFile(stage+`\file`, []byte("content")))
 
-	file, err := s.Hold(stage+`\file`, win.OpenOptions{Access: win.GenericRead, Share: shareAll, Disposition: win.FileOpen})
+	file, err := s.Hold(stage+`\file`, win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll, Disposition: win.FileOpen})
 	must(t, err)
 	for what, handle := range map[string]interface{ Close() error }{
 		"volume":      openDevice(t, s, device1(name), win.AccessNone),

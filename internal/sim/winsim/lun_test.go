@@ -102,7 +102,7 @@ func TestISCSITargetErrors(t *testing.T) {
 	lun := func(spec DiskSpec) error {
 		return errors.Join(add(nothing, DiskSpec{SizeBytes: gib}, spec), s.ISCSI().AddLUN(iqn, spec))
 	}
-	_, atAddress := s.AttachDisk(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{PortNumber: initiatorPort}})
+	_, atAddress := s.AttachDisk(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{PortNumber: 255}})
 	for what, test := range map[string]struct {
 		err  error
 		want win.Errno

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -24,7 +26,7 @@ func TestMount(t *testing.T) {
 	if got, err := s.VolumeNameForMountPoint(ctx, stage+`\`); err != nil || got != name {
 		t.Errorf("mounted is %q, %v, want %q", got, err, name)
 	}
-	f, err := s.OpenFile(ctx, stage, win.OpenOptions{Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+	f, err := s.OpenFile(ctx, stage, win.OpenOptions{Share: paths.ShareAll, Disposition: win.FileOpen, Options: paths.OpenLink})
 	must(t, err)
 	b := make([]byte, win.MaximumReparseDataSize)
 	n, err := f.Control(ctx, win.FsctlGetReparsePoint, nil, b)
@@ -34,7 +36,7 @@ func TestMount(t *testing.T) {
 	if volume, ok := r.Volume(); err != nil || !ok || volume != name {
 		t.Errorf("the directory is %+v, %v", r, err)
 	}
-	if diff := cmp.Diff([]MountPoint{{stage, name}}, s.MountPoints()); diff != "" {
+	if diff := cmp.Diff([]volumes.MountPoint{{Path: stage, Volume: name}}, s.MountPoints()); diff != "" {
 		t.Errorf("mount points (-want +got):\n%s", diff)
 	}
 
@@ -171,7 +173,7 @@ func TestStaleRecord(t *testing.T) {
 	must(t, s.MkdirAll(stage))
 	must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, name))
 	must(t, s.Remove(stage))
-	if diff := cmp.Diff([]MountPoint{{stage, name}}, s.MountPoints()); diff != "" {
+	if diff := cmp.Diff([]volumes.MountPoint{{Path: stage, Volume: name}}, s.MountPoints()); diff != "" {
 		t.Errorf("mount points (-want +got):\n%s", diff)
 	}
 }
@@ -259,7 +261,7 @@ func TestMountPointsOfSimilarNames(t *testing.T) {
 		must(t, s.MkdirAll(`C:\`+name))
 		must(t, s.SetVolumeMountPoint(t.Context(), `C:\`+name+`\`, volume))
 	}
-	if len(s.mounts.records) != 2 {
-		t.Errorf("the mount manager knows %v", s.mounts.records)
+	if points := s.MountPoints(); len(points) != 2 {
+		t.Errorf("the mount manager knows %v", points)
 	}
 }

@@ -6,6 +6,7 @@ package winsim
 import (
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +20,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
+// Errors that package win has no constant for.
 const (
+	errorBadLength            win.Errno = 24
+	errorDirNotRoot           win.Errno = 144
+	errorNotLocked            win.Errno = 158
+	errorSymlinkClassDisabled win.Errno = 1463
+	errorCantAccessFile       win.Errno = 1920
+	errorCantResolveFilename  win.Errno = 1921
+)
+
+const (
+	dataPartitionName = "Basic data partition"
+
+	mib     = 1 << 20
 	gib     = 1 << 30
 	kubelet = `C:\var\lib\kubelet`
 )
@@ -67,17 +81,19 @@ func openNode(t *testing.T, c Config) *System {
 func dump(s *System) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := map[string]any{"node": s.node, "mounts": fmt.Sprint(s.mounts.records)}
-	for d := range s.disks.all() {
+	all := map[string]any{"node": []any{s.disks.Kept, s.settings, s.biosSerial, s.registry.Registry, s.registry.Numbers}}
+	for d := range s.disks.All() {
 		blocks := blockSums{}
-		if err := d.image.Export(blocks); err != nil {
+		if err := d.Image.Export(blocks); err != nil {
 			panic(err)
 		}
-		all[fmt.Sprint("disk ", d.id)] = d.diskRecord
-		all[fmt.Sprint("image ", d.id)] = blocks
-		for serial, t := range d.trees {
-			all[fmt.Sprintf("tree %d %x", d.id, serial)] = []any{t.treeRecord, t.fs.Capacity(), t.fs.Used(), dumpTree(t.fs.Root())}
-		}
+		all[fmt.Sprint("disk ", d.ID)] = d.Record
+		all[fmt.Sprint("image ", d.ID)] = blocks
+	}
+	records, trees := s.volumes.Contents()
+	maps.Copy(all, records)
+	for name, fs := range trees {
+		all["contents of "+name] = []any{fs.Capacity(), fs.Used(), dumpTree(fs.Root())}
 	}
 	for _, spec := range s.services.List() {
 		state, err := s.services.Query(spec.Name)
@@ -96,12 +112,6 @@ func dump(s *System) map[string]any {
 		if fs, err := s.smb.Connect(server, share); err == nil {
 			all["SMB share "+m.RemotePath] = []any{fs.Capacity(), fs.Used(), dumpTree(fs.Root())}
 		}
-	}
-	for unique, r := range s.volumes.known {
-		all["volume "+unique] = *r
-	}
-	for _, v := range s.volumes.present {
-		all["present "+v.unique] = []any{v.disk.id, v.number, v.offset, v.length, v.readOnly}
 	}
 	return all
 }
@@ -192,7 +202,7 @@ func createGPT(t *testing.T, s *System, n disk.Number) {
 func data(offset, length int64) win.Partition {
 	return win.Partition{
 		Style: win.StyleGPT, StartingOffset: offset, Length: length, Type: win.PartitionTypeBasicData, ID: win.NewGUID(),
-		Attributes: win.GPTAttributeNoDriveLetter, RewritePartition: true, Name: basicDataPartitionName,
+		Attributes: win.GPTAttributeNoDriveLetter, RewritePartition: true, Name: dataPartitionName,
 	}
 }
 

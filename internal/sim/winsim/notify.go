@@ -20,7 +20,7 @@ type watcher struct {
 
 // notify tells the watchers of a class that an interface came or went.
 func (s *System) notify(class win.GUID) {
-	if s.node.Settings.NoNotices {
+	if s.settings.NoNotices {
 		return
 	}
 	for w := range s.watchers {

@@ -162,7 +162,13 @@ func (a *answers) callees(f *types.Func) []*types.Func {
 	if r == nil || f.Pkg() == nil || !types.IsInterface(r.Type()) || !strings.HasPrefix(f.Pkg().Path(), simDir) {
 		return nil
 	}
-	return a.named[f.Name()]
+	var callees []*types.Func
+	for _, m := range a.named[f.Name()] {
+		if types.Implements(m.Signature().Recv().Type(), r.Type().Underlying().(*types.Interface)) {
+			callees = append(callees, m)
+		}
+	}
+	return callees
 }
 
 // statusOf is an error that a method of the seam gives.

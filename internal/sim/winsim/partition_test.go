@@ -44,7 +44,7 @@ func TestCreateDisk(t *testing.T) {
 			}
 			if tc.reserved {
 				p := l.Partitions[0]
-				if p.Number != 1 || p.Type != win.PartitionTypeMicrosoftReserved || p.StartingOffset != 17408 || p.Length != 16759808 || p.Name != reservedPartitionName {
+				if p.Number != 1 || p.Type != win.PartitionTypeMicrosoftReserved || p.StartingOffset != 17408 || p.Length != 16759808 || p.Name != "Microsoft reserved partition" {
 					t.Errorf("reserved partition %+v", p)
 				}
 			}
@@ -289,7 +289,7 @@ func TestExport(t *testing.T) {
 		t.Skip("sgdisk is not installed")
 	}
 	out, err := exec.CommandContext(t.Context(), sgdisk, "-v", "-p", image).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "No problems found") || !strings.Contains(string(out), basicDataPartitionName) {
+	if err != nil || !strings.Contains(string(out), "No problems found") || !strings.Contains(string(out), dataPartitionName) {
 		t.Errorf("sgdisk: %v\n%s", err, out)
 	}
 }

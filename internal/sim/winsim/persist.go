@@ -4,49 +4,45 @@
 package winsim
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/sparse"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// The buckets of the state file that are the node's own. The parts in packages of
-// their own have others.
-const (
-	bucketSystem  = "system"  // systemKey -> nodeRecord
-	bucketDisks   = "disks"   // disk id -> diskRecord
-	bucketBlocks  = "blocks"  // disk id, block number -> contents
-	bucketVolumes = "volumes" // unique id of a partition -> volumeRecord
-	bucketMounts  = "mounts"  // host volume, directory -> mountRecord
-	bucketTrees   = "trees"   // disk id, serial -> treeRecord
-	bucketFiles   = "files"   // disk id, serial, record id -> record
+// Settings are the switches of the node's Windows.
+type Settings = settings.Settings
 
-	systemKey = "node"
+// SetSettings sets all switches.
+func (s *System) SetSettings(v Settings) error {
+	return s.control(func() error {
+		s.settings, s.changed = v, true
+		return nil
+	})
+}
+
+// The bucket of the state file that is the node's own, with one record. Its parts have
+// others.
+const (
+	bucketSystem = "system" // systemKey -> nodeRecord
+	systemKey    = "node"
 )
 
 // nodeRecord is what the state file has of the node itself.
 type nodeRecord struct {
-	NextDisk   uint64
+	disks.Kept
 	Settings   Settings
 	BIOSSerial string
-	Registry   registry
-	Numbers    map[string]uint32 `json:",omitempty"` // of the registry, by key and name as there
-	Processes  []Process         `json:",omitempty"`
-	// Instances are the attributes that were persisted with Settings.AttributesOfInstance,
-	// by device instance.
-	Instances map[string]win.DiskAttributes `json:",omitempty"`
+	registry
+	Processes []Process `json:",omitempty"`
 }
 
-// parts are all that keep state in the file.
+// parts are all that keep state in the file, in the order in which it is restored.
 func (s *System) parts() []statefile.Part {
-	return []statefile.Part{hardware{s}, s.services, s.iscsi, s.smb}
+	return []statefile.Part{itself{s}, s.disks, s.volumes, s.services, s.iscsi, s.smb}
 }
 
 // commit makes durable all that changed since the last time.
@@ -62,122 +58,48 @@ func (s *System) save() {
 	}
 }
 
-// hardware is the part of the node that isn't in a package of its own: the node's
-// settings and firmware, disks, volumes and mount points.
-type hardware struct{ *System }
+// itself is the part of the node that has no package of its own.
+type itself struct{ *System }
 
 // Save implements [statefile.Part].
-func (s hardware) Save(f *statefile.File) {
+func (s itself) Save(f *statefile.File) {
 	if s.changed {
-		s.node.NextDisk, s.node.Processes = s.disks.next, s.processes.list()
-		f.PutJSON(bucketSystem, []byte(systemKey), s.node)
+		f.PutJSON(bucketSystem, []byte(systemKey), s.record())
 		s.changed = false
 	}
-	for d := range s.disks.dirty {
-		d.save(f)
-	}
-	clear(s.disks.dirty)
-	for _, id := range s.disks.gone {
-		f.Delete(bucketDisks, statefile.Key(id))
-		for _, bucket := range []string{bucketBlocks, bucketTrees, bucketFiles} {
-			f.DeletePrefix(bucket, statefile.Key(id))
-		}
-	}
-	s.disks.gone = nil
-	for unique := range s.volumes.changed {
-		f.PutJSON(bucketVolumes, []byte(unique), s.volumes.known[unique])
-	}
-	clear(s.volumes.changed)
-	for _, k := range s.mounts.changed {
-		if r, ok := s.mounts.records[k]; ok {
-			f.PutJSON(bucketMounts, []byte(k), r)
-		} else {
-			f.Delete(bucketMounts, []byte(k))
-		}
-	}
-	s.mounts.changed = nil
 }
 
-func (d *drive) save(f *statefile.File) {
-	if d.changed {
-		f.PutJSON(bucketDisks, statefile.Key(d.id), d.diskRecord)
-		d.changed = false
+func (s *System) record() nodeRecord {
+	return nodeRecord{s.disks.Kept, s.settings, s.biosSerial, s.registry, s.processes.list()}
+}
+
+// Restore implements [statefile.Part].
+func (s itself) Restore(r *statefile.Reader) error {
+	var n nodeRecord
+	if err := r.GetJSON(bucketSystem, systemKey, &n); err != nil {
+		return err
 	}
-	for index, contents := range d.image.TakeChanges() {
-		k := statefile.Key(d.id, uint64(index))
-		if contents == nil {
-			f.Delete(bucketBlocks, k)
-		} else {
-			f.Put(bucketBlocks, k, bytes.Clone(contents))
-		}
-	}
-	for _, serial := range d.dropped {
-		f.DeletePrefix(bucketTrees, statefile.Key(d.id, serial))
-		f.DeletePrefix(bucketFiles, statefile.Key(d.id, serial))
-	}
-	d.dropped = nil
-	for _, serial := range slices.Sorted(maps.Keys(d.trees)) {
-		t := d.trees[serial]
-		if t.changed {
-			f.PutJSON(bucketTrees, statefile.Key(d.id, serial), t.treeRecord)
-			t.changed = false
-		}
-		for _, r := range t.fs.TakeChanges() {
-			k := statefile.Key(d.id, serial, r.ID)
-			if r.Data == nil {
-				f.Delete(bucketFiles, k)
-			} else {
-				f.Put(bucketFiles, k, r.Data)
-			}
-		}
-	}
+	s.disks.Kept, s.settings, s.biosSerial, s.registry, s.processes.restored = n.Kept, n.Settings, n.BIOSSerial, n.registry, n.Processes
+	return nil
 }
 
 // install makes a new node: a system disk with the volume C:.
 func (s *System) install() error {
-	s.node, s.changed = nodeRecord{BIOSSerial: defaultBIOSSerial}, true
-	spec := DiskSpec{
-		SizeBytes: 64 << 30, Serial: "SIMSYSTEM", VendorID: "Msft", ProductID: "Virtual Disk",
-		SCSI: &win.SCSIAddress{}, Location: "PCI Slot 0 : Adapter 0 : Port 0 : Target 0 : LUN 0",
-	}
-	d, err := s.diskFor(spec)
-	if err != nil {
+	s.biosSerial, s.changed = defaultBIOSSerial, true
+	if err := s.installDisk(); err != nil {
 		return fmt.Errorf("system disk: %w", err)
 	}
-	if err := s.installDisk(d); err != nil {
-		return fmt.Errorf("system disk: %w", err)
-	}
-	s.installRegistry()
+	s.registry.install()
 	return s.services.Install()
 }
 
-func (s *System) installDisk(d *drive) error {
-	const efiEnd = mib + 100*mib
-	d.State, d.Number, d.Seen = DiskPresent, 0, d.Size
-	if err := d.createTable(win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}, false); err != nil {
+func (s *System) installDisk() error {
+	d, err := s.disks.Install()
+	if err != nil {
 		return err
 	}
-	l := d.layout()
-	end := (l.StartingUsableOffset + l.UsableLength) / mib * mib
-	for _, p := range []win.Partition{
-		{Type: win.PartitionTypeEFISystem, StartingOffset: mib, Length: 100 * mib, Name: "EFI system partition"},
-		{Type: win.PartitionTypeMicrosoftReserved, StartingOffset: efiEnd, Length: 16 * mib, Name: reservedPartitionName},
-		{Type: win.PartitionTypeBasicData, StartingOffset: efiEnd + 16*mib, Length: end - efiEnd - 16*mib, Name: basicDataPartitionName},
-	} {
-		p.Style, p.ID = win.StyleGPT, win.NewGUID()
-		l.Partitions = append(l.Partitions, p)
-	}
-	if err := d.setLayout(l); err != nil {
-		return err
-	}
-	d.System = true
-	parts := d.dataPartitions()
-	if len(parts) != 1 {
-		return errors.New("it has no volume")
-	}
-	v := s.addVolume(d, parts[0])
-	v.Letter = "C"
-	if err := v.format(win.FormatOptions{FileSystem: string(kindNTFS)}); err != nil {
+	v, err := s.volumes.Install(d)
+	if err != nil {
 		return err
 	}
 	for _, path := range [][]string{
@@ -185,25 +107,11 @@ func (s *System) installDisk(d *drive) error {
 		{"var"}, {"var", "lib"}, {"var", "lib", "kubelet"},
 		{"var", "lib", "kubelet", "plugins"}, {"var", "lib", "kubelet", "pods"},
 	} {
-		op, err := s.openLocation(location{v, path}, win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
+		op, err := s.paths.OpenAt(paths.Location{Root: v, Names: path}, win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
 		if err != nil {
 			return err
 		}
-		op.file.Close()
-	}
-	return nil
-}
-
-// Restore implements [statefile.Part].
-func (s hardware) Restore(r *statefile.Reader) error {
-	if err := r.GetJSON(bucketSystem, systemKey, &s.node); err != nil {
-		return err
-	}
-	s.disks.next = s.node.NextDisk
-	for _, restore := range []func(*statefile.Reader) error{s.restoreDisks, s.restoreTrees, s.restoreVolumes} {
-		if err := restore(r); err != nil {
-			return err
-		}
+		op.Close()
 	}
 	return nil
 }
@@ -211,111 +119,10 @@ func (s hardware) Restore(r *statefile.Reader) error {
 // resume brings in what was present when the state file was written, and lets what
 // was on its way arrive.
 func (s *System) resume() {
-	for d := range s.disks.all() {
-		for _, p := range d.dataPartitions() {
-			if r, ok := s.volumes.known[p.unique]; ok && r.Present {
-				s.addVolume(d, p)
-			}
-		}
-		s.scanVolumes(d)
-		if d.Arriving {
-			s.diskArrivesLater(d)
-		}
+	for d := range s.disks.All() {
+		s.volumes.Resume(d)
 	}
+	s.disks.Resume()
 	s.resumeProcesses()
 	s.services.Resume()
-}
-
-func (s *System) restoreDisks(r *statefile.Reader) error {
-	err := r.Each(bucketDisks, func(k, value []byte) error {
-		id, err := statefile.Numbers(k, 1)
-		if err != nil {
-			return err
-		}
-		d := &drive{id: id[0], trees: map[uint64]*tree{}}
-		if err := json.Unmarshal(value, &d.diskRecord); err != nil {
-			return err
-		}
-		if d.Spec.SCSI == nil || d.Size <= 0 || d.Seen > d.Size || d.Spec.SectorSize != 512 && d.Spec.SectorSize != 4096 {
-			return errors.New("its record makes no sense")
-		}
-		d.image = sparse.New(d.Size)
-		s.disks.add(d)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return r.Each(bucketBlocks, func(k, value []byte) error {
-		n, err := statefile.Numbers(k, 2)
-		if err != nil {
-			return err
-		}
-		d, ok := s.disks.byID[n[0]]
-		if !ok {
-			return fmt.Errorf("there is no disk %d", n[0])
-		}
-		return d.image.Restore(int64(n[1]), value)
-	})
-}
-
-func (s *System) restoreTrees(r *statefile.Reader) error {
-	type treeKey struct{ disk, serial uint64 }
-	records := map[treeKey][]ntfs.Record{}
-	err := r.Each(bucketFiles, func(k, value []byte) error {
-		n, err := statefile.Numbers(k, 3)
-		if err != nil {
-			return err
-		}
-		t := treeKey{n[0], n[1]}
-		records[t] = append(records[t], ntfs.Record{ID: n[2], Data: value})
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	err = r.Each(bucketTrees, func(k, value []byte) error {
-		n, err := statefile.Numbers(k, 2)
-		if err != nil {
-			return err
-		}
-		d, ok := s.disks.byID[n[0]]
-		if !ok {
-			return fmt.Errorf("there is no disk %d", n[0])
-		}
-		t := &tree{}
-		if err := json.Unmarshal(value, &t.treeRecord); err != nil {
-			return err
-		}
-		id := treeKey{n[0], n[1]}
-		if t.fs, err = ntfs.Restore(records[id]); err != nil {
-			return err
-		}
-		delete(records, id)
-		d.addTree(n[1], t)
-		return nil
-	})
-	if err == nil && len(records) > 0 {
-		err = errors.New("there are files of a file system that is unknown")
-	}
-	return err
-}
-
-func (s *System) restoreVolumes(r *statefile.Reader) error {
-	err := r.Each(bucketVolumes, func(k, value []byte) error {
-		v := &volumeRecord{}
-		s.volumes.known[string(k)] = v
-		return json.Unmarshal(value, v)
-	})
-	if err != nil {
-		return err
-	}
-	return r.Each(bucketMounts, func(k, value []byte) error {
-		var m mountRecord
-		if err := json.Unmarshal(value, &m); err != nil {
-			return err
-		}
-		s.mounts.records[string(k)] = m
-		return nil
-	})
 }

@@ -19,9 +19,12 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -72,7 +75,7 @@ func TestKill(t *testing.T) {
 			{"file", func() error { return s.WriteFile(stage+`\file`, bytes.Repeat([]byte("x"), 100000)) }},
 			{"file again", func() error { return s.WriteFile(stage+`\file`, []byte("y")) }},
 			{"hold", func() (err error) {
-				held, err = s.Hold(stage+`\file`, win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen})
+				held, err = s.Hold(stage+`\file`, win.OpenOptions{Access: win.Delete, Share: paths.ShareAll, Disposition: win.FileOpen})
 				return err
 			}},
 			{"delete a held file", func() error { return s.Remove(stage + `\file`) }},
@@ -108,7 +111,7 @@ func TestKill(t *testing.T) {
 			{"format with NTFS again", func() error {
 				return s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS", NoShortNames: true})
 			}},
-			{"damage", func() error { return s.SetVolumeDamage(name, SpotDamage) }},
+			{"damage", func() error { return s.SetVolumeDamage(name, volumes.SpotDamage) }},
 			{"scan", func() error { _, err := s.RepairVolume(ctx, name, win.RepairScan); return err }},
 			{"spot fix", func() error { _, err := s.RepairVolume(ctx, name, win.RepairSpotFix); return err }},
 			{"process", func() (err error) { process, err = s.StartProcess(podImage, `C:\Windows`); return err }},
@@ -122,7 +125,7 @@ func TestKill(t *testing.T) {
 			{"another clone in its place", func() error { return s.SwapDisk(n, DiskSpec{Serial: "a"}, false) }},
 			{"its arrival", func() error { s.Settle(); return nil }},
 			{"NVMe disk", func() error {
-				_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, Serial: "nvme", NVMe: &NVMe{NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte{1}}}})
+				_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, Serial: "nvme", NVMe: &disks.NVMe{NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte{1}}}})
 				return err
 			}},
 			{"its arrival", func() error { s.Settle(); return nil }},
@@ -228,10 +231,10 @@ func TestCommitSize(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	op, err := s.openPath(kubelet+`\pods\7`, win.OpenOptions{Access: win.GenericWrite, Disposition: win.FileOpen})
+	op, err := s.paths.Open(kubelet+`\pods\7`, win.OpenOptions{Access: win.GenericWrite, Disposition: win.FileOpen})
 	must(t, err)
-	must(t, op.file.Write([]byte("x"), 0))
-	op.file.Close()
+	must(t, op.Write([]byte("x"), 0))
+	op.Close()
 	s.save()
 	if n := s.file.Pending(); n != 1 {
 		t.Errorf("one changed file makes %d changes", n)
@@ -389,7 +392,7 @@ func TestDamagedRecords(t *testing.T) {
 	whole, err := os.ReadFile(file)
 	must(t, err)
 	for _, bucket := range []string{
-		"node", bucketSystem, bucketDisks, bucketBlocks, bucketVolumes, bucketMounts, bucketTrees, bucketFiles,
+		"node", bucketSystem, "disks", "blocks", "volumes", "mounts", "trees", "files",
 		"smb servers", "smb mappings", "smb files", "services", "iscsi",
 	} {
 		for what, damage := range map[string]func(b *bbolt.Bucket, k, v []byte) error{
@@ -398,9 +401,9 @@ func TestDamagedRecords(t *testing.T) {
 			"disk":  func(b *bbolt.Bucket, k, v []byte) error { return b.Put(bytes.Repeat([]byte{0xFF}, len(k)), v) },
 		} {
 			byKey := slices.Contains([]string{
-				bucketDisks, bucketBlocks, bucketTrees, bucketFiles, "smb servers", "smb mappings", "smb files", "services",
+				"disks", "blocks", "trees", "files", "smb servers", "smb mappings", "smb files", "services",
 			}, bucket)
-			if what != "value" && (!byKey || bucket == bucketDisks && what == "disk") {
+			if what != "value" && (!byKey || bucket == "disks" && what == "disk") {
 				continue // these keys are no more than names
 			}
 			copied := filepath.Join(t.TempDir(), "copy")

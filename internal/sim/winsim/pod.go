@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -17,11 +18,11 @@ import (
 // apply.
 
 // podOpen opens a path as another process does and closes it after f.
-func (s *System) podOpen(what, path string, o win.OpenOptions, f func(opened) error) error {
+func (s *System) podOpen(what, path string, o win.OpenOptions, f func(paths.Opened) error) error {
 	return s.control(func() error {
-		op, err := s.openPath(path, o)
+		op, err := s.paths.Open(path, o)
 		if err == nil {
-			defer op.file.Close()
+			defer op.Close()
 			err = f(op)
 		}
 		if err != nil {
@@ -37,7 +38,7 @@ func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
 	var f *file
 	o.Options &^= win.FileOpenForBackup
 	err := s.control(func() error {
-		op, err := s.openPath(path, o)
+		op, err := s.paths.Open(path, o)
 		if err != nil {
 			return fmt.Errorf("hold %s: %w", path, err)
 		}
@@ -52,38 +53,50 @@ func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
 
 // WriteFile replaces the contents of a file, which it creates if need be.
 func (s *System) WriteFile(path string, data []byte) error {
-	o := win.OpenOptions{Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile}
-	return s.podOpen("write file", path, o, func(op opened) error {
-		if err := op.file.Truncate(0); err != nil {
+	o := win.OpenOptions{
+		Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf,
+		Options: win.FileNonDirectoryFile,
+	}
+	return s.podOpen("write file", path, o, func(op paths.Opened) error {
+		if err := op.Truncate(0); err != nil {
 			return err
 		}
-		return op.file.Write(data, 0)
+		return op.Write(data, 0)
 	})
 }
 
 // TruncateFile sets the length of a file, which it creates if need be. A great
 // length uses space of the volume, but no memory.
 func (s *System) TruncateFile(path string, size int64) error {
-	o := win.OpenOptions{Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile}
-	return s.podOpen("truncate file", path, o, func(op opened) error { return op.file.Truncate(size) })
+	o := win.OpenOptions{
+		Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf,
+		Options: win.FileNonDirectoryFile,
+	}
+	return s.podOpen("truncate file", path, o, func(op paths.Opened) error { return op.Truncate(size) })
 }
 
 // FlushFile makes the contents of a file outlast a loss of power.
 func (s *System) FlushFile(path string) error {
-	o := win.OpenOptions{Access: win.GenericWrite, Share: shareAll, Disposition: win.FileOpen, Options: win.FileNonDirectoryFile}
-	return s.podOpen("flush file", path, o, func(op opened) error { return op.file.Flush() })
+	o := win.OpenOptions{
+		Access: win.GenericWrite, Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: win.FileNonDirectoryFile,
+	}
+	return s.podOpen("flush file", path, o, func(op paths.Opened) error { return op.Flush() })
 }
 
 // ReadFile returns the contents of a file.
 func (s *System) ReadFile(path string) ([]byte, error) {
 	var data []byte
-	o := win.OpenOptions{Access: win.GenericRead, Share: shareAll, Disposition: win.FileOpen, Options: win.FileNonDirectoryFile}
-	err := s.podOpen("read file", path, o, func(op opened) error {
-		data = make([]byte, op.file.Node().Size())
+	o := win.OpenOptions{
+		Access: win.GenericRead, Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: win.FileNonDirectoryFile,
+	}
+	err := s.podOpen("read file", path, o, func(op paths.Opened) error {
+		data = make([]byte, op.Node().Size())
 		if len(data) == 0 {
 			return nil
 		}
-		_, err := op.file.Read(data, 0)
+		_, err := op.Read(data, 0)
 		return err
 	})
 	return data, err
@@ -92,10 +105,13 @@ func (s *System) ReadFile(path string) ([]byte, error) {
 // ReadDir returns the entries of a directory in the order of their names.
 func (s *System) ReadDir(path string) ([]win.DirEntry, error) {
 	var all []win.DirEntry
-	o := win.OpenOptions{Access: win.FileListDirectory, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile}
-	err := s.podOpen("read directory", path, o, func(op opened) error {
+	o := win.OpenOptions{
+		Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: win.FileDirectoryFile,
+	}
+	err := s.podOpen("read directory", path, o, func(op paths.Opened) error {
 		for {
-			entries, err := op.file.ReadDir(false)
+			entries, err := op.ReadDir(false)
 			if err == win.ErrorNoMoreFiles {
 				return nil
 			}
@@ -111,14 +127,14 @@ func (s *System) ReadDir(path string) ([]win.DirEntry, error) {
 // MkdirAll creates a directory and those above it; what exists is left.
 func (s *System) MkdirAll(path string) error {
 	return s.control(func() error {
-		p, err := s.locate(path)
-		for n := 1; err == nil && n <= len(p.names); n++ {
-			var op opened
-			op, err = s.openLocation(location{p.root, p.names[:n]}, win.OpenOptions{
-				Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpenIf, Options: win.FileDirectoryFile,
+		p, err := s.paths.Locate(path)
+		for n := 1; err == nil && n <= len(p.Names); n++ {
+			var op paths.Opened
+			op, err = s.paths.OpenAt(paths.Location{Root: p.Root, Names: p.Names[:n]}, win.OpenOptions{
+				Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpenIf, Options: win.FileDirectoryFile,
 			})
 			if err == nil {
-				op.file.Close()
+				op.Close()
 			}
 		}
 		if err != nil {
@@ -143,21 +159,24 @@ func (s *System) Junction(path, target string) error {
 // SetReparsePoint makes an existing file or empty directory a link, in place: this
 // is how a link gets under a handle that keeps the directory from being renamed.
 func (s *System) SetReparsePoint(path string, r win.ReparsePoint) error {
-	o := win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
-	return s.podOpen("set reparse point", path, o, func(op opened) error { return op.file.SetReparse(r.Encode()) })
+	o := win.OpenOptions{
+		Access: win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: win.FileOpenReparsePoint,
+	}
+	return s.podOpen("set reparse point", path, o, func(op paths.Opened) error { return op.SetReparse(r.Encode()) })
 }
 
 func (s *System) createLink(what, path string, r win.ReparsePoint, directory bool) error {
 	o := win.OpenOptions{
-		Access: win.FileWriteAttributes | win.Delete, Share: shareAll, Disposition: win.FileCreate, Options: win.FileOpenReparsePoint | win.FileNonDirectoryFile,
+		Access: win.FileWriteAttributes | win.Delete, Share: paths.ShareAll, Disposition: win.FileCreate, Options: win.FileOpenReparsePoint | win.FileNonDirectoryFile,
 	}
 	if directory {
 		o.Options = win.FileOpenReparsePoint | win.FileDirectoryFile
 	}
-	return s.podOpen(what, path, o, func(op opened) error {
-		err := op.file.SetReparse(r.Encode())
+	return s.podOpen(what, path, o, func(op paths.Opened) error {
+		err := op.SetReparse(r.Encode())
 		if err != nil { // the empty file would be a stranger
-			return errors.Join(err, op.file.Delete())
+			return errors.Join(err, op.Delete())
 		}
 		return nil
 	})
@@ -167,9 +186,12 @@ func (s *System) createLink(what, path string, r win.ReparsePoint, directory boo
 // it. What isn't one gives ErrorNotAReparsePoint.
 func (s *System) ReadLink(path string) (string, error) {
 	var target string
-	o := win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
-	err := s.podOpen("read link", path, o, func(op opened) error {
-		data, err := op.file.GetReparse()
+	o := win.OpenOptions{
+		Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: win.FileOpenReparsePoint,
+	}
+	err := s.podOpen("read link", path, o, func(op paths.Opened) error {
+		data, err := op.GetReparse()
 		if err != nil {
 			return err
 		}
@@ -183,18 +205,21 @@ func (s *System) ReadLink(path string) (string, error) {
 // Rename gives a file, directory or link another path on the same volume or share; with
 // replace, a file that is there goes.
 func (s *System) Rename(oldPath, newPath string, replace bool) error {
-	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
-	return s.podOpen("rename", oldPath, o, func(op opened) error {
-		l, err := s.locate(newPath)
+	o := win.OpenOptions{
+		Access: win.Delete, Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: win.FileOpenReparsePoint,
+	}
+	return s.podOpen("rename", oldPath, o, func(op paths.Opened) error {
+		l, err := s.paths.Locate(newPath)
 		if err != nil {
 			return err
 		}
-		if len(l.names) == 0 {
+		if len(l.Names) == 0 {
 			return win.ErrorAccessDenied
 		}
-		parent, name := l.names[:len(l.names)-1], l.names[len(l.names)-1]
-		dir, err := s.openLocation(location{l.root, parent}, win.OpenOptions{
-			Access: win.AccessNone, Share: shareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+		parent, name := l.Names[:len(l.Names)-1], l.Names[len(l.Names)-1]
+		dir, err := s.paths.OpenAt(paths.Location{Root: l.Root, Names: parent}, win.OpenOptions{
+			Access: win.AccessNone, Share: paths.ShareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
 		})
 		if err == win.ErrorFileNotFound {
 			return win.ErrorPathNotFound
@@ -202,19 +227,25 @@ func (s *System) Rename(oldPath, newPath string, replace bool) error {
 		if err != nil {
 			return err
 		}
-		defer dir.file.Close()
-		return op.file.Rename(dir.file.Node(), name, replace)
+		defer dir.Close()
+		return op.Rename(dir.Node(), name, replace)
 	})
 }
 
 // Remove deletes a file, an empty directory, or a link itself.
 func (s *System) Remove(path string) error {
-	o := win.OpenOptions{Access: win.Delete, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
-	return s.podOpen("remove", path, o, func(op opened) error { return op.file.Delete() })
+	o := win.OpenOptions{
+		Access: win.Delete, Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: win.FileOpenReparsePoint,
+	}
+	return s.podOpen("remove", path, o, func(op paths.Opened) error { return op.Delete() })
 }
 
 // SetFileAttributes sets or clears the read-only attribute of a file.
 func (s *System) SetFileAttributes(path string, a win.FileAttributes) error {
-	o := win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: win.FileOpenReparsePoint}
-	return s.podOpen("set attributes of", path, o, func(op opened) error { return op.file.SetAttributes(a) })
+	o := win.OpenOptions{
+		Access: win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: win.FileOpenReparsePoint,
+	}
+	return s.podOpen("set attributes of", path, o, func(op paths.Opened) error { return op.SetAttributes(a) })
 }

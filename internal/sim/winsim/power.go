@@ -3,12 +3,7 @@
 
 package winsim
 
-import (
-	"slices"
-
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/win"
-)
+import "github.com/csi-proxy/csi-proxy/internal/win"
 
 // Reboot shuts the node down in order and starts it again: all handles die, disks
 // get new numbers without gaps, attributes that weren't set to persist are as
@@ -24,55 +19,20 @@ func (s *System) PowerLoss() error { return s.restart(true) }
 
 func (s *System) restart(powerLoss bool) error {
 	return s.control(func() error {
-		s.endProcesses()
+		s.processes.end()
+		s.changed = true
 		for h := range s.handles { // their processes are gone
 			h.close()
 		}
 		s.smb.Restart()
-		for _, v := range slices.Clone(s.volumes.present) {
-			s.removeVolume(v)
+		s.volumes.End(powerLoss)
+		s.disks.EndSessions()
+		s.iscsi.Restart()
+		for _, d := range s.disks.Boot() {
+			s.notify(win.InterfaceClassDisk)
+			s.volumes.Boot(d)
 		}
-		for d := range s.disks.all() {
-			for _, t := range d.trees {
-				if powerLoss {
-					t.fs.DropUnflushed()
-				} else {
-					t.fs.Flush()
-				}
-			}
-		}
-		s.restartISCSI()
-		s.boot()
 		s.services.Restart()
 		return nil
 	})
-}
-
-// boot finds all attached disks and numbers them in the order of their addresses,
-// of which the system disk has the first.
-//
-// Guess: a restart numbers disks in the order of their SCSI addresses.
-func (s *System) boot() {
-	attached := slices.DeleteFunc(slices.Collect(s.disks.all()), func(d *drive) bool { return d.State == DiskDetached })
-	slices.SortFunc(attached, (*drive).compareAddress)
-	number := disk.Number(0)
-	for _, d := range attached {
-		d.State, d.Number, d.Arriving = DiskPresent, win.NoNumber, false
-		d.touch()
-		d.Seen, d.Attributes = d.Size, d.Persistent
-		if !d.is(win.DiskOffline) {
-			d.OfflineReason = win.OfflineUnknown
-		}
-		s.offlineIfClone(d)
-		if !d.Spec.MultipathMember {
-			d.Number = number
-			number++
-		}
-	}
-	for _, d := range attached {
-		s.notify(win.InterfaceClassDisk)
-		for _, p := range d.dataPartitions() {
-			s.volumeArrives(d, p.unique)
-		}
-	}
 }

@@ -11,6 +11,9 @@ import (
 	"os"
 	"slices"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -24,7 +27,8 @@ type Process struct {
 // processes are the processes that control calls have started. They live in the state file,
 // as other processes of a node outlive the daemon, until a restart of the node.
 type processes struct {
-	started map[win.ProcessID]*process
+	started  map[win.ProcessID]*process
+	restored []Process // from the state file, until they are resumed
 }
 
 type process struct {
@@ -73,20 +77,20 @@ func (s *System) StartProcess(image string, paths ...string) (win.ProcessID, err
 
 // holdFor opens a path for a process.
 func (s *System) holdFor(p *process, path string) error {
-	if _, rest, ok := parseVolumeName(path); ok && rest == "" {
-		v, err := s.findVolume(path)
+	if _, rest, ok := volumes.ParseName(path); ok && rest == "" {
+		v, err := s.volumes.ByPath(path)
 		if err == nil {
-			err = v.admits(win.GenericRead)
+			err = v.Admits(win.GenericRead)
 		}
 		if err != nil {
 			return err
 		}
 		p.handles = append(p.handles, lockedCloser{s.open(handle{
-			object: objectName{name: path}, volume: v, length: v.length, access: win.GenericRead, process: p.ID,
+			object: objectName{name: path}, volume: v, length: v.Length, access: win.GenericRead, process: p.ID,
 		})})
 		return nil
 	}
-	op, err := s.openPath(path, win.OpenOptions{Access: win.GenericRead, Share: shareAll, Disposition: win.FileOpen})
+	op, err := s.paths.Open(path, win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll, Disposition: win.FileOpen})
 	if err != nil {
 		return err
 	}
@@ -117,7 +121,7 @@ func (s *System) EndProcess(id win.ProcessID) error {
 	return s.control(func() error {
 		p, ok := s.processes.started[id]
 		if !ok {
-			return notFound("process", fmt.Sprint(id))
+			return refusal.NotFound("process", fmt.Sprint(id))
 		}
 		p.close()
 		delete(s.processes.started, id)
@@ -146,7 +150,7 @@ func (ps *processes) list() []Process {
 // resumeProcesses lets the processes of the state file go on. What they had open and can't
 // open again, they have lost.
 func (s *System) resumeProcesses() {
-	for _, record := range s.node.Processes {
+	for _, record := range s.processes.restored {
 		p := &process{Process: record}
 		for _, path := range p.Holds {
 			_ = s.holdFor(p, path)
@@ -155,13 +159,12 @@ func (s *System) resumeProcesses() {
 	}
 }
 
-// endProcesses is what a restart of the node does.
-func (s *System) endProcesses() {
-	for _, p := range s.processes.started {
+// end is what a restart of the node does.
+func (ps *processes) end() {
+	for _, p := range ps.started {
 		p.close()
 	}
-	clear(s.processes.started)
-	s.changed = true
+	clear(ps.started)
 }
 
 // ProcessImage is QueryFullProcessImageNameW.
@@ -185,8 +188,8 @@ func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (image stri
 // ProcessIDs implements [win.Device] and [win.File].
 func (h *handle) ProcessIDs(ctx context.Context) (ids []win.ProcessID, err error) {
 	err = h.call(ctx, win.CallProcessIDs, func() error {
-		set := h.sys.node.Settings
-		_, isShare := h.root.(shareRoot)
+		set := h.sys.settings
+		_, isShare := h.root.(paths.Share)
 		switch {
 		case set.NoProcessIDs:
 			return win.ErrorInvalidParameter

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -26,18 +27,18 @@ func isDirty(t *testing.T, s *System, volume string) bool {
 func TestRepair(t *testing.T) {
 	const scan, spot, offline = win.RepairScan, win.RepairSpotFix, win.RepairOffline
 	for name, tt := range map[string]struct {
-		damage Damage
+		damage volumes.Damage
 		modes  []win.RepairMode
 		want   []win.RepairResult
 		healed bool
 	}{
-		"healthy":                      {NoDamage, []win.RepairMode{scan, spot}, []win.RepairResult{0, 0}, true},
-		"found and fixed":              {SpotDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 0, 0}, true},
-		"a spot fix without a scan":    {SpotDamage, []win.RepairMode{spot}, []win.RepairResult{0}, false},
-		"more than a spot fix can":     {OfflineDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 1, 1}, false},
-		"an offline repair":            {OfflineDamage, []win.RepairMode{offline, scan}, []win.RepairResult{0, 0}, true},
-		"an offline repair of a spot":  {SpotDamage, []win.RepairMode{offline}, []win.RepairResult{0}, true},
-		"a scan changes nothing by it": {SpotDamage, []win.RepairMode{scan, scan}, []win.RepairResult{1, 1}, false},
+		"healthy":                      {volumes.NoDamage, []win.RepairMode{scan, spot}, []win.RepairResult{0, 0}, true},
+		"found and fixed":              {volumes.SpotDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 0, 0}, true},
+		"a spot fix without a scan":    {volumes.SpotDamage, []win.RepairMode{spot}, []win.RepairResult{0}, false},
+		"more than a spot fix can":     {volumes.OfflineDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 1, 1}, false},
+		"an offline repair":            {volumes.OfflineDamage, []win.RepairMode{offline, scan}, []win.RepairResult{0, 0}, true},
+		"an offline repair of a spot":  {volumes.SpotDamage, []win.RepairMode{offline}, []win.RepairResult{0}, true},
+		"a scan changes nothing by it": {volumes.SpotDamage, []win.RepairMode{scan, scan}, []win.RepairResult{1, 1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newNode(t, Delays{})
@@ -50,8 +51,8 @@ func TestRepair(t *testing.T) {
 					t.Errorf("step %d: %d, %v; want %d", i, got, err, tt.want[i])
 				}
 			}
-			volumes := s.Volumes()
-			if healed := volumes[len(volumes)-1].Damage == NoDamage; healed != tt.healed {
+			all := s.Volumes()
+			if healed := all[len(all)-1].Damage == volumes.NoDamage; healed != tt.healed {
 				t.Errorf("healed: %v", healed)
 			}
 			if b, err := s.ReadFile(volume + "file"); err != nil || string(b) != "content" {
@@ -68,7 +69,7 @@ func TestRepairRefusals(t *testing.T) {
 		_, err := s.RepairVolume(t.Context(), volume, mode)
 		return err
 	}
-	_, err := s.RepairVolume(t.Context(), volumeDevice(win.NewGUID())+`\`, win.RepairScan)
+	_, err := s.RepairVolume(t.Context(), `\\?\Volume{`+win.NewGUID().String()+`\`, win.RepairScan)
 	wantErr(t, "no volume", err, win.ErrorRetry)
 	id, err := s.StartProcess(podImage, volume)
 	must(t, err)
@@ -89,7 +90,7 @@ func TestRepairRefusals(t *testing.T) {
 	must(t, repair(win.RepairScan))
 	wantErr(t, "spot fix of Windows' own volume", repair(win.RepairSpotFix), win.ErrorAccessDenied)
 	wantErr(t, "unknown damage", s.SetVolumeDamage(volume, "x"), win.ErrorInvalidParameter)
-	wantErr(t, "damage a raw volume", s.SetVolumeDamage(raw, SpotDamage), win.ErrorUnrecognizedVolume)
+	wantErr(t, "damage a raw volume", s.SetVolumeDamage(raw, volumes.SpotDamage), win.ErrorUnrecognizedVolume)
 }
 
 // Dirt, damage and what the format asked for outlast the process.
@@ -99,7 +100,7 @@ func TestHealthOutlivesTheProcess(t *testing.T) {
 	_, volume := newVolume(t, s, false)
 	must(t, s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS", Label: "data", ClusterSize: 8192, NoShortNames: true}))
 	must(t, s.SetVolumeDirty(volume, true))
-	must(t, s.SetVolumeDamage(volume, SpotDamage))
+	must(t, s.SetVolumeDamage(volume, volumes.SpotDamage))
 	_, err := s.RepairVolume(t.Context(), volume, win.RepairScan)
 	must(t, err)
 	must(t, s.SetVolumeReadOnly(volume, true))
@@ -107,7 +108,7 @@ func TestHealthOutlivesTheProcess(t *testing.T) {
 	s = openNode(t, Config{StateFile: file})
 	defer closeHandle(t, s)
 	v := s.Volumes()[1]
-	if !v.Dirty || v.Damage != SpotDamage || !v.ReadOnly || v.Label != "data" || v.ClusterSize != 8192 || !v.NoShortNames || v.IntegrityStreams {
+	if !v.Dirty || v.Damage != volumes.SpotDamage || !v.ReadOnly || v.Label != "data" || v.ClusterSize != 8192 || !v.NoShortNames || v.IntegrityStreams {
 		t.Errorf("it is %+v", v)
 	}
 	if !isDirty(t, s, volume) {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -187,7 +188,7 @@ func TestSettings(t *testing.T) {
 			}
 			must(t, denyCreation(t.Context(), s, stage, true))
 			control := func(code win.IoctlCode, in []byte) error {
-				f, err := s.OpenFile(t.Context(), stage, win.OpenOptions{Access: win.FileWriteAttributes, Share: shareAll, Disposition: win.FileOpen, Options: openLink})
+				f, err := s.OpenFile(t.Context(), stage, win.OpenOptions{Access: win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen, Options: paths.OpenLink})
 				must(t, err)
 				defer closeHandle(t, f)
 				_, err = f.Control(t.Context(), code, in, nil)
@@ -213,7 +214,7 @@ func TestSettings(t *testing.T) {
 			wantErr(t, "map", err, map[bool]win.Errno{true: win.ErrorNotSupported, false: win.ErrorAccessDenied}[on])
 		}},
 		"OnlineAfterOffline": {Settings{NoAutomount: true, OnlineAfterOffline: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-			set := s.node.Settings
+			set := s.settings
 			set.NoAutomount = true
 			must(t, s.SetSettings(set))
 			must(t, setLayout(s, t, n, data(16*mib, 4*gib), data(5*gib, gib)))

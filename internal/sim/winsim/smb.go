@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -25,12 +26,12 @@ func (s *System) SMBGlobalMappings(ctx context.Context) (mappings []win.SMBMappi
 // SMBConnections lists the instances of MSFT_SmbConnection.
 func (s *System) SMBConnections(ctx context.Context) (connections []win.SMBConnection, err error) {
 	err = s.call(ctx, Call{win.CallSMBConnections, ""}, func() error {
-		if s.node.Settings.NoSMBConnections {
+		if s.settings.NoSMBConnections {
 			return nil
 		}
 		connections = s.smb.Connections(func(fs *ntfs.FS) (opens int) {
 			for h := range s.handles {
-				if h.dead == 0 && h.root == root(shareRoot{fs}) {
+				if h.dead == 0 && h.root == paths.Root(paths.Share{FS: fs}) {
 					opens++
 				}
 			}
@@ -44,28 +45,24 @@ func (s *System) SMBConnections(ctx context.Context) (connections []win.SMBConne
 // CreateSMBGlobalMapping is the method Create of MSFT_SmbGlobalMapping:
 // [smbserver.Network.CreateMapping].
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
-	return s.call(ctx, Call{win.CallCreateSMBGlobalMapping, remotePath}, func() error { return s.smb.CreateMapping(remotePath, o) })
+	return s.call(ctx, Call{win.CallCreateSMBGlobalMapping, remotePath}, func() error {
+		return s.smb.CreateMapping(remotePath, o)
+	})
 }
 
 // RemoveSMBGlobalMapping is the method Remove of MSFT_SmbGlobalMapping, forced:
 // [smbserver.Network.RemoveMapping].
 func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	return s.call(ctx, Call{win.CallRemoveSMBGlobalMapping, remotePath}, func() error { return s.smb.RemoveMapping(remotePath) })
+	return s.call(ctx, Call{win.CallRemoveSMBGlobalMapping, remotePath}, func() error {
+		return s.smb.RemoveMapping(remotePath)
+	})
 }
-
-// shareRoot is the root of a share that the node is connected to.
-type shareRoot struct{ fs *ntfs.FS }
-
-// mount and writable implement root.
-func (r shareRoot) mount() (*ntfs.FS, error) { return r.fs, nil }
-
-func (r shareRoot) writable() bool { return true }
 
 // breakShare breaks what is open on the file system of a share.
 //
 // Guess: files that are open on a share answer error 64 when its mapping or server goes.
 func (s *System) breakShare(fs *ntfs.FS) {
-	s.handles.kill(win.ErrorNetNameDeleted, func(h *handle) bool { return h.root == root(shareRoot{fs}) })
+	s.handles.kill(win.ErrorNetNameDeleted, func(h *handle) bool { return h.root == paths.Root(paths.Share{FS: fs}) })
 }
 
 // SMB is the SMB servers that the node can reach, for control calls. Each method is

@@ -10,10 +10,13 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -31,35 +34,36 @@ type Config struct {
 
 // System is a simulated node. Its methods may be called from any goroutine.
 type System struct {
-	gate  gate
+	gate
 	track *handletrack.Tracker // it doesn't change
 
 	// mu is the kernel lock: one call at a time is inside the node. It guards all
 	// fields below it with everything that they lead to, among that the parts in
-	// packages of their own (ntfs, smbserver, iscsitarget, services, statefile), which
-	// do no locking.
+	// packages of their own, which do no locking.
 	//
 	// It is never held while something waits or a hook runs, nor together with
 	// gate.mu: a call first passes the gate, and then takes the lock. Each change is
 	// made within control, or within a function that was given to later: these make
 	// durable what has changed before they release the lock.
-	mu      sync.Mutex
-	closed  bool
-	node    nodeRecord
-	changed bool // node, since the last commit
-	disks   disks
-	volumes volumes
-	mounts  mounts
-	handles handles
+	mu       sync.Mutex
+	closed   bool
+	changed  bool // nodeRecord, since the last commit
+	settings Settings
+	disks    *disks.Manager
+	volumes  *volumes.Manager
+	paths    paths.Space
+	handles  handles
 
-	processes processes
-	watchers  watchers
-	services  *services.Manager
-	smb       *smbserver.Network
-	iscsi     *iscsitarget.Network
-	file      *statefile.File
-	pending   int       // arrivals on their way
-	arrived   sync.Cond // on mu: pending went down
+	biosSerial string
+	registry   registry
+	processes  processes
+	watchers   watchers
+	services   *services.Manager
+	smb        *smbserver.Network
+	iscsi      *iscsitarget.Network
+	file       *statefile.File
+	pending    int       // arrivals on their way
+	arrived    sync.Cond // on mu: pending went down
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -71,12 +75,7 @@ var errClosed = errors.New("the simulated node is closed")
 // with a system disk. The caller must close it.
 func Open(c Config) (*System, error) {
 	s := &System{
-		track: c.Handles,
-		disks: disks{byID: map[uint64]*drive{}, dirty: map[*drive]struct{}{}},
-		volumes: volumes{
-			known: map[string]*volumeRecord{}, byID: map[win.GUID]*volume{}, changed: map[string]struct{}{}, arriving: map[string]struct{}{},
-		},
-		mounts:  mounts{records: map[string]mountRecord{}},
+		track:   c.Handles,
 		handles: handles{},
 
 		processes: processes{started: map[win.ProcessID]*process{}},
@@ -88,12 +87,17 @@ func Open(c Config) (*System, error) {
 		s.stop()
 		return nil, err
 	}
+	s.disks = disks.New(disks.Config{
+		Settings: &s.settings, DiskArrival: s.delays.DiskArrival, VolumeArrival: s.delays.VolumeArrival,
+	}, wiring{s})
+	s.volumes = volumes.New(volumes.Config{Settings: &s.settings, Disks: s.disks, Arrival: s.delays.VolumeArrival}, wiring{s})
 	s.services = services.New(services.Node{
 		Later: s.later, Running: s.serviceRuns,
-		StartTime: s.gate.delays.Calls[win.CallStartService], StopTime: s.gate.delays.Calls[win.CallStopService],
+		StartTime: s.delays.Calls[win.CallStartService], StopTime: s.delays.Calls[win.CallStopService],
 	})
-	s.smb = smbserver.New(s.breakShare, func() win.Errno { return s.node.Settings.UnencryptedServer })
-	s.iscsi = iscsitarget.New(luns{s})
+	s.smb = smbserver.New(s.breakShare, func() win.Errno { return s.settings.UnencryptedServer })
+	s.paths = paths.Space{Settings: &s.settings, Volumes: s.volumes, Shares: s.smb}
+	s.iscsi = iscsitarget.New(wiring{s})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	file, isNew, err := statefile.Open(c.StateFile, s.parts()...)
@@ -187,3 +191,61 @@ func (s *System) later(d time.Duration, f func()) {
 		s.arrived.Broadcast()
 	}()
 }
+
+// wiring is what the parts below the System need of it and of one another.
+type wiring struct{ sys *System }
+
+// Later implements [disks.Node] and [volumes.Node].
+func (w wiring) Later(d time.Duration, f func()) { w.sys.later(d, f) }
+
+// Notify implements [disks.Node] and [volumes.Node].
+func (w wiring) Notify(class win.GUID) { w.sys.notify(class) }
+
+// KeptChanged implements [disks.Node].
+func (w wiring) KeptChanged() { w.sys.changed = true }
+
+// DiskChanged implements [disks.Node].
+func (w wiring) DiskChanged(d *disks.Disk) { w.sys.volumes.Scan(d) }
+
+// DiskGone implements [disks.Node].
+func (w wiring) DiskGone(d *disks.Disk) {
+	w.sys.handles.kill(w.sys.settings.GoneError(), func(h *handle) bool { return h.disk == d })
+}
+
+// DiskCopied implements [disks.Node].
+func (w wiring) DiskCopied(from, to *disks.Disk) error { return w.sys.volumes.Copy(from, to) }
+
+// DiskDeleted implements [disks.Node].
+func (w wiring) DiskDeleted(d *disks.Disk) { w.sys.volumes.Forget(d) }
+
+// InUse implements [volumes.Node].
+func (w wiring) InUse(v *volumes.Volume, besides volumes.Handle) bool {
+	return w.sys.handles.inUse(v, besides)
+}
+
+// Kill implements [volumes.Node].
+func (w wiring) Kill(v *volumes.Volume, onlyFiles bool, e win.Errno) {
+	w.sys.handles.kill(e, func(h *handle) bool { return h.on(v) && (h.file != nil || !onlyFiles) })
+}
+
+// Attach implements [iscsitarget.LUNs]: the LUNs of targets are disks of the node.
+func (w wiring) Attach(iqn string) { w.sys.disks.AttachLUNs(iqn) }
+
+// Detach implements [iscsitarget.LUNs].
+func (w wiring) Detach(iqn string) { w.sys.disks.DetachLUNs(iqn) }
+
+// Dismount implements [iscsitarget.LUNs]: it flushes the volumes on the disks.
+func (w wiring) Dismount(iqn string) error {
+	for _, d := range w.sys.disks.LUNs(iqn) {
+		if w.sys.handles.diskInUse(d) {
+			return win.ISDSCDeviceBusyOnSession
+		}
+	}
+	for _, d := range w.sys.disks.LUNs(iqn) {
+		w.sys.volumes.Flush(d)
+	}
+	return nil
+}
+
+// Devices implements [iscsitarget.LUNs].
+func (w wiring) Devices(iqn string) []win.ISCSIDevice { return w.sys.disks.LUNDevices(iqn) }

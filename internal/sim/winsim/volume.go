@@ -4,214 +4,182 @@
 package winsim
 
 import (
+	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// volume is the volume of a data partition, while its disk is online.
-type volume struct {
-	*volumeRecord
-	unique   string // key of the record
-	disk     *drive
-	number   uint32 // of the partition
-	offset   int64  // bytes from the start of the disk
-	length   int64
-	readOnly bool    // by an attribute of the partition
-	lock     *handle // which has locked it
-	// dismounted is the handle that has dismounted its file system, until it is closed.
-	dismounted *handle
-	// ntDevice is the N of \Device\HarddiskVolumeN.
-	ntDevice uint32
-}
-
-// volumeRecord is what the mount manager remembers of a partition: also while the
-// partition isn't there.
-type volumeRecord struct {
-	GUID    win.GUID // of \\?\Volume{…}\
-	Letter  string   // drive letter, "C", or ""
-	Present bool     // the volume has arrived
-	Offline bool     // it waits for IOCTL_VOLUME_ONLINE
-	// Unmounted is set while it is offline because it was never seen before and automatic
-	// mounting is off, and nobody has taken it offline since.
-	Unmounted bool `json:",omitempty"`
-	Locked    bool // by BitLocker
-	// Extra are the extents of a dynamic volume beyond its partition.
-	Extra []win.DiskExtent `json:",omitempty"`
-}
-
-// device is the name of the volume without the backslash at its end.
-func (v *volume) device() string { return volumeDevice(v.GUID) }
-
-func volumeDevice(id win.GUID) string { return `\\?\Volume{` + id.String() + `}` }
-
-// name is the name of the volume: \\?\Volume{guid}\.
-func (v *volume) name() string { return v.device() + `\` }
-
-// interfacePath is the device interface of the volume.
-func (v *volume) interfacePath() string {
-	return fmt.Sprintf(`\\?\storage#volume#{%s}#%016x#{%s}`, v.GUID, v.offset, win.InterfaceClassVolume)
-}
-
-// parseVolumeName reads \\?\Volume{guid} and what follows it, which is empty or
-// begins with a backslash.
-func parseVolumeName(s string) (id win.GUID, rest string, ok bool) {
-	const prefix, guidLen = `\\?\Volume{`, 36
-	if len(s) < len(prefix)+guidLen+1 || !strings.EqualFold(s[:len(prefix)], prefix) || s[len(prefix)+guidLen] != '}' {
-		return id, "", false
-	}
-	id, ok = win.ParseGUID(s[len(prefix) : len(prefix)+guidLen])
-	rest = s[len(prefix)+guidLen+1:]
-	return id, rest, ok && (rest == "" || rest[0] == '\\')
-}
-
-// parseVolumeInterface reads the id in a path that interfacePath may have made.
-func parseVolumeInterface(s string) (id win.GUID, ok bool) {
-	const prefix, guidLen = `\\?\storage#volume#{`, 36
-	if len(s) < len(prefix)+guidLen || !strings.EqualFold(s[:len(prefix)], prefix) {
-		return id, false
-	}
-	return win.ParseGUID(s[len(prefix) : len(prefix)+guidLen])
-}
-
-// volumes are the volume manager and the mount manager's memory of volumes.
-type volumes struct {
-	known    map[string]*volumeRecord
-	changed  map[string]struct{}  // records, since the last commit
-	present  []*volume            // in the order of their arrival
-	byID     map[win.GUID]*volume // the same
-	devices  uint32               // how many were given a device since the node was opened
-	arriving map[string]struct{}
-}
-
-func (vs *volumes) touch(unique string) { vs.changed[unique] = struct{}{} }
-
-// record returns the record of a partition, and makes it for a new one.
-func (vs *volumes) record(unique string) *volumeRecord {
-	r, ok := vs.known[unique]
-	if !ok {
-		r = &volumeRecord{GUID: win.NewGUID()}
-		vs.known[unique] = r
-		vs.touch(unique)
-	}
-	return r
-}
-
-func (vs *volumes) find(f func(*volume) bool) (*volume, bool) {
-	if i := slices.IndexFunc(vs.present, f); i >= 0 {
-		return vs.present[i], true
-	}
-	return nil, false
-}
-
-// withID returns the present volume \\?\Volume{id}\.
-func (vs *volumes) withID(id win.GUID) (*volume, bool) {
-	v, ok := vs.byID[id]
-	return v, ok
-}
-
-// withLetter returns the present volume with a drive letter.
-func (vs *volumes) withLetter(letter string) (*volume, bool) {
-	return vs.find(func(v *volume) bool { return v.Letter != "" && strings.EqualFold(v.Letter, letter) })
-}
-
-// setLetter gives the volume a drive letter or, with "", takes it away.
-func (vs *volumes) setLetter(v *volume, letter string) {
-	v.Letter = letter
-	vs.touch(v.unique)
-}
-
-// freeLetter is the first letter that no volume has, present or not.
-//
-// Guess: automatic mounting begins at D: and leaves out the letters of volumes that aren't
-// there.
-func (vs *volumes) freeLetter() string {
-	for letter := 'D'; letter <= 'Z'; letter++ {
-		taken := slices.ContainsFunc(slices.Collect(maps.Values(vs.known)), func(r *volumeRecord) bool { return r.Letter == string(letter) })
-		if !taken {
-			return string(letter)
+// FindVolumes is FindFirstVolumeW and its continuation.
+func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
+	var names []string
+	err := s.call(ctx, Call{win.CallFindVolumes, ""}, func() error {
+		for _, v := range s.volumes.All() {
+			names = append(names, v.Name())
 		}
-	}
-	return ""
-}
-
-// scanVolumes makes the volumes of d agree with its partition table and state:
-// those of vanished partitions go at once, those of new ones arrive later.
-func (s *System) scanVolumes(d *drive) {
-	parts := d.dataPartitions()
-	for _, v := range slices.Clone(s.volumes.present) {
-		if v.disk != d {
-			continue
-		}
-		i := slices.IndexFunc(parts, func(p dataPartition) bool { return p.unique == v.unique })
-		if i < 0 {
-			s.removeVolume(v)
-			continue
-		}
-		v.number, v.offset, v.length, v.readOnly = parts[i].number, parts[i].offset, parts[i].length, parts[i].readOnly
-	}
-	for _, p := range parts {
-		_, present := s.volumes.find(func(v *volume) bool { return v.unique == p.unique })
-		_, arriving := s.volumes.arriving[p.unique]
-		if present || arriving {
-			continue
-		}
-		s.volumes.arriving[p.unique] = struct{}{}
-		s.later(s.gate.delays.VolumeArrival, func() { s.volumeArrives(d, p.unique) })
-	}
-}
-
-// volumeArrives brings in the volume of a partition of d, if it is still there.
-func (s *System) volumeArrives(d *drive, unique string) {
-	delete(s.volumes.arriving, unique)
-	parts := d.dataPartitions()
-	i := slices.IndexFunc(parts, func(p dataPartition) bool { return p.unique == unique })
-	if _, present := s.volumes.find(func(v *volume) bool { return v.unique == unique }); i < 0 || present {
-		return
-	}
-	v := s.addVolume(d, parts[i])
-	if automount := !s.node.Settings.NoAutomount; automount && v.Letter == "" && !parts[i].noDrive {
-		s.volumes.setLetter(v, s.volumes.freeLetter())
-	}
-}
-
-func (s *System) addVolume(d *drive, p dataPartition) *volume {
-	_, known := s.volumes.known[p.unique]
-	s.volumes.devices++
-	v := &volume{ntDevice: 1 + s.volumes.devices, volumeRecord: s.volumes.record(p.unique), unique: p.unique, disk: d, number: p.number, offset: p.offset, length: p.length, readOnly: p.readOnly}
-	if !known && s.node.Settings.NoAutomount {
-		v.Offline, v.Unmounted = true, true
-	}
-	if !v.Present {
-		v.Present = true
-		s.volumes.touch(v.unique)
-	}
-	s.volumes.present, s.volumes.byID[v.GUID] = append(s.volumes.present, v), v
-	s.notify(win.InterfaceClassVolume)
-	return v
-}
-
-// removeVolume takes a volume off the node: its open files die, its names stay in
-// the mount manager's memory.
-func (s *System) removeVolume(v *volume) {
-	s.volumes.present = slices.DeleteFunc(s.volumes.present, func(o *volume) bool { return o == v })
-	delete(s.volumes.byID, v.GUID)
-	v.Present = false
-	s.volumes.touch(v.unique)
-	s.handles.kill(s.goneDisk(), func(h *handle) bool { return h.on(v) })
-	s.notify(win.InterfaceClassVolume)
-}
-
-// inUse reports whether something of the volume is open that keeps others from
-// having it for themselves: any file, or the volume for reading or writing.
-func (s *System) inUse(v *volume) bool { return s.inUseBesides(v, nil) }
-
-// inUseBesides is inUse, but for a handle.
-func (s *System) inUseBesides(v *volume, except *handle) bool {
-	return s.handles.any(func(h *handle) bool {
-		return h != except && h.on(v) && (h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
+		return nil
 	})
+	return names, err
+}
+
+// VolumeInformation is GetVolumeInformationW of the root of a volume: \\?\Volume{guid}\,
+// C:\, or a mount point with a backslash at its end.
+func (s *System) VolumeInformation(ctx context.Context, root string) (info win.VolumeInformation, err error) {
+	err = s.call(ctx, Call{win.CallVolumeInformation, root}, func() error {
+		if !strings.HasSuffix(root, `\`) {
+			return win.ErrorInvalidName
+		}
+		v, err := s.paths.VolumeOf(root)
+		if err != nil {
+			return err
+		}
+		info, err = v.Information()
+		return err
+	})
+	return info, err
+}
+
+// DiskFreeSpace is GetDiskFreeSpaceExW of the volume that holds a directory.
+func (s *System) DiskFreeSpace(ctx context.Context, directory string) (space win.DiskSpace, err error) {
+	err = s.call(ctx, Call{win.CallDiskFreeSpace, directory}, func() error {
+		space, err = s.paths.FreeSpace(directory)
+		return err
+	})
+	return space, err
+}
+
+// FormatVolume is MSFT_Volume.Format: [volumes.Manager.Format].
+func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
+	return s.call(ctx, Call{win.CallFormatVolume, volume}, func() error { return s.volumes.Format(volume, o) })
+}
+
+// RepairVolume is MSFT_Volume.Repair: [volumes.Manager.Repair].
+func (s *System) RepairVolume(ctx context.Context, volume string, mode win.RepairMode) (result win.RepairResult, err error) {
+	err = s.call(ctx, Call{win.CallRepairVolume, volume}, func() error {
+		result, err = s.volumes.Repair(volume, mode)
+		return err
+	})
+	return result, err
+}
+
+// VolumePathNames is GetVolumePathNamesForVolumeNameW.
+func (s *System) VolumePathNames(ctx context.Context, volume string) (paths []string, err error) {
+	err = s.call(ctx, Call{win.CallVolumePathNames, volume}, func() error {
+		id, rest, ok := volumes.ParseName(volume)
+		switch {
+		case !strings.HasSuffix(volume, `\`):
+			return win.ErrorInvalidName
+		case !ok || rest != `\`:
+			return win.ErrorInvalidParameter
+		}
+		v, ok := s.volumes.WithID(id)
+		if !ok {
+			return win.ErrorFileNotFound
+		}
+		paths = s.volumes.PathsOf(v)
+		return nil
+	})
+	return paths, err
+}
+
+// VolumeNameForMountPoint is GetVolumeNameForVolumeMountPointW: [paths.Space.VolumeNameAt].
+func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string) (name string, err error) {
+	err = s.call(ctx, Call{win.CallVolumeNameForMountPoint, mountPoint}, func() error {
+		name, err = s.paths.VolumeNameAt(mountPoint)
+		return err
+	})
+	return name, err
+}
+
+// SetVolumeMountPoint is SetVolumeMountPointW: [paths.Space.SetMountPoint].
+func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error {
+	return s.call(ctx, Call{win.CallSetVolumeMountPoint, mountPoint + " " + volume}, func() error {
+		return s.paths.SetMountPoint(mountPoint, volume)
+	})
+}
+
+// DeleteVolumeMountPoint is DeleteVolumeMountPointW: [paths.Space.DeleteMountPoint].
+func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error {
+	return s.call(ctx, Call{win.CallDeleteVolumeMountPoint, mountPoint}, func() error {
+		return s.paths.DeleteMountPoint(mountPoint)
+	})
+}
+
+// The calls below are what the administrator does to volumes, and what can be told of them.
+// A path of a volume is its name, with a backslash at its end or without, a drive, or a mount
+// point.
+
+// SetVolumeLocked locks a volume with BitLocker or unlocks it.
+func (s *System) SetVolumeLocked(path string, locked bool) error {
+	return s.controlVolume(path, func(v *volumes.Volume) error { s.volumes.SetLocked(v, locked); return nil })
+}
+
+// SpanVolume makes a volume a dynamic one: [volumes.Manager.Span].
+func (s *System) SpanVolume(path string, extra ...win.DiskExtent) error {
+	return s.controlVolume(path, func(v *volumes.Volume) error { s.volumes.Span(v, extra); return nil })
+}
+
+// SetVolumeDirty lets Windows want to check the file system of a volume, or not.
+func (s *System) SetVolumeDirty(path string, dirty bool) error {
+	return s.controlVolume(path, func(v *volumes.Volume) error { return v.SetDirty(dirty) })
+}
+
+// SetVolumeDamage damages the file system of a volume, or heals it.
+func (s *System) SetVolumeDamage(path string, d volumes.Damage) error {
+	return s.controlVolume(path, func(v *volumes.Volume) error { return v.SetDamage(d) })
+}
+
+// SetVolumeReadOnly makes a volume read-only or writable: [volumes.Manager.SetReadOnly].
+func (s *System) SetVolumeReadOnly(path string, readOnly bool) error {
+	return s.controlVolume(path, func(v *volumes.Volume) error { return s.volumes.SetReadOnly(v, readOnly) })
+}
+
+// controlVolume runs a control call on a present volume.
+func (s *System) controlVolume(path string, f func(*volumes.Volume) error) error {
+	return s.control(func() error {
+		name, err := s.paths.VolumeNameAt(strings.TrimSuffix(path, `\`) + `\`)
+		if err != nil {
+			return refusal.NotFound("volume", fmt.Sprintf("at %s (%v)", path, err))
+		}
+		id, _, _ := volumes.ParseName(name)
+		v, ok := s.volumes.WithID(id)
+		if !ok {
+			return refusal.NotFound("volume", name)
+		}
+		if err := f(v); err != nil {
+			return fmt.Errorf("volume %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// Volumes lists the volumes that are present, in the order of their arrival.
+func (s *System) Volumes() []volumes.Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.volumes.Info()
+}
+
+// VolumesOfDisk lists the names of a disk's volumes that are present.
+func (s *System) VolumesOfDisk(number disk.Number) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, v := range s.volumes.All() {
+		if v.Disk.Number == number {
+			names = append(names, v.Name())
+		}
+	}
+	return names
+}
+
+// MountPoints lists the mount manager's records, sorted by path.
+func (s *System) MountPoints() []volumes.MountPoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.volumes.MountPoints()
 }

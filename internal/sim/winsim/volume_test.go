@@ -4,9 +4,6 @@
 package winsim
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -85,12 +84,12 @@ func TestDiskArrival(t *testing.T) {
 		must(t, s.DetachDisk(b))
 		<-arrived // the removal
 		<-arrived
-		if state := s.Disks()[1].State; state != DiskPresent {
+		if state := s.Disks()[1].State; state != disks.Present {
 			t.Errorf("after the notice it is %s", state)
 		}
 		closeHandle(t, openDevice(t, s, drivePath(a), win.AccessNone))
 		s.Settle()
-		if state := s.Disks()[2].State; state != DiskDetached {
+		if state := s.Disks()[2].State; state != disks.Detached {
 			t.Errorf("the disk that was pulled on its way is %s", state)
 		}
 		stop()
@@ -303,7 +302,7 @@ func TestFormatErrors(t *testing.T) {
 		wantErr(t, tc.name, s.FormatVolume(t.Context(), tc.volume, tc.options), tc.want)
 	}
 
-	f, err := s.Hold(name+"file", win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen})
+	f, err := s.Hold(name+"file", win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
 	must(t, err)
 	wantErr(t, "a file is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorGenFailure)
 	closeHandle(t, f)
@@ -326,8 +325,14 @@ func TestFormatErrors(t *testing.T) {
 	closeHandle(t, v)
 	_, err = s.ReadFile(name + "file")
 	wantErr(t, "read a file of before", err, win.ErrorFileNotFound)
-	if trees := s.disks.byID[1].trees; len(trees) != 1 {
-		t.Errorf("the disk keeps %d file systems", len(trees))
+	trees := 0
+	for name := range dump(s) {
+		if strings.HasPrefix(name, "tree 1 ") {
+			trees++
+		}
+	}
+	if trees != 1 {
+		t.Errorf("the disk keeps %d file systems", trees)
 	}
 }
 
@@ -519,61 +524,5 @@ func TestAutomount(t *testing.T) {
 	letter, err := s.VolumeNameForMountPoint(t.Context(), `D:\`)
 	if err != nil || len(s.VolumesOfDisk(n)) != 3 || letter == name || !slices.Contains(s.VolumesOfDisk(n), letter) {
 		t.Errorf("D: is %q, %v; volumes %q", letter, err, s.VolumesOfDisk(n))
-	}
-}
-
-// TestBootSector: what is written can be read, for all cluster sizes.
-func TestBootSector(t *testing.T) {
-	for _, kind := range []fsKind{kindNTFS, kindReFS} {
-		for _, sector := range []uint32{512, 4096} {
-			for cluster := sector; cluster <= maxClusterSize; cluster *= 2 {
-				want := bootSector{kind, sector, cluster / sector, 1 << 33, 0x1122334455667788}
-				if got, ok := decodeBootSector(want.encode(2048)); !ok || got != want {
-					t.Errorf("got %+v, %v, want %+v", got, ok, want)
-				}
-			}
-		}
-	}
-	for name, change := range map[string]func([]byte){
-		"no signature":        func(b []byte) { b[510] = 0 },
-		"no name":             func(b []byte) { b[3] = 0 },
-		"sectors of 0 bytes":  func(b []byte) { b[11], b[12] = 0, 0 },
-		"clusters of 0 bytes": func(b []byte) { b[13] = 0 },
-		"huge clusters":       func(b []byte) { b[13] = 0x81 },
-		"no sectors":          func(b []byte) { clear(b[40:48]) },
-	} {
-		b := bootSector{kindNTFS, 512, 8, 1000, 1}.encode(0)
-		change(b)
-		if got, ok := decodeBootSector(b); ok {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-// TestForeignReader has file(1) read an NTFS boot sector.
-func TestForeignReader(t *testing.T) {
-	path, err := exec.LookPath("file")
-	if err != nil {
-		t.Skip("file is not installed")
-	}
-	image := filepath.Join(t.TempDir(), "boot")
-	must(t, os.WriteFile(image, bootSector{kindNTFS, 512, 8, 8388607, 0x1122334455667788}.encode(32768), 0o600))
-	out, err := exec.CommandContext(t.Context(), path, image).CombinedOutput()
-	must(t, err)
-	for _, want := range []string{"NTFS", "sectors/cluster 8,", "hidden sectors 32768,", "sectors 8388607,", "1122334455667788"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("no %q in %s", want, out)
-		}
-	}
-}
-
-func TestDefaultCluster(t *testing.T) {
-	const tib = 1 << 40
-	for size, want := range map[int64]uint32{
-		gib: 4096, 16 * tib: 4096, 16*tib + 1: 8192, 32 * tib: 8192, 64 * tib: 16384, 128 * tib: 32768, 256 * tib: 65536,
-	} {
-		if got := defaultCluster(kindNTFS, size); got != want {
-			t.Errorf("%d bytes: clusters of %d, want %d", size, got, want)
-		}
 	}
 }

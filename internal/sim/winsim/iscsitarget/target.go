@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -158,7 +159,7 @@ func checkPortal(p win.ISCSIPortal) error {
 // while they are in use. No such target gives ErrorNotFound.
 func (n *Network) Remove(iqn string) error {
 	if _, ok := n.target(iqn); !ok {
-		return notFound(iqn)
+		return refusal.NotFound("iSCSI target", iqn)
 	}
 	if s, ok := n.state.Initiator.sessionWith(iqn); ok {
 		n.end(s)
@@ -173,12 +174,10 @@ func (n *Network) Remove(iqn string) error {
 func (n *Network) Find(iqn string) (name string, id byte, err error) {
 	t, ok := n.target(iqn)
 	if !ok {
-		return "", 0, notFound(iqn)
+		return "", 0, refusal.NotFound("iSCSI target", iqn)
 	}
 	return t.IQN, t.Number, nil
 }
-
-func notFound(iqn string) error { return fmt.Errorf("no iSCSI target %s: %w", iqn, win.ErrorNotFound) }
 
 // Connected reports whether there is a session with a target over a portal that can
 // be reached.

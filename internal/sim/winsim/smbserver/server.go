@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -137,7 +138,7 @@ func (n *Network) GrowShare(server, name string, sizeBytes int64) error {
 		sh, ok := sv.Shares[winname.Upper(name)]
 		switch {
 		case !ok:
-			return notFound("share", name)
+			return refusal.NotFound("share", name)
 		case sizeBytes < sh.fs.Capacity():
 			return win.ErrorInvalidParameter
 		}
@@ -153,7 +154,7 @@ func (n *Network) RemoveShare(server, name string) error {
 	return n.change("remove share of", server, func(sv *host) error {
 		sh, ok := sv.Shares[winname.Upper(name)]
 		if !ok {
-			return notFound("share", name)
+			return refusal.NotFound("share", name)
 		}
 		n.endSessions(func(m *mapping) bool { return m.key() == sh.key() })
 		delete(sv.Shares, winname.Upper(name))
@@ -193,7 +194,7 @@ func (n *Network) SetUser(server, name string, password secret.Text) error {
 func (n *Network) RemoveUser(server, name string) error {
 	return n.change("remove user of", server, func(sv *host) error {
 		if _, ok := sv.Users[winname.Upper(name)]; !ok {
-			return notFound("user", name)
+			return refusal.NotFound("user", name)
 		}
 		n.endSessions(func(m *mapping) bool { return m.hasUser(server, name) })
 		delete(sv.Users, winname.Upper(name))
@@ -238,15 +239,11 @@ func (n *Network) Servers() []Server {
 func (n *Network) change(what, name string, f func(*host) error) error {
 	sv, ok := n.servers[winname.Upper(name)]
 	if !ok {
-		return notFound("SMB server", name)
+		return refusal.NotFound("SMB server", name)
 	}
 	if err := f(sv); err != nil {
 		return fmt.Errorf("%s SMB server %s: %w", what, name, err)
 	}
 	n.touch(sv)
 	return nil
-}
-
-func notFound(what, name string) error {
-	return fmt.Errorf("no %s %s: %w", what, name, win.ErrorNotFound)
 }

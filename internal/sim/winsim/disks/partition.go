@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsim
+package disks
 
 import (
 	"encoding/binary"
@@ -14,15 +14,14 @@ import (
 
 // The layouts that Windows gives to the system disk and to a reserved partition.
 const (
-	mib                    = 1 << 20
-	reservedPartitionEnd   = 16 * mib
-	reservedPartitionName  = "Microsoft reserved partition"
-	basicDataPartitionName = "Basic data partition"
+	mib                   = 1 << 20
+	reservedPartitionEnd  = 16 * mib
+	reservedPartitionName = "Microsoft reserved partition"
 )
 
-// layout reads the partition table from the bytes of the disk. A table that is
+// Layout reads the partition table from the bytes of the disk. A table that is
 // damaged beyond its backup counts as none.
-func (d *drive) layout() *win.DriveLayout {
+func (d *Disk) Layout() *win.DriveLayout {
 	if t, err := gpt.Read(d.media()); err == nil {
 		return d.gptLayout(t)
 	}
@@ -33,17 +32,17 @@ func (d *drive) layout() *win.DriveLayout {
 	return d.mbrLayout(m)
 }
 
-func (d *drive) gptLayout(t *gpt.Table) *win.DriveLayout {
+func (d *Disk) gptLayout(t *gpt.Table) *win.DriveLayout {
 	l := &win.DriveLayout{
 		Style: win.StyleGPT, DiskID: t.DiskID, MaxPartitionCount: uint32(len(t.Slots)),
-		StartingUsableOffset: t.FirstUsable * d.sector(),
-		UsableLength:         (t.LastUsable - t.FirstUsable + 1) * d.sector(),
+		StartingUsableOffset: t.FirstUsable * d.SectorSize(),
+		UsableLength:         (t.LastUsable - t.FirstUsable + 1) * d.SectorSize(),
 	}
 	for i, p := range t.Slots {
 		if p.Used() {
 			l.Partitions = append(l.Partitions, win.Partition{
 				Style: win.StyleGPT, Number: uint32(i + 1),
-				StartingOffset: p.First * d.sector(), Length: (p.Last - p.First + 1) * d.sector(),
+				StartingOffset: p.First * d.SectorSize(), Length: (p.Last - p.First + 1) * d.SectorSize(),
 				Type: p.Type, ID: p.ID, Attributes: p.Attributes, Name: p.Name,
 			})
 		}
@@ -52,7 +51,7 @@ func (d *drive) gptLayout(t *gpt.Table) *win.DriveLayout {
 }
 
 // mbrLayout gives all four entries, as Windows does; only used ones have a number.
-func (d *drive) mbrLayout(m gpt.MBR) *win.DriveLayout {
+func (d *Disk) mbrLayout(m gpt.MBR) *win.DriveLayout {
 	l := &win.DriveLayout{Style: win.StyleMBR, Signature: m.Signature}
 	number := uint32(0)
 	for _, p := range m.Partitions {
@@ -60,7 +59,7 @@ func (d *drive) mbrLayout(m gpt.MBR) *win.DriveLayout {
 		if p.Type != 0 {
 			number++
 			lp.Number, lp.MBRType, lp.BootIndicator = number, p.Type, p.Bootable
-			lp.StartingOffset, lp.Length = p.First*d.sector(), p.Sectors*d.sector()
+			lp.StartingOffset, lp.Length = p.First*d.SectorSize(), p.Sectors*d.SectorSize()
 		}
 		l.Partitions = append(l.Partitions, lp)
 	}
@@ -69,7 +68,7 @@ func (d *drive) mbrLayout(m gpt.MBR) *win.DriveLayout {
 
 // createTable puts an empty partition table on the disk (IOCTL_DISK_CREATE_DISK);
 // what was partitioned before is gone.
-func (d *drive) createTable(c win.CreateDisk, automaticMSR bool) error {
+func (d *Disk) createTable(c win.CreateDisk, automaticMSR bool) error {
 	switch c.Style {
 	case win.StyleMBR:
 		// Signature lies where the first bytes of DiskID do.
@@ -82,7 +81,7 @@ func (d *drive) createTable(c win.CreateDisk, automaticMSR bool) error {
 	if err != nil {
 		return win.ErrorInvalidParameter
 	}
-	if last := reservedPartitionEnd/d.sector() - 1; automaticMSR && last <= t.LastUsable {
+	if last := reservedPartitionEnd/d.SectorSize() - 1; automaticMSR && last <= t.LastUsable {
 		t.Slots[0] = gpt.Partition{
 			Type: win.PartitionTypeMicrosoftReserved, ID: win.NewGUID(), Name: reservedPartitionName,
 			First: t.FirstUsable, Last: last,
@@ -91,14 +90,14 @@ func (d *drive) createTable(c win.CreateDisk, automaticMSR bool) error {
 	return ioError(t.Write(d.media()))
 }
 
-// setLayout replaces the whole partition table (IOCTL_DISK_SET_DRIVE_LAYOUT_EX):
+// SetLayout replaces the whole partition table (IOCTL_DISK_SET_DRIVE_LAYOUT_EX):
 // partitions that l leaves out are gone. The disk must have a table of that
 // style.
 //
 // Guess: in a new layout, a partition without a number gets the first free entry of the
 // table, and one that doesn't fit, or overlaps, gives error 87.
-func (d *drive) setLayout(l *win.DriveLayout) error {
-	if l.Style != d.layout().Style {
+func (d *Disk) SetLayout(l *win.DriveLayout) error {
+	if l.Style != d.Layout().Style {
 		return win.ErrorInvalidParameter
 	}
 	switch l.Style {
@@ -110,7 +109,7 @@ func (d *drive) setLayout(l *win.DriveLayout) error {
 	return win.ErrorInvalidParameter
 }
 
-func (d *drive) setGPT(l *win.DriveLayout) error {
+func (d *Disk) setGPT(l *win.DriveLayout) error {
 	t, err := gpt.Read(d.media())
 	if err != nil || t.Fit(d.media()) != nil {
 		return win.ErrorInvalidParameter
@@ -143,7 +142,7 @@ func (d *drive) setGPT(l *win.DriveLayout) error {
 	return ioError(t.Write(d.media()))
 }
 
-func (d *drive) setMBR(l *win.DriveLayout) error {
+func (d *Disk) setMBR(l *win.DriveLayout) error {
 	m := gpt.MBR{Signature: l.Signature}
 	i := 0
 	for _, p := range l.Partitions {
@@ -164,37 +163,37 @@ func (d *drive) setMBR(l *win.DriveLayout) error {
 }
 
 // inSectors converts the place of p; aligned reports whether it is one.
-func (d *drive) inSectors(p win.Partition) (first, length int64, aligned bool) {
-	aligned = p.StartingOffset > 0 && p.Length > 0 && p.StartingOffset%d.sector() == 0 && p.Length%d.sector() == 0 &&
+func (d *Disk) inSectors(p win.Partition) (first, length int64, aligned bool) {
+	aligned = p.StartingOffset > 0 && p.Length > 0 && p.StartingOffset%d.SectorSize() == 0 && p.Length%d.SectorSize() == 0 &&
 		p.StartingOffset < d.Seen && p.Length <= d.Seen
-	return p.StartingOffset / d.sector(), p.Length / d.sector(), aligned
+	return p.StartingOffset / d.SectorSize(), p.Length / d.SectorSize(), aligned
 }
 
 // growPartition makes a partition longer (IOCTL_DISK_GROW_PARTITION).
 //
 // Guess: a growth beyond the free space behind a partition gives error 112.
-func (d *drive) growPartition(g win.GrowPartition) error {
+func (d *Disk) growPartition(g win.GrowPartition) error {
 	t, err := gpt.Read(d.media())
 	i := int(g.PartitionNumber) - 1
-	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 || g.BytesToGrow%d.sector() != 0 {
+	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 || g.BytesToGrow%d.SectorSize() != 0 {
 		return win.ErrorInvalidParameter
 	}
-	if g.BytesToGrow/d.sector() > t.Room(i)-t.Slots[i].Last {
+	if g.BytesToGrow/d.SectorSize() > t.Room(i)-t.Slots[i].Last {
 		return win.ErrorDiskFull
 	}
-	t.Slots[i].Last += g.BytesToGrow / d.sector()
+	t.Slots[i].Last += g.BytesToGrow / d.SectorSize()
 	return ioError(t.Write(d.media()))
 }
 
 // updateSize makes the disk driver read the capacity again
 // (IOCTL_DISK_UPDATE_DRIVE_SIZE). With moveBackup the GPT takes in what is new.
-func (d *drive) updateSize(moveBackup bool) error {
+func (d *Disk) updateSize(moveBackup bool) error {
 	if d.Seen != d.Size {
 		d.Seen = d.Size
 		d.touch()
 	}
 	t, err := gpt.Read(d.media())
-	if err != nil || !moveBackup || !d.writable() { // no table to move, or not now
+	if err != nil || !moveBackup || !d.Writable() { // no table to move, or not now
 		return nil
 	}
 	before := t.LastUsable
@@ -226,8 +225,8 @@ func boolOrder(a, b bool) int {
 }
 
 // tableIDs are the ids in the partition table that must be unique on a node.
-func (d *drive) tableIDs() []string {
-	l := d.layout()
+func (d *Disk) tableIDs() []string {
+	l := d.Layout()
 	switch {
 	case l.Style == win.StyleGPT:
 		ids := []string{"disk " + l.DiskID.String()}
@@ -241,37 +240,37 @@ func (d *drive) tableIDs() []string {
 	return nil
 }
 
-// dataPartition is a partition that gets a volume.
-type dataPartition struct {
-	unique  string // under which the mount manager knows it
-	number  uint32
-	offset  int64
-	length  int64
-	noDrive bool // no drive letter by itself
+// DataPartition is a partition that gets a volume.
+type DataPartition struct {
+	Unique  string // under which the mount manager knows it
+	Number  uint32
+	Offset  int64
+	Length  int64
+	NoDrive bool // no drive letter by itself
 
-	readOnly bool
+	ReadOnly bool
 }
 
 // The types of MBR partitions that Windows has file systems for: NTFS and exFAT,
 // and the kinds of FAT.
 var mbrDataTypes = []byte{0x01, 0x04, 0x06, 0x07, 0x0B, 0x0C, 0x0E}
 
-// dataPartitions are the partitions with volumes; none unless the disk is online.
-func (d *drive) dataPartitions() []dataPartition {
-	if !d.present() || d.is(win.DiskOffline) || d.Number == win.NoNumber {
+// DataPartitions are the partitions with volumes; none unless the disk is online.
+func (d *Disk) DataPartitions() []DataPartition {
+	if !d.Present() || d.Is(win.DiskOffline) || d.Number == win.NoNumber {
 		return nil
 	}
-	l := d.layout()
-	var parts []dataPartition
+	l := d.Layout()
+	var parts []DataPartition
 	for _, p := range l.Partitions {
-		dp := dataPartition{number: p.Number, offset: p.StartingOffset, length: p.Length}
+		dp := DataPartition{Number: p.Number, Offset: p.StartingOffset, Length: p.Length}
 		switch {
 		case l.Style == win.StyleGPT && p.Type == win.PartitionTypeBasicData && p.Attributes&win.GPTAttributeHidden == 0:
-			dp.unique = "gpt " + p.ID.String()
-			dp.noDrive = p.Attributes&win.GPTAttributeNoDriveLetter != 0
-			dp.readOnly = p.Attributes&win.GPTAttributeReadOnly != 0
+			dp.Unique = "gpt " + p.ID.String()
+			dp.NoDrive = p.Attributes&win.GPTAttributeNoDriveLetter != 0
+			dp.ReadOnly = p.Attributes&win.GPTAttributeReadOnly != 0
 		case l.Style == win.StyleMBR && slices.Contains(mbrDataTypes, p.MBRType):
-			dp.unique = fmt.Sprintf("mbr %08x %d", l.Signature, p.StartingOffset)
+			dp.Unique = fmt.Sprintf("mbr %08x %d", l.Signature, p.StartingOffset)
 		default:
 			continue
 		}

@@ -1,28 +1,28 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsim
+package volumes
 
 import (
 	"encoding/binary"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// volumeControl is DeviceIoControl on a volume.
-func (s *System) volumeControl(h *handle, code win.IoctlCode, in, out []byte) (int, error) {
-	v := h.volume
+// Control is DeviceIoControl on a handle of a volume.
+func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byte) (int, error) {
 	switch code {
 	case win.FsctlLockVolume:
-		return 0, h.lockVolume()
+		return 0, m.lock(v, h)
 	case win.FsctlUnlockVolume:
-		return 0, h.unlockVolume()
+		return 0, v.unlock(h)
 	case win.FsctlDismountVolume:
-		return 0, h.dismountVolume()
+		return 0, m.dismount(v, h)
 	case win.FsctlIsVolumeDirty:
-		return h.isDirty(out)
+		return v.isDirty(h, out)
 	case win.IoctlDiskIsWritable:
-		if !v.writable() {
+		if !v.Writable() {
 			return 0, win.ErrorWriteProtect
 		}
 		return 0, nil
@@ -30,28 +30,28 @@ func (s *System) volumeControl(h *handle, code win.IoctlCode, in, out []byte) (i
 		if len(v.Extra) > 0 { // it isn't one partition of one disk
 			return 0, win.ErrorInvalidFunction
 		}
-		return reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: v.disk.Number, PartitionNumber: v.number}.Encode())
+		return disks.Reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: v.Disk.Number, PartitionNumber: v.Number}.Encode())
 	case win.IoctlVolumeGetVolumeDiskExtents:
 		return v.extents(out)
 	case win.IoctlDiskGetLengthInfo:
-		return reply(out, win.EncodeInt64(v.length))
+		return disks.Reply(out, win.EncodeInt64(v.Length))
 	case win.IoctlDiskGetDriveGeometryEx:
-		return reply(out, v.disk.geometry().Encode())
+		return disks.Reply(out, v.Disk.Geometry().Encode())
 	case win.IoctlVolumeOffline:
 		// Guess: to take Windows' own volume offline gives error 5. The documentation only
 		// says that it can't be.
-		if v.disk.System {
+		if v.Disk.System {
 			return 0, win.ErrorAccessDenied
 		}
 		// Guess: the files of a file system that is mounted can't be used until the
 		// volume is online again.
 		v.Offline, v.Unmounted = true, false
-		s.volumes.touch(v.unique)
+		m.touch(v.Unique)
 		return 0, nil
 	case win.IoctlVolumeOnline:
-		if !v.Unmounted || !s.node.Settings.OnlineAfterOffline {
+		if !v.Unmounted || !m.config.Settings.OnlineAfterOffline {
 			v.Offline, v.Unmounted = false, false
-			s.volumes.touch(v.unique)
+			m.touch(v.Unique)
 		}
 		return 0, nil
 	case win.FsctlExtendVolume:
@@ -71,9 +71,9 @@ func (s *System) volumeControl(h *handle, code win.IoctlCode, in, out []byte) (i
 
 // extents is IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS: with room for the count only,
 // it gives that and ErrorMoreData.
-func (v *volume) extents(out []byte) (int, error) {
+func (v *Volume) extents(out []byte) (int, error) {
 	const headerSize = 8
-	answer := win.EncodeDiskExtents(append([]win.DiskExtent{{DiskNumber: v.disk.Number, StartingOffset: v.offset, Length: v.length}}, v.Extra...))
+	answer := win.EncodeDiskExtents(append([]win.DiskExtent{{DiskNumber: v.Disk.Number, StartingOffset: v.Offset, Length: v.Length}}, v.Extra...))
 	switch {
 	case len(out) < headerSize:
 		return 0, win.ErrorInsufficientBuffer
@@ -83,7 +83,7 @@ func (v *volume) extents(out []byte) (int, error) {
 	return copy(out, answer), nil
 }
 
-func (v *volume) fileSystemData(code win.IoctlCode, out []byte) (int, error) {
+func (v *Volume) fileSystemData(code win.IoctlCode, out []byte) (int, error) {
 	t, b, err := v.content()
 	if err != nil {
 		return 0, fsctlError(err)
@@ -98,7 +98,7 @@ func (v *volume) fileSystemData(code win.IoctlCode, out []byte) (int, error) {
 	default:
 		return 0, win.ErrorInvalidFunction
 	}
-	return reply(out, answer)
+	return disks.Reply(out, answer)
 }
 
 // fsctlError is what a file system control gives on a volume that has none of the

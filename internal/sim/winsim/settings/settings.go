@@ -1,9 +1,15 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsim
+// Package settings has the switches of a simulated node's Windows, which several of the
+// node's parts look at.
+package settings
 
-import "github.com/csi-proxy/csi-proxy/internal/win"
+import (
+	"cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
 
 // Settings are the switches of the node's Windows: how it is configured, and how it
 // decides what Microsoft doesn't document. The zero value of each is what the node does by
@@ -121,10 +127,5 @@ type Settings struct {
 	UnencryptedServer win.Errno `also:"50,58"`
 }
 
-// SetSettings sets all switches.
-func (s *System) SetSettings(v Settings) error {
-	return s.control(func() error {
-		s.node.Settings, s.changed = v, true
-		return nil
-	})
-}
+// GoneError is the error of what is open on a disk that has left.
+func (s *Settings) GoneError() win.Errno { return cmp.Or(s.GoneDisk, win.ErrorDeviceNotConnected) }

@@ -1,13 +1,20 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsim
+// Package paths finds files on a simulated node: it resolves whole paths over drive letters,
+// names of volumes, shares, links and mount points, and makes and removes mount points as
+// the mount manager does.
+//
+// It does no locking: the owner holds one lock around every call.
+package paths
 
 import (
 	"errors"
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -26,23 +33,46 @@ const (
 // maxReparse is how many links the I/O manager follows on the way to one file.
 const maxReparse = 63
 
+// For opens that keep nobody away, and for those of a link itself.
 const (
-	shareAll = win.ShareRead | win.ShareWrite | win.ShareDelete
-	openLink = win.FileOpenReparsePoint | win.FileOpenForBackup
+	ShareAll = win.ShareRead | win.ShareWrite | win.ShareDelete
+	OpenLink = win.FileOpenReparsePoint | win.FileOpenForBackup
 )
 
-// root is what the names of a path begin at: a volume of the node, or a share of a
+// Root is what the names of a path begin at: a volume of the node, or a [Share] of a
 // server.
-type root interface {
-	// mount returns the file system, as it is at this moment.
-	mount() (*ntfs.FS, error)
-	writable() bool
+type Root interface {
+	// Mount returns the file system, as it is at this moment.
+	Mount() (*ntfs.FS, error)
+	Writable() bool
 }
 
-// location is a place in the name space: names below a root.
-type location struct {
-	root  root
-	names []string
+// Share is the root of a share that the node is connected to.
+type Share struct{ FS *ntfs.FS }
+
+// Mount implements [Root].
+func (s Share) Mount() (*ntfs.FS, error) { return s.FS, nil }
+
+// Writable implements [Root].
+func (s Share) Writable() bool { return true }
+
+// Space has all names of the node. Nothing in it changes.
+type Space struct {
+	Settings *settings.Settings
+	Volumes  *volumes.Manager
+	Shares   Shares
+}
+
+// Shares are those that the node can connect to.
+type Shares interface {
+	// Connect gives the file system of a share.
+	Connect(server, share string) (*ntfs.FS, error)
+}
+
+// Location is a place in the name space: names below a root.
+type Location struct {
+	Root  Root
+	Names []string
 }
 
 // dosPath is a path taken apart, before it is known whether its root exists.
@@ -58,7 +88,7 @@ type dosPath struct {
 // slashes and dots, which `\\?\` turns off. A path without a drive gives
 // ErrorInvalidName: what it is relative to, only the caller knows.
 func parsePath(path string) (dosPath, error) {
-	if id, rest, ok := parseVolumeName(path); ok {
+	if id, rest, ok := volumes.ParseName(path); ok {
 		if rest == "" { // the device, not its root directory
 			return dosPath{}, win.ErrorInvalidParameter
 		}
@@ -141,84 +171,84 @@ func splitDots(path string) []string {
 	return names
 }
 
-// locate finds the volume of a path, or connects to its share.
-func (s *System) locate(path string) (location, error) {
+// Locate finds the volume of a path, or connects to its share.
+func (s *Space) Locate(path string) (Location, error) {
 	p, err := parsePath(path)
 	if err != nil {
-		return location{}, err
+		return Location{}, err
 	}
 	if p.server != "" {
-		fs, err := s.smb.Connect(p.server, p.share)
+		fs, err := s.Shares.Connect(p.server, p.share)
 		if err != nil {
-			return location{}, err
+			return Location{}, err
 		}
-		return location{shareRoot{fs}, p.names}, nil
+		return Location{Share{fs}, p.names}, nil
 	}
-	v, ok := s.volumes.withID(p.volume)
+	v, ok := s.Volumes.WithID(p.volume)
 	if p.drive != "" {
-		v, ok = s.volumes.withLetter(p.drive)
+		v, ok = s.Volumes.WithLetter(p.drive)
 	}
 	if !ok {
-		return location{}, win.ErrorPathNotFound
+		return Location{}, win.ErrorPathNotFound
 	}
-	return location{v, p.names}, nil
+	return Location{v, p.names}, nil
 }
 
-// opened is what an open of a path gives: never a link, unless asked for.
-type opened struct {
-	root root
-	fs   *ntfs.FS
-	file *ntfs.Handle
+// Opened is what an open of a path gives: never a link, unless asked for.
+type Opened struct {
+	*ntfs.Handle
+	Root Root
+	FS   *ntfs.FS
 }
 
-// volume returns the volume of the file; false for one on a share.
-func (op opened) volume() (*volume, bool) {
-	v, ok := op.root.(*volume)
+// Volume returns the volume of the file; false for one on a share.
+func (op Opened) Volume() (*volumes.Volume, bool) {
+	v, ok := op.Root.(*volumes.Volume)
 	return v, ok
 }
 
-// openPath opens the file or directory at a path.
-func (s *System) openPath(path string, o win.OpenOptions) (opened, error) {
-	l, err := s.locate(path)
+// Open opens the file or directory at a path.
+func (s *Space) Open(path string, o win.OpenOptions) (Opened, error) {
+	l, err := s.Locate(path)
 	if err != nil {
-		return opened{}, err
+		return Opened{}, err
 	}
-	return s.openLocation(l, o)
+	return s.OpenAt(l, o)
 }
 
-// openLocation walks down from the root and opens the last name. Each link on the
+// OpenAt walks down from the root and opens the last name. Each link on the
 // way, also to another root, starts the walk anew.
-func (s *System) openLocation(l location, o win.OpenOptions) (opened, error) {
+func (s *Space) OpenAt(l Location, o win.OpenOptions) (Opened, error) {
 	for links := 0; ; links++ {
-		fs, err := l.root.mount()
+		fs, err := l.Root.Mount()
 		if err != nil {
-			return opened{}, err
+			return Opened{}, err
 		}
-		file, err := walk(l.root, fs, fs.Root(), l.names, o)
-		link, isLink := errors.AsType[*reparse](err)
+		file, err := Walk(l.Root, fs, fs.Root(), l.Names, o)
+		link, isLink := errors.AsType[*Reparse](err)
 		if !isLink {
 			if err != nil {
-				return opened{}, err
+				return Opened{}, err
 			}
-			return opened{l.root, fs, file}, nil
+			return Opened{file, l.Root, fs}, nil
 		}
 		if links == maxReparse {
-			return opened{}, errorCantResolveFilename
+			return Opened{}, errorCantResolveFilename
 		}
-		if l, err = s.follow(l.root, link); err != nil {
-			return opened{}, err
+		if l, err = s.follow(l.Root, link); err != nil {
+			return Opened{}, err
 		}
 	}
 }
 
-// reparse stops a walk at a link.
-type reparse struct {
+// Reparse stops a walk at a link.
+type Reparse struct {
 	*ntfs.Reparse
 	rest []string // the names behind the link
 }
 
-// walk opens the last of names below dir. Those before it must be directories.
-func walk(r root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions) (*ntfs.Handle, error) {
+// Walk opens the last of names below dir. Those before it must be directories.
+func Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions) (*ntfs.Handle, error) {
 	for _, name := range names {
 		if err := ntfs.CheckName(name); err != nil {
 			return nil, err
@@ -233,22 +263,22 @@ func walk(r root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions
 				return nil, win.ErrorPathNotFound
 			}
 			if child.Info().IsReparsePoint() {
-				return nil, &reparse{&ntfs.Reparse{Node: child}, names[i+1:]}
+				return nil, &Reparse{&ntfs.Reparse{Node: child}, names[i+1:]}
 			}
 			dir = child
 		}
 	}
 	file, err := openIn(r, fs, dir, last, o)
 	if link, ok := errors.AsType[*ntfs.Reparse](err); ok {
-		return nil, &reparse{link, nil}
+		return nil, &Reparse{link, nil}
 	}
 	return file, err
 }
 
 // openIn opens name in dir, or dir itself if name is empty.
-func openIn(r root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
+func openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
 	missing := win.ErrorFileNotFound
-	if !r.writable() {
+	if !r.Writable() {
 		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.Delete | win.WriteDAC
 		if o.Access&writing != 0 || o.Disposition == win.FileCreate {
 			return nil, win.ErrorWriteProtect
@@ -265,26 +295,66 @@ func openIn(r root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions)
 }
 
 // follow returns where a link below the root from leads.
-func (s *System) follow(from root, link *reparse) (location, error) {
-	if _, local := from.(*volume); !local {
-		return location{}, errorSymlinkClassDisabled
+func (s *Space) follow(from Root, link *Reparse) (Location, error) {
+	if _, local := from.(*volumes.Volume); !local {
+		return Location{}, errorSymlinkClassDisabled
 	}
 	r, err := win.DecodeReparsePoint(link.Node.Reparse())
 	switch {
 	case err != nil:
-		return location{}, win.ErrorInvalidReparseData
+		return Location{}, win.ErrorInvalidReparseData
 	case r.Tag != win.TagSymlink && r.Tag != win.TagMountPoint: // no driver here knows it
-		return location{}, errorCantAccessFile
+		return Location{}, errorCantAccessFile
 	}
-	var l location
+	var l Location
 	if r.Relative {
-		l = location{from, splitDots(link.Node.Parent().Path() + `\` + r.SubstituteName)}
+		l = Location{from, splitDots(link.Node.Parent().Path() + `\` + r.SubstituteName)}
 		if strings.HasPrefix(r.SubstituteName, `\`) { // relative to the volume
-			l.names = splitDots(r.SubstituteName)
+			l.Names = splitDots(r.SubstituteName)
 		}
-	} else if l, err = s.locate(r.Target()); err != nil {
-		return location{}, err
+	} else if l, err = s.Locate(r.Target()); err != nil {
+		return Location{}, err
 	}
-	l.names = append(l.names[:len(l.names):len(l.names)], link.rest...)
+	l.Names = append(l.Names[:len(l.Names):len(l.Names)], link.rest...)
 	return l, nil
+}
+
+// VolumeOf returns the volume whose root a directory is, also one that can't be mounted. A
+// share gives ErrorNotSupported.
+func (s *Space) VolumeOf(directory string) (*volumes.Volume, error) {
+	l, err := s.Locate(directory)
+	if err != nil {
+		return nil, err
+	}
+	if v, ok := l.Root.(*volumes.Volume); ok && len(l.Names) == 0 {
+		return v, nil
+	}
+	op, err := s.OpenAt(l, openDirectory)
+	if err != nil {
+		return nil, err
+	}
+	defer op.Close()
+	v, ok := op.Volume()
+	switch {
+	case !ok:
+		return nil, win.ErrorNotSupported
+	case op.Node() != op.FS.Root():
+		return nil, errorDirNotRoot
+	}
+	return v, nil
+}
+
+// FreeSpace is the space of the file system that a directory is on.
+func (s *Space) FreeSpace(directory string) (win.DiskSpace, error) {
+	op, err := s.Open(directory, openDirectory)
+	if err != nil {
+		return win.DiskSpace{}, err
+	}
+	defer op.Close()
+	return volumes.Space(op.FS), nil
+}
+
+// openDirectory opens a directory to ask for the file system that it is on.
+var openDirectory = win.OpenOptions{
+	Access: win.AccessNone, Share: ShareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenForBackup,
 }

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsim
+package volumes
 
 import "github.com/csi-proxy/csi-proxy/internal/win"
 
@@ -11,28 +11,27 @@ const errorNotLocked win.Errno = 158
 // errorVolumeDismounted is what STATUS_VOLUME_DISMOUNTED becomes.
 const errorVolumeDismounted = win.ErrorNotReady
 
-// admits reports whether the volume can be opened. Windows hands an open for control codes
+// Admits reports whether the volume can be opened. Windows hands an open for control codes
 // only to the driver below the file system, which knows of no lock.
-func (v *volume) admits(access win.Access) error {
+func (v *Volume) Admits(access win.Access) error {
 	if v.lock != nil && access != win.AccessNone {
 		return win.ErrorAccessDenied
 	}
 	return nil
 }
 
-// lockVolume is FSCTL_LOCK_VOLUME. A handle to the volume itself, for reading or writing,
+// lock is FSCTL_LOCK_VOLUME. A handle to the volume itself, for reading or writing,
 // keeps others from locking it, as open files do; and whoever has the lock can't have it
 // twice.
-func (h *handle) lockVolume() error {
-	v := h.volume
-	switch err := h.need(win.GenericRead | win.GenericWrite); {
+func (m *Manager) lock(v *Volume, h Handle) error {
+	switch err := h.Need(win.GenericRead | win.GenericWrite); {
 	case err != nil:
 		return err
-	case v.disk.System, v.Locked:
+	case v.Disk.System, v.Locked:
 		return win.ErrorAccessDenied
 	case v.Offline:
 		return win.ErrorNotReady
-	case v.lock != nil, h.sys.inUseBesides(v, h):
+	case v.lock != nil, m.node.InUse(v, h):
 		return win.ErrorAccessDenied
 	}
 	if t, _, err := v.tree(); err == nil {
@@ -42,25 +41,24 @@ func (h *handle) lockVolume() error {
 	return nil
 }
 
-func (h *handle) unlockVolume() error {
-	if h.volume.lock != h {
+func (v *Volume) unlock(h Handle) error {
+	if v.lock != h {
 		return errorNotLocked
 	}
-	h.volume.lock = nil
+	v.lock = nil
 	return nil
 }
 
-// dismountVolume is FSCTL_DISMOUNT_VOLUME. What was written is on the volume. Its files
+// dismount is FSCTL_DISMOUNT_VOLUME. What was written is on the volume. Its files
 // can't be used, by handles of before nor by new ones, until the handle that has dismounted
 // the volume is closed; then the next use mounts it.
 //
 // Guess: to dismount Windows' own volume gives error 5.
-func (h *handle) dismountVolume() error {
-	v := h.volume
-	switch err := h.need(win.GenericRead | win.GenericWrite); {
+func (m *Manager) dismount(v *Volume, h Handle) error {
+	switch err := h.Need(win.GenericRead | win.GenericWrite); {
 	case err != nil:
 		return err
-	case v.disk.System:
+	case v.Disk.System:
 		return win.ErrorAccessDenied
 	case v.dismounted != nil:
 		return errorVolumeDismounted
@@ -68,17 +66,27 @@ func (h *handle) dismountVolume() error {
 	if t, _, err := v.content(); err == nil {
 		t.fs.Flush()
 	}
-	h.sys.handles.kill(errorVolumeDismounted, func(other *handle) bool { return other.on(v) && other.file != nil })
+	m.node.Kill(v, true, errorVolumeDismounted)
 	v.dismounted = h
 	return nil
 }
 
+// Release ends what a handle that is closed has locked and dismounted.
+func (v *Volume) Release(h Handle) {
+	if v.lock == h {
+		v.lock = nil
+	}
+	if v.dismounted == h {
+		v.dismounted = nil
+	}
+}
+
 // isDirty is FSCTL_IS_VOLUME_DIRTY.
-func (h *handle) isDirty(out []byte) (int, error) {
-	if err := h.need(win.GenericRead); err != nil {
+func (v *Volume) isDirty(h Handle, out []byte) (int, error) {
+	if err := h.Need(win.GenericRead); err != nil {
 		return 0, err
 	}
-	t, _, err := h.volume.content()
+	t, _, err := v.content()
 	if err != nil {
 		return 0, fsctlError(err)
 	}

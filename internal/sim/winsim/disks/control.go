@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsim
+package disks
 
 import (
 	"encoding/binary"
@@ -12,51 +12,51 @@ import (
 // errorBadLength is ERROR_BAD_LENGTH: an input is too short (STATUS_INFO_LENGTH_MISMATCH).
 const errorBadLength win.Errno = 24
 
-// diskControl is DeviceIoControl on a disk.
-func (s *System) diskControl(d *drive, code win.IoctlCode, in, out []byte) (int, error) {
+// Control is DeviceIoControl on a disk.
+func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, error) {
 	switch code {
 	case win.IoctlStorageGetDeviceNumber:
 		n := win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: d.Number, PartitionNumber: 0}
-		return reply(out, n.Encode())
+		return Reply(out, n.Encode())
 	case win.IoctlStorageQueryProperty:
-		return s.queryProperty(d, in, out)
+		return m.queryProperty(d, in, out)
 	case win.IoctlScsiGetAddress:
 		if d.Spec.SCSIAddressError != 0 {
 			return 0, d.Spec.SCSIAddressError
 		}
-		return reply(out, d.Spec.SCSI.Encode())
+		return Reply(out, d.Spec.SCSI.Encode())
 	case win.IoctlDiskGetDriveGeometryEx:
-		return reply(out, d.geometry().Encode())
+		return Reply(out, d.Geometry().Encode())
 	case win.IoctlDiskGetLengthInfo:
-		return reply(out, win.EncodeInt64(d.Seen))
+		return Reply(out, win.EncodeInt64(d.Seen))
 	case win.IoctlDiskGetDriveLayoutEx:
-		l := d.layout()
-		if s.node.Settings.OfflineLayoutRAW && d.is(win.DiskOffline) {
+		l := d.Layout()
+		if m.config.Settings.OfflineLayoutRAW && d.Is(win.DiskOffline) {
 			l = &win.DriveLayout{Style: win.StyleRAW}
 		}
-		return reply(out, l.Encode())
+		return Reply(out, l.Encode())
 	case win.IoctlDiskIsWritable:
-		if !d.writable() {
+		if !d.Writable() {
 			return 0, win.ErrorWriteProtect
 		}
 		return 0, nil
 	case win.IoctlDiskGetDiskAttributes:
-		return reply(out, win.EncodeGetDiskAttributes(d.Attributes))
+		return Reply(out, win.EncodeGetDiskAttributes(d.Attributes))
 	case win.IoctlDiskSetDiskAttributes:
 		a, err := win.DecodeSetDiskAttributes(in)
 		if err != nil {
 			return 0, win.ErrorInvalidParameter
 		}
-		wasOffline := d.is(win.DiskOffline)
-		if err := s.setAttributes(d, a); err != nil {
+		wasOffline := d.Is(win.DiskOffline)
+		if err := m.setAttributes(d, a); err != nil {
 			return 0, err
 		}
-		if d.fresh && wasOffline && !d.is(win.DiskOffline) && s.node.Settings.OfflineAfterArrival {
-			s.later(s.gate.delays.VolumeArrival, func() {
-				if d.present() {
+		if d.fresh && wasOffline && !d.Is(win.DiskOffline) && m.config.Settings.OfflineAfterArrival {
+			m.node.Later(m.config.VolumeArrival, func() {
+				if d.Present() {
 					d.Attributes |= win.DiskOffline
 					d.touch()
-					s.scanVolumes(d)
+					m.node.DiskChanged(d)
 				}
 			})
 		}
@@ -68,18 +68,18 @@ func (s *System) diskControl(d *drive, code win.IoctlCode, in, out []byte) (int,
 		if len(out) < win.DiskGeometrySize {
 			return 0, win.ErrorInsufficientBuffer
 		}
-		if err := d.updateSize(!s.node.Settings.FixedUsableLength); err != nil {
+		if err := d.updateSize(!m.config.Settings.FixedUsableLength); err != nil {
 			return 0, err
 		}
-		return copy(out, d.geometry().Encode()[:win.DiskGeometrySize]), nil
+		return copy(out, d.Geometry().Encode()[:win.DiskGeometrySize]), nil
 	case win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition:
-		return 0, s.changeTable(d, code, in)
+		return 0, m.changeTable(d, code, in)
 	}
 	return 0, win.ErrorInvalidFunction
 }
 
 // changeTable is the ioctls that write the partition table.
-func (s *System) changeTable(d *drive, code win.IoctlCode, in []byte) error {
+func (m *Manager) changeTable(d *Disk, code win.IoctlCode, in []byte) error {
 	var change func() error
 	switch code {
 	case win.IoctlDiskCreateDisk:
@@ -87,13 +87,13 @@ func (s *System) changeTable(d *drive, code win.IoctlCode, in []byte) error {
 		if err != nil {
 			return win.ErrorInvalidParameter
 		}
-		change = func() error { return d.createTable(c, s.node.Settings.AutomaticMSR) }
+		change = func() error { return d.createTable(c, m.config.Settings.AutomaticMSR) }
 	case win.IoctlDiskSetDriveLayoutEx:
 		l, err := win.DecodeDriveLayout(in)
 		if err != nil {
 			return win.ErrorInvalidParameter
 		}
-		change = func() error { return d.setLayout(l) }
+		change = func() error { return d.SetLayout(l) }
 	case win.IoctlDiskGrowPartition:
 		g, err := win.DecodeGrowPartition(in)
 		if err != nil {
@@ -104,7 +104,7 @@ func (s *System) changeTable(d *drive, code win.IoctlCode, in []byte) error {
 	switch {
 	// That a table can be replaced while its disk is offline is a guess: diskpart gives
 	// such a disk new ids.
-	case d.is(win.DiskReadOnly), d.is(win.DiskOffline) && code != win.IoctlDiskSetDriveLayoutEx:
+	case d.Is(win.DiskReadOnly), d.Is(win.DiskOffline) && code != win.IoctlDiskSetDriveLayoutEx:
 		return win.ErrorWriteProtect
 	case d.System && code != win.IoctlDiskGrowPartition: // Windows doesn't saw off its branch
 		return win.ErrorAccessDenied
@@ -112,7 +112,7 @@ func (s *System) changeTable(d *drive, code win.IoctlCode, in []byte) error {
 	if err := change(); err != nil {
 		return err
 	}
-	s.scanVolumes(d)
+	m.node.DiskChanged(d)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (s *System) changeTable(d *drive, code win.IoctlCode, in []byte) error {
 //
 // Guess: the disk that Windows runs from can't be made offline or read-only, with error 5,
 // and an attribute that nobody knows gives error 87.
-func (s *System) setAttributes(d *drive, a win.SetDiskAttributes) error {
+func (m *Manager) setAttributes(d *Disk, a win.SetDiskAttributes) error {
 	const known = win.DiskOffline | win.DiskReadOnly
 	switch {
 	case a.Mask&^known != 0 || a.Attributes&^known != 0:
@@ -128,41 +128,43 @@ func (s *System) setAttributes(d *drive, a win.SetDiskAttributes) error {
 	case d.System && a.Attributes&a.Mask != 0:
 		return win.ErrorAccessDenied
 	}
-	wasOffline := d.is(win.DiskOffline)
+	wasOffline := d.Is(win.DiskOffline)
 	set := func(old win.DiskAttributes) win.DiskAttributes { return old&^a.Mask | a.Attributes&a.Mask }
 	d.Attributes = set(d.Attributes)
 	if a.Persist {
 		d.Persistent = set(d.Persistent)
-		if s.node.Settings.AttributesOfInstance {
-			if s.node.Instances == nil {
-				s.node.Instances = map[string]win.DiskAttributes{}
+		if m.config.Settings.AttributesOfInstance {
+			if m.Instances == nil {
+				m.Instances = map[string]win.DiskAttributes{}
 			}
-			s.node.Instances[d.instance()], s.changed = d.Persistent, true
+			m.Instances[d.instance()] = d.Persistent
+			m.node.KeptChanged()
 		}
 	}
-	switch isOffline := d.is(win.DiskOffline); {
+	switch isOffline := d.Is(win.DiskOffline); {
 	case isOffline && !wasOffline:
 		d.OfflineReason = win.OfflinePolicy
 	case wasOffline && !isOffline:
 		d.OfflineReason = win.OfflineUnknown
 		// Guess: a clone that is brought online while its original is online goes offline
 		// again a moment later.
-		if _, isClone := s.originalOf(d); isClone {
-			s.later(s.gate.delays.VolumeArrival, func() { s.offlineIfClone(d) })
+		if _, isClone := m.originalOf(d); isClone {
+			m.node.Later(m.config.VolumeArrival, func() { m.offlineIfClone(d) })
 		}
 	}
 	d.touch()
-	s.scanVolumes(d)
+	m.node.DiskChanged(d)
 	return nil
 }
 
-func (d *drive) geometry() win.DiskGeometryEx {
+// Geometry is what IOCTL_DISK_GET_DRIVE_GEOMETRY_EX says.
+func (d *Disk) Geometry() win.DiskGeometryEx {
 	return win.DiskGeometryEx{BytesPerSector: d.Spec.SectorSize, DiskSize: d.Seen}
 }
 
 // queryProperty is IOCTL_STORAGE_QUERY_PROPERTY. As much of the answer is given
 // as fits: its header tells how much there is.
-func (s *System) queryProperty(d *drive, in, out []byte) (int, error) {
+func (m *Manager) queryProperty(d *Disk, in, out []byte) (int, error) {
 	id, err := win.DecodePropertyQuery(in)
 	if err != nil || len(in) < len(win.EncodePropertyQuery(id)) {
 		return 0, errorBadLength
@@ -184,11 +186,11 @@ func (s *System) queryProperty(d *drive, in, out []byte) (int, error) {
 			Adapter: uint32(a.PortNumber), Port: uint32(a.PathID), Target: uint32(a.TargetID), LUN: uint32(a.LUN), Text: d.Spec.Location,
 		}.Encode()
 	case win.PropertyProtocolSpecific:
-		answer, err = s.namespace(d, in)
+		answer, err = m.namespace(d, in)
 		if err != nil {
 			return 0, err
 		}
-		return reply(out, answer)
+		return Reply(out, answer)
 	default:
 		fault = win.ErrorInvalidFunction
 	}
@@ -203,12 +205,12 @@ func (s *System) queryProperty(d *drive, in, out []byte) (int, error) {
 }
 
 // namespace is the query for an NVMe namespace.
-func (s *System) namespace(d *drive, in []byte) ([]byte, error) {
+func (m *Manager) namespace(d *Disk, in []byte) ([]byte, error) {
 	id, err := win.DecodeNVMeNamespaceQuery(in)
 	switch {
 	case d.Spec.NVMeError != 0:
 		return nil, d.Spec.NVMeError
-	case d.Spec.NVMe == nil, s.node.Settings.NoNVMeIdentify:
+	case d.Spec.NVMe == nil, m.config.Settings.NoNVMeIdentify:
 		return nil, win.ErrorInvalidFunction
 	case err != nil || id != d.Spec.NVMe.Namespace:
 		return nil, win.ErrorInvalidParameter
@@ -217,7 +219,7 @@ func (s *System) namespace(d *drive, in []byte) ([]byte, error) {
 }
 
 // alignment is STORAGE_ACCESS_ALIGNMENT_DESCRIPTOR.
-func (d *drive) alignment() []byte {
+func (d *Disk) alignment() []byte {
 	b := make([]byte, 28)
 	binary.LittleEndian.PutUint32(b[0:], 28)
 	binary.LittleEndian.PutUint32(b[4:], 28)
@@ -226,8 +228,8 @@ func (d *drive) alignment() []byte {
 	return b
 }
 
-// reply copies an answer that the caller gets whole or not at all.
-func reply(out, answer []byte) (int, error) {
+// Reply copies an answer that the caller gets whole or not at all.
+func Reply(out, answer []byte) (int, error) {
 	if len(out) < len(answer) {
 		return 0, win.ErrorInsufficientBuffer
 	}

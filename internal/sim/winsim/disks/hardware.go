@@ -1,0 +1,474 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+// Info is what the control calls say of a disk.
+type Info struct {
+	Spec      Spec
+	State     State
+	Number    disk.Number // win.NoNumber if it has none
+	SizeBytes int64       // of the hardware
+	SeenBytes int64       // that Windows knows of
+	System    bool
+
+	Attributes    win.DiskAttributes
+	OfflineReason win.OfflineReason // while it is offline
+}
+
+// Info lists all disks in the order in which they came to the node, also the detached
+// ones. The caller must not change what a Spec points to.
+func (m *Manager) Info() []Info {
+	var infos []Info
+	for d := range m.All() {
+		infos = append(infos, Info{d.Spec, d.State, d.Number, d.Size, d.Seen, d.System, d.Attributes, d.OfflineReason})
+	}
+	return infos
+}
+
+// Attach attaches a new disk or, if there is a detached one with the serial number,
+// that one with its data. Of the spec for a detached disk only SCSI, Location, Number,
+// Late and NeedsRescan count, and a SizeBytes that is greater than before.
+//
+// It returns the disk number, which a disk that Windows doesn't see yet will have, or
+// win.NoNumber for a path below a multipath disk.
+// A serial number that is attached already gives ErrorAlreadyExists.
+func (m *Manager) Attach(spec Spec) (disk.Number, error) {
+	if spec.SCSI != nil && spec.SCSI.PortNumber == initiatorPort {
+		return win.NoNumber, refusal.New(win.ErrorBusy,
+			"attach disk%s: adapter %d is the iSCSI initiator, whose disks are the LUNs of its targets", quoted(spec.Serial), initiatorPort)
+	}
+	d, err := m.diskFor(spec)
+	if err != nil {
+		return win.NoNumber, fmt.Errorf("attach disk%s: %w", quoted(spec.Serial), err)
+	}
+	m.attach(d)
+	return d.Number, nil
+}
+
+func (m *Manager) attach(d *Disk) {
+	m.inherit(d)
+	d.State, d.Attributes = Attached, d.Persistent
+	m.giveNumber(d)
+	if !d.Spec.NeedsRescan {
+		m.arrivesLater(d)
+	}
+}
+
+// inherit gives a disk that is attached the attributes of the device instance that it is
+// from now on: those that were persisted for it, or else those of its hardware.
+func (m *Manager) inherit(d *Disk) {
+	if !m.config.Settings.AttributesOfInstance {
+		return
+	}
+	a, known := m.Instances[d.instance()]
+	if !known {
+		a = d.Spec.attributes()
+	}
+	if d.Persistent = a; d.Persistent&win.DiskOffline != 0 {
+		d.OfflineReason = win.OfflinePolicy
+	}
+}
+
+// giveNumber gives an attached disk the number that it will have.
+func (m *Manager) giveNumber(d *Disk) {
+	switch wanted := d.Spec.Number; {
+	case d.Number != win.NoNumber || d.Spec.MultipathMember:
+	case wanted != nil && !m.numbered(*wanted):
+		d.Number = *wanted
+		m.unused = max(m.unused, d.Number+1)
+	default:
+		d.Number = m.freeNumber(m.config.Settings.FreshNumbers)
+	}
+	d.touch()
+}
+
+// Clone attaches a new disk with the contents of another one as they are now, as a
+// disk made from a snapshot has them: with the same ids in its partition table, and what
+// was written to its files by then. The rest of the disk is as spec says; its SizeBytes is
+// at least that of the other disk, and its SectorSize the same.
+//
+// While a disk with the same ids is online, Windows keeps the clone offline.
+func (m *Manager) Clone(of disk.Number, spec Spec) (number disk.Number, err error) {
+	number = win.NoNumber
+	err = m.on("clone", of, func(original *Disk) error {
+		if _, exists := m.withSerial(spec.Serial); exists {
+			return refusal.New(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
+		}
+		spec.SizeBytes, spec.SectorSize = max(spec.SizeBytes, original.Size), original.Spec.SectorSize
+		d, err := m.diskFor(spec)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(original.Image.Export(d.Image), m.node.DiskCopied(original, d)); err != nil {
+			return err
+		}
+		m.attach(d)
+		number = d.Number
+		return nil
+	})
+	return number, err
+}
+
+// withSerial finds the disk with a serial number that was given to it.
+func (m *Manager) withSerial(serial string) (*Disk, bool) {
+	return m.Find(func(d *Disk) bool { return serial != "" && d.Spec.Serial == serial })
+}
+
+// Swap puts another disk in the place of an attached one: with its number and its
+// address, and with a copy of what is on it, but with the serial number, the identifiers and
+// the texts of the spec. What of these the spec lacks is as before, so that an empty one
+// makes a copy that nobody can tell from the original.
+//
+// What is open on the disk, or on a volume on it, dies, and all arrives anew. With
+// keepHandles it leads to the other disk from now on: that isn't to be expected of Windows,
+// but nothing that changes a disk may rely on it.
+func (m *Manager) Swap(number disk.Number, spec Spec, keepHandles bool) error {
+	return m.on("swap", number, func(d *Disk) error {
+		switch o, found := m.withSerial(spec.Serial); {
+		case found && o != d:
+			return refusal.New(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
+		case d.System, d.Target != "", !d.Present():
+			return refusal.New(win.ErrorNotSupported, "only a disk that Windows sees can be swapped, and neither its own nor a LUN")
+		}
+		if !keepHandles {
+			m.withdraw(d)
+		}
+		d.Spec.Serial, d.path = cmp.Or(spec.Serial, d.Spec.Serial), ""
+		d.Spec.VendorID, d.Spec.ProductID = cmp.Or(spec.VendorID, d.Spec.VendorID), cmp.Or(spec.ProductID, d.Spec.ProductID)
+		d.Spec.Revision = cmp.Or(spec.Revision, d.Spec.Revision)
+		if spec.Page83 != nil {
+			d.Spec.Page83 = spec.Page83
+		}
+		if !keepHandles {
+			d.Spec.Number = &number
+			m.attach(d)
+		}
+		d.touch()
+		return nil
+	})
+}
+
+// originalOf finds a disk that is online and has ids of d in its partition table.
+func (m *Manager) originalOf(d *Disk) (*Disk, bool) {
+	ids := d.tableIDs()
+	if len(ids) == 0 {
+		return nil, false
+	}
+	return m.Find(func(o *Disk) bool {
+		return o != d && o.Present() && !o.Is(win.DiskOffline) && o.Number != win.NoNumber &&
+			slices.ContainsFunc(o.tableIDs(), func(id string) bool { return slices.Contains(ids, id) })
+	})
+}
+
+// offlineIfClone takes a disk that is a clone offline, as the partition manager does.
+func (m *Manager) offlineIfClone(d *Disk) {
+	if _, isClone := m.originalOf(d); !isClone || !d.Present() || d.System || d.Is(win.DiskOffline) {
+		return
+	}
+	d.Attributes |= win.DiskOffline
+	d.OfflineReason = win.OfflineCollision
+	d.touch()
+	m.node.DiskChanged(d)
+}
+
+// SetOfflineReason takes a disk offline as Windows does by itself, for a reason.
+func (m *Manager) SetOfflineReason(number disk.Number, reason win.OfflineReason) error {
+	return m.on("take offline", number, func(d *Disk) error {
+		if err := m.setAttributes(d, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}); err != nil {
+			return err
+		}
+		d.OfflineReason = reason
+		return nil
+	})
+}
+
+// OfflineReasons is the answer to a query for MSFT_Disk.OfflineReason.
+func (m *Manager) OfflineReasons() map[disk.Number]win.OfflineReason {
+	reasons := map[disk.Number]win.OfflineReason{}
+	for d := range m.All() {
+		if d.Present() && d.Number != win.NoNumber && d.Is(win.DiskOffline) && !m.config.Settings.NoOfflineReasons {
+			reasons[d.Number] = d.OfflineReason
+		}
+	}
+	return reasons
+}
+
+// diskFor finds the detached disk of a spec, or makes a new one.
+func (m *Manager) diskFor(spec Spec) (*Disk, error) {
+	d, ok := m.withSerial(spec.Serial)
+	switch {
+	case !ok && spec.SizeBytes == 0:
+		return nil, refusal.New(win.ErrorInvalidParameter, "no detached disk has the serial number, and a new disk needs a size")
+	case !ok:
+		spec, err := m.complete(m.NextDisk, spec)
+		if err != nil {
+			return nil, err
+		}
+		d := newDisk(m.NextDisk, spec)
+		m.add(d)
+		m.NextDisk++
+		m.node.KeptChanged()
+		return d, nil
+	case d.Target != "":
+		return nil, refusal.New(win.ErrorAlreadyExists, "the serial number is that of a LUN of the iSCSI target %s", d.Target)
+	case d.State != Detached:
+		return nil, refusal.New(win.ErrorAlreadyExists,
+			"disk %s has the serial number and is attached; detach it first, or choose another serial number", d.Number)
+	}
+	again := d.Spec
+	again.SizeBytes = max(d.Size, spec.SizeBytes)
+	again.SCSI, again.Location, again.NeedsRescan = spec.SCSI, spec.Location, spec.NeedsRescan
+	again.Number, again.Late = spec.Number, spec.Late
+	again, err := m.complete(d.ID, again)
+	if err != nil {
+		return nil, err
+	}
+	d.Spec, d.path = again, ""
+	d.grow(again.SizeBytes)
+	return d, nil
+}
+
+// arrivesLater gives an attached disk its number and lets it arrive: at once,
+// if arrival takes no time.
+func (m *Manager) arrivesLater(d *Disk) {
+	m.comes(d)
+	delay := m.config.DiskArrival + d.Spec.Late
+	if delay <= 0 {
+		m.arrives(d)
+		return
+	}
+	m.node.Later(delay, func() {
+		if d.Arriving {
+			m.arrives(d)
+		}
+	})
+}
+
+// comes says that an attached disk will arrive.
+func (m *Manager) comes(d *Disk) {
+	m.giveNumber(d)
+	d.Arriving = true
+	d.touch()
+}
+
+func (m *Manager) arrives(d *Disk) {
+	d.State, d.Arriving, d.Seen, d.fresh = Present, false, d.Size, true
+	d.touch()
+	m.offlineIfClone(d)
+	m.node.Notify(win.InterfaceClassDisk)
+	m.node.DiskChanged(d)
+}
+
+// Detach pulls a disk out, even while it is in use. It is a detached disk then, with
+// its data.
+func (m *Manager) Detach(number disk.Number) error {
+	return m.on("detach", number, func(d *Disk) error {
+		switch {
+		case d.System:
+			return win.ErrorAccessDenied
+		case d.Target != "": // it comes and goes with the session
+			return fmt.Errorf("it is a LUN of the iSCSI target %s: %w", d.Target, win.ErrorNotSupported)
+		}
+		m.withdraw(d)
+		return nil
+	})
+}
+
+// Delete deletes a detached disk with its data: a disk with its serial number is a
+// new one then. What Windows remembers of its volumes stays. No such disk
+// gives ErrorNotFound, one that is attached ErrorDeviceInUse.
+func (m *Manager) Delete(serial string) error {
+	d, ok := m.Find(func(d *Disk) bool { return d.Spec.Serial == serial })
+	switch {
+	case !ok:
+		return refusal.NotFound("disk", strconv.Quote(serial))
+	case d.Target != "":
+		return fmt.Errorf("delete disk %q: it is a LUN of the iSCSI target %s: %w", serial, d.Target, win.ErrorNotSupported)
+	case d.State != Detached:
+		return refusal.New(win.ErrorDeviceInUse, "delete disk %q: it is attached as disk %s; detach it first", serial, d.Number)
+	}
+	m.remove(d)
+	return nil
+}
+
+// withdraw takes a disk off the node: what is open on it dies.
+func (m *Manager) withdraw(d *Disk) {
+	d.State, d.Number, d.Arriving = Detached, win.NoNumber, false
+	d.touch()
+	m.node.DiskChanged(d)
+	m.node.DiskGone(d)
+	m.node.Notify(win.InterfaceClassDisk)
+}
+
+// Grow gives a disk more capacity. Windows sees it when it next asks for it.
+func (m *Manager) Grow(number disk.Number, sizeBytes int64) error {
+	return m.on("grow", number, func(d *Disk) error {
+		if sizeBytes < d.Size || sizeBytes%d.SectorSize() != 0 {
+			return refusal.New(win.ErrorInvalidParameter, "the new size is %d bytes; it must be at least %d, in whole sectors of %d bytes",
+				sizeBytes, d.Size, d.SectorSize())
+		}
+		d.grow(sizeBytes)
+		if m.config.Settings.GrownAtOnce && d.Present() {
+			d.Seen = d.Size
+		}
+		return nil
+	})
+}
+
+func (d *Disk) grow(size int64) {
+	d.Size, d.Spec.SizeBytes = size, size
+	d.touch()
+	d.Image.Grow(size)
+}
+
+// SetAttributes changes attributes of a disk as an administrator does.
+func (m *Manager) SetAttributes(number disk.Number, a win.SetDiskAttributes) error {
+	return m.on("set attributes of", number, func(d *Disk) error { return m.setAttributes(d, a) })
+}
+
+// ReadImage reads bytes of a disk below Windows.
+func (m *Manager) ReadImage(number disk.Number, p []byte, off int64) error {
+	return m.on("read image of", number, func(d *Disk) error {
+		if _, err := d.Image.ReadAt(p, off); err != nil {
+			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
+		}
+		return nil
+	})
+}
+
+// WriteImage writes bytes of a disk below Windows, as another machine would: it
+// plants foreign data. Windows takes notice of a changed partition table.
+func (m *Manager) WriteImage(number disk.Number, p []byte, off int64) error {
+	return m.on("write image of", number, func(d *Disk) error {
+		if _, err := d.Image.WriteAt(p, off); err != nil {
+			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
+		}
+		m.node.DiskChanged(d)
+		return nil
+	})
+}
+
+// ExportImage writes the bytes of a disk to a new sparse file. The contents of the
+// simulated file systems' files are not among them.
+func (m *Manager) ExportImage(number disk.Number, file string) error {
+	return m.on("export image of", number, func(d *Disk) (err error) {
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if closeErr := f.Close(); err == nil {
+				err = closeErr
+			}
+		}()
+		if err := f.Truncate(d.Size); err != nil {
+			return err
+		}
+		return d.Image.Export(f)
+	})
+}
+
+// on runs f on the disk with a number. Detached disks have none.
+func (m *Manager) on(what string, number disk.Number, f func(*Disk) error) error {
+	d, ok := m.WithNumber(number)
+	if !ok {
+		return refusal.NotFound("disk", number.String())
+	}
+	if err := f(d); err != nil {
+		return fmt.Errorf("%s disk %d: %w", what, number, err)
+	}
+	return nil
+}
+
+// WithNumber finds the disk that has a number, or will have it.
+func (m *Manager) WithNumber(number disk.Number) (*Disk, bool) {
+	return m.Find(func(d *Disk) bool { return d.Number == number && number != win.NoNumber })
+}
+
+// quoted is a name in the text of an error, with a blank before it; nothing if it is empty.
+func quoted(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " " + strconv.Quote(name)
+}
+
+// Boot is the start of Windows: it finds all attached disks and numbers them in the order
+// of their addresses, of which the system disk has the first. It returns them in that order.
+//
+// Guess: a restart numbers disks in the order of their SCSI addresses.
+func (m *Manager) Boot() []*Disk {
+	attached := slices.DeleteFunc(slices.Collect(m.All()), func(d *Disk) bool { return d.State == Detached })
+	slices.SortFunc(attached, (*Disk).compareAddress)
+	number := disk.Number(0)
+	for _, d := range attached {
+		d.State, d.Number, d.Arriving = Present, win.NoNumber, false
+		d.touch()
+		d.Seen, d.Attributes = d.Size, d.Persistent
+		if !d.Is(win.DiskOffline) {
+			d.OfflineReason = win.OfflineUnknown
+		}
+		m.offlineIfClone(d)
+		if !d.Spec.MultipathMember {
+			d.Number = number
+			number++
+		}
+	}
+	return attached
+}
+
+// Resume lets the disks arrive that were on their way when the state file was written.
+func (m *Manager) Resume() {
+	for d := range m.All() {
+		m.node.DiskChanged(d)
+		if d.Arriving {
+			m.arrivesLater(d)
+		}
+	}
+}
+
+// Install makes the disk that Windows runs from, with its partitions.
+func (m *Manager) Install() (*Disk, error) {
+	spec := Spec{
+		SizeBytes: 64 << 30, Serial: "SIMSYSTEM", VendorID: "Msft", ProductID: "Virtual Disk",
+		SCSI: &win.SCSIAddress{}, Location: "PCI Slot 0 : Adapter 0 : Port 0 : Target 0 : LUN 0",
+	}
+	d, err := m.diskFor(spec)
+	if err != nil {
+		return nil, err
+	}
+	const efiEnd = mib + 100*mib
+	d.State, d.Number, d.Seen = Present, 0, d.Size
+	if err := d.createTable(win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}, false); err != nil {
+		return nil, err
+	}
+	l := d.Layout()
+	end := (l.StartingUsableOffset + l.UsableLength) / mib * mib
+	for _, p := range []win.Partition{
+		{Type: win.PartitionTypeEFISystem, StartingOffset: mib, Length: 100 * mib, Name: "EFI system partition"},
+		{Type: win.PartitionTypeMicrosoftReserved, StartingOffset: efiEnd, Length: 16 * mib, Name: reservedPartitionName},
+		{Type: win.PartitionTypeBasicData, StartingOffset: efiEnd + 16*mib, Length: end - efiEnd - 16*mib, Name: "Basic data partition"},
+	} {
+		p.Style, p.ID = win.StyleGPT, win.NewGUID()
+		l.Partitions = append(l.Partitions, p)
+	}
+	if err := d.SetLayout(l); err != nil {
+		return nil, err
+	}
+	d.System = true
+	return d, nil
+}
