@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/mask"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -67,7 +68,7 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 	}
 	z.logs(b.Logs, b.LogBytes)
 	z.text("errors.txt", strings.Join(z.failures, "\n")+"\n")
-	z.text("missing.txt", masked(strings.Join(z.missing, "\n"))+"\n")
+	z.text("missing.txt", mask.Text(strings.Join(z.missing, "\n"))+"\n")
 	return errors.Join(z.err, z.Close())
 }
 
@@ -142,7 +143,7 @@ func (z *bundle) json(name string, v any, err error) {
 	if err != nil && string(text) == "null" {
 		return
 	}
-	z.text(name, masked(string(text))+"\n")
+	z.text(name, mask.Text(string(text))+"\n")
 }
 
 // mostFailures is how many lines errors.txt has at most.
@@ -187,7 +188,7 @@ func (z *bundle) log(name, path string, most int64) error {
 	out := bufio.NewWriter(z.create(name))
 	for {
 		line, err := lines.ReadString('\n')
-		line = masked(line)
+		line = mask.Text(line)
 		if isFailure(line) {
 			z.failures = append(z.failures, strings.TrimRight(line, "\r\n"))
 			z.failures = z.failures[max(0, len(z.failures)-mostFailures):]
@@ -283,7 +284,7 @@ func servicesWithFlags(ctx context.Context, n *Node) (any, error) {
 		return nil, err
 	}
 	for i, s := range services {
-		services[i].Args = maskedFlags(s.Args)
+		services[i].Args = mask.Flags(s.Args)
 	}
 	return services, nil
 }

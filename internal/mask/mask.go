@@ -1,14 +1,17 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+// Package mask masks what looks like a secret in texts of other programs. Texts of ours have no
+// secrets.
+package mask
 
 import (
 	"regexp"
 	"strings"
 )
 
-const mask = "***"
+// Mask stands in a secret's place.
+const Mask = "***"
 
 // secretName is in the name of whatever is a secret.
 const secretName = `(?:password|passwd|passphrase|secret|credential|token)`
@@ -21,9 +24,9 @@ var secretValues = regexp.MustCompile(`(?i)([a-z0-9_.-]*` + secretName + `[a-z0-
 // credentialsInURL are a user's name and password before the host.
 var credentialsInURL = regexp.MustCompile(`([a-z][a-z0-9+.-]*://)[^\s/@"']+:[^\s/@"']*@`)
 
-// masked masks what looks like a secret in a text.
-func masked(text string) string {
-	text = credentialsInURL.ReplaceAllString(text, "${1}"+mask+"@")
+// Text masks what looks like a secret in a text.
+func Text(text string) string {
+	text = credentialsInURL.ReplaceAllString(text, "${1}"+Mask+"@")
 	return secretValues.ReplaceAllStringFunc(text, func(found string) string {
 		parts := secretValues.FindStringSubmatch(found)
 		quote := parts[2] // of the name; JSON stays JSON
@@ -33,14 +36,20 @@ func masked(text string) string {
 				break
 			}
 		}
-		return parts[1] + quote + mask + quote
+		return parts[1] + quote + Mask + quote
 	})
 }
 
-var secretFlag = regexp.MustCompile(`(?i)` + secretName)
+var secretNames = regexp.MustCompile(`(?i)` + secretName)
 
-// maskedFlags masks the values of flags that are secrets by their names.
-func maskedFlags(args []string) []string {
+// IsSecret reports whether what has this name is a secret, and not the name of one.
+func IsSecret(name string) bool {
+	lower := strings.ToLower(name)
+	return secretNames.MatchString(name) && !strings.HasSuffix(lower, "name") && !strings.HasSuffix(lower, "namespace")
+}
+
+// Flags masks the values of flags that are secrets by their names.
+func Flags(args []string) []string {
 	var shown []string
 	next := false // is a secret
 	for _, arg := range args {
@@ -48,13 +57,13 @@ func maskedFlags(args []string) []string {
 		isFlag := strings.HasPrefix(arg, "-")
 		switch {
 		case next && !isFlag:
-			shown = append(shown, mask)
-		case isFlag && given && secretFlag.MatchString(name):
-			shown = append(shown, name+"="+mask)
+			shown = append(shown, Mask)
+		case isFlag && given && secretNames.MatchString(name):
+			shown = append(shown, name+"="+Mask)
 		default:
-			shown = append(shown, masked(arg))
+			shown = append(shown, Text(arg))
 		}
-		next = isFlag && !given && secretFlag.MatchString(name)
+		next = isFlag && !given && secretNames.MatchString(name)
 	}
 	return shown
 }
