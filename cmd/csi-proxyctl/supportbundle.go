@@ -34,10 +34,14 @@ func (p *program) supportBundle() *cobra.Command {
 				return reply{}, err
 			}
 			defer func() { err = errors.Join(err, done()) }()
-			if err := writeBundle(ctx, path, n, doctor.Bundle{
+			b := doctor.Bundle{
 				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
 				LogBytes: bundledLogBytes,
-			}); err != nil {
+			}
+			if path == "-" {
+				return reply{raw: []byte{}}, doctor.WriteBundle(ctx, p.stdout, n, b)
+			}
+			if err := writeBundle(ctx, path, n, b); err != nil {
 				return reply{}, err
 			}
 			return line(struct {
@@ -48,8 +52,8 @@ func (p *program) supportBundle() *cobra.Command {
 	c.ValidArgsFunction = nil // files
 	c.Long = `Put the findings of csi-proxyctl doctor, versions, the service with the daemon's flags, disks,
 volumes, mounts, mappings, and the end of the daemon's log files into one zip, and print its name.
-Without FILE that is csi-proxy-support-TIME.zip in the current directory. A file that exists is an
-error.
+Without FILE that is csi-proxy-support-TIME.zip in the current directory, and with - it is written
+to standard output. A file that exists is an error.
 
 The daemon needn't run. What can't be found out is listed in missing.txt. The log files are those
 that the service's flags name, 32 MiB of each at most; --log adds others.
