@@ -17,12 +17,9 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
-)
 
-// VersionAnnotation is the annotation of a node that says the version of the CSI Proxy on
-// it. It counts only if no pod of CSI Proxy is on the node, for nodes on which something
-// else installs it.
-const VersionAnnotation = "csi-proxy.dev/version"
+	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/cluster"
+)
 
 // Options are what is expected of the nodes.
 type Options struct {
@@ -72,7 +69,8 @@ type Node struct {
 type Daemon struct {
 	// Version is empty if it isn't known.
 	Version string `json:"version,omitempty"`
-	// Source says who told the version: FromMetrics or FromAnnotation; empty if nobody did.
+	// Source says who told the version: FromMetrics, FromImage or FromAnnotation; empty if
+	// nobody did.
 	Source string `json:"source,omitempty"`
 	// Pod is CSI Proxy's pod on the node, if there is one.
 	Pod string `json:"pod,omitempty"`
@@ -85,6 +83,7 @@ type Daemon struct {
 // Who told a version.
 const (
 	FromMetrics    = "metrics"
+	FromImage      = "image" // by the tag of the pod's image, since nobody else can read its metrics
 	FromAnnotation = "annotation"
 )
 
@@ -139,7 +138,7 @@ func (c *clusterState) judge(n *core.Node, o Options, least *version.Version) No
 	node := Node{Name: n.Name, Problems: []string{}, Drivers: []string{}, Missing: []string{}, Volumes: c.volumes(n)}
 	problem := func(format string, args ...any) { node.Problems = append(node.Problems, fmt.Sprintf(format, args...)) }
 
-	if !nodeIsReady(n) {
+	if !cluster.NodeIsReady(n) {
 		problem("the node isn't ready: what its kubelet reported may be old")
 	}
 	csiNode := c.csiNodes[n.Name]
@@ -203,7 +202,7 @@ func expected(drivers []string, volumes []Volume) map[string]string {
 func judgeDaemon(d Daemon, o Options, least *version.Version) string {
 	switch {
 	case d.Pod == "" && d.Version == "":
-		return fmt.Sprintf("CSI Proxy isn't there: no pod of it in the namespace %s, and no annotation %s", o.Namespace, VersionAnnotation)
+		return fmt.Sprintf("CSI Proxy isn't there: no pod of it in the namespace %s, and no annotation %s", o.Namespace, cluster.VersionAnnotation)
 	case d.Pod != "" && !d.PodReady:
 		return fmt.Sprintf("CSI Proxy isn't ready: see the pod %s in the namespace %s", d.Pod, o.Namespace)
 	case d.Version == "":
@@ -237,20 +236,8 @@ func (c *clusterState) daemon(n *core.Node) Daemon {
 	if d, ok := c.daemons[n.Name]; ok {
 		return d
 	}
-	if v := n.Annotations[VersionAnnotation]; v != "" {
+	if v := n.Annotations[cluster.VersionAnnotation]; v != "" {
 		return Daemon{Version: v, Source: FromAnnotation}
 	}
 	return Daemon{}
-}
-
-func nodeIsReady(n *core.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
-		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
-	})
-}
-
-func podIsReady(p *core.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c core.PodCondition) bool {
-		return c.Type == core.PodReady && c.Status == core.ConditionTrue
-	})
 }

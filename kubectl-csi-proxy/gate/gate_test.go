@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/cluster"
 )
 
 const (
@@ -39,7 +41,7 @@ func node(name string, change ...func(*core.Node)) *core.Node {
 }
 
 func annotated(version string) func(*core.Node) {
-	return func(n *core.Node) { n.Annotations = map[string]string{VersionAnnotation: version} }
+	return func(n *core.Node) { n.Annotations = map[string]string{cluster.VersionAnnotation: version} }
 }
 
 // attached makes kubelet report a volume under a name.
@@ -356,7 +358,7 @@ func TestOneNodeIsEnough(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	var out bytes.Buffer
-	if err := Print(&out, report); err != nil {
+	if err := report.Print(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"win-1   yes", "win-2   no", "win-2: there is no CSINode", "2 of 3"} {
@@ -398,23 +400,6 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: %v", resource, err)
 		}
 	}
-}
-
-func TestVersionIn(t *testing.T) {
-	for _, metrics := range []string{"", "csi_proxy_build_info 1\n", "csi_proxy_build_info{version=\"\"} 1\n", "<html>"} {
-		if v, err := versionIn([]byte(metrics)); err == nil {
-			t.Errorf("%q: version %q", metrics, v)
-		}
-	}
-}
-
-func FuzzVersionIn(f *testing.F) {
-	f.Add([]byte("csi_proxy_build_info{version=\"v1\"} 1\n"))
-	f.Fuzz(func(t *testing.T, metrics []byte) {
-		if v, err := versionIn(metrics); err == nil && v == "" {
-			t.Error("an empty version")
-		}
-	})
 }
 
 // answer is an answer to a request.
