@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/fleet"
 	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/gate"
 )
 
@@ -90,6 +91,8 @@ func TestFlags(t *testing.T) {
 	for _, args := range []string{
 		"check extra", "check -o yaml", "check --wait -1s", "check --interval 0s", "check --unknown", "unknown",
 		"check --kubeconfig /dev/null/missing", "check --token secret",
+		"status extra", "status -o text", "status --interval 0s", "disks -o x", "doctor --node-timeout 0s", "logs --kubeconfig /dev/null/missing",
+		"sysdump --kubeconfig /dev/null/missing",
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != exitUnknown {
@@ -99,10 +102,41 @@ func TestFlags(t *testing.T) {
 			t.Errorf("%s: stdout %q, stderr %q", args, &stdout, &stderr)
 		}
 	}
-	for _, args := range []string{"", "--help", "check --help", "--version"} {
+	for _, args := range []string{"", "--help", "check --help", "--version", "status --help", "disks --help", "sysdump --help"} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != exitReady || stdout.Len() == 0 {
+		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != exitOK || stdout.Len() == 0 {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)
 		}
 	}
+}
+
+// TestWatch: the status is printed when it changes, and a look that fails is repeated.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		looks := []fleet.Status{{OK: true}, {OK: true}, {}, {OK: true}}
+		var stdout, stderr bytes.Buffer
+		err := watchStatus(ctx, time.Minute, outputJSON, &stdout, &stderr, func(context.Context) (fleet.Status, error) {
+			if len(looks) == 0 {
+				cancel()
+				return fleet.Status{}, ctx.Err()
+			}
+			now := looks[0]
+			looks = looks[1:]
+			if len(looks) == 1 {
+				return now, errors.New("no answer")
+			}
+			return now, nil
+		})
+		if err != nil || strings.Count(stdout.String(), `"ok"`) != 1 || strings.Count(stderr.String(), "no answer; trying again in 1m0s") != 1 {
+			t.Errorf("%v\n%s\n%s", err, &stdout, &stderr)
+		}
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no role"))
+		err = watchStatus(t.Context(), time.Minute, outputTable, &stdout, &stderr, func(context.Context) (fleet.Status, error) {
+			return fleet.Status{}, forbidden
+		})
+		if !errors.Is(err, forbidden) {
+			t.Errorf("without rights: %v", err)
+		}
+	})
 }

@@ -64,6 +64,7 @@ var Bases = []string{
 	"example-driver/classic",
 	"example-driver/hostprocess",
 	"upgrade-gate",
+	"kubectl-plugin",
 }
 
 // Everything returns all manifests that people can get: each base, and the chart for each of

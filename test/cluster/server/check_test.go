@@ -120,11 +120,51 @@ func TestCheck(t *testing.T) {
 	if r := check("-l", "kubernetes.io/hostname=win-1"); r.code != 0 {
 		t.Errorf("the other node: %v", r)
 	}
+	checkStatus(t, apply, plugin)
 
 	// The daemon ends.
 	daemon.stop()
 	if r := check("-l", "kubernetes.io/hostname=win-1"); r.code != 1 || !strings.Contains(r.stdout, "CSI Proxy doesn't tell its version") {
 		t.Errorf("a daemon that doesn't answer: %v", r)
+	}
+}
+
+// checkStatus runs "kubectl csi-proxy status" with the rights of viewers only, on a cluster
+// whose node win-1 has the real daemon and whose node win-2 has an annotation.
+func checkStatus(t *testing.T, apply *applier, plugin string) {
+	t.Helper()
+	for _, document := range manifests.Documents(t, manifests.Kustomized(t, "kubectl-plugin")) {
+		apply.really(t, document)
+	}
+	as := func(group string, args ...string) result {
+		return startPlugin(t, plugin, cluster.config.BearerToken, append(args, "--as", "somebody", "--as-group", group)...).wait()
+	}
+	r := as("csi-proxy:viewers", "status", "-o", "json")
+	var status struct {
+		OK    bool
+		Nodes []struct {
+			Node, Mode, Version string
+			Disks               *int
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &status); err != nil || r.code != 0 || !status.OK || len(status.Nodes) != 2 {
+		t.Fatalf("%v, %v", err, r)
+	}
+	if n := status.Nodes[0]; n.Mode != "container" || n.Version != builtVersion || n.Disks == nil {
+		t.Errorf("win-1: %+v", n)
+	}
+	if n := status.Nodes[1]; n.Mode != "other" || n.Version != "v9.9.9" || n.Disks != nil {
+		t.Errorf("win-2: %+v", n)
+	}
+	// Viewers can't run anything on nodes. Administrators of nodes may; there is no kubelet here.
+	if r := as("csi-proxy:viewers", "disks", "win-1"); r.code != 2 || !strings.Contains(r.stdout, "forbidden") {
+		t.Errorf("disks as a viewer: %v", r)
+	}
+	if r := as("csi-proxy:node-administrators", "disks", "win-1"); r.code != 2 || strings.Contains(r.stdout, "forbidden") || !strings.Contains(r.stdout, "1 of 1 nodes gave no answer") {
+		t.Errorf("disks as an administrator of nodes: %v", r)
+	}
+	if r := as("csi-proxy:node-administrators", "sysdump", "win-2", "--file", filepath.Join(t.TempDir(), "dump.zip")); r.code != 2 || !strings.Contains(r.stdout, "dump.zip") {
+		t.Errorf("sysdump as an administrator of nodes: %v", r)
 	}
 }
 
@@ -382,7 +422,13 @@ type startedCheck struct {
 
 func startCheck(t *testing.T, plugin, token string, args ...string) startedCheck {
 	t.Helper()
-	command := exec.Command(plugin, append([]string{"check", "--kubeconfig", kubeconfig(t, token)}, args...)...)
+	return startPlugin(t, plugin, token, append([]string{"check"}, args...)...)
+}
+
+// startPlugin starts a command of the plugin.
+func startPlugin(t *testing.T, plugin, token string, args ...string) startedCheck {
+	t.Helper()
+	command := exec.Command(plugin, append(args, "--kubeconfig", kubeconfig(t, token))...)
 	var stdout bytes.Buffer
 	command.Stdout = &stdout
 	stderr, err := command.StderrPipe()

@@ -1,0 +1,334 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	core "k8s.io/api/core/v1"
+
+	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/cluster"
+	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/fleet"
+	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/table"
+)
+
+// administrator is in the help of the commands that run something on nodes.
+const administrator = `
+
+It runs csi-proxyctl in CSI Proxy's pods, which are SYSTEM on their nodes: who may do that is an
+administrator of the nodes. The rights are in deploy/kustomize/kubectl-plugin. A node on which
+something else than the DaemonSet has installed CSI Proxy can't be asked.
+
+Exit codes: 0 if all nodes have answered; 1 if there is a problem on a node; 2 if a node gave no
+answer, or nothing could be asked.`
+
+func statusCommand(c *connection) *cobra.Command {
+	var selector, output string
+	var watch bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say how CSI Proxy does on each Windows node",
+		Long: `Say how CSI Proxy does on each Windows node: a line for each, those with problems first.
+
+It only reads, from the API server and, by way of it, from the metrics of CSI Proxy's pods. Where
+the pods serve metrics on their node only, as they do by default, it can't see volumes, disks and
+calls that hang; doctor can. The rights are in deploy/kustomize/kubectl-plugin.
+
+Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be looked at.`,
+		Example: `  kubectl csi-proxy status
+  kubectl csi-proxy status --watch
+  kubectl csi-proxy status -l pool=storage -o json`,
+		Args: cobra.NoArgs,
+	}
+	selectorFlag(cmd, &selector)
+	outputFlag(cmd, &output)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the status again each time it changes, until Ctrl-C")
+	cmd.Flags().DurationVar(&interval, "interval", 10*time.Second, "how long to pause between two looks with --watch")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		if interval <= 0 {
+			return fmt.Errorf("--interval=%v: it must be more than 0", interval)
+		}
+		_, client, err := c.connect()
+		if err != nil {
+			return err
+		}
+		look := func(ctx context.Context) (fleet.Status, error) {
+			return fleet.ReadStatus(ctx, client, c.namespace(), selector)
+		}
+		if watch {
+			return watchStatus(cmd.Context(), interval, output, cmd.OutOrStdout(), cmd.ErrOrStderr(), look)
+		}
+		status, err := look(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if selector != "" && len(status.Nodes) == 0 {
+			return fmt.Errorf("no Windows node matches --selector=%s", selector)
+		}
+		if err := show(cmd.OutOrStdout(), output, status); err != nil {
+			return err
+		}
+		if !status.OK {
+			return errProblem
+		}
+		return nil
+	}
+	return cmd
+}
+
+// watchStatus prints the status each time it changes, until ctx ends. A look that fails is
+// told, and repeated.
+func watchStatus(ctx context.Context, interval time.Duration, output string, stdout, stderr io.Writer, look func(context.Context) (fleet.Status, error)) error {
+	var last string
+	for {
+		status, err := look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		var text bytes.Buffer
+		if err == nil {
+			err = show(&text, output, status)
+		}
+		switch {
+		case isFinal(err):
+			return err
+		case err != nil:
+			if err := table.Line(stderr, "kubectl csi-proxy: %v; trying again in %v", err, interval); err != nil {
+				return err
+			}
+		case text.String() != last:
+			last = text.String()
+			if output == outputTable {
+				fmt.Fprintf(stdout, "%s\n", time.Now().Format(time.TimeOnly))
+			}
+			if _, err := fmt.Fprintf(stdout, "%s\n", last); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(interval):
+		}
+	}
+}
+
+// printer is what a command has found.
+type printer interface{ Print(io.Writer) error }
+
+// asked is what a command has found that asks nodes.
+type asked interface {
+	printer
+	Asked() []fleet.Asked
+}
+
+// show prints what a command has found.
+func show(w io.Writer, output string, found printer) error {
+	if output == outputJSON {
+		return table.JSON(w, found)
+	}
+	return found.Print(w)
+}
+
+// asker has the flags of the commands that ask nodes.
+type asker struct {
+	*connection
+	fleet.Asker
+}
+
+func (a *asker) add(cmd *cobra.Command) {
+	selectorFlag(cmd, &a.Selector)
+	cmd.Flags().DurationVar(&a.Timeout, "node-timeout", 2*time.Minute, "how long a node may take to answer")
+}
+
+// connect makes the asker ready, for the nodes with these names or all.
+func (a *asker) connect(stderr io.Writer, names []string) error {
+	if a.Timeout <= 0 {
+		return fmt.Errorf("--node-timeout=%v: it must be more than 0", a.Timeout)
+	}
+	config, client, err := a.connection.connect()
+	if err != nil {
+		return err
+	}
+	a.Client, a.Namespace, a.Names = client, a.namespace(), names
+	a.Exec = func(ctx context.Context, pod *core.Pod, args []string, stdout, stderr io.Writer) error {
+		return cluster.Exec(ctx, config, client, pod, args, stdout, stderr)
+	}
+	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		a.Progress = func(done, all int) {
+			end := ""
+			if done == all {
+				end = "\n"
+			}
+			fmt.Fprintf(stderr, "\r%d of %d nodes have answered%s", done, all, end)
+		}
+	}
+	return nil
+}
+
+// askCommand makes a command that asks nodes and prints what they say.
+func askCommand[T asked](c *connection, name, short, long string, ask func(context.Context, *fleet.Asker) (T, error), judge func(T) error) *cobra.Command {
+	a := &asker{connection: c}
+	var output string
+	cmd := &cobra.Command{
+		Use:     name + " [NODE…]",
+		Short:   short,
+		Long:    long + administrator,
+		Example: fmt.Sprintf("  kubectl csi-proxy %s win-1 win-2\n  kubectl csi-proxy %s -l pool=storage -o json", name, name),
+	}
+	a.add(cmd)
+	outputFlag(cmd, &output)
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if err := checkOutput(output); err != nil {
+			return err
+		}
+		if err := a.connect(cmd.ErrOrStderr(), names); err != nil {
+			return err
+		}
+		found, err := ask(cmd.Context(), &a.Asker)
+		if err == nil && len(found.Asked()) == 0 {
+			return a.none()
+		}
+		if len(found.Asked()) > 0 { // what is known, even if it was interrupted
+			err = errors.Join(err, show(cmd.OutOrStdout(), output, found))
+		}
+		if err == nil {
+			err = judge(found)
+		}
+		return errors.Join(err, a.failed(found.Asked(), err))
+	}
+	return cmd
+}
+
+// none says that there is no node to ask.
+func (a *asker) none() error {
+	if a.Selector != "" {
+		return fmt.Errorf("no Windows node matches --selector=%s", a.Selector)
+	}
+	return errors.New("the cluster has no Windows nodes")
+}
+
+// failed returns an error for nodes that gave no answer, unless there is one already.
+func (a *asker) failed(asked []fleet.Asked, err error) error {
+	if n := fleet.Failed(asked); n > 0 && err == nil {
+		return fmt.Errorf("%d of %d nodes gave no answer", n, len(asked))
+	}
+	return nil
+}
+
+func well[T any](T) error { return nil }
+
+func disksCommand(c *connection) *cobra.Command {
+	return askCommand(c, "disks", "List the disks of the nodes",
+		"List the disks of the nodes, with their state and where their volumes are mounted.",
+		func(ctx context.Context, a *fleet.Asker) (fleet.Disks, error) { return a.Disks(ctx) }, well)
+}
+
+func volumesCommand(c *connection) *cobra.Command {
+	return askCommand(c, "volumes", "List what is mounted on the nodes, and for which pod",
+		`List what is mounted on the nodes: which pod, claim and PersistentVolume is behind each mount, and
+what is wrong with it, such as a pod's link that leads nowhere.`,
+		func(ctx context.Context, a *fleet.Asker) (fleet.Volumes, error) { return a.Volumes(ctx) }, well)
+}
+
+func doctorCommand(c *connection) *cobra.Command {
+	return askCommand(c, "doctor", "Run csi-proxyctl doctor on the nodes",
+		"Run csi-proxyctl doctor on the nodes, and print what isn't well, with what to do about it.",
+		func(ctx context.Context, a *fleet.Asker) (fleet.Findings, error) { return a.Doctor(ctx) },
+		func(f fleet.Findings) error {
+			if f.Problems() > 0 {
+				return errProblem
+			}
+			return nil
+		})
+}
+
+func logsCommand(c *connection) *cobra.Command {
+	lines := 200
+	cmd := askCommand(c, "logs", "Print the end of the daemons' logs",
+		"Print the end of the daemons' logs: a container's, or the log file of the service.",
+		func(ctx context.Context, a *fleet.Asker) (fleet.Logs, error) {
+			if lines <= 0 {
+				return fleet.Logs{}, fmt.Errorf("--tail=%d: it must be more than 0", lines)
+			}
+			return a.Logs(ctx, lines)
+		}, well)
+	cmd.Flags().IntVar(&lines, "tail", lines, "how many `lines` of each log")
+	return cmd
+}
+
+func sysdumpCommand(c *connection) *cobra.Command {
+	a := &asker{connection: c}
+	var name string
+	cmd := &cobra.Command{
+		Use:   "sysdump [NODE…]",
+		Short: "Put what support needs to know of the cluster into a zip",
+		Long: `Put the support bundle of each node, what the API server says of CSI Proxy, of the Windows nodes
+and of what is attached to them, and the logs of CSI Proxy's and the drivers' pods into one zip, and
+print its name. A file that exists is an error.
+
+No Secret is read, values of containers' variables are left out, and what looks like a password is
+masked. But names are in the zip, of disks, servers, directories and pods: look at it before you
+give it away. missing.txt in it says what couldn't be had.` + administrator,
+		Example: "  kubectl csi-proxy sysdump\n  kubectl csi-proxy sysdump win-1 --file dump.zip",
+	}
+	a.add(cmd)
+	cmd.Flags().StringVar(&name, "file", "", "the `file` to write (default csi-proxy-sysdump-TIME.zip in the current directory)")
+	cmd.RunE = func(cmd *cobra.Command, names []string) (err error) {
+		if err := a.connect(cmd.ErrOrStderr(), names); err != nil {
+			return err
+		}
+		now := time.Now()
+		if name == "" {
+			name = "csi-proxy-sysdump-" + now.UTC().Format("20060102T150405Z") + ".zip"
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		about := fmt.Sprintf("Made at %s by kubectl csi-proxy %s.\n", now.UTC().Format(time.RFC3339), version)
+		asked, err := a.Sysdump(cmd.Context(), f, about, now)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return errors.Join(err, os.Remove(name))
+		}
+		if err := table.Line(cmd.OutOrStdout(), "%s", name); err != nil {
+			return err
+		}
+		return a.failed(asked, nil)
+	}
+	return cmd
+}
+
+// The formats of the output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", outputTable, "the `format` of the output: table or json")
+}
+
+func checkOutput(output string) error {
+	if output != outputTable && output != outputJSON {
+		return fmt.Errorf("--output=%s: it is table or json", output)
+	}
+	return nil
+}
+
+func selectorFlag(cmd *cobra.Command, selector *string) {
+	cmd.Flags().StringVarP(selector, "selector", "l", "", "a label `selector`: look only at these Windows nodes")
+}
