@@ -74,7 +74,11 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 		}
 		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + quote.Text(link.Target())}
 	}
-	return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove it all the time")
+	return false, errUnsettled()
+}
+
+func errUnsettled() error {
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove it all the time")
 }
 
 // RemoveEmptyDirectory removes an empty directory, such as MakeSymlink leaves if its process
@@ -235,12 +239,8 @@ func (e Entry) dirPath() Path {
 	return e.dir.entry.path()
 }
 
-// follow returns where the path goes on behind the link f on the way.
-func (w *walk) follow(ctx context.Context, f *File) (Path, error) {
-	link, err := f.Link(ctx)
-	if err != nil {
-		return Path{}, f.entry.failed(err)
-	}
+// follow returns where the path goes on behind f, which is a link on the way.
+func (w *walk) follow(ctx context.Context, f *File, link Link) (Path, error) {
 	if err := w.count(f.entry); err != nil {
 		return Path{}, err
 	}

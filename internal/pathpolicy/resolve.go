@@ -97,20 +97,16 @@ func (w *walk) look(ctx context.Context, e Entry, r *Resolved) (link *Path, err 
 	if err != nil {
 		return nil, e.failed(err)
 	}
-	info, err := f.Info(ctx)
+	info, l, err := f.Examine(ctx)
 	if err != nil {
 		return nil, e.failed(err)
 	}
-	if !info.IsReparsePoint() {
+	if l == nil {
 		r.Kind = PlainFile
 		if info.IsDir() {
 			r.Kind = PlainDirectory
 		}
 		return nil, nil
-	}
-	l, err := f.Link(ctx)
-	if err != nil {
-		return nil, e.failed(err)
 	}
 	if err := w.count(e); err != nil {
 		return nil, err
@@ -122,12 +118,12 @@ func (w *walk) look(ctx context.Context, e Entry, r *Resolved) (link *Path, err 
 		return &l.Path, nil
 	case LinkToVolume:
 		r.Kind, r.Volume = MountedVolume, l.Volume
-		return nil, w.checkVolume(ctx, l, e)
+		return nil, w.checkVolume(ctx, *l, e)
 	case LinkToShare:
 		r.Kind = SharedDirectory
 		return nil, nil
 	}
-	return nil, e.outside(l)
+	return nil, e.outside(*l)
 }
 
 // Exists reports whether there is a file, directory or link at path. The last element

@@ -160,6 +160,29 @@ func TestExists(t *testing.T) {
 	}
 }
 
+// A volume is unmounted at a path, or at a directory above it, in the moment in which that is
+// looked at.
+func TestResolveWhileSomebodyUnmounts(t *testing.T) {
+	for _, path := range []string{kubelet + `\mnt`, kubelet + `\mnt\a`} {
+		sys, p := newNode(t), newPolicy(t)
+		volume, _ := newVolume(t, sys)
+		mount(t, sys, kubelet+`\mnt`, volume)
+		sys.OnCall(func(c winsim.Call) {
+			if c.Name == win.FsctlGetReparsePoint.String() {
+				sys.OnCall(nil)
+				must(t, sys.DeleteVolumeMountPoint(t.Context(), kubelet+`\mnt\`))
+			}
+		})
+		want := pathpolicy.PlainDirectory
+		if path != kubelet+`\mnt` {
+			want = pathpolicy.Nothing
+		}
+		if r, err := resolve(t, sys, p, path); err != nil || r.Kind != want {
+			t.Errorf("%s leads to %+v, %v", path, r, err)
+		}
+	}
+}
+
 func TestResolveFailures(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)
 	volume, _ := newVolume(t, sys)

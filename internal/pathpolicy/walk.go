@@ -131,12 +131,12 @@ func (w *walk) down(ctx context.Context, path Path, d win.Disposition) (e Entry,
 		if err != nil {
 			return Entry{}, nil, e.failed(err)
 		}
-		info, err := f.Info(ctx)
+		_, link, err := f.Examine(ctx)
 		if err != nil {
 			return Entry{}, nil, e.failed(err)
 		}
-		if info.IsReparsePoint() {
-			next, err := w.follow(ctx, f)
+		if link != nil {
+			next, err := w.follow(ctx, f, *link)
 			next.names = slices.Concat(next.names, path.names[i+1:])
 			return Entry{}, &next, err
 		}
@@ -351,6 +351,21 @@ func (f *File) Path() string { return f.entry.Path() }
 // Entry returns the entry name of the directory f.
 func (f *File) Entry(name string) Entry {
 	return Entry{walk: f.entry.walk, dir: f, name: name, start: f.entry.start}
+}
+
+// Examine returns the attributes of f as they are now, and the link or mount point that it is,
+// nil if it is none. A directory that is open can become one, and be one no more.
+func (f *File) Examine(ctx context.Context) (info win.FileInfo, link *Link, err error) {
+	const attempts = 4
+	for range attempts {
+		if info, err = f.Info(ctx); err != nil || !info.IsReparsePoint() {
+			return info, nil, err
+		}
+		if link, err := f.Link(ctx); !errors.Is(err, win.ErrorNotAReparsePoint) {
+			return info, &link, err
+		}
+	}
+	return info, nil, errUnsettled()
 }
 
 // Info returns the attributes of f as they are now.

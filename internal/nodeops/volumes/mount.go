@@ -139,12 +139,8 @@ func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mount
 // mountedAt returns the volume that is mounted at an open directory; "" if none is. A
 // link there is refused.
 func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, error) {
-	info, err := directory.Info(ctx)
-	if err != nil || !info.IsReparsePoint() {
-		return "", err
-	}
-	link, err := directory.Link(ctx)
-	if err != nil {
+	_, link, err := directory.Examine(ctx)
+	if err != nil || link == nil {
 		return "", err
 	}
 	if !link.IsMountPoint() {
