@@ -74,44 +74,61 @@ func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Pat
 }
 
 // Unlink removes the symbolic link at a path, or an empty directory as MakeLink leaves one if
-// its process dies. Anything else stays. check may refuse to remove the link, which is held
-// open meanwhile.
-func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path, check func(context.Context) error) error {
-	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) error { return f.unlink(ctx, e, check) })
+// its process dies. Anything else stays.
+func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
+	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) error {
+		removed, err := f.RemoveEmpty(ctx, e)
+		if errors.Is(err, win.ErrorDirNotEmpty) {
+			return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: "it is a directory with entries and no link, so nothing is published there", Err: err}
+		}
+		if err != nil || removed {
+			return err
+		}
+		_, err = f.unlink(ctx, e, func(context.Context) (bool, error) { return true, nil })
+		return err
+	})
 	if pathpolicy.Missing(err) {
 		return nil
 	}
 	return err
 }
 
-func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry, check func(context.Context) error) error {
-	removed, err := f.RemoveEmpty(ctx, e)
-	if errors.Is(err, win.ErrorDirNotEmpty) {
-		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: "it is a directory with entries and no link, so nothing is published there", Err: err}
-	}
-	if err != nil || removed {
+// UnlinkIf removes the symbolic link at a path, and reports whether it has. isMeant is called
+// while the link is held open, and says whether it is to be removed.
+func (f *Filesystem) UnlinkIf(ctx context.Context, path pathpolicy.Path, isMeant func(context.Context) (bool, error)) (removed bool, _ error) {
+	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) (err error) {
+		removed, err = f.unlink(ctx, e, isMeant)
 		return err
+	})
+	if pathpolicy.Missing(err) {
+		return false, nil
 	}
+	return removed, err
+}
+
+func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry, isMeant func(context.Context) (bool, error)) (removed bool, _ error) {
 	file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 	if err != nil {
-		return err
+		return false, err
 	}
 	link, err := file.Link(ctx)
 	switch {
 	case errors.Is(err, win.ErrorNotAReparsePoint):
-		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a file and no link, so nothing is published there")
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is no link, so nothing is published there")
 	case err == nil && link.Tag != win.TagSymlink:
 		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a mount point or junction and no link of PublishVolume; UnstageVolume unmounts a volume")
 	}
+	meant := false
 	if err == nil {
-		err = check(ctx)
+		meant, err = isMeant(ctx)
 	}
-	if err == nil {
+	if err == nil && meant {
 		if err = file.Delete(ctx); err == nil {
+			removed = true
 			f.options.Logger.Info("link removed", "path", e.Path(), "to", link.Target())
 		}
 	}
-	return closed(file, err)
+	return removed, closed(file, err)
 }
 
 // RemoveEmpty removes an empty directory, and reports whether it has.

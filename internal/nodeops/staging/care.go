@@ -5,7 +5,6 @@ package staging
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -109,21 +108,11 @@ func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool
 		return false, err
 	}
 	defer right.Release()
-	stays := false
-	err = s.Files.Unlink(ctx, path, func(ctx context.Context) error {
+	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context) (bool, error) {
 		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
-		if stays = err == nil && why == ""; stays {
-			err = errLinkStays
-		}
-		return err
+		return err == nil && why != "", err
 	})
-	if stays {
-		return false, nil
-	}
-	return err == nil, err
 }
-
-var errLinkStays = errors.New("it leads to something by now")
 
 // removeMapping removes the mapping of a share if nothing uses it.
 func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed bool, _ error) {

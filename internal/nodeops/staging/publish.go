@@ -97,6 +97,6 @@ func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) error 
 		if err != nil {
 			return err
 		}
-		return s.Files.Unlink(ctx, target, func(context.Context) error { return nil })
+		return s.Files.Unlink(ctx, target)
 	})
 }
