@@ -10,9 +10,11 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -32,15 +34,11 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 	if err != nil {
 		return done, err
 	}
-	before, err := s.Volumes.GetVolumeStats(ctx, id)
-	if err != nil {
-		return done, err
-	}
 	var rescan time.Time
 	interval := firstRescan
 	patience := cmp.Or(r.Wait, storage.DefaultWait)
 	grown, err := operation.Poll(ctx, operation.Polling{Patience: max(patience, 0), First: 50 * time.Millisecond}, func() (bool, error) {
-		if done.SizeBytes, err = s.grow(ctx, id); err != nil {
+		if err = s.growOnce(ctx, id, &done); err != nil {
 			return false, err
 		}
 		// That Windows has read the disk's size again is part of growing.
@@ -53,7 +51,6 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 		}
 		return false, err
 	})
-	done.Grown = done.SizeBytes > before.SizeBytes
 	switch {
 	case ctx.Err() != nil:
 		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes, done.DiskSizeBytes, ctx.Err())
@@ -64,11 +61,28 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 	return done, err
 }
 
-// grow grows a volume as far as its disk allows, and returns its size.
-func (s *Staging) grow(ctx context.Context, id volume.ID) (int64, error) {
-	if err := s.Volumes.ResizeVolume(ctx, id, 0); err != nil {
-		return 0, err
+// growOnce grows a volume as far as its disk allows now, and notes that in done.
+func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.ExpandedVolume) error {
+	ctx, d, extent, err := s.Owner.DiskOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer d.Release()
+	size, grown, err := s.grow(ctx, d, id, extent)
+	done.SizeBytes, done.Grown = size, done.Grown || grown
+	return err
+}
+
+// grow grows a volume as far as its disk allows, and returns its size, and whether that is more
+// than it was.
+func (s *Staging) grow(ctx context.Context, d *use.Disk, id volume.ID, extent win.DiskExtent) (size int64, grown bool, _ error) {
+	before, err := s.Volumes.GetVolumeStats(ctx, id)
+	if err != nil {
+		return 0, false, err
+	}
+	if err := s.Volumes.Grow(ctx, d, id, extent, 0); err != nil {
+		return before.SizeBytes, false, err
 	}
 	now, err := s.Volumes.GetVolumeStats(ctx, id)
-	return now.SizeBytes, err
+	return now.SizeBytes, now.SizeBytes > before.SizeBytes, err
 }

@@ -333,15 +333,12 @@ func (s *Staging) takeLetter(ctx context.Context, right *use.Volume, letter stri
 
 // measure fills in the size of a staged volume, after it has grown it if that is asked for.
 func (s *Staging) measure(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
-	before, err := s.Volumes.GetVolumeStats(ctx, right.ID)
-	staged.SizeBytes = before.SizeBytes
-	if err != nil || !r.Grow || r.ReadOnly {
+	if !r.Grow || r.ReadOnly {
+		now, err := s.Volumes.GetVolumeStats(ctx, right.ID)
+		staged.SizeBytes = now.SizeBytes
 		return err
 	}
-	if err := s.Volumes.Grow(ctx, d, right.ID, extent, 0); err != nil {
-		return err
-	}
-	now, err := s.Volumes.GetVolumeStats(ctx, right.ID)
-	staged.SizeBytes, staged.Grown = now.SizeBytes, now.SizeBytes > before.SizeBytes
+	var err error
+	staged.SizeBytes, staged.Grown, err = s.grow(ctx, d, right.ID, extent)
 	return err
 }
