@@ -38,8 +38,9 @@ type Operations interface {
 	StageVolume(ctx context.Context, r StageVolumeRequest) (StagedVolume, error)
 	// UnstageVolume writes the volume's cache to its disk, unmounts it, takes its disk
 	// offline if nothing of that is mounted any more, and logs out of the iSCSI target whose
-	// last disk it was. If nothing is mounted at the path, it succeeds. A directory stays. A
-	// link that isn't one to a share is csiproxy.ErrFailedPrecondition.
+	// last disk it was. If nothing is mounted at the path, it succeeds. An empty directory is
+	// removed; one with entries stays. A link that isn't one to a share is
+	// csiproxy.ErrFailedPrecondition.
 	//
 	// A volume that somebody uses gives csiproxy.ErrFailedPrecondition, with the processes
 	// that have it open as far as Windows tells them, and stays as it is: see Force.

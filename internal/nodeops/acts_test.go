@@ -185,7 +185,7 @@ var acts = []act{
 		if errors.Is(err, csiproxy.ErrFailedPrecondition) {
 			err = nil // if there is nothing to repair, it doesn't matter that it may not
 		}
-		return checked.Fixed, err
+		return checked.ErrorsFound && !checked.Fixed, err // who repairs it doesn't matter
 	}},
 
 	{name: "NewSMBGlobalMapping", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {

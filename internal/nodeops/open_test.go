@@ -12,8 +12,6 @@ import (
 // the list, which ends empty.
 var open = []string{
 	`TestCrowds/SOAK_SEED=227`,
-	`TestPairs/staged_volume`,
-	`TestPairs/unstaged_volume_whose_disk_has_grown`,
 	`TestPairs/published_volume_without_its_disk`,
 	`TestPairs/published_volume_that_Windows_has_taken_offline`,
 	`TestPairs/volume_and_share`,

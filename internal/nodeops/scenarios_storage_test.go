@@ -114,6 +114,10 @@ var storageScenarios = []scenario{
 			if err := want("online", online, false, err); err != nil {
 				return err
 			}
+			exists, err := r.process().Filesystem.PathExists(context.Background(), staging)
+			if err := want("there", exists, false, err); err != nil {
+				return err
+			}
 			r.must(r.process().Disk.SetDiskState(context.Background(), r.number, true))
 			r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
 			return precious(r, staging)

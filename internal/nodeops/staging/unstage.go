@@ -64,6 +64,11 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, p
 			return done, err
 		}
 	}
+	if !done.Unmounted && !isShare { // who has unmounted the volume may have died before this
+		if err := s.removeStagingDirectory(ctx, path); err != nil {
+			return done, err
+		}
+	}
 	if r.Disk.ISCSI != nil {
 		target = cmp.Or(target, r.Disk.ISCSI.IQN)
 	}
