@@ -53,11 +53,11 @@ func atEachCall(t *testing.T, first int, s scenario, try func(t *testing.T, r *r
 			var calls atomic.Int64 // an operation may make several at one time
 			try(t, r, func(f func(winsim.Call)) {
 				r.sim.OnCall(func(c winsim.Call) {
-					if c.Name == win.IoctlStorageQueryProperty.String() {
-						r.identified.Store(true)
-					}
 					if calls.Add(1)-1 == int64(at) {
 						f(c)
+					}
+					if c.Name == win.IoctlStorageQueryProperty.String() {
+						r.identified.Store(true) // from the next call on: the answer is yet to come
 					}
 				})
 			})
