@@ -101,6 +101,30 @@ func TestSilentDisks(t *testing.T) {
 	}
 }
 
+// A disk that doesn't answer is listed under its last known number, unless another disk has that
+// by now, which answers: that one's ids stay.
+func TestSilentDiskHasLostItsNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{})
+		silent, other := attach(t, sim, winsim.DiskSpec{Serial: "silent"}), attach(t, sim, winsim.DiskSpec{Serial: "other"})
+		before := true
+		ops := disks.New(numbered{sim, func(n *win.DeviceNumber) {
+			if before && n.DeviceNumber == silent {
+				n.DeviceNumber = other
+			}
+		}}, disks.Options{})
+		_, err := ops.ListDiskIDs(t.Context())
+		simtest.Must(t, err)
+		before = false
+		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(silent)}, time.Hour))
+		ids, err := ops.ListDiskIDs(t.Context())
+		simtest.Must(t, err)
+		if ids[other].SerialNumber != "other" {
+			t.Errorf("the ids are %+v", ids)
+		}
+	})
+}
+
 // A disk that answers with an error doesn't hide the others.
 func TestSickDisks(t *testing.T) {
 	for name, call := range all {
@@ -138,7 +162,11 @@ func TestWhatIsNoDisk(t *testing.T) {
 		t.Errorf("a disk that isn't ready: %v, %v", ids, err)
 	}
 	sim.ResetRules()
-	ops = disks.New(tape{sim, n}, disks.Options{})
+	ops = disks.New(numbered{sim, func(of *win.DeviceNumber) {
+		if of.DeviceNumber == n {
+			of.DeviceType = 0x1f // FILE_DEVICE_TAPE
+		}
+	}}, disks.Options{})
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 1 {
 		t.Errorf("a tape: %v, %v", ids, err)
 	}
@@ -161,30 +189,30 @@ func TestADiskThatIsNotReady(t *testing.T) {
 	}
 }
 
-// tape is a node on which a disk says that it is a tape drive.
-type tape struct {
+// numbered is a node whose disks say other numbers.
+type numbered struct {
 	*winsim.System
-	number disk.Number
+	rewrite func(*win.DeviceNumber)
 }
 
-func (s tape) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+func (s numbered) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
 	d, err := s.System.OpenDevice(ctx, path, access)
 	if err != nil {
 		return nil, err
 	}
-	return tapeDevice{d, s.number}, nil
+	return numberedDevice{d, s.rewrite}, nil
 }
 
-type tapeDevice struct {
+type numberedDevice struct {
 	win.Device
-	number disk.Number
+	rewrite func(*win.DeviceNumber)
 }
 
-func (d tapeDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+func (d numberedDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
 	size, err := d.Device.Control(ctx, code, in, out)
 	if code == win.IoctlStorageGetDeviceNumber && err == nil {
-		if n, err := win.DecodeDeviceNumber(out[:size]); err == nil && n.DeviceNumber == d.number {
-			n.DeviceType = 0x1f // FILE_DEVICE_TAPE
+		if n, err := win.DecodeDeviceNumber(out[:size]); err == nil {
+			d.rewrite(&n)
 			return copy(out, n.Encode()), nil
 		}
 	}
