@@ -130,6 +130,14 @@ func (p *Policy) IsBelow(path string) bool {
 	return err == nil && len(parsed.names) > 0
 }
 
+// IsOfKubelet reports whether a path lies where kubelet has drivers stage and publish: below
+// plugins or pods in its directory. What is elsewhere may be an administrator's.
+func (p *Policy) IsOfKubelet(path Path) bool {
+	kubelet, at := p.allowed[0], path.full()
+	return path.volume == "" && at.inside(kubelet) && len(at.names) > len(kubelet.names)+1 &&
+		slices.ContainsFunc([]string{"plugins", "pods"}, func(name string) bool { return winname.Equal(at.names[len(kubelet.names)], name) })
+}
+
 // directories names the allowed directories and the daemon's flags that allow them.
 func (p *Policy) directories() string {
 	s := "the kubelet directory " + quote.Text(p.allowed[0].String()) + " (-kubelet-path)"

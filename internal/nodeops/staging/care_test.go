@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
@@ -48,6 +49,28 @@ func TestCleanUp(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
 	if got := mappings(t, sim); got != `\\filer\data` {
 		t.Errorf("mapped are %s", got)
+	}
+}
+
+// A mount where kubelet has none may be an administrator's: it stays, though its disk has left.
+func TestCleanUpLeavesOthersMounts(t *testing.T) {
+	const workingDir = `C:\work`
+	for at, removed := range map[string]bool{
+		otherPath: true, targetPath: true,
+		simtest.Kubelet + `\tools`: false, simtest.Kubelet + `\plugins`: false, simtest.Kubelet + `\plugins-of-ours\mnt`: false,
+		workingDir + `\plugins\mnt`: false,
+	} {
+		sim := simtest.Open(t, winsim.Delays{})
+		n, err := nodeops.New(sim, nodeops.Options{WorkingDirs: []string{workingDir}})
+		simtest.Must(t, err)
+		volume, number := simtest.Volume(t, sim)
+		simtest.Mount(t, sim, at, volume)
+		simtest.Must(t, sim.DetachDisk(number))
+		did, err := n.Storage.CleanUp(t.Context(), true)
+		simtest.Must(t, err)
+		if (len(did.Mounts) == 1) != removed || (len(sim.MountPoints()) == 0) != removed {
+			t.Errorf("%s: %+v, left are %v", at, did, sim.MountPoints())
+		}
 	}
 }
 

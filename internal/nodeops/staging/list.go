@@ -136,10 +136,11 @@ func lackingText(links, mappings error) string {
 }
 
 // markGone marks the mounts of volumes that aren't on the node, if it is known that no link
-// leads to them: pods that have ended have left these.
+// leads to them: pods that have ended have left these. Mounts where kubelet has none are an
+// administrator's.
 func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pathpolicy.FoundLink, complete bool) error {
 	for i, m := range mounts {
-		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() {
+		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() || !s.Paths.IsOfKubelet(all[i].Path) {
 			continue
 		}
 		gone, err := s.isGone(ctx, m.Volume.VolumeID)
