@@ -66,7 +66,11 @@ var findings = []finding{
 		promise: "a published volume isn't unstaged, and the error names the link", prepare: (*rig).published,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
-			return errors.Join(names(err, csiproxy.ErrFailedPrecondition, target), precious(r, target))
+			err = errors.Join(names(err, csiproxy.ErrFailedPrecondition, target), names(err, csiproxy.ErrFailedPrecondition, "csi-proxyctl storage unpublish"),
+				precious(r, target))
+			r.must(n.Storage.UnpublishVolume(ctx, target)) // which the command does
+			_, unstageErr := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+			return errors.Join(err, unstageErr)
 		},
 	},
 	{

@@ -202,6 +202,9 @@ func (s *Staging) spotFix(ctx context.Context, id volume.ID) error {
 // forSpotFix says why a volume mustn't be published.
 const forSpotFix = "a spot fix takes the volume offline for a moment, and "
 
+// unpublishFirst says what to do with the links to what is published.
+const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
+
 // checkUnpublished refuses a volume to which a link leads. why begins the error.
 func (s *Staging) checkUnpublished(ctx context.Context, right *use.Volume, why string) error {
 	links, err := s.Owner.LinksTo(ctx, right.ID)
@@ -215,5 +218,5 @@ func published(links []string, why string) error {
 	if len(links) == 0 {
 		return nil
 	}
-	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; unpublish it first", why, use.Listed(links))
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, why, use.Listed(links))
 }
