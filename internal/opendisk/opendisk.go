@@ -35,20 +35,32 @@ type Disk struct {
 // the disk holds is no part of it, nor is its size, which may grow. A virtual bus may refuse
 // any query; that it does is part of the identity then.
 type Hardware struct {
-	Descriptor     win.DeviceDescriptor // bus, vendor, product and serial number
-	DescriptorErr  error                // that the disk has answered instead
-	Identifiers    []win.Identifier     // of page 83
-	IdentifiersErr error                // that the disk has answered instead
+	Descriptor    win.DeviceDescriptor // bus, vendor, product and serial number
+	DescriptorErr error                // that the disk has answered instead
+
+	// Identifiers are of page 83. A disk with a serial number is asked for them only if
+	// somebody wants them: the serial number tells it apart.
+	Identifiers      []win.Identifier
+	IdentifiersErr   error // that the disk has answered instead
+	IdentifiersAsked bool
 }
 
-func (h Hardware) sameDescriptor(other Hardware) bool {
-	return fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr) ==
-		fmt.Sprintf("%+v %v", other.Descriptor, other.DescriptorErr)
-}
+func (h Hardware) hasSerial() bool { return strings.TrimSpace(h.Descriptor.SerialNumber) != "" }
 
-func (h Hardware) sameIdentifiers(other Hardware) bool {
-	return fmt.Sprintf("%+v %v", h.Identifiers, h.IdentifiersErr) ==
-		fmt.Sprintf("%+v %v", other.Identifiers, other.IdentifiersErr)
+// checkSame returns an error unless now is what the same disk says: it is told apart by its
+// serial number, or by its identifiers if it has none.
+func (h Hardware) checkSame(now Hardware) error {
+	text := func(h Hardware) string {
+		s := fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr)
+		if !h.hasSerial() {
+			s += fmt.Sprintf(" %+v %v", h.Identifiers, h.IdentifiersErr)
+		}
+		return s
+	}
+	if text(now) != text(h) {
+		return errOtherIdentity
+	}
+	return nil
 }
 
 // Open opens the disk n and takes its identity. A disk that isn't there is
@@ -68,8 +80,13 @@ func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.A
 	if err := d.checkNumber(ctx); err != nil {
 		return nil, err
 	}
-	if d.Hardware, err = AskHardware(ctx, d.Handle, true); err != nil {
+	if d.Hardware, err = AskHardware(ctx, d.Handle, false); err != nil {
 		return nil, err
+	}
+	if !d.Hardware.hasSerial() {
+		if err := d.AskIdentifiers(ctx); err != nil {
+			return nil, err
+		}
 	}
 	known = true
 	return d, nil
@@ -90,7 +107,19 @@ func AskHardware(ctx context.Context, h device.Handle, identifiers bool) (said H
 		return said, err
 	}
 	said.Identifiers, said.IdentifiersErr = h.Identifiers(ctx)
+	said.IdentifiersAsked = true
 	return said, answered(said.IdentifiersErr)
+}
+
+// AskIdentifiers asks the disk for its identifiers if it wasn't asked yet.
+func (d *Disk) AskIdentifiers(ctx context.Context) error {
+	said := &d.Hardware
+	if said.IdentifiersAsked {
+		return nil
+	}
+	said.Identifiers, said.IdentifiersErr = d.Handle.Identifiers(ctx)
+	said.IdentifiersAsked = true
+	return answered(said.IdentifiersErr)
 }
 
 // answered returns nil if err is an answer of the disk: also if it refuses a query.
@@ -127,15 +156,11 @@ func (d *Disk) Verify(ctx context.Context) error {
 		}
 		return err
 	}
-	serial := strings.TrimSpace(d.Hardware.Descriptor.SerialNumber) != ""
-	now, err := AskHardware(ctx, d.Handle, !serial)
+	now, err := AskHardware(ctx, d.Handle, !d.Hardware.hasSerial())
 	if err != nil {
 		return err
 	}
-	if !now.sameDescriptor(d.Hardware) || !serial && !now.sameIdentifiers(d.Hardware) {
-		return errOtherIdentity
-	}
-	return nil
+	return d.Hardware.checkSame(now)
 }
 
 // Reopen opens the same disk once more.
@@ -153,8 +178,8 @@ func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 	if err := d.Verify(ctx); err != nil { // so the number was d's when again was opened
 		return nil, err
 	}
-	if !again.Hardware.sameDescriptor(d.Hardware) || !again.Hardware.sameIdentifiers(d.Hardware) {
-		return nil, errOtherIdentity
+	if err := d.Hardware.checkSame(again.Hardware); err != nil {
+		return nil, err
 	}
 	same = true
 	return again, nil

@@ -114,23 +114,33 @@ func (d *Disks) Protected(ctx context.Context, volumeName string) (reason string
 }
 
 // Once returns a context in which Windows is asked only once where it runs from: for an
-// operation that is made of several others, on one goroutine.
+// operation that is made of several others, or asks for many volumes.
 func Once(ctx context.Context) context.Context { return context.WithValue(ctx, onceKey{}, new(once)) }
 
 type onceKey struct{}
 
-type once struct{ found *found } // nil before the first success
+type once struct {
+	mu    sync.Mutex // guards found; not held during calls to Windows
+	found *found     // nil before the first success
+}
 
 // find returns which disks Windows runs from. That this can't be found out is
 // csiproxy.ErrUnavailable.
 func (d *Disks) find(ctx context.Context) (*found, error) {
 	o, _ := ctx.Value(onceKey{}).(*once)
-	if o != nil && o.found != nil {
-		return o.found, nil
+	if o != nil {
+		o.mu.Lock()
+		f := o.found
+		o.mu.Unlock()
+		if f != nil {
+			return f, nil
+		}
 	}
 	f, err := d.look(ctx)
 	if o != nil && err == nil {
+		o.mu.Lock()
 		o.found = f
+		o.mu.Unlock()
 	}
 	if err != nil && ctx.Err() == nil {
 		err = &csiproxy.Error{

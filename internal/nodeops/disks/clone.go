@@ -96,30 +96,74 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, layout *win.Dri
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found := func(other disk.Number, others []string) {
-		i := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(others, id) })
-		if i >= 0 && other != n && refusal == nil {
-			refusal = csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-				"it is a copy of disk %d, which is online: both have the %s, and Windows can't have both online; "+
-					"detach one of them, or let CSI Proxy give copies new ids (-new-ids-for-clones)", other, ids[i])
-		}
-	}
 	// An original that doesn't answer is missed. Windows takes the copy offline again then.
-	err := eachDisk(ctx, d, "ids of the table", othersPatience, idsIfOnline, found, nil)
-	return refusal, err
+	//
+	// There may be hundreds of other disks, and whether their tables have these ids may have
+	// changed since somebody last looked, so each is asked, but only for its table. Its state
+	// and its number matter only if it has one of the ids.
+	tables, err := d.visits.all(ctx, win.InterfaceClassDisk, "ids of the table", othersPatience, d.idsOf)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range tables {
+		others, _ := other.value.([]string)
+		i := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(others, id) })
+		if other.err != nil || i < 0 {
+			continue
+		}
+		value, err := d.visits.one(ctx, win.InterfaceClassDisk, other.path, "number if online", othersPatience, d.numberIfOnline)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		number, online := value.(disk.Number)
+		if err != nil || !online || number == n {
+			continue
+		}
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"it is a copy of disk %d, which is online: both have the %s, and Windows can't have both online; "+
+				"detach one of them, or let CSI Proxy give copies new ids (-new-ids-for-clones)", number, ids[i]), nil
+	}
+	return nil, nil
 }
 
-// idsIfOnline returns the ids in the table of a disk; none if it is offline.
-func idsIfOnline(ctx context.Context, _ disk.Number, h device.Handle) ([]string, error) {
+// idsOf returns the ids in the table of a disk. Windows may not show the table of an offline
+// disk, nor that of a path below a multipath disk: these have none.
+func (d *Disks) idsOf(ctx context.Context, path string) (any, error) {
+	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	layout, err := h.Layout(ctx)
+	if err == nil {
+		return tableIDs(layout), nil
+	}
+	if number, askErr := h.Number(ctx); askErr == nil && !isDisk(number) {
+		return nil, nil
+	}
+	if attributes, askErr := h.Attributes(ctx); askErr == nil && attributes&win.DiskOffline != 0 {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// numberIfOnline returns the number of a disk that is online; nil for one that is offline, and
+// for what is no disk.
+func (d *Disks) numberIfOnline(ctx context.Context, path string) (any, error) {
+	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	number, err := h.Number(ctx)
+	if err != nil || !isDisk(number) {
+		return nil, err
+	}
 	attributes, err := h.Attributes(ctx)
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return nil, err
 	}
-	layout, err := h.Layout(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return tableIDs(layout), nil
+	return number.DeviceNumber, nil
 }
 
 // tableIDs names the ids in a partition table by which Windows tells disks and volumes

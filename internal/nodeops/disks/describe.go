@@ -76,6 +76,11 @@ func (d *Disks) each(ctx context.Context, question string, ask func(context.Cont
 
 // HardwareOf is Hardware for an open disk.
 func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
+	if wanted.Identifier != "" {
+		if err := h.AskIdentifiers(ctx); err != nil {
+			return storage.Disk{Number: h.Number}, err
+		}
+	}
 	return d.hardware(ctx, h.Number, h.Handle, h.Hardware, looksAtAddress(wanted))
 }
 

@@ -227,7 +227,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, question string, patience ti
 		}
 		defer h.Close()
 		n, err := h.Number(ctx)
-		if err != nil || n.DeviceType != win.FileDeviceDisk || n.DeviceNumber == win.NoNumber {
+		if err != nil || !isDisk(n) {
 			return answer[T]{}, err
 		}
 		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.number, v.numbered = n.DeviceNumber, true })
@@ -249,6 +249,12 @@ func eachDisk[T any](ctx context.Context, d *Disks, question string, patience ti
 		}
 	}
 	return nil
+}
+
+// isDisk reports whether a number is that of a disk. A path below a multipath disk has none of
+// its own.
+func isDisk(n win.DeviceNumber) bool {
+	return n.DeviceType == win.FileDeviceDisk && n.DeviceNumber != win.NoNumber
 }
 
 // numbers returns the numbers of all disks, in order.

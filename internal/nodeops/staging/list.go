@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -97,6 +98,7 @@ func silent(err error) bool {
 // ListVolumes implements [storage.Operations].
 func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 	return operation.Get(ctx, s.options.Runner, "ListVolumes", "", func(ctx context.Context) (storage.VolumeList, error) {
+		ctx = systemdisk.Once(ctx) // or it would be asked for each volume
 		links, lacking, err := s.Volumes.Links(ctx)
 		if err != nil {
 			return storage.VolumeList{}, err

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -28,7 +29,8 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 		if err != nil {
 			return atStaging(stagingPath, err)
 		}
-		ctx, to, release, err := s.Owner.Lead(ctx, source)
+		// The source is looked at twice, and neither look changes where Windows runs from.
+		ctx, to, release, err := s.Owner.Lead(systemdisk.Once(ctx), source)
 		if err != nil {
 			return atStaging(stagingPath, err)
 		}
