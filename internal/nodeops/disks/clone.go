@@ -8,12 +8,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // SettleClone deals with an offline disk whose table has ids of a disk that is online,
@@ -21,12 +23,14 @@ import (
 // would take the second one offline again. Without newIDs such a disk is refused, with it it
 // gets new ids.
 func (d *Disks) SettleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs bool) error {
-	refusal, err := d.findOriginal(ctx, h.Number, layout)
-	if err != nil || refusal == nil {
+	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
+	if err != nil || id == "" {
 		return err
 	}
 	if !newIDs {
-		return refusal
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"it is a copy of disk %d, which is online: both have the %s, and Windows can't have both online; "+
+				"detach one of them, or let CSI Proxy give copies new ids (-new-ids-for-clones)", original, id)
 	}
 	return d.giveNewIDs(ctx, h)
 }
@@ -58,8 +62,8 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 	if err != nil {
 		return err
 	}
-	refusal, err := d.findOriginal(ctx, h.Number, layout)
-	if err != nil || refusal == nil {
+	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
+	if err != nil || id == "" {
 		return err
 	}
 	if err := h.Verify(ctx); err != nil {
@@ -85,25 +89,24 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 	if err := h.SetLayout(ctx, layout); err != nil {
 		return err
 	}
-	d.options.Logger.Info("disk given new ids", "disk", h.Number, "why", refusal)
+	d.options.Logger.Info("disk given new ids", "disk", h.Number, "copyOf", original, "both", id)
 	return h.UpdateProperties(ctx)
 }
 
-// findOriginal looks for a disk that is online and has ids of the table of disk n. It
-// returns a refusal that says so if there is one.
-func (d *Disks) findOriginal(ctx context.Context, n disk.Number, layout *win.DriveLayout) (refusal, _ error) {
-	ids := tableIDs(layout)
+// findOriginal looks for a disk other than n that is online and has one of ids in its table. It
+// returns that id; "" if there is no such disk.
+func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string) (original disk.Number, id string, _ error) {
 	if len(ids) == 0 {
-		return nil, nil
+		return 0, "", nil
 	}
 	// An original that doesn't answer is missed. Windows takes the copy offline again then.
 	//
 	// There may be hundreds of other disks, and whether their tables have these ids may have
 	// changed since somebody last looked, so each is asked, but only for its table. Its state
 	// and its number matter only if it has one of the ids.
-	tables, err := d.visits.all(ctx, win.InterfaceClassDisk, "ids of the table", othersPatience, d.idsOf)
+	tables, err := d.visits.all(ctx, question{win.InterfaceClassDisk, "ids of the table", othersPatience, d.idsOf, nil})
 	if err != nil {
-		return nil, err
+		return 0, "", err
 	}
 	for _, other := range tables {
 		others, _ := other.value.([]string)
@@ -111,19 +114,17 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, layout *win.Dri
 		if other.err != nil || i < 0 {
 			continue
 		}
-		value, err := d.visits.one(ctx, win.InterfaceClassDisk, other.path, "number if online", othersPatience, d.numberIfOnline)
+		value, err := d.visits.one(ctx, other.path,
+			question{win.InterfaceClassDisk, "number if online", othersPatience, d.numberIfOnline, nil})
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return 0, "", ctx.Err()
 		}
 		number, online := value.(disk.Number)
-		if err != nil || !online || number == n {
-			continue
+		if err == nil && online && number != n {
+			return number, ids[i], nil
 		}
-		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"it is a copy of disk %d, which is online: both have the %s, and Windows can't have both online; "+
-				"detach one of them, or let CSI Proxy give copies new ids (-new-ids-for-clones)", number, ids[i]), nil
 	}
-	return nil, nil
+	return 0, "", nil
 }
 
 // idsOf returns the ids in the table of a disk. Windows may not show the table of an offline
@@ -183,4 +184,16 @@ func tableIDs(l *win.DriveLayout) (ids []string) {
 		}
 	}
 	return ids
+}
+
+// tableIDsOf is tableIDs for a disk that was described: its own id, without those of its
+// partitions.
+func tableIDsOf(d storage.Disk) []string {
+	switch d.Style {
+	case storage.GPT:
+		return []string{"disk id {" + d.DiskID + "}"}
+	case storage.MBR:
+		return []string{"disk signature " + strings.ToUpper(d.DiskID)}
+	}
+	return nil
 }

@@ -23,53 +23,109 @@ import (
 // Hardware returns what each disk says of its hardware, as far as a selector looks at it, in
 // the order of the disks' numbers. A disk that can't be asked, but whose number is known,
 // has an Error. Nothing of what the disks hold is looked at.
+//
+// What a disk can't change it is asked once: one that is known to have another serial number
+// or identifier isn't asked again as long as a disk that matches is found. A disk that matches
+// is asked each time. If none does, all are asked: another disk may have come to the place of
+// one that was known, without a list in between.
 func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
-	identifiers, address := wanted.Identifier != "", looksAtAddress(wanted)
-	question := fmt.Sprintf("hardware %v %v", identifiers, address)
-	return d.each(ctx, question, func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
-		said, err := opendisk.AskHardware(ctx, h, identifiers)
-		if err != nil {
-			return storage.Disk{Number: n}, err
+	asked := detailsFor(wanted)
+	ask := func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
+		return d.askHardware(ctx, n, h, asked)
+	}
+	name := fmt.Sprintf("hardware %+v", asked)
+	passed, known := d.others(wanted)
+	all, err := d.each(ctx, name, asked, ask, known)
+	wanted.ISCSI = nil // which isn't known here
+	if err == nil && *passed > 0 && !slices.ContainsFunc(all, wanted.Matches) {
+		all, err = d.each(ctx, name, asked, ask, nil)
+	}
+	return all, err
+}
+
+// details are what a disk is asked of its hardware, beside its descriptor.
+type details struct {
+	identifiers bool
+	address     bool // also the NVMe namespace
+}
+
+// detailsFor returns what a selector looks at. The identifiers of an NVMe disk are asked for by
+// its namespace, which the address tells.
+func detailsFor(s storage.Selector) details {
+	identifiers := s.Identifier != "" || s.IsZero()
+	return details{identifiers, s.LUN != nil || s.NVMeNamespace != 0 || identifiers}
+}
+
+// others returns a function that gives what is known of disks that a selector doesn't mean:
+// those that have another serial number, or other identifiers. passed counts them.
+func (d *Disks) others(wanted storage.Selector) (passed *int, known func(path string) (any, bool)) {
+	passed = new(int)
+	serial, identifier := storage.Selector{SerialNumber: wanted.SerialNumber}, storage.Selector{Identifier: wanted.Identifier}
+	return passed, func(path string) (any, bool) {
+		v := d.visits.of(win.InterfaceClassDisk, path)
+		if v.hardware == nil || v.trouble != "" {
+			return nil, false
 		}
-		return d.hardware(ctx, n, h, said, address)
-	})
+		another := v.hardware.SerialNumber != "" && !serial.Matches(*v.hardware) ||
+			v.said.identifiers && v.said.address && len(v.hardware.Identifiers) > 0 && !identifier.Matches(*v.hardware)
+		if another {
+			*passed++
+		}
+		return answer[storage.Disk]{v.number, true, *v.hardware}, another
+	}
 }
 
-// looksAtAddress reports whether a selector looks at a disk's SCSI address. The identifiers
-// of an NVMe disk are asked for by its namespace, which the address tells.
-func looksAtAddress(s storage.Selector) bool {
-	return s.LUN != nil || s.NVMeNamespace != 0 || s.Identifier != ""
-}
-
-// Describe returns all that is known of each disk, as Hardware does.
-func (d *Disks) Describe(ctx context.Context) ([]storage.Disk, error) {
+// Describe returns all that is known of each disk that a selector means, apart from its
+// iSCSI target; others may be among them. The rest is as of Hardware.
+func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
 	windows, err := d.options.SystemDisks.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := d.each(ctx, "description", func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
-		said, err := opendisk.AskHardware(ctx, h, true)
-		if err != nil {
-			return storage.Disk{Number: n}, err
+	wanted.ISCSI = nil
+	asked := detailsFor(wanted)
+	ask := func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
+		s, err := d.askHardware(ctx, n, h, asked)
+		if err != nil || !wanted.Matches(s) {
+			return s, err // the rest is nobody's question
 		}
-		s, err := d.hardware(ctx, n, h, said, true)
-		if err != nil {
-			return s, err
+		if everything := (details{true, true}); asked != everything {
+			if s, err = d.askHardware(ctx, n, h, everything); err != nil {
+				return s, err
+			}
 		}
 		return s, d.contents(ctx, &s, h)
-	})
+	}
+	name := "description of " + wanted.String()
+	passed, known := d.others(wanted)
+	all, err := d.each(ctx, name, asked, ask, known)
+	if err == nil && *passed > 0 && !slices.ContainsFunc(all, wanted.Matches) {
+		all, err = d.each(ctx, name, asked, ask, nil)
+	}
+	if err != nil {
+		return all, err
+	}
 	for i := range all {
 		all[i].SystemReason = windows[all[i].Number]
 	}
-	explainOffline(all)
-	return all, err
+	return all, d.explainOffline(ctx, all, wanted)
 }
 
-func (d *Disks) each(ctx context.Context, question string, ask func(context.Context, disk.Number, device.Handle) (storage.Disk, error)) ([]storage.Disk, error) {
+// each asks each disk, and remembers what it has said of its hardware.
+func (d *Disks) each(ctx context.Context, name string, asked details,
+	ask func(context.Context, disk.Number, device.Handle) (storage.Disk, error), known func(path string) (any, bool),
+) ([]storage.Disk, error) {
 	var all []storage.Disk
-	err := eachDisk(ctx, d, question, d.visits.patience, ask,
-		func(_ disk.Number, s storage.Disk) { all = append(all, s) },
-		func(n disk.Number, why error) { all = append(all, storage.Disk{Number: n, Error: why.Error()}) })
+	found := func(path string, _ disk.Number, s storage.Disk) {
+		all = append(all, s)
+		hardware := &storage.Disk{
+			Number: s.Number, Bus: s.Bus, SerialNumber: s.SerialNumber, Identifiers: s.Identifiers,
+			Vendor: s.Vendor, Product: s.Product, Location: s.Location,
+		}
+		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.hardware, v.said = hardware, asked })
+	}
+	err := eachDisk(ctx, d, name, d.visits.patience, ask, found,
+		func(n disk.Number, why error) { all = append(all, storage.Disk{Number: n, Error: why.Error()}) }, known)
 	slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
 	return all, err
 }
@@ -81,7 +137,16 @@ func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage
 			return storage.Disk{Number: h.Number}, err
 		}
 	}
-	return d.hardware(ctx, h.Number, h.Handle, h.Hardware, looksAtAddress(wanted))
+	return d.hardware(ctx, h.Number, h.Handle, h.Hardware, !wanted.IsZero() && detailsFor(wanted).address)
+}
+
+// askHardware asks a disk for its descriptor and some details.
+func (d *Disks) askHardware(ctx context.Context, n disk.Number, h device.Handle, asked details) (storage.Disk, error) {
+	said, err := opendisk.AskHardware(ctx, h, asked.identifiers)
+	if err != nil {
+		return storage.Disk{Number: n}, err
+	}
+	return d.hardware(ctx, n, h, said, asked.address)
 }
 
 // hardware describes a disk by what it has said, and by its address if that is asked for.
@@ -268,18 +333,34 @@ func noted(note *string, err error) error {
 	return nil
 }
 
-// explainOffline fills in why disks are offline.
-func explainOffline(all []storage.Disk) {
+// explainOffline fills in why the disks are offline that a selector means. The disks of which it
+// is the copy of one are among all only if the selector means all.
+func (d *Disks) explainOffline(ctx context.Context, all []storage.Disk, wanted storage.Selector) error {
 	for i := range all {
-		d := &all[i]
-		if d.Online || d.Error != "" {
+		s := &all[i]
+		if s.Online || s.Error != "" || !wanted.Matches(*s) {
 			continue
 		}
-		d.OfflineReason = "by the SAN policy or by an administrator"
-		for _, other := range all {
-			if other.Online && d.DiskID != "" && other.DiskID == d.DiskID && other.Style == d.Style {
-				d.OfflineReason = fmt.Sprintf("it is a copy of disk %d, which is online", other.Number)
+		s.OfflineReason = "by the SAN policy or by an administrator"
+		var original disk.Number
+		copied := false
+		if wanted.IsZero() {
+			for _, other := range all {
+				if other.Online && s.DiskID != "" && other.DiskID == s.DiskID && other.Style == s.Style {
+					original, copied = other.Number, true
+				}
 			}
+		} else if ids := tableIDsOf(*s); len(ids) > 0 {
+			var id string
+			var err error
+			if original, id, err = d.findOriginal(ctx, s.Number, ids); err != nil {
+				return err
+			}
+			copied = id != ""
+		}
+		if copied {
+			s.OfflineReason = fmt.Sprintf("it is a copy of disk %d, which is online", original)
 		}
 	}
+	return nil
 }

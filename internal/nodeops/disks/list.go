@@ -41,8 +41,8 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 			}
 			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
 		},
-		func(n disk.Number, answered disk.IDs) { ids[n] = answered },
-		func(n disk.Number, _ error) { silent = append(silent, n) })
+		func(_ string, n disk.Number, answered disk.IDs) { ids[n] = answered },
+		func(n disk.Number, _ error) { silent = append(silent, n) }, nil)
 	// The number of a disk that doesn't answer is remembered: another disk may have it by now.
 	for _, n := range silent {
 		if _, answered := ids[n]; !answered {
@@ -83,11 +83,11 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loc
 			return nil, err
 		}
 		locations := make(map[disk.Number]disk.Location)
-		err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(n disk.Number, l *disk.Location) {
+		err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(_ string, n disk.Number, l *disk.Location) {
 			if _, runsWindows := windows[n]; l != nil && !runsWindows && !protected[n] {
 				locations[n] = *l
 			}
-		}, nil)
+		}, nil, nil)
 		return locations, err
 	})
 }

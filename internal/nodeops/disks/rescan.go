@@ -65,7 +65,7 @@ func (d *Disks) scan(ctx context.Context) error {
 	}
 	// Windows reads the size and the partitions of each disk again. Whatever a single disk
 	// answers must not keep the others from being seen.
-	_, err = d.visits.all(ctx, win.InterfaceClassDisk, "refresh", d.visits.patience, d.refresh)
+	_, err = d.visits.all(ctx, question{win.InterfaceClassDisk, "refresh", d.visits.patience, d.refresh, nil})
 	return err
 }
 
@@ -74,9 +74,8 @@ func (d *Disks) scan(ctx context.Context) error {
 // that doesn't answer. If all refuse, so that nothing was looked for, the error is that of
 // one of them.
 func (d *Disks) AskAdapters(ctx context.Context) error {
-	asked, err := d.visits.all(ctx, win.InterfaceClassStoragePort, "re-enumeration", d.visits.patience, func(ctx context.Context, path string) (any, error) {
-		return nil, d.sys.ReenumerateDevice(ctx, path)
-	})
+	ask := func(ctx context.Context, path string) (any, error) { return nil, d.sys.ReenumerateDevice(ctx, path) }
+	asked, err := d.visits.all(ctx, question{win.InterfaceClassStoragePort, "re-enumeration", d.visits.patience, ask, nil})
 	if err != nil {
 		return err
 	}

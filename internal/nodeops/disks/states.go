@@ -19,20 +19,20 @@ func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 			attributes, err := h.Attributes(ctx)
 			return attributes&win.DiskOffline == 0, err
 		},
-		func(_ disk.Number, isOnline bool) {
+		func(_ string, _ disk.Number, isOnline bool) {
 			if isOnline {
 				online++
 			} else {
 				offline++
 			}
-		}, nil)
+		}, nil, nil)
 	return online, offline, err
 }
 
 // AllOnline reports whether all disks of the node are online. One that doesn't answer, or
 // answers with an error, may be offline.
 func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
-	results, err := d.visits.all(ctx, win.InterfaceClassDisk, "online", othersPatience, func(ctx context.Context, path string) (any, error) {
+	isOnline := func(ctx context.Context, path string) (any, error) {
 		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 		if err != nil {
 			return false, err
@@ -40,7 +40,8 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 		defer h.Close()
 		attributes, err := h.Attributes(ctx)
 		return err == nil && attributes&win.DiskOffline == 0, err
-	})
+	}
+	results, err := d.visits.all(ctx, question{win.InterfaceClassDisk, "online", othersPatience, isOnline, nil})
 	if err != nil {
 		return false, err
 	}

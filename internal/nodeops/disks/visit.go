@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // visits asks devices one by one, each apart, so that one which doesn't answer or answers
@@ -34,6 +35,16 @@ type visits struct {
 	skipped int
 }
 
+// question is what devices are asked.
+type question struct {
+	class    win.GUID
+	name     string        // of the question: callers who ask it at the same time share an answer
+	patience time.Duration // with a device that doesn't answer
+	ask      func(ctx context.Context, path string) (any, error)
+	// known gives the answers of devices that needn't be asked. May be nil.
+	known func(path string) (answer any, ok bool)
+}
+
 // flight is one question to one device.
 type flight struct{ path, question string }
 
@@ -44,6 +55,10 @@ type visited struct {
 	// ListDiskIDs list a disk that doesn't answer.
 	number   disk.Number
 	numbered bool
+	// hardware is what the disk last said of its hardware, as far as said tells; nil if it
+	// isn't known. See Hardware.
+	hardware *storage.Disk
+	said     details
 	silent   bool   // it hasn't answered its last question in time
 	trouble  string // why it is skipped; "" if it isn't
 }
@@ -69,19 +84,25 @@ const overlap = 50 * time.Millisecond
 // othersPatience is how long a call about one disk waits for the others.
 const othersPatience = 200 * time.Millisecond
 
-// all asks the devices of a class the same question. It returns when each has answered or
-// has been silent for longer than patience. The error is that there is no list of devices,
-// or ctx's.
-func (v *visits) all(ctx context.Context, class win.GUID, question string, patience time.Duration, ask func(ctx context.Context, path string) (any, error)) ([]result, error) {
-	paths, err := v.sys.DeviceInterfaces(ctx, class)
+// all asks the devices of a class a question. It returns when each has answered or has been
+// silent for longer than the question's patience. The error is that there is no list of
+// devices, or ctx's.
+func (v *visits) all(ctx context.Context, q question) ([]result, error) {
+	paths, err := v.sys.DeviceInterfaces(ctx, q.class)
 	if err != nil {
 		return nil, err
 	}
-	v.forgetOthers(class, paths)
+	v.forgetOthers(q.class, paths)
 	results := make([]result, len(paths))
 	panics := make(chan any, len(paths)) // they belong to the caller's goroutine
 	var wg sync.WaitGroup
 	for i, path := range paths {
+		if q.known != nil {
+			if value, ok := q.known(path); ok {
+				results[i] = result{path, value, nil}
+				continue
+			}
+		}
 		answered := make(chan struct{})
 		wg.Go(func() {
 			defer close(answered)
@@ -90,7 +111,7 @@ func (v *visits) all(ctx context.Context, class win.GUID, question string, patie
 					panics <- p
 				}
 			}()
-			value, err := v.one(ctx, class, path, question, patience, ask)
+			value, err := v.one(ctx, path, q)
 			results[i] = result{path, value, err}
 		})
 		next := time.NewTimer(overlap)
@@ -111,14 +132,15 @@ func (v *visits) all(ctx context.Context, class win.GUID, question string, patie
 }
 
 // one asks one device.
-func (v *visits) one(ctx context.Context, class win.GUID, path, question string, patience time.Duration, ask func(ctx context.Context, path string) (any, error)) (any, error) {
+func (v *visits) one(ctx context.Context, path string, q question) (any, error) {
+	class, patience := q.class, q.patience
 	if v.of(class, path).silent {
 		patience = 0 // it may have begun to answer, but that isn't waited for
 	}
 	ctx, done := wincalls.Aside(ctx) // nobody is kept waiting for a device that doesn't answer
 	defer done()
-	value, err := v.flights.Do(ctx, flight{path, question}, patience, func(ctx context.Context) (any, error) {
-		value, err := ask(ctx, path)
+	value, err := v.flights.Do(ctx, flight{path, q.name}, patience, func(ctx context.Context) (any, error) {
+		value, err := q.ask(ctx, path)
 		v.update(class, path, func(d *visited) { d.silent = false })
 		return value, err
 	})
@@ -217,10 +239,12 @@ type answer[T any] struct {
 
 // eachDisk asks all disks the same question, and calls found for each that has answered
 // and skipped for each that was skipped though its number is known. A disk that leaves
-// meanwhile is passed over.
-func eachDisk[T any](ctx context.Context, d *Disks, question string, patience time.Duration,
-	ask func(context.Context, disk.Number, device.Handle) (T, error), found func(disk.Number, T), skipped func(n disk.Number, why error)) error {
-	results, err := d.visits.all(ctx, win.InterfaceClassDisk, question, patience, func(ctx context.Context, path string) (any, error) {
+// meanwhile is passed over. known may be nil: see question.
+func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.Duration,
+	ask func(context.Context, disk.Number, device.Handle) (T, error), found func(path string, n disk.Number, value T),
+	skipped func(n disk.Number, why error), known func(path string) (answer any, ok bool),
+) error {
+	look := func(ctx context.Context, path string) (any, error) {
 		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 		if err != nil {
 			return answer[T]{}, err
@@ -230,10 +254,16 @@ func eachDisk[T any](ctx context.Context, d *Disks, question string, patience ti
 		if err != nil || !isDisk(n) {
 			return answer[T]{}, err
 		}
-		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.number, v.numbered = n.DeviceNumber, true })
+		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) {
+			if v.number != n.DeviceNumber {
+				v.hardware = nil // it is another disk
+			}
+			v.number, v.numbered = n.DeviceNumber, true
+		})
 		value, err := ask(ctx, n.DeviceNumber, h)
 		return answer[T]{n.DeviceNumber, true, value}, err
-	})
+	}
+	results, err := d.visits.all(ctx, question{win.InterfaceClassDisk, name, patience, look, known})
 	if err != nil {
 		return err
 	}
@@ -241,7 +271,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, question string, patience ti
 		a, ok := r.value.(answer[T])
 		switch {
 		case r.err == nil && ok && a.isDisk:
-			found(a.number, a.value)
+			found(r.path, a.number, a.value)
 		case r.err != nil && !isGone(r.err):
 			if known := d.visits.of(win.InterfaceClassDisk, r.path); known.numbered && skipped != nil {
 				skipped(known.number, r.err)
@@ -261,8 +291,8 @@ func isDisk(n win.DeviceNumber) bool {
 func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
 	err := eachDisk(ctx, d, "number", othersPatience,
 		func(context.Context, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil },
-		func(n disk.Number, _ struct{}) { numbers = append(numbers, n) },
-		func(n disk.Number, _ error) { numbers = append(numbers, n) })
+		func(_ string, n disk.Number, _ struct{}) { numbers = append(numbers, n) },
+		func(n disk.Number, _ error) { numbers = append(numbers, n) }, nil)
 	slices.Sort(numbers)
 	return numbers, err
 }

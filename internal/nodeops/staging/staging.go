@@ -93,10 +93,13 @@ func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) ([]sto
 		if err := wanted.Validate(); err != nil {
 			return nil, err
 		}
-		all, err := s.Disks.Describe(ctx)
+		all, err := s.Disks.Describe(ctx, wanted)
 		if err != nil {
 			return nil, err
 		}
+		hardware := wanted
+		hardware.ISCSI = nil
+		all = slices.DeleteFunc(all, func(d storage.Disk) bool { return !hardware.Matches(d) })
 		if err := s.addTargets(ctx, all, s.Initiator.LUNs); err != nil {
 			if wanted.ISCSI != nil || ctx.Err() != nil {
 				return nil, err

@@ -140,7 +140,7 @@ func (s *Staging) lastSnapshot() *snapshot {
 func (s *Staging) look(ctx context.Context) error {
 	// No client's: a client whose calls are many or hang would make the others' watches fail.
 	ctx = wincalls.WithClient(ctx, nil)
-	disks, err := s.Disks.Describe(ctx)
+	disks, err := s.Disks.Describe(ctx, storage.Selector{})
 	if err != nil {
 		return err
 	}
