@@ -66,7 +66,8 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 	if r.Disk.ISCSI != nil || r.Partition != 0 {
 		return staged, false, nil
 	}
-	id, err := s.Volumes.MountedAtPath(ctx, path)
+	at, err := s.Paths.Glance(ctx, s.Sys, path) // looked at again with the rights
+	id := volume.ID(at.Volume)
 	if err != nil || id == "" {
 		return staged, false, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -38,7 +39,13 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 // unstage unstages the volume or share that is staged at a path, or only the disk that the
 // request names.
 func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
-	remote, isShare, err := s.stagedAt(ctx, path, acceptOther)
+	at, err := s.Paths.Glance(ctx, s.Sys, path) // looked at again with the right to the volume
+	mounted := volume.ID(at.Volume)
+	var remote unc.Path
+	isShare := false
+	if err == nil && mounted == "" {
+		remote, isShare, err = s.stagedAt(ctx, path, acceptOther)
+	}
 	switch {
 	case err != nil:
 		return done, err
@@ -47,14 +54,14 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, p
 		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
 	var target iscsi.IQN // that provides the disk; "" if none does
-	var mounted volume.ID
-	if !isShare {
-		if mounted, err = s.Volumes.MountedAtPath(ctx, path); err == nil && mounted != "" {
-			target, err = s.unstageVolume(ctx, r, path, mounted, &done)
-		}
-		if err != nil {
-			return done, err
-		}
+	if !isShare && mounted == "" {
+		mounted, err = s.Volumes.MountedAtPath(ctx, path) // it may be something that is no mount point
+	}
+	if err == nil && mounted != "" {
+		target, err = s.unstageVolume(ctx, r, path, mounted, &done)
+	}
+	if err != nil {
+		return done, err
 	}
 	if !done.Unmounted && !r.Disk.IsZero() {
 		if err := s.retireNamed(ctx, r.Disk, &done); err != nil {
@@ -136,8 +143,8 @@ func (s *Staging) unstageVolume(
 // isStillMounted reports whether a volume is mounted at a path once the right to it is there:
 // who had the right before may have unmounted it.
 func (s *Staging) isStillMounted(ctx context.Context, right *use.Volume, path pathpolicy.Path) (bool, error) {
-	now, err := s.Volumes.MountedAtPath(ctx, path)
-	return now.Equal(right.ID), err
+	now, err := s.Paths.Glance(ctx, s.Sys, path) // Unmount looks at it again, with the directories held
+	return right.ID.Equal(volume.ID(now.Volume)), err
 }
 
 // removeStagingDirectory removes the directory that was the mount point, if it is empty. What

@@ -280,7 +280,11 @@ func (o *Owner) Lead(ctx context.Context, path pathpolicy.Path) (_ context.Conte
 
 // tryLead is Lead; release is nil if the path leads elsewhere once the right is there.
 func (o *Owner) tryLead(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
-	to, err := o.paths.Resolve(ctx, o.sys, path)
+	// The first look only says which right to take.
+	to, err := o.paths.Glance(ctx, o.sys, path)
+	if err == nil && to.Kind == pathpolicy.Nothing {
+		to, err = o.paths.Resolve(ctx, o.sys, path)
+	}
 	if err != nil {
 		return ctx, to, nil, err
 	}

@@ -4,11 +4,13 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
@@ -24,6 +26,14 @@ func (v *Volumes) Leads(ctx context.Context, path string) (pathpolicy.Resolved, 
 	if err != nil {
 		return pathpolicy.Resolved{}, err
 	}
+	// Nothing is changed by what it tells, so nothing on the way needs to be held.
+	to, err := v.paths.Glance(ctx, v.sys, p)
+	if err == nil && to.Kind == pathpolicy.MountedVolume {
+		reason, err := v.paths.Protects(ctx, v.sys, to.Volume)
+		if err == nil && reason == "" {
+			return to, nil
+		}
+	}
 	return v.paths.Resolve(ctx, v.sys, p)
 }
 
@@ -37,14 +47,19 @@ func (v *Volumes) Links(ctx context.Context) (found []pathpolicy.FoundLink, lack
 // the error is ctx's.
 func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
 	d := storage.Volume{VolumeID: id}
-	extent, err := use.Extent(ctx, v.sys, id)
+	var extent win.DiskExtent
+	h, err := v.open(ctx, id, win.AccessNone)
+	if err == nil {
+		defer h.Close()
+		extent, err = use.OnlyExtent(ctx, h)
+	}
 	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
 		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
 		return d, ctx.Err()
 	}
 	diskReadOnly := false
 	if err == nil {
-		diskReadOnly, err = v.describeDisk(ctx, &d, extent)
+		diskReadOnly, err = v.describeDisk(ctx, &d, h, extent)
 	}
 	if ctx.Err() != nil {
 		return d, ctx.Err()
@@ -79,14 +94,18 @@ func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message st
 }
 
 // describeDisk fills in what is known of the disk that a volume lies on.
-func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, extent win.DiskExtent) (readOnly bool, _ error) {
+func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume device.Handle, extent win.DiskExtent) (readOnly bool, _ error) {
 	d.Disk = new(extent.DiskNumber)
 	h, err := opendisk.Open(ctx, v.sys, extent.DiskNumber, win.AccessNone)
 	if err != nil {
 		return false, err
 	}
 	defer h.Close()
-	if err := v.verify(ctx, d.VolumeID, h, extent); err != nil {
+	// On the handle that is open: the volume can't be another one meanwhile.
+	if now, err := use.OnlyExtent(ctx, volume); err != nil || now != extent {
+		return false, cmp.Or(err, opendisk.ErrChanged("the volume lies elsewhere"))
+	}
+	if err := h.Verify(ctx); err != nil { // so the number in extent was that of this disk
 		return false, err
 	}
 	if h.Hardware.DescriptorErr != nil {
