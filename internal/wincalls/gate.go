@@ -176,6 +176,21 @@ func (p *pool) room(c *call) (bool, error) {
 	return true, nil
 }
 
+// hanging returns a refusal if a call of the name on an object is overdue.
+func (p *pool) hanging(name, object string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.objects[object]; s != nil {
+		for _, c := range s.calls {
+			if c.Name == name && c.overdue.Load() {
+				p.refused++
+				return c.refusal()
+			}
+		}
+	}
+	return nil
+}
+
 // mayWait reports whether there is room for one more call that waits.
 func (p *pool) mayWait(c *call) bool {
 	if c.client == nil {

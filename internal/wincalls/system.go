@@ -298,6 +298,16 @@ type file struct {
 
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
 	path := f.path + `\` + name
+	// Windows opens the directories on the way, too. If one of them hangs, so would this.
+	for i, c := range name {
+		if c != '\\' {
+			continue
+		}
+		o := pathObject(f.path + `\` + name[:i])
+		if err := f.sys.pools[o.kind].hanging(win.CallOpenAt, o.name); err != nil {
+			return nil, err
+		}
+	}
 	if len(path) > maxObject {
 		path = f.path // of all that lies that deep: whole paths of a deep tree would fill the memory
 	}
