@@ -1,0 +1,84 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// How many calls to Windows an operation makes at most: with no other disk on the node, and for
+// each disk more. A change that makes more fails here; one that makes fewer lowers the number,
+// and that in docs/performance.md.
+var callsOf = map[string]struct{ alone, other int }{
+	"StageVolume of a raw disk":           {103, 3}, // a new process asks each disk once what it is
+	"StageVolume again":                   {31, 0},
+	"PublishVolume":                       {34, 0},
+	"GetVolume":                           {27, 0},
+	"ListVolumes":                         {89, 0},
+	"ListDisks of one serial number":      {19, 0},
+	"UnpublishVolume":                     {14, 0},
+	"UnstageVolume":                       {94, 0},
+	"StageVolume of an offline data disk": {67, 2}, // each other disk is asked for its table
+}
+
+// The cost of an operation doesn't grow with what else is on the node, or as little as it must.
+func TestNumberOfCalls(t *testing.T) {
+	for _, others := range []int{0, 20, 100} {
+		t.Run(fmt.Sprintf("%d other disks", others), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { countCalls(t, others) })
+		})
+	}
+}
+
+func countCalls(t *testing.T, others int) {
+	r := newRig(t)
+	for i := range others {
+		simtest.Partition(t, r.sim, r.attach(winsim.DiskSpec{Serial: fmt.Sprintf("other-%d", i)}), 1)
+	}
+	r.raw(true)
+	n, ctx := r.process().Storage, t.Context()
+	stage := func() error {
+		_, err := n.StageVolume(ctx, storage.StageVolumeRequest{
+			Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
+		})
+		return err
+	}
+	for _, operation := range []struct {
+		name string
+		do   func() error
+	}{
+		{"StageVolume of a raw disk", stage},
+		{"StageVolume again", stage},
+		{"PublishVolume", func() error { return n.PublishVolume(ctx, staging, target) }},
+		{"GetVolume", func() error { _, err := n.GetVolume(ctx, staging); return err }},
+		{"ListVolumes", func() error { _, err := n.ListVolumes(ctx); return err }},
+		{"ListDisks of one serial number", func() error {
+			_, err := n.ListDisks(ctx, storage.Selector{SerialNumber: "vol-1"})
+			return err
+		}},
+		{"UnpublishVolume", func() error { return n.UnpublishVolume(ctx, target) }},
+		{"UnstageVolume", func() error {
+			_, err := n.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+			return err
+		}},
+		{"StageVolume of an offline data disk", stage},
+	} {
+		before := r.sim.Calls()
+		r.must(operation.do())
+		calls := 0
+		for name, after := range r.sim.Calls() {
+			calls += after - before[name]
+		}
+		of := callsOf[operation.name]
+		if most := of.alone + others*of.other; calls > most {
+			t.Errorf("%s makes %d calls beside %d other disks, and %d at most so far", operation.name, calls, others, most)
+		}
+	}
+}
