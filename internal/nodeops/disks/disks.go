@@ -281,15 +281,29 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk, attributes win.
 	return nil, d.TakeOffline(ctx, h, volumes)
 }
 
-// Mounted returns the volumes of an online disk, and at which directories they are mounted.
+// Mounted returns the volumes of an online disk, and at which directories they are mounted. One
+// that hasn't arrived yet may be one that is mounted in the allowed directories and isn't there:
+// if there is such a one, it is waited for.
 func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, paths []string, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	volumes, err = h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), 0, nil)
-	if err != nil {
+	wanted := opendisk.DataPartitions(layout)
+	if volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, 0, nil); err != nil {
 		return nil, nil, err
+	}
+	if len(volumes) < len(wanted) {
+		awaited, err := d.options.Owner.MountsAway(ctx)
+		if err == nil && awaited {
+			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskPatience, nil)
+			if err == nil && len(volumes) < len(wanted) {
+				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "a volume of it hasn't arrived, and may be mounted; try again later")
+			}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, name := range volumes {
 		at, err := opendisk.MountedAt(ctx, d.sys, name)
