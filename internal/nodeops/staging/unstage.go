@@ -9,7 +9,6 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -173,6 +172,19 @@ func meanwhileGone(err error) error {
 // be able to end. why is the error that says so, which alone proves nothing. A disk that the
 // request names and that is online doesn't have the volume.
 func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path, why error, done *storage.UnstagedVolume) error {
+	if !r.Disk.IsZero() {
+		inside, d, err := s.named(ctx, r.Disk)
+		if err != nil {
+			return meanwhileGone(err)
+		}
+		if d != nil {
+			defer d.Release()
+			if isOther, err := s.isOnlineWithout(inside, d, id); err != nil || isOther {
+				return meanwhileGone(err)
+			}
+		}
+		ctx = inside
+	}
 	ctx, right, err := s.Owner.Volume(ctx, id)
 	if err != nil {
 		return err
@@ -182,28 +194,11 @@ func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeReques
 		return err
 	}
 	away, err := s.Owner.Away(ctx, id)
+	if err == nil && !away {
+		err = why
+	}
 	if err != nil {
 		return meanwhileGone(err)
-	}
-	if !away {
-		return meanwhileGone(why)
-	}
-	if !r.Disk.IsZero() {
-		n, err := s.find(ctx, r.Disk, 0)
-		if err == nil {
-			var online bool
-			online, err = s.Disks.GetDiskState(ctx, n)
-			if err == nil && online {
-				// It has no such volume, unless it has come online since.
-				if away, err = s.Owner.Away(ctx, id); err == nil && !away {
-					err = why
-				}
-				return meanwhileGone(err)
-			}
-		}
-		if err != nil && !isMissing(err) {
-			return meanwhileGone(err)
-		}
 	}
 	err = s.Volumes.Unmount(ctx, right, path, func(context.Context) error {
 		s.options.Logger.Warn("a volume that is away is unmounted without a flush", "volume", id, "err", why)
@@ -214,6 +209,25 @@ func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeReques
 		err = s.removeStagingDirectory(ctx, path)
 	}
 	return err
+}
+
+// isOnlineWithout reports whether a disk is online and doesn't have a volume. One that has just
+// come online, and has its volumes not yet, is waited for.
+func (s *Staging) isOnlineWithout(ctx context.Context, d *use.Disk, id volume.ID) (bool, error) {
+	attributes, err := d.Attributes(ctx)
+	if err != nil || attributes&win.DiskOffline != 0 {
+		return false, err
+	}
+	volumes, err := s.Disks.AwaitVolumes(ctx, d, 0)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range volumes {
+		if id.Equal(volume.ID(name)) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // mayBeMeant reports whether an open disk may be the one that a request names. One that
@@ -241,26 +255,39 @@ func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *us
 
 // retireNamed takes the disk that a request names offline, if it is in the node.
 func (s *Staging) retireNamed(ctx context.Context, wanted storage.Selector, done *storage.UnstagedVolume) error {
-	n, err := s.find(ctx, wanted, 0)
-	if isMissing(err) {
-		return nil
+	ctx, d, err := s.named(ctx, wanted)
+	if err != nil || d == nil {
+		return meanwhileGone(err)
 	}
-	if err == nil {
-		done.DiskOffline, err = s.retireNumber(ctx, n, wanted)
-	}
+	defer d.Release()
+	done.DiskOffline, err = s.retire(ctx, d)
 	return meanwhileGone(err)
 }
 
-func (s *Staging) retireNumber(ctx context.Context, n disk.Number, wanted storage.Selector) (offline bool, _ error) {
-	ctx, d, err := s.Owner.Disk(ctx, n)
+// named gives the right to the disk that a request names; nil if it isn't in the node.
+func (s *Staging) named(ctx context.Context, wanted storage.Selector) (context.Context, *use.Disk, error) {
+	n, err := s.find(ctx, wanted, 0)
+	if isMissing(err) {
+		return ctx, nil, nil
+	}
 	if err != nil {
-		return false, err
+		return ctx, nil, err
 	}
-	defer d.Release()
-	if err := s.checkMeant(ctx, wanted, d.Disk); err != nil {
-		return false, err
+	inside, d, err := s.Owner.Disk(ctx, n)
+	if err != nil {
+		return ctx, nil, err
 	}
-	return s.retire(ctx, d)
+	given := false
+	defer func() {
+		if !given {
+			d.Release()
+		}
+	}()
+	if err := s.checkMeant(inside, wanted, d.Disk); err != nil {
+		return ctx, nil, err
+	}
+	given = true
+	return inside, d, nil
 }
 
 // retire takes a disk offline unless one of its volumes is mounted, and reports whether it
