@@ -54,6 +54,7 @@ type options struct {
 	limits         server.Limits
 	metricsAddress string // empty for none
 	webConfig      string // file; empty for neither TLS nor passwords
+	healthAddress  string // empty for none
 	gracePeriod    time.Duration
 
 	logFormat string        // formatText or formatJSON
@@ -125,11 +126,14 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		"how many of these calls may be of one process, or where the system doesn't tell the process,\n"+
 			"of one connection")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
-		"the `address`, like 127.0.0.1:9090, that serves Prometheus metrics at /metrics, and\n/healthz and /readyz; "+
+		"the `address`, like 127.0.0.1:29810, that serves Prometheus metrics at /metrics, and\n/healthz and /readyz; "+
 			"empty for none")
 	flags.StringVar(&o.webConfig, "web.config.file", "",
 		"the `file` that says how the metrics are served over TLS, and to whom, in the format of\n"+
 			"Prometheus' exporters")
+	flags.StringVar(&o.healthAddress, "health-bind-address", "",
+		"the `address`, like 127.0.0.1:29811, that serves /healthz and /readyz for probes, without TLS and\n"+
+			"passwords, whatever -web.config.file says; empty for none")
 	flags.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod,
 		"how long running calls may take to finish when the daemon is to end")
 

@@ -50,6 +50,7 @@ func TestParseFlags(t *testing.T) {
 		limits:                  server.Limits{Calls: 100, CallsPerClient: 10},
 		metricsAddress:          ":9090",
 		webConfig:               "web.yml",
+		healthAddress:           ":29811",
 		gracePeriod:             time.Minute,
 		logFormat:               formatJSON,
 	}
@@ -71,7 +72,7 @@ func TestParseFlags(t *testing.T) {
 		},
 		{
 			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: ` +
-				`--overwrite-recognized-data --new-ids-for-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 --web.config.file=web.yml -grace-period 1m -max-calls 100 --max-calls-per-client=10 ` +
+				`--overwrite-recognized-data --new-ids-for-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 --web.config.file=web.yml --health-bind-address=:29811 -grace-period 1m -max-calls 100 --max-calls-per-client=10 ` +
 				`-logging-format=json -log_dir d -log_file_max_size 7 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
 			map[string]string{"log_dir": "d", "log_file_max_size": "7", "alsologtostderr": "true", "stderrthreshold": "1",

@@ -57,6 +57,13 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		interceptors = append(interceptors, metrics.CountCalls())
 		streamInterceptors = append(streamInterceptors, metrics.CountStreams())
 	}
+	if o.healthAddress != "" {
+		stop, err := serveHTTP("health", o.healthAddress, log, metrics.ServeHealth)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 
 	node, err := open(ctx, o, log)
 	if err != nil {
@@ -108,17 +115,25 @@ func serveMetrics(address, webConfig string, metrics *exporter.Exporter, log *sl
 	if err := exporter.Check(webConfig); err != nil {
 		return nil, fmt.Errorf("serve metrics: -web.config.file: %w", err)
 	}
+	return serveHTTP("metrics", address, log, func(ctx context.Context, l net.Listener) error {
+		return metrics.Serve(ctx, l, webConfig)
+	})
+}
+
+// serveHTTP serves what at an address until stop is called.
+func serveHTTP(what, address string, log *slog.Logger,
+	serve func(context.Context, net.Listener) error) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serve metrics: %w", err)
+		return nil, fmt.Errorf("serve %s: %w", what, err)
 	}
-	log.Info("serving metrics", "address", l.Addr())
+	log.Info("serving "+what, "address", l.Addr())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := metrics.Serve(ctx, l, webConfig); err != nil {
-			log.Error("no metrics any more", "err", err)
+		if err := serve(ctx, l); err != nil {
+			log.Error("no "+what+" any more", "err", err)
 		}
 	}()
 	return func() {

@@ -176,6 +176,12 @@ func (e *Exporter) handler(warnings *log.Logger) (http.Handler, error) {
 		ErrorLog:            warnings,
 		MaxRequestsInFlight: maxScrapes,
 	}))
+	e.handleHealth(mux)
+	return mux, nil
+}
+
+// handleHealth answers what probes ask.
+func (e *Exporter) handleHealth(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !e.ready.Load() {
@@ -184,20 +190,29 @@ func (e *Exporter) handler(warnings *log.Logger) (http.Handler, error) {
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	return mux, nil
+}
+
+// ServeHealth answers probes on l, without TLS and passwords, until ctx is done. It closes l.
+func (e *Exporter) ServeHealth(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	e.handleHealth(mux)
+	return e.serve(ctx, l, mux, "")
 }
 
 // Serve answers requests on l, until ctx is done. It closes l. webConfig is what Check
 // takes; the file is read again when it changes.
 func (e *Exporter) Serve(ctx context.Context, l net.Listener, webConfig string) error {
-	warnings := slog.NewLogLogger(e.log.Handler(), slog.LevelWarn)
-	handler, err := e.handler(warnings)
+	handler, err := e.handler(slog.NewLogLogger(e.log.Handler(), slog.LevelWarn))
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	return e.serve(ctx, l, handler, webConfig)
+}
+
+func (e *Exporter) serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig string) error {
 	httpServer := &http.Server{
 		Handler:        handler,
-		ErrorLog:       warnings,
+		ErrorLog:       slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
 		ReadTimeout:    readTimeout,
 		WriteTimeout:   writeTimeout,
 		IdleTimeout:    idleTimeout,
@@ -207,9 +222,9 @@ func (e *Exporter) Serve(ctx context.Context, l net.Listener, webConfig string) 
 	defer context.AfterFunc(ctx, func() { closed <- httpServer.Close() })()
 	flags := &web.FlagConfig{WebConfigFile: &webConfig}
 	// The toolkit says whether there is TLS; the daemon says that itself.
-	err = web.Serve(l, httpServer, flags, slog.New(slog.DiscardHandler))
+	err := web.Serve(l, httpServer, flags, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, http.ErrServerClosed) {
-		return errors.Join(fmt.Errorf("serve metrics on %s: %w", l.Addr(), err), ignoreClosed(l.Close()))
+		return errors.Join(fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err), ignoreClosed(l.Close()))
 	}
 	return <-closed
 }

@@ -33,13 +33,18 @@ import (
 // serve serves e until the test's end and returns the URL.
 func serve(t *testing.T, e *Exporter, webConfig string) string {
 	t.Helper()
+	return serveWith(t, func(ctx context.Context, l net.Listener) error { return e.Serve(ctx, l, webConfig) })
+}
+
+func serveWith(t *testing.T, with func(context.Context, net.Listener) error) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- e.Serve(ctx, l, webConfig) }()
+	go func() { served <- with(ctx, l) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-served; err != nil {
@@ -248,5 +253,20 @@ func TestCheck(t *testing.T) {
 		if err := Check(name); (err == nil) != valid {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+}
+
+// Probes get their answer at an address of its own, which tells nothing else.
+func TestServeHealth(t *testing.T) {
+	e := New(Build{}, slog.New(slog.DiscardHandler))
+	url := serveWith(t, e.ServeHealth)
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 404, "/": 404} {
+		if code, body := get(t, url+path); code != want {
+			t.Errorf("%s: %d, %s", path, code, body)
+		}
+	}
+	e.SetReady(true)
+	if code, body := get(t, url+"/readyz"); code != 200 {
+		t.Errorf("/readyz of a daemon that is ready: %d, %s", code, body)
 	}
 }
