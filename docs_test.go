@@ -168,3 +168,26 @@ func TestIndexOfDocs(t *testing.T) {
 		}
 	}
 }
+
+// Each alert leads to what to do about it, and what to do is about an alert.
+func TestAlertsHaveRunbooks(t *testing.T) {
+	rules, page := readText(t, "deploy/charts/csi-proxy/files/rules.yml"), readText(t, "docs/alerts.md")
+	rule := regexp.MustCompile(`(?s)- alert: (\w+)\n(.*?)(?:\n\n|$)`)
+	var alerts []string
+	for _, match := range rule.FindAllStringSubmatch(rules, -1) {
+		alerts = append(alerts, match[1])
+		url := "https://github.com/csi-proxy/csi-proxy/blob/main/docs/alerts.md#" + strings.ToLower(match[1])
+		if !strings.Contains(match[2], "runbook_url: "+url+"\n") {
+			t.Errorf("%s doesn't lead to %s", match[1], url)
+		}
+	}
+	var described []string
+	for _, match := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(page, -1) {
+		described = append(described, match[1])
+	}
+	slices.Sort(alerts)
+	slices.Sort(described)
+	if len(alerts) < 10 || !slices.Equal(alerts, described) {
+		t.Errorf("the alerts are %q, docs/alerts.md has %q", alerts, described)
+	}
+}

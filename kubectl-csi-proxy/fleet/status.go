@@ -213,6 +213,7 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 	}
 	for _, sign := range []struct{ metric, label, value, text string }{
 		{"csi_proxy_skipped_disks", "", "", "disks don't answer"},
+		{"csi_proxy_links_to_nothing", "", "", "links lead to no volume: see kubectl csi-proxy volumes, and restart the pods that use them"},
 		{"csi_proxy_smb_mappings", "state", "network_error", "SMB mappings have network errors: can the node reach the servers?"},
 		{"csi_proxy_smb_refused_accounts", "", "", "accounts were refused by SMB servers: look at the secrets"},
 	} {

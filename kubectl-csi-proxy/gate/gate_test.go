@@ -91,7 +91,7 @@ func daemon(node, version string, ready bool) *core.Pod {
 		Labels: map[string]string{"app.kubernetes.io/name": "csi-proxy", "app.kubernetes.io/component": "daemon"},
 	}}
 	p.Spec.NodeName = node
-	p.Spec.Containers = []core.Container{{Ports: []core.ContainerPort{{Name: "metrics", ContainerPort: 9810}}}}
+	p.Spec.Containers = []core.Container{{Ports: []core.ContainerPort{{Name: "metrics", ContainerPort: 29810}}}}
 	status := core.ConditionFalse
 	if ready {
 		status = core.ConditionTrue
@@ -130,7 +130,7 @@ func check(t *testing.T, o Options, objects ...runtime.Object) (Report, error) {
 	client.PrependProxyReactor("pods", func(action clienttesting.Action) (bool, rest.ResponseWrapper, error) {
 		get := action.(clienttesting.ProxyGetAction)
 		for _, object := range objects {
-			if p, ok := object.(*core.Pod); ok && p.Name == get.GetName() && get.GetPort() == "9810" && get.GetPath() == "metrics" {
+			if p, ok := object.(*core.Pod); ok && p.Name == get.GetName() && get.GetPort() == "29810" && get.GetPath() == "metrics" {
 				return true, metricsOf(p.Annotations["test/version"]), nil
 			}
 		}

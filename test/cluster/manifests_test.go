@@ -39,7 +39,7 @@ func TestAllBasesAreTested(t *testing.T) {
 			return err
 		}
 		// The shared parts are in those that use them.
-		if filepath.Base(base) != "base" && base != "podmonitor" {
+		if filepath.Base(base) != "base" {
 			found = append(found, base)
 		}
 		return nil
@@ -356,6 +356,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"metrics: {bindAddress: localhost}",
 		"metrics: {podMonitor: {interval: often}}",
 		"metrics: {podMonitor: {labels: {a: 1}}}",
+		"metrics: {podMonitor: {enabled: true}}", // of what is served on the node only
+		"metrics: {webConfigFile: web.yml}",
+		"metrics: {healthPort: 0}",
 		"serviceAccount: {name: 1}",
 		"resourceQuota: {pods: 0}",
 		"maxUnavailable: 0",
@@ -373,6 +376,34 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	} {
 		if _, err := manifests.Helmed(t, values); err == nil {
 			t.Errorf("the chart takes %s", values)
+		}
+	}
+}
+
+// TestMetricsAreLocal: by default only the node reads metrics, and in each case the probes ask
+// the node's loopback address, at which the daemon answers without TLS and passwords.
+func TestMetricsAreLocal(t *testing.T) {
+	for name, rendered := range manifests.Everything(t) {
+		for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, rendered)) {
+			c := set.Spec.Template.Spec.Containers[0]
+			_, args := manifests.Program(c)
+			if c.Name != "csi-proxy" || c.ReadinessProbe == nil {
+				continue
+			}
+			port := c.ReadinessProbe.HTTPGet.Port.IntValue()
+			if !slices.Contains(args, fmt.Sprintf("-health-bind-address=127.0.0.1:%d", port)) || c.ReadinessProbe.HTTPGet.Host != "127.0.0.1" ||
+				c.LivenessProbe.HTTPGet.Port.IntValue() != port || c.StartupProbe.HTTPGet.Port.IntValue() != port {
+				t.Errorf("%s: the probes don't ask what the daemon serves: %q", name, args)
+			}
+			local := slices.ContainsFunc(args, func(arg string) bool {
+				return strings.HasPrefix(arg, "-metrics-bind-address=127.0.0.1:") || strings.HasPrefix(arg, "-metrics-bind-address=[::1]:")
+			})
+			if local != (c.Ports[0].Name == "local-metrics") {
+				t.Errorf("%s: the port %s, with %q", name, c.Ports[0].Name, args)
+			}
+			if !local && !strings.Contains(manifests.Cases[strings.TrimPrefix(name, "chart ")], "bindAddress") {
+				t.Errorf("%s: metrics are open to everybody", name)
+			}
 		}
 	}
 }

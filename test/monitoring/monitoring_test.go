@@ -36,6 +36,8 @@ import (
 
 const (
 	deploy = "../../deploy/monitoring"
+	// files are the rules and the dashboard, which the chart has.
+	files = "../../deploy/charts/csi-proxy/files"
 	// patience is for what Prometheus does when it has time.
 	patience = time.Minute
 	pause    = 200 * time.Millisecond
@@ -52,7 +54,7 @@ func promtool(t *testing.T, args ...string) {
 }
 
 func TestRules(t *testing.T) {
-	promtool(t, "check", "rules", "rules.yml")
+	promtool(t, "check", "rules", "../charts/csi-proxy/files/rules.yml")
 	promtool(t, "test", "rules", "rules_test.yml")
 
 	var rules struct {
@@ -66,8 +68,8 @@ func TestRules(t *testing.T) {
 			} `yaml:"alert_rule_test"`
 		}
 	}
-	for name, into := range map[string]any{"rules.yml": &rules, "rules_test.yml": &tests} {
-		text, err := os.ReadFile(filepath.Join(deploy, name))
+	for name, into := range map[string]any{filepath.Join(files, "rules.yml"): &rules, filepath.Join(deploy, "rules_test.yml"): &tests} {
+		text, err := os.ReadFile(name)
 		if err == nil {
 			err = yaml.Unmarshal(text, into)
 		}
@@ -202,7 +204,7 @@ type prometheus struct{ address string }
 
 func startPrometheus(t *testing.T, n *node) *prometheus {
 	t.Helper()
-	rules, err := filepath.Abs(filepath.Join(deploy, "rules.yml"))
+	rules, err := filepath.Abs(filepath.Join(files, "rules.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +260,7 @@ type panel struct {
 
 func panels(t *testing.T) []panel {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deploy, "dashboard.json"))
+	text, err := os.ReadFile(filepath.Join(files, "dashboard.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

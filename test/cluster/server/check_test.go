@@ -313,6 +313,7 @@ func makeDaemonPod(t *testing.T, node string, d *daemonProcess) {
 	pod := &core.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 	pod.Name = "csi-proxy-" + node
 	pod.Spec.NodeName = node
+	pod.Spec.Containers[0].Ports[0].Name = "metrics" // which others can read
 	pod.Spec.Containers[0].Ports[0].ContainerPort = d.port
 	pod.Spec.Containers[0].Ports[0].HostPort = d.port
 	pod, err := cluster.client.CoreV1().Pods("csi-proxy").Create(t.Context(), pod, meta.CreateOptions{})

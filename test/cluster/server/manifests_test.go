@@ -31,7 +31,7 @@ import (
 // were not. The pods of each DaemonSet are given to it too: no controller makes them here,
 // and only a pod meets the rules of its namespace.
 func TestServerTakesTheManifests(t *testing.T) {
-	makePodMonitors(t)
+	makeMonitoring(t)
 	apply := newApplier(t)
 	apply.really(t, []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: csi-proxy, labels: {pod-security.kubernetes.io/enforce: privileged}}}`))
 	apply.really(t, []byte(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: windows, namespace: csi-proxy}}`))
@@ -154,11 +154,18 @@ func read(t *testing.T, document []byte) *unstructured.Unstructured {
 	return object
 }
 
-// makePodMonitors makes the server know PodMonitors. Their fields aren't checked by it: the
-// tests without a server decode them into the types of the Prometheus operator.
-func makePodMonitors(t *testing.T) {
+// makeMonitoring makes the server know the kinds of the Prometheus operator. Their fields aren't
+// checked by it: the tests without a server decode them into the operator's types.
+func makeMonitoring(t *testing.T) {
 	t.Helper()
-	const definition = `
+	makeKind(t, "PodMonitor")
+	makeKind(t, "PrometheusRule")
+}
+
+func makeKind(t *testing.T, kind string) {
+	t.Helper()
+	singular := strings.ToLower(kind)
+	definition := strings.NewReplacer("PodMonitor", kind, "podmonitor", singular).Replace(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: podmonitors.monitoring.coreos.com}
@@ -171,12 +178,12 @@ spec:
       served: true
       storage: true
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
+`)
 	apply := newApplier(t)
 	apply.really(t, []byte(definition))
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		object, err := apply.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
-			Get(ctx, "podmonitors.monitoring.coreos.com", meta.GetOptions{})
+			Get(ctx, singular+"s.monitoring.coreos.com", meta.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -190,6 +197,6 @@ spec:
 		return false, err
 	})
 	if err != nil {
-		t.Fatalf("the server doesn't get to know PodMonitors: %v", err)
+		t.Fatalf("the server doesn't get to know the kind %s: %v", kind, err)
 	}
 }

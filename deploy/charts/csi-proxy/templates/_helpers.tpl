@@ -50,6 +50,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 - -require-privacy=false
 {{- end }}
 - {{ printf "-metrics-bind-address=%s:%d" (include "csi-proxy.bindHost" .) (int .Values.metrics.port) | quote }}
+{{- with .Values.metrics.webConfigFile }}
+- {{ printf "-web.config.file=%s" . | quote }}
+{{- end }}
+- -health-bind-address=127.0.0.1:{{ int .Values.metrics.healthPort }}
 - -grace-period={{ int .Values.gracePeriodSeconds }}s
 - -v={{ int .Values.logLevel }}
 {{- range .Values.extraArgs }}
@@ -72,11 +76,21 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* An HTTP request for a probe: a dict of root and path. */}}
 {{- define "csi-proxy.httpGet" -}}
 httpGet:
-  {{- if .root.Values.metrics.bindAddress }}
-  host: {{ .root.Values.metrics.bindAddress | quote }}
-  {{- end }}
+  host: 127.0.0.1
   path: {{ .path }}
-  port: metrics
+  port: {{ int .root.Values.metrics.healthPort }}
+{{- end }}
+
+{{/* The name of the port that serves metrics, which says who can read them, and how. */}}
+{{- define "csi-proxy.metricsPort" -}}
+{{- $address := .Values.metrics.bindAddress -}}
+{{- if or (hasPrefix "127." $address) (eq $address "::1") -}}
+local-metrics
+{{- else if .Values.metrics.webConfigFile -}}
+https-metrics
+{{- else -}}
+metrics
+{{- end -}}
 {{- end }}
 
 {{/* Where the pods of Windows nodes run. */}}
