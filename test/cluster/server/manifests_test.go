@@ -69,12 +69,12 @@ func TestServerRefuses(t *testing.T) {
 		t.Errorf("a HostProcess pod in a namespace with the level baseline: %v", err)
 	}
 	for from, to := range map[string]string{
-		"hostNetwork: true":  "hostNetwork: false",
-		"minReadySeconds":    "minReadySecond",
-		"port: metrics":      "port: metrics-and-more-than-fifteen",
-		"maxUnavailable: 1":  "maxUnavailable: 101%",
-		"name: windows":      "name: linux", // with options that are Windows'
-		"type: RollingUpdat": "type: Recreat",
+		"hostNetwork: true":   "hostNetwork: false",
+		"minReadySeconds":     "minReadySecond",
+		"name: local-metrics": "name: metrics-and-more-than-fifteen",
+		"maxUnavailable: 1":   "maxUnavailable: 101%",
+		"name: windows":       "name: linux", // with options that are Windows'
+		"type: RollingUpdat":  "type: Recreat",
 	} {
 		changed := strings.ReplaceAll(rendered, from, to)
 		if changed == rendered {
