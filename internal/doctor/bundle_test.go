@@ -81,7 +81,7 @@ func TestBundle(t *testing.T) {
 		"services.json":     "-log_file=csi-proxy.log",
 		"programs.json":     `"-ldflags": "-X main.version=v1.2.3"`,
 		"disks.json":        `"serial_number": "SIMSYSTEM"`,
-		"volumes.json":      `C:\\var\\lib\\kubelet\\volume\\`,
+		"volumes.json":      `C:\\var\\lib\\kubelet\\plugins\\volume\\`,
 		"mounts.json":       `"path": "C:\\var\\lib\\kubelet\\share"`,
 		"mappings.json":     `\\\\filer\\data`,
 		"log/csi-proxy.log": "started",

@@ -49,7 +49,7 @@ func newFixture(t *testing.T) *fixture {
 	sim := simtest.Open(t, winsim.Delays{})
 	simtest.Must(t, sim.MkdirAll(simtest.Kubelet))
 	volume, _ := simtest.Volume(t, sim)
-	simtest.Mount(t, sim, simtest.Kubelet+`\volume`, volume)
+	simtest.Mount(t, sim, simtest.Kubelet+`\plugins\volume`, volume)
 	simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: "data"}))
 	simtest.Must(t, sim.SMB().SetUser("filer", "user", secret.New("password")))
 	n, err := nodeops.New(sim, nodeops.Options{})
@@ -332,9 +332,9 @@ func TestFaults(t *testing.T) {
 		},
 		"a volume that needs a repair": {
 			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetVolumeDirty(simtest.Kubelet+`\volume`, true))
+				simtest.Must(t, f.sim.SetVolumeDirty(simtest.Kubelet+`\plugins\volume`, true))
 			},
-			check: "mounted-volumes", verdict: doctor.Problem, says: `the volume at C:\var\lib\kubelet\volume: `,
+			check: "mounted-volumes", verdict: doctor.Problem, says: `the volume at C:\var\lib\kubelet\plugins\volume: `,
 		},
 		"a link to nothing": {
 			make: func(t *testing.T, f *fixture) {
@@ -355,7 +355,7 @@ func TestFaults(t *testing.T) {
 			make: func(t *testing.T, f *fixture) {
 				simtest.Must(t, f.sim.DetachDisk(1))
 			},
-			check: "leftovers", verdict: doctor.Warning, says: `the mount point C:\var\lib\kubelet\volume, to `,
+			check: "leftovers", verdict: doctor.Warning, says: `the mount point C:\var\lib\kubelet\plugins\volume, to `,
 		},
 		"a mapping without a user": {
 			make: func(t *testing.T, f *fixture) {
