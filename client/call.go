@@ -106,7 +106,8 @@ func failure(op, object string, request proto.Message, err error) error {
 		return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument, Err: invalid}
 	}
 	err = wire.FromStatus(err)
-	e, ok := errors.AsType[*csiproxy.Error](err)
+	var e *csiproxy.Error
+	ok := errors.As(err, &e)
 	switch {
 	case !ok:
 	case e.Op != "": // it may be another name, that of the method in the version in use

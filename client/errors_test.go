@@ -49,7 +49,8 @@ func TestErrors(t *testing.T) {
 			disks := d.newClient(t).Disk
 			_, err := disks.GetDiskStats(t.Context(), 3)
 			wantKind(t, err, test.want.Kind)
-			got, ok := errors.AsType[*csiproxy.Error](err)
+			var got *csiproxy.Error
+			ok := errors.As(err, &got)
 			if !ok || *got != test.want {
 				t.Errorf("error %#v, want %#v", err, test.want)
 			}

@@ -220,7 +220,7 @@ func ExampleISCSI_SetMutualCHAPSecret() {
 
 	ctx := context.Background()
 	err := initiator.SetMutualCHAPSecret(ctx, secret.New("battery staple"))
-	if old, ok := errors.AsType[*client.VersionError](err); ok {
+	if old := new(client.VersionError); errors.As(err, &old) {
 		log.Fatalf("the daemon is too old: it serves %s", old.Version)
 	}
 	fmt.Println(attach(ctx, initiator, iscsi.Authentication{

@@ -138,7 +138,7 @@ func ExampleVersionError() {
 
 	ctx := context.Background()
 	_, err := c.Volume.GetClosestVolumeIDFromTargetPath(ctx, `C:\var\lib\kubelet\pods`)
-	if old, ok := errors.AsType[*client.VersionError](err); ok {
+	if old := new(client.VersionError); errors.As(err, &old) {
 		fmt.Println(old.Group, old.Version, "has no", old.Method)
 	}
 	// Output: volume v1 has no GetClosestVolumeIDFromTargetPath

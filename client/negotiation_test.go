@@ -91,7 +91,7 @@ func TestNoVersionIsServed(t *testing.T) {
 	c := d.newClient(t, WithEndpointDir("/somewhere"))
 	err := c.Disk.PartitionDisk(t.Context(), 3)
 	wantKind(t, err, csiproxy.ErrUnavailable)
-	if e, ok := errors.AsType[*csiproxy.Error](err); !ok || e.Op != "PartitionDisk" || e.Object != "disk 3" {
+	if e := new(csiproxy.Error); !errors.As(err, &e) || e.Op != "PartitionDisk" || e.Object != "disk 3" {
 		t.Errorf("error %v doesn't say what was asked for", err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "no endpoint csi-proxy-disk-<version> is served") {

@@ -300,7 +300,7 @@ var operations = []operation{
 	}, nil},
 
 	{"storage", "ListDisks", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.ListDisks(ctx, storage.Selector{Number: new(disk.Number(0)), SerialNumber: "vol"})
+		return c.Storage.ListDisks(ctx, storage.Selector{Number: new(disk.Number), SerialNumber: "vol"})
 	}, []exchange{
 		{"v1alpha1", "ListDisks", `{"disk":{"number":0,"serialNumber":"vol"}}`, `{"disks": [{"number": 3, "serialNumber": "vol", "online": true}]}`},
 	}, []storage.Disk{{Number: 3, SerialNumber: "vol", Online: true}}},
@@ -339,7 +339,7 @@ var operations = []operation{
 
 	{"storage", "GetVolume", func(ctx context.Context, c *Client) (any, error) { return c.Storage.GetVolume(ctx, `C:\a`) }, []exchange{
 		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7", "conditions": [{"reason": "Dirty", "message": "m"}]}}`},
-	}, storage.Volume{Disk: new(disk.Number(0)), FreeBytes: 7, Conditions: storage.Conditions{{Reason: storage.Dirty, Message: "m"}}}},
+	}, storage.Volume{Disk: new(disk.Number), FreeBytes: 7, Conditions: storage.Conditions{{Reason: storage.Dirty, Message: "m"}}}},
 
 	{"storage", "ListVolumes", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListVolumes(ctx) }, []exchange{
 		{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a"}]}`},
@@ -442,7 +442,7 @@ func wantZero(t *testing.T, result any) {
 func wantVersionError(t *testing.T, err error, want VersionError) {
 	t.Helper()
 	wantKind(t, err, csiproxy.ErrUnimplemented)
-	if got, ok := errors.AsType[*VersionError](err); !ok || *got != want {
+	if got := new(VersionError); !errors.As(err, &got) || *got != want {
 		t.Errorf("error %v, want one with %+v", err, want)
 	}
 }

@@ -46,7 +46,7 @@ func TestSelectorOfEachCloud(t *testing.T) {
 			[]storage.Disk{{Bus: storage.BusSCSI, SerialNumber: "vol0abc1234def567891"}},
 		},
 		"Azure by SCSI": {
-			storage.Selector{LUN: new(uint32(3)), Vendor: "Msft", Product: "Virtual Disk"},
+			storage.Selector{LUN: pointer(uint32(3)), Vendor: "Msft", Product: "Virtual Disk"},
 			storage.Disk{Bus: storage.BusSAS, Vendor: "Msft    ", Product: "Virtual Disk", Location: lun(3)},
 			[]storage.Disk{
 				{Vendor: "Msft", Product: "Virtual Disk", Location: lun(2)}, {Vendor: "Msft", Product: "Virtual Disk"},
@@ -54,7 +54,7 @@ func TestSelectorOfEachCloud(t *testing.T) {
 			},
 		},
 		"Azure by NVMe, by its LUN": {
-			storage.Selector{LUN: new(uint32(3)), Product: "MSFT NVMe Accelerator v1.0"},
+			storage.Selector{LUN: pointer(uint32(3)), Product: "MSFT NVMe Accelerator v1.0"},
 			storage.Disk{Bus: storage.BusNVMe, Vendor: "NVMe", Product: "MSFT NVMe Accele", Location: namespace(5)},
 			[]storage.Disk{
 				{Bus: storage.BusNVMe, Product: "MSFT NVMe Accele", Location: namespace(4)},
@@ -109,7 +109,7 @@ func TestSelectorOfEachCloud(t *testing.T) {
 			[]storage.Disk{{SerialNumber: uuid + "0"}},
 		},
 		"a number": {
-			storage.Selector{Number: new(disk.Number(2))},
+			storage.Selector{Number: pointer(disk.Number(2))},
 			storage.Disk{Number: 2},
 			[]storage.Disk{{}, {Number: 20}},
 		},
@@ -134,7 +134,7 @@ func TestSelectorOfEachCloud(t *testing.T) {
 // All fields that are set must match.
 func TestSelectorMatchesAll(t *testing.T) {
 	d := storage.Disk{Number: 3, SerialNumber: "a", Vendor: "v", Product: "p"}
-	s := storage.Selector{Number: new(disk.Number(3)), SerialNumber: "A", Vendor: "V", Product: "P"}
+	s := storage.Selector{Number: pointer(disk.Number(3)), SerialNumber: "A", Vendor: "V", Product: "P"}
 	if !s.Matches(d) {
 		t.Error("no match")
 	}
@@ -154,7 +154,7 @@ func TestSelectorThatMeansNoDisk(t *testing.T) {
 	for _, s := range []storage.Selector{
 		{SerialNumber: "\x00"}, {Identifier: "a\nb"}, {Vendor: "\xff"}, {Product: strings.Repeat("x", 256)},
 		{SerialNumber: "  "}, {Identifier: "---"}, // they would match disks that say nothing
-		{LUN: new(uint32(0))}, {NVMeNamespace: 1}, {LUN: new(uint32(0)), NVMeNamespace: 1},
+		{LUN: new(uint32)}, {NVMeNamespace: 1}, {LUN: new(uint32), NVMeNamespace: 1},
 		{ISCSI: &storage.ISCSISelector{IQN: "iqn.2026-01.a:b"}},
 		{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"}, IQN: "target"}},
 	} {
@@ -168,7 +168,7 @@ func TestSelectorInWords(t *testing.T) {
 	for want, s := range map[string]storage.Selector{
 		`any property`:            {},
 		`the serial number "vol"`: {SerialNumber: "vol"},
-		`the LUN 3, the vendor "Msft" and the product "Virtual Disk"`: {LUN: new(uint32(3)), Vendor: "Msft",
+		`the LUN 3, the vendor "Msft" and the product "Virtual Disk"`: {LUN: pointer(uint32(3)), Vendor: "Msft",
 			Product: "Virtual Disk"},
 		`the iSCSI LUN 2 of target "iqn.a"`: {ISCSI: &storage.ISCSISelector{IQN: "iqn.a", LUN: 2}},
 	} {
@@ -177,3 +177,5 @@ func TestSelectorInWords(t *testing.T) {
 		}
 	}
 }
+
+func pointer[T any](v T) *T { return &v }

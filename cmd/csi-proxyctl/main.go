@@ -228,12 +228,12 @@ func checkArgs(cmd *cobra.Command, args []string) error {
 
 // explainFlag says of a wrong flag what was given and what is possible.
 func explainFlag(cmd *cobra.Command, err error) error {
-	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && missing.GetSpecifiedShortnames() == "" {
+	if missing := new(pflag.NotExistError); errors.As(err, &missing) && missing.GetSpecifiedShortnames() == "" {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		return fmt.Errorf("%w%s", err, didyoumean.Hint("--", missing.GetSpecifiedName(), names))
 	}
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+	if invalid := new(pflag.InvalidValueError); errors.As(err, &invalid) {
 		f := invalid.GetFlag()
 		why := invalid.Unwrap().Error()
 		switch f.Value.Type() {

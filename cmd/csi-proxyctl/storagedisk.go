@@ -49,10 +49,11 @@ func (f *selectorFlags) selector() (storage.Selector, error) {
 		SerialNumber: f.serial, Identifier: f.identifier, Vendor: f.vendor, Product: f.product, NVMeNamespace: f.namespace,
 	}
 	if f.cmd.Flags().Changed("disk") {
-		s.Number = new(disk.Number(f.number))
+		number := disk.Number(f.number)
+		s.Number = &number
 	}
 	if f.cmd.Flags().Changed("lun") {
-		s.LUN = new(f.lun)
+		s.LUN = &f.lun
 	}
 	if f.iqn != "" {
 		portal, err := parsePortal(f.portal)

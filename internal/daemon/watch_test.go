@@ -175,12 +175,13 @@ func TestWatchOfASlowClient(t *testing.T) {
 			if values > 1 {
 				continue
 			}
+			sameNumber := disk.Number(3)
 			for i := range 2000 { // each is something to tell
 				serial := fmt.Sprint(i, strings.Repeat("x", 240))
 				if i == 1999 {
 					serial = "last"
 				}
-				number := simtest.Attach(t, g.sys, winsim.DiskSpec{Serial: serial, Number: new(disk.Number(3))})
+				number := simtest.Attach(t, g.sys, winsim.DiskSpec{Serial: serial, Number: &sameNumber})
 				time.Sleep(storage.WatchInterval + time.Second)
 				if serial != "last" {
 					simtest.Must(t, g.sys.DetachDisk(number))

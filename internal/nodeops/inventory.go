@@ -28,7 +28,7 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 	count := 0
 	for _, volume := range volumes {
 		paths, err := n.calls.VolumePathNames(ctx, volume)
-		if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
+		if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
 			continue
 		}
 		if err != nil {

@@ -124,7 +124,8 @@ func (d *Disk) AskIdentifiers(ctx context.Context) error {
 
 // answered returns nil if err is an answer of the disk: also if it refuses a query.
 func answered(err error) error {
-	errno, ok := errors.AsType[win.Errno](err)
+	var errno win.Errno
+	ok := errors.As(err, &errno)
 	if ok && !errno.Gone() && errno != win.ErrorNotReady {
 		return nil
 	}
@@ -151,7 +152,7 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 // serial number is enough to find that out.
 func (d *Disk) Verify(ctx context.Context) error {
 	if err := d.checkNumber(ctx); err != nil {
-		if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
+		if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
 			return &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 		}
 		return err

@@ -33,7 +33,7 @@ func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []s
 	}
 	for _, path := range recorded {
 		there, err := sys.VolumeNameForMountPoint(ctx, path)
-		if _, refused := errors.AsType[win.Errno](err); err != nil && !refused {
+		if err != nil && !errors.As(err, new(win.Errno)) {
 			return nil, err
 		}
 		if err != nil || !strings.EqualFold(there, name) {
@@ -121,7 +121,7 @@ func volumesOfPartitions(ctx context.Context, sys VolumeFinder, n disk.Number, p
 	found := make(Volumes)
 	for _, p := range partitions {
 		name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p)+`\`)
-		_, refused := errors.AsType[win.Errno](err)
+		refused := errors.As(err, new(win.Errno))
 		switch {
 		case err == nil:
 			found[p] = name
@@ -143,7 +143,7 @@ func searchVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partiti
 	found := make(Volumes)
 	for _, name := range names {
 		number, err := volumeNumber(ctx, sys, name)
-		if _, refused := errors.AsType[win.Errno](err); refused {
+		if errors.As(err, new(win.Errno)) {
 			continue // a CD drive, a volume on several disks, a disk that has left
 		}
 		if err != nil {

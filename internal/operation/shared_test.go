@@ -193,6 +193,6 @@ func TestFlightsAnew(t *testing.T) {
 }
 
 func silent(err error) bool {
-	_, ok := errors.AsType[*operation.SilentError](err)
+	ok := errors.As(err, new(*operation.SilentError))
 	return ok
 }

@@ -102,7 +102,7 @@ func (p *Policy) lookAtRecorded(ctx context.Context, sys System, path Path, name
 				err = e.failed(err)
 			}
 		}
-		_, byWindows := errors.AsType[win.Errno](err)
+		byWindows := errors.As(err, new(win.Errno))
 		switch {
 		case err == nil:
 			there = elsewhere == nil && recordName(path, link.Target()) == name

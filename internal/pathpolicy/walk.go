@@ -248,13 +248,14 @@ func (m missing) Unwrap() error { return m.error }
 // directory on the way to it. An error of a call that Windows was given the path for
 // never says so, whatever its number: its reasons are its own.
 func Missing(err error) bool {
-	_, ok := errors.AsType[missing](err)
+	ok := errors.As(err, new(missing))
 	return ok
 }
 
 // gone reports whether err is Windows' number for a device, or a volume, that isn't there.
 func gone(err error) bool {
-	errno, ok := errors.AsType[win.Errno](err)
+	var errno win.Errno
+	ok := errors.As(err, &errno)
 	return ok && errno.Gone()
 }
 

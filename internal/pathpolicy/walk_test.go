@@ -169,7 +169,7 @@ func TestReachRefuses(t *testing.T) {
 		if !errors.Is(err, csiproxy.ErrPermissionDenied) {
 			t.Errorf("%s: %v, want permission denied", name, err)
 		}
-		if e, ok := errors.AsType[*csiproxy.Error](err); ok && e.Object != link {
+		if e := new(csiproxy.Error); errors.As(err, &e) && e.Object != link {
 			t.Errorf("%s: the error is about %s", name, e.Object)
 		}
 	}

@@ -237,7 +237,7 @@ func (n *fakeNode) ExpandVolume(_ context.Context, r storage.ExpandVolumeRequest
 }
 
 func (n *fakeNode) GetVolume(_ context.Context, path string) (storage.Volume, error) {
-	return storage.Volume{Disk: new(disk.Number(0)), SizeBytes: 1 << 40,
+	return storage.Volume{Disk: new(disk.Number), SizeBytes: 1 << 40,
 			Conditions: storage.Conditions{{Reason: storage.Dirty, Inaccessible: true, Message: "m"}}},
 		n.called("GetVolume", path)
 }

@@ -344,7 +344,7 @@ func describe(op, name string, err *error) {
 		return
 	}
 	described := &csiproxy.Error{Op: op, Object: strings.TrimSpace("service " + name), Err: *err}
-	if errno, ok := errors.AsType[windows.Errno](*err); ok {
+	if errno := windows.Errno(0); errors.As(*err, &errno) {
 		described.WindowsError = uint32(errno)
 		described.Kind = kinds[errno]
 	}

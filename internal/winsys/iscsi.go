@@ -391,6 +391,7 @@ func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, b
 // bufferTooSmall reports whether a status means that the buffer was too small. Some
 // statuses have the error number only in their lower half.
 func bufferTooSmall(err error) bool {
-	code, ok := errors.AsType[win.Errno](err)
+	var code win.Errno
+	ok := errors.As(err, &code)
 	return ok && (code&0xFFFF == win.ErrorInsufficientBuffer || code == win.ISDSCBufferTooSmall)
 }

@@ -120,7 +120,8 @@ func TestOldRmdirRequestClashes(t *testing.T) {
 // wantClash checks that err is a clash at a field, or nil if the number is 0.
 func wantClash(t *testing.T, err error, field protoreflect.FieldNumber) {
 	t.Helper()
-	clash, ok := errors.AsType[*ClashError](err)
+	var clash *ClashError
+	ok := errors.As(err, &clash)
 	switch {
 	case field == 0 && err != nil:
 		t.Errorf("error = %v, want none", err)

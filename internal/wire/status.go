@@ -65,7 +65,7 @@ func ToStatus(err error) error {
 			info.Reason = class.reason
 		}
 	}
-	if e, ok := errors.AsType[*csiproxy.Error](err); ok {
+	if e := new(csiproxy.Error); errors.As(err, &e) {
 		if e.Op != "" {
 			info.Metadata[metadataOperation] = wireText(e.Op)
 		}

@@ -206,7 +206,8 @@ func WantErrno(t testing.TB, what string, err error, want ...win.Errno) {
 	if len(want) == 0 {
 		want = []win.Errno{0}
 	}
-	errno, ok := errors.AsType[win.Errno](err)
+	var errno win.Errno
+	ok := errors.As(err, &errno)
 	if !slices.Contains(want, errno) || !ok && err != nil {
 		t.Errorf("%s: error %v, want %v", what, err, want)
 	}

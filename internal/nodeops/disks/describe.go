@@ -300,7 +300,7 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h device.Handle) 
 // describeVolume fills in what is on a partition.
 func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Partition) error {
 	name, err := d.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
-	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
+	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
 		p.Error = "its volume has not arrived"
 		return nil
 	}
@@ -324,7 +324,7 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 
 // noted keeps what Windows answers to a query that it refuses, and returns any other error.
 func noted(note *string, err error) error {
-	if _, refused := errors.AsType[win.Errno](err); !refused || isGone(err) {
+	if !errors.As(err, new(win.Errno)) || isGone(err) {
 		return err
 	}
 	if *note == "" {

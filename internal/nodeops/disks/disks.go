@@ -407,7 +407,8 @@ const (
 // isFreshDiskError reports whether err is one that a disk gives for a short time
 // after its arrival.
 func isFreshDiskError(err error) bool {
-	errno, ok := errors.AsType[win.Errno](err)
+	var errno win.Errno
+	ok := errors.As(err, &errno)
 	if !ok {
 		return false
 	}

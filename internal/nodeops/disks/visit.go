@@ -147,7 +147,7 @@ func (v *visits) one(ctx context.Context, path string, q question) (any, error) 
 	if ctx.Err() != nil {
 		return value, err
 	}
-	if _, silent := errors.AsType[*operation.SilentError](err); silent {
+	if errors.As(err, new(*operation.SilentError)) {
 		if patience < v.patience && !v.of(class, path).silent {
 			return nil, err // that isn't long enough to call it silent
 		}
@@ -299,7 +299,8 @@ func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
 
 // isGone reports whether err says that the device has left or isn't ready yet.
 func isGone(err error) bool {
-	errno, ok := errors.AsType[win.Errno](err)
+	var errno win.Errno
+	ok := errors.As(err, &errno)
 	return ok && (errno.Gone() || errno == win.ErrorNotReady)
 }
 
@@ -307,7 +308,7 @@ func isGone(err error) bool {
 // the caller is gone: a virtual bus may refuse any query, and that must not hide
 // what the disk does answer.
 func (d *Disks) tolerate(n disk.Number, what string, err error) error {
-	if _, refused := errors.AsType[win.Errno](err); !refused || isGone(err) {
+	if !errors.As(err, new(win.Errno)) || isGone(err) {
 		return err
 	}
 	d.options.Logger.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)

@@ -211,7 +211,7 @@ func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.P
 // exists tells from the error of asking for the attributes of a volume or UNC path
 // whether it is there.
 func exists(err error) (bool, error) {
-	if errno, ok := errors.AsType[win.Errno](err); ok {
+	if errno := win.Errno(0); errors.As(err, &errno) {
 		switch {
 		case errno == win.ErrorUnrecognizedVolume: // it has no file system yet
 			return true, nil

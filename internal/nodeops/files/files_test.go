@@ -387,7 +387,8 @@ func TestErrorsAndObserver(t *testing.T) {
 	})})
 	path := kubelet + `\none\x`
 	_, err = f.IsSymlink(t.Context(), path)
-	e, ok := errors.AsType[*csiproxy.Error](err)
+	var e *csiproxy.Error
+	ok := errors.As(err, &e)
 	if !ok || e.Op != "IsSymlink" || e.Object != path {
 		t.Errorf("error %#v", err)
 	}

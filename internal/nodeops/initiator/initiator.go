@@ -122,7 +122,8 @@ func query[T any](ctx context.Context, i *Initiator, f func(context.Context) (T,
 
 // serviceDown reports whether err may come from a service that isn't running.
 func serviceDown(err error) bool {
-	errno, ok := errors.AsType[win.Errno](err)
+	var errno win.Errno
+	ok := errors.As(err, &errno)
 	if !ok {
 		return false
 	}

@@ -233,7 +233,8 @@ func (m *Mappings) judge(w Wanted, err error) (state, error) {
 	if err == nil {
 		return working, nil
 	}
-	errno, ok := errors.AsType[win.Errno](err)
+	var errno win.Errno
+	ok := errors.As(err, &errno)
 	if !ok { // no answer of Windows
 		return kept, err
 	}
@@ -283,7 +284,7 @@ func (m *Mappings) reach(ctx context.Context, w Wanted) error {
 		}
 		return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "the share has no such directory", Err: err}
 	}
-	if _, answered := errors.AsType[win.Errno](err); answered {
+	if errors.As(err, new(win.Errno)) {
 		return keptError(err, "the path on it can't be used")
 	}
 	return err

@@ -73,8 +73,8 @@ func TestListDisksOfEachCloud(t *testing.T) {
 	for name, s := range map[string]storage.Selector{
 		"EBS on Nitro":   {SerialNumber: "vol-0abc1234def567890"},
 		"EBS on Xen":     {SerialNumber: "vol-0fed1234def567890"},
-		"Azure by SCSI":  {LUN: new(uint32(7)), Vendor: "Msft", Product: "Virtual Disk"},
-		"Azure by NVMe":  {LUN: new(uint32(3)), Product: "MSFT NVMe Accelerator v1.0"},
+		"Azure by SCSI":  {LUN: pointer(uint32(7)), Vendor: "Msft", Product: "Virtual Disk"},
+		"Azure by NVMe":  {LUN: pointer(uint32(3)), Product: "MSFT NVMe Accelerator v1.0"},
 		"GCE by SCSI":    {Identifier: "pvc-6a1c2d3e"},
 		"GCE by NVMe":    {SerialNumber: "pvc-7b1c2d3e"},
 		"vSphere":        {Identifier: "6000C29f-0123-4567-89ab-cdef01234567"},
@@ -177,7 +177,7 @@ func TestListDisksNamesTheOriginal(t *testing.T) {
 
 func TestListDisksChecksTheSelector(t *testing.T) {
 	_, n := newNode(t)
-	if _, err := n.Storage.ListDisks(t.Context(), storage.Selector{LUN: new(uint32(1))}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+	if _, err := n.Storage.ListDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Error(err)
 	}
 }

@@ -91,7 +91,7 @@ func unanswered(reason storage.Reason, who string) storage.Conditions {
 }
 
 func silent(err error) bool {
-	_, ok := errors.AsType[*operation.SilentError](err)
+	ok := errors.As(err, new(*operation.SilentError))
 	return ok
 }
 

@@ -35,6 +35,8 @@ const (
 
 func serial(s string) storage.Selector { return storage.Selector{SerialNumber: s} }
 
+func pointer[T any](v T) *T { return &v }
+
 // wantKind fails the test unless err is of a class and names all of the words.
 func wantKind(t *testing.T, what string, err, kind error, words ...string) {
 	t.Helper()
@@ -201,7 +203,7 @@ func TestStageVolumeFindsOneDisk(t *testing.T) {
 	before := sim.Disks()
 	_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{Identifier: "same"}, StagingPath: stagingPath})
 	wantKind(t, "two disks", err, csiproxy.ErrFailedPrecondition, "2 disks have", `"one"`, `"two"`)
-	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{Number: new(disk.Number(0))}, StagingPath: stagingPath})
+	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{Number: new(disk.Number)}, StagingPath: stagingPath})
 	wantKind(t, "the disk of Windows", err, csiproxy.ErrFailedPrecondition, "Windows runs from this disk")
 	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: stagingPath, Wait: -1})
 	wantKind(t, "no disk", err, csiproxy.ErrNotFound, `no disk has the serial number "none"`, `"one"`, `"two"`)
@@ -577,7 +579,7 @@ func TestBadStorageRequests(t *testing.T) {
 	ctx := t.Context()
 	for what, r := range map[string]storage.StageVolumeRequest{
 		"no disk":             {StagingPath: stagingPath},
-		"a LUN alone":         {StagingPath: stagingPath, Disk: storage.Selector{LUN: new(uint32(1))}},
+		"a LUN alone":         {StagingPath: stagingPath, Disk: storage.Selector{LUN: pointer(uint32(1))}},
 		"no path":             {Disk: serial("vol-1")},
 		"a path outside":      {Disk: serial("vol-1"), StagingPath: `C:\Windows`},
 		"another file system": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{FileSystem: "ext4"}},

@@ -199,7 +199,7 @@ func TestWatchDisksOfASelector(t *testing.T) {
 		w.next(noticed, "-2 vol1")
 		w.stop()
 
-		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{LUN: new(uint32(1))}))
+		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}))
 		wantKind(t, "a bad selector", err, csiproxy.ErrInvalidArgument)
 	})
 }

@@ -22,7 +22,8 @@ import (
 // IsGone reports whether err is Windows' number for a device that isn't there. One such
 // error proves nothing: see Away.
 func IsGone(err error) bool {
-	errno, ok := errors.AsType[win.Errno](err)
+	var errno win.Errno
+	ok := errors.As(err, &errno)
 	return ok && errno.Gone()
 }
 

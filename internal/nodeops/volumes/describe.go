@@ -53,7 +53,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 		defer h.Close()
 		extent, err = use.OnlyExtent(ctx, h)
 	}
-	if errno, ok := errors.AsType[win.Errno](err); ok && errno.Gone() {
+	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
 		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
 		return d, ctx.Err()
 	}
@@ -95,7 +95,7 @@ func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message st
 
 // describeDisk fills in what is known of the disk that a volume lies on.
 func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume device.Handle, extent win.DiskExtent) (readOnly bool, _ error) {
-	d.Disk = new(extent.DiskNumber)
+	d.Disk = &extent.DiskNumber
 	h, err := opendisk.Open(ctx, v.sys, extent.DiskNumber, win.AccessNone)
 	if err != nil {
 		return false, err

@@ -321,7 +321,7 @@ func (v *Volumes) checkUnformatted(ctx context.Context, id volume.ID) error {
 func formatMaySucceed(err error) bool {
 	for _, transient := range []win.Errno{win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorRetry} {
 		if errors.Is(err, transient) {
-			_, ours := errors.AsType[*csiproxy.Error](err)
+			ours := errors.As(err, new(*csiproxy.Error))
 			return !ours
 		}
 	}

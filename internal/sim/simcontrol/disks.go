@@ -68,7 +68,8 @@ func numberOf(n disk.Number) *uint32 {
 	if n == win.NoNumber {
 		return nil
 	}
-	return new(uint32(n))
+	number := uint32(n)
+	return &number
 }
 
 func (s *Service) AttachDisk(r *simv1.DiskHardware) (*simv1.DiskNumber, error) {
@@ -112,7 +113,8 @@ func specOf(op string, r *simv1.DiskHardware) (winsim.DiskSpec, error) {
 		Late:        time.Duration(r.GetLateNs()),
 	}
 	if r != nil && r.DiskNumber != nil {
-		spec.Number = new(disk.Number(*r.DiskNumber))
+		number := disk.Number(*r.DiskNumber)
+		spec.Number = &number
 	}
 	if a := r.GetAddress(); a != nil {
 		if max(a.Adapter, a.Bus, a.Target, a.Lun) > math.MaxUint8 {

@@ -100,7 +100,7 @@ func (s *Service) Reboot() error {
 // classify gives an error of the node the class that it has here, where requests
 // aren't checked before Windows' side sees them.
 func classify(err error) error {
-	if _, ok := errors.AsType[*csiproxy.Error](err); ok {
+	if errors.As(err, new(*csiproxy.Error)) {
 		return err
 	}
 	_, isWindows := csiproxy.WindowsErrorOf(err)

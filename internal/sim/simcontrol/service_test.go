@@ -111,7 +111,7 @@ func TestDisks(t *testing.T) {
 	want.SizeBytes = 2 << 30
 	check("grown")
 
-	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: new(uint32(1))}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)}))
 	want.DiskNumber, want.State = nil, simv1.DiskState_DISK_STATE_DETACHED
 	check("detached")
 
@@ -128,7 +128,7 @@ func TestDeleteDisk(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
 	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "vol1"}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: new(uint32(1))}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)}))
 	must(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"}))
 	if disks := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks; len(disks) != 1 {
 		t.Errorf("disks %v, want the system's", disks)
@@ -307,8 +307,8 @@ func TestErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		err, want error
 	}{
-		"no such disk":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: new(uint32(9))})), csiproxy.ErrNotFound},
-		"no disk number":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: new(uint32(win.NoNumber))})), csiproxy.ErrNotFound},
+		"no such disk":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(9)})), csiproxy.ErrNotFound},
+		"no disk number":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(win.NoNumber)})), csiproxy.ErrNotFound},
 		"system disk":       {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{})), csiproxy.ErrPermissionDenied},
 		"delete system":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "SIMSYSTEM"})), csiproxy.ErrUnavailable},
 		"delete no disk":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "none"})), csiproxy.ErrNotFound},

@@ -34,9 +34,10 @@ func TestHardware(t *testing.T) {
 	})).GetDiskNumber()
 	sys.Settle()
 	got := sys.Disks()[1].Spec
+	seven := disk.Number(7)
 	want := winsim.DiskSpec{
 		SizeBytes: 1 << 30, SectorSize: 512, Serial: "nvme", BusType: win.BusTypeNVMe, VendorID: "v", ProductID: "p", Revision: "r",
-		Location: "there", SCSI: &win.SCSIAddress{PortNumber: 2, LUN: 2}, Late: time.Nanosecond, Number: new(disk.Number(7)),
+		Location: "there", SCSI: &win.SCSIAddress{PortNumber: 2, LUN: 2}, Late: time.Nanosecond, Number: &seven,
 		NVMe: &disks.NVMe{Controller: "c", Namespace: 3, NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte(eui), NGUID: [16]byte(nguid)}},
 		Page83: []win.Identifier{
 			{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: []byte{0x60, 1}},

@@ -77,7 +77,7 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 			return win.ErrorReparsePointEncountered
 		}
 		opened, err := paths.Walk(f.root, f.fs, dir, names, o)
-		if _, isLink := errors.AsType[*paths.Reparse](err); isLink {
+		if errors.As(err, new(*paths.Reparse)) {
 			return win.ErrorReparsePointEncountered
 		}
 		if err != nil {

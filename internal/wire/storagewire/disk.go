@@ -8,6 +8,8 @@ package storagewire
 import (
 	"math"
 
+	"google.golang.org/protobuf/proto"
+
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -24,7 +26,7 @@ func FromSelector(s storage.Selector) *storagev1alpha1.DiskSelector {
 		Vendor: s.Vendor, Product: s.Product, NvmeNamespace: s.NVMeNamespace,
 	}
 	if s.Number != nil {
-		m.Number = new(uint32(*s.Number))
+		m.Number = proto.Uint32(uint32(*s.Number))
 	}
 	if s.ISCSI != nil {
 		m.Iscsi = &storagev1alpha1.ISCSISelector{
@@ -43,10 +45,11 @@ func ToSelector(m *storagev1alpha1.DiskSelector) (storage.Selector, error) {
 		Vendor: m.GetVendor(), Product: m.GetProduct(), NVMeNamespace: m.GetNvmeNamespace(),
 	}
 	if m != nil && m.Number != nil {
-		s.Number = new(disk.Number(*m.Number))
+		number := disk.Number(*m.Number)
+		s.Number = &number
 	}
 	if m != nil && m.Lun != nil {
-		s.LUN = new(*m.Lun)
+		s.LUN = proto.Uint32(*m.Lun)
 	}
 	if t := m.GetIscsi(); t != nil {
 		if t.PortalPort > math.MaxUint16 {

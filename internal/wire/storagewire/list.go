@@ -6,6 +6,8 @@ package storagewire
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/wire"
@@ -30,7 +32,7 @@ func FromVolume(v storage.Volume) *storagev1alpha1.Volume {
 				Message: wire.ValidText(c.Message)})
 	}
 	if v.Disk != nil {
-		m.DiskNumber = new(uint32(*v.Disk))
+		m.DiskNumber = proto.Uint32(uint32(*v.Disk))
 	}
 	return m
 }
@@ -49,7 +51,8 @@ func ToVolume(m *storagev1alpha1.Volume) storage.Volume {
 			storage.Condition{Reason: storage.Reason(c.Reason), Inaccessible: c.Inaccessible, Message: c.Message})
 	}
 	if m != nil && m.DiskNumber != nil {
-		v.Disk = new(disk.Number(*m.DiskNumber))
+		number := disk.Number(*m.DiskNumber)
+		v.Disk = &number
 	}
 	return v
 }

@@ -179,7 +179,8 @@ func (m *Manager) complete(id uint64, d Spec) (Spec, error) {
 		d.Page83 = []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: naa}}
 	}
 	if d.SCSI != nil {
-		d.SCSI = new(*d.SCSI)
+		address := *d.SCSI
+		d.SCSI = &address
 	} else {
 		d.SCSI = &win.SCSIAddress{PortNumber: 1}
 		for m.taken(*d.SCSI) && *d.SCSI != (win.SCSIAddress{PortNumber: 1, TargetID: 255, LUN: 255}) {

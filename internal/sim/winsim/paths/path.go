@@ -225,7 +225,8 @@ func (s *Space) OpenAt(l Location, o win.OpenOptions) (Opened, error) {
 			return Opened{}, err
 		}
 		file, err := Walk(l.Root, fs, fs.Root(), l.Names, o)
-		link, isLink := errors.AsType[*Reparse](err)
+		var link *Reparse
+		isLink := errors.As(err, &link)
 		if !isLink {
 			if err != nil {
 				return Opened{}, err
@@ -269,7 +270,7 @@ func Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions
 		}
 	}
 	file, err := openIn(r, fs, dir, last, o)
-	if link, ok := errors.AsType[*ntfs.Reparse](err); ok {
+	if link := new(ntfs.Reparse); errors.As(err, &link) {
 		return nil, &Reparse{link, nil}
 	}
 	return file, err
