@@ -7,14 +7,14 @@ replace github.com/csi-proxy/csi-proxy => ../..
 require (
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
 	go.yaml.in/yaml/v2 v2.4.4
-	google.golang.org/grpc v1.85.0
+	google.golang.org/grpc v1.84.0
 )
 
 require (
-	github.com/Microsoft/go-winio v0.6.4 // indirect
-	golang.org/x/net v0.60.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
+	github.com/Microsoft/go-winio v0.6.2 // indirect
+	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/text v0.40.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800 // indirect
+	google.golang.org/protobuf v1.36.11 // indirect
 )

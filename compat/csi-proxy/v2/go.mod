@@ -3,9 +3,9 @@
 // It lacks the published package smb, and names of packages cim and utils that no driver uses.
 module github.com/kubernetes-csi/csi-proxy/v2
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/csi-proxy/csi-proxy v0.0.0
-	golang.org/x/sys v0.49.0
+	golang.org/x/sys v0.47.0
 )

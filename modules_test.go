@@ -1,0 +1,113 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csiproxy_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A driver that uses the library gets at least the versions that our go.mod names. Where they
+// are newer than the driver's own, the table in docs/library.md has them, with the reason.
+// Versions that our go.mod doesn't name aren't looked at.
+func TestDriversKeepTheirVersions(t *testing.T) {
+	ours := map[string]string{}
+	for line := range strings.Lines(readText(t, "go.mod")) {
+		if f := strings.Fields(line); len(f) >= 2 && (f[0] == "go" || strings.HasPrefix(line, "\t")) {
+			ours[f[0]] = f[1]
+		}
+	}
+	var drivers, want []string
+	for line := range strings.Lines(readText(t, "testdata/drivers.txt")) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] == "#" {
+			continue
+		}
+		if drivers == nil {
+			drivers = f[1:]
+			continue
+		}
+		if len(f) != len(drivers)+1 {
+			t.Fatalf("testdata/drivers.txt has a line %q, which isn't a module and %d versions", line, len(drivers))
+		}
+		our, raised := ours[f[0]], false
+		if our == "" {
+			t.Errorf("testdata/drivers.txt has %s, which go.mod doesn't have", f[0])
+		}
+		row := []string{f[0], our}
+		for _, theirs := range f[1:] {
+			if theirs == "-" || !newer(our, theirs) {
+				theirs = ""
+			}
+			raised = raised || theirs != ""
+			row = append(row, theirs)
+		}
+		if raised {
+			want = append(want, strings.Join(row, " | "))
+		}
+	}
+	if len(ours) < 20 || len(drivers) != 4 {
+		t.Fatalf("%d modules, %d drivers: not what these files have", len(ours), len(drivers))
+	}
+
+	// The rows of the table: the last column is the reason.
+	var got []string
+	for line := range strings.Lines(readText(t, "docs/library.md")) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		for i, cell := range cells {
+			cells[i] = strings.TrimSpace(cell)
+		}
+		if len(cells) != len(drivers)+5 || ours[cells[1]] == "" {
+			continue
+		}
+		row, reason := cells[1:len(drivers)+3], cells[len(drivers)+3]
+		if reason == "" {
+			t.Errorf("docs/library.md has no reason in the row %q", line)
+		}
+		got = append(got, strings.Join(row, " | "))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what go.mod raises in the go.mod of drivers isn't what docs/library.md says. Take lower versions, "+
+			"or change the table and say why (-raised +table):\n%s", diff)
+	}
+}
+
+// newer reports whether version a is newer than b.
+func newer(a, b string) bool {
+	number := func(s string) int {
+		digits := strings.TrimLeft(s, "v")
+		if i := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
+			digits = digits[:i]
+		}
+		n, _ := strconv.Atoi(digits)
+		return n
+	}
+	if order := slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int {
+		return number(a) - number(b)
+	}); order != 0 {
+		return order > 0
+	}
+	return a > b // versions without a tag, which have their time: v0.0.0-20260706201446-f0a921348800
+}
+
+func TestNewer(t *testing.T) {
+	for _, versions := range [][]string{
+		{"1.25.0", "1.26.0", "1.26.6"}, {"v1.9.0", "v1.10.0", "v2.0.0"},
+		{"v0.0.0-20260203192932-546029d2fa20", "v0.0.0-20260706201446-f0a921348800"},
+	} {
+		for i, a := range versions {
+			for j, b := range versions {
+				if newer(a, b) != (i > j) {
+					t.Errorf("newer(%s, %s) is %v", a, b, i <= j)
+				}
+			}
+		}
+	}
+}
