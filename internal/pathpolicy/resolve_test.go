@@ -25,6 +25,11 @@ func resolve(t *testing.T, sys *winsim.System, p *pathpolicy.Policy, path string
 	if r != plain {
 		t.Errorf("%s: %v, and with its volume %v", path, plain, r)
 	}
+	// A glance may see nothing where Resolve sees something, but nothing else.
+	glance, glanceErr := p.Glance(t.Context(), sys, mustParse(t, p, path))
+	if glanceErr != nil || glance.Kind != pathpolicy.Nothing && glance != plain {
+		t.Errorf("%s: %v, and at a glance %v, %v", path, plain, glance, glanceErr)
+	}
 	r.Volume = volume
 	return r, err
 }
@@ -215,6 +220,37 @@ func TestExistsOpensOnce(t *testing.T) {
 		}
 		if opens > 2 {
 			t.Errorf("%s takes %d opens", path, opens)
+		}
+	}
+}
+
+// A glance takes three calls however deep the path is.
+func TestGlance(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	volume, _ := newVolume(t, sys)
+	const deep = kubelet + `\a\b\c\d`
+	must(t, sys.MkdirAll(deep+`\dir`))
+	mount(t, sys, deep+`\mnt`, volume)
+	must(t, sys.Symlink(deep+`\share`, `\\server\share`, true))
+	must(t, sys.Symlink(deep+`\link`, deep+`\mnt`, true))
+	for path, want := range map[string]pathpolicy.Resolved{
+		`\mnt`:   {Kind: pathpolicy.MountedVolume, Volume: volume, Target: volume},
+		`\share`: {Kind: pathpolicy.SharedDirectory, Target: `\\server\share`},
+		`\link`:  {},
+		`\dir`:   {},
+		`\none`:  {},
+	} {
+		before := 0
+		for _, n := range sys.Calls() {
+			before += n
+		}
+		got, err := p.Glance(t.Context(), sys, mustParse(t, p, deep+path))
+		calls := -before
+		for _, n := range sys.Calls() {
+			calls += n
+		}
+		if got != want || err != nil || calls > 3 {
+			t.Errorf("%s: %+v, %v, with %d calls, want %+v", path, got, err, calls, want)
 		}
 	}
 }
