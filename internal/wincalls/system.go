@@ -287,7 +287,9 @@ func (d *device) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
 	return get(ctx, d.sys, win.CallProcessIDs, d.sys.deviceObject(d.path), func() ([]win.ProcessID, error) { return d.Device.ProcessIDs(ctx) })
 }
 
-// maxObject is how long the path may be by which the calls on a file are known, in bytes.
+// maxObject is how long the path may be by which the calls on a file are known, in bytes. A path
+// of the API has 260 characters; only RmdirContents goes deeper. 256 such names, one for each
+// call under way, take a megabyte.
 const maxObject = 4096
 
 type file struct {

@@ -41,8 +41,8 @@ type Options struct {
 }
 
 // Bounds of the calls of one kind. 64 disks or SMB servers that don't answer leave a quarter of
-// a pool to others: see TestManyHangingObjects. More than a few calls at one time gain nothing
-// on one object.
+// a pool to others: see TestManyHangingObjects. An operation has one call under way on an object,
+// and operations that change it exclude each other, so four at one time are enough.
 const (
 	maxOfPool   = 256  // under way: each keeps a thread
 	maxOfObject = 4    // of these on one object
@@ -81,7 +81,9 @@ var kinds = []string{"files", "disks", "volumes", "smb-servers", "smb-mappings",
 
 // Patience returns how long a call may take before it counts as overdue. Most calls are
 // answered in milliseconds. Those that write out caches, wait for hardware or ask another
-// machine may take longer on a healthy node.
+// machine may take longer on a healthy node. The bounds are choices: nothing was measured on
+// Windows. With one that is too short, a call that others wait for is told to hang though it will
+// be answered, and they have to try again. With one that is too long, they wait for nothing.
 func Patience(call string) time.Duration {
 	switch {
 	case call == win.CallRepairVolume:
@@ -136,6 +138,8 @@ type diskNames struct {
 	byPath map[string]string // of the interface; at most maxDiskNames
 }
 
+// maxDiskNames is far more than a node has disks. The paths of disks that have left stay until
+// there are so many; then all are forgotten, and learnt again when a disk next tells its number.
 const maxDiskNames = 4096
 
 func (n *diskNames) of(path string) string {
