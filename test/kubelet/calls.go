@@ -1,0 +1,248 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// call is a call of CSI that went through the wire.
+type call struct {
+	method   string        // such as NodeStageVolume
+	request  proto.Message // as the driver got it, without secrets
+	patience time.Duration // how long the caller would have waited; 0 if for ever
+	began    time.Time
+	took     time.Duration // 0 while it is under way
+	code     codes.Code
+	message  string // of the error
+}
+
+// field returns a text of the request, such as volume_id; "" if it has none of that name.
+func (c call) field(name protoreflect.Name) string {
+	m := c.request.ProtoReflect()
+	if f := m.Descriptor().Fields().ByName(name); f != nil && f.Kind() == protoreflect.StringKind && !f.IsList() {
+		return m.Get(f).String()
+	}
+	return ""
+}
+
+func (c call) volume() string { return c.field("volume_id") }
+
+// wire is what is between kubelet and the driver. It registers the driver with kubelet, gives its
+// paths the form that they have on Windows, and keeps a list of all calls.
+type wire struct {
+	driver string // the driver's socket
+	root   string // kubelet's directory
+
+	mu    sync.Mutex
+	calls []call
+	fault func(c call, pass func() error) error // nil: every call is passed on
+}
+
+// socket is where kubelet and the lab call the driver.
+func (w *wire) socket() string { return filepath.Join(w.root, "lab.sock") }
+
+// serve serves CSI for a driver with a name until stop is called, and registers it.
+func (w *wire) serve(name string) (stop func(), err error) {
+	server := grpc.NewServer(grpc.UnknownServiceHandler(w.pass))
+	registrar := grpc.NewServer()
+	registration.RegisterRegistrationServer(registrar, &registrationServer{name: name, endpoint: w.socket()})
+	stop = func() { registrar.Stop(); server.Stop() }
+	directory := filepath.Join(w.root, "plugins_registry")
+	if err := os.MkdirAll(directory, 0o750); err != nil {
+		return stop, err
+	}
+	for socket, s := range map[string]*grpc.Server{w.socket(): server, filepath.Join(directory, "lab-reg.sock"): registrar} {
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			return stop, err
+		}
+		go func() { _ = s.Serve(l) }() // ends with stop
+	}
+	return stop, nil
+}
+
+// registrationServer tells kubelet where the driver is.
+type registrationServer struct {
+	registration.UnimplementedRegistrationServer
+	name, endpoint string
+}
+
+func (r *registrationServer) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{
+		Type: registration.CSIPlugin, Name: r.name, Endpoint: r.endpoint, SupportedVersions: []string{"1.0.0"},
+	}, nil
+}
+
+func (r *registrationServer) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	if !s.PluginRegistered {
+		fmt.Fprintf(os.Stderr, "kubelet-lab: kubelet doesn't register the driver: %s\n", s.Error)
+	}
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// pass passes a call on to the driver.
+func (w *wire) pass(_ any, stream grpc.ServerStream) error {
+	full, _ := grpc.MethodFromServerStream(stream)
+	in, out, err := messages(full)
+	if err != nil {
+		return err
+	}
+	if err := stream.RecvMsg(in); err != nil {
+		return err
+	}
+	w.asOnWindows(in)
+	number := w.begin(stream.Context(), full, in)
+	send := func() error { return invoke(stream.Context(), w.driver, full, in, out) }
+	w.mu.Lock()
+	c, fault := w.calls[number], w.fault
+	w.mu.Unlock()
+	if fault == nil {
+		err = send()
+	} else {
+		err = fault(c, send)
+	}
+	w.end(number, err)
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(out)
+}
+
+// invoke makes a call on a connection of its own, as kubelet does.
+func invoke(ctx context.Context, socket, method string, in, out proto.Message) error {
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Invoke(ctx, method, in, out)
+}
+
+// messages returns an empty request and response of a method of CSI.
+func messages(full string) (in, out proto.Message, err error) {
+	service, method := path.Split(strings.TrimPrefix(full, "/"))
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.TrimSuffix(service, "/")))
+	if err != nil {
+		return nil, nil, status.Errorf(codes.Unimplemented, "%s: %v", full, err)
+	}
+	m := found.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(method))
+	if m == nil {
+		return nil, nil, status.Errorf(codes.Unimplemented, "%s is no call of CSI", full)
+	}
+	if in, err = empty(m.Input()); err != nil {
+		return nil, nil, err
+	}
+	out, err = empty(m.Output())
+	return in, out, err
+}
+
+func empty(d protoreflect.MessageDescriptor) (proto.Message, error) {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		return nil, err
+	}
+	return t.New().Interface(), nil
+}
+
+// Where kubelet's directory is on Windows. Kubelet gives the paths of what it shares among pods
+// without a drive, and those of pods with one in lower case.
+const (
+	windowsRoot = `\var\lib\kubelet`
+	podsDrive   = "c:"
+)
+
+// asOnWindows gives the paths in a request the form that they have on Windows.
+func (w *wire) asOnWindows(m proto.Message) {
+	for _, name := range []protoreflect.Name{"staging_target_path", "target_path", "volume_path"} {
+		f := m.ProtoReflect().Descriptor().Fields().ByName(name)
+		if f == nil {
+			continue
+		}
+		if below, ok := strings.CutPrefix(m.ProtoReflect().Get(f).String(), w.root); ok {
+			p := windowsRoot + strings.ReplaceAll(below, "/", `\`)
+			if strings.HasPrefix(below, "/pods/") {
+				p = podsDrive + p
+			}
+			m.ProtoReflect().Set(f, protoreflect.ValueOfString(p))
+		}
+	}
+}
+
+// begin adds a call to the list, and returns its number.
+func (w *wire) begin(ctx context.Context, full string, in proto.Message) int {
+	c := call{method: path.Base(full), request: proto.Clone(in), began: time.Now()}
+	if deadline, ok := ctx.Deadline(); ok {
+		c.patience = time.Until(deadline)
+	}
+	if f := in.ProtoReflect().Descriptor().Fields().ByName("secrets"); f != nil {
+		c.request.ProtoReflect().Clear(f)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, c)
+	return len(w.calls) - 1
+}
+
+func (w *wire) end(number int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &w.calls[number]
+	c.took, c.code, c.message = max(1, time.Since(c.began)), status.Code(err), status.Convert(err).Message()
+}
+
+// list returns the calls so far.
+func (w *wire) list() []call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// interpose has f pass the calls on; nil ends that.
+func (w *wire) interpose(f func(c call, pass func() error) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault = f
+}
+
+// callDriver calls the driver by the wire, as the helpers of its Controller do.
+func callDriver[Response any, Message interface {
+	*Response
+	proto.Message
+}](ctx context.Context, w *wire, method string, request proto.Message) (Message, error) {
+	response := Message(new(Response))
+	return response, invoke(ctx, w.socket(), "/csi.v1."+method, request, response)
+}
+
+// driverName asks the driver for its name.
+func (w *wire) driverName(ctx context.Context) (string, error) {
+	response := &csi.GetPluginInfoResponse{}
+	if err := invoke(ctx, w.driver, csi.Identity_GetPluginInfo_FullMethodName, &csi.GetPluginInfoRequest{}, response); err != nil {
+		return "", err
+	}
+	if response.Name == "" {
+		return "", errors.New("the driver has no name")
+	}
+	return response.Name, nil
+}

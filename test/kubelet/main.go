@@ -1,0 +1,268 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubelet-lab runs a CSI driver under a real kubelet, without Windows and without
+// containers: etcd, kube-apiserver, the controllers for volumes and kubelet as Kubernetes has them,
+// CSI Proxy on a simulated Windows node, and the driver. It plays the pods that use files, and the
+// helpers of the driver's Controller.
+//
+// It runs scenarios, checks after each what must always be so, and prints a table. It exits with 1
+// if anything was wrong.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+)
+
+type options struct {
+	kubernetes string   // the folder of Kubernetes' programs and etcd
+	csiProxy   string   // the program
+	driver     []string // the command
+	dir        string   // for logs and data
+	seed       uint64
+	only       string
+	planted    string
+	sync       time.Duration
+	verbose    bool
+	table      string
+	update     bool
+}
+
+func parseFlags(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("kubelet-lab", flag.ContinueOnError)
+	flags.StringVar(&o.kubernetes, "kubernetes", "", "the `folder` of kube-apiserver, kube-controller-manager, kubelet and etcd, which test/kubernetes/setup prints")
+	flags.StringVar(&o.csiProxy, "csi-proxy", "csi-proxy", "the `program` csi-proxy, built for this system")
+	driver := flags.String("driver", "", "the `command` that starts the driver, in which $SOCKET, $ENDPOINTS, $STATE and $NODE are\n"+
+		"the socket to serve at, the directory of CSI Proxy's sockets, one of the driver's own, and the node's name")
+	flags.StringVar(&o.dir, "dir", "", "the `directory` for logs and data; it must be short; by default a new one, removed if all is well")
+	flags.Uint64Var(&o.seed, "seed", 1, "what the order of the scenarios, sizes, contents and so on are made from; 0 for another one each time")
+	flags.StringVar(&o.only, "only", "", "the `names` of scenarios, separated by commas; by default all")
+	flags.StringVar(&o.planted, "plant", "", "the `name` of a fault that the run must notice, or all: "+plantNames())
+	flags.DurationVar(&o.sync, "sync", time.Second, "how often kubelet looks at each pod and reports what the node has")
+	flags.BoolVar(&o.verbose, "calls", false, "print each call")
+	flags.StringVar(&o.table, "table", "", "the `file` with what kubelet sent before, which it must send again")
+	flags.BoolVar(&o.update, "update", false, "write the file of -table anew")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.driver = strings.Fields(*driver)
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
+	case o.kubernetes == "":
+		return o, errors.New("-kubernetes is missing: the folder that test/kubernetes/setup prints")
+	case len(o.driver) == 0:
+		return o, errors.New("-driver is missing: the command that starts the driver")
+	}
+	for _, name := range o.names() {
+		if !slices.ContainsFunc(scenarios, func(d definition) bool { return d.name == name }) {
+			return o, fmt.Errorf("-only: there is no scenario %q", name)
+		}
+	}
+	if o.planted != "" && o.planted != "all" && !slices.ContainsFunc(plants, func(p plant) bool { return p.name == o.planted }) {
+		return o, fmt.Errorf("-plant: there is no fault %q", o.planted)
+	}
+	for o.seed == 0 {
+		o.seed = rand.Uint64() >> 1
+	}
+	return o, nil
+}
+
+// names returns the scenarios of -only.
+func (o options) names() []string {
+	return slices.DeleteFunc(strings.Split(o.only, ","), func(s string) bool { return s == "" })
+}
+
+func plantNames() string {
+	var names []string
+	for _, p := range plants {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func main() {
+	o, err := parseFlags(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(o)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "kubelet-lab: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(o options) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "kubelet"); err != nil {
+			return err
+		}
+		defer func() {
+			if err == nil {
+				err = os.RemoveAll(o.dir)
+			}
+		}()
+	}
+	fmt.Printf("seed %d, logs in %s\n", o.seed, o.dir)
+	l := &lab{options: o}
+	defer l.stop()
+	if err := l.start(ctx); err != nil {
+		return err
+	}
+	var results []result
+	for _, i := range shuffled(o.seed, len(scenarios)) {
+		if names := o.names(); o.planted == "" || o.planted == "all" {
+			if len(names) == 0 || slices.Contains(names, scenarios[i].name) {
+				results = append(results, l.run(ctx, scenarios[i], plant{}))
+			}
+		}
+	}
+	for _, p := range plants {
+		if o.planted == "all" || o.planted == p.name {
+			i := slices.IndexFunc(scenarios, func(d definition) bool { return d.name == p.scenario })
+			results = append(results, l.run(ctx, scenarios[i], p))
+		}
+	}
+	if err := report(os.Stdout, results, o); err != nil || o.table == "" {
+		return err
+	}
+	return compareTable(results, o.table, o.update)
+}
+
+// lab is the cluster, with the wire to the driver.
+type lab struct {
+	options
+	cluster  *cluster
+	wire     *wire
+	driver   string // its name
+	stopWire func()
+	nodes    int // that there have been
+}
+
+// storageClass is the class of all claims.
+const storageClass = "lab"
+
+// start starts the cluster, asks the driver for its name, and registers it.
+func (l *lab) start(ctx context.Context) (err error) {
+	began := time.Now()
+	if l.cluster, err = startCluster(ctx, l.dir, l.kubernetes, l.sync); err != nil {
+		return err
+	}
+	l.wire = &wire{driver: filepath.Join(l.dir, "csi.sock"), root: l.cluster.root}
+	n, err := l.newNode(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.stop()) }()
+	if l.driver, err = l.wire.driverName(ctx); err != nil {
+		return err
+	}
+	yes := true
+	if _, err := l.cluster.StorageV1().CSIDrivers().Create(ctx, &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: l.driver}, Spec: storagev1.CSIDriverSpec{AttachRequired: &yes},
+	}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if _, err := l.cluster.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: storageClass}, Provisioner: l.driver, AllowVolumeExpansion: &yes,
+	}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if l.stopWire, err = l.wire.serve(l.driver); err != nil {
+		return err
+	}
+	if err := l.cluster.await(ctx, "kubelet has registered the driver", func() (bool, error) {
+		node, err := l.cluster.StorageV1().CSINodes().Get(ctx, nodeName, metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == l.driver }), nil
+	}); err != nil {
+		return err
+	}
+	fmt.Printf("the cluster is ready after %.1f s; the driver is %s\n", time.Since(began).Seconds(), l.driver)
+	return nil
+}
+
+func (l *lab) stop() {
+	if l.stopWire != nil {
+		l.stopWire()
+	}
+	l.cluster.stop()
+}
+
+// newNode returns a node with CSI Proxy and the driver, in a directory of its own.
+func (l *lab) newNode(ctx context.Context) (*node, error) {
+	l.nodes++
+	n, err := newNode(filepath.Join(l.dir, fmt.Sprintf("node-%d", l.nodes)), l.wire.driver, l.options)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(n.startDaemon(), n.startDriver(), n.served(ctx)); err != nil {
+		return n, err
+	}
+	_, err = sim[simv1.ListDisksResponse](ctx, n, "ListDisks", &simv1.Empty{}) // waits for CSI Proxy
+	return n, err
+}
+
+// run runs a scenario on a node of its own.
+func (l *lab) run(ctx context.Context, d definition, planted plant) result {
+	s := &scenario{
+		name: d.name, cluster: l.cluster, wire: l.wire, driverName: l.driver, expected: d.expected, planted: planted,
+		random: rand.New(rand.NewPCG(l.seed, uint64(slices.IndexFunc(scenarios, func(o definition) bool { return o.name == d.name })))),
+		began:  time.Now(), first: len(l.wire.list()),
+	}
+	if planted.name != "" {
+		s.name = "plant-" + planted.name
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.ctx = ctx
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var err error
+		s.node, err = l.newNode(ctx)
+		s.must(err)
+		_, err = l.cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, metav1.CreateOptions{})
+		s.must(err)
+		helper := &attacher{cluster: l.cluster, wire: l.wire, driver: l.driver, beforeDetach: s.mounted, failed: func(err error) { s.wrong("%v", err) }}
+		go helper.run(ctx)
+		s.plant()
+		d.run(s)
+		s.finish()
+	}()
+	<-done
+	l.wire.interpose(nil)
+	r := s.result(d)
+	if len(s.found) > 0 {
+		s.abandon()
+	}
+	cancel()
+	if s.node != nil {
+		if err := s.node.stop(); err != nil {
+			r.found = append(r.found, err.Error())
+		}
+	}
+	r.print(os.Stdout, l.verbose)
+	return r
+}

@@ -1,0 +1,105 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+)
+
+// node is the simulated Windows node: CSI Proxy and the driver, with all that they keep.
+type node struct {
+	dir            string // its own
+	csiProxy       string // the program
+	driverCommand  []string
+	socket         string // where the driver serves
+	daemon, driver *program
+	control        *grpc.ClientConn // of the simulated hardware, and of what pods do with files
+}
+
+func (n *node) endpoints() string { return filepath.Join(n.dir, "run") }
+
+// newNode returns a node on which nothing runs yet. stop must be called in the end.
+func newNode(dir, socket string, o options) (*node, error) {
+	n := &node{dir: dir, csiProxy: o.csiProxy, socket: socket, driverCommand: o.driver}
+	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	n.control, err = dial(filepath.Join(n.endpoints(), simv1.EndpointName+".sock"))
+	return n, err
+}
+
+// dial returns a connection whose calls wait until a socket is served.
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix:"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.2, MaxDelay: 200 * time.Millisecond},
+		}))
+}
+
+// startDaemon starts CSI Proxy. The node is as it was when the one before ended.
+func (n *node) startDaemon() (err error) {
+	n.daemon, err = start(n.dir, "csi-proxy", n.csiProxy, "-node=simulated", "-endpoint-dir="+n.endpoints(),
+		"-sim-state="+filepath.Join(n.dir, "node.db"))
+	return err
+}
+
+// startDriver starts the driver.
+func (n *node) startDriver() (err error) {
+	var command []string
+	for _, word := range n.driverCommand {
+		command = append(command, os.Expand(word, func(name string) string {
+			return map[string]string{
+				"SOCKET": n.socket, "ENDPOINTS": n.endpoints(), "STATE": filepath.Join(n.dir, "state"), "NODE": nodeName,
+			}[name]
+		}))
+	}
+	n.driver, err = start(n.dir, "driver", command...)
+	return err
+}
+
+// served returns when the driver answers.
+func (n *node) served(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := dial(n.socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}); err != nil {
+		return fmt.Errorf("the driver doesn't serve at %s: %w; %s ends with\n%s", n.socket, err, n.driver.log, n.driver.lastLog())
+	}
+	return nil
+}
+
+func (n *node) stop() error {
+	n.driver.kill()
+	n.daemon.kill()
+	return n.control.Close()
+}
+
+// sim calls the control of the simulated node. It waits until CSI Proxy serves it.
+func sim[Response any, Message interface {
+	*Response
+	proto.Message
+}](ctx context.Context, n *node, method string, request proto.Message) (Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return simv1.Call[Response, Message](ctx, n.control, method, request)
+}

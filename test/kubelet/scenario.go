@@ -1,0 +1,315 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+)
+
+// scenario is one run of a scenario: a namespace of the cluster, and a node that nothing else uses.
+type scenario struct {
+	*node
+	ctx        context.Context
+	name       string
+	cluster    *cluster
+	wire       *wire
+	driverName string
+	random     *rand.Rand
+	planted    plant // a fault that the invariants must find
+
+	began    time.Time
+	first    int // its first call on the wire
+	volumes  []*volume
+	pods     []*pod
+	expected expectation
+
+	mu     sync.Mutex
+	found  []string // what was wrong
+	warned int      // how many events of type Warning there were
+}
+
+// expectation is what a scenario leads to besides what must never be.
+type expectation struct {
+	// calls is how often each call of the Node service succeeds.
+	calls map[string]int
+	// failing calls may fail, and then come again.
+	failing []string
+	// events are the reasons of warnings that there may be.
+	events []string
+}
+
+// wrong notes something that must not be.
+func (s *scenario) wrong(format string, a ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := fmt.Sprintf(format, a...)
+	if !slices.Contains(s.found, text) {
+		s.found = append(s.found, text)
+	}
+}
+
+// must ends the scenario if there is an error.
+func (s *scenario) must(err error) {
+	if err != nil {
+		s.wrong("%v", err)
+		runtime.Goexit()
+	}
+}
+
+// await returns when something is so. It ends the scenario when a planted fault has been found.
+func (s *scenario) await(what string, is func() (bool, error)) {
+	s.must(s.cluster.await(s.ctx, what, func() (bool, error) {
+		if s.planted.name != "" && s.has(s.planted.found) {
+			runtime.Goexit()
+		}
+		return is()
+	}))
+}
+
+// has reports whether something was noted that contains a text.
+func (s *scenario) has(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.found, func(f string) bool { return strings.Contains(f, text) })
+}
+
+// note says what the seed has chosen.
+func (s *scenario) note(format string, a ...any) {
+	fmt.Printf("%s: "+format+"\n", append([]any{s.name}, a...)...)
+}
+
+// volume is a volume with its claim.
+type volume struct {
+	id, pv, claim string
+	size          int64
+	readOnly      bool
+}
+
+// volumeOptions are what a volume has besides a disk of its own.
+type volumeOptions struct {
+	parameters map[string]string
+	secret     string // the name of a secret for staging
+	mode       corev1.PersistentVolumeAccessMode
+}
+
+const gib = 1 << 30
+
+// newVolume does what the external provisioner does for a claim.
+func (s *scenario) newVolume(o volumeOptions) *volume {
+	if o.mode == "" {
+		o.mode = corev1.ReadWriteOnce
+	}
+	v := &volume{pv: fmt.Sprintf("pv-%s-%d", s.name, len(s.volumes)), size: (1 + s.random.Int64N(4)) * gib}
+	size := resource.NewQuantity(v.size, resource.BinarySI)
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: v.pv},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: *size},
+			AccessModes: []corev1.PersistentVolumeAccessMode{o.mode},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: s.driverName, FSType: "ntfs"},
+			},
+		},
+	}
+	if o.secret != "" {
+		pv.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: s.name, Name: o.secret}
+		pv.Spec.CSI.FSType = ""
+	}
+	created, err := callDriver[csi.CreateVolumeResponse](s.ctx, s.wire, "Controller/CreateVolume", &csi.CreateVolumeRequest{
+		Name: v.pv, CapacityRange: &csi.CapacityRange{RequiredBytes: v.size}, Parameters: o.parameters,
+		VolumeCapabilities: []*csi.VolumeCapability{capabilityOf(pv)},
+	})
+	s.must(err)
+	v.id = created.Volume.VolumeId
+	pv.Spec.CSI.VolumeHandle, pv.Spec.CSI.VolumeAttributes = v.id, created.Volume.VolumeContext
+	s.volumes = append(s.volumes, v)
+	s.bind(v, pv)
+	return v
+}
+
+// bind makes a claim that gets the PersistentVolume.
+func (s *scenario) bind(v *volume, pv *corev1.PersistentVolume) {
+	v.claim = "claim-" + pv.Name
+	pv.Spec.StorageClassName = storageClass
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: s.name, Name: v.claim}
+	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	_, err := s.cluster.CoreV1().PersistentVolumes().Create(s.ctx, pv, metav1.CreateOptions{})
+	s.must(err)
+	class := storageClass
+	_, err = s.cluster.CoreV1().PersistentVolumeClaims(s.name).Create(s.ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: v.claim},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: pv.Spec.AccessModes, VolumeName: pv.Name, StorageClassName: &class,
+			Resources: corev1.VolumeResourceRequirements{Requests: pv.Spec.Capacity},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.await("the claim "+v.claim+" is bound", func() (bool, error) {
+		claim, err := s.cluster.CoreV1().PersistentVolumeClaims(s.name).Get(s.ctx, v.claim, metav1.GetOptions{})
+		return err == nil && claim.Status.Phase == corev1.ClaimBound, err
+	})
+}
+
+// unbind removes the claim and the PersistentVolume, and leaves the volume.
+func (s *scenario) unbind(v *volume) {
+	s.must(s.cluster.CoreV1().PersistentVolumeClaims(s.name).Delete(s.ctx, v.claim, metav1.DeleteOptions{}))
+	s.must(s.cluster.CoreV1().PersistentVolumes().Delete(s.ctx, v.pv, metav1.DeleteOptions{}))
+	s.await("the PersistentVolume "+v.pv+" is gone", func() (bool, error) {
+		_, err := s.cluster.CoreV1().PersistentVolumes().Get(s.ctx, v.pv, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+}
+
+// pod is a pod with one volume.
+type pod struct {
+	name    string
+	uid     string
+	volume  *volume
+	created time.Time
+	running time.Time // zero until then
+	deleted time.Time
+	gone    time.Time
+}
+
+// newPod makes a pod on the node.
+func (s *scenario) newPod(v *volume) *pod {
+	p := &pod{name: fmt.Sprintf("pod-%d", len(s.pods)), volume: v, created: time.Now()}
+	made, err := s.cluster.CoreV1().Pods(s.name).Create(s.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: p.name},
+		Spec: corev1.PodSpec{
+			NodeName:   nodeName,
+			DNSPolicy:  corev1.DNSDefault,
+			Containers: []corev1.Container{{Name: "app", Image: "example.com/app", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.claim},
+			}}},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	p.uid = string(made.UID)
+	s.pods = append(s.pods, p)
+	return p
+}
+
+// awaitRunning returns when the pod runs.
+func (s *scenario) awaitRunning(p *pod) {
+	s.await(p.name+" is running", func() (bool, error) {
+		now, err := s.cluster.CoreV1().Pods(s.name).Get(s.ctx, p.name, metav1.GetOptions{})
+		return err == nil && now.Status.Phase == corev1.PodRunning, err
+	})
+	p.running = time.Now()
+}
+
+// startPod makes a pod and returns when it runs.
+func (s *scenario) startPod(v *volume) *pod {
+	p := s.newPod(v)
+	s.awaitRunning(p)
+	return p
+}
+
+func (s *scenario) deletePod(p *pod) {
+	p.deleted = time.Now()
+	s.must(s.cluster.CoreV1().Pods(s.name).Delete(s.ctx, p.name, metav1.DeleteOptions{}))
+}
+
+// endPod deletes the pod and returns when it is gone. Its volume may still be staged then.
+func (s *scenario) endPod(p *pod) {
+	s.deletePod(p)
+	s.await(p.name+" is gone", func() (bool, error) {
+		_, err := s.cluster.CoreV1().Pods(s.name).Get(s.ctx, p.name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	p.gone = time.Now()
+}
+
+// awaitDetached returns when the cluster has no attachment of the volume.
+func (s *scenario) awaitDetached(v *volume) {
+	s.await(v.pv+" is detached", func() (bool, error) {
+		all, err := s.cluster.StorageV1().VolumeAttachments().List(s.ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, va := range all.Items {
+			if *va.Spec.Source.PersistentVolumeName == v.pv {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// awaitCall returns when there is a call of a method about a volume that is so.
+func (s *scenario) awaitCall(method string, v *volume, what string, is func(call) bool) {
+	s.await(method+" of "+v.pv+" "+what, func() (bool, error) {
+		for _, c := range s.calls(v) {
+			if c.method == method && is(c) {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+}
+
+// calls returns the scenario's calls about a volume.
+func (s *scenario) calls(v *volume) (calls []call) {
+	for _, c := range s.wire.list()[s.first:] {
+		if c.volume() == v.id {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// file is the path of a file that a pod has in its volume.
+func (p *pod) file(name string) string {
+	return `C:\var\lib\kubelet\pods\` + p.uid + `\volumes\kubernetes.io~csi\` + p.volume.pv + `\mount\` + name
+}
+
+// write writes a file as the pod does.
+func (s *scenario) write(p *pod, name, text string) {
+	_, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(name), Data: []byte(text)})
+	s.must(err)
+}
+
+// sees notes it if a file that the pod sees has other contents.
+func (s *scenario) sees(p *pod, name, text string) {
+	data, err := sim[simv1.Data](s.ctx, s.node, "ReadFile", &simv1.Path{Path: p.file(name)})
+	if err != nil {
+		s.wrong("%s doesn't see its data: %v", p.name, err)
+	} else if string(data.Data) != text {
+		s.wrong("%s sees %q in the place of %q", p.name, data.Data, text)
+	}
+}
+
+// disk returns the disk of a volume; nil if it isn't attached.
+func (s *scenario) disk(v *volume) *simv1.Disk {
+	disks, err := sim[simv1.ListDisksResponse](s.ctx, s.node, "ListDisks", &simv1.Empty{})
+	s.must(err)
+	for _, d := range disks.Disks {
+		if d.SerialNumber == v.id && d.DiskNumber != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+// text returns contents for a file that no other has.
+func (s *scenario) text() string {
+	return strings.Repeat(fmt.Sprintf("%s %x ", s.name, s.random.Uint64()), 1+s.random.IntN(50))
+}
