@@ -54,6 +54,7 @@ func (c call) volume() string { return c.field("volume_id") }
 type wire struct {
 	driver string // the driver's socket
 	root   string // kubelet's directory
+	cloud  *cloud // in the place of the driver's Controller; nil: the driver has one
 
 	mu    sync.Mutex
 	calls []call
@@ -226,13 +227,19 @@ func (w *wire) interpose(f func(c call, pass func() error) error) {
 	w.fault = f
 }
 
-// callDriver calls the driver by the wire, as the helpers of its Controller do.
-func callDriver[Response any, Message interface {
+// callController calls the driver's Controller by the wire, as its helpers do, or what is in its place.
+func callController[Response any, Message interface {
 	*Response
 	proto.Message
 }](ctx context.Context, w *wire, method string, request proto.Message) (Message, error) {
 	response := Message(new(Response))
-	return response, invoke(ctx, w.socket(), "/csi.v1."+method, request, response)
+	if w.cloud == nil {
+		return response, invoke(ctx, w.socket(), "/csi.v1.Controller/"+method, request, response)
+	}
+	number := w.begin(ctx, method, request)
+	err := w.cloud.call(ctx, request, response)
+	w.end(number, err)
+	return response, err
 }
 
 // driverName asks the driver for its name.

@@ -63,7 +63,7 @@ func (s *scenario) finish() {
 	s.nothingOfKubelet()
 	for _, v := range s.volumes {
 		s.unbind(v)
-		_, err := callDriver[csi.DeleteVolumeResponse](s.ctx, s.wire, "Controller/DeleteVolume", &csi.DeleteVolumeRequest{VolumeId: v.id})
+		_, err := callController[csi.DeleteVolumeResponse](s.ctx, s.wire, "DeleteVolume", &csi.DeleteVolumeRequest{VolumeId: v.id})
 		s.must(err)
 	}
 }

@@ -43,6 +43,10 @@ type options struct {
 	verbose    bool
 	table      string
 	update     bool
+	junit      string
+	cloud      []string          // the command
+	parameters map[string]string // of volumes on disks
+	share      map[string]string // of the volume on a share; nil: the driver has none
 }
 
 func parseFlags(args []string) (o options, err error) {
@@ -57,12 +61,22 @@ func parseFlags(args []string) (o options, err error) {
 	flags.StringVar(&o.planted, "plant", "", "the `name` of a fault that the run must notice, or all: "+plantNames())
 	flags.DurationVar(&o.sync, "sync", time.Second, "how often kubelet looks at each pod and reports what the node has")
 	flags.BoolVar(&o.verbose, "calls", false, "print each call")
+	cloud := flags.String("cloud", "", "the `command` that creates, attaches, grows, detaches and deletes volumes; by default the driver's Controller")
+	parameters := flags.String("parameters", "", "the `parameters` of the StorageClass, as in key=value,key=value")
+	share := flags.String("share", "", "the `parameters` of a volume on the share //files/data; by default no share is tried")
+	flags.StringVar(&o.junit, "junit", "", "the `file` to write the results to, in JUnit's form")
 	flags.StringVar(&o.table, "table", "", "the `file` with what kubelet sent before, which it must send again")
 	flags.BoolVar(&o.update, "update", false, "write the file of -table anew")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	o.driver = strings.Fields(*driver)
+	o.driver, o.cloud = strings.Fields(*driver), strings.Fields(*cloud)
+	if o.parameters, err = pairs(*parameters); err != nil {
+		return o, fmt.Errorf("-parameters: %w", err)
+	}
+	if o.share, err = pairs(*share); err != nil {
+		return o, fmt.Errorf("-share: %w", err)
+	}
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
@@ -83,6 +97,32 @@ func parseFlags(args []string) (o options, err error) {
 		o.seed = rand.Uint64() >> 1
 	}
 	return o, nil
+}
+
+// wants reports whether a scenario is to be run as it is.
+func (o options) wants(name string) bool {
+	switch names := o.names(); {
+	case o.planted != "" && o.planted != "all", name == "smb-secret" && o.share == nil:
+		return false
+	default:
+		return len(names) == 0 || slices.Contains(names, name)
+	}
+}
+
+// pairs reads key=value,key=value.
+func pairs(text string) (map[string]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	all := map[string]string{}
+	for _, pair := range strings.Split(text, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q must have the form key=value", pair)
+		}
+		all[key] = value
+	}
+	return all, nil
 }
 
 // names returns the scenarios of -only.
@@ -133,16 +173,19 @@ func run(o options) (err error) {
 	}
 	var results []result
 	for _, i := range shuffled(o.seed, len(scenarios)) {
-		if names := o.names(); o.planted == "" || o.planted == "all" {
-			if len(names) == 0 || slices.Contains(names, scenarios[i].name) {
-				results = append(results, l.run(ctx, scenarios[i], plant{}))
-			}
+		if o.wants(scenarios[i].name) {
+			results = append(results, l.run(ctx, scenarios[i], plant{}))
 		}
 	}
 	for _, p := range plants {
 		if o.planted == "all" || o.planted == p.name {
 			i := slices.IndexFunc(scenarios, func(d definition) bool { return d.name == p.scenario })
 			results = append(results, l.run(ctx, scenarios[i], p))
+		}
+	}
+	if o.junit != "" {
+		if err := writeJUnit(o.junit, results); err != nil {
+			return err
 		}
 	}
 	if err := report(os.Stdout, results, o); err != nil || o.table == "" {
@@ -159,6 +202,7 @@ type lab struct {
 	driver   string // its name
 	stopWire func()
 	nodes    int // that there have been
+	current  *node
 }
 
 // storageClass is the class of all claims.
@@ -171,6 +215,9 @@ func (l *lab) start(ctx context.Context) (err error) {
 		return err
 	}
 	l.wire = &wire{driver: filepath.Join(l.dir, "csi.sock"), root: l.cluster.root}
+	if len(l.options.cloud) > 0 {
+		l.wire.cloud = &cloud{command: l.options.cloud, endpoints: func() string { return l.current.endpoints() }}
+	}
 	n, err := l.newNode(ctx)
 	if err != nil {
 		return err
@@ -217,6 +264,7 @@ func (l *lab) newNode(ctx context.Context) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.current = n
 	if err := errors.Join(n.startDaemon(), n.startDriver(), n.served(ctx)); err != nil {
 		return n, err
 	}
@@ -228,6 +276,7 @@ func (l *lab) newNode(ctx context.Context) (*node, error) {
 func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 	s := &scenario{
 		name: d.name, cluster: l.cluster, wire: l.wire, driverName: l.driver, expected: d.expected, planted: planted,
+		parameters: l.parameters, share: l.share,
 		random: rand.New(rand.NewPCG(l.seed, uint64(slices.IndexFunc(scenarios, func(o definition) bool { return o.name == d.name })))),
 		began:  time.Now(), first: len(l.wire.list()),
 	}

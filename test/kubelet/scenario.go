@@ -31,7 +31,9 @@ type scenario struct {
 	wire       *wire
 	driverName string
 	random     *rand.Rand
-	planted    plant // a fault that the invariants must find
+	planted    plant             // a fault that the invariants must find
+	parameters map[string]string // of volumes on disks
+	share      map[string]string // of the one on a share
 
 	began    time.Time
 	first    int // its first call on the wire
@@ -101,11 +103,10 @@ type volume struct {
 	readOnly      bool
 }
 
-// volumeOptions are what a volume has besides a disk of its own.
+// volumeOptions are for a volume that isn't on a disk of its own.
 type volumeOptions struct {
-	parameters map[string]string
-	secret     string // the name of a secret for staging
-	mode       corev1.PersistentVolumeAccessMode
+	secret string // the name of the secret for staging; empty for a disk
+	mode   corev1.PersistentVolumeAccessMode
 }
 
 const gib = 1 << 30
@@ -131,10 +132,15 @@ func (s *scenario) newVolume(o volumeOptions) *volume {
 		pv.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: s.name, Name: o.secret}
 		pv.Spec.CSI.FSType = ""
 	}
-	created, err := callDriver[csi.CreateVolumeResponse](s.ctx, s.wire, "Controller/CreateVolume", &csi.CreateVolumeRequest{
-		Name: v.pv, CapacityRange: &csi.CapacityRange{RequiredBytes: v.size}, Parameters: o.parameters,
-		VolumeCapabilities: []*csi.VolumeCapability{capabilityOf(pv)},
-	})
+	request := &csi.CreateVolumeRequest{
+		Name: v.pv, Parameters: s.parameters, VolumeCapabilities: []*csi.VolumeCapability{capabilityOf(pv)},
+	}
+	if o.secret == "" {
+		request.CapacityRange = &csi.CapacityRange{RequiredBytes: v.size}
+	} else {
+		request.Parameters = s.share
+	}
+	created, err := callController[csi.CreateVolumeResponse](s.ctx, s.wire, "CreateVolume", request)
 	s.must(err)
 	v.id = created.Volume.VolumeId
 	pv.Spec.CSI.VolumeHandle, pv.Spec.CSI.VolumeAttributes = v.id, created.Volume.VolumeContext

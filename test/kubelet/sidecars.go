@@ -81,7 +81,7 @@ func (a *attacher) attach(ctx context.Context, va *storagev1.VolumeAttachment, p
 			return err
 		}
 	}
-	response, err := callDriver[csi.ControllerPublishVolumeResponse](ctx, a.wire, "Controller/ControllerPublishVolume",
+	response, err := callController[csi.ControllerPublishVolumeResponse](ctx, a.wire, "ControllerPublishVolume",
 		&csi.ControllerPublishVolumeRequest{
 			VolumeId: pv.Spec.CSI.VolumeHandle, NodeId: nodeName, VolumeCapability: capabilityOf(pv),
 			Readonly: pv.Spec.CSI.ReadOnly, VolumeContext: pv.Spec.CSI.VolumeAttributes,
@@ -96,7 +96,7 @@ func (a *attacher) attach(ctx context.Context, va *storagev1.VolumeAttachment, p
 
 func (a *attacher) detach(ctx context.Context, va *storagev1.VolumeAttachment, volume string) error {
 	a.beforeDetach(volume)
-	if _, err := callDriver[csi.ControllerUnpublishVolumeResponse](ctx, a.wire, "Controller/ControllerUnpublishVolume",
+	if _, err := callController[csi.ControllerUnpublishVolumeResponse](ctx, a.wire, "ControllerUnpublishVolume",
 		&csi.ControllerUnpublishVolumeRequest{VolumeId: volume, NodeId: nodeName}); err != nil {
 		return fmt.Errorf("detach %s: %w", volume, err)
 	}
@@ -139,7 +139,7 @@ func expand(ctx context.Context, c *cluster, w *wire, namespace, claim string, s
 	if err != nil {
 		return err
 	}
-	response, err := callDriver[csi.ControllerExpandVolumeResponse](ctx, w, "Controller/ControllerExpandVolume",
+	response, err := callController[csi.ControllerExpandVolumeResponse](ctx, w, "ControllerExpandVolume",
 		&csi.ControllerExpandVolumeRequest{
 			VolumeId: pv.Spec.CSI.VolumeHandle, VolumeCapability: capabilityOf(pv),
 			CapacityRange: &csi.CapacityRange{RequiredBytes: size.Value()},
