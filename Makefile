@@ -100,6 +100,7 @@ TEST_CONCURRENT = $(GO) test $(RACE) -short $(CONCURRENT) && \
 test: ## run the tests, and those of what is concurrent also with the race detector
 	$(GO) test -short ./...
 	$(GO) -C test/published test -short -count=1 ./...
+	$(GO) -C csinode test -run '^TestAsKubeletCalls$$' .
 	$(if $(RACE),$(TEST_CONCURRENT),@echo 'nothing is run with the race detector, for lack of a C compiler')
 
 .PHONY: test-race
@@ -129,7 +130,7 @@ test-csi: ## test the example driver: csi-sanity over the pipe and in process, a
 
 .PHONY: test-cluster
 test-cluster: ## test deploy and the plugin for kubectl with a real kube-apiserver, which is built the first time
-	bin=$$(test/cluster/setup) && CSI_PROXY_CLUSTER=$$bin $(GO) -C test/cluster test -count=1 ./server
+	bin=$$(test/kubernetes/setup kube-apiserver) && CSI_PROXY_CLUSTER=$$bin $(GO) -C test/cluster test -count=1 ./server
 
 .PHONY: test-windows
 test-windows: ## test the Windows programs under Wine, also as a service; says so and skips if there is no Wine
@@ -209,7 +210,7 @@ recording: build-here
 # What follows is for CI, and for those who work on the part that it tests.
 
 # The modules apart from the product: what they need must not become its own.
-SIDE_MODULES = test/published test/cluster test/monitoring test/dropin kubectl-csi-proxy tools tools/release \
+SIDE_MODULES = test/published test/cluster test/kubelet test/monitoring test/dropin kubectl-csi-proxy tools tools/release \
 	csinode csinode/kubeevents examples/csi-driver
 # Those that have a side for Windows.
 WINDOWS_SIDE_MODULES = test/windows test/dropin csinode examples/csi-driver
@@ -237,6 +238,14 @@ test-published:
 test-deploy:
 	$(GO) -C test/cluster test .
 	$(GO) -C kubectl-csi-proxy test ./...
+
+# The example driver under a real kubelet, with each fault that the test must notice. The first time
+# it builds Kubernetes.
+.PHONY: test-kubelet
+test-kubelet:
+	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
+	test/kubelet/run -plant all -table csinode/testdata/kubelet-v1.36.jsonl -share type=smb,source=//files/data \
+		-driver 'bin/csi-driver -endpoint unix://$$SOCKET -endpoint-dir $$ENDPOINTS -node-id $$NODE -state-dir $$STATE'
 
 # deploy/monitoring with Debian's prometheus: each panel has data, each alert fires when it should.
 .PHONY: test-monitoring
