@@ -69,8 +69,9 @@ func startCluster(ctx context.Context, dir, bin string, sync time.Duration) (*cl
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(certificates, "apiserver.crt")},
 	}
 	if err := c.await(ctx, "kube-apiserver is ready", func() (bool, error) {
-		if _, err := os.Stat(config.CAFile); err != nil {
-			return false, nil // not made yet
+		// The key is made after the certificate, of which client-go must not read and keep a part.
+		if _, err := os.Stat(filepath.Join(certificates, "apiserver.key")); err != nil {
+			return false, nil
 		}
 		if c.Clientset, err = kubernetes.NewForConfig(config); err != nil {
 			return false, err

@@ -108,8 +108,9 @@ func start(dir string) (stop func(), err error) {
 				return false, reason
 			}
 		}
-		if _, err := os.Stat(cluster.config.CAFile); err != nil {
-			return false, nil // not made yet
+		// The key is made after the certificate, of which client-go must not read and keep a part.
+		if _, err := os.Stat(filepath.Join(dir, "certificates", "apiserver.key")); err != nil {
+			return false, nil
 		}
 		if cluster.client, err = kubernetes.NewForConfig(cluster.config); err != nil {
 			return false, err
