@@ -83,7 +83,7 @@ func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node,
 		},
 		Server:      pipe.Server,
 		Build:       buildinfo.ReadFile,
-		Daemon:      doctor.Operations{Storage: c.Storage, System: c.System},
+		Daemon:      doctor.Operations{Disk: c.Disk, Storage: c.Storage, System: c.System},
 		KubeletPath: kubeletPath,
 	}
 	n.Services = installedServices

@@ -26,7 +26,7 @@ func addWindows(n *doctor.Node) error {
 		return err
 	}
 	n.Windows = sys
-	n.Local = doctor.Operations{Storage: local.Storage, System: local.System}
+	n.Local = doctor.Operations{Disk: local.Disk, Storage: local.Storage, System: local.System}
 	n.Privileges = winsys.Privileges()
 	return nil
 }

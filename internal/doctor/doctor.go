@@ -57,6 +57,7 @@ type Windows interface {
 
 // Operations are those that the checks use.
 type Operations struct {
+	Disk    disk.Operations
 	Storage storage.Operations
 	System  system.Operations
 }
@@ -129,6 +130,7 @@ func checks() []check {
 		{"san-policy", checkSANPolicy},
 		{"bitlocker", checkBitLocker},
 		{"clones", checkClones},
+		{"luns", checkLUNs},
 		{"silent-disks", checkSilentDisks},
 		{"mounted-volumes", checkMountedVolumes},
 		{"smb-mappings", checkMappings},

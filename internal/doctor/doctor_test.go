@@ -89,10 +89,26 @@ func newFixture(t *testing.T) *fixture {
 		},
 		Services:    func(context.Context) ([]doctor.Service, error) { return f.service, nil },
 		Privileges:  []string{"SeRestorePrivilege", "SeBackupPrivilege"},
-		Local:       doctor.Operations{Storage: n.Storage, System: n.System},
+		Local:       doctor.Operations{Disk: n.Disk, Storage: n.Storage, System: n.System},
 		KubeletPath: simtest.Kubelet,
 	}
 	return f
+}
+
+// azure attaches a disk with LUN 1 and a volume as Azure does, with a file if it has a name, and
+// returns its drive.
+func azure(t *testing.T, f *fixture, serial, name string) (letter string) {
+	t.Helper()
+	_, _, letter = simtest.Lettered(t, f.sim, winsim.DiskSpec{Serial: serial, SCSI: onItsOwnBus(f)})
+	if name != "" {
+		simtest.Must(t, f.sim.WriteFile(letter+name, nil))
+	}
+	return letter[:2]
+}
+
+// onItsOwnBus is an address with LUN 1 on a bus that has no other disk.
+func onItsOwnBus(f *fixture) *win.SCSIAddress {
+	return &win.SCSIAddress{PortNumber: uint8(10 + len(f.sim.Disks())), LUN: 1}
 }
 
 // Each fault is found by its check, and by no other. Without a fault all checks are fine.
@@ -304,6 +320,33 @@ func TestFaults(t *testing.T) {
 				f.sim.Settle()
 			},
 			check: "clones", verdict: doctor.Problem, says: "is offline, since it has the ids of another disk",
+		},
+		"two disks with one LUN": {
+			make: func(t *testing.T, f *fixture) {
+				azure(t, f, "data-1", "")
+				azure(t, f, "data-2", "")
+			},
+			check: "luns", verdict: doctor.Warning, says: "have the same LUN, 1: ",
+		},
+		"two disks with one LUN where no driver looks at that": {
+			make: func(t *testing.T, f *fixture) {
+				for _, serial := range []string{"one", "two"} {
+					simtest.Attach(t, f.sim, winsim.DiskSpec{Serial: serial, VendorID: "VMware", SCSI: onItsOwnBus(f)})
+				}
+			},
+		},
+		"Azure's temporary disk": {
+			make:  func(t *testing.T, f *fixture) { azure(t, f, "temporary", "DATALOSS_WARNING_README.txt") },
+			check: "luns", verdict: doctor.Warning, says: "is Azure's temporary disk, at ",
+		},
+		"Azure's temporary disk that is protected, and a data disk with its LUN": {
+			make: func(t *testing.T, f *fixture) {
+				letter := azure(t, f, "temporary", "DATALOSS_WARNING_README.txt")
+				azure(t, f, "data", "")
+				n, err := nodeops.New(f.sim, nodeops.Options{ProtectedVolumes: []string{letter}})
+				simtest.Must(t, err)
+				f.Daemon = doctor.Operations{Disk: n.Disk}
+			},
 		},
 		"a disk that answers with errors": {
 			make: func(t *testing.T, f *fixture) {

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/doctor"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
@@ -25,6 +26,15 @@ func (r refusingStorage) ListVolumes(context.Context) (storage.VolumeList, error
 	return storage.VolumeList{}, csiproxy.Errorf(r.kind, "refused")
 }
 
+type refusingDisk struct {
+	disk.Operations
+	kind error
+}
+
+func (r refusingDisk) ListDiskLocations(context.Context) (map[disk.Number]disk.Location, error) {
+	return nil, csiproxy.Errorf(r.kind, "refused")
+}
+
 type refusingSystem struct {
 	system.Operations
 	kind error
@@ -36,5 +46,7 @@ func (r refusingSystem) GetService(context.Context, string) (system.Service, err
 
 // refusing returns a daemon's operations that fail.
 func refusing(kind error, o doctor.Operations) doctor.Operations {
-	return doctor.Operations{Storage: refusingStorage{o.Storage, kind}, System: refusingSystem{o.System, kind}}
+	return doctor.Operations{
+		Disk: refusingDisk{o.Disk, kind}, Storage: refusingStorage{o.Storage, kind}, System: refusingSystem{o.System, kind},
+	}
 }
