@@ -8,8 +8,11 @@
 #	make wintest             csi-proxy-wintest.exe, which tests this source on a Windows machine
 #	make image               the image of the HostProcess container, without Docker; see docs/image.md
 #	make push-image IMAGE=repository:tag
+#	make push-chart REGISTRY=registry.example.org   the chart, to registry.example.org/charts/csi-proxy
+#	make publish REGISTRY=registry.example.org      the image, to registry.example.org/csi-proxy, and the chart
 #	make msi                 the MSI for x64, with wixl; see docs/msi.md
-#	make release             all that is released, into dist/
+#	make release             all that is released but the plugin, into dist/
+#	make release-plugin      the plugin for kubectl, for six platforms, with krew's manifest, into dist/
 #	make check-release       again, in another directory and without a cache: every byte is the same
 #	make windows-proof REPORT='file…'   reports of csi-proxy-wintest into docs/windows-proof.md
 
@@ -62,7 +65,7 @@ wintest-%: build-windows-% build-sim-windows-% bin/pack
 	chmod +x $(BIN_windows-$*)/csi-proxy-wintest.exe
 
 # What only releases need is a module of its own, so that a build needs none of it.
-bin/sbom bin/notices bin/image bin/msi: bin/%: FORCE
+bin/sbom bin/notices bin/image bin/msi bin/chart bin/krew: bin/%: FORCE
 	@$(FOR_TOOLS) GOFLAGS= $(GO) -C tools/release build -o ../../bin/ ./$*
 
 # What is released of the programs: zips of the daemon for each Windows, and of the one with
@@ -104,6 +107,22 @@ image: collect-windows-amd64 bin/image
 push-image: image
 	bin/image push $(IMAGE_ARCHIVE) '$(or $(IMAGE),$(error say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3))'
 
+CHART_ARCHIVE = bin/csi-proxy-chart.tgz
+
+.PHONY: chart
+chart: bin/chart
+	bin/chart pack -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) deploy/charts/csi-proxy >$(CHART_ARCHIVE)
+
+REGISTRY_GIVEN = $(or $(REGISTRY),$(error say where to, such as REGISTRY=registry.example.org))
+
+.PHONY: push-chart
+push-chart: chart
+	bin/chart push $(CHART_ARCHIVE) '$(REGISTRY_GIVEN)/charts/csi-proxy'
+
+.PHONY: publish
+publish: image push-chart
+	bin/image push $(IMAGE_ARCHIVE) '$(REGISTRY_GIVEN)/csi-proxy:$(VERSION)'
+
 MSI = bin/csi-proxy-windows-amd64.msi
 
 .PHONY: msi
@@ -117,12 +136,14 @@ test-msi: bin/msi
 	test/wine/msi
 
 .PHONY: release
-release: $(addprefix collect-,$(RELEASED)) image msi wintest bin/pack
+release: $(addprefix collect-,$(RELEASED)) image chart msi wintest bin/pack
 	rm -rf dist && mkdir dist
 	packaging/release-notes '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
 	$(foreach name,$(RELEASED),bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.release/$(name)) >dist/csi-proxy-$(name)-$(VERSION).zip &&) true
 	cp $(IMAGE_ARCHIVE) dist/csi-proxy-image-windows-amd64-$(VERSION).tar
 	cp $(MSI) dist/csi-proxy-windows-amd64-$(VERSION).msi
+	cp $(CHART_ARCHIVE) dist/csi-proxy-chart-$(VERSION).tgz
+	bin/pack -created $(SOURCE_DATE_EPOCH) LICENSE=LICENSE $(foreach f,$(PROTOS),$(f)=$(f)) >dist/csi-proxy-protos-$(VERSION).zip
 	@# The tests on Windows have modules, and versions of modules, that no other program has.
 	for arch in $(WINDOWS_ARCHS); do \
 		tests=dist/csi-proxy-wintest-windows-$$arch-$(VERSION).exe; \
@@ -133,6 +154,29 @@ release: $(addprefix collect-,$(RELEASED)) image msi wintest bin/pack
 	bin/notices bin/.wintest/amd64/packages.modules >dist/LICENSES-wintest.txt
 	cd test/windows && ../../bin/notices ../../bin/.wintest/amd64/test-windows.modules >>../../dist/LICENSES-wintest.txt
 	cd dist && sha256sum -- * >SHA256SUMS
+
+# The published API, for those who make clients of it; api/sim is no part of it.
+PROTOS = $(sort $(shell find api -name '*.proto' -not -path 'api/sim/*'))
+
+PLUGIN_PLATFORMS = darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
+PLUGIN_URL ?= https://github.com/csi-proxy/csi-proxy/releases/download/$(VERSION)
+
+# A zip of the plugin, with a bill of materials and the licences of what it contains.
+plugin-%: bin/pack bin/sbom bin/notices FORCE
+	rm -rf bin/.plugin/$* && mkdir -p bin/.plugin/$* dist
+	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) $(GO) -C kubectl-csi-proxy build -trimpath -buildvcs=false \
+		-ldflags '-s -w -X main.version=$(VERSION)' -o ../bin/.plugin/$*/kubectl-csi_proxy$(if $(filter windows-%,$*),.exe) .
+	cp LICENSE bin/.plugin/$*/
+	program=$$(ls bin/.plugin/$*/kubectl-csi_proxy*) && \
+		(cd kubectl-csi-proxy && ../bin/notices ../$$program) >bin/.plugin/$*/LICENSES.txt && \
+		bin/sbom -version '$(VERSION)' $$program >bin/.plugin/$*/kubectl-csi_proxy.cdx.json
+	bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.plugin/$*) >dist/kubectl-csi_proxy-$*-$(VERSION).zip
+
+.PHONY: release-plugin
+release-plugin: $(addprefix plugin-,$(PLUGIN_PLATFORMS)) bin/krew
+	bin/krew -version '$(VERSION)' -url '$(PLUGIN_URL)' \
+		$(foreach p,$(PLUGIN_PLATFORMS),dist/kubectl-csi_proxy-$(p)-$(VERSION).zip) >dist/csi-proxy-krew-$(VERSION).yaml
+	cd dist && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS
 
 .PHONY: check-release
 check-release: release
