@@ -19,8 +19,8 @@ import (
 // Another one is csiproxy.ErrFailedPrecondition, and nothing is changed.
 type Operations interface {
 	// AddTargetPortal makes a portal known to the initiator, for good, and discovers the
-	// targets there. A known portal is a success. One that can't be reached is
-	// csiproxy.ErrUnavailable.
+	// targets there. A known portal is asked for its targets anew, and is a success even if it
+	// can't be reached. A new one that can't be reached is csiproxy.ErrUnavailable.
 	AddTargetPortal(ctx context.Context, p Portal) error
 	// DiscoverTargetPortal asks a portal for its targets and returns their names, sorted.
 	// A portal that AddTargetPortal hasn't made known is csiproxy.ErrNotFound, one that

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,6 +73,20 @@ func discovered(t *testing.T, i *initiator.Initiator) {
 	must(t, i.AddTargetPortal(t.Context(), portal))
 }
 
+// Longhorn adds its portal for each volume, and then looks for a target that is new there.
+func TestAddingAKnownPortalFindsNewTargets(t *testing.T) {
+	sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+	discovered(t, i)
+	later := target(other, 1)
+	later.Portals = []win.ISCSIPortal{{Address: portal.Address, Port: 3260}}
+	must(t, sys.ISCSI().AddTarget(later.Target, later.LUNs...))
+	discovered(t, i)
+	found, err := sys.ISCSITargets(t.Context())
+	if err != nil || !slices.Contains(found, string(other)) {
+		t.Errorf("Windows knows the targets %q, %v", found, err)
+	}
+}
+
 // As a driver does it, from a service that isn't running to a disk and back.
 func TestConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -123,6 +139,8 @@ func TestConnect(t *testing.T) {
 func TestPortals(t *testing.T) {
 	v6 := testTarget{Target: iscsitarget.Target{IQN: string(name), Portals: []win.ISCSIPortal{{Address: "2001:db8::1", Port: 860}, {Address: "storage.example.com", Port: 3260}}}}
 	sys, i := newNode(t, winsim.Delays{}, v6, target(other, 0))
+	var logged strings.Builder
+	i = initiator.New(sys, initiator.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	for _, at := range []struct {
 		portal iscsi.Portal
 		found  []iscsi.IQN
@@ -151,6 +169,9 @@ func TestPortals(t *testing.T) {
 
 	must(t, sys.ISCSI().SetPortal(win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}, false))
 	must(t, i.AddTargetPortal(t.Context(), portal)) // it is known
+	if text := logged.String(); !strings.Contains(text, "targets not discovered anew") {
+		t.Errorf("the log has %q", text)
+	}
 	_, err = i.DiscoverTargetPortal(t.Context(), portal)
 	want(t, err, csiproxy.ErrUnavailable)
 	want(t, i.AddTargetPortal(t.Context(), iscsi.Portal{Address: "10.0.0.9"}), csiproxy.ErrUnavailable)

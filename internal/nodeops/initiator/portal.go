@@ -27,9 +27,13 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 		if err != nil {
 			return err
 		}
-		_, known, err := i.known(ctx, want)
-		if err != nil || known {
+		portal, known, err := i.known(ctx, want)
+		if err != nil {
 			return err
+		}
+		if known {
+			i.discoverAnew(ctx, portal)
+			return nil
 		}
 		err = i.call(ctx, func() error { return i.sys.AddISCSISendTargetPortal(ctx, want) })
 		if errors.Is(err, win.ISDSCTargetPortalAlreadyExists) { // added by somebody else
@@ -40,6 +44,15 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 		}
 		return err
 	})
+}
+
+// discoverAnew asks a known portal for its targets, since there may be new ones. What was found before
+// stays if the portal doesn't answer, and a target may still be reached by another portal.
+func (i *Initiator) discoverAnew(ctx context.Context, p win.ISCSIPortal) {
+	err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, p) })
+	if err != nil && ctx.Err() == nil {
+		i.options.Logger.Warn("targets not discovered anew", "portal", iscsi.Portal(p).String(), "err", err)
+	}
 }
 
 // DiscoverTargetPortal implements [iscsi.Operations].
