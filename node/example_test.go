@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -17,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 )
 
@@ -24,9 +24,6 @@ const (
 	staging = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\example\vol-1\globalmount`
 	target  = `C:\var\lib\kubelet\pods\6a1c2d3e\volumes\kubernetes.io~csi\data\mount`
 )
-
-// parent returns the directory of a path of the node. On Windows, filepath.Dir does.
-func parent(path string) string { return path[:strings.LastIndex(path, `\`)] }
 
 // A driver in a HostProcess container opens the node when it starts.
 func ExampleOpen() {
@@ -52,50 +49,13 @@ func Example_disk() {
 	sim.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Serial: "vol-1", Offline: true})
 	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
 
-	find := func(serial string) (disk.Number, error) {
-		disks, err := n.Disk.ListDiskIDs(ctx)
-		for number, ids := range disks {
-			if ids.SerialNumber == serial {
-				return number, nil
-			}
-		}
-		return 0, errors.Join(err, csiproxy.ErrNotFound)
-	}
 	stage := func() error {
-		number, err := find("vol-1")
-		if err != nil {
-			return err
-		}
-		if err := n.Disk.SetDiskState(ctx, number, true); err != nil {
-			return err
-		}
-		if err := n.Disk.PartitionDisk(ctx, number); err != nil {
-			return err
-		}
-		id, err := n.Volume.DataVolumeOfDisk(ctx, number)
-		if err != nil {
-			return err
-		}
-		formatted, err := n.Volume.IsVolumeFormatted(ctx, id)
-		if err != nil {
-			return err
-		}
-		if !formatted {
-			if err := n.Volume.FormatVolume(ctx, id); err != nil {
-				return err
-			}
-		}
-		return n.Volume.MountVolume(ctx, id, staging)
+		_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{
+			Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
+		})
+		return err
 	}
-	publish := func() error {
-		if err := n.Filesystem.Rmdir(ctx, target, false); err != nil && !errors.Is(err, csiproxy.ErrNotFound) {
-			return err
-		}
-		if err := n.Filesystem.Mkdir(ctx, parent(target)); err != nil {
-			return err
-		}
-		return n.Filesystem.CreateSymlink(ctx, staging, target)
-	}
+	publish := func() error { return n.Storage.PublishVolume(ctx, staging, target) }
 	for range 2 { // kubelet repeats what it isn't sure of
 		if err := errors.Join(stage(), publish()); err != nil {
 			log.Fatal(err)
@@ -123,19 +83,9 @@ func Example_share() {
 	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
 
 	stage := func(source, stagingPath string, secrets map[string]string) error {
-		if mounted, err := n.Filesystem.IsSymlink(ctx, stagingPath); err == nil && mounted {
-			return nil
-		}
-		// What a broken mount left behind.
-		if err := n.Filesystem.Rmdir(ctx, stagingPath, true); err != nil {
-			return err
-		}
-		if err := n.Filesystem.Mkdir(ctx, parent(stagingPath)); err != nil {
-			return err
-		}
-		return n.SMB.NewSMBGlobalMapping(ctx, source, stagingPath, smb.Credentials{
-			Username: secrets["username"],
-			Password: secret.New(secrets["password"]),
+		return n.Storage.StageShare(ctx, storage.StageShareRequest{
+			RemotePath: source, StagingPath: stagingPath,
+			Credentials: smb.Credentials{Username: secrets["username"], Password: secret.New(secrets["password"])},
 		})
 	}
 	secrets := map[string]string{"username": `EXAMPLE\app`, "password": "correct horse"}

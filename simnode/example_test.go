@@ -11,16 +11,14 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// A CSI driver's NodeStageVolume, as short as it can be, tested on Linux against a
-// Windows node: the driver finds its disk by serial number, partitions, formats
-// and mounts it. The test plays the cloud, which attaches and grows the disk, and
-// the pod, which writes a file; it makes a call to Windows fail; and it reboots the
-// node in between.
+// A CSI driver's NodeStageVolume, tested on Linux against a Windows node: one call finds the disk by
+// its serial number, partitions, formats and mounts it. The test plays the cloud, which attaches and
+// grows the disk, and the pod, which writes a file; it makes a call to Windows fail; and it reboots
+// the node in between.
 //
 // In a test function, simnode.New(t) takes the place of Start and Close.
 func Example() {
@@ -50,11 +48,8 @@ func Example() {
 	node.Reboot()
 	fmt.Println("after the reboot:", stage(ctx, node.Client(), "vol-0123", path))
 
-	volumes := node.Client().Volume
-	id, _ := volumes.GetVolumeIDFromTargetPath(ctx, path)
-	fmt.Println("grow:", volumes.ResizeVolume(ctx, id, 0))
-	stats, _ := volumes.GetVolumeStats(ctx, id)
-	fmt.Println("GiB:", stats.SizeBytes>>30)
+	grown, err := node.Client().Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: path, DiskSizeBytes: 20 << 30})
+	fmt.Println("grown:", grown.Grown, "GiB:", grown.SizeBytes>>30, err)
 	data, err := node.ReadFile(path + `\data.txt`)
 	fmt.Println(string(data), err)
 
@@ -62,54 +57,14 @@ func Example() {
 	// first try: unavailable: true Windows error: 170
 	// second try: <nil>
 	// after the reboot: <nil>
-	// grow: <nil>
-	// GiB: 19
+	// grown: true GiB: 19 <nil>
 	// precious <nil>
 }
 
 // stage is the driver under test.
 func stage(ctx context.Context, c *client.Client, serial, path string) error {
-	disks, volumes := c.Disk, c.Volume
-	if err := disks.Rescan(ctx); err != nil {
-		return err
-	}
-	number, err := findDisk(ctx, disks, serial)
-	if err != nil {
-		return err
-	}
-	if err := disks.PartitionDisk(ctx, number); err != nil {
-		return err
-	}
-	if err := disks.SetDiskState(ctx, number, true); err != nil {
-		return err
-	}
-	ids, err := volumes.ListVolumesOnDisk(ctx, number, 0)
-	if err != nil {
-		return err
-	}
-	if err := formatIfNeeded(ctx, volumes, ids[0]); err != nil {
-		return err
-	}
-	return volumes.MountVolume(ctx, ids[0], path)
-}
-
-func findDisk(ctx context.Context, disks *client.Disk, serial string) (disk.Number, error) {
-	all, err := disks.ListDiskIDs(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for number, ids := range all {
-		if ids.SerialNumber == serial {
-			return number, nil
-		}
-	}
-	return 0, fmt.Errorf("no disk has the serial number %s", serial)
-}
-
-func formatIfNeeded(ctx context.Context, volumes *client.Volume, id volume.ID) error {
-	formatted, err := volumes.IsVolumeFormatted(ctx, id)
-	if err != nil || formatted {
-		return err
-	}
-	return volumes.FormatVolume(ctx, id)
+	_, err := c.Storage.StageVolume(ctx, storage.StageVolumeRequest{
+		Disk: storage.Selector{SerialNumber: serial}, StagingPath: path,
+	})
+	return err
 }
