@@ -34,6 +34,9 @@ type Disk struct {
 	fresh   bool   // it has arrived, and nobody has changed its attributes since
 	mark    func() // puts the disk on the list for the next commit
 	path    string // InterfacePath, once it was asked for
+
+	read     *win.DriveLayout // Layout, as it was read since the last write
+	readSize int64            // Seen at that time
 }
 
 // Record is what the state file has of a disk apart from its contents.

@@ -80,7 +80,10 @@ func (m *Manager) add(d *Disk) {
 	m.byID[d.ID] = d
 	m.list = append(m.list, d)
 	d.mark = func() { m.dirty[d] = struct{}{} }
-	d.Image.OnChange = d.mark
+	d.Image.OnChange = func() {
+		d.read = nil
+		d.mark()
+	}
 	if d.changed {
 		d.mark()
 	}

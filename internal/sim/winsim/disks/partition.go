@@ -19,9 +19,19 @@ const (
 	reservedPartitionName = "Microsoft reserved partition"
 )
 
-// Layout reads the partition table from the bytes of the disk. A table that is
-// damaged beyond its backup counts as none.
+// Layout is the partition table in the bytes of the disk, read again after each change of
+// these or of the size. A table that is damaged beyond its backup counts as none. The caller
+// may change what it gets.
 func (d *Disk) Layout() *win.DriveLayout {
+	if d.read == nil || d.readSize != d.Seen {
+		d.read, d.readSize = d.readLayout(), d.Seen
+	}
+	l := *d.read
+	l.Partitions = slices.Clone(l.Partitions)
+	return &l
+}
+
+func (d *Disk) readLayout() *win.DriveLayout {
 	if t, err := gpt.Read(d.media()); err == nil {
 		return d.gptLayout(t)
 	}
