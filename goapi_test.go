@@ -27,8 +27,8 @@ const goAPI = "api/go.txt"
 // publicPackages are those that other modules may import. The generated code below api isn't
 // listed: it follows the .proto files, and api/testdata/wire.json keeps the published ones.
 var publicPackages = []string{
-	".", "api", "client", "disk", "filesystem", "grpccode", "iscsi", "node", "secret", "simnode", "smb", "storage",
-	"system", "volume",
+	".", "api", "client", "disk", "filesystem", "grpccode", "iscsi", "node", "secret", "simnode", "simnode/hardware",
+	"smb", "storage", "system", "volume",
 }
 
 // A change of the Go API has to be meant: it is listed, and CHANGELOG.md names it.

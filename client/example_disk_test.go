@@ -22,7 +22,9 @@ import (
 func startNodeWithDisk() (*simnode.Node, *client.Disk, disk.Number) {
 	node := startNode()
 	number := node.AttachDisk(simnode.Disk{
-		SizeBytes: 10 << 30, Serial: "vol-1", Page83: "6000c29f", Adapter: 1, LUN: 4, Offline: true,
+		SizeBytes: 10 << 30, Serial: "vol-1", Offline: true,
+		Page83: []simnode.Designator{simnode.T10Designator("6000c29f")},
+		SCSI:   &simnode.SCSIAddress{PortNumber: 1, LUN: 4},
 	})
 	return node, node.Client().Disk, number
 }

@@ -4,7 +4,6 @@
 package simnode
 
 import (
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
@@ -39,11 +38,7 @@ func (n *Node) AddISCSITarget(t ISCSITarget) {
 	for _, p := range t.Portals {
 		target.Portals = append(target.Portals, win.ISCSIPortal(p))
 	}
-	var luns []winsim.DiskSpec
-	for _, lun := range t.LUNs {
-		luns = append(luns, lun.spec())
-	}
-	n.must(n.sys.ISCSI().AddTarget(target, luns...))
+	n.must(n.sys.ISCSI().AddTarget(target, t.LUNs...))
 }
 
 // RemoveISCSITarget removes a target from the network. The node loses its session and
@@ -56,7 +51,7 @@ func (n *Node) RemoveISCSITarget(iqn iscsi.IQN) {
 // AddISCSILUN adds a disk to a target. If the node is connected, the disk arrives there.
 func (n *Node) AddISCSILUN(iqn iscsi.IQN, d Disk) {
 	n.helper()
-	n.must(n.sys.ISCSI().AddLUN(string(iqn), d.spec()))
+	n.must(n.sys.ISCSI().AddLUN(string(iqn), d))
 }
 
 // SetISCSIPortal sets whether a portal can be reached. While it can't, the node's

@@ -163,7 +163,10 @@ func TestDisks(t *testing.T) {
 	n := simnode.New(t)
 	ctx := t.Context()
 	disks := n.Operations().Disk
-	number := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "s", Page83: "naa.1", Adapter: 3, Target: 2, LUN: 1, SectorSize: 4096, Offline: true})
+	number := n.AttachDisk(simnode.Disk{
+		SizeBytes: 1 << 30, SectorSize: 4096, Serial: "s", Page83: []simnode.Designator{simnode.T10Designator("naa.1")},
+		SCSI: &simnode.SCSIAddress{PortNumber: 3, TargetID: 2, LUN: 1}, Offline: true,
+	})
 	ids, err := disks.ListDiskIDs(ctx)
 	if err != nil || ids[number].SerialNumber != "s" || ids[number].Page83 != "naa.1" {
 		t.Errorf("ids %v, %v", ids, err)
@@ -291,7 +294,6 @@ func TestMistakesEndTheTest(t *testing.T) {
 	for name, mistake := range map[string]func(*simnode.Node){
 		"unknown call":  func(n *simnode.Node) { n.Fail("NoSuchCall", 5, 1) },
 		"bad disk":      func(n *simnode.Node) { n.AttachDisk(simnode.Disk{SizeBytes: -1}) },
-		"bad LUN":       func(n *simnode.Node) { n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, LUN: 256}) },
 		"unknown disk":  func(n *simnode.Node) { n.DetachDisk(77) },
 		"attached disk": func(n *simnode.Node) { n.DeleteDisk("SIMSYSTEM") },
 		"no disk":       func(n *simnode.Node) { n.SetDiskAttributes(77, false, false) },

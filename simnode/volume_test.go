@@ -36,8 +36,9 @@ func staged(t *testing.T, n *simnode.Node, d simnode.Disk) disk.Number {
 
 func TestHardwareOfDisks(t *testing.T) {
 	n := simnode.New(t)
-	ebs := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "vol0abc", Product: "Amazon Elastic B", NVMe: &simnode.NVMe{}})
-	gce := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Number: 9, Designators: []simnode.Designator{
+	ebs := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "vol0abc", ProductID: "Amazon Elastic B", NVMe: &simnode.NVMe{}})
+	nine := disk.Number(9)
+	gce := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Number: &nine, Page83: []simnode.Designator{
 		simnode.T10Designator("Google  PersistentDisk  data"), simnode.NAADesignator([]byte{0x60, 1}),
 	}})
 	if gce != 9 {

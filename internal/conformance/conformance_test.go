@@ -39,7 +39,7 @@ func expendable(t testing.TB) (*simnode.Node, Options) {
 	// raw volume, which a disk of the former has.
 	for i := range 7 {
 		serial := fmt.Sprintf("expendable-%d", i)
-		n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: serial, Page83: "page83-" + serial, Offline: i%2 == 0})
+		n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: serial, Page83: []simnode.Designator{simnode.T10Designator("page83-" + serial)}, Offline: i%2 == 0})
 		disks = append(disks, serial)
 	}
 	password, chap, mutual := secret.New("p&ss%word"), secret.New("chap secret 1"), secret.New("mutual secret")
@@ -171,8 +171,8 @@ func TestWithoutInputs(t *testing.T) {
 // confirms it.
 func TestDisksAreNotErasedByMistake(t *testing.T) {
 	n := simnode.New(t)
-	n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "one", Page83: "same"})
-	n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "two", Page83: "same"})
+	n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "one", Page83: []simnode.Designator{simnode.T10Designator("same")}})
+	n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "two", Page83: []simnode.Designator{simnode.T10Designator("same")}})
 	system := n.Disks()[0].Serial
 	for _, test := range []struct {
 		id    string

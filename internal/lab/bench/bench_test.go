@@ -100,8 +100,8 @@ func BenchmarkListDiskIDs(b *testing.B) {
 	for _, disks := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("disks=%d", disks), func(b *testing.B) {
 			node := simnode.New(b)
-			for i := range disks - 1 { // Windows runs from one more
-				node.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Adapter: 1 + i/256, LUN: i % 256, Target: i / 128})
+			for range disks - 1 { // Windows runs from one more
+				node.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
 			}
 			operations := node.Operations().Disk
 			before := total(node.Calls())
@@ -148,7 +148,7 @@ func stageAtOnce(b *testing.B, volumes int) time.Duration {
 	node := simnode.New(b, simnode.WithRealisticDelays())
 	numbers := make([]disk.Number, volumes)
 	for i := range numbers {
-		numbers[i] = node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Adapter: 2, LUN: i})
+		numbers[i] = node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true})
 	}
 	waitForDisks(b, node, volumes+1)
 	start := time.Now()

@@ -143,7 +143,7 @@ func BenchmarkStageVolumeAtOnce(b *testing.B) {
 	atOnce := func(count int) time.Duration {
 		n := simnode.New(b, simnode.WithRealisticDelays())
 		for i := range count {
-			n.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Adapter: 2, LUN: i, Serial: fmt.Sprintf("vol-%d", i)})
+			n.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Serial: fmt.Sprintf("vol-%d", i)})
 		}
 		waitForDisks(b, n, count+1)
 		start := time.Now()

@@ -14,11 +14,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -146,8 +146,8 @@ func TestListDisksOfNVMe(t *testing.T) {
 	for _, settings := range []winsim.Settings{{}, {NoNVMeIdentify: true}} {
 		simtest.Must(t, sim.SetSettings(settings))
 		serial := fmt.Sprintf("controller-%v", settings.NoNVMeIdentify)
-		simtest.Attach(t, sim, winsim.DiskSpec{NVMe: &disks.NVMe{
-			Controller: serial, Namespace: 3, NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte{0: 1, 7: 8}, NGUID: [16]byte{0: 0xAB, 15: 0xCD}},
+		simtest.Attach(t, sim, winsim.DiskSpec{NVMe: &hardware.NVMe{
+			Controller: serial, Namespace: 3, EUI64: [8]byte{0: 1, 7: 8}, NGUID: [16]byte{0: 0xAB, 15: 0xCD},
 		}, BusType: win.BusTypeNVMe})
 		sim.Settle()
 		for _, identifier := range []string{"0100000000000008", "AB0000000000000000000000000000CD"} {

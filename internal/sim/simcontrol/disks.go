@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 func (s *Service) ListDisks() (*simv1.ListDisksResponse, error) {
@@ -43,7 +44,7 @@ func (s *Service) ListDisks() (*simv1.ListDisksResponse, error) {
 }
 
 // namespaceOf is the namespace of an NVMe disk, nil for another one.
-func namespaceOf(n *disks.NVMe) *simv1.NvmeNamespace {
+func namespaceOf(n *hardware.NVMe) *simv1.NvmeNamespace {
 	if n == nil {
 		return nil
 	}
@@ -131,7 +132,7 @@ func specOf(op string, r *simv1.DiskHardware) (winsim.DiskSpec, error) {
 		})
 	}
 	if n := r.GetNvme(); n != nil {
-		spec.NVMe = &disks.NVMe{Controller: n.ControllerSerialNumber, Namespace: n.NamespaceId}
+		spec.NVMe = &hardware.NVMe{Controller: n.ControllerSerialNumber, Namespace: n.NamespaceId}
 		for _, id := range []struct {
 			name     string
 			from, to []byte

@@ -15,9 +15,9 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 func TestHardware(t *testing.T) {
@@ -38,7 +38,7 @@ func TestHardware(t *testing.T) {
 	want := winsim.DiskSpec{
 		SizeBytes: 1 << 30, SectorSize: 512, Serial: "nvme", BusType: win.BusTypeNVMe, VendorID: "v", ProductID: "p", Revision: "r",
 		Location: "there", SCSI: &win.SCSIAddress{PortNumber: 2, LUN: 2}, Late: time.Nanosecond, Number: &seven,
-		NVMe: &disks.NVMe{Controller: "c", Namespace: 3, NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte(eui), NGUID: [16]byte(nguid)}},
+		NVMe: &hardware.NVMe{Controller: "c", Namespace: 3, EUI64: [8]byte(eui), NGUID: [16]byte(nguid)},
 		Page83: []win.Identifier{
 			{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: []byte{0x60, 1}},
 			{CodeSet: win.CodeSetASCII, Type: win.IdentifierT10, Association: win.AssociationTarget, ID: []byte("target")},

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 // reasons are those of the disks that are offline.
@@ -114,16 +114,16 @@ func TestNVMe(t *testing.T) {
 		lun    byte
 	}{
 		"EBS": {
-			DiskSpec{Serial: "vol0abc", ProductID: "Amazon Elastic B", NVMe: &disks.NVMe{}}, "vol0abc_00000001.",
+			DiskSpec{Serial: "vol0abc", ProductID: "Amazon Elastic B", NVMe: &hardware.NVMe{}}, "vol0abc_00000001.",
 			[]win.Identifier{{CodeSet: win.CodeSetUTF8, Type: win.IdentifierSCSIName,
 				ID: []byte("1414Amazon Elastic B" + strings.Repeat(" ", 24) + "0001vol0abc" + strings.Repeat(" ", 13))}}, 0,
 		},
 		"EUI-64": {
-			DiskSpec{NVMe: &disks.NVMe{NVMeNamespace: win.NVMeNamespace{EUI64: eui}}}, "0025_385B_71B0_16AA.",
+			DiskSpec{NVMe: &hardware.NVMe{EUI64: eui}}, "0025_385B_71B0_16AA.",
 			[]win.Identifier{binary(eui[:])}, 0,
 		},
 		"NGUID, third namespace": {
-			DiskSpec{NVMe: &disks.NVMe{Controller: "c", Namespace: 3, NVMeNamespace: win.NVMeNamespace{EUI64: eui, NGUID: nguid}}},
+			DiskSpec{NVMe: &hardware.NVMe{Controller: "c", Namespace: 3, EUI64: eui, NGUID: nguid}},
 			"E823_8FA6_BF53_0001_001B_448B_4A1A_1B2B.", []win.Identifier{binary(nguid[:]), binary(eui[:])}, 2,
 		},
 	} {
@@ -152,7 +152,7 @@ func TestNVMe(t *testing.T) {
 			}
 			spec := s.Disks()[n].Spec
 			namespace, err := win.DecodeNVMeNamespace(query(win.EncodeNVMeNamespaceQuery(spec.NVMe.Namespace)))
-			if err != nil || namespace != spec.NVMe.NVMeNamespace {
+			if err != nil || namespace != (win.NVMeNamespace{EUI64: spec.NVMe.EUI64, NGUID: spec.NVMe.NGUID}) {
 				t.Errorf("namespace %+v, %v", namespace, err)
 			}
 			_, err = control(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodeNVMeNamespaceQuery(9))
@@ -160,23 +160,23 @@ func TestNVMe(t *testing.T) {
 		})
 	}
 	// Namespaces of one controller have one adapter.
-	a := attach(t, s, DiskSpec{NVMe: &disks.NVMe{Controller: "azure", Namespace: 2}})
-	b := attach(t, s, DiskSpec{NVMe: &disks.NVMe{Controller: "azure", Namespace: 4}})
+	a := attach(t, s, DiskSpec{NVMe: &hardware.NVMe{Controller: "azure", Namespace: 2}})
+	b := attach(t, s, DiskSpec{NVMe: &hardware.NVMe{Controller: "azure", Namespace: 4}})
 	if x, y := s.Disks()[a].Spec.SCSI, s.Disks()[b].Spec.SCSI; x.PortNumber != y.PortNumber || x.LUN != 1 || y.LUN != 3 {
 		t.Errorf("addresses %+v and %+v", x, y)
 	}
-	_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &disks.NVMe{Controller: "azure", Namespace: 4}})
+	_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &hardware.NVMe{Controller: "azure", Namespace: 4}})
 	wantErr(t, "a namespace that is there", err, win.ErrorBusy)
-	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &disks.NVMe{Namespace: 256}})
+	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &hardware.NVMe{Namespace: 256}})
 	wantErr(t, "a namespace without a LUN", err, win.ErrorInvalidParameter)
-	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &disks.NVMe{Controller: strings.Repeat("x", 21)}})
+	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &hardware.NVMe{Controller: strings.Repeat("x", 21)}})
 	wantErr(t, "a long serial number", err, win.ErrorInvalidParameter)
 
 	query := win.EncodeNVMeNamespaceQuery(2)
 	scsi := attach(t, s, DiskSpec{})
 	_, err = control(t, s, drivePath(scsi), win.IoctlStorageQueryProperty, query)
 	wantErr(t, "a SCSI disk", err, win.ErrorInvalidFunction)
-	silent := attach(t, s, DiskSpec{NVMe: &disks.NVMe{Namespace: 2}, NVMeError: win.ErrorNotSupported})
+	silent := attach(t, s, DiskSpec{NVMe: &hardware.NVMe{Namespace: 2}, NVMeError: win.ErrorNotSupported})
 	_, err = control(t, s, drivePath(silent), win.IoctlStorageQueryProperty, query)
 	wantErr(t, "a driver that doesn't know the query", err, win.ErrorNotSupported)
 	must(t, s.SetSettings(Settings{NoNVMeIdentify: true}))

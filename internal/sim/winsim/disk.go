@@ -9,10 +9,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 // DiskSpec is the hardware of a disk.
-type DiskSpec = disks.Spec
+type DiskSpec = hardware.Disk
 
 // DeviceInterfaces is CM_Get_Device_Interface_List for present devices: disks,
 // volumes or storage adapters.

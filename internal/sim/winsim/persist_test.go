@@ -19,7 +19,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
@@ -27,6 +26,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 // reopened opens a copy of a node's state file, as after the process was killed.
@@ -125,7 +125,7 @@ func TestKill(t *testing.T) {
 			{"another clone in its place", func() error { return s.SwapDisk(n, DiskSpec{Serial: "a"}, false) }},
 			{"its arrival", func() error { s.Settle(); return nil }},
 			{"NVMe disk", func() error {
-				_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, Serial: "nvme", NVMe: &disks.NVMe{NVMeNamespace: win.NVMeNamespace{EUI64: [8]byte{1}}}})
+				_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, Serial: "nvme", NVMe: &hardware.NVMe{EUI64: [8]byte{1}}})
 				return err
 			}},
 			{"its arrival", func() error { s.Settle(); return nil }},

@@ -174,7 +174,7 @@ func (m *Manager) queryProperty(d *Disk, in, out []byte) (int, error) {
 	switch id {
 	case win.PropertyDevice:
 		answer = win.DeviceDescriptor{
-			BusType: d.Spec.BusType, VendorID: d.Spec.VendorID, ProductID: d.Spec.ProductID, Revision: d.Spec.Revision, SerialNumber: d.Spec.serial(),
+			BusType: d.Spec.BusType, VendorID: d.Spec.VendorID, ProductID: d.Spec.ProductID, Revision: d.Spec.Revision, SerialNumber: serial(d.Spec),
 		}.Encode()
 	case win.PropertyDeviceID:
 		fault, answer = d.Spec.Page83Error, win.EncodeDeviceIDs(d.Spec.Page83)
@@ -215,7 +215,7 @@ func (m *Manager) namespace(d *Disk, in []byte) ([]byte, error) {
 	case err != nil || id != d.Spec.NVMe.Namespace:
 		return nil, win.ErrorInvalidParameter
 	}
-	return win.EncodeNVMeNamespace(id, d.Spec.NVMe.NVMeNamespace), nil
+	return win.EncodeNVMeNamespace(id, namespaceIDs(d.Spec.NVMe)), nil
 }
 
 // alignment is STORAGE_ACCESS_ALIGNMENT_DESCRIPTOR.

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/gpt"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/sparse"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 // State is where a disk is on its way into the node.
@@ -41,9 +42,9 @@ type Disk struct {
 
 // Record is what the state file has of a disk apart from its contents.
 type Record struct {
-	Spec   Spec   // complete
-	System bool   // Windows runs from it
-	Target string `json:",omitempty"` // IQN of the iSCSI target whose LUN it is
+	Spec   hardware.Disk // complete
+	System bool          // Windows runs from it
+	Target string        `json:",omitempty"` // IQN of the iSCSI target whose LUN it is
 	State  State
 	// Number is the disk number, win.NoNumber while there is none.
 	Number   disk.Number
@@ -131,7 +132,7 @@ func (d *Disk) compareAddress(o *Disk) int {
 	)
 }
 
-func newDisk(id uint64, spec Spec) *Disk {
+func newDisk(id uint64, spec hardware.Disk) *Disk {
 	d := &Disk{
 		ID: id,
 		Record: Record{
@@ -143,7 +144,7 @@ func newDisk(id uint64, spec Spec) *Disk {
 	if spec.Offline {
 		d.OfflineReason = win.OfflinePolicy
 	}
-	d.Persistent = spec.attributes()
+	d.Persistent = attributes(spec)
 	d.Attributes = d.Persistent
 	return d
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 // Info is what the control calls say of a disk.
 type Info struct {
-	Spec      Spec
+	Spec      hardware.Disk
 	State     State
 	Number    disk.Number // win.NoNumber if it has none
 	SizeBytes int64       // of the hardware
@@ -46,7 +47,7 @@ func (m *Manager) Info() []Info {
 // It returns the disk number, which a disk that Windows doesn't see yet will have, or
 // win.NoNumber for a path below a multipath disk.
 // A serial number that is attached already gives ErrorAlreadyExists.
-func (m *Manager) Attach(spec Spec) (disk.Number, error) {
+func (m *Manager) Attach(spec hardware.Disk) (disk.Number, error) {
 	if spec.SCSI != nil && spec.SCSI.PortNumber == initiatorPort {
 		return win.NoNumber, refusal.New(win.ErrorBusy,
 			"attach disk%s: adapter %d is the iSCSI initiator, whose disks are the LUNs of its targets", quoted(spec.Serial), initiatorPort)
@@ -76,7 +77,7 @@ func (m *Manager) inherit(d *Disk) {
 	}
 	a, known := m.Instances[d.instance()]
 	if !known {
-		a = d.Spec.attributes()
+		a = attributes(d.Spec)
 	}
 	if d.Persistent = a; d.Persistent&win.DiskOffline != 0 {
 		d.OfflineReason = win.OfflinePolicy
@@ -102,7 +103,7 @@ func (m *Manager) giveNumber(d *Disk) {
 // at least that of the other disk, and its SectorSize the same.
 //
 // While a disk with the same ids is online, Windows keeps the clone offline.
-func (m *Manager) Clone(of disk.Number, spec Spec) (number disk.Number, err error) {
+func (m *Manager) Clone(of disk.Number, spec hardware.Disk) (number disk.Number, err error) {
 	number = win.NoNumber
 	err = m.on("clone", of, func(original *Disk) error {
 		if _, exists := m.withSerial(spec.Serial); exists {
@@ -136,7 +137,7 @@ func (m *Manager) withSerial(serial string) (*Disk, bool) {
 // What is open on the disk, or on a volume on it, dies, and all arrives anew. With
 // keepHandles it leads to the other disk from now on: that isn't to be expected of Windows,
 // but nothing that changes a disk may rely on it.
-func (m *Manager) Swap(number disk.Number, spec Spec, keepHandles bool) error {
+func (m *Manager) Swap(number disk.Number, spec hardware.Disk, keepHandles bool) error {
 	return m.on("swap", number, func(d *Disk) error {
 		switch o, found := m.withSerial(spec.Serial); {
 		case found && o != d:
@@ -208,7 +209,7 @@ func (m *Manager) OfflineReasons() map[disk.Number]win.OfflineReason {
 }
 
 // diskFor finds the detached disk of a spec, or makes a new one.
-func (m *Manager) diskFor(spec Spec) (*Disk, error) {
+func (m *Manager) diskFor(spec hardware.Disk) (*Disk, error) {
 	d, ok := m.withSerial(spec.Serial)
 	switch {
 	case !ok && spec.SizeBytes == 0:
@@ -443,7 +444,7 @@ func (m *Manager) Resume() {
 
 // Install makes the disk that Windows runs from, with its partitions.
 func (m *Manager) Install() (*Disk, error) {
-	spec := Spec{
+	spec := hardware.Disk{
 		SizeBytes: 64 << 30, Serial: "SIMSYSTEM", VendorID: "Msft", ProductID: "Virtual Disk",
 		SCSI: &win.SCSIAddress{}, Location: "PCI Slot 0 : Adapter 0 : Port 0 : Target 0 : LUN 0",
 	}

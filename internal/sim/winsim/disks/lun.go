@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 // initiatorPort is the number of the iSCSI initiator's SCSI port. Disks that are
@@ -96,7 +97,7 @@ func (m *Manager) ReleaseLUNs(iqn string) {
 }
 
 // lunSpec is the spec of the disk that is a LUN of the target with a SCSI target id.
-func lunSpec(spec Spec, target byte, lun int) Spec {
+func lunSpec(spec hardware.Disk, target byte, lun int) hardware.Disk {
 	spec.BusType = cmp.Or(spec.BusType, win.BusTypeISCSI)
 	spec.SCSI = &win.SCSIAddress{PortNumber: initiatorPort, TargetID: target, LUN: byte(lun)}
 	return spec
@@ -104,7 +105,7 @@ func lunSpec(spec Spec, target byte, lun int) Spec {
 
 // CheckLUNs tells beforehand whether AddLUNs will take disks, the first of them as the next
 // LUN of the target.
-func (m *Manager) CheckLUNs(iqn string, target byte, specs []Spec) error {
+func (m *Manager) CheckLUNs(iqn string, target byte, specs []hardware.Disk) error {
 	serials := map[string]bool{}
 	for i, spec := range specs {
 		lun := len(m.LUNs(iqn)) + i
@@ -129,7 +130,7 @@ func (m *Manager) CheckLUNs(iqn string, target byte, specs []Spec) error {
 }
 
 // AddLUNs makes disks the next LUNs of a target. They arrive if it is connected.
-func (m *Manager) AddLUNs(iqn string, target byte, specs []Spec, connected bool) error {
+func (m *Manager) AddLUNs(iqn string, target byte, specs []hardware.Disk, connected bool) error {
 	for _, spec := range specs {
 		d, err := m.diskFor(lunSpec(spec, target, len(m.LUNs(iqn))))
 		if err != nil {

@@ -8,80 +8,24 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
-
-// Spec is the hardware of a disk. Of the zero value only SizeBytes must be
-// set; the rest has the defaults that stand at each field.
-type Spec struct {
-	SizeBytes  int64  // a multiple of SectorSize, at least 1 MiB
-	SectorSize uint32 // of a logical sector: 512 (default) or 4096
-	Serial     string // default: made from a running number; unique on the node
-
-	// Page83 are the designators of VPD page 0x83; default: one NAA designator made
-	// from Serial.
-	Page83 []win.Identifier
-	// SCSI is the address; default: the next free LUN of adapter 1.
-	SCSI *win.SCSIAddress
-	// Location is the text of StorageDeviceLocationProperty; default: made from
-	// SCSI, as Hyper-V has it.
-	Location  string
-	BusType   win.BusType // default: BusTypeSAS
-	VendorID  string      // default: "Msft"
-	ProductID string      // default: "Virtual Disk"
-	Revision  string      // of the product; default: "1.0"
-
-	// NVMe makes the disk a namespace of an NVMe controller. That changes the defaults of
-	// Page83, SCSI, Location, BusType, VendorID and ProductID.
-	NVMe *NVMe `json:",omitempty"`
-
-	// What a driver does that doesn't know a query: 0 it answers; else the error,
-	// which is ErrorInvalidFunction or ErrorNotSupported on real ones.
-	Page83Error      win.Errno
-	LocationError    win.Errno
-	SCSIAddressError win.Errno
-	// NVMeError is that of the query for an NVMe namespace. The driver of a disk that isn't
-	// one gives ErrorInvalidFunction anyway.
-	NVMeError win.Errno `json:",omitempty"`
-
-	// Offline and ReadOnly are how the disk arrives, as under a SAN policy.
-	Offline, ReadOnly bool
-	// NeedsRescan keeps the disk from arriving before a re-enumeration.
-	NeedsRescan bool
-	// MultipathMember makes it a path below a multipath disk: it has an interface,
-	// but the disk number win.NoNumber.
-	MultipathMember bool
-	// Number is the disk number that Windows gives to it, if that isn't taken when it
-	// arrives. Default: the lowest one that is free.
-	Number *disk.Number `json:",omitempty"`
-	// Late is how much later it arrives than others, after it was attached or found.
-	Late time.Duration `json:",omitempty"`
-}
-
-// NVMe is what an NVMe disk is besides its bytes.
-type NVMe struct {
-	// Controller is the serial number of the controller, of 20 characters at most. Default:
-	// Spec.Serial, which Windows doesn't show. Namespaces with the same are of one
-	// controller.
-	Controller string
-	// Namespace is the id of the namespace; default: 1.
-	Namespace uint32
-	// The ids of the namespace; zero if the controller gives none.
-	win.NVMeNamespace
-}
 
 const minDiskSize = 1 << 20
 
 // serial is the serial number that Windows shows.
-func (d Spec) serial() string {
+func serial(d hardware.Disk) string {
 	if d.NVMe == nil {
 		return d.Serial
 	}
-	return win.NVMeSerial(d.NVMe.Controller, d.NVMe.Namespace, d.NVMe.NVMeNamespace)
+	return win.NVMeSerial(d.NVMe.Controller, d.NVMe.Namespace, namespaceIDs(d.NVMe))
+}
+
+func namespaceIDs(n *hardware.NVMe) win.NVMeNamespace {
+	return win.NVMeNamespace{EUI64: n.EUI64, NGUID: n.NGUID}
 }
 
 // What NVM Express, and Windows' driver for it, allow.
@@ -97,7 +41,7 @@ const (
 // Guess: VPD page 83 of an NVMe disk has the EUI-64 and the NGUID, or, of a controller that
 // gives neither, the SCSI name string of NVM Express 1.0, whose parts nvme.h has. The
 // location is that of the controller alone.
-func (m *Manager) completeNVMe(d *Spec) error {
+func (m *Manager) completeNVMe(d *hardware.Disk) error {
 	n := *d.NVMe
 	n.Controller, n.Namespace = cmp.Or(n.Controller, d.Serial), cmp.Or(n.Namespace, 1)
 	if len(n.Controller) > maxNVMeSerial || n.Namespace > maxNVMeNamespace {
@@ -114,13 +58,13 @@ func (m *Manager) completeNVMe(d *Spec) error {
 		d.Location = fmt.Sprintf("Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter %d", d.SCSI.PortNumber)
 	}
 	if d.Page83 == nil {
-		d.Page83 = n.identifiers(d.ProductID)
+		d.Page83 = identifiers(n, d.ProductID)
 	}
 	return nil
 }
 
-func (n NVMe) identifiers(model string) []win.Identifier {
-	if n.NVMeNamespace == (win.NVMeNamespace{}) {
+func identifiers(n hardware.NVMe, model string) []win.Identifier {
+	if namespaceIDs(&n) == (win.NVMeNamespace{}) {
 		name := fmt.Sprintf("%04X%-40s%04X%-20s", nvmePCIVendor, model, n.Namespace, n.Controller)
 		return []win.Identifier{{CodeSet: win.CodeSetUTF8, Type: win.IdentifierSCSIName, ID: []byte(name)}}
 	}
@@ -150,7 +94,7 @@ func (m *Manager) nvmePort(controller string) byte {
 }
 
 // complete fills the defaults of a spec for the disk id and checks the rest.
-func (m *Manager) complete(id uint64, d Spec) (Spec, error) {
+func (m *Manager) complete(id uint64, d hardware.Disk) (hardware.Disk, error) {
 	d.SectorSize = cmp.Or(d.SectorSize, 512)
 	d.Serial = cmp.Or(d.Serial, fmt.Sprintf("SIM%08d", id))
 	if d.NVMe != nil {
@@ -172,6 +116,12 @@ func (m *Manager) complete(id uint64, d Spec) (Spec, error) {
 	case d.SizeBytes < minDiskSize || d.SizeBytes%int64(d.SectorSize) != 0:
 		return d, refusal.New(win.ErrorInvalidParameter, "the size is %d bytes; it must be at least 1 MiB, in whole sectors of %d bytes",
 			d.SizeBytes, d.SectorSize)
+	}
+	for i, id := range d.Page83 {
+		if id.CodeSet < 1 || id.CodeSet > 3 || id.Type > 8 || id.Association > 2 || len(id.ID) == 0 {
+			return d, refusal.New(win.ErrorInvalidParameter,
+				"its identifier %d, %+v, has numbers that SPC doesn't have, or no id", i, id)
+		}
 	}
 	if d.Page83 == nil {
 		sum := sha256.Sum256([]byte(d.Serial))
@@ -201,7 +151,7 @@ func (m *Manager) complete(id uint64, d Spec) (Spec, error) {
 }
 
 // attributes are those with which the disk arrives for the first time.
-func (d Spec) attributes() (a win.DiskAttributes) {
+func attributes(d hardware.Disk) (a win.DiskAttributes) {
 	if d.Offline {
 		a |= win.DiskOffline
 	}
