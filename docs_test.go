@@ -191,3 +191,20 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 		t.Errorf("the alerts are %q, docs/alerts.md has %q", alerts, described)
 	}
 }
+
+// What CI runs of others is pinned by commit: a tag can be moved.
+func TestActionsArePinned(t *testing.T) {
+	workflows, err := filepath.Glob(".github/workflows/*.yml")
+	if err != nil || len(workflows) < 3 {
+		t.Fatalf("%q, %v", workflows, err)
+	}
+	used := regexp.MustCompile(`(?m)\buses: +(\S+)(.*)$`)
+	pinned := regexp.MustCompile(`^[\w.-]+(/[\w.-]+)+@[0-9a-f]{40}$`)
+	for _, path := range workflows {
+		for _, match := range used.FindAllStringSubmatch(readText(t, path), -1) {
+			if !pinned.MatchString(match[1]) || !strings.HasPrefix(match[2], " # v") {
+				t.Errorf("%s: %s isn't a commit with its version as a comment", path, match[0])
+			}
+		}
+	}
+}
