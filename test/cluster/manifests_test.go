@@ -20,6 +20,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -404,6 +405,44 @@ func TestMetricsAreLocal(t *testing.T) {
 			if !local && !strings.Contains(manifests.Cases[strings.TrimPrefix(name, "chart ")], "bindAddress") {
 				t.Errorf("%s: metrics are open to everybody", name)
 			}
+		}
+	}
+}
+
+// TestFirstVolumes: each file of deploy/first-volume is whole: a Windows pod uses a claim, and
+// the claim a class or a volume of the file.
+func TestFirstVolumes(t *testing.T) {
+	dir := filepath.Join(manifests.KustomizeDir(t), "../first-volume")
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects := manifests.Decode(t, content)
+		pods, claims := manifests.All[*core.Pod](objects), manifests.All[*core.PersistentVolumeClaim](objects)
+		classes, volumes := manifests.All[*storage.StorageClass](objects), manifests.All[*core.PersistentVolume](objects)
+		if len(objects) != 3 || len(pods) != 1 || len(claims) != 1 || len(classes)+len(volumes) != 1 {
+			t.Errorf("%s: %d objects, which aren't a pod, a claim, and a class or a volume", file, len(objects))
+			continue
+		}
+		pod, claim := pods[0].Spec, claims[0]
+		if pod.OS.Name != core.Windows || pod.NodeSelector[core.LabelOSStable] != "windows" || pod.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name ||
+			pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name {
+			t.Errorf("%s: the pod doesn't use the claim on a Windows node", file)
+		}
+		if len(classes) == 1 && *claim.Spec.StorageClassName != classes[0].Name || len(volumes) == 1 && claim.Spec.VolumeName != volumes[0].Name {
+			t.Errorf("%s: the claim uses neither the class nor the volume", file)
+		}
+		if !strings.Contains(string(readme), "("+filepath.Base(file)+")") {
+			t.Errorf("README.md doesn't have %s", file)
 		}
 	}
 }
