@@ -159,6 +159,15 @@ func TestCheckVolume(t *testing.T) {
 	wantKind(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
 	sim.ResetRules()
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallRepairVolume {
+			sim.OnCall(nil)
+			simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+		}
+	})
+	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+	wantKind(t, "a volume that is published during the scan", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
+	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
 	check("a spot fix", true, true, true)
 	check("a volume that was fixed", false, false, false)
 
