@@ -53,6 +53,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c.add(root.PersistentFlags())
 	root.AddCommand(statusCommand(c), disksCommand(c), volumesCommand(c), doctorCommand(c), logsCommand(c), sysdumpCommand(c),
 		checkCommand(c))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
+	})
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -62,7 +65,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errProblem):
 		return exitProblem
 	default:
-		for line := range strings.SplitSeq(err.Error(), "\n") {
+		// Cobra suggests a command in lines of their own.
+		text := strings.Replace(strings.TrimSpace(err.Error()), "\n\nDid you mean this?\n\t", "; did you mean ", 1)
+		for line := range strings.SplitSeq(text, "\n") {
 			fmt.Fprintf(stderr, "kubectl csi-proxy: %s\n", quote.Terminal(line))
 		}
 		return exitUnknown

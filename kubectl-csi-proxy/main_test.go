@@ -140,3 +140,19 @@ func TestWatch(t *testing.T) {
 		}
 	})
 }
+
+// TestMistakes: a wrong command line says what is possible, in a line.
+func TestMistakes(t *testing.T) {
+	for args, want := range map[string]string{
+		"statsu":                   "unknown command \"statsu\" for \"kubectl csi-proxy\"; did you mean status\n",
+		"status --wach":            "unknown flag: --wach; kubectl csi-proxy status --help lists the flags\n",
+		"disks --node-timeout=5":   "missing unit in duration \"5\"; kubectl csi-proxy disks --help lists the flags\n",
+		"doctor --node-timeout=0s": "--node-timeout=0s: it must be more than 0\n",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields(args), &stdout, &stderr)
+		if code != exitUnknown || !strings.HasSuffix(stderr.String(), want) || strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q", args, code, &stderr)
+		}
+	}
+}
