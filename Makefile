@@ -237,7 +237,7 @@ test-published:
 # The manifests and the chart in deploy, and the plugin for kubectl, without a server.
 .PHONY: test-deploy
 test-deploy:
-	$(GO) -C test/cluster test .
+	$(GO) -C test/cluster test -count=1 .
 	$(GO) -C kubectl-csi-proxy test ./...
 
 # The example driver under a real kubelet, with each fault that the test must notice. The first time
