@@ -138,9 +138,9 @@ func TestConnect(t *testing.T) {
 
 func TestPortals(t *testing.T) {
 	v6 := testTarget{Target: iscsitarget.Target{IQN: string(name), Portals: []win.ISCSIPortal{{Address: "2001:db8::1", Port: 860}, {Address: "storage.example.com", Port: 3260}}}}
-	sys, i := newNode(t, winsim.Delays{}, v6, target(other, 0))
+	sys, _ := newNode(t, winsim.Delays{}, v6, target(other, 0))
 	var logged strings.Builder
-	i = initiator.New(sys, initiator.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	i := initiator.New(sys, initiator.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	for _, at := range []struct {
 		portal iscsi.Portal
 		found  []iscsi.IQN
