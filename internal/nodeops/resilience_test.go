@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -148,11 +149,17 @@ func isDeath(p any, died string) bool {
 func TestSecondProcessAtEachCall(t *testing.T) {
 	eachScenario(t, func(t *testing.T, s scenario) {
 		atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
-			written := ""
+			var mu sync.Mutex // guards what follows
+			written, ended := "", false
 			before(func(winsim.Call) {
 				r.sim.OnCall(nil)
 				// What the first process has open may keep the second one from it.
 				err := s.run(operation.Inline(context.Background()), r, r.process())
+				mu.Lock()
+				defer mu.Unlock()
+				if ended {
+					return // the first process waits for other disks only for a moment, and has gone on
+				}
 				if s.again(err) == nil {
 					written = r.use(s)
 				} else if csiproxy.KindOf(err) != csiproxy.ErrUnavailable {
@@ -160,6 +167,9 @@ func TestSecondProcessAtEachCall(t *testing.T) {
 				}
 			})
 			first := s.run(operation.Inline(t.Context()), r, r.process())
+			mu.Lock()
+			ended = true
+			mu.Unlock()
 			if s.again(first) == nil && written == "" {
 				s.holds(t, r)
 			}
