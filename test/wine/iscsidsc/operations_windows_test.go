@@ -40,7 +40,7 @@ func TestOperations(t *testing.T) {
 
 	_, err := i.DiscoverTargetPortal(ctx, p)
 	d.want("DiscoverTargetPortal of an unknown portal", err, csiproxy.ErrNotFound)
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second time its targets are discovered again
 		d.want("AddTargetPortal", i.AddTargetPortal(ctx, p), nil)
 	}
 	found, err := i.DiscoverTargetPortal(ctx, p)
@@ -67,6 +67,7 @@ func TestOperations(t *testing.T) {
 	d.want("RemoveTargetPortal", i.RemoveTargetPortal(ctx, p), nil)
 	d.wantRecord(
 		"add portal fd00::2 860",
+		"refresh portal fd00::2 860",
 		"refresh portal fd00::2 860",
 		"login iqn.2026-01.example:one portal=fd00::2 860 auth=2 user=user password=target12target",
 		"initiator secret node12node12",
