@@ -197,13 +197,15 @@ func (s *Server) Serve(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	s.stop()
-	serving.Wait()
+	if s.stop() {
+		serving.Wait()
+	}
 	return err
 }
 
-// stop ends all endpoints at the same time, gracefully if they can.
-func (s *Server) stop() {
+// stop ends all endpoints at the same time, gracefully if they can, and reports whether all
+// calls have ended.
+func (s *Server) stop() (all bool) {
 	s.beginStop()
 	ended := make(chan struct{})
 	go func() {
@@ -211,16 +213,17 @@ func (s *Server) stop() {
 		s.each(func(e *endpoint) { e.server.GracefulStop() })
 	}()
 	if endsWithin(ended, s.grace) {
-		return
+		return true
 	}
 	s.log.Warn("cancelling the calls that still run", "gracePeriod", s.grace)
-	s.each(func(e *endpoint) {
-		e.listener.closeOpen() // Stop would wait for those amid their handshake
-		e.server.Stop()
-	})
+	// Without connections the calls are cancelled. Not by Stop: while one doesn't end,
+	// GracefulStop of gRPC before 1.85 holds the lock that Stop needs.
+	s.each(func(e *endpoint) { e.listener.closeOpen() })
 	if !endsWithin(ended, cancelPeriod) {
 		s.log.Warn("leaving calls behind that don't end when cancelled")
+		return false
 	}
+	return true
 }
 
 func (s *Server) each(do func(*endpoint)) {

@@ -103,28 +103,36 @@ func TestStopCancelsCallsAfterGracePeriod(t *testing.T) {
 }
 
 func TestStopLeavesStuckCallsBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun, release := make(chan struct{}), make(chan struct{})
-		r := start(t, func(context.Context, string) (string, error) {
-			close(begun)
-			<-release
-			return "", nil
+	for name, clientLeaves := range map[string]bool{"of a client": false, "of a client that has left": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun, release := make(chan struct{}), make(chan struct{})
+				r := start(t, func(context.Context, string) (string, error) {
+					close(begun)
+					<-release
+					return "", nil
+				})
+				client := r.dial()
+				defer client.Close()
+				go say(t.Context(), client, "hello")
+				<-begun
+				if clientLeaves {
+					client.Close()
+					synctest.Wait()
+				}
+				stopped := time.Now()
+				r.stop()
+				time.Sleep(gracePeriod + cancelPeriod)
+				synctest.Wait()
+				select {
+				case <-r.served:
+				default:
+					t.Errorf("serving %v after the stop", time.Since(stopped))
+				}
+				close(release)
+			})
 		})
-		client := r.dial()
-		defer client.Close()
-		go say(t.Context(), client, "hello")
-		<-begun
-		stopped := time.Now()
-		r.stop()
-		time.Sleep(gracePeriod + cancelPeriod)
-		synctest.Wait()
-		select {
-		case <-r.served:
-		default:
-			t.Errorf("serving %v after the stop", time.Since(stopped))
-		}
-		close(release)
-	})
+	}
 }
 
 func TestStopEndsStreamsAtOnce(t *testing.T) {
