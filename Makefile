@@ -114,7 +114,8 @@ test-resilience: ## test each operation with each mishap at each of its calls, o
 
 # Each operation at each call of each other one. make test tries three calls of 40 pairs, and
 # make test-resilience of 3,000 of the 17,000, which takes a minute or two. This takes an hour or more.
-# Some starts are still open: internal/nodeops/open_test.go.
+# Some starts were never tried to the end with today's code: volume and share, staged read-only,
+# raw volume, published volume.
 .PHONY: test-pairs
 test-pairs:
 	PAIRS=all $(GO) test -timeout 0 -run '^TestPairs$$' ./internal/nodeops

@@ -36,7 +36,6 @@ func TestSoakCrowds(t *testing.T) { soak(t, crowd) }
 // crowd has acts meet that a seed chooses.
 func crowd(t *testing.T, seed uint64) {
 	t.Run(fmt.Sprint("SOAK_SEED=", seed), func(t *testing.T) {
-		skipOpen(t)
 		random := rand.New(rand.NewPCG(seed, 1))
 		s := starts[random.IntN(len(starts))]
 		all := s.acts()

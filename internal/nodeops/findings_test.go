@@ -230,7 +230,6 @@ var findings = []finding{
 func TestFindings(t *testing.T) {
 	for _, f := range findings {
 		t.Run(f.promise, func(t *testing.T) {
-			skipOpen(t)
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				f.prepare(r)
@@ -247,7 +246,6 @@ func TestFindings(t *testing.T) {
 
 // A driver finds its disk by the location: a disk that must not be used isn't listed there.
 func TestProtectedDiskHasNoLocation(t *testing.T) {
-	skipOpen(t)
 	r := newRig(t)
 	_, number, letter := simtest.Lettered(t, r.sim, winsim.DiskSpec{Serial: "temporary"})
 	n, err := nodeops.New(r.sim, nodeops.Options{ProtectedVolumes: []string{letter[:2]}})

@@ -6,8 +6,6 @@ package nodeops_test
 import (
 	"math/rand/v2"
 	"os"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,7 +32,6 @@ func TestPairs(t *testing.T) {
 	for _, s := range starts {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			skipOpen(t)
 			for _, first := range s.acts() {
 				t.Run(first.name, func(t *testing.T) {
 					t.Parallel()
@@ -57,9 +54,6 @@ func samplePairs(t *testing.T, random *rand.Rand, pairs int) {
 	const points = 3
 	for range pairs {
 		s := starts[random.IntN(len(starts))]
-		if slices.Contains(open, "TestPairs/"+strings.ReplaceAll(s.name, " ", "_")) {
-			continue
-		}
 		acts := s.acts()
 		m := s.meeting(random.IntN(2) == 0, acts[random.IntN(len(acts))], acts[random.IntN(len(acts))])
 		if bringsBack(m.acts[0], m.acts[1]) {

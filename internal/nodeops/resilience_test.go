@@ -36,7 +36,6 @@ func eachScenario(t *testing.T, test func(t *testing.T, s scenario)) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			skipOpen(t)
 			test(t, s)
 		})
 	}
