@@ -103,9 +103,11 @@ test: ## run the tests, and those of what is concurrent also with the race detec
 	$(GO) -C csinode test -run '^TestAsKubeletCalls$$' .
 	$(if $(RACE),$(TEST_CONCURRENT),@echo 'nothing is run with the race detector, for lack of a C compiler')
 
+# The race detector itself crashes with very many timers in a bubble of synctest
+# (https://go.dev/issue/78156), such as those of TestDeadServers, which make test runs without it.
 .PHONY: test-race
 test-race: ## run the tests, all with the race detector
-	$(GO) test -race -short -timeout 20m ./...
+	$(GO) test -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
 	$(GO) -C test/published test -race -short -count=1 ./...
 
 .PHONY: test-resilience

@@ -23,12 +23,7 @@ import (
 // Servers that have died, whose calls fail after half a minute, keep nobody from live
 // servers, however often their drivers repeat the calls.
 func TestDeadServers(t *testing.T) {
-	// Each driver that waits has timers. The race detector of Go 1.26, with which tests are
-	// sampled, has crashed with very many of them in one bubble of synctest.
-	driversOfShare := 2
-	if simtest.Sampled() {
-		driversOfShare = 1
-	}
+	const driversOfShare = 2
 	user := smb.Credentials{Username: "user", Password: secret.New("password")}
 	for name, count := range map[string]struct{ servers, paths int }{
 		"64 servers":                  {64, 1},
