@@ -3,7 +3,10 @@
 
 package win
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Share is the share mode of an open (FILE_SHARE_*). An open that lacks
 // ShareDelete keeps others from renaming or deleting the file for as long as
@@ -90,6 +93,26 @@ func (i FileInfo) IsReparsePoint() bool { return i.Attributes&AttributeReparsePo
 type DirEntry struct {
 	Name string
 	FileInfo
+	Created FileTime
+}
+
+// FileTime is a FILETIME: intervals of 100 ns since 1601, in UTC. 0 is unknown.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/minwinbase/ns-minwinbase-filetime
+type FileTime int64
+
+// fileTimeOf1970 is the FILETIME of the Unix epoch.
+const fileTimeOf1970 = 116444736000000000
+
+// FileTimeOf returns t as a FILETIME.
+func FileTimeOf(t time.Time) FileTime {
+	return FileTime(t.Unix()*1e7 + int64(t.Nanosecond())/100 + fileTimeOf1970)
+}
+
+// Time returns t in UTC.
+func (t FileTime) Time() time.Time {
+	t -= fileTimeOf1970
+	return time.Unix(int64(t/1e7), int64(t%1e7)*100).UTC()
 }
 
 // File is an open handle to a file or directory. Methods fail with an Errno or
@@ -122,7 +145,7 @@ type File interface {
 	// \\?\Volume{guid}\.
 	Volume(ctx context.Context) (string, error)
 	// ReadDir gives the next entries of this directory, without "." and "..",
-	// some at a time; after the last it returns ErrorNoMoreFiles. With restart
+	// some at a time, and when each was made; after the last it returns ErrorNoMoreFiles. With restart
 	// it begins again (FileFullDirectoryRestartInfo). The handle needs FileListDirectory.
 	ReadDir(ctx context.Context, restart bool) ([]DirEntry, error)
 	// Control is DeviceIoControl on the file: reparse data are read and set with

@@ -61,6 +61,7 @@ func TestABI(t *testing.T) {
 		"FILE_ATTRIBUTE_TAG_INFO.ReparseTag":           unsafe.Offsetof(tag.reparseTag),
 		"FILE_BASIC_INFO.FileAttributes":               unsafe.Offsetof(basic.attributes),
 		"FILE_FULL_DIR_INFO.NextEntryOffset":           entryNext,
+		"FILE_FULL_DIR_INFO.CreationTime":              entryCreated,
 		"FILE_FULL_DIR_INFO.FileAttributes":            entryAttributes,
 		"FILE_FULL_DIR_INFO.FileNameLength":            entryNameLength,
 		"FILE_FULL_DIR_INFO.EaSize":                    entryReparseTag,
@@ -115,8 +116,11 @@ func TestDecodeDirectory(t *testing.T) {
 		directoryEntry(abi, "名 \U0001f4be", dir, 0),
 		directoryEntry(abi, "half a pair \xed\xa0\xbd", dir, 0),
 	)
+	second := int(le.Uint32(b)) // where the second entry begins
+	third := second + int(le.Uint32(b[second:]))
+	le.PutUint64(b[third+abi.Offset("FILE_FULL_DIR_INFO.CreationTime"):], 0x0102030405060708)
 	want := []win.DirEntry{
-		{Name: "file with EAs"},
+		{Name: "file with EAs", Created: 0x0102030405060708},
 		{Name: "mount", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint}},
 		{Name: "...", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory}},
 		{Name: "名 \U0001f4be", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory}},

@@ -17,6 +17,7 @@ var le = binary.LittleEndian
 // Source: https://learn.microsoft.com/windows/win32/api/winbase/ns-winbase-file_full_dir_info
 const (
 	entryNext       = 0  // ULONG NextEntryOffset, 0 in the last entry
+	entryCreated    = 8  // LARGE_INTEGER CreationTime
 	entryAttributes = 56 // ULONG FileAttributes
 	entryNameLength = 60 // ULONG FileNameLength, in bytes
 	entryReparseTag = 64 // ULONG EaSize, which is the tag of a reparse point
@@ -38,6 +39,7 @@ func decodeDirectory(b []byte) ([]win.DirEntry, error) {
 		e := win.DirEntry{
 			Name:     win.StringFromUTF16(decodeUnits(b[entryName : entryName+length])),
 			FileInfo: fileInfo(le.Uint32(b[entryAttributes:]), le.Uint32(b[entryReparseTag:])),
+			Created:  win.FileTime(le.Uint64(b[entryCreated:])),
 		}
 		if e.Name != "." && e.Name != ".." {
 			entries = append(entries, e)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -435,7 +436,7 @@ var fileRows = []row{
 	},
 	{
 		method: "File.ReadDir", name: "to the end and again", needs: []need{aDirectory},
-		promise: `gives the next entries of this directory, without "." and "..", some at a time; after the last it returns ErrorNoMoreFiles.`,
+		promise: `gives the next entries of this directory, without "." and "..", some at a time, and when each was made; after the last it returns ErrorNoMoreFiles.`,
 		test: func(t *testing.T, f *Fixture) {
 			want := []string{`directory\`}
 			for i := range 600 { // two buffers full
@@ -451,6 +452,9 @@ var fileRows = []row{
 						name += `\`
 					}
 					got = append(got, name)
+					if ago := time.Since(e.Created.Time()); ago.Abs() > 24*time.Hour {
+						t.Errorf("%s: %s was made %v ago", what, e.Name, ago)
+					}
 					if e.IsReparsePoint() || e.ReparseTag != 0 {
 						t.Errorf("%s: entry %+v", what, e)
 					}

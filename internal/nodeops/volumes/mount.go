@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/volume"
 
@@ -99,7 +100,8 @@ func (v *Volumes) mountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry)
 	return nil
 }
 
-// notEmpty refuses a directory that has entries, and names some of them.
+// notEmpty refuses a directory that has entries, and names some of them, with the time since
+// when they are there.
 func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 	entries, err := directory.ReadDir(ctx, true)
 	if err != nil {
@@ -110,7 +112,11 @@ func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name)
+		name := e.Name
+		if e.Created != 0 {
+			name += " (since " + e.Created.Time().Format(time.RFC3339) + ")"
+		}
+		names = append(names, name)
 	}
 	return refuse("the directory is not empty: it has " + use.Listed(names) +
 		"; somebody wrote there while nothing was mounted: move that to another directory, or remove it")

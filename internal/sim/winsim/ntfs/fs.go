@@ -132,6 +132,7 @@ type Node struct {
 	folded     string // name as it is compared
 	parent     *Node  // nil for the root and for a node without a name
 	attributes win.FileAttributes
+	created    win.FileTime
 	denied     bool    // an entry of its access list denies to create in it
 	reparse    []byte  // REPARSE_DATA_BUFFER, or nil
 	children   []*Node // sorted by their folded names

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -134,7 +135,7 @@ func (f *FS) create(dir *Node, name string, o win.OpenOptions) (*Node, error) {
 	case !f.fits(1, 0):
 		return nil, win.ErrorDiskFull
 	}
-	n := &Node{fs: f, id: f.nextID}
+	n := &Node{fs: f, id: f.nextID, created: win.FileTimeOf(time.Now())}
 	if o.Options&win.FileDirectoryFile != 0 {
 		n.attributes = win.AttributeDirectory
 	}
@@ -237,7 +238,7 @@ func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
 	}
 	var entries []win.DirEntry
 	for _, c := range h.node.children[i:min(i+readDirBatch, len(h.node.children))] {
-		entries = append(entries, win.DirEntry{Name: c.name, FileInfo: c.Info()})
+		entries = append(entries, win.DirEntry{Name: c.name, FileInfo: c.Info(), Created: c.created})
 		h.position = c.folded
 	}
 	if len(entries) == 0 {

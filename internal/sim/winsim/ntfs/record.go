@@ -37,6 +37,7 @@ type nodeRecord struct {
 	Parent      uint64             `json:",omitempty"`
 	Name        storedName         `json:",omitempty"`
 	Attributes  win.FileAttributes `json:",omitempty"`
+	Created     win.FileTime       `json:",omitempty"`
 	Denied      bool               `json:",omitempty"`
 	Reparse     []byte             `json:",omitempty"`
 	Size        int64              `json:",omitempty"`
@@ -115,7 +116,7 @@ func (f *FS) record(id uint64) []byte {
 		return nil
 	}
 	r := nodeRecord{
-		Name: storedName(n.name), Attributes: n.attributes, Denied: n.denied, Reparse: n.reparse,
+		Name: storedName(n.name), Attributes: n.attributes, Created: n.created, Denied: n.denied, Reparse: n.reparse,
 		Size: n.contents.size, Data: n.contents.data,
 		Unflushed: n.unflushed, DurableSize: n.durable.size, DurableData: n.durable.data,
 	}
@@ -191,7 +192,7 @@ func Restore(records []Record) (*FS, error) {
 
 func (f *FS) restoreNode(id uint64, r nodeRecord) (*Node, error) {
 	n := &Node{
-		fs: f, id: id, attributes: r.Attributes, denied: r.Denied, reparse: r.Reparse,
+		fs: f, id: id, attributes: r.Attributes, created: r.Created, denied: r.Denied, reparse: r.Reparse,
 		contents: contents{r.Data, r.Size}, durable: contents{r.DurableData, r.DurableSize}, unflushed: r.Unflushed,
 	}
 	if n.reparse != nil {
