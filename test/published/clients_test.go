@@ -113,16 +113,6 @@ func (o operator) must(err error) {
 	}
 }
 
-func (o operator) setOnline(disk uint32, online bool) {
-	o.t.Helper()
-	o.must(o.clients.SetDiskState(context.Background(), disk, online))
-}
-
-func (o operator) rescan() {
-	o.t.Helper()
-	o.must(o.clients.Rescan(context.Background()))
-}
-
 // volumes returns the volumes of a disk.
 func (o operator) volumes(disk uint32) []string {
 	o.t.Helper()
@@ -169,18 +159,6 @@ func (o operator) mounted(path string) string {
 func (o operator) mkdir(path string) {
 	o.t.Helper()
 	o.must(o.Mkdir(context.Background(), path))
-}
-
-func (o operator) exists(path string) bool {
-	o.t.Helper()
-	exists, err := o.PathExists(context.Background(), path)
-	o.must(err)
-	return exists
-}
-
-func (o operator) symlink(source, link string) {
-	o.t.Helper()
-	o.must(o.CreateSymlink(context.Background(), source, link))
 }
 
 // size returns the size of a volume's file system in bytes.

@@ -246,19 +246,6 @@ func (m *machine) life() int {
 	return m.lives
 }
 
-// alive reports whether the daemon still runs as it was started.
-func (m *machine) alive() bool {
-	m.mu.Lock()
-	exited := m.exited
-	m.mu.Unlock()
-	select {
-	case <-exited:
-		return false
-	default:
-		return true
-	}
-}
-
 func (m *machine) socket(group, version string) string {
 	return filepath.Join(m.path("run"), "csi-proxy-"+group+"-"+version+".sock")
 }

@@ -5,13 +5,11 @@ package published
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -73,6 +71,12 @@ func TestPlantedLinks(t *testing.T) {
 	n.wantText(`C:\Windows\System32\kernel`, "not for drivers")
 }
 
+// groupsWithPaths are those whose calls take paths of the node.
+var groupsWithPaths = []string{"volume", "filesystem", "smb"}
+
+// pathFields are the names of all fields that hold paths of the node.
+var pathFields = []protoreflect.Name{"path", "source_path", "target_path", "mount", "local_path"}
+
 // harmless returns a request with nothing wrong in its fields, but that what it is
 // about needn't be there.
 func harmless(m protoreflect.MethodDescriptor, volume string) fields {
@@ -115,100 +119,3 @@ func TestSystemVolume(t *testing.T) {
 	}
 	n.wantText(`C:\Windows\kernel`, "not for drivers")
 }
-
-// A string may be of any length in each string field of each method of each
-// version, and a message that is too long ends nothing but its call.
-func TestHugeStrings(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	volume := n.operator().rawVolume(n.attach(hardware{size: gib}))
-	huge, tooMuch := strings.Repeat("9", 100<<10), strings.Repeat("9", 2<<20)
-	for _, v := range versions {
-		c := n.client(v)
-		methods := v.service().Methods()
-		for i := range methods.Len() {
-			m := methods.Get(i)
-			for _, part := range withStrings(m.Input(), huge) {
-				request := harmless(m, volume)
-				maps.Copy(request, part)
-				want := codes.InvalidArgument
-				if part["disk_name"] != nil {
-					want = codes.NotFound // any text may be one
-				}
-				message := c.fail(want, string(m.Name()), request)
-				if len(message) > 8<<10 {
-					t.Errorf("%s: the message has %d bytes", m.FullName(), len(message))
-				}
-			}
-		}
-		switch v.group {
-		case "filesystem":
-			c.fail(codes.ResourceExhausted, "PathExists", fields{"path": tooMuch})
-		case "volume":
-			c.fail(codes.ResourceExhausted, "IsVolumeFormatted", fields{"volume_id": tooMuch})
-		}
-	}
-	if life := n.life(); !n.alive() || life != 1 {
-		t.Errorf("the daemon is in life %d (alive: %t)", life, n.alive())
-	}
-}
-
-// withStrings returns, for each string field of a message and of those in it, what
-// gives it a value.
-func withStrings(m protoreflect.MessageDescriptor, value string) (all []fields) {
-	for i := range m.Fields().Len() {
-		f := m.Fields().Get(i)
-		name := string(f.Name())
-		switch f.Kind() {
-		case protoreflect.StringKind:
-			all = append(all, fields{name: value})
-		case protoreflect.MessageKind:
-			for _, part := range withStrings(f.Message(), value) {
-				all = append(all, fields{name: part})
-			}
-		}
-	}
-	return all
-}
-
-// Bytes that are no message, and methods that there aren't.
-func TestGarbage(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	for _, v := range versions {
-		conn := n.mustDial(v.group, v.name)
-		service := string(v.service().FullName())
-		known := "/" + service + "/" + string(v.service().Methods().Get(0).Name())
-		for _, test := range []struct {
-			method string
-			body   string
-			want   codes.Code
-		}{
-			{known, "\xff", codes.InvalidArgument},
-			{known, "\x0a\xff\xff\xff\xff\x0f", codes.InvalidArgument},
-			{"/" + service + "/FormatEverything", "", codes.Unimplemented},
-			{"/v9." + service + "/Rescan", "", codes.Unimplemented},
-			{"/csi.v1.Node/NodeStageVolume", "", codes.Unimplemented},
-		} {
-			err := conn.Invoke(context.Background(), test.method, []byte(test.body), new([]byte), grpc.ForceCodec(rawCodec{}))
-			if status.Code(err) != test.want {
-				t.Errorf("%s with the body %q gives %v, want %v", test.method, test.body, err, test.want)
-			}
-		}
-	}
-	if !n.alive() {
-		t.Error("the daemon has ended")
-	}
-}
-
-// rawCodec passes bytes as they are.
-type rawCodec struct{}
-
-func (rawCodec) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
-
-func (rawCodec) Unmarshal(data []byte, v any) error {
-	*v.(*[]byte) = data
-	return nil
-}
-
-func (rawCodec) Name() string { return "proto" }

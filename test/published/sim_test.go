@@ -19,28 +19,20 @@ import (
 // they see of it. The operator's command plays the first and the last; what tests do
 // by the hundred, or with secrets, is called at the node's own endpoint.
 
-const (
-	mib = 1 << 20
-	gib = 1 << 30
-)
+const gib = 1 << 30
 
 // Windows error numbers.
 const (
-	errorInvalidFunction       = 1
-	errorAccessDenied          = 5
-	errorServiceRequestTimeout = 1053
-	errorServiceSpecificError  = 1066
-	errorServiceLogonFailed    = 1069
-	errorIODevice              = 1117
+	errorAccessDenied = 5
+	errorIODevice     = 1117
 )
 
 // hardware is a disk to attach.
 type hardware struct {
-	size                      int64 // bytes
-	serial, page83            string
-	adapter, bus, target, lun int
-	offline, readOnly         bool
-	sectorSize                int
+	size           int64 // bytes
+	serial, page83 string
+	adapter, lun   int
+	offline        bool
 }
 
 // attach attaches a disk and returns its number.
@@ -53,16 +45,10 @@ func (n *node) attach(h hardware) uint32 {
 	if h.page83 != "" {
 		args = append(args, "--page83", h.page83)
 	}
-	if h.sectorSize != 0 {
-		args = append(args, "--sector-size", strconv.Itoa(h.sectorSize))
-	}
 	if h.offline {
 		args = append(args, "--offline")
 	}
-	if h.readOnly {
-		args = append(args, "--read-only")
-	}
-	for flag, v := range map[string]int{"--adapter": h.adapter, "--bus": h.bus, "--target": h.target, "--lun": h.lun} {
+	for flag, v := range map[string]int{"--adapter": h.adapter, "--lun": h.lun} {
 		if v != 0 {
 			args = append(args, flag, strconv.Itoa(v))
 		}
@@ -79,18 +65,6 @@ func (n *node) detach(disk uint32) { n.t.Helper(); n.sim("disk", "detach", decim
 func (n *node) grow(disk uint32, size int64) {
 	n.t.Helper()
 	n.sim("disk", "grow", decimal(disk), "--size", strconv.FormatInt(size, 10))
-}
-
-// writeDisk and readDisk are about the bytes of a disk below Windows, which the
-// operator's command leaves alone.
-func (n *node) writeDisk(disk uint32, offset int64, data []byte) {
-	n.t.Helper()
-	n.simCall("WriteDisk", fields{"disk_number": disk, "offset": offset, "data": data})
-}
-
-func (n *node) readDisk(disk uint32, offset int64, length int) []byte {
-	n.t.Helper()
-	return n.simCall("ReadDisk", fields{"disk_number": disk, "offset": offset, "length": int64(length)}).get("data").Bytes()
 }
 
 // simCall calls the endpoint that controls the simulated node, with what it says of
@@ -211,16 +185,13 @@ func (n *node) calls() map[string]int {
 	return calls
 }
 
-func (n *node) powerLoss() { n.t.Helper(); n.sim("power-loss") }
-func (n *node) reboot()    { n.t.Helper(); n.sim("reboot") }
+func (n *node) reboot() { n.t.Helper(); n.sim("reboot") }
 
 // diskState is what the node says of a disk.
 type diskState struct {
 	Number       *uint32 `json:"disk_number"` // missing while the disk is detached
 	SerialNumber string  `json:"serial_number"`
 	Offline      bool
-	ReadOnly     bool  `json:"read_only"`
-	SeenBytes    int64 `json:"seen_bytes"`
 }
 
 // diskBySerial returns a disk, also a detached one, by its serial number.
@@ -292,13 +263,6 @@ func (n *node) tree(dir string) []string {
 		}
 	}
 	return all
-}
-
-func (n *node) wantDir(path string) {
-	n.t.Helper()
-	if e := n.find(path); e == nil || !e.Directory {
-		n.t.Errorf("at %s is %+v, want a directory", path, e)
-	}
 }
 
 func (n *node) wantGone(path string) {

@@ -128,13 +128,6 @@ type client struct {
 	outcome map[protoreflect.Name]outcome
 }
 
-// in returns c for a subtest.
-func (c *client) in(t testing.TB) *client {
-	sub := *c
-	sub.t = t
-	return &sub
-}
-
 // outcome tells which outcomes of a method were seen.
 type outcome struct{ success, failure bool }
 
@@ -341,29 +334,6 @@ func (a answer) bool(name string) bool {
 	return a.get(name).Bool()
 }
 
-func (a answer) int64(name string) int64 {
-	return a.get(name).Int()
-}
-
-// diskNumber returns a disk number, which versions have as three types.
-func (a answer) diskNumber(name string) uint32 {
-	a.t.Helper()
-	n, err := strconv.ParseUint(a.get(name).String(), 10, 32)
-	if err != nil {
-		a.t.Fatalf("%s of %s: %v", name, a.m.Descriptor().FullName(), err)
-	}
-	return uint32(n)
-}
-
-func (a answer) texts(name string) []string {
-	list := a.get(name).List()
-	var all []string
-	for i := range list.Len() {
-		all = append(all, list.Get(i).String())
-	}
-	return all
-}
-
 // messages returns a list of messages.
 func (a answer) messages(name string) []answer {
 	list := a.get(name).List()
@@ -374,42 +344,9 @@ func (a answer) messages(name string) []answer {
 	return all
 }
 
-// byDisk returns a map from disk numbers to messages of string fields. Older
-// versions have the numbers as decimal strings, and some the fields in a map.
-func (a answer) byDisk(name string) map[uint32]map[string]string {
-	a.t.Helper()
-	all := map[uint32]map[string]string{}
-	a.get(name).Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-		n, err := strconv.ParseUint(k.String(), 10, 32)
-		if err != nil {
-			a.t.Errorf("%s has the key %q: %v", name, k, err)
-		}
-		values := map[string]string{}
-		v.Message().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if f.IsMap() {
-				v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-					values[k.String()] = v.String()
-					return true
-				})
-			} else {
-				values[string(f.Name())] = v.String()
-			}
-			return true
-		})
-		all[uint32(n)] = values
-		return true
-	})
-	return all
-}
-
 // versionsOf returns the versions of a group that have a method.
 func versionsOf(group, method string) []version {
 	return slices.DeleteFunc(slices.Clone(versions), func(v version) bool {
 		return v.group != group || !v.has(method)
 	})
-}
-
-// numbersDisks reports whether a method has disk numbers as numbers, not strings.
-func (v version) numbersDisks(method string) bool {
-	return field(v.method(method).Input(), "disk_number").Kind() != protoreflect.StringKind
 }
