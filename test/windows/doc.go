@@ -12,6 +12,6 @@
 // published module did when it was released. It imports nothing of the product. The
 // tests use the names of the daemon's pipes, so no other daemon may run on the machine.
 //
-// On Linux, test/published tests each version call by call, including errors. These
-// tests show that all versions work through the pipes of a service.
+// What each method does is checked by internal/conformance. These tests show that all
+// versions work through the pipes of a service.
 package windows

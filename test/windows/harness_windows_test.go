@@ -363,9 +363,6 @@ func kubeletDirectory(t testing.TB) string {
 // pipePath is the path of an endpoint as the published module writes it.
 func pipePath(group, version string) string { return `\\.\\pipe\\csi-proxy-` + group + "-" + version }
 
-// ctl runs the operator's command and returns what it prints.
-func ctl(args ...string) (string, error) { return runProgram(ctlProgram, args...) }
-
 // runProgram is ctl of the released program, or of the one that controls a simulated node.
 func runProgram(program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
