@@ -92,12 +92,12 @@ type Location struct {
 	NVMeNamespace uint32 `json:"nvme_namespace,omitempty"`
 }
 
-// SCSIAddress is an address of the SCSI port driver.
+// SCSIAddress is where a disk is attached, in the words of Text.
 type SCSIAddress struct {
-	Port   uint8 `json:"port"`
-	Path   uint8 `json:"path"`
-	Target uint8 `json:"target"`
-	LUN    uint8 `json:"lun"`
+	Adapter uint8 `json:"adapter"` // the host bus adapter: Windows' PortNumber
+	Port    uint8 `json:"port"`    // of that adapter: Windows' PathId
+	Target  uint8 `json:"target"`
+	LUN     uint8 `json:"lun"`
 }
 
 // ISCSILUN is a logical unit of an iSCSI target.

@@ -18,7 +18,7 @@ import (
 func TestSelectorOfEachCloud(t *testing.T) {
 	const uuid = "0f2f0fd4-4d35-4e6a-9c1d-5a1c2b3d4e5f"
 	lun := func(lun uint8) storage.Location {
-		return storage.Location{SCSI: &storage.SCSIAddress{Port: 1, LUN: lun}}
+		return storage.Location{SCSI: &storage.SCSIAddress{Adapter: 1, LUN: lun}}
 	}
 	namespace := func(id uint32) storage.Location {
 		return storage.Location{SCSI: &storage.SCSIAddress{LUN: uint8(id - 1)}, NVMeNamespace: id}

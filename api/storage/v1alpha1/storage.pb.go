@@ -627,13 +627,13 @@ func (x *Identifier) GetText() string {
 	return ""
 }
 
-// SCSIAddress is an address of the SCSI port driver.
+// SCSIAddress is where a disk is attached, in the words of its location.
 type SCSIAddress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of the host bus adapter.
-	Port uint32 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
-	// Number of the bus of that adapter.
-	Path uint32 `protobuf:"varint,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Number of the host bus adapter: Windows' PortNumber.
+	Adapter uint32 `protobuf:"varint,1,opt,name=adapter,proto3" json:"adapter,omitempty"`
+	// Number of the adapter's port: Windows' PathId.
+	Port uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
 	// Number of the target.
 	Target uint32 `protobuf:"varint,3,opt,name=target,proto3" json:"target,omitempty"`
 	// Number of the logical unit.
@@ -672,16 +672,16 @@ func (*SCSIAddress) Descriptor() ([]byte, []int) {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *SCSIAddress) GetPort() uint32 {
+func (x *SCSIAddress) GetAdapter() uint32 {
 	if x != nil {
-		return x.Port
+		return x.Adapter
 	}
 	return 0
 }
 
-func (x *SCSIAddress) GetPath() uint32 {
+func (x *SCSIAddress) GetPort() uint32 {
 	if x != nil {
-		return x.Path
+		return x.Port
 	}
 	return 0
 }
@@ -2964,10 +2964,10 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\n" +
 	"Identifier\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"_\n" +
-	"\vSCSIAddress\x12\x12\n" +
-	"\x04port\x18\x01 \x01(\rR\x04port\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\rR\x04path\x12\x16\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"e\n" +
+	"\vSCSIAddress\x12\x18\n" +
+	"\aadapter\x18\x01 \x01(\rR\aadapter\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\rR\x06target\x12\x10\n" +
 	"\x03lun\x18\x04 \x01(\rR\x03lun\"\xf9\x01\n" +
 	"\tPartition\x12\x16\n" +

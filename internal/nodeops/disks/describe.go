@@ -172,7 +172,7 @@ func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, sa
 	if err != nil {
 		return s, d.tolerate(n, "SCSI address", err)
 	}
-	s.Location.SCSI = &storage.SCSIAddress{Port: at.PortNumber, Path: at.PathID, Target: at.TargetID, LUN: at.LUN}
+	s.Location.SCSI = &storage.SCSIAddress{Adapter: at.PortNumber, Port: at.PathID, Target: at.TargetID, LUN: at.LUN}
 	if descriptor.BusType == win.BusTypeNVMe {
 		s.Location.NVMeNamespace = uint32(at.LUN) + 1 // see namespaceLocation
 		return s, d.addNamespace(ctx, &s, h)

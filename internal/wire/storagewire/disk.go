@@ -77,8 +77,8 @@ func FromDisk(d storage.Disk) *storagev1alpha1.Disk {
 			&storagev1alpha1.Identifier{Kind: string(id.Kind), Text: wire.ValidText(id.Text)})
 	}
 	if a := d.Location.SCSI; a != nil {
-		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Port: uint32(a.Port), Path: uint32(a.Path), Target: uint32(a.Target),
-			Lun: uint32(a.LUN)}
+		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Adapter: uint32(a.Adapter), Port: uint32(a.Port),
+			Target: uint32(a.Target), Lun: uint32(a.LUN)}
 	}
 	if d.ISCSI != nil {
 		m.IscsiIqn, m.IscsiLun = wire.ValidText(string(d.ISCSI.IQN)), d.ISCSI.LUN
@@ -111,8 +111,8 @@ func ToDisk(m *storagev1alpha1.Disk) storage.Disk {
 		d.Identifiers = append(d.Identifiers, storage.Identifier{Kind: storage.IdentifierKind(id.Kind), Text: id.Text})
 	}
 	if a := m.GetScsiAddress(); a != nil {
-		d.Location.SCSI = &storage.SCSIAddress{Port: uint8(a.Port), Path: uint8(a.Path), Target: uint8(a.Target),
-			LUN: uint8(a.Lun)}
+		d.Location.SCSI = &storage.SCSIAddress{Adapter: uint8(a.Adapter), Port: uint8(a.Port),
+			Target: uint8(a.Target), LUN: uint8(a.Lun)}
 	}
 	if m.GetIscsiIqn() != "" {
 		d.ISCSI = &storage.ISCSILUN{IQN: iscsi.IQN(m.IscsiIqn), LUN: m.IscsiLun}
