@@ -5,6 +5,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -29,10 +30,16 @@ type Selector struct {
 	// Identifier is one of the identifiers of page 83, or of an NVMe namespace. Case and
 	// hyphens don't count, nor does the vendor's name before an identifier of type T10.
 	Identifier string
+	// Adapter and Port are where the disk is attached, as in Disk.Location.SCSI. Windows may
+	// number adapters in another way when the node starts again. Each adapter has a port 0, so
+	// a port needs its adapter.
+	Adapter, Port *uint32
 	// LUN is the SCSI logical unit number. It is no selector by itself, since each adapter
-	// has a LUN 0: Vendor or Product must be set, too. Of an NVMe disk that Azure attaches,
-	// it is the LUN that Azure gave it.
+	// has a LUN 0: Adapter, Vendor or Product must be set, too. An NVMe disk has none.
 	LUN *uint32
+	// AzureLUN is the LUN with which Azure has attached a data disk, by SCSI or by NVMe.
+	// Disk.AzureLUN says how it is known.
+	AzureLUN *uint32
 	// Vendor and Product are those of the SCSI inquiry, without regard to case and blanks
 	// around them. Windows keeps 8 characters of a vendor and 16 of a product, and no more
 	// of them count.
@@ -75,13 +82,18 @@ func (s Selector) Validate() error {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the %s is blank", name)
 		}
 	}
-	if s.LUN != nil && s.Vendor == "" && s.Product == "" {
+	if s.LUN != nil && s.Adapter == nil && s.Vendor == "" && s.Product == "" {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
-			"a LUN alone means a disk of each adapter: name the vendor or the product, too, such as Msft and Virtual Disk")
+			"a LUN alone means a disk of each adapter: name the adapter, the vendor or the product, too; "+
+				"on Azure, select by Azure's LUN instead")
 	}
-	if s.NVMeNamespace != 0 && s.Vendor == "" && s.Product == "" && s.SerialNumber == "" && s.Identifier == "" {
+	if s.Port != nil && s.Adapter == nil {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a port means one of each adapter: name the adapter, too")
+	}
+	if s.NVMeNamespace != 0 && s.Adapter == nil && s.Vendor == "" && s.Product == "" && s.SerialNumber == "" &&
+		s.Identifier == "" {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
-			"an NVMe namespace alone means a disk of each controller: name the product or the serial number, too")
+			"an NVMe namespace alone means a disk of each controller: name the adapter, the product or the serial number, too")
 	}
 	if s.ISCSI != nil {
 		return s.ISCSI.validate()
@@ -101,7 +113,10 @@ func (s Selector) Matches(d Disk) bool {
 	return (s.Number == nil || *s.Number == d.Number) &&
 		(s.SerialNumber == "" || sameSerial(s.SerialNumber, d)) &&
 		(s.Identifier == "" || hasIdentifier(s.Identifier, d)) &&
-		(s.LUN == nil || hasLUN(*s.LUN, d)) &&
+		(s.Adapter == nil || d.Location.SCSI != nil && uint32(d.Location.SCSI.Adapter) == *s.Adapter) &&
+		(s.Port == nil || d.Location.SCSI != nil && uint32(d.Location.SCSI.Port) == *s.Port) &&
+		(s.LUN == nil || d.Location.SCSI != nil && d.Location.NVMeNamespace == 0 && uint32(d.Location.SCSI.LUN) == *s.LUN) &&
+		(s.AzureLUN == nil || hasAzureLUN(*s.AzureLUN, d)) &&
 		(s.Vendor == "" || sameInquiry(s.Vendor, d.Vendor, 8)) &&
 		(s.Product == "" || sameInquiry(s.Product, d.Product, 16)) &&
 		(s.NVMeNamespace == 0 || s.NVMeNamespace == d.Location.NVMeNamespace) &&
@@ -169,17 +184,37 @@ func sameInquiry(wanted, has string, room int) bool {
 	return strings.EqualFold(cut(wanted), cut(has))
 }
 
-// azureRemoteDisk is the product through which Azure attaches its disks by NVMe, as far as
-// an inquiry has room for it. The disk with Azure's LUN n is the namespace n+2.
-//
-// Source: https://github.com/Azure/azure-vm-utils (disk identification)
-const azureRemoteDisk = "MSFT NVMe Accelerator v1.0"
+// azureRemoteDisks begin the products through which Azure attaches its disks by NVMe. The first
+// is the controller's model, and the other what Windows shows as the disk's name ("Virtual_Disk
+// NVME Premium", "… Ultra"). Which of them the inquiry has, nobody has looked up. Azure's local
+// NVMe disks have another.
+var azureRemoteDisks = []string{"MSFT NVMe Accele", "Virtual_Disk NVM"}
 
-func hasLUN(lun uint32, d Disk) bool {
-	if d.Location.NVMeNamespace != 0 && sameInquiry(azureRemoteDisk, d.Product, 16) {
-		return d.Location.NVMeNamespace == lun+2
+// AzureLUN returns the LUN with which Azure has attached a data disk. ok is false for any other
+// disk.
+//
+// By NVMe, the disk with LUN n is the namespace n+2; namespace 1 is the disk of Windows. By
+// SCSI, the disk of Windows and the temporary disk are on adapter 0 and the data disks on others.
+//
+// Source: https://github.com/Azure/azure-vm-utils,
+// https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632 (NVMe) and
+// https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/2671 (SCSI; names of disks)
+func (d Disk) AzureLUN() (lun uint32, ok bool) {
+	if namespace := d.Location.NVMeNamespace; namespace != 0 {
+		return namespace - 2, namespace >= 2 && slices.ContainsFunc(azureRemoteDisks, func(name string) bool {
+			return sameInquiry(name, d.Product, len(name)) || sameInquiry(name, d.Vendor, len(name))
+		})
 	}
-	return d.Location.SCSI != nil && uint32(d.Location.SCSI.LUN) == lun
+	at := d.Location.SCSI
+	if at == nil || at.Adapter == 0 || !sameInquiry("Msft", d.Vendor, 8) || !sameInquiry("Virtual Disk", d.Product, 16) {
+		return 0, false
+	}
+	return uint32(at.LUN), true
+}
+
+func hasAzureLUN(wanted uint32, d Disk) bool {
+	lun, ok := d.AzureLUN()
+	return ok && lun == wanted
 }
 
 // String describes the selector in errors, in words that complete "no disk has …".
@@ -195,8 +230,17 @@ func (s Selector) String() string {
 	if s.Identifier != "" {
 		add("the identifier %q", s.Identifier)
 	}
+	if s.Adapter != nil {
+		add("the adapter %d", *s.Adapter)
+	}
+	if s.Port != nil {
+		add("the port %d", *s.Port)
+	}
 	if s.LUN != nil {
 		add("the LUN %d", *s.LUN)
+	}
+	if s.AzureLUN != nil {
+		add("the LUN %d of Azure", *s.AzureLUN)
 	}
 	if s.NVMeNamespace != 0 {
 		add("the NVMe namespace %d", s.NVMeNamespace)

@@ -53,13 +53,45 @@ func TestSelectorOfEachCloud(t *testing.T) {
 				{Vendor: "QEMU", Product: "HARDDISK", Location: lun(3)}, {Location: lun(3)},
 			},
 		},
-		"Azure by NVMe, by its LUN": {
-			storage.Selector{LUN: pointer(uint32(3)), Product: "MSFT NVMe Accelerator v1.0"},
+		"Azure's LUN, by SCSI": {
+			storage.Selector{AzureLUN: pointer(uint32(1))},
+			storage.Disk{Bus: storage.BusSAS, Vendor: "Msft", Product: "Virtual Disk", Location: lun(1)},
+			[]storage.Disk{
+				{Vendor: "Msft", Product: "Virtual Disk", Location: storage.Location{SCSI: &storage.SCSIAddress{LUN: 1}}},
+				{Vendor: "Msft", Product: "Virtual Disk", Location: lun(3)}, {Vendor: "Msft", Product: "Virtual Disk"},
+				{Vendor: "QEMU", Product: "Virtual Disk", Location: lun(1)}, {Vendor: "Msft", Product: "Other", Location: lun(1)},
+			},
+		},
+		"Azure's LUN, by NVMe": {
+			storage.Selector{AzureLUN: pointer(uint32(3))},
 			storage.Disk{Bus: storage.BusNVMe, Vendor: "NVMe", Product: "MSFT NVMe Accele", Location: namespace(5)},
 			[]storage.Disk{
 				{Bus: storage.BusNVMe, Product: "MSFT NVMe Accele", Location: namespace(4)},
 				{Bus: storage.BusNVMe, Product: "Microsoft NVMe D", Location: namespace(5)},
+				{Bus: storage.BusNVMe, Vendor: "Msft", Product: "Virtual Disk", Location: namespace(4)},
 			},
+		},
+		"Azure's LUN, by NVMe, as Windows names the disk": {
+			storage.Selector{AzureLUN: pointer(uint32(0))},
+			storage.Disk{Bus: storage.BusNVMe, Vendor: "NVMe", Product: "Virtual_Disk NVMe Premium", Location: namespace(2)},
+			[]storage.Disk{
+				{Bus: storage.BusNVMe, Vendor: "NVMe", Product: "Virtual_Disk NVMe Premium", Location: namespace(1)},
+				{Bus: storage.BusNVMe, Vendor: "NVMe", Product: "Virtual_Disk", Location: namespace(2)},
+			},
+		},
+		"a controller's LUN": {
+			storage.Selector{Adapter: pointer(uint32(1)), Port: pointer(uint32(0)), LUN: pointer(uint32(3))},
+			storage.Disk{Location: lun(3)},
+			[]storage.Disk{
+				{Location: lun(2)}, {Location: storage.Location{SCSI: &storage.SCSIAddress{Adapter: 2, LUN: 3}}}, {},
+				{Location: storage.Location{SCSI: &storage.SCSIAddress{Adapter: 1, Port: 1, LUN: 3}}},
+				{Location: storage.Location{SCSI: &storage.SCSIAddress{Adapter: 1, LUN: 3}, NVMeNamespace: 4}},
+			},
+		},
+		"a controller's namespace": {
+			storage.Selector{Adapter: pointer(uint32(0)), NVMeNamespace: 2},
+			storage.Disk{Location: namespace(2)},
+			[]storage.Disk{{Location: namespace(1)}, {Location: lun(1)}},
 		},
 		"Azure by NVMe, by its namespace": {
 			storage.Selector{NVMeNamespace: 5, Product: "MSFT NVMe Accelerator"},
@@ -131,6 +163,14 @@ func TestSelectorOfEachCloud(t *testing.T) {
 	}
 }
 
+// The namespace of the disk of Windows, less two, is no LUN.
+func TestAzureLUNOfWindowsDisk(t *testing.T) {
+	d := storage.Disk{Product: "MSFT NVMe Accele", Location: storage.Location{NVMeNamespace: 1}}
+	if lun, ok := d.AzureLUN(); ok || (storage.Selector{AzureLUN: &lun}).Matches(d) {
+		t.Errorf("it has the LUN %d", lun)
+	}
+}
+
 // All fields that are set must match.
 func TestSelectorMatchesAll(t *testing.T) {
 	d := storage.Disk{Number: 3, SerialNumber: "a", Vendor: "v", Product: "p"}
@@ -155,6 +195,7 @@ func TestSelectorThatMeansNoDisk(t *testing.T) {
 		{SerialNumber: "\x00"}, {Identifier: "a\nb"}, {Vendor: "\xff"}, {Product: strings.Repeat("x", 256)},
 		{SerialNumber: "  "}, {Identifier: "---"}, // they would match disks that say nothing
 		{LUN: new(uint32)}, {NVMeNamespace: 1}, {LUN: new(uint32), NVMeNamespace: 1},
+		{Port: new(uint32)}, {Port: new(uint32), LUN: new(uint32), Vendor: "v"},
 		{ISCSI: &storage.ISCSISelector{IQN: "iqn.2026-01.a:b"}},
 		{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"}, IQN: "target"}},
 	} {
@@ -170,6 +211,8 @@ func TestSelectorInWords(t *testing.T) {
 		`the serial number "vol"`: {SerialNumber: "vol"},
 		`the LUN 3, the vendor "Msft" and the product "Virtual Disk"`: {LUN: pointer(uint32(3)), Vendor: "Msft",
 			Product: "Virtual Disk"},
+		`the adapter 1, the port 0 and the LUN 3 of Azure`: {Adapter: pointer(uint32(1)), Port: new(uint32),
+			AzureLUN: pointer(uint32(3))},
 		`the iSCSI LUN 2 of target "iqn.a"`: {ISCSI: &storage.ISCSISelector{IQN: "iqn.a", LUN: 2}},
 	} {
 		if got := s.String(); got != want {

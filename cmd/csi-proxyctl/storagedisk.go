@@ -20,11 +20,12 @@ import (
 
 // selectorFlags say which disk is meant.
 type selectorFlags struct {
-	cmd                              *cobra.Command
-	number, lun, iscsiLUN, namespace uint32
-	serial, identifier               string
-	vendor, product                  string
-	portal, iqn                      string
+	cmd                          *cobra.Command
+	number, iscsiLUN, namespace  uint32
+	adapter, port, lun, azureLUN uint32
+	serial, identifier           string
+	vendor, product              string
+	portal, iqn                  string
 }
 
 func (f *selectorFlags) add(cmd *cobra.Command) {
@@ -34,7 +35,10 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.serial, "serial", "", "serial `number`, such as an EBS volume id")
 	flags.StringVar(&f.identifier, "identifier", "",
 		"`identifier` of page 83, such as vSphere's disk UUID or a GCE disk's name")
-	flags.Uint32Var(&f.lun, "lun", 0, "SCSI LUN; only with --vendor or --product")
+	flags.Uint32Var(&f.adapter, "adapter", 0, "`number` of the host bus adapter")
+	flags.Uint32Var(&f.port, "port", 0, "`number` of the adapter's port; only with --adapter")
+	flags.Uint32Var(&f.lun, "lun", 0, "SCSI `LUN`; only with --adapter, --vendor or --product")
+	flags.Uint32Var(&f.azureLUN, "azure-lun", 0, "`LUN` with which Azure has attached the disk, by SCSI or by NVMe")
 	flags.StringVar(&f.vendor, "vendor", "", "`vendor` of the SCSI inquiry")
 	flags.StringVar(&f.product, "product", "", "`product` of the SCSI inquiry")
 	flags.Uint32Var(&f.namespace, "namespace", 0, "`id` of the NVMe namespace; only with another flag")
@@ -52,9 +56,14 @@ func (f *selectorFlags) selector() (storage.Selector, error) {
 		number := disk.Number(f.number)
 		s.Number = &number
 	}
-	if f.cmd.Flags().Changed("lun") {
-		s.LUN = &f.lun
+	given := func(name string, value *uint32) *uint32 {
+		if !f.cmd.Flags().Changed(name) {
+			return nil
+		}
+		return value
 	}
+	s.Adapter, s.Port = given("adapter", &f.adapter), given("port", &f.port)
+	s.LUN, s.AzureLUN = given("lun", &f.lun), given("azure-lun", &f.azureLUN)
 	if f.iqn != "" {
 		portal, err := parsePortal(f.portal)
 		if err != nil {

@@ -29,8 +29,8 @@ import (
 )
 
 // selectorArgs give all that a disk is selected by.
-const selectorArgs = " --disk 1 --serial s --identifier i --lun 1 --vendor v --product p --namespace 1" +
-	" --portal 10.0.0.1:1 --iqn iqn.2026-01.a:b --iscsi-lun 1"
+const selectorArgs = " --disk 1 --serial s --identifier i --adapter 1 --port 1 --lun 1 --azure-lun 1 --vendor v" +
+	" --product p --namespace 1 --portal 10.0.0.1:1 --iqn iqn.2026-01.a:b --iscsi-lun 1"
 
 // storageCommands are a command line for each method of the storage group, with all flags.
 // FILE is a file with a secret.
@@ -57,7 +57,7 @@ var storageCommands = map[protoreflect.Name]string{
 // or volume from another, and what is wrong with it, is in the tables.
 var notShown = []string{
 	"Disk.vendor", "Disk.product", "Disk.location", "Disk.disk_id", "Identifier.kind",
-	"SCSIAddress.port", "SCSIAddress.path", "SCSIAddress.target",
+	"SCSIAddress.port", "SCSIAddress.adapter", "SCSIAddress.target",
 	"Partition.number", "Partition.offset_bytes", "Partition.size_bytes", "Partition.volume_id", "Partition.label",
 	"Volume.disk_id", "Volume.allocation_unit_bytes",
 }

@@ -88,8 +88,7 @@ type DiskSelector struct {
 	SerialNumber string `protobuf:"bytes,2,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
 	// One of the identifiers of page 83 or of an NVMe namespace. Case and hyphens don't count.
 	Identifier string `protobuf:"bytes,3,opt,name=identifier,proto3" json:"identifier,omitempty"`
-	// SCSI logical unit number; only with vendor or product. Of a disk that Azure attaches by NVMe,
-	// it is the LUN that Azure gave it.
+	// SCSI logical unit number; only with adapter, vendor or product. An NVMe disk has none.
 	Lun *uint32 `protobuf:"varint,4,opt,name=lun,proto3,oneof" json:"lun,omitempty"`
 	// Vendor of the SCSI inquiry. Case and blanks around it don't count.
 	Vendor string `protobuf:"bytes,5,opt,name=vendor,proto3" json:"vendor,omitempty"`
@@ -98,7 +97,14 @@ type DiskSelector struct {
 	// Id of an NVMe namespace, from 1; only with another field.
 	NvmeNamespace uint32 `protobuf:"varint,7,opt,name=nvme_namespace,json=nvmeNamespace,proto3" json:"nvme_namespace,omitempty"`
 	// Logical unit of an iSCSI target.
-	Iscsi         *ISCSISelector `protobuf:"bytes,8,opt,name=iscsi,proto3" json:"iscsi,omitempty"`
+	Iscsi *ISCSISelector `protobuf:"bytes,8,opt,name=iscsi,proto3" json:"iscsi,omitempty"`
+	// Number of the host bus adapter, as in Disk.scsi_address. It may change when the node starts
+	// again.
+	Adapter *uint32 `protobuf:"varint,9,opt,name=adapter,proto3,oneof" json:"adapter,omitempty"`
+	// Number of the adapter's port; only with adapter.
+	Port *uint32 `protobuf:"varint,10,opt,name=port,proto3,oneof" json:"port,omitempty"`
+	// LUN with which Azure has attached a data disk, by SCSI or by NVMe. It needs no other field.
+	AzureLun      *uint32 `protobuf:"varint,11,opt,name=azure_lun,json=azureLun,proto3,oneof" json:"azure_lun,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -187,6 +193,27 @@ func (x *DiskSelector) GetIscsi() *ISCSISelector {
 		return x.Iscsi
 	}
 	return nil
+}
+
+func (x *DiskSelector) GetAdapter() uint32 {
+	if x != nil && x.Adapter != nil {
+		return *x.Adapter
+	}
+	return 0
+}
+
+func (x *DiskSelector) GetPort() uint32 {
+	if x != nil && x.Port != nil {
+		return *x.Port
+	}
+	return 0
+}
+
+func (x *DiskSelector) GetAzureLun() uint32 {
+	if x != nil && x.AzureLun != nil {
+		return *x.AzureLun
+	}
+	return 0
 }
 
 // ISCSISelector is a logical unit of an iSCSI target, and where the target is offered.
@@ -2912,7 +2939,7 @@ var File_csiproxy_storage_v1alpha1_storage_proto protoreflect.FileDescriptor
 
 const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\n" +
-	"'csiproxy/storage/v1alpha1/storage.proto\x12\x19csiproxy.storage.v1alpha1\"\xb3\x02\n" +
+	"'csiproxy/storage/v1alpha1/storage.proto\x12\x19csiproxy.storage.v1alpha1\"\xb0\x03\n" +
 	"\fDiskSelector\x12\x1b\n" +
 	"\x06number\x18\x01 \x01(\rH\x00R\x06number\x88\x01\x01\x12#\n" +
 	"\rserial_number\x18\x02 \x01(\tR\fserialNumber\x12\x1e\n" +
@@ -2923,9 +2950,18 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x06vendor\x18\x05 \x01(\tR\x06vendor\x12\x18\n" +
 	"\aproduct\x18\x06 \x01(\tR\aproduct\x12%\n" +
 	"\x0envme_namespace\x18\a \x01(\rR\rnvmeNamespace\x12>\n" +
-	"\x05iscsi\x18\b \x01(\v2(.csiproxy.storage.v1alpha1.ISCSISelectorR\x05iscsiB\t\n" +
+	"\x05iscsi\x18\b \x01(\v2(.csiproxy.storage.v1alpha1.ISCSISelectorR\x05iscsi\x12\x1d\n" +
+	"\aadapter\x18\t \x01(\rH\x02R\aadapter\x88\x01\x01\x12\x17\n" +
+	"\x04port\x18\n" +
+	" \x01(\rH\x03R\x04port\x88\x01\x01\x12 \n" +
+	"\tazure_lun\x18\v \x01(\rH\x04R\bazureLun\x88\x01\x01B\t\n" +
 	"\a_numberB\x06\n" +
-	"\x04_lun\"{\n" +
+	"\x04_lunB\n" +
+	"\n" +
+	"\b_adapterB\a\n" +
+	"\x05_portB\f\n" +
+	"\n" +
+	"_azure_lun\"{\n" +
 	"\rISCSISelector\x12%\n" +
 	"\x0eportal_address\x18\x01 \x01(\tR\rportalAddress\x12\x1f\n" +
 	"\vportal_port\x18\x02 \x01(\rR\n" +

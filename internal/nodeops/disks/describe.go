@@ -53,7 +53,7 @@ type details struct {
 // its namespace, which the address tells.
 func detailsFor(s storage.Selector) details {
 	identifiers := s.Identifier != "" || s.IsZero()
-	return details{identifiers, s.LUN != nil || s.NVMeNamespace != 0 || identifiers}
+	return details{identifiers, s.Adapter != nil || s.LUN != nil || s.AzureLUN != nil || s.NVMeNamespace != 0 || identifiers}
 }
 
 // others returns a function that gives what is known of disks that a selector doesn't mean:

@@ -496,6 +496,10 @@ func TestListDiskLocations(t *testing.T) {
 			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "MSFT NVMe Accele",
 			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 3},
 		}, disk.Location{Adapter: "7", Target: "0", LUNID: "2"}},
+		{winsim.DiskSpec{
+			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "Virtual_Disk NVM",
+			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 1},
+		}, disk.Location{Adapter: "7", Target: "0", LUNID: "0"}},
 		{winsim.DiskSpec{Location: `C:\vm\disk.vhdx`, SCSI: &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 6}}, disk.Location{Adapter: "4", Target: "5", LUNID: "6"}},
 		{winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 1, TargetID: 2, LUN: 255}}, disk.Location{Adapter: "1", Target: "2", LUNID: "255"}},
 	} {

@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // ListDiskIDs implements [disk.Operations].
@@ -143,33 +144,26 @@ func (d *Disks) location(ctx context.Context, n disk.Number, h device.Handle) (*
 	}, nil
 }
 
-// azureRemoteDisk begins the product, "MSFT NVMe Accelerator v1.0", through which Azure attaches
-// its disks, as far as the 16 characters go that Windows keeps of a product. Local NVMe
-// disks have another one.
-const azureRemoteDisk = "MSFT NVMe Accele"
-
 // namespaceLocation is the location of an NVMe disk. An NVMe namespace has no SCSI
 // address, and the location text has none. Only one cloud's driver looks disks up by
-// their locations: that of Azure, by LUNID alone. Azure gives its disk with LUN n the
-// namespace n+2, and Windows' NVMe driver presents namespace m as SCSI LUN m-1. So the
-// LUNID of such a disk is one less than its SCSI LUN. Namespace 1 is the disk that
-// Windows runs from. Other NVMe disks have no location.
-//
-// Source: https://github.com/Azure/azure-vm-utils (disk identification) and
-// https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632
+// their locations: that of Azure, by LUNID alone. Windows' NVMe driver presents namespace
+// m as SCSI LUN m-1. Other NVMe disks have no location.
 func (d *Disks) namespaceLocation(ctx context.Context, n disk.Number, h device.Handle, descriptor win.DeviceDescriptor) (*disk.Location, error) {
-	product := strings.TrimSpace(strings.TrimSpace(descriptor.VendorID) + " " + strings.TrimSpace(descriptor.ProductID))
-	if !strings.Contains(strings.ToLower(product), strings.ToLower(azureRemoteDisk)) {
-		return nil, nil
-	}
 	address, err := h.SCSIAddress(ctx)
-	if err != nil || address.LUN == 0 {
+	if err != nil {
 		return nil, d.tolerate(n, "SCSI address", err)
+	}
+	lun, ok := storage.Disk{
+		Vendor: descriptor.VendorID, Product: descriptor.ProductID,
+		Location: storage.Location{NVMeNamespace: uint32(address.LUN) + 1},
+	}.AzureLUN()
+	if !ok {
+		return nil, nil
 	}
 	return &disk.Location{
 		Adapter: decimal(address.PortNumber),
 		Target:  decimal(address.TargetID),
-		LUNID:   decimal(address.LUN - 1),
+		LUNID:   strconv.FormatUint(uint64(lun), 10),
 	}, nil
 }
 

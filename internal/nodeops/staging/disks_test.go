@@ -73,8 +73,8 @@ func TestListDisksOfEachCloud(t *testing.T) {
 	for name, s := range map[string]storage.Selector{
 		"EBS on Nitro":   {SerialNumber: "vol-0abc1234def567890"},
 		"EBS on Xen":     {SerialNumber: "vol-0fed1234def567890"},
-		"Azure by SCSI":  {LUN: pointer(uint32(7)), Vendor: "Msft", Product: "Virtual Disk"},
-		"Azure by NVMe":  {LUN: pointer(uint32(3)), Product: "MSFT NVMe Accelerator v1.0"},
+		"Azure by SCSI":  {AzureLUN: pointer(uint32(7))},
+		"Azure by NVMe":  {AzureLUN: pointer(uint32(3))},
 		"GCE by SCSI":    {Identifier: "pvc-6a1c2d3e"},
 		"GCE by NVMe":    {SerialNumber: "pvc-7b1c2d3e"},
 		"vSphere":        {Identifier: "6000C29f-0123-4567-89ab-cdef01234567"},
@@ -85,6 +85,10 @@ func TestListDisksOfEachCloud(t *testing.T) {
 		if err != nil || len(found) != 1 || found[0].Number != numbers[name] || found[0].Error != "" {
 			t.Errorf("%s: %+v, %v, want disk %d", name, found, err, numbers[name])
 		}
+	}
+	onAdapter, err := n.Storage.ListDisks(ctx, storage.Selector{Adapter: pointer(uint32(3)), LUN: pointer(uint32(4))})
+	if err != nil || len(onAdapter) != 1 || onAdapter[0].Number != numbers["EBS on Xen"] {
+		t.Errorf("by adapter: %+v, %v", onAdapter, err)
 	}
 	namespaces, err := n.Storage.ListDisks(ctx, storage.Selector{NVMeNamespace: 5, Product: "MSFT NVMe Accelerator"})
 	if err != nil || len(namespaces) != 1 || namespaces[0].Number != numbers["Azure by NVMe"] {

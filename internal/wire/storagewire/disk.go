@@ -22,7 +22,8 @@ import (
 // FromSelector returns the message for a selector.
 func FromSelector(s storage.Selector) *storagev1alpha1.DiskSelector {
 	m := &storagev1alpha1.DiskSelector{
-		SerialNumber: s.SerialNumber, Identifier: s.Identifier, Lun: s.LUN,
+		SerialNumber: s.SerialNumber, Identifier: s.Identifier,
+		Adapter: s.Adapter, Port: s.Port, Lun: s.LUN, AzureLun: s.AzureLUN,
 		Vendor: s.Vendor, Product: s.Product, NvmeNamespace: s.NVMeNamespace,
 	}
 	if s.Number != nil {
@@ -48,8 +49,8 @@ func ToSelector(m *storagev1alpha1.DiskSelector) (storage.Selector, error) {
 		number := disk.Number(*m.Number)
 		s.Number = &number
 	}
-	if m != nil && m.Lun != nil {
-		s.LUN = proto.Uint32(*m.Lun)
+	if m != nil {
+		s.Adapter, s.Port, s.LUN, s.AzureLUN = m.Adapter, m.Port, m.Lun, m.AzureLun
 	}
 	if t := m.GetIscsi(); t != nil {
 		if t.PortalPort > math.MaxUint16 {
