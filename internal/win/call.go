@@ -22,6 +22,7 @@ var (
 	CallFileInfo                = named("GetFileInformationByHandleEx")
 	CallReadDir                 = named("NtQueryDirectoryFile") // what GetFileInformationByHandleEx calls for entries
 	CallDeleteFile              = named("SetFileInformationByHandle")
+	CallRename                  = named("NtSetInformationFile")
 	CallQuerySecurity           = named("GetKernelObjectSecurity")
 	CallSetSecurity             = named("SetKernelObjectSecurity")
 	CallFinalPath               = named("GetFinalPathNameByHandleW")

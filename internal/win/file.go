@@ -159,6 +159,18 @@ type File interface {
 	// (FileDispositionInfoEx with POSIX semantics), else when the last one is. The
 	// handle needs Delete access. A directory with entries gives ErrorDirNotEmpty.
 	Delete(ctx context.Context) error
+	// Rename moves this file, or this directory with all that is in it, to the entry name of
+	// dir, which is an open directory of the same volume: NtSetInformationFile for
+	// FileRenameInformation with RootDirectory, so that nothing that happens to a path can lead
+	// it astray. Nothing is replaced. The handle needs Delete access and stays open.
+	//
+	// Errors: 5 the handle lacks the right, this is a directory in which something is open, or
+	// dir takes no new entries; 17 another volume; 32 dir is open elsewhere without being shared
+	// for writing; 87 dir lies in this directory; 123 no name of one element; 183 there is such
+	// an entry; 303 one of the two is being deleted; 4395 dir is a link.
+	//
+	// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/ns-ntifs-_file_rename_information
+	Rename(ctx context.Context, dir File, name string) error
 	// CreationDenied reports whether the access list of this directory has the entry that
 	// DenyCreation adds. The handle needs ReadControl.
 	//

@@ -352,6 +352,13 @@ func (f *file) DenyCreation(ctx context.Context, deny bool) error {
 	return do(ctx, f.sys, win.CallSetSecurity, pathObject(f.path), func() error { return f.File.DenyCreation(ctx, deny) })
 }
 
+func (f *file) Rename(ctx context.Context, dir win.File, name string) error {
+	if wrapped, ok := dir.(*file); ok {
+		dir = wrapped.File
+	}
+	return do(ctx, f.sys, win.CallRename, pathObject(f.path), func() error { return f.File.Rename(ctx, dir, name) })
+}
+
 func (f *file) Delete(ctx context.Context) error {
 	return do(ctx, f.sys, win.CallDeleteFile, pathObject(f.path), func() error { return f.File.Delete(ctx) })
 }

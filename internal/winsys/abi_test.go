@@ -4,6 +4,7 @@
 package winsys
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 	"unsafe"
@@ -66,6 +67,9 @@ func TestABI(t *testing.T) {
 		"FILE_FULL_DIR_INFO.FileNameLength":            entryNameLength,
 		"FILE_FULL_DIR_INFO.EaSize":                    entryReparseTag,
 		"FILE_FULL_DIR_INFO.FileName":                  entryName,
+		"FILE_RENAME_INFORMATION.RootDirectory":        renameRoot,
+		"FILE_RENAME_INFORMATION.FileNameLength":       renameNameLength,
+		"FILE_RENAME_INFORMATION.FileName":             renameName,
 		"SECURITY_DESCRIPTOR_RELATIVE.Control":         descriptorControl,
 		"SECURITY_DESCRIPTOR_RELATIVE.Dacl":            descriptorDACL,
 		"ACL.AclSize":                                  aclSize,
@@ -102,6 +106,21 @@ func directory(abi *abitest.ABI, entries ...[]byte) []byte {
 		b = append(b, e...)
 	}
 	return b
+}
+
+func TestEncodeRename(t *testing.T) {
+	if want := abitest.Load(t, abiDir).Size("FILE_RENAME_INFORMATION"); renameSize != want {
+		t.Errorf("its size is %d; want %d", renameSize, want)
+	}
+	const root = "0000000000000000 0807060504030201"
+	for name, want := range map[string]string{
+		"a":                 root + "02000000 6100 0000",
+		"half \xed\xa0\xbd": root + "0c000000 6800 6100 6c00 6600 2000 3dd8",
+	} {
+		if got := encodeRename(0x0102030405060708, name); !bytes.Equal(got, unhex(t, want)) {
+			t.Errorf("%q: % x; want %s", name, got, want)
+		}
+	}
 }
 
 func TestDecodeDirectory(t *testing.T) {

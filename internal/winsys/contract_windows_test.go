@@ -56,6 +56,8 @@ var notInWine = map[string]string{
 	"File.Control/errors of reparse points":                  noReparse,
 	"File.Delete/a link itself":                              noReparse,
 	"File.DenyCreation":                                      "Wine makes a file's mode of its access list",
+	"File.Rename/a directory with a link in it":              noReparse,
+	"File.Rename/a directory in use":                         "Wine moves a directory also while a file in it is open",
 	"File.ReadDir/names of half pairs":                       "the files below Wine can't have such names",
 	"Devices.OpenDevice/a root directory":                    "Wine opens a volume's root directory without being asked for backup",
 	"Devices.DeviceInterfaces":                               "Wine has no device interfaces of disks",

@@ -55,6 +55,28 @@ func decodeDirectory(b []byte) ([]win.DirEntry, error) {
 	}
 }
 
+// Offsets of FILE_RENAME_INFORMATION on 64-bit Windows, and its size with a name of one
+// character. Its first field, ReplaceIfExists, stays 0.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/ns-ntifs-_file_rename_information
+const (
+	renameRoot       = 8  // HANDLE RootDirectory
+	renameNameLength = 16 // ULONG FileNameLength, in bytes
+	renameName       = 20 // WCHAR FileName[]
+	renameSize       = 24
+)
+
+// encodeRename returns a FILE_RENAME_INFORMATION for a name in an open directory.
+func encodeRename(dir uint64, name string) []byte {
+	b := make([]byte, renameName, renameSize)
+	le.PutUint64(b[renameRoot:], dir)
+	for _, u := range win.AppendUTF16(nil, name) {
+		b = le.AppendUint16(b, u)
+	}
+	le.PutUint32(b[renameNameLength:], uint32(len(b)-renameName))
+	return append(b, make([]byte, max(0, renameSize-len(b)))...)
+}
+
 // decodeUnits reads UTF-16 units from bytes.
 func decodeUnits(b []byte) []uint16 {
 	u := make([]uint16, len(b)/2)

@@ -6,6 +6,7 @@ package winsys
 import (
 	"context"
 	"errors"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -193,6 +194,25 @@ func (f *file) Delete(ctx context.Context) error {
 		return f.deleteOnClose() // the file system, or this Windows, doesn't support the call or a flag
 	}
 	return err
+}
+
+// Rename implements [win.File].
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/nf-ntifs-ntsetinformationfile
+func (f *file) Rename(ctx context.Context, dir win.File, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := checkBelow(name); err != nil || strings.Contains(name, `\`) {
+		return win.ErrorInvalidName
+	}
+	to, ok := dir.(*file)
+	if !ok || to.h == windows.InvalidHandle {
+		return win.ErrorInvalidHandle
+	}
+	info := encodeRename(uint64(to.h), name)
+	var status windows.IO_STATUS_BLOCK
+	return errno(windows.NtSetInformationFile(f.h, &status, &info[0], uint32(len(info)), windows.FileRenameInformation))
 }
 
 // deleteOnClose marks the file for deletion when its last handle is closed. It first

@@ -689,6 +689,63 @@ var fileRows = []row{
 		},
 	},
 	{
+		method: "File.Rename", name: "a directory with all that is in it", needs: []need{aDirectory, aReadOnly},
+		promise: "moves this file, or this directory with all that is in it, to the entry name of dir, which is an open directory of the same volume",
+		test: func(t *testing.T, f *Fixture) {
+			f.make(t, `full\`, `full\in\`, `full\in\read-only`, `aside\`)
+			f.SetReadOnly(t, f.Directory+`\full\in\read-only`, true)
+			held := open(win.FileListDirectory|win.FileTraverse, openLink)
+			held.Share = win.ShareRead | win.ShareWrite // as package pathpolicy holds directories
+			aside := f.openFile(t, f.Directory+`\aside`, held)
+			moving := held
+			moving.Access |= win.Delete
+			full := f.openFile(t, f.Directory+`\full`, moving)
+			must(t, full.Rename(t.Context(), aside, "moved"))
+			closing(t, full)
+			dir := f.dir(t)
+			wantErrno(t, "under the old name", at(t, dir, "full", open(win.FileReadAttributes)), win.ErrorFileNotFound)
+			wantErrno(t, "what was in it", at(t, dir, `aside\moved\in\read-only`, open(win.FileReadAttributes)))
+			f.SetReadOnly(t, f.Directory+`\aside\moved\in\read-only`, false)
+		},
+	},
+	{
+		method: "File.Rename", name: "a directory with a link in it", needs: []need{aDirectory},
+		promise: "moves this file, or this directory with all that is in it",
+		test: func(t *testing.T, f *Fixture) {
+			f.make(t, `full\`, `aside\`, `target\`, `target\file`)
+			f.link(t, `full\link`, win.NewSymlink(f.Directory+`\target`))
+			aside := f.openFile(t, f.Directory+`\aside`, open(win.FileListDirectory))
+			must(t, f.openFile(t, f.Directory+`\full`, open(win.Delete, openLink)).Rename(t.Context(), aside, "moved"))
+			wantErrno(t, "the link", at(t, f.dir(t), `aside\moved\link`, open(win.FileReadAttributes, openLink)))
+			wantErrno(t, "what it leads to", at(t, f.dir(t), `target\file`, open(win.FileReadAttributes)))
+		},
+	},
+	{
+		method: "File.Rename", name: "a directory in use", needs: []need{aDirectory},
+		promise: "this is a directory in which something is open",
+		test: func(t *testing.T, f *Fixture) {
+			f.make(t, `full\`, `full\file`, `aside\`)
+			h := f.openFile(t, f.Directory+`\full\file`, open(win.FileListDirectory))
+			full := f.openFile(t, f.Directory+`\full`, open(win.Delete, openLink))
+			aside := f.openFile(t, f.Directory+`\aside`, open(win.FileListDirectory))
+			wantErrno(t, "while a file in it is open", full.Rename(t.Context(), aside, "moved"), win.ErrorAccessDenied)
+			closing(t, h)
+			wantErrno(t, "afterwards", full.Rename(t.Context(), aside, "moved"))
+		},
+	},
+	{
+		method: "File.Rename", name: "names", needs: []need{aDirectory},
+		promise: "123 no name of one element",
+		test: func(t *testing.T, f *Fixture) {
+			f.make(t, "file", `in\`)
+			h := f.openFile(t, f.Directory+`\file`, open(win.Delete))
+			for _, name := range []string{"", ".", "..", `in\file`, "in/file", "a:b"} {
+				wantErrno(t, name, h.Rename(t.Context(), f.dir(t), name), win.ErrorInvalidName)
+			}
+			wantErrno(t, "the file", at(t, f.dir(t), "file", open(win.FileReadAttributes)))
+		},
+	},
+	{
 		method: "File.Delete", name: "what can be deleted", needs: []need{aDirectory, aReadOnly},
 		promise: "marks the file for deletion, also a read-only one: its name is gone when this handle is closed",
 		test: func(t *testing.T, f *Fixture) {

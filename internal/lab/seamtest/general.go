@@ -104,6 +104,7 @@ func fileCalls(h win.File) map[string]func(ctx context.Context) error {
 		"File.DenyCreation":   func(ctx context.Context) error { return h.DenyCreation(ctx, false) },
 
 		"File.ProcessIDs": func(ctx context.Context) error { _, err := h.ProcessIDs(ctx); return err },
+		"File.Rename":     func(ctx context.Context) error { return h.Rename(ctx, h, "new") },
 		"File.Delete":     func(ctx context.Context) error { return h.Delete(ctx) },
 	}
 }

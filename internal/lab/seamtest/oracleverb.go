@@ -42,6 +42,7 @@ func init() { // the functions below look verbs up
 		"listed":   {method: "File.ReadDir", args: 2, needs: []need{aDirectory}, run: runListed},
 		"unlisted": {method: "File.ReadDir", args: 2, needs: []need{aDirectory}, run: runListed},
 		"delete":   {method: "File.Delete", args: 1, needs: []need{aDirectory}, run: runDelete},
+		"rename":   {method: "File.Rename", args: 3, needs: []need{aDirectory}, run: runRename},
 		"getrp":    {method: "File.Control", args: 1, more: true, needs: []need{aDirectory}, run: runGetReparse},
 		"setrp":    {method: "File.Control", args: 2, more: true, needs: []need{aDirectory}, run: runSetReparse},
 		"delrp":    {method: "File.Control", args: 2, needs: []need{aDirectory}, run: runDeleteReparse},
@@ -322,6 +323,11 @@ func runListed(t *testing.T, r *oracleRun, s OracleStep) error {
 		t.Errorf("%s: it is listed: %t", s, listed)
 	}
 	return nil
+}
+
+// runRename gives what the first argument has open the name in what the second has open.
+func runRename(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.file(t, s.Args[0]).Rename(t.Context(), r.file(t, s.Args[1]), s.Args[2])
 }
 
 func runDelete(t *testing.T, r *oracleRun, s OracleStep) error {

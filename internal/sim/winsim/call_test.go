@@ -159,6 +159,7 @@ func TestCallNames(t *testing.T) {
 	do(nil, err)
 	do(nil, access.DenyCreation(ctx, true))
 	do(access.CreationDenied(ctx))
+	do(nil, f.Rename(ctx, dir, "renamed"))
 	do(nil, f.Delete(ctx))
 	for _, c := range []interface{ Close() error }{d, v, f, dir, access} {
 		closeHandle(t, c)

@@ -180,6 +180,24 @@ func (f *file) Delete(ctx context.Context) error {
 	return f.call(ctx, win.CallDeleteFile, func() error { return f.change(f.file.Delete) })
 }
 
+// Rename implements [win.File].
+func (f *file) Rename(ctx context.Context, dir win.File, name string) error {
+	return f.call(ctx, win.CallRename, func() error {
+		to, ok := dir.(*file)
+		if !ok {
+			return win.ErrorInvalidHandle
+		}
+		if err := to.alive(); err != nil {
+			return err
+		}
+		err := f.change(func() error { return f.file.Rename(to.file.Node(), name, false) })
+		if errors.As(err, new(*paths.Reparse)) {
+			return win.ErrorReparsePointEncountered
+		}
+		return err
+	})
+}
+
 // CreationDenied implements [win.File].
 func (f *file) CreationDenied(ctx context.Context) (denied bool, err error) {
 	err = f.call(ctx, win.CallQuerySecurity, func() error {
