@@ -78,10 +78,47 @@ type errorJSON struct {
 	WindowsError uint32 `json:"windows_error,omitempty"`
 }
 
-// printError prints an error as one line.
+// adviceByNumber says what to do about Windows errors. docs/errors.md has all numbers.
+var adviceByNumber = map[uint32]string{
+	53:         "check the server's name, and that this node reaches its port 445",
+	67:         "the server is there, but has no such share: check the share's name",
+	1060:       "csi-proxyctl service install DAEMON makes CSI Proxy's; Get-Service lists those that there are",
+	0xEFFF0003: "check the portal's address, and that this node reaches its port",
+	0xEFFF0029: "check the target's name, and make its portal known with csi-proxyctl iscsi portal add",
+	0xEFFF005F: "check the portal's name, or give its address",
+}
+
+// advice says what to do about an error whose text doesn't say it; empty if nothing is known.
+func advice(err error) string {
+	number, _ := csiproxy.WindowsErrorOf(err)
+	if text, ok := adviceByNumber[number]; ok {
+		return text
+	}
+	object := ""
+	if e := new(csiproxy.Error); errors.As(err, &e) {
+		object = e.Object
+	}
+	switch code := statusOf(err).Code(); {
+	case code == codes.Unavailable && number == 0 && strings.Contains(err.Error(), " API: no endpoint "):
+		return "csi-proxyctl doctor says why"
+	case code == codes.DeadlineExceeded:
+		return "--timeout allows more time; csi-proxyctl doctor says what doesn't answer"
+	case code == codes.NotFound && strings.HasPrefix(object, "volume "):
+		return "csi-proxyctl volume list DISK lists the volumes of a disk"
+	case code == codes.NotFound && strings.HasPrefix(object, "disk ") && !strings.Contains(err.Error(), "the node has"):
+		return "csi-proxyctl disk list lists the disks"
+	}
+	return ""
+}
+
+// printError prints an error as one line, in text with what to do about it.
 func (p *program) printError(err error) {
 	if p.format == formatText {
-		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(err.Error()))
+		text := err.Error()
+		if todo := advice(err); todo != "" {
+			text += "; " + todo
+		}
+		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(text))
 		return
 	}
 	st := statusOf(err)

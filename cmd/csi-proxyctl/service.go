@@ -309,11 +309,7 @@ func (p *program) serviceStart() *cobra.Command {
 			if err != nil {
 				return reply{}, err
 			}
-			err = services.Start(ctx, found)
-			if errors.Is(err, csiproxy.ErrNotFound) {
-				err = fmt.Errorf("%w; to make the service: csi-proxyctl service install DAEMON", err)
-			}
-			return done, err
+			return done, services.Start(ctx, found)
 		})
 	c.Long = `Start the service, and wait until it serves. It is no error if it runs already.`
 	name = nameFlag(c)

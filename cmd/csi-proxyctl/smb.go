@@ -39,12 +39,13 @@ func (p *program) smb() *cobra.Command {
 				local = args[1]
 			}
 			err = mappings.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
-			return line(nil, "the share is mapped; if it was mapped before, and works, with the user and password of then"), err
+			return line(nil, "the share is mapped. If it was mapped before and works, it keeps the user and password of then: "+
+				"csi-proxyctl smb unmap first, to change them"), err
 		})
 	mapShare.Use = "map REMOTE [LOCAL]"
 	mapShare.Long = `Map a share for the whole node, and make LOCAL a directory link to it. REMOTE is
 \\server\share or a directory on the share. A mapping that works is kept with the credentials
-that it has.
+that it has; to give it others, remove it first with csi-proxyctl smb unmap.
 
 ` + secretHelp
 	mapShare.Example = `  csi-proxyctl smb map '\\server\share' 'C:\var\lib\kubelet\plugins\share' --username USER --password-file -`

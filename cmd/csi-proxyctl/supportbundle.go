@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -70,6 +71,9 @@ before you give it away.`
 // can't be written whole is removed.
 func writeBundle(ctx context.Context, path string, n *doctor.Node, b doctor.Bundle) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%w; name another file", err)
+	}
 	if err != nil {
 		return fmt.Errorf("support bundle: %w", err)
 	}

@@ -7,11 +7,15 @@ package didyoumean
 import "strings"
 
 // Hint returns "; did you mean PREFIX+name?" for the most similar of names; empty if none is
-// similar.
+// similar. A name that begins with the mistyped one, or the other way round, is.
 func Hint(prefix, typed string, names []string) string {
 	best, fewest := "", max(1, len(typed)/3)+1
 	for _, name := range names {
-		edits := distance(strings.ToLower(typed), strings.ToLower(name))
+		a, b := strings.ToLower(typed), strings.ToLower(name)
+		edits := distance(a, b)
+		if min(len(a), len(b)) > 2 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) {
+			edits = min(edits, max(1, len(typed)/3))
+		}
 		if edits < fewest {
 			best, fewest = name, edits
 		}

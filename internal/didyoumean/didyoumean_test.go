@@ -9,7 +9,7 @@ func TestHint(t *testing.T) {
 	names := []string{"disk", "volume", "fs", "grace-period", "kubelet-path", "v"}
 	for typed, want := range map[string]string{
 		"dsik": "disk", "dis": "disk", "disks": "disk", "Volume": "volume", "graceperiod": "grace-period",
-		"kubelet_path": "kubelet-path", "sf": "fs", "nothing": "", "x": "v", "": "v",
+		"kubelet_path": "kubelet-path", "sf": "fs", "nothing": "", "diskette": "disk", "vol": "volume", "x": "v", "": "v",
 	} {
 		if want != "" {
 			want = "; did you mean --" + want + "?"
