@@ -4,6 +4,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -38,7 +40,7 @@ func (c *connection) namespace() string { return c.overrides.Context.Namespace }
 func (c *connection) connect() (*rest.Config, kubernetes.Interface, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.loading, &c.overrides).ClientConfig()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("find the cluster: %w; name it with --kubeconfig and --context, as for kubectl", err)
 	}
 	config.QPS, config.Burst = 100, 200 // a few requests for each node
 	client, err := kubernetes.NewForConfig(config)

@@ -66,7 +66,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitProblem
 	default:
 		// Cobra suggests a command in lines of their own.
-		text := strings.Replace(strings.TrimSpace(err.Error()), "\n\nDid you mean this?\n\t", "; did you mean ", 1)
+		text, meant, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n\nDid you mean this?\n\t")
+		if meant != "" {
+			text += "; did you mean " + meant + "?"
+		}
 		for line := range strings.SplitSeq(text, "\n") {
 			fmt.Fprintf(stderr, "kubectl csi-proxy: %s\n", quote.Terminal(line))
 		}

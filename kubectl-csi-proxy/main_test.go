@@ -144,7 +144,7 @@ func TestWatch(t *testing.T) {
 // TestMistakes: a wrong command line says what is possible, in a line.
 func TestMistakes(t *testing.T) {
 	for args, want := range map[string]string{
-		"statsu":                   "unknown command \"statsu\" for \"kubectl csi-proxy\"; did you mean status\n",
+		"statsu":                   "unknown command \"statsu\" for \"kubectl csi-proxy\"; did you mean status?\n",
 		"status --wach":            "unknown flag: --wach; kubectl csi-proxy status --help lists the flags\n",
 		"disks --node-timeout=5":   "missing unit in duration \"5\"; kubectl csi-proxy disks --help lists the flags\n",
 		"doctor --node-timeout=0s": "--node-timeout=0s: it must be more than 0\n",
