@@ -252,7 +252,7 @@ func (f *File) copyAndEmpty() error {
 		return err
 	}
 	defer from.Close() // nothing was written
-	to, err := os.OpenFile(f.oldName(1), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	to, err := os.OpenFile(f.oldName(1), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
 	if err != nil {
 		return err
 	}

@@ -41,3 +41,14 @@ func TestFullDisk(t *testing.T) {
 	write(t, f, "after")
 	wantMatch(t, read(t, f.config.Name), `^before\nlo\nlog file: problems since \S+Z, 2 writes were lost: ".+"\nafter\n$`)
 }
+
+// TestFIFO: a FIFO that nobody reads is refused, not waited for.
+func TestFIFO(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := Open(Config{Name: name, OldFiles: 1}); err == nil {
+		t.Errorf("a FIFO is a log: %v", f.Close())
+	}
+}

@@ -5,8 +5,19 @@
 
 package logfile
 
-import "os"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
 
+// openAppend doesn't wait for a reader, should the name be that of a FIFO. The log names paths
+// and servers, so others don't read it.
 func openAppend(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o640)
+	if errors.Is(err, syscall.ENXIO) {
+		err = fmt.Errorf("%s is a FIFO, not a regular file", name)
+	}
+	return file, err
 }
