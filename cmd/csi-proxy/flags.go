@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"regexp"
 	"runtime"
 	"slices"
@@ -151,7 +152,8 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		return options{}, explain(flags, err)
 	}
 	if flags.NArg() > 0 {
-		return options{}, fmt.Errorf("unknown argument %q", flags.Arg(0))
+		return options{}, fmt.Errorf("unknown argument %q: csi-proxy takes flags only; csi-proxyctl has the commands",
+			flags.Arg(0))
 	}
 	return o, nil
 }
@@ -233,6 +235,19 @@ func (o *options) check() error {
 		return fmt.Errorf("-max-calls-per-client=%d: it must be 1 or more", o.limits.CallsPerClient)
 	case o.gracePeriod < 0:
 		return fmt.Errorf("-grace-period=%v: it must not be negative", o.gracePeriod)
+	case o.silentDiskTimeout <= 0:
+		return fmt.Errorf("-silent-disk-timeout=%v: it must be more than 0", o.silentDiskTimeout)
+	}
+	for flag, address := range map[string]string{
+		"metrics-bind-address": o.metricsAddress, "health-bind-address": o.healthAddress,
+	} {
+		_, port, err := net.SplitHostPort(address)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if address != "" && err != nil {
+			return fmt.Errorf("-%s=%s: it must be an address and a port, such as 127.0.0.1:29810", flag, address)
+		}
 	}
 	if err := pipe.CheckSecurityDescriptor(o.pipeSecurity); err != nil {
 		return fmt.Errorf("-pipe-security: %w", err)

@@ -109,6 +109,7 @@ func TestFlagErrors(t *testing.T) {
 		"-kubelet-pth=C":      "unknown flag -kubelet-pth; did you mean -kubelet-path?",
 		"-nothing-like-it":    "unknown flag -nothing-like-it",
 		"-working-dir=":       `-working-dir="": it must not be empty`,
+		"start":               `unknown argument "start": csi-proxy takes flags only; csi-proxyctl has the commands`,
 	} {
 		if _, err := parseFlags([]string{args}, io.Discard); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", args, err, want)
@@ -126,6 +127,9 @@ func TestUsageErrors(t *testing.T) {
 		"-kubelet-path=",
 		"-working-dir=",
 		"-grace-period=-1s",
+		"-silent-disk-timeout=0s",
+		"-metrics-bind-address=29810",
+		"-health-bind-address=127.0.0.1:99999",
 		"-max-calls=0",
 		"-max-calls-per-client=-1",
 		"-grace-period=soon",

@@ -6,8 +6,6 @@
 package main
 
 import (
-	"fmt"
-
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/internal/sim/simcontrol"
@@ -18,10 +16,6 @@ func init() {
 	openSimulated = func(o options) (system, map[string]server.Service, error) {
 		sim, err := winsim.Open(winsim.Config{StateFile: o.simState})
 		if err != nil {
-			if o.simState != "" {
-				err = fmt.Errorf("-sim-state=%s: it isn't the file of a simulated node, it is damaged, or another process has it; "+
-					"move it away to begin with a new node: %w", o.simState, err)
-			}
 			return nil, nil, err // and no system, which a nil *winsim.System would be
 		}
 		return sim, map[string]server.Service{simv1.EndpointName: simcontrol.New(sim)}, nil

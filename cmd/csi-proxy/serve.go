@@ -40,6 +40,9 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		"allowedPaths", append([]string{o.kubeletPath}, o.workingDirs...))
 
 	claimed, err := pipe.ClaimGuarded(o.endpointDir, o.pipeSecurity)
+	if errors.Is(err, pipe.ErrInUse) {
+		err = fmt.Errorf("%w; a daemon runs already: stop it first", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func serveHTTP(what, address string, log *slog.Logger,
 	serve func(context.Context, net.Listener) error) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serve %s: %w", what, err)
+		return nil, fmt.Errorf("serve %s: -%s-bind-address: %w", what, what, err)
 	}
 	log.Info("serving "+what, "address", l.Addr())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -28,7 +28,9 @@ func (p *Policy) Protect(volumes []string, ofTheNode VolumeCheck) (*Policy, erro
 	for _, v := range volumes {
 		if drive, ok := driveLetter(strings.TrimSuffix(v, `\`)); ok {
 			v = drive
-		} else if v, ok = volumeRoot(v); !ok {
+		} else if root, ok := volumeRoot(v); ok {
+			v = root
+		} else {
 			return nil, &csiproxy.Error{
 				Op: "protect volume", Object: quote.Text(v), Kind: csiproxy.ErrInvalidArgument,
 				Detail: `it is neither a drive letter, such as D:, nor a volume id, \\?\Volume{guid}\`,

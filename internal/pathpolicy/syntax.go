@@ -57,7 +57,7 @@ func split(path, defaultDrive string) (location, error) {
 		l.drive = defaultDrive
 	}
 	if l.drive == "" || !strings.HasPrefix(path, `\`) {
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not an absolute Windows path")
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not an absolute Windows path, such as %s", `C:\var\lib\kubelet`)
 	}
 	for name := range strings.SplitSeq(path, `\`) {
 		if name == "" {

@@ -46,7 +46,7 @@ func (s *Staging) checkStage(r storage.StageVolumeRequest) (path pathpolicy.Path
 		return path, err
 	}
 	if r.Disk.IsZero() {
-		return path, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "no disk is named")
+		return path, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "no disk is named: give its number, its serial number, an identifier or its iSCSI target")
 	}
 	if err := r.Disk.Validate(); err != nil {
 		return path, err

@@ -148,7 +148,7 @@ func (e *Exporter) CountStreams() grpc.StreamServerInterceptor {
 // Without a file, name is "".
 func Check(name string) error {
 	if err := web.Validate(name); err != nil {
-		return fmt.Errorf("web configuration file %s: %w", name, err)
+		return fmt.Errorf("web configuration file %s, which has the format of Prometheus' exporters: %w", name, err)
 	}
 	return nil
 }

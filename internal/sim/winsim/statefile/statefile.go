@@ -87,7 +87,7 @@ func open(path string, parts []Part) (f *File, isNew bool, err error) {
 	case err != nil:
 		return nil, false, err
 	case !info.Mode().IsRegular():
-		return nil, false, errors.New("it is not a regular file")
+		return nil, false, errors.New("it is not a regular file; name one, or one that doesn't exist yet")
 	case info.Size() == 0:
 		return nil, false, errors.New("it is empty, and so not the state of a simulated node; remove it, or name a file that doesn't exist yet")
 	}
@@ -203,8 +203,13 @@ func openDB(path string, o bbolt.Options) (db *bbolt.DB, err error) {
 		db, err = bbolt.Open(path, 0o600, &o)
 		return err
 	})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		err = errors.New("another process has it open")
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		err = errors.New("another process has it open; end that one, or name another file")
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch),
+		errors.Is(err, bolterrors.ErrChecksum):
+		err = fmt.Errorf("it is not the state of a simulated node, or it is damaged: move it away, or name another file, "+
+			"to begin with a new node: %w", err)
 	}
 	return db, err
 }
