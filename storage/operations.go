@@ -69,7 +69,9 @@ type Operations interface {
 	// allows then.
 	ExpandVolume(ctx context.Context, r ExpandVolumeRequest) (ExpandedVolume, error)
 	// GetVolume returns what is known of the volume or share at a path, or where the links
-	// at that path lead. What is wrong with it is among its Conditions, and is no error. If
+	// at that path lead. The path may be that of a share, \\server\share: whether it can be
+	// used, with the user of its mapping. A share that isn't mapped is ShareNotMapped, and its
+	// server isn't asked. What is wrong with it is among its Conditions, and is no error. If
 	// neither is mounted there, the error is csiproxy.ErrNotFound, or NotMounted is among the
 	// Conditions if a link has led to a volume that isn't mounted any more. If Windows doesn't tell
 	// which shares are mapped, the error of a share is csiproxy.ErrUnavailable.

@@ -1889,7 +1889,7 @@ func (x *Condition) GetMessage() string {
 // GetVolumeRequest is the request of GetVolume.
 type GetVolumeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is mounted, or a link to that.
+	// Where it is mounted, a link to that, or \\server\share of a share.
 	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,6 +27,9 @@ const silentPatience = 5 * time.Second
 // GetVolume implements [storage.Operations].
 func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, error) {
 	return operation.Get(ctx, s.options.Runner, "GetVolume", quote.Text(path), func(ctx context.Context) (storage.Volume, error) {
+		if remote, err := unc.Parse(path); err == nil {
+			return s.describeShare(ctx, remote)
+		}
 		to, err := s.Volumes.Leads(ctx, path)
 		if err != nil {
 			return storage.Volume{}, err

@@ -297,6 +297,41 @@ func TestGetVolume(t *testing.T) {
 		_, err = n.Storage.GetVolume(ctx, path)
 		wantKind(t, path, err, csiproxy.ErrNotFound)
 	}
+	for _, path := range []string{`\\?\C:\Windows`, `\\filer`, `\\.\pipe\csi`} {
+		_, err = n.Storage.GetVolume(ctx, path)
+		wantKind(t, path, err, csiproxy.ErrInvalidArgument)
+	}
+}
+
+// A driver that knows only the share asks whether it can be used. A server of which no share is
+// mapped isn't asked, since Windows would log on to it.
+func TestGetVolumeByShare(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	for _, path := range []string{`\\filer\data`, `\\FILER\Data\`, `//filer/data/directory`} {
+		v, err := n.Storage.GetVolume(ctx, path)
+		if err != nil || v.Share != `\\filer\data` || v.SizeBytes != 5<<40 || v.Abnormal() {
+			t.Errorf("%s: %+v, %v", path, v, err)
+		}
+	}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFileAttributes, Object: `\\filer`}, win.ErrorLogonFailure))
+	for path, want := range map[string]storage.Reason{
+		`\\filer\data`: storage.ShareRefused, `\\filer\other`: storage.ShareNotMapped, `\\stranger\data`: storage.ShareNotMapped,
+	} {
+		v, err := n.Storage.GetVolume(ctx, path)
+		if err != nil || len(v.Conditions) != 1 || v.Conditions[0].Reason != want || !v.Conditions[0].Inaccessible {
+			t.Errorf("%s: %+v, %v, want %s", path, v, err, want)
+		}
+	}
+	sim.OnCall(func(c winsim.Call) {
+		if strings.HasPrefix(strings.ToLower(c.Object), `\\stranger`) {
+			t.Errorf("the server was asked: %v", c)
+		}
+	})
+	if _, err := n.Storage.GetVolume(ctx, `\\stranger\data`); err != nil {
+		t.Error(err)
+	}
 }
 
 // Each problem has a condition of its own, that says whether the volume can be used.
