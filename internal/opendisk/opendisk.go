@@ -84,7 +84,7 @@ func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.A
 		return nil, err
 	}
 	if !d.Hardware.hasSerial() {
-		if err := d.AskIdentifiers(ctx); err != nil {
+		if err := d.Hardware.AskIdentifiers(ctx, d.Handle); err != nil {
 			return nil, err
 		}
 	}
@@ -106,18 +106,15 @@ func AskHardware(ctx context.Context, h device.Handle, identifiers bool) (said H
 	if err := answered(said.DescriptorErr); err != nil || !identifiers {
 		return said, err
 	}
-	said.Identifiers, said.IdentifiersErr = h.Identifiers(ctx)
-	said.IdentifiersAsked = true
-	return said, answered(said.IdentifiersErr)
+	return said, said.AskIdentifiers(ctx, h)
 }
 
 // AskIdentifiers asks the disk for its identifiers if it wasn't asked yet.
-func (d *Disk) AskIdentifiers(ctx context.Context) error {
-	said := &d.Hardware
+func (said *Hardware) AskIdentifiers(ctx context.Context, h device.Handle) error {
 	if said.IdentifiersAsked {
 		return nil
 	}
-	said.Identifiers, said.IdentifiersErr = d.Handle.Identifiers(ctx)
+	said.Identifiers, said.IdentifiersErr = h.Identifiers(ctx)
 	said.IdentifiersAsked = true
 	return answered(said.IdentifiersErr)
 }

@@ -30,15 +30,15 @@ import (
 // one that was known, without a list in between.
 func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
 	asked := detailsFor(wanted)
-	ask := func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
-		return d.askHardware(ctx, n, h, asked)
+	ask := func(ctx context.Context, path string, n disk.Number, h device.Handle) (storage.Disk, error) {
+		return d.askHardware(ctx, path, n, h, asked)
 	}
 	name := fmt.Sprintf("hardware %+v", asked)
 	passed, known := d.others(wanted)
-	all, err := d.each(ctx, name, asked, ask, known)
+	all, err := d.each(ctx, name, ask, known)
 	wanted.ISCSI = nil // which isn't known here
 	if err == nil && *passed > 0 && !slices.ContainsFunc(all, wanted.Matches) {
-		all, err = d.each(ctx, name, asked, ask, nil)
+		all, err = d.each(ctx, name, ask, nil)
 	}
 	return all, err
 }
@@ -47,13 +47,17 @@ func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storag
 type details struct {
 	identifiers bool
 	address     bool // also the NVMe namespace
+	text        bool // of its location
 }
+
+var everything = details{true, true, true}
 
 // detailsFor returns what a selector looks at. The identifiers of an NVMe disk are asked for by
 // its namespace, which the address tells.
 func detailsFor(s storage.Selector) details {
 	identifiers := s.Identifier != "" || s.IsZero()
-	return details{identifiers, s.Adapter != nil || s.LUN != nil || s.AzureLUN != nil || s.NVMeNamespace != 0 || identifiers}
+	address := identifiers || s.Adapter != nil || s.LUN != nil || s.AzureLUN != nil || s.NVMeNamespace != 0
+	return details{identifiers, address, s.IsZero()}
 }
 
 // others returns a function that gives what is known of disks that a selector doesn't mean:
@@ -84,13 +88,13 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	}
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
-	ask := func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
-		s, err := d.askHardware(ctx, n, h, asked)
+	ask := func(ctx context.Context, path string, n disk.Number, h device.Handle) (storage.Disk, error) {
+		s, err := d.askHardware(ctx, path, n, h, asked)
 		if err != nil || !wanted.Matches(s) {
 			return s, err // the rest is nobody's question
 		}
-		if everything := (details{true, true}); asked != everything {
-			if s, err = d.askHardware(ctx, n, h, everything); err != nil {
+		if asked != everything {
+			if s, err = d.askHardware(ctx, path, n, h, everything); err != nil {
 				return s, err
 			}
 		}
@@ -98,9 +102,9 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	}
 	name := "description of " + wanted.String()
 	passed, known := d.others(wanted)
-	all, err := d.each(ctx, name, asked, ask, known)
+	all, err := d.each(ctx, name, ask, known)
 	if err == nil && *passed > 0 && !slices.ContainsFunc(all, wanted.Matches) {
-		all, err = d.each(ctx, name, asked, ask, nil)
+		all, err = d.each(ctx, name, ask, nil)
 	}
 	if err != nil {
 		return all, err
@@ -111,20 +115,17 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	return all, d.explainOffline(ctx, all, wanted)
 }
 
-// each asks each disk, and remembers what it has said of its hardware.
-func (d *Disks) each(ctx context.Context, name string, asked details,
-	ask func(context.Context, disk.Number, device.Handle) (storage.Disk, error), known func(path string) (any, bool),
+// Interfaces returns the interface path of each disk.
+func (d *Disks) Interfaces(ctx context.Context) ([]string, error) {
+	return d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+}
+
+// each asks each disk.
+func (d *Disks) each(ctx context.Context, name string,
+	ask func(context.Context, string, disk.Number, device.Handle) (storage.Disk, error), known func(path string) (any, bool),
 ) ([]storage.Disk, error) {
 	var all []storage.Disk
-	found := func(path string, _ disk.Number, s storage.Disk) {
-		all = append(all, s)
-		hardware := &storage.Disk{
-			Number: s.Number, Bus: s.Bus, SerialNumber: s.SerialNumber, Identifiers: s.Identifiers,
-			Vendor: s.Vendor, Product: s.Product, Location: s.Location,
-		}
-		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.hardware, v.said = hardware, asked })
-	}
-	err := eachDisk(ctx, d, name, d.visits.patience, ask, found,
+	err := eachDisk(ctx, d, name, d.visits.patience, ask, func(_ disk.Number, s storage.Disk) { all = append(all, s) },
 		func(n disk.Number, why error) { all = append(all, storage.Disk{Number: n, Error: why.Error()}) }, known)
 	slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
 	return all, err
@@ -133,24 +134,43 @@ func (d *Disks) each(ctx context.Context, name string, asked details,
 // HardwareOf is Hardware for an open disk.
 func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
 	if wanted.Identifier != "" {
-		if err := h.AskIdentifiers(ctx); err != nil {
+		if err := h.Hardware.AskIdentifiers(ctx, h.Handle); err != nil {
 			return storage.Disk{Number: h.Number}, err
 		}
 	}
-	return d.hardware(ctx, h.Number, h.Handle, h.Hardware, !wanted.IsZero() && detailsFor(wanted).address)
+	return d.hardware(ctx, h.Number, h.Handle, h.Hardware, details{address: !wanted.IsZero() && detailsFor(wanted).address})
 }
 
-// askHardware asks a disk for its descriptor and some details.
-func (d *Disks) askHardware(ctx context.Context, n disk.Number, h device.Handle, asked details) (storage.Disk, error) {
-	said, err := opendisk.AskHardware(ctx, h, asked.identifiers)
+// askHardware asks a disk for its descriptor and some details, and remembers them.
+//
+// The details belong to the disk, as its descriptor does. So it is asked for them once, as long
+// as the disk at its interface has the same number and the same descriptor, with a serial
+// number. One that has told no identifiers, no address or no text is asked for these again.
+func (d *Disks) askHardware(ctx context.Context, path string, n disk.Number, h device.Handle, asked details) (storage.Disk, error) {
+	said, err := opendisk.AskHardware(ctx, h, false)
 	if err != nil {
 		return storage.Disk{Number: n}, err
 	}
-	return d.hardware(ctx, n, h, said, asked.address)
+	known := d.visits.of(win.InterfaceClassDisk, path)
+	if s := known.hardware; s != nil && s.SerialNumber != "" && known.descriptor == said.Descriptor &&
+		(!asked.identifiers || len(s.Identifiers) > 0) && (!asked.address || s.Location.SCSI != nil) &&
+		(!asked.text || s.Location.Text != "") {
+		return *s, nil
+	}
+	if asked.identifiers {
+		if err := said.AskIdentifiers(ctx, h); err != nil {
+			return storage.Disk{Number: n}, err
+		}
+	}
+	s, err := d.hardware(ctx, n, h, said, asked)
+	if err == nil {
+		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.hardware, v.descriptor, v.said = &s, said.Descriptor, asked })
+	}
+	return s, err
 }
 
-// hardware describes a disk by what it has said, and by its address if that is asked for.
-func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said opendisk.Hardware, address bool) (storage.Disk, error) {
+// hardware describes a disk by what it has said, and by where it is as far as that is asked for.
+func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said opendisk.Hardware, asked details) (storage.Disk, error) {
 	s := storage.Disk{Number: n}
 	descriptor := said.Descriptor
 	if err := d.tolerate(n, "serial number", said.DescriptorErr); err != nil {
@@ -165,7 +185,14 @@ func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, sa
 	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
 	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
 	s.Identifiers = identifiers(descriptor.BusType, said.Identifiers)
-	if !address {
+	if asked.text {
+		location, err := h.Location(ctx)
+		if err := d.tolerate(n, "location", err); err != nil {
+			return s, err
+		}
+		s.Location.Text = location.Text
+	}
+	if !asked.address {
 		return s, nil
 	}
 	at, err := h.SCSIAddress(ctx)
@@ -255,11 +282,6 @@ func bus(t win.BusType) storage.Bus {
 // contents fills in the size, the state and the partitions of a disk. What a sick disk
 // refuses is noted as its Error.
 func (d *Disks) contents(ctx context.Context, s *storage.Disk, h device.Handle) error {
-	location, err := h.Location(ctx)
-	if err := d.tolerate(s.Number, "location", err); err != nil {
-		return err
-	}
-	s.Location.Text = location.Text
 	geometry, err := h.Geometry(ctx)
 	if err := noted(&s.Error, err); err != nil {
 		return err

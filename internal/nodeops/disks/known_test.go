@@ -7,6 +7,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -81,4 +82,35 @@ func TestKnownDisks(t *testing.T) {
 			wants("a", 1)
 		})
 	}
+}
+
+// What belongs to a disk it is asked once: only its descriptor is asked for each time. Another
+// disk that has come to its place under its number is asked everything.
+func TestDetailsAreAskedOnce(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{})
+	n := attach(t, sim, winsim.DiskSpec{Serial: "a", Page83: naa(1)})
+	sys := places{sim, map[string]disk.Number{"place": n}, new(int)}
+	ops := disks.New(sys, disks.Options{})
+	describe := func(queries, addresses int, last string) {
+		t.Helper()
+		counted := simtest.Counted(sim, win.IoctlStorageQueryProperty.String(), win.IoctlScsiGetAddress.String())
+		all, err := ops.Describe(t.Context(), storage.Selector{})
+		simtest.Must(t, err)
+		if len(all) != 1 || len(all[0].Identifiers) != 1 || !strings.HasSuffix(all[0].Identifiers[0].Text, last) || all[0].Location.SCSI == nil {
+			t.Errorf("the disks are %+v", all)
+		}
+		if got := counted(); !slices.Equal(got, []int{queries, addresses}) {
+			t.Errorf("%v queries and addresses, want %d and %d", got, queries, addresses)
+		}
+	}
+	describe(3, 1, "1")
+	describe(1, 0, "1")
+	simtest.Must(t, sim.DetachDisk(n))
+	attach(t, sim, winsim.DiskSpec{Serial: "b", Page83: naa(2), Number: &n})
+	describe(3, 1, "2")
+	describe(1, 0, "2")
+}
+
+func naa(last byte) []win.Identifier {
+	return []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: []byte{0x60, 1, 2, 3, 4, 5, 6, last}}}
 }

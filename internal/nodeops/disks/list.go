@@ -31,7 +31,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 	ids := make(map[disk.Number]disk.IDs)
 	var silent []disk.Number
 	err := eachDisk(ctx, d, "ids", d.visits.patience,
-		func(ctx context.Context, n disk.Number, h device.Handle) (disk.IDs, error) {
+		func(ctx context.Context, _ string, n disk.Number, h device.Handle) (disk.IDs, error) {
 			page83, err := page83(ctx, h)
 			if err := d.tolerate(n, "page 83", err); err != nil {
 				return disk.IDs{}, err
@@ -42,7 +42,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 			}
 			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
 		},
-		func(_ string, n disk.Number, answered disk.IDs) { ids[n] = answered },
+		func(n disk.Number, answered disk.IDs) { ids[n] = answered },
 		func(n disk.Number, _ error) { silent = append(silent, n) }, nil)
 	// The number of a disk that doesn't answer is remembered: another disk may have it by now.
 	for _, n := range silent {
@@ -84,7 +84,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loc
 			return nil, err
 		}
 		locations := make(map[disk.Number]disk.Location)
-		err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(_ string, n disk.Number, l *disk.Location) {
+		err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(n disk.Number, l *disk.Location) {
 			if _, runsWindows := windows[n]; l != nil && !runsWindows && !protected[n] {
 				locations[n] = *l
 			}
@@ -117,7 +117,7 @@ func page83(ctx context.Context, h device.Handle) (string, error) {
 
 // location asks for the text that Windows shows for a disk and, where there is
 // none of use, for the SCSI address. It is nil if the disk has neither.
-func (d *Disks) location(ctx context.Context, n disk.Number, h device.Handle) (*disk.Location, error) {
+func (d *Disks) location(ctx context.Context, _ string, n disk.Number, h device.Handle) (*disk.Location, error) {
 	descriptor, err := h.Descriptor(ctx)
 	if err := d.tolerate(n, "bus", err); err != nil {
 		return nil, err

@@ -15,11 +15,11 @@ import (
 // States returns how many disks are online and offline, of those that answer.
 func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 	err = eachDisk(ctx, d, "attributes", othersPatience,
-		func(ctx context.Context, _ disk.Number, h device.Handle) (bool, error) {
+		func(ctx context.Context, _ string, _ disk.Number, h device.Handle) (bool, error) {
 			attributes, err := h.Attributes(ctx)
 			return attributes&win.DiskOffline == 0, err
 		},
-		func(_ string, _ disk.Number, isOnline bool) {
+		func(_ disk.Number, isOnline bool) {
 			if isOnline {
 				online++
 			} else {

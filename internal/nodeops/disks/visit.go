@@ -55,12 +55,13 @@ type visited struct {
 	// ListDiskIDs list a disk that doesn't answer.
 	number   disk.Number
 	numbered bool
-	// hardware is what the disk last said of its hardware, as far as said tells; nil if it
-	// isn't known. See Hardware.
-	hardware *storage.Disk
-	said     details
-	silent   bool   // it hasn't answered its last question in time
-	trouble  string // why it is skipped; "" if it isn't
+	// hardware is what the disk last said of its hardware, as far as said tells, and with which
+	// descriptor; nil if it isn't known. See Hardware. It isn't changed.
+	hardware   *storage.Disk
+	said       details
+	descriptor win.DeviceDescriptor
+	silent     bool   // it hasn't answered its last question in time
+	trouble    string // why it is skipped; "" if it isn't
 }
 
 func newVisits(sys System, o Options) *visits {
@@ -241,7 +242,7 @@ type answer[T any] struct {
 // and skipped for each that was skipped though its number is known. A disk that leaves
 // meanwhile is passed over. known may be nil: see question.
 func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.Duration,
-	ask func(context.Context, disk.Number, device.Handle) (T, error), found func(path string, n disk.Number, value T),
+	ask func(ctx context.Context, path string, n disk.Number, h device.Handle) (T, error), found func(n disk.Number, value T),
 	skipped func(n disk.Number, why error), known func(path string) (answer any, ok bool),
 ) error {
 	look := func(ctx context.Context, path string) (any, error) {
@@ -260,7 +261,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.D
 			}
 			v.number, v.numbered = n.DeviceNumber, true
 		})
-		value, err := ask(ctx, n.DeviceNumber, h)
+		value, err := ask(ctx, path, n.DeviceNumber, h)
 		return answer[T]{n.DeviceNumber, true, value}, err
 	}
 	results, err := d.visits.all(ctx, question{win.InterfaceClassDisk, name, patience, look, known})
@@ -271,7 +272,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.D
 		a, ok := r.value.(answer[T])
 		switch {
 		case r.err == nil && ok && a.isDisk:
-			found(r.path, a.number, a.value)
+			found(a.number, a.value)
 		case r.err != nil && !isGone(r.err):
 			if known := d.visits.of(win.InterfaceClassDisk, r.path); known.numbered && skipped != nil {
 				skipped(known.number, r.err)
@@ -290,8 +291,8 @@ func isDisk(n win.DeviceNumber) bool {
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
 	err := eachDisk(ctx, d, "number", othersPatience,
-		func(context.Context, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil },
-		func(_ string, n disk.Number, _ struct{}) { numbers = append(numbers, n) },
+		func(context.Context, string, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil },
+		func(n disk.Number, _ struct{}) { numbers = append(numbers, n) },
 		func(n disk.Number, _ error) { numbers = append(numbers, n) }, nil)
 	slices.Sort(numbers)
 	return numbers, err
