@@ -137,8 +137,9 @@ type Operations interface {
 	CheckVolume(ctx context.Context, r CheckVolumeRequest) (CheckedVolume, error)
 	// WatchDisks tells which disks the selector means, as ListDisks does, and then what
 	// changes: arrivals and departures at once, by Windows' notices, everything else within
-	// about WatchInterval. The first value has the list, complete, as Added; it comes even if
-	// there is no such disk. Each further value has something in it.
+	// about WatchInterval. On a node with more than 25 disks, what another program changes may
+	// take up to half a minute. The first value has the list, complete, as Added; it comes even
+	// if there is no such disk. Each further value has something in it.
 	//
 	// The sequence works on the caller's goroutine while the caller ranges over it, and keeps
 	// nothing when the loop is left. It looks at the disks when the caller asks for the next

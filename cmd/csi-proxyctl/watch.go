@@ -43,9 +43,9 @@ func (p *program) watchDisks() *cobra.Command {
 			}))
 	cmd.Long = fmt.Sprintf(`List the disks that match, or all, and then each that comes, leaves or changes, until Ctrl-C
 or --timeout, which has no default here. Disks that come or leave are seen at once, everything
-else within about %v. A line is about one disk; "listed" are those that were there from the
-start. With -o json, a line is an object with the disks removed, added and changed at one time;
-the first has all disks as added.
+else within about %v, or half a minute on a node with many disks. A line is about one disk;
+"listed" are those that were there from the start. With -o json, a line is an object with the
+disks removed, added and changed at one time; the first has all disks as added.
 
 It needs a daemon that serves the storage API. When that stops, the command ends with exit
 code 6.`, storage.WatchInterval)

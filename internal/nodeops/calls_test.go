@@ -4,9 +4,11 @@
 package nodeops_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -81,4 +83,47 @@ func countCalls(t *testing.T, others int) {
 			t.Errorf("%s makes %d calls beside %d other disks, and %d at most so far", operation.name, calls, others, most)
 		}
 	}
+}
+
+// What watching costs while nothing changes, whether one watches or twenty.
+func TestCallsOfWatchDisks(t *testing.T) {
+	for _, watchers := range []int{1, 20} {
+		for others, most := range map[int]float64{1: 8, 100: 25} {
+			t.Run(fmt.Sprintf("%d watchers, %d other disks", watchers, others), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					if got := callsOfWatchDisks(t, watchers, others); got > most {
+						t.Errorf("%.1f calls a second, want %.0f at most", got, most)
+					}
+				})
+			})
+		}
+	}
+}
+
+func callsOfWatchDisks(t *testing.T, watchers, others int) (perSecond float64) {
+	r := newRig(t)
+	for i := range others {
+		r.attach(winsim.DiskSpec{Serial: fmt.Sprintf("other-%d", i)})
+	}
+	r.sim.Settle()
+	n := r.process()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer synctest.Wait()
+	defer cancel()
+	for i := range watchers {
+		go func() {
+			for range n.Storage.WatchDisks(ctx, storage.Selector{}) {
+			}
+		}()
+		time.Sleep(time.Duration(i%7) * time.Millisecond)
+	}
+	time.Sleep(3 * storage.WatchInterval)
+	before := r.sim.Calls()
+	const period = 3 * time.Minute
+	time.Sleep(period)
+	calls := 0
+	for name, after := range r.sim.Calls() {
+		calls += after - before[name]
+	}
+	return float64(calls) / period.Seconds()
 }

@@ -66,6 +66,7 @@ func (d *Disks) scan(ctx context.Context) error {
 	// Windows reads the size and the partitions of each disk again. Whatever a single disk
 	// answers must not keep the others from being seen.
 	_, err = d.visits.all(ctx, question{win.InterfaceClassDisk, "refresh", d.visits.patience, d.refresh, nil})
+	d.options.Owner.Changed()
 	return err
 }
 

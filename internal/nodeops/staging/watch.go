@@ -30,20 +30,40 @@ const afterNotice = 20 * time.Millisecond
 // or a service that is asked may be restarted.
 const failurePatience = time.Minute
 
+// A look asks for the list of disks. It asks each disk, which is some six calls, if Windows has
+// given a notice, if the list is another one, or if this process may have changed something. What
+// others change without a notice is found by asking all disks from time to time. On a node with
+// many disks, that comes less often: after diskPause for each disk, and mostPause at most.
+const (
+	diskPause = 280 * time.Millisecond
+	mostPause = 30 * time.Second
+)
+
 // watching is what all watchers share.
 type watching struct {
 	looks   operation.Shared
 	targets operation.Flights[struct{}, map[disk.Number]storage.ISCSILUN]
 
-	mu   sync.Mutex
-	last *snapshot // nil before the first look
+	mu       sync.Mutex
+	last     *snapshot // nil before the first look
+	outdated bool      // the next look asks each disk
 }
 
 // snapshot is what the disks were like when they were looked at. It isn't changed.
 type snapshot struct {
 	at         time.Time      // when the look ended
+	number     int            // how often the disks were asked by then
+	asked      time.Time      // when they were asked last
+	paths      []string       // their interfaces then
+	changes    uint64         // what this process had changed before
 	disks      []storage.Disk // in the order of their numbers, each number once
 	targetsErr error          // why it isn't known which disks are of iSCSI targets
+}
+
+// holds reports whether nothing speaks for a change since the disks were asked.
+func (last *snapshot) holds(paths []string, changes uint64) bool {
+	return last != nil && slices.Equal(last.paths, paths) && last.changes == changes && last.targetsErr == nil &&
+		time.Since(last.asked)+storage.WatchInterval/2 < min(time.Duration(len(paths))*diskPause, mostPause)
 }
 
 // WatchDisks implements [storage.Operations].
@@ -70,6 +90,9 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector, tell func(
 	for {
 		// Each look is an operation of its own: what the caller does in between is none.
 		changes, err := operation.Get(ctx, s.options.Runner, "WatchDisks", "", func(ctx context.Context) (storage.DiskChanges, error) {
+			if first || interval < storage.WatchInterval {
+				s.outdate()
+			}
 			return s.compare(ctx, &w, atMost)
 		})
 		if err != nil && (first || ctx.Err() != nil || time.Since(lastSeen) > failurePatience) {
@@ -110,9 +133,10 @@ func (s *Staging) compare(ctx context.Context, w *watcher, atMost time.Duration)
 	if err == nil && w.wanted.ISCSI != nil {
 		err = seen.targetsErr
 	}
-	if err != nil {
+	if err != nil || seen.number == w.seen {
 		return storage.DiskChanges{}, err
 	}
+	w.seen = seen.number
 	return w.changes(seen), nil
 }
 
@@ -136,29 +160,60 @@ func (s *Staging) lastSnapshot() *snapshot {
 	return s.watching.last
 }
 
+// outdate has the next look ask each disk.
+func (s *Staging) outdate() {
+	s.watching.mu.Lock()
+	defer s.watching.mu.Unlock()
+	s.watching.outdated = true
+}
+
 // look looks at the disks for all watchers. Only one look is under way at a time.
 func (s *Staging) look(ctx context.Context) error {
 	// No client's: a client whose calls are many or hang would make the others' watches fail.
 	ctx = wincalls.WithClient(ctx, nil)
+	changes := s.Owner.Changes() // those that come while the disks are asked count for the next look
+	paths, err := s.Disks.Interfaces(ctx)
+	if err != nil {
+		return err
+	}
+	s.watching.mu.Lock()
+	last, outdated := s.watching.last, s.watching.outdated
+	s.watching.outdated = false
+	s.watching.mu.Unlock()
+	if !outdated && last.holds(paths, changes) {
+		same := *last
+		same.at = time.Now()
+		s.keep(&same)
+		return nil
+	}
 	disks, err := s.Disks.Describe(ctx, storage.Selector{})
 	if err != nil {
+		s.outdate()
 		return err
 	}
 	// What is remembered of a silent disk may be old: its number may be another one's now.
 	slices.SortStableFunc(disks, func(a, b storage.Disk) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Error, b.Error))
 	})
-	seen := &snapshot{disks: slices.CompactFunc(disks, func(a, b storage.Disk) bool { return a.Number == b.Number })}
+	seen := &snapshot{paths: paths, changes: changes, number: 1}
+	if last != nil {
+		seen.number = last.number + 1
+	}
+	seen.disks = slices.CompactFunc(disks, func(a, b storage.Disk) bool { return a.Number == b.Number })
 	seen.targetsErr = s.addTargets(ctx, seen.disks, s.targetsInTime)
-	last := s.lastSnapshot()
 	if seen.targetsErr != nil && (last == nil || last.targetsErr == nil) {
 		s.options.Logger.Info("disks are listed without their iSCSI targets", "err", seen.targetsErr)
 	}
 	seen.at = time.Now()
+	seen.asked = seen.at
+	s.keep(seen)
+	return nil
+}
+
+func (s *Staging) keep(seen *snapshot) {
 	s.watching.mu.Lock()
 	defer s.watching.mu.Unlock()
 	s.watching.last = seen
-	return nil
 }
 
 // targetsInTime asks the initiator for its logical units. One that doesn't answer holds up
@@ -171,6 +226,7 @@ func (s *Staging) targetsInTime(ctx context.Context) (map[disk.Number]storage.IS
 // watcher is what has been reported to one caller.
 type watcher struct {
 	wanted storage.Selector
+	seen   int // number of the last snapshot
 	disks  map[disk.Number]reported
 }
 

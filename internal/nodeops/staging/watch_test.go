@@ -387,10 +387,10 @@ func TestWatchersShareTheLooks(t *testing.T) {
 				all[i].next(soon, "+0 system")
 				time.Sleep(137 * time.Millisecond)
 			}
-			looks := simtest.Counted(sim, win.CallDeviceInterfaces)
+			looks := simtest.Counted(sim, win.IoctlDiskGetDriveLayoutEx.String())
 			time.Sleep(period)
 			n = looks()[0]
-			looks = simtest.Counted(sim, win.CallDeviceInterfaces)
+			looks = simtest.Counted(sim, win.IoctlDiskGetDriveLayoutEx.String())
 			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 			for _, w := range all {
 				w.next(noticed, "+1 a")
@@ -413,6 +413,42 @@ func TestWatchersShareTheLooks(t *testing.T) {
 	if hundred > 2*one+2 {
 		t.Errorf("a hundred watchers look %d times in %v, one looks %d times", hundred, period, one)
 	}
+}
+
+// On a node with many disks, what this process changes and which disks there are is told as soon
+// as on a small one, also without notices. What others change takes longer.
+func TestWatchDisksOfALargeNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newWatchedNode(t, winsim.Settings{NoNotices: true})
+		other, err := nodeops.New(sim, nodeops.Options{})
+		simtest.Must(t, err)
+		ctx, one := t.Context(), disk.Number(1)
+		for i := range 200 {
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: fmt.Sprint(i)})
+		}
+		sim.Settle()
+		w, own := watchDisks(t, n, storage.Selector{}), watchDisks(t, n, storage.Selector{Number: &one})
+		if c := <-w.changes; len(c.Added) != 201 {
+			t.Errorf("%d disks are told", len(c.Added))
+		}
+		own.next(0, "+1 0")
+		for _, online := range []bool{false, true} {
+			simtest.Must(t, n.Disk.SetDiskState(ctx, one, online))
+			own.next(polled, "*1 0")
+		}
+		simtest.Must(t, sim.GrowDisk(one, 20<<30))
+		simtest.Must(t, n.Disk.Rescan(ctx))
+		w.next(polled, "*1 0")
+		own.next(polled, "*1 0")
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+		w.next(polled, "+201 a")
+		w.quiet(time.Minute)
+		simtest.Must(t, other.Disk.SetDiskState(ctx, one, false))
+		own.next(30*time.Second, "*1 0")
+		w.next(polled, "*1 0")
+		w.stop()
+		own.stop()
+	})
 }
 
 // If the disks can't be listed for a while, nothing is told. For more than a minute, or from

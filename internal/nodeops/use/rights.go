@@ -75,9 +75,13 @@ func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.
 	if err != nil {
 		return ctx, right{}, err
 	}
-	unlock, err := locks.Lock(ctx, key)
+	open, err := locks.Lock(ctx, key)
 	if err != nil {
 		return ctx, right{}, err
+	}
+	unlock := func() {
+		o.Changed()
+		open()
 	}
 	if file == "" {
 		return inside, right{unlock}, nil

@@ -41,7 +41,15 @@ type Owner struct {
 	links   operation.Locks[string] // by path
 
 	windows atomic.Value // Windows' directory, a string; nil before it was asked for
+	changes atomic.Uint64
 }
+
+// Changes counts what this process may have changed: each right that was given back, and each
+// call of Changed.
+func (o *Owner) Changes() uint64 { return o.changes.Load() }
+
+// Changed counts a change that takes no right.
+func (o *Owner) Changed() { o.changes.Add(1) }
 
 // New returns the owner of what is used on the node sys by way of paths. systemDisks knows
 // the disks that Windows runs from, to which there is no right.
