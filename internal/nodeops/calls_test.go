@@ -22,8 +22,8 @@ var callsOf = map[string]struct{ alone, other int }{
 	"StageVolume of a raw disk":           {103, 3}, // a new process asks each disk once what it is
 	"StageVolume again":                   {31, 0},
 	"PublishVolume":                       {34, 0},
-	"GetVolume":                           {27, 0},
-	"ListVolumes":                         {89, 0},
+	"GetVolume":                           {25, 0},
+	"ListVolumes":                         {53, 0},
 	"ListDisks of one serial number":      {19, 0},
 	"UnpublishVolume":                     {14, 0},
 	"UnstageVolume":                       {94, 0},
@@ -126,4 +126,36 @@ func callsOfWatchDisks(t *testing.T, watchers, others int) (perSecond float64) {
 		calls += after - before[name]
 	}
 	return float64(calls) / period.Seconds()
+}
+
+// What each published volume adds to a list.
+func TestCallsOfListVolumes(t *testing.T) {
+	r := newRig(t)
+	n, ctx := r.process().Storage, t.Context()
+	calls := func(volumes int) (calls int) {
+		for i := range volumes {
+			path := fmt.Sprintf(simtest.Kubelet+`\plugins\example\pv-%d-%d\globalmount`, volumes, i)
+			serial := fmt.Sprintf("vol-%d-%d", volumes, i)
+			r.attach(winsim.DiskSpec{Serial: serial})
+			_, err := n.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: serial}, StagingPath: path})
+			r.must(err)
+			r.must(n.PublishVolume(ctx, path, fmt.Sprintf(simtest.Kubelet+`\pods\pod-%d-%d\volumes\kubernetes.io~csi\pv\mount`, volumes, i)))
+		}
+		before := r.sim.Calls()
+		list, err := n.ListVolumes(ctx)
+		r.must(err)
+		for _, m := range list.Mounts {
+			if m.LeftoverReason != "" || m.Volume.Abnormal() {
+				t.Errorf("%+v", m)
+			}
+		}
+		for name, after := range r.sim.Calls() {
+			calls += after - before[name]
+		}
+		return calls
+	}
+	one := calls(1)
+	if each := (calls(10) - one) / 10; each > 37 {
+		t.Errorf("each volume is %d calls, and 37 at most so far", each)
+	}
 }

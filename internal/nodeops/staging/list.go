@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -107,8 +108,12 @@ func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 			return storage.VolumeList{}, err
 		}
 		list := storage.VolumeList{Mounts: make([]storage.Mount, len(links))}
+		mountPoints := make(map[string]bool)
+		for _, l := range links {
+			mountPoints[winname.Lower(l.Path.String())] = l.Link.IsMountPoint()
+		}
 		err = operation.Each(len(links), listedAtOnce, func(i int) (err error) {
-			list.Mounts[i], err = s.mounted(ctx, links[i])
+			list.Mounts[i], err = s.mounted(ctx, links[i], mountPoints)
 			return err
 		})
 		if err != nil {
@@ -165,8 +170,9 @@ func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pa
 // listedAtOnce is how many volumes and shares a list asks at one time.
 const listedAtOnce = 16
 
-// mounted returns what a link or mount point is.
-func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storage.Mount, err error) {
+// mounted returns what a link or mount point is. mountPoints are the paths, in lower case, of
+// those that were found.
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, mountPoints map[string]bool) (m storage.Mount, err error) {
 	m = storage.Mount{Path: l.Path.String(), Target: l.Link.Target()}
 	switch {
 	case l.Link.IsMountPoint():
@@ -185,6 +191,9 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink) (m storag
 		return m, ctx.Err()
 	}
 	m.Kind = storage.Link
+	if l.Link.Kind == pathpolicy.LinkInside && mountPoints[winname.Lower(l.Link.Path.String())] {
+		return m, nil // so it leads to a volume; to follow it takes two calls for each directory
+	}
 	why, err := s.nowhere(ctx, m.Path)
 	if err == nil { // else it leads outside, say, and isn't ours
 		m.LeftoverReason = why
