@@ -13,6 +13,8 @@ import (
 	filesystemapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/filesystem/hostapi"
 	iscsi "github.com/kubernetes-csi/csi-proxy/v2/pkg/iscsi"
 	iscsiapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/iscsi/hostapi"
+	smb "github.com/kubernetes-csi/csi-proxy/v2/pkg/smb"
+	smbapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/smb/hostapi"
 	system "github.com/kubernetes-csi/csi-proxy/v2/pkg/system"
 	systemapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/system/hostapi"
 	volume "github.com/kubernetes-csi/csi-proxy/v2/pkg/volume"
@@ -385,6 +387,44 @@ var _ = (*struct {
 	TargetAddress string
 	TargetPort    uint32
 })((*iscsi.TargetPortal)(nil))
+
+// pkg/smb/hostapi
+var _ = smbapi.HostAPI((interface {
+	IsSMBMapped(remotePath string) (bool, error)
+	NewSMBGlobalMapping(remotePath string, username string, password string) error
+	NewSMBLink(remotePath string, localPath string) error
+	RemoveSMBGlobalMapping(remotePath string) error
+})(nil))
+var _ = (interface {
+	IsSMBMapped(remotePath string) (bool, error)
+	NewSMBGlobalMapping(remotePath string, username string, password string) error
+	NewSMBLink(remotePath string, localPath string) error
+	RemoveSMBGlobalMapping(remotePath string) error
+})((smbapi.HostAPI)(nil))
+var _ func() smbapi.HostAPI = smbapi.New
+
+// pkg/smb
+var _ = smb.Interface((interface {
+	NewSMBGlobalMapping(context.Context, *smb.NewSMBGlobalMappingRequest) (*smb.NewSMBGlobalMappingResponse, error)
+	RemoveSMBGlobalMapping(context.Context, *smb.RemoveSMBGlobalMappingRequest) (*smb.RemoveSMBGlobalMappingResponse, error)
+})(nil))
+var _ = (interface {
+	NewSMBGlobalMapping(context.Context, *smb.NewSMBGlobalMappingRequest) (*smb.NewSMBGlobalMappingResponse, error)
+	RemoveSMBGlobalMapping(context.Context, *smb.RemoveSMBGlobalMappingRequest) (*smb.RemoveSMBGlobalMappingResponse, error)
+})((smb.Interface)(nil))
+var _ func(hostAPI smbapi.HostAPI, fsClient filesystem.Interface) (*smb.SMB, error) = smb.New
+var _ = (*struct {
+	RemotePath string
+	LocalPath  string
+	Username   string
+	Password   string
+})((*smb.NewSMBGlobalMappingRequest)(nil))
+var _ smb.NewSMBGlobalMappingResponse
+var _ = (*struct{ RemotePath string })((*smb.RemoveSMBGlobalMappingRequest)(nil))
+var _ smb.RemoveSMBGlobalMappingResponse
+var _ smb.SMB
+var _ func(*smb.SMB, context.Context, *smb.NewSMBGlobalMappingRequest) (*smb.NewSMBGlobalMappingResponse, error) = (*smb.SMB).NewSMBGlobalMapping
+var _ func(*smb.SMB, context.Context, *smb.RemoveSMBGlobalMappingRequest) (*smb.RemoveSMBGlobalMappingResponse, error) = (*smb.SMB).RemoveSMBGlobalMapping
 
 // pkg/system/hostapi
 var _ = systemapi.HostAPI((interface {

@@ -12,12 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
 const (
-	staging = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\ebs.csi.aws.com\0123\globalmount`
-	target  = `C:\var\lib\kubelet\pods\4567\volumes\kubernetes.io~csi\pv-1\mount`
+	staging  = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\ebs.csi.aws.com\0123\globalmount`
+	password = "a password"
+	target   = `C:\var\lib\kubelet\pods\4567\volumes\kubernetes.io~csi\pv-1\mount`
 )
 
 // build builds the driver in testdata.
@@ -31,15 +33,15 @@ func build(t *testing.T, args ...string) string {
 	return program
 }
 
-// A driver's program lives a volume's life on a simulated node, which the test sees between its
-// runs.
-func TestLife(t *testing.T) {
+// newNode builds the driver. run runs a phase of it on a simulated node, which node shows between
+// the runs.
+func newNode(t *testing.T) (run func(phase string) string, node func(func(n *simnode.Node))) {
 	program := build(t, "-tags=simulated")
 	state := filepath.Join(t.TempDir(), "node")
-	run := func(phase string) string {
+	run = func(phase string) string {
 		t.Helper()
 		cmd := exec.Command(program, phase)
-		cmd.Env = append(cmd.Environ(), "CSI_PROXY_SIMULATED_STATE="+state)
+		cmd.Env = append(cmd.Environ(), "CSI_PROXY_SIMULATED_STATE="+state, "PASSWORD="+password)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
@@ -48,7 +50,7 @@ func TestLife(t *testing.T) {
 		}
 		return string(out)
 	}
-	node := func(f func(n *simnode.Node)) {
+	node = func(f func(n *simnode.Node)) {
 		t.Helper()
 		n, err := simnode.Start(simnode.WithStateFile(state))
 		if err != nil {
@@ -59,6 +61,12 @@ func TestLife(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return run, node
+}
+
+// A driver's program lives a volume's life on a simulated node.
+func TestLife(t *testing.T) {
+	run, node := newNode(t)
 	node(func(n *simnode.Node) {
 		n.SetBIOSSerial("ec2-0123")
 		n.AttachDisk(simnode.Disk{Serial: "vol0abc1234def567890", SizeBytes: 10 << 30})
@@ -78,6 +86,33 @@ func TestLife(t *testing.T) {
 		}
 		if disks := n.Disks(); len(disks) != 2 || !disks[1].Offline {
 			t.Errorf("after unstage the disks are %+v", disks)
+		}
+	})
+}
+
+// The same for a share.
+func TestLifeOfAShare(t *testing.T) {
+	run, node := newNode(t)
+	node(func(n *simnode.Node) {
+		n.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "data"})
+		n.SetSMBUser("filer", "app", secret.New(password))
+	})
+	run("stage-share")
+	node(func(n *simnode.Node) {
+		if err := n.WriteFile(staging+`\data`, []byte("kept")); err != nil {
+			t.Error(err)
+		}
+		if data, err := n.ReadFile(`\\filer\data\data`); string(data) != "kept" {
+			t.Errorf("on the share is %q, %v", data, err)
+		}
+	})
+	run("unstage-share")
+	node(func(n *simnode.Node) {
+		if _, err := n.ReadDir(staging); err == nil {
+			t.Error("the staging directory is there after unstage")
+		}
+		if list, err := n.Operations().Storage.ListVolumes(t.Context()); err != nil || len(list.Mounts) != 0 {
+			t.Errorf("after unstage there is %+v, %v", list, err)
 		}
 	})
 }

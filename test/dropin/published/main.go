@@ -23,10 +23,8 @@ import (
 
 const module = "github.com/kubernetes-csi/csi-proxy/v2"
 
-// groups are the packages that the drop-in has. Each has its host side below it. The published
-// smb isn't among them yet: it makes links to shares without credentials, which no operation of
-// CSI Proxy does.
-var groups = []string{"disk", "filesystem", "iscsi", "system", "volume"}
+// groups are the packages that drivers use. Each has its host side below it.
+var groups = []string{"disk", "filesystem", "iscsi", "smb", "system", "volume"}
 
 func main() {
 	log.SetFlags(0)

@@ -15,6 +15,8 @@ import (
 	diskapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/disk/hostapi"
 	"github.com/kubernetes-csi/csi-proxy/v2/pkg/filesystem"
 	filesystemapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/filesystem/hostapi"
+	"github.com/kubernetes-csi/csi-proxy/v2/pkg/smb"
+	smbapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/smb/hostapi"
 	"github.com/kubernetes-csi/csi-proxy/v2/pkg/system"
 	systemapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/system/hostapi"
 	"github.com/kubernetes-csi/csi-proxy/v2/pkg/volume"
@@ -25,10 +27,13 @@ const (
 	serial  = "vol0abc1234def567890"
 	staging = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\ebs.csi.aws.com\0123\globalmount`
 	target  = `C:\var\lib\kubelet\pods\4567\volumes\kubernetes.io~csi\pv-1\mount`
+	share   = `\\filer\data`
 )
 
 func main() {
-	phases := map[string]func(context.Context) error{"stage": stage, "unstage": unstage}
+	phases := map[string]func(context.Context) error{
+		"stage": stage, "unstage": unstage, "stage-share": stageShare, "unstage-share": unstageShare,
+	}
 	if err := phases[os.Args[1]](context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "driver:", err)
 		os.Exit(1)
@@ -154,5 +159,53 @@ func unstage(ctx context.Context) error {
 		return err
 	}
 	_, err = disks.SetDiskState(ctx, &disk.SetDiskStateRequest{DiskNumber: on.DiskNumber})
+	return err
+}
+
+// shares returns the node's mappings and files.
+func shares() (smb.Interface, filesystem.Interface, error) {
+	files, err := filesystem.New(filesystemapi.New())
+	if err != nil {
+		return nil, nil, err
+	}
+	mappings, err := smb.New(smbapi.New(), files)
+	return mappings, files, err
+}
+
+func stageShare(ctx context.Context) error {
+	mappings, files, err := shares()
+	if err != nil {
+		return err
+	}
+	if valid, err := files.PathValid(ctx, &filesystem.PathValidRequest{Path: share}); err != nil || valid.Valid {
+		return fmt.Errorf("before it is mapped, the share is valid: %+v, %w", valid, err)
+	}
+	for range 2 { // kubelet repeats calls
+		_, err := mappings.NewSMBGlobalMapping(ctx, &smb.NewSMBGlobalMappingRequest{
+			RemotePath: share, LocalPath: staging, Username: "app", Password: os.Getenv("PASSWORD"),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if mapped, err := smbapi.New().IsSMBMapped(share); err != nil || !mapped {
+		return fmt.Errorf("mapped: %t, %w", mapped, err)
+	}
+	valid, err := files.PathValid(ctx, &filesystem.PathValidRequest{Path: share})
+	if err != nil || !valid.Valid {
+		return fmt.Errorf("the share is valid: %+v, %w", valid, err)
+	}
+	return nil
+}
+
+func unstageShare(ctx context.Context) error {
+	mappings, files, err := shares()
+	if err != nil {
+		return err
+	}
+	if _, err := files.Rmdir(ctx, &filesystem.RmdirRequest{Path: staging, Force: true}); err != nil {
+		return err
+	}
+	_, err = mappings.RemoveSMBGlobalMapping(ctx, &smb.RemoveSMBGlobalMappingRequest{RemotePath: share})
 	return err
 }

@@ -70,6 +70,15 @@ func Do(a API, f func(context.Context, *node.Node) error) error {
 	return err
 }
 
+// ShareWorks reports whether a share is mapped, and its server answers and takes the user of the
+// mapping.
+func ShareWorks(a API, remotePath string) (bool, error) {
+	return Get(a, func(ctx context.Context, n *node.Node) (bool, error) {
+		share, err := n.Storage.GetVolume(ctx, remotePath)
+		return err == nil && !share.Abnormal(), err
+	})
+}
+
 // WithContext returns a HostAPI whose calls end with ctx, if it is one of this module. One that
 // a driver's test made stays as it is.
 func WithContext[H any](ctx context.Context, api H) H {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"strings"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/node"
 
@@ -46,11 +45,11 @@ func (f filesystemAPI) PathExists(path string) (exists bool, err error) {
 	return exists, err
 }
 
-// PathValid reports whether there is anything at a path. A share isn't asked for: that is the
-// published smb package's question, which this module doesn't have.
+// PathValid reports whether what is at a path can be used: for a share, whether it is mapped
+// and its server answers and takes the user of the mapping.
 func (f filesystemAPI) PathValid(path string) (valid bool, err error) {
 	if strings.HasPrefix(path, `\\`) {
-		return false, csiproxy.Errorf(csiproxy.ErrUnimplemented, "PathValid of a share; use SMB.NewSMBGlobalMapping of package node")
+		return host.ShareWorks(f.in, path)
 	}
 	return f.PathExists(path)
 }
