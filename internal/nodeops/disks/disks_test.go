@@ -326,31 +326,6 @@ func TestPartitionDiskIsResumed(t *testing.T) {
 	})
 }
 
-// Each call to Windows fails once: the error reaches the caller with its number,
-// or the operation copes, and a repetition succeeds in any case.
-func TestPartitionDiskSurvivesErrors(t *testing.T) {
-	for _, call := range []string{
-		"CreateFileW", "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", "IOCTL_DISK_GET_DISK_ATTRIBUTES", "IOCTL_DISK_SET_DISK_ATTRIBUTES",
-		"IOCTL_DISK_GET_DRIVE_GEOMETRY_EX", "ReadFile", "IOCTL_DISK_CREATE_DISK", "IOCTL_DISK_UPDATE_PROPERTIES",
-		"IOCTL_DISK_SET_DRIVE_LAYOUT_EX", "FindFirstVolumeW", "IOCTL_STORAGE_GET_DEVICE_NUMBER",
-	} {
-		sim, ops := newNode(t)
-		n := attach(t, sim, winsim.DiskSpec{Offline: true})
-		if err := sim.Fail(winsim.Match{Call: call, Count: 1}, win.ErrorIODevice); err != nil {
-			t.Fatal(err)
-		}
-		if err := ops.PartitionDisk(t.Context(), n); err != nil && !errors.Is(err, win.ErrorIODevice) {
-			t.Errorf("%s: %v", call, err)
-		}
-		if err := ops.PartitionDisk(t.Context(), n); err != nil {
-			t.Errorf("after %s has failed: %v", call, err)
-		}
-		if got := parts(layoutOf(t, sim, n)); len(got) != 2 {
-			t.Errorf("after %s has failed: %+v", call, got)
-		}
-	}
-}
-
 func TestUnknownDisk(t *testing.T) {
 	_, ops := newNode(t)
 	ctx := t.Context()

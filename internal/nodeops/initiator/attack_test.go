@@ -5,13 +5,10 @@ package initiator_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
@@ -19,7 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
@@ -144,115 +140,6 @@ func TestSessionIsSwapped(t *testing.T) {
 					if !ended && csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
 						t.Errorf("before call %d: %v", at, err)
 					}
-				}
-			})
-		})
-	}
-}
-
-// A process that is killed before any of its calls: the one after it, which is asked for
-// the same, succeeds.
-func TestKilledAndRepeated(t *testing.T) {
-	const killed = "killed"
-	for what, call := range operations {
-		for _, connected := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/connected %v", what, connected), func(t *testing.T) {
-				for at, more := 0, true; more; at++ {
-					sys, i := newNode(t, winsim.Delays{}, target(name, 1))
-					discovered(t, i)
-					if connected {
-						must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
-						must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
-					}
-					calls := 0
-					sys.OnCall(func(winsim.Call) {
-						if calls++; calls == at+1 {
-							panic(killed)
-						}
-					})
-					func() {
-						defer func() {
-							if p := recover(); p != nil && !strings.Contains(fmt.Sprint(p), killed) {
-								panic(p)
-							}
-						}()
-						must(t, call(operation.Inline(t.Context()), i, portal)) // a panic leaves nothing behind that goes on
-					}()
-					sys.OnCall(nil)
-					more = at < calls
-					after := initiator.New(sys, initiator.Options{})
-					if err := call(t.Context(), after, portal); err != nil {
-						t.Fatalf("killed before call %d: %v", at, err)
-					}
-					disks, err := after.GetTargetDisks(t.Context(), portal, name)
-					wanted := 0
-					if what == "ConnectTarget" || what == "GetTargetDisks" && connected {
-						wanted = 1
-					}
-					if err != nil || len(disks) != wanted {
-						t.Fatalf("killed before call %d: disks %v, %v", at, disks, err)
-					}
-				}
-			})
-		}
-	}
-}
-
-// Each call hangs in turn. The callers that repeat it are refused in time, with a text that
-// names the call, and nothing piles up; when Windows answers again, all is as it should be.
-// Calls about the target keep nobody from another one.
-func TestEachCallHangs(t *testing.T) {
-	for what, call := range operations {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				for at, more := 0, true; more; at++ {
-					sys, plain := newNode(t, winsim.Delays{}, target(name, 1), target(other, 1))
-					discovered(t, plain)
-					must(t, plain.ConnectTarget(t.Context(), portal, other, noAuth))
-					if what != "ConnectTarget" {
-						must(t, plain.ConnectTarget(t.Context(), portal, name, noAuth))
-					}
-					i := initiator.New(wincalls.New(sys, wincalls.Options{}), initiator.Options{})
-					var calls atomic.Int32
-					var own atomic.Bool
-					sys.OnCall(func(c winsim.Call) {
-						if int(calls.Add(1)) == at+1 {
-							own.Store(strings.Contains(c.Object, string(name)))
-							must(t, sys.DelayUncancellable(winsim.Match{Call: c.Name, Object: c.Object}, time.Hour))
-						}
-					})
-					first := make(chan error, 1)
-					go func() { first <- call(t.Context(), i, portal) }()
-					time.Sleep(time.Second) // it may look several times
-					if more = at < int(calls.Load()); !more {
-						must(t, <-first)
-						break
-					}
-					time.Sleep(11 * time.Second) // any call is overdue then
-					begin := time.Now()
-					const repeats = 100
-					results := make(chan error, repeats)
-					for range repeats {
-						go func() { results <- call(t.Context(), i, portal) }()
-					}
-					for range repeats {
-						if err := <-results; csiproxy.KindOf(err) != csiproxy.ErrUnavailable {
-							t.Errorf("during call %d: %v", at, err)
-						}
-					}
-					if took := time.Since(begin); took > time.Second {
-						t.Errorf("during call %d: the repeats were kept for %v", at, took)
-					}
-					if own.Load() {
-						begin := time.Now()
-						if disks, err := i.GetTargetDisks(t.Context(), portal, other); err != nil || len(disks) != 1 || time.Since(begin) != 0 {
-							t.Errorf("during call %d: another target: %v, %v after %v", at, disks, err, time.Since(begin))
-						}
-					}
-					sys.OnCall(nil)
-					sys.ResetRules()
-					must(t, <-first)
-					must(t, call(t.Context(), i, portal))
 				}
 			})
 		})

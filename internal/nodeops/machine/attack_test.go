@@ -5,12 +5,8 @@ package machine_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/machine"
@@ -19,7 +15,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/system"
 )
 
@@ -69,101 +64,6 @@ func TestGivenUpAndRepeated(t *testing.T) {
 					Sys:   sys,
 					Run:   func(ctx context.Context) error { return op.call(ctx, m) },
 					Check: func(t *testing.T) { checkStates(t, m, op.after) },
-				}
-			})
-		})
-	}
-}
-
-// A process that is killed before any of its calls: the one after it succeeds.
-func TestKilledAndRepeated(t *testing.T) {
-	const killed = "killed"
-	for what, op := range operations {
-		t.Run(what, func(t *testing.T) {
-			for at, more := 0, true; more; at++ {
-				sys, m := prepared(t, op.running)
-				calls := 0
-				simtest.BeforeCalls(sys, func(i int, _ winsim.Call) {
-					if calls++; i == at {
-						panic(killed)
-					}
-				})
-				func() {
-					defer func() {
-						if p := recover(); p != nil && !strings.Contains(fmt.Sprint(p), killed) {
-							panic(p)
-						}
-					}()
-					must(t, op.call(operation.Inline(t.Context()), m))
-				}()
-				sys.OnCall(nil)
-				more = at < calls
-				must(t, op.call(t.Context(), machine.New(sys, machine.Options{})))
-				checkStates(t, m, op.after)
-			}
-		})
-	}
-}
-
-// Each call hangs in turn. Repeats that need it are refused in time, with a text that names
-// it. Other services and the firmware answer, and when Windows does again, all is as it
-// should be.
-func TestEachCallHangs(t *testing.T) {
-	for what, op := range operations {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				for at, more := 0, true; more; at++ {
-					sys, plain := prepared(t, op.running)
-					m := machine.New(wincalls.New(sys, wincalls.Options{}), machine.Options{})
-					release := make(chan struct{})
-					var mu sync.Mutex
-					var hung winsim.Call
-					calls := 0
-					sys.OnCall(func(c winsim.Call) {
-						mu.Lock()
-						if calls == at {
-							hung = c
-						}
-						calls++
-						hangs := c == hung
-						mu.Unlock()
-						if hangs {
-							<-release
-						}
-					})
-					first := make(chan error, 1)
-					go func() { first <- op.call(t.Context(), m) }()
-					time.Sleep(time.Second) // it may look several times
-					mu.Lock()
-					hungCall := hung // it stays so
-					mu.Unlock()
-					if more = hungCall != (winsim.Call{}); !more {
-						must(t, <-first)
-						sys.OnCall(nil)
-						break
-					}
-					time.Sleep(11 * time.Second) // any call is overdue then
-					begin := time.Now()
-					const repeats = 100
-					results := make(chan error, repeats)
-					for range repeats {
-						go func() { results <- op.call(t.Context(), m) }()
-					}
-					for range repeats {
-						if err := <-results; err != nil && (csiproxy.KindOf(err) != csiproxy.ErrUnavailable || !strings.Contains(err.Error(), hungCall.Name)) {
-							t.Errorf("during call %d, %v: %v", at, hungCall, err)
-						}
-					}
-					_, disabledErr := m.GetService(t.Context(), "disabled")
-					_, firmwareErr := m.GetBIOSSerialNumber(t.Context())
-					if took := time.Since(begin); disabledErr != nil || firmwareErr != nil || took > time.Second {
-						t.Errorf("during call %d: after %v: %v, %v", at, took, disabledErr, firmwareErr)
-					}
-					close(release)
-					must(t, <-first)
-					sys.OnCall(nil)
-					must(t, op.call(t.Context(), m))
-					checkStates(t, plain, op.after)
 				}
 			})
 		})

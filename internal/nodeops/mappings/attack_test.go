@@ -5,19 +5,15 @@ package mappings_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // Before each call that NewSMBGlobalMapping makes, somebody who can write in a
@@ -91,54 +87,6 @@ func TestLocalPathIsSwapped(t *testing.T) {
 				t.Error("nothing could be swapped")
 			}
 		})
-	}
-}
-
-// A process that is killed before any of its calls: the one after it, of which the
-// driver asks the same from the beginning, succeeds, and what is on the share stays.
-func TestKilledAndRepeated(t *testing.T) {
-	const killed = "killed"
-	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
-	paths, err := pathpolicy.New(kubelet)
-	must(t, err)
-	// As an SMB driver stages a volume.
-	nodeStage := func(t *testing.T, sys *winsim.System) error {
-		ctx := operation.Inline(t.Context()) // a panic leaves nothing behind that goes on
-		if err := files.New(sys, paths, files.Options{}).Rmdir(ctx, stage, true); err != nil {
-			return err
-		}
-		return newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(ctx, `\\server\data`, stage, changed)
-	}
-	for at, more := 0, true; more; at++ {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
-		must(t, sys.WriteFile(stage+`\kept`, []byte("data")))
-		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
-		calls := 0
-		sys.OnCall(func(winsim.Call) {
-			if calls++; calls == at+1 {
-				panic(killed)
-			}
-		})
-		func() {
-			defer func() {
-				if p := recover(); p != nil && !strings.HasPrefix(fmt.Sprint(p), killed) {
-					panic(p)
-				}
-			}()
-			must(t, nodeStage(t, sys))
-		}()
-		sys.OnCall(nil)
-		more = at < calls
-		if err := nodeStage(t, sys); err != nil {
-			t.Fatalf("killed before call %d: %v", at, err)
-		}
-		if data, err := sys.ReadFile(stage + `\kept`); err != nil || string(data) != "data" {
-			t.Fatalf("killed before call %d: on the share there is %q, %v", at, data, err)
-		}
-		must(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", changed))
 	}
 }
 
