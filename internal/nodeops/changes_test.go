@@ -51,11 +51,14 @@ var changes = map[string][]string{
 	"RemoveSMBGlobalMapping": {`"mapping removed" remotePath=\\server\data`},
 	"AddTargetPortal":        {`"service started" service=MSiSCSI`, `"portal added" portal=10.0.0.1:3260`},
 	"ConnectTarget":          {`"target connected" target=iqn.2026-01.com.example:vol-1 portal=10.0.0.1:3260`},
-	"DisconnectTarget":       {`"target disconnected" target=iqn.2026-01.com.example:vol-1 portal=10.0.0.1:3260`},
-	"RemoveTargetPortal":     {`"portal removed" portal=10.0.0.1:3260`},
-	"SetMutualCHAPSecret":    {`"service started" service=MSiSCSI`, `"mutual CHAP secret set"`},
-	"StartService":           {`"service started" service=needs-example`},
-	"StopService":            {`"service stopped" service=needs-example`, `"service stopped" service=example`},
+	"DisconnectTarget": {
+		`"persistent login removed" target=iqn.2026-01.com.example:vol-1 portal=10.0.0.1:3260`,
+		`"target disconnected" target=iqn.2026-01.com.example:vol-1 portal=10.0.0.1:3260`,
+	},
+	"RemoveTargetPortal":  {`"portal removed" portal=10.0.0.1:3260`},
+	"SetMutualCHAPSecret": {`"service started" service=MSiSCSI`, `"mutual CHAP secret set"`},
+	"StartService":        {`"service started" service=needs-example`},
+	"StopService":         {`"service stopped" service=needs-example`, `"service stopped" service=example`},
 
 	"StageVolume of a raw disk": {
 		`"disk brought online" disk=1 wasOffline=true wasReadOnly=false`,
@@ -184,6 +187,7 @@ var changing = map[string]string{
 	"portal removed":                win.CallRemoveISCSIPortal,
 	"target connected":              win.CallLoginISCSITarget,
 	"target disconnected":           win.CallLogoutISCSITarget,
+	"persistent login removed":      win.CallRemoveISCSIPersistent,
 	"mutual CHAP secret set":        win.CallSetISCSICHAPSecret,
 }
 

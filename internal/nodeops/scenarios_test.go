@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
@@ -347,7 +348,10 @@ var publishedScenarios = []scenario{
 		},
 	},
 	{
-		name: "DisconnectTarget", prepare: (*rig).connected,
+		name: "DisconnectTarget", prepare: func(r *rig) {
+			r.connected()
+			r.must(r.sim.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(iqn), Portal: win.ISCSIPortal(portal)}))
+		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			return n.ISCSI.DisconnectTarget(ctx, portal, iqn)
 		},
