@@ -220,6 +220,23 @@ func ExampleStorage_CleanUp() {
 	// <nil>
 }
 
+// Somebody has written to a staging directory while nothing was mounted there.
+func ExampleStorage_MoveAside() {
+	node := startNode()
+	defer node.Close()
+	if err := errors.Join(node.MkdirAll(stagingPath), node.WriteFile(stagingPath+`\data.txt`, nil)); err != nil {
+		log.Fatal(err)
+	}
+	moved, err := node.Client().Storage.MoveAside(context.Background(), stagingPath)
+	for _, e := range moved.Entries {
+		fmt.Println(e.Name)
+	}
+	fmt.Println(moved.MoreEntries, err)
+	// Output:
+	// data.txt
+	// false <nil>
+}
+
 // After an account was unlocked at the server, the next log-on is made at once.
 func ExampleStorage_ListRefusedLogOns() {
 	node := startNode()

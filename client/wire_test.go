@@ -369,6 +369,10 @@ var operations = []operation{
 		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "incomplete_reason": "b"}`},
 	}, storage.Leftovers{IncompleteReason: "b", Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
 
+	{"storage", "MoveAside", func(ctx context.Context, c *Client) (any, error) { return c.Storage.MoveAside(ctx, `C:\a`) }, []exchange{
+		{"v1alpha1", "MoveAside", `{"path":"C:\\a"}`, `{"moved_to": "b", "entries": [{"name": "c", "created_milliseconds": 1500}], "more_entries": true}`},
+	}, storage.MovedAside{MovedTo: "b", MoreEntries: true, Entries: []storage.MovedEntry{{Name: "c", Created: time.UnixMilli(1500).UTC()}}}},
+
 	{"storage", "ListRefusedLogOns", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListRefusedLogOns(ctx, true) }, []exchange{
 		{"v1alpha1", "ListRefusedLogOns", `{"forget":true}`, `{"refused": [{"remote_path": "a", "windows_error": 1326, "refused_for_milliseconds": 2000, "held_back_for_milliseconds": 500}]}`},
 	}, []storage.RefusedLogOn{{RemotePath: "a", WindowsError: 1326, RefusedFor: 2 * time.Second, HeldBackFor: 500 * time.Millisecond}}},

@@ -23,6 +23,29 @@ type Leftover struct {
 	Error string `json:"error,omitempty"`
 }
 
+// MostMovedEntries is how many entries MoveAside lists.
+const MostMovedEntries = 100
+
+// MovedAside is what MoveAside has moved.
+type MovedAside struct {
+	// MovedTo is the directory that has the entries now, csi-proxy-moved-aside\TIME\PATH in the
+	// kubelet directory, or in the working directory that the path is in. It is empty if there
+	// was nothing to move.
+	MovedTo string `json:"moved_to"`
+	// Entries are in the directory, in its order: at most MostMovedEntries.
+	Entries []MovedEntry `json:"entries"`
+	// MoreEntries is set if the directory has more than these.
+	MoreEntries bool `json:"more_entries"`
+}
+
+// MovedEntry is a file, directory or link that was moved.
+type MovedEntry struct {
+	// Name is its name in the directory.
+	Name string `json:"name"`
+	// Created is when it was made; zero if the file system doesn't tell.
+	Created time.Time `json:"created,omitzero"`
+}
+
 // RefusedLogOn is a log-on to an SMB server that was refused. Which account it was isn't told.
 type RefusedLogOn struct {
 	// RemotePath is the root of the share that it was for.

@@ -124,6 +124,13 @@ type Operations interface {
 	// be removed has an Error, and keeps no other from it. What ListVolumes can't look at
 	// stays, and the IncompleteReason says so.
 	CleanUp(ctx context.Context, remove bool) (Leftovers, error)
+	// MoveAside moves a directory that isn't empty, so that a volume can be staged there again,
+	// to another one on the same disk, in one step and with all that is in it, whatever that is.
+	// It says where to, and lists the entries. If nothing or an empty directory is at the path,
+	// it succeeds. Anything else than a directory, one where a volume or share is staged, and one
+	// with a mount point below it stay: csiproxy.ErrFailedPrecondition. So does one in which a
+	// process has a file open.
+	MoveAside(ctx context.Context, path string) (MovedAside, error)
 	// ListRefusedLogOns returns the log-ons to SMB servers that were refused lately, one for
 	// each account. The same credentials are tried again only after a while, at most two
 	// minutes, so that the account isn't locked. If forget is set, that is forgotten, and the

@@ -74,6 +74,7 @@ func (p *program) storage() *cobra.Command {
 		p.stageShare(leaf),
 		p.unstageShare(leaf),
 		p.cleanUp(leaf),
+		p.moveAside(leaf),
 		p.check(leaf),
 	)
 }
@@ -112,6 +113,41 @@ func (p *program) stageShare(leaf storageLeaf) *cobra.Command {
 	require(cmd, "username")
 	require(cmd, "password-file")
 	completeFiles(cmd, "password-file")
+	return cmd
+}
+
+func (p *program) moveAside(leaf storageLeaf) *cobra.Command {
+	cmd := leaf("move-aside PATH", "Make room at a staging path where somebody has left files",
+		func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+			moved, err := s.MoveAside(ctx, args[0])
+			if err != nil {
+				return reply{}, err
+			}
+			if moved.MovedTo == "" {
+				return line(moved, "there is nothing to move"), nil
+			}
+			r := reply{json: moved, header: []string{"ENTRY", "SINCE", "MOVED TO"}}
+			for _, e := range moved.Entries {
+				since := "unknown"
+				if !e.Created.IsZero() {
+					since = e.Created.Format(time.RFC3339)
+				}
+				r.rows = append(r.rows, []string{e.Name, since, moved.MovedTo})
+			}
+			if moved.MoreEntries {
+				r.warnings = append(r.warnings,
+					fmt.Sprintf("more was moved; these are the first %d entries", len(moved.Entries)))
+			}
+			return r, nil
+		})
+	cmd.Long = `Move the directory PATH, with all that is in it, to another directory on the same disk, and list its
+entries. PATH is free then, and a volume can be staged there. Windows mounts a volume only at an
+empty directory, so what a pod has written there while nothing was mounted keeps the volume from
+being staged.
+
+Nothing is deleted. The entries go to csi-proxy-moved-aside\TIME\PATH in the kubelet directory, or
+in the working directory that PATH is in. When nobody needs them, csi-proxyctl fs rm --force
+removes them.`
 	return cmd
 }
 

@@ -48,6 +48,7 @@ var storageCommands = map[protoreflect.Name]string{
 	"StageShare":        `storage stage-share \\s\d C:\s --username u --password-file FILE`,
 	"UnstageShare":      `storage unstage-share C:\s --remote-path \\s\d`,
 	"CleanUp":           "storage clean-up --remove",
+	"MoveAside":         `storage move-aside C:\s`,
 	"CheckVolume":       `storage check C:\s --spot-fix`,
 	"ListRefusedLogOns": "smb forget",
 	"WatchDisks":        "disk watch" + selectorArgs,

@@ -109,7 +109,9 @@ var changes = map[string][]string{
 		`"partition grown" volume=<id> disk=1 partition=2 bytesBefore=10719592448 bytes=21457010688`,
 		`"file system grown" volume=<id> disk=1 fileSystem=NTFS bytesBefore=10719591936 bytes=21457010688`,
 	},
-	"CleanUp":                      {`"link removed" path=` + simtest.Kubelet + `\pods\dangling to=` + simtest.Kubelet + `\none`},
+	"CleanUp": {`"link removed" path=` + simtest.Kubelet + `\pods\dangling to=` + simtest.Kubelet + `\none`},
+	"MoveAside": {`"directory moved aside" path=` + staging +
+		` to=` + simtest.Kubelet + `\csi-proxy-moved-aside\<id>` + strings.TrimPrefix(staging, simtest.Kubelet)},
 	"CheckVolume":                  {`"volume repaired" volume=<id>`},
 	"StageShare":                   {`"mapping made" remotePath=\\server\data requirePrivacy=true`, `"link made" path=` + share + ` target=\\server\data\`},
 	"StageShare of a mapped share": {`"link made" path=` + share + ` target=\\server\data\`},
@@ -126,7 +128,7 @@ var changes = map[string][]string{
 // has made, or nobody can know what was set before.
 var repeats = []string{"CreateSymlink", "NewSMBGlobalMapping", "SetMutualCHAPSecret", "StageShare that is refused"}
 
-var chosen = regexp.MustCompile(`\\\\\?\\Volume\{[^}]*\}\\|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}`)
+var chosen = regexp.MustCompile(`\\\\\?\\Volume\{[^}]*\}\\|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z`)
 
 func TestChangesAreLoggedOnce(t *testing.T) {
 	for _, s := range scenarios {

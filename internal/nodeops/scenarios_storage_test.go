@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -193,6 +194,31 @@ var storageScenarios = []scenario{
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.ListVolumes(ctx)
 			return err
+		},
+	},
+	{
+		name: "MoveAside", prepare: func(r *rig) {
+			r.must(r.sim.MkdirAll(staging))
+			r.must(r.sim.WriteFile(staging+file, []byte("precious")))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.MoveAside(ctx, staging)
+			return err
+		},
+		check: func(r *rig) error {
+			if entries, err := r.sim.ReadDir(staging); err == nil && len(entries) > 0 {
+				return fmt.Errorf("there are still %d entries", len(entries))
+			}
+			moved := 0
+			aside := simtest.Kubelet + `\csi-proxy-moved-aside`
+			times, err := r.sim.ReadDir(aside)
+			for _, e := range times {
+				path := aside + `\` + e.Name + strings.TrimPrefix(staging, simtest.Kubelet)
+				if data, err := r.sim.ReadFile(path + file); err == nil && string(data) == "precious" {
+					moved++
+				}
+			}
+			return want("the number of files that were moved", moved, 1, err)
 		},
 	},
 	{

@@ -6,6 +6,7 @@ package pathpolicy
 import (
 	"context"
 	"errors"
+	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -29,7 +30,18 @@ const (
 	// emptyDir is the directory where kubelet keeps the data of a pod that belong to no
 	// volume. What pods make there are no staged paths, and may be any number of files.
 	emptyDir = "kubernetes.io~empty-dir"
+	// asideDirectory is the directory in an allowed one for what was moved aside. Nobody stages
+	// or publishes there.
+	asideDirectory = "csi-proxy-moved-aside"
 )
+
+// Aside returns a path for what is moved aside from the entry: in a directory of its own in
+// the same allowed directory, so on the same volume, and below that the path that it had.
+func (e Entry) Aside(name string) Path {
+	path := e.path()
+	path.names = slices.Concat([]string{asideDirectory, name}, path.names)
+	return path
+}
 
 // Links returns the links and mount points in the allowed directories, down to
 // MaxLinkDepth, and the recorded links. They aren't followed. lacking says why some may be
@@ -110,7 +122,8 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 		} else if errors.Is(err, win.ErrorNotAReparsePoint) {
 			err = nil // not any more
 		}
-	case info.IsDir() && depth+1 < MaxLinkDepth && !winname.Equal(e.name, emptyDir):
+	case info.IsDir() && depth+1 < MaxLinkDepth && !winname.Equal(e.name, emptyDir) &&
+		(depth > 0 || !winname.Equal(e.name, asideDirectory)):
 		var dir *File
 		if dir, err = e.Open(ctx, Directory(win.FileOpen)); err == nil {
 			if info, err = dir.Info(ctx); err == nil && !info.IsReparsePoint() {

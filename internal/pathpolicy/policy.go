@@ -90,6 +90,11 @@ func (p Path) Equal(q Path) bool {
 	return a.inside(b) && b.inside(a)
 }
 
+// IsBelow reports whether p lies below q, by their texts.
+func (p Path) IsBelow(q Path) bool {
+	return p.volume == "" && q.volume == "" && p.full().inside(q.full()) && !p.Equal(q)
+}
+
 // full is the path from its drive on.
 func (p Path) full() location {
 	return location{p.root.drive, slices.Concat(p.root.names, p.names)}

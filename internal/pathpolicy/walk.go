@@ -385,6 +385,12 @@ func (f *File) Delete(ctx context.Context) error {
 	return f.entry.walk.retry(ctx, func() error { return f.handle.Delete(ctx) })
 }
 
+// Move moves f, with all that is in it, to an entry of the same volume where nothing is. It
+// waits for others who have one of the two directories open.
+func (f *File) Move(ctx context.Context, to Entry) error {
+	return f.entry.walk.retry(ctx, func() error { return f.handle.Rename(ctx, to.dir.handle, to.name) })
+}
+
 // Close lets f go.
 func (f *File) Close() error {
 	w := f.entry.walk

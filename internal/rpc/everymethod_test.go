@@ -294,6 +294,10 @@ var everyMethod = []struct {
 		`{"leftovers": [{"mount": {"kind": "mapping", "target": "t", "volume": {}}, "removed": true}], "incomplete_reason": "l"}`,
 	},
 	{
+		"storage", "v1alpha1", "MoveAside", `{"path": "c:\\s"}`, []string{`MoveAside c:\s`},
+		`{"moved_to": "m", "entries": [{"name": "n", "created_milliseconds": 1500}], "more_entries": true}`,
+	},
+	{
 		"storage", "v1alpha1", "ListRefusedLogOns", `{"forget": true}`, []string{`ListRefusedLogOns true`},
 		`{"refused": [{"remote_path": "\\\\s\\t", "windows_error": 1326, "refused_for_milliseconds": 60000, "held_back_for_milliseconds": 1000}]}`,
 	},

@@ -263,6 +263,11 @@ func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, e
 		n.called("CleanUp", remove)
 }
 
+func (n *fakeNode) MoveAside(_ context.Context, path string) (storage.MovedAside, error) {
+	return storage.MovedAside{MovedTo: "m", MoreEntries: true,
+		Entries: []storage.MovedEntry{{Name: "n", Created: time.UnixMilli(1500)}}}, n.called("MoveAside", path)
+}
+
 func (n *fakeNode) ListRefusedLogOns(_ context.Context, forget bool) ([]storage.RefusedLogOn, error) {
 	return []storage.RefusedLogOn{{RemotePath: `\\s\t`, WindowsError: 1326, RefusedFor: time.Minute,
 		HeldBackFor: time.Second}}, n.called("ListRefusedLogOns", forget)

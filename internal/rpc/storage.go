@@ -27,6 +27,7 @@ func storageVersions(ops storage.Operations) versions {
 			"UnstageShare":      unary(h.UnstageShare),
 			"CleanUp":           unary(h.CleanUp),
 			"CheckVolume":       unary(h.CheckVolume),
+			"MoveAside":         unary(h.MoveAside),
 			"ListRefusedLogOns": unary(h.ListRefusedLogOns),
 			"WatchDisks":        streaming(h.WatchDisks),
 		}},
@@ -116,6 +117,12 @@ func (h storageHandler) CleanUp(ctx context.Context,
 	req *storagev1alpha1.CleanUpRequest) (*storagev1alpha1.CleanUpResponse, error) {
 	leftovers, err := h.ops.CleanUp(ctx, req.Remove)
 	return storagewire.FromLeftovers(leftovers), err
+}
+
+func (h storageHandler) MoveAside(ctx context.Context,
+	req *storagev1alpha1.MoveAsideRequest) (*storagev1alpha1.MoveAsideResponse, error) {
+	moved, err := h.ops.MoveAside(ctx, req.Path)
+	return storagewire.FromMovedAside(moved), err
 }
 
 func (h storageHandler) ListRefusedLogOns(ctx context.Context,

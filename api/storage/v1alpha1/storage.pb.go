@@ -2539,6 +2539,171 @@ func (x *Leftover) GetError() string {
 	return ""
 }
 
+// MoveAsideRequest is the request of MoveAside.
+type MoveAsideRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The directory, where nothing may be staged.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveAsideRequest) Reset() {
+	*x = MoveAsideRequest{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveAsideRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveAsideRequest) ProtoMessage() {}
+
+func (x *MoveAsideRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveAsideRequest.ProtoReflect.Descriptor instead.
+func (*MoveAsideRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *MoveAsideRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// MoveAsideResponse is the response of MoveAside.
+type MoveAsideResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The directory that has the entries now. Empty if there was nothing to move.
+	MovedTo string `protobuf:"bytes,1,opt,name=moved_to,json=movedTo,proto3" json:"moved_to,omitempty"`
+	// What was moved: the first 100 entries.
+	Entries []*MovedEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Whether there are more entries.
+	MoreEntries   bool `protobuf:"varint,3,opt,name=more_entries,json=moreEntries,proto3" json:"more_entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveAsideResponse) Reset() {
+	*x = MoveAsideResponse{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveAsideResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveAsideResponse) ProtoMessage() {}
+
+func (x *MoveAsideResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveAsideResponse.ProtoReflect.Descriptor instead.
+func (*MoveAsideResponse) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *MoveAsideResponse) GetMovedTo() string {
+	if x != nil {
+		return x.MovedTo
+	}
+	return ""
+}
+
+func (x *MoveAsideResponse) GetEntries() []*MovedEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *MoveAsideResponse) GetMoreEntries() bool {
+	if x != nil {
+		return x.MoreEntries
+	}
+	return false
+}
+
+// MovedEntry is a file, directory or link that was moved.
+type MovedEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in the directory.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When it was made, since 1970 in UTC; 0 if the file system doesn't tell.
+	CreatedMilliseconds int64 `protobuf:"varint,2,opt,name=created_milliseconds,json=createdMilliseconds,proto3" json:"created_milliseconds,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *MovedEntry) Reset() {
+	*x = MovedEntry{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovedEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovedEntry) ProtoMessage() {}
+
+func (x *MovedEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovedEntry.ProtoReflect.Descriptor instead.
+func (*MovedEntry) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *MovedEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MovedEntry) GetCreatedMilliseconds() int64 {
+	if x != nil {
+		return x.CreatedMilliseconds
+	}
+	return 0
+}
+
 // ListRefusedLogOnsRequest is the request of ListRefusedLogOns.
 type ListRefusedLogOnsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2550,7 +2715,7 @@ type ListRefusedLogOnsRequest struct {
 
 func (x *ListRefusedLogOnsRequest) Reset() {
 	*x = ListRefusedLogOnsRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2727,7 @@ func (x *ListRefusedLogOnsRequest) String() string {
 func (*ListRefusedLogOnsRequest) ProtoMessage() {}
 
 func (x *ListRefusedLogOnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2740,7 @@ func (x *ListRefusedLogOnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusedLogOnsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusedLogOnsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListRefusedLogOnsRequest) GetForget() bool {
@@ -2596,7 +2761,7 @@ type ListRefusedLogOnsResponse struct {
 
 func (x *ListRefusedLogOnsResponse) Reset() {
 	*x = ListRefusedLogOnsResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2773,7 @@ func (x *ListRefusedLogOnsResponse) String() string {
 func (*ListRefusedLogOnsResponse) ProtoMessage() {}
 
 func (x *ListRefusedLogOnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2786,7 @@ func (x *ListRefusedLogOnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusedLogOnsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusedLogOnsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListRefusedLogOnsResponse) GetRefused() []*RefusedLogOn {
@@ -2649,7 +2814,7 @@ type RefusedLogOn struct {
 
 func (x *RefusedLogOn) Reset() {
 	*x = RefusedLogOn{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2826,7 @@ func (x *RefusedLogOn) String() string {
 func (*RefusedLogOn) ProtoMessage() {}
 
 func (x *RefusedLogOn) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2839,7 @@ func (x *RefusedLogOn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedLogOn.ProtoReflect.Descriptor instead.
 func (*RefusedLogOn) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{36}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RefusedLogOn) GetRemotePath() string {
@@ -2718,7 +2883,7 @@ type CheckVolumeRequest struct {
 
 func (x *CheckVolumeRequest) Reset() {
 	*x = CheckVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2895,7 @@ func (x *CheckVolumeRequest) String() string {
 func (*CheckVolumeRequest) ProtoMessage() {}
 
 func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2908,7 @@ func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeRequest.ProtoReflect.Descriptor instead.
 func (*CheckVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{37}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CheckVolumeRequest) GetPath() string {
@@ -2775,7 +2940,7 @@ type CheckVolumeResponse struct {
 
 func (x *CheckVolumeResponse) Reset() {
 	*x = CheckVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2952,7 @@ func (x *CheckVolumeResponse) String() string {
 func (*CheckVolumeResponse) ProtoMessage() {}
 
 func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2965,7 @@ func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeResponse.ProtoReflect.Descriptor instead.
 func (*CheckVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{38}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CheckVolumeResponse) GetErrorsFound() bool {
@@ -2835,7 +3000,7 @@ type WatchDisksRequest struct {
 
 func (x *WatchDisksRequest) Reset() {
 	*x = WatchDisksRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +3012,7 @@ func (x *WatchDisksRequest) String() string {
 func (*WatchDisksRequest) ProtoMessage() {}
 
 func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3025,7 @@ func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDisksRequest.ProtoReflect.Descriptor instead.
 func (*WatchDisksRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{39}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchDisksRequest) GetDisk() *DiskSelector {
@@ -2886,7 +3051,7 @@ type WatchDisksResponse struct {
 
 func (x *WatchDisksResponse) Reset() {
 	*x = WatchDisksResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3063,7 @@ func (x *WatchDisksResponse) String() string {
 func (*WatchDisksResponse) ProtoMessage() {}
 
 func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3076,7 @@ func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDisksResponse.ProtoReflect.Descriptor instead.
 func (*WatchDisksResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{40}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchDisksResponse) GetRemoved() []*Disk {
@@ -3144,7 +3309,17 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\bLeftover\x126\n" +
 	"\x05mount\x18\x01 \x01(\v2 .csiproxy.storage.v1alpha1.MountR\x05mount\x12\x18\n" +
 	"\aremoved\x18\x02 \x01(\bR\aremoved\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"2\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"&\n" +
+	"\x10MoveAsideRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"\x92\x01\n" +
+	"\x11MoveAsideResponse\x12\x19\n" +
+	"\bmoved_to\x18\x01 \x01(\tR\amovedTo\x12?\n" +
+	"\aentries\x18\x02 \x03(\v2%.csiproxy.storage.v1alpha1.MovedEntryR\aentries\x12!\n" +
+	"\fmore_entries\x18\x03 \x01(\bR\vmoreEntries\"S\n" +
+	"\n" +
+	"MovedEntry\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
+	"\x14created_milliseconds\x18\x02 \x01(\x03R\x13createdMilliseconds\"2\n" +
 	"\x18ListRefusedLogOnsRequest\x12\x16\n" +
 	"\x06forget\x18\x01 \x01(\bR\x06forget\"^\n" +
 	"\x19ListRefusedLogOnsResponse\x12A\n" +
@@ -3171,7 +3346,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x12AuthenticationType\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
-	"\vMUTUAL_CHAP\x10\x022\xa1\f\n" +
+	"\vMUTUAL_CHAP\x10\x022\x89\r\n" +
 	"\aStorage\x12f\n" +
 	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
 	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
@@ -3185,7 +3360,8 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12o\n" +
 	"\fUnstageShare\x12..csiproxy.storage.v1alpha1.UnstageShareRequest\x1a/.csiproxy.storage.v1alpha1.UnstageShareResponse\x12`\n" +
 	"\aCleanUp\x12).csiproxy.storage.v1alpha1.CleanUpRequest\x1a*.csiproxy.storage.v1alpha1.CleanUpResponse\x12l\n" +
-	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponse\x12~\n" +
+	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponse\x12f\n" +
+	"\tMoveAside\x12+.csiproxy.storage.v1alpha1.MoveAsideRequest\x1a,.csiproxy.storage.v1alpha1.MoveAsideResponse\x12~\n" +
 	"\x11ListRefusedLogOns\x123.csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest\x1a4.csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse\x12k\n" +
 	"\n" +
 	"WatchDisks\x12,.csiproxy.storage.v1alpha1.WatchDisksRequest\x1a-.csiproxy.storage.v1alpha1.WatchDisksResponse0\x01BEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
@@ -3203,7 +3379,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(AuthenticationType)(0),           // 0: csiproxy.storage.v1alpha1.AuthenticationType
 	(*DiskSelector)(nil),              // 1: csiproxy.storage.v1alpha1.DiskSelector
@@ -3240,13 +3416,16 @@ var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
 	(*CleanUpRequest)(nil),            // 32: csiproxy.storage.v1alpha1.CleanUpRequest
 	(*CleanUpResponse)(nil),           // 33: csiproxy.storage.v1alpha1.CleanUpResponse
 	(*Leftover)(nil),                  // 34: csiproxy.storage.v1alpha1.Leftover
-	(*ListRefusedLogOnsRequest)(nil),  // 35: csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest
-	(*ListRefusedLogOnsResponse)(nil), // 36: csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse
-	(*RefusedLogOn)(nil),              // 37: csiproxy.storage.v1alpha1.RefusedLogOn
-	(*CheckVolumeRequest)(nil),        // 38: csiproxy.storage.v1alpha1.CheckVolumeRequest
-	(*CheckVolumeResponse)(nil),       // 39: csiproxy.storage.v1alpha1.CheckVolumeResponse
-	(*WatchDisksRequest)(nil),         // 40: csiproxy.storage.v1alpha1.WatchDisksRequest
-	(*WatchDisksResponse)(nil),        // 41: csiproxy.storage.v1alpha1.WatchDisksResponse
+	(*MoveAsideRequest)(nil),          // 35: csiproxy.storage.v1alpha1.MoveAsideRequest
+	(*MoveAsideResponse)(nil),         // 36: csiproxy.storage.v1alpha1.MoveAsideResponse
+	(*MovedEntry)(nil),                // 37: csiproxy.storage.v1alpha1.MovedEntry
+	(*ListRefusedLogOnsRequest)(nil),  // 38: csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest
+	(*ListRefusedLogOnsResponse)(nil), // 39: csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse
+	(*RefusedLogOn)(nil),              // 40: csiproxy.storage.v1alpha1.RefusedLogOn
+	(*CheckVolumeRequest)(nil),        // 41: csiproxy.storage.v1alpha1.CheckVolumeRequest
+	(*CheckVolumeResponse)(nil),       // 42: csiproxy.storage.v1alpha1.CheckVolumeResponse
+	(*WatchDisksRequest)(nil),         // 43: csiproxy.storage.v1alpha1.WatchDisksRequest
+	(*WatchDisksResponse)(nil),        // 44: csiproxy.storage.v1alpha1.WatchDisksResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
@@ -3266,44 +3445,47 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	21, // 14: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
 	34, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.Leftover
 	27, // 16: csiproxy.storage.v1alpha1.Leftover.mount:type_name -> csiproxy.storage.v1alpha1.Mount
-	37, // 17: csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse.refused:type_name -> csiproxy.storage.v1alpha1.RefusedLogOn
-	1,  // 18: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	5,  // 19: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
-	5,  // 20: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
-	5,  // 21: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
-	3,  // 22: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	11, // 23: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
-	13, // 24: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	15, // 25: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
-	17, // 26: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	19, // 27: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	23, // 28: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
-	25, // 29: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
-	28, // 30: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	30, // 31: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
-	32, // 32: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
-	38, // 33: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
-	35, // 34: csiproxy.storage.v1alpha1.Storage.ListRefusedLogOns:input_type -> csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest
-	40, // 35: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
-	4,  // 36: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 37: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 38: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 39: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 40: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 41: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	24, // 42: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	26, // 43: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	29, // 44: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	31, // 45: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
-	33, // 46: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
-	39, // 47: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
-	36, // 48: csiproxy.storage.v1alpha1.Storage.ListRefusedLogOns:output_type -> csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse
-	41, // 49: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
-	36, // [36:50] is the sub-list for method output_type
-	22, // [22:36] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	37, // 17: csiproxy.storage.v1alpha1.MoveAsideResponse.entries:type_name -> csiproxy.storage.v1alpha1.MovedEntry
+	40, // 18: csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse.refused:type_name -> csiproxy.storage.v1alpha1.RefusedLogOn
+	1,  // 19: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	5,  // 20: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
+	5,  // 21: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
+	5,  // 22: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
+	3,  // 23: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	11, // 24: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	13, // 25: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	15, // 26: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	17, // 27: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	19, // 28: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	23, // 29: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
+	25, // 30: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
+	28, // 31: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
+	30, // 32: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
+	32, // 33: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	41, // 34: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	35, // 35: csiproxy.storage.v1alpha1.Storage.MoveAside:input_type -> csiproxy.storage.v1alpha1.MoveAsideRequest
+	38, // 36: csiproxy.storage.v1alpha1.Storage.ListRefusedLogOns:input_type -> csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest
+	43, // 37: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
+	4,  // 38: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	12, // 39: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	14, // 40: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	16, // 41: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	18, // 42: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	20, // 43: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	24, // 44: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	26, // 45: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	29, // 46: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	31, // 47: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
+	33, // 48: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	42, // 49: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	36, // 50: csiproxy.storage.v1alpha1.Storage.MoveAside:output_type -> csiproxy.storage.v1alpha1.MoveAsideResponse
+	39, // 51: csiproxy.storage.v1alpha1.Storage.ListRefusedLogOns:output_type -> csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse
+	44, // 52: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
+	38, // [38:53] is the sub-list for method output_type
+	23, // [23:38] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }
@@ -3319,7 +3501,7 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

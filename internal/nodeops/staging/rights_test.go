@@ -495,5 +495,5 @@ func TestWriteAfterUnstage(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(stagingPath))
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
 	_, err := n.Storage.StageVolume(ctx, r)
-	wantKind(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt (since 20", "move that to another directory")
+	wantKind(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt (since 20", "csi-proxyctl storage move-aside PATH")
 }

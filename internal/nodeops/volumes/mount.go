@@ -119,7 +119,7 @@ func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 		names = append(names, name)
 	}
 	return refuse("the directory is not empty: it has " + use.Listed(names) +
-		"; somebody wrote there while nothing was mounted: move that to another directory, or remove it")
+		"; somebody wrote there while nothing was mounted; csi-proxyctl storage move-aside PATH moves all of it to another directory")
 }
 
 // explain says why a volume couldn't be mounted at a directory that is on another file

@@ -148,6 +148,32 @@ func ToLeftovers(m *storagev1alpha1.CleanUpResponse) storage.Leftovers {
 	return all
 }
 
+// FromMovedAside returns the message for a result of MoveAside.
+func FromMovedAside(v storage.MovedAside) *storagev1alpha1.MoveAsideResponse {
+	m := &storagev1alpha1.MoveAsideResponse{MovedTo: wire.ValidText(v.MovedTo), MoreEntries: v.MoreEntries}
+	for _, e := range v.Entries {
+		one := &storagev1alpha1.MovedEntry{Name: wire.ValidText(e.Name)}
+		if !e.Created.IsZero() {
+			one.CreatedMilliseconds = e.Created.UnixMilli()
+		}
+		m.Entries = append(m.Entries, one)
+	}
+	return m
+}
+
+// ToMovedAside returns the result in a message.
+func ToMovedAside(m *storagev1alpha1.MoveAsideResponse) storage.MovedAside {
+	v := storage.MovedAside{MovedTo: m.MovedTo, MoreEntries: m.MoreEntries}
+	for _, e := range m.Entries {
+		one := storage.MovedEntry{Name: e.Name}
+		if e.CreatedMilliseconds != 0 {
+			one.Created = time.UnixMilli(e.CreatedMilliseconds).UTC()
+		}
+		v.Entries = append(v.Entries, one)
+	}
+	return v
+}
+
 // FromRefusedLogOns returns the message for refused log-ons.
 func FromRefusedLogOns(all []storage.RefusedLogOn) *storagev1alpha1.ListRefusedLogOnsResponse {
 	m := new(storagev1alpha1.ListRefusedLogOnsResponse)

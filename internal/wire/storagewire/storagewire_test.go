@@ -61,6 +61,7 @@ var converters = map[proto.Message]converter{
 	&storagev1alpha1.UnstageShareRequest{}:       pure(ToUnstageShare, FromUnstageShare),
 	&storagev1alpha1.UnstageShareResponse{}:      pure(ToUnstagedShare, FromUnstagedShare),
 	&storagev1alpha1.CleanUpResponse{}:           pure(ToLeftovers, FromLeftovers),
+	&storagev1alpha1.MoveAsideResponse{}:         pure(ToMovedAside, FromMovedAside),
 	&storagev1alpha1.CheckVolumeResponse{}:       pure(ToChecked, FromChecked),
 	&storagev1alpha1.ListRefusedLogOnsResponse{}: pure(ToRefusedLogOns, FromRefusedLogOns),
 	&storagev1alpha1.WatchDisksResponse{}:        pure(ToChanges, FromChanges),
@@ -74,7 +75,7 @@ var simple = map[string]string{
 	"UnpublishVolumeRequest": "target_path", "UnpublishVolumeResponse": "",
 	"GetVolumeRequest": "path", "GetVolumeResponse": "volume", "ListVolumesRequest": "",
 	"StageShareResponse": "", "CleanUpRequest": "remove", "CheckVolumeRequest": "path spot_fix",
-	"ListRefusedLogOnsRequest": "forget",
+	"ListRefusedLogOnsRequest": "forget", "MoveAsideRequest": "path",
 }
 
 // Each field of each message comes through both ways, and none comes in the place of
