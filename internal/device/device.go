@@ -79,7 +79,7 @@ func (h Handle) Number(ctx context.Context) (win.DeviceNumber, error) {
 // property reads a whole storage property, however long.
 func (h Handle) property(ctx context.Context, id win.PropertyID) ([]byte, error) {
 	query := win.EncodePropertyQuery(id)
-	size := uint32(4096)
+	size := uint32(1024) // these are short, apart from those with many identifiers
 	for {
 		out, err := h.control(ctx, win.IoctlStorageQueryProperty, query, make([]byte, size))
 		if err != nil {

@@ -167,3 +167,52 @@ func BenchmarkStageVolumeAtOnce(b *testing.B) {
 	b.ReportMetric(float64(alone.Milliseconds())/float64(b.N), "ms/one")
 	b.ReportMetric(float64(together.Milliseconds())/float64(b.N), fmt.Sprintf("ms/%d", volumes))
 }
+
+// nodeWithVolumes returns a node with a number of volumes, which are staged and published.
+func nodeWithVolumes(b *testing.B, volumes int) *simnode.Node {
+	b.Helper()
+	n := simnode.New(b)
+	for i := range volumes {
+		n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Offline: true, Serial: fmt.Sprintf("vol-%d", i)})
+		if err := stageVolume(b.Context(), n, fmt.Sprintf("vol-%d", i), stagingPath(i)); err != nil {
+			b.Fatal(err)
+		}
+		target := fmt.Sprintf(`C:\var\lib\kubelet\pods\pod-%d\volumes\kubernetes.io~csi\pv\mount`, i)
+		if err := n.Operations().Storage.PublishVolume(b.Context(), stagingPath(i), target); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return n
+}
+
+func stagingPath(i int) string { return fmt.Sprintf(`%s\vol-%d\globalmount`, stagingDir, i) }
+
+// BenchmarkListVolumes shows that a list is linear in the number of volumes: calls to Windows and
+// time for each are constant.
+func BenchmarkListVolumes(b *testing.B) {
+	for _, volumes := range []int{10, 100, 500} {
+		b.Run(fmt.Sprintf("volumes=%d", volumes), func(b *testing.B) {
+			n := nodeWithVolumes(b, volumes)
+			perVolume(b, n, volumes, func() error {
+				list, err := n.Operations().Storage.ListVolumes(b.Context())
+				if err == nil && len(list.Mounts) != 2*volumes {
+					err = fmt.Errorf("%d mounts", len(list.Mounts))
+				}
+				return err
+			})
+		})
+	}
+}
+
+// perVolume measures f, which does something for each of a number of volumes.
+func perVolume(b *testing.B, n *simnode.Node, volumes int, f func() error) {
+	before := total(n.Calls())
+	for b.Loop() {
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	each := float64(b.N) * float64(volumes)
+	b.ReportMetric(float64(total(n.Calls())-before)/each, "calls/volume")
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/each, "µs/volume")
+}

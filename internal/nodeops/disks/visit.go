@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -205,13 +206,13 @@ func (v *visits) report(class win.GUID, path string, err error) {
 
 // forgetOthers drops what is remembered of devices of a class that aren't there.
 func (v *visits) forgetOthers(class win.GUID, paths []string) {
+	there := make(map[string]bool, len(paths))
+	for _, path := range paths {
+		there[path] = true
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for path, d := range v.known {
-		if d.class == class && !slices.Contains(paths, path) {
-			delete(v.known, path)
-		}
-	}
+	maps.DeleteFunc(v.known, func(path string, d *visited) bool { return d.class == class && !there[path] })
 }
 
 // count tells how many disks are skipped, if that has changed.

@@ -79,7 +79,7 @@ func (d *Disk) Object() string {
 	if d.Number == win.NoNumber {
 		return d.InterfacePath()
 	}
-	return fmt.Sprintf(`\\.\PhysicalDrive%d %s`, d.Number, d.InterfacePath())
+	return win.PhysicalDrive(d.Number) + " " + d.InterfacePath()
 }
 
 // InterfacePath is the device interface of the disk. The last part of the

@@ -129,9 +129,14 @@ func (m *Manager) freeNumber(fresh bool) disk.Number {
 	return n
 }
 
-// taken reports whether an attached disk has a SCSI address.
-func (m *Manager) taken(a win.SCSIAddress) bool {
-	_, taken := m.Find(func(d *Disk) bool { return d.State != Detached && *d.Spec.SCSI == a })
+// addresses are the SCSI addresses of the attached disks.
+func (m *Manager) addresses() map[win.SCSIAddress]bool {
+	taken := make(map[win.SCSIAddress]bool)
+	for d := range m.All() {
+		if d.State != Detached {
+			taken[*d.Spec.SCSI] = true
+		}
+	}
 	return taken
 }
 

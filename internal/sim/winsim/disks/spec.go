@@ -128,18 +128,19 @@ func (m *Manager) complete(id uint64, d hardware.Disk) (hardware.Disk, error) {
 		naa := append([]byte{0x60, 0x02, 0x24, 0x80}, sum[:12]...) // NAA 6 with Microsoft's company id
 		d.Page83 = []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: naa}}
 	}
+	taken := m.addresses()
 	if d.SCSI != nil {
 		address := *d.SCSI
 		d.SCSI = &address
 	} else {
 		d.SCSI = &win.SCSIAddress{PortNumber: 1}
-		for m.taken(*d.SCSI) && *d.SCSI != (win.SCSIAddress{PortNumber: 1, TargetID: 255, LUN: 255}) {
+		for taken[*d.SCSI] && *d.SCSI != (win.SCSIAddress{PortNumber: 1, TargetID: 255, LUN: 255}) {
 			if d.SCSI.LUN++; d.SCSI.LUN == 0 {
 				d.SCSI.TargetID++
 			}
 		}
 	}
-	if m.taken(*d.SCSI) {
+	if taken[*d.SCSI] {
 		return d, refusal.New(win.ErrorBusy, "another disk has the SCSI address %d:%d:%d:%d",
 			d.SCSI.PortNumber, d.SCSI.PathID, d.SCSI.TargetID, d.SCSI.LUN)
 	}
