@@ -9,13 +9,17 @@ package exporter
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"path"
+	"runtime/pprof"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,6 +31,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-proxy/csi-proxy/internal/mask"
 	"github.com/csi-proxy/csi-proxy/internal/server"
 )
 
@@ -190,6 +195,20 @@ func (e *Exporter) handleHealth(mux *http.ServeMux) {
 		}
 		fmt.Fprintln(w, "ok")
 	})
+	mux.HandleFunc("GET /debug/daemon", handleDebug)
+}
+
+// handleDebug answers, to this machine only, with the daemon's flags and goroutines. A dump stops the
+// daemon for a moment, and shows addresses in its memory.
+func handleDebug(w http.ResponseWriter, r *http.Request) {
+	if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
+		http.Error(w, "only this machine may ask", http.StatusForbidden)
+		return
+	}
+	fmt.Fprintf(w, "flags: %q\n\n", mask.Flags(os.Args[1:]))
+	if err := pprof.Lookup("goroutine").WriteTo(w, 2); err != nil {
+		return // the client has left
+	}
 }
 
 // ServeHealth answers probes on l, without TLS and passwords, until ctx is done. It closes l.
@@ -217,6 +236,8 @@ func (e *Exporter) serve(ctx context.Context, l net.Listener, handler http.Handl
 		WriteTimeout:   writeTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeader,
+		// No HTTP/2: a flood of its streams, reset at once, would take the drivers' processor time.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	closed := make(chan error, 1)
 	defer context.AfterFunc(ctx, func() { closed <- httpServer.Close() })()

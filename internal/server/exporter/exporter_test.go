@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -170,6 +171,12 @@ func TestPaths(t *testing.T) {
 	e.SetReady(false)
 	want("/readyz", http.StatusServiceUnavailable, "not ready")
 	want("/debug/pprof/", http.StatusNotFound, "")
+	want("/debug/daemon", http.StatusOK, "exporter.handleDebug(")
+	answer := httptest.NewRecorder()
+	handleDebug(answer, httptest.NewRequest("GET", "/debug/daemon", nil)) // from 192.0.2.1
+	if answer.Code != http.StatusForbidden {
+		t.Errorf("another machine gets %d, %s", answer.Code, answer.Body)
+	}
 	want("/nowhere", http.StatusNotFound, "")
 }
 
@@ -223,7 +230,7 @@ func TestTLSAndPassword(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
 	for password, want := range map[string]int{"open sesame": http.StatusOK, "wrong": http.StatusUnauthorized, "": http.StatusUnauthorized} {
 		request, err := http.NewRequestWithContext(t.Context(), "GET", strings.Replace(url, "http:", "https:", 1)+"/metrics", nil)
 		if err != nil {
@@ -239,6 +246,9 @@ func TestTLSAndPassword(t *testing.T) {
 		resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("with the password %q: status %d, want %d", password, resp.StatusCode, want)
+		}
+		if resp.ProtoMajor != 1 {
+			t.Errorf("the metrics are served over %s", resp.Proto)
 		}
 	}
 }
