@@ -153,7 +153,8 @@ C:\var\log\csi-proxy\csi-proxy.log. The command prints the service's command lin
 
 DAEMON is run with -check and these flags first, so what the daemon wouldn't start with is an
 error here. A directory for the log that doesn't exist is made, for SYSTEM and the
-Administrators only.
+Administrators only. If others can write to the directory of DAEMON or to that of the log, that
+is an error, too.
 
 The service runs as LocalSystem, with no more privileges than the daemon needs. It starts with
 the system, and is restarted 10 seconds after any failure. Windows waits for it at a shutdown as
@@ -175,9 +176,9 @@ those that the service has, and it runs, nothing changes.
 
 With --watch the command goes on and tells the state of the service whenever it changes. It ends
 with an error if the service doesn't run for 30 seconds; repeated, it installs and starts it again.`
-	c.Example = `  csi-proxyctl service install C:\k\csi-proxy.exe -- -v=2 -log_file=C:\k\log\csi-proxy.log -logtostderr=false
-  csi-proxyctl service install --replace C:\k\csi-proxy.exe
-  csi-proxyctl service install C:\k\csi-proxy.exe --from C:\hpc\csi-proxy.exe --watch -- -v=2`
+	c.Example = `  csi-proxyctl service install "C:\Program Files\csi-proxy\csi-proxy.exe" -- -v=2
+  csi-proxyctl service install --replace "C:\Program Files\csi-proxy\csi-proxy.exe"
+  csi-proxyctl service install "C:\Program Files\csi-proxy\csi-proxy.exe" --from C:\hpc\csi-proxy.exe --watch`
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		before := cmd.ArgsLenAtDash()
 		if before < 0 {

@@ -88,6 +88,8 @@ type Services interface {
 	// MakeLogDirectory makes a directory that only SYSTEM and the Administrators may
 	// use. One that is there stays as it is.
 	MakeLogDirectory(dir string) error
+	// Writers returns who can write to a directory, beside SYSTEM and administrators.
+	Writers(dir string) ([]string, error)
 }
 
 // Programs runs programs and looks at them.
@@ -242,6 +244,12 @@ func (d *Deployer) config(ctx context.Context, name string,
 			return winservice.Config{}, winservice.Report{}, err
 		}
 	}
+	if err := d.checkWriters("the service's program", directoryOf(in.Program)); err != nil {
+		return winservice.Config{}, winservice.Report{}, err
+	}
+	if err := d.checkWriters("the log", report.LogDirectory); err != nil {
+		return winservice.Config{}, winservice.Report{}, err
+	}
 	config := winservice.Config{
 		Name:         name,
 		DisplayName:  in.DisplayName,
@@ -262,6 +270,22 @@ func (d *Deployer) config(ctx context.Context, name string,
 	}
 	return config, report, nil
 }
+
+// checkWriters refuses a directory that others than administrators can write to: they could
+// exchange what SYSTEM runs, or lead its log elsewhere by a link.
+func (d *Deployer) checkWriters(of, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	names, err := d.Services.Writers(dir)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	return refuse("install service", dir, winservice.WritableText(of, dir, names)+"; "+winservice.WritableAdvice(dir))
+}
+
+// directoryOf returns the directory of a program; empty if the path has none.
+func directoryOf(program string) string { return program[:max(0, strings.LastIndexAny(program, `\/`))] }
 
 // check runs a daemon with -check, and compares what it serves with all versions, unless
 // some may be missing.

@@ -502,6 +502,19 @@ func TestInstall(t *testing.T) {
 	n.runs(t, "csiproxy", published)
 }
 
+// Nobody but administrators can exchange what SYSTEM runs, or say where it writes its log.
+func TestInstallRefusesWritableDirectories(t *testing.T) {
+	for _, dir := range []string{directoryOf(program), `C:\log`} {
+		n := &node{services: map[string]*service{}, files: map[string]string{program: oursOld},
+			writers: map[string][]string{dir: {`NT AUTHORITY\Authenticated Users`}}}
+		_, err := n.deployer().Install(t.Context(), installation())
+		if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), "Authenticated Users; ") ||
+			!strings.Contains(err.Error(), `icacls "`+dir+`"`) || len(n.services) > 0 {
+			t.Errorf("%s: %v, services %v", dir, err, n.services)
+		}
+	}
+}
+
 func TestServiceArgs(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                    "-windows-service -log_file=" + defaultLog + " -logtostderr=false",

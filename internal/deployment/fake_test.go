@@ -36,9 +36,10 @@ const (
 type node struct {
 	services map[string]*service
 	files    map[string]string
-	holder   string // content of the program whose process has the pipes; empty for none
-	holderOf string // its path
-	missing  bool   // -check leaves out a version
+	holder   string              // content of the program whose process has the pipes; empty for none
+	holderOf string              // its path
+	missing  bool                // -check leaves out a version
+	writers  map[string][]string // of directories, beside administrators
 
 	// dieAt is the step at which the process dies, before or after the step's effect; 0
 	// for never.
@@ -252,6 +253,8 @@ func (n *node) CommandLine(program string, args ...string) (string, error) {
 func (n *node) MakeLogDirectory(dir string) error {
 	return n.step("make "+dir, func() error { return nil })
 }
+
+func (n *node) Writers(dir string) ([]string, error) { return n.writers[dir], nil }
 
 func (n *node) Check(_ context.Context, program string, args []string) (winservice.Report, error) {
 	content, ok := n.files[program]

@@ -68,10 +68,10 @@ func (d *Deployer) bring(ctx context.Context, from, to string) error {
 		if same, err := d.Files.Same(from, to); err != nil || same {
 			return err
 		}
-	} else if i := strings.LastIndexAny(to, `\/`); i > 0 {
+	} else if dir := directoryOf(to); dir != "" {
 		// It makes a directory as this one must be: who can exchange the program owns the
 		// node.
-		if err := d.Services.MakeLogDirectory(to[:i]); err != nil {
+		if err := d.Services.MakeLogDirectory(dir); err != nil {
 			return err
 		}
 	}

@@ -74,6 +74,10 @@ func (Services) MakeLogDirectory(dir string) error {
 	return unimplemented("MakeLogDirectory", dir)
 }
 
+func (Services) Writers(dir string) ([]string, error) {
+	return nil, unimplemented("read access list", dir)
+}
+
 // EndWithChildren does nothing: only Windows keeps the file of a running program from being
 // replaced.
 func EndWithChildren() error { return nil }

@@ -338,6 +338,96 @@ func (Services) MakeLogDirectory(dir string) (err error) {
 	return nil
 }
 
+// mayWrite are the rights with which one can change what a directory has, or get the right to:
+// add files and directories, remove what is in it (FILE_DELETE_CHILD), remove it, and change its
+// access list or owner.
+const mayWrite = windows.FILE_WRITE_DATA | windows.FILE_APPEND_DATA | 0x40 | windows.DELETE |
+	windows.WRITE_DAC | windows.WRITE_OWNER | windows.GENERIC_WRITE | windows.GENERIC_ALL
+
+// trustedInstaller is the account of Windows' own installer.
+const trustedInstaller = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"
+
+// Writers implements deployment.Services: it returns who can write to a directory, beside SYSTEM,
+// the Administrators, Windows' installer and the user who runs this. A directory that isn't there
+// has no writers. Entries that deny don't count, so somebody may be named who can't.
+func (Services) Writers(dir string) (names []string, err error) {
+	descriptor, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT,
+		windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the access list of %s: %w", dir, err)
+	}
+	sids, err := writers(descriptor)
+	if err != nil {
+		return nil, fmt.Errorf("access list of %s: %w", dir, err)
+	}
+	user, err := windows.GetCurrentProcessToken().GetTokenUser()
+	if err != nil {
+		return nil, err
+	}
+	for _, sid := range sids {
+		if sid.Equals(user.User.Sid) {
+			continue
+		}
+		name, domain, _, err := sid.LookupAccount("")
+		switch {
+		case err != nil: // nobody knows it any more
+			name = sid.String()
+		case domain != "":
+			name = domain + `\` + name
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// writers returns the owner in a security descriptor and those whom its access list lets write, but
+// for SYSTEM, the Administrators and Windows' installer.
+func writers(descriptor *windows.SECURITY_DESCRIPTOR) (sids []*windows.SID, err error) {
+	trusted := func(sid *windows.SID) bool {
+		return sid.IsWellKnown(windows.WinLocalSystemSid) || sid.IsWellKnown(windows.WinBuiltinAdministratorsSid) ||
+			sid.String() == trustedInstaller
+	}
+	owner, _, err := descriptor.Owner()
+	if err != nil {
+		return nil, err
+	}
+	if owner != nil && !trusted(owner) {
+		sids = append(sids, owner)
+	}
+	list, _, err := descriptor.DACL()
+	if errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND) || err == nil && list == nil {
+		everybody, err := windows.CreateWellKnownSid(windows.WinWorldSid)
+		return append(sids, everybody), err
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range uint32(list.AceCount) {
+		var entry *windows.ACCESS_ALLOWED_ACE
+		if err := windows.GetAce(list, i, &entry); err != nil {
+			return nil, err
+		}
+		// CREATOR OWNER and the like are for what is made below, by who may.
+		if entry.Header.AceType != windows.ACCESS_ALLOWED_ACE_TYPE || entry.Header.AceFlags&windows.INHERIT_ONLY_ACE != 0 ||
+			entry.Mask&mayWrite == 0 {
+			continue
+		}
+		if sid := (*windows.SID)(unsafe.Pointer(&entry.SidStart)); !trusted(sid) {
+			sid, err := sid.Copy()
+			if err != nil {
+				return nil, err
+			}
+			sids = append(sids, sid)
+		}
+	}
+	return sids, nil
+}
+
 // SplitCommandLine returns the program and the arguments of a command line.
 func (Services) SplitCommandLine(commandLine string) (program string, args []string, err error) {
 	args, err = windows.DecomposeCommandLine(commandLine)

@@ -234,3 +234,39 @@ func TestMakeLogDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestWriters: those count who can write and aren't administrators, by the list and as the owner.
+func TestWriters(t *testing.T) {
+	for text, want := range map[string]string{
+		"O:BAD:(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU)(A;OICIIO;GA;;;CO)": "",
+		"O:BAD:(A;;FA;;;SY)(A;;0x1301bf;;;AU)":                                           "S-1-5-11",
+		"O:BAD:(A;;FA;;;SY)(A;;0x4;;;WD)(A;;0x40;;;BU)":                                  "S-1-1-0 S-1-5-32-545",
+		"O:WDD:(A;;FA;;;BA)":             "S-1-1-0",
+		"O:SYD:(D;;FA;;;WD)(A;;FR;;;WD)": "",
+		"O:SYD:(A;;WD;;;BU)":             "S-1-5-32-545",
+		"O:SY":                           "S-1-1-0",
+		"O:S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464D:(A;;FA;;;BA)": "",
+	} {
+		descriptor, err := windows.SecurityDescriptorFromString(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		sids, err := writers(descriptor)
+		var got []string
+		for _, sid := range sids {
+			got = append(got, sid.String())
+		}
+		if strings.Join(got, " ") != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", text, got, err, want)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "log")
+	if err := services.MakeLogDirectory(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{dir, filepath.Join(dir, "missing")} {
+		if names, err := services.Writers(dir); len(names) > 0 || err != nil {
+			t.Errorf("%s: %q, %v", dir, names, err)
+		}
+	}
+}

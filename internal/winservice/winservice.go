@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -182,4 +183,16 @@ func word(n uint32, words ...string) string {
 		return words[n]
 	}
 	return "unknown"
+}
+
+// WritableText says who can write to a directory.
+func WritableText(of, dir string, names []string) string {
+	return fmt.Sprintf("others than administrators can write to the directory of %s, %s: %s", of, dir, strings.Join(names, ", "))
+}
+
+// WritableAdvice says what to do about a directory that others can write to.
+func WritableAdvice(dir string) string {
+	return fmt.Sprintf(`take another one, such as C:\Program Files\csi-proxy, or leave it to the administrators: `+
+		`icacls "%s" /setowner *S-1-5-32-544, then `+
+		`icacls "%[1]s" /inheritance:r /grant *S-1-5-18:(OI)(CI)F *S-1-5-32-544:(OI)(CI)F`, dir)
 }
