@@ -26,6 +26,8 @@ func addWindows(n *doctor.Node) error {
 		return err
 	}
 	n.Windows = sys
+	n.Writers = services.Writers
+	n.Events = winsys.Events
 	n.Local = doctor.Operations{Disk: local.Disk, Storage: local.Storage, System: local.System}
 	n.Privileges = winsys.Privileges()
 	return nil
@@ -62,6 +64,7 @@ func installedServices(context.Context) ([]doctor.Service, error) {
 			Privileges:       settings.Privileges,
 			Program:          program,
 			Args:             args,
+			Log:              logFile(args),
 		})
 	}
 	return found, nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"time"
 
@@ -35,9 +36,10 @@ func (p *program) supportBundle() *cobra.Command {
 				return reply{}, err
 			}
 			defer func() { err = errors.Join(err, done()) }()
+			serviceLogs, addresses := fromServices(ctx, n)
 			b := doctor.Bundle{
-				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
-				LogBytes: bundledLogBytes,
+				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs, logs...),
+				LogBytes: bundledLogBytes, Addresses: addresses,
 			}
 			if path == "-" {
 				return reply{raw: []byte{}}, doctor.WriteBundle(ctx, p.stdout, n, b)
@@ -52,7 +54,8 @@ func (p *program) supportBundle() *cobra.Command {
 	c.Use = "support-bundle [FILE]"
 	c.ValidArgsFunction = nil // files
 	c.Long = `Put the findings of csi-proxyctl doctor, versions, the service with the daemon's flags, disks,
-volumes, mounts, mappings, and the end of the daemon's log files into one zip, and print its name.
+volumes, mounts, mappings, the daemon's metrics and goroutines, the Windows event log of the last
+days, and the end of the daemon's log files into one zip, and print its name.
 Without FILE that is csi-proxy-support-TIME.zip in the current directory, and with - it is written
 to standard output. A file that exists is an error.
 
@@ -83,22 +86,33 @@ func writeBundle(ctx context.Context, path string, n *doctor.Node, b doctor.Bund
 	return nil
 }
 
-// serviceLogs returns the log files that the services' flags name, and those before them.
-func serviceLogs(ctx context.Context, n *doctor.Node) []string {
-	if n.Services == nil {
-		return nil
-	}
-	services, err := n.Services(ctx)
-	if err != nil {
-		return nil // the bundle says so
-	}
-	var logs []string
-	for _, s := range services {
-		if path := logFile(s.Args); path != "" {
-			logs = append(logs, path, path+".1")
+// fromServices returns what the services' flags name: the log files with those before them, and the
+// addresses where the daemon serves metrics and health. Where no flag names an address, it may be that
+// of the manifests and the MSI.
+func fromServices(ctx context.Context, n *doctor.Node) (logs, addresses []string) {
+	var services []doctor.Service
+	if n.Services != nil {
+		var err error
+		if services, err = n.Services(ctx); err != nil {
+			services = nil // the bundle says so
 		}
 	}
-	return logs
+	for _, s := range services {
+		if s.Log != "" {
+			logs = append(logs, s.Log, s.Log+".1")
+		}
+		for _, flag := range []string{"metrics-bind-address", "health-bind-address"} {
+			host, port, err := net.SplitHostPort(flagValue(s.Args, flag))
+			if err != nil {
+				continue // there is none
+			}
+			if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
+				host = "127.0.0.1"
+			}
+			addresses = append(addresses, net.JoinHostPort(host, port))
+		}
+	}
+	return logs, append(addresses, "127.0.0.1:29810", "127.0.0.1:29811")
 }
 
 // logFile returns the log file that the daemon writes with these arguments; empty if it

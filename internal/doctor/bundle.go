@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,19 +33,22 @@ type Bundle struct {
 	// doesn't exist is listed as missing.
 	Logs     []string
 	LogBytes int64
+	// Addresses are those at which the daemon may serve metrics and /debug/daemon.
+	Addresses []string
 }
 
-// WriteBundle writes a zip with all that support needs to know of the node: the findings,
-// the endpoints, the services with their flags, disks, volumes, mounts, mappings, the logs,
-// and the errors and warnings in them. What can't be found out is listed in missing.txt,
+// WriteBundle writes a zip with all that support needs to know of the node: the findings, also as a
+// first page for people, the endpoints, the services with their flags, disks, volumes, mounts,
+// mappings, the daemon's metrics and goroutines, the Windows event log, the logs, and the errors and
+// warnings in them. What can't be found out is listed in missing.txt,
 // and keeps nothing else from the zip. Passwords are in none of the sources; where a text
 // looks as if it gave one, it is masked all the same, since the text may be another
 // program's.
 func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 	z := &bundle{Writer: zip.NewWriter(w), time: b.Time}
-	z.text("about.txt", fmt.Sprintf("Support bundle of CSI Proxy, made at %s by %s.\n\n%s",
-		b.Time.UTC().Format(time.RFC3339), b.Program, about))
 	findings := Examine(ctx, n)
+	z.text("about.txt", fmt.Sprintf("Support bundle of CSI Proxy, made at %s by %s.\n\n%s\n%s",
+		b.Time.UTC().Format(time.RFC3339), b.Program, mask.Text(firstPage(findings)), about))
 	z.json("findings.json", findings, nil)
 
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -66,10 +70,38 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 		got, err := answerOf(ctx, n, part.get)
 		z.json(part.name, got, err)
 	}
+	for _, c := range eventChannels(ctx, n) {
+		got, err := answerOf(ctx, n, c.read)
+		z.found(c.file(), got, err)
+	}
+	for _, page := range []struct{ name, path string }{{"metrics.txt", "/metrics"}, {"daemon.txt", "/debug/daemon"}} {
+		got, err := pageOf(ctx, b.Addresses, page.path)
+		z.found(page.name, got, err)
+	}
 	z.logs(b.Logs, b.LogBytes)
 	z.text("errors.txt", strings.Join(z.failures, "\n")+"\n")
 	z.text("missing.txt", mask.Text(strings.Join(z.missing, "\n"))+"\n")
 	return errors.Join(z.err, z.Close())
+}
+
+// firstPage says in words what was found, problems first.
+func firstPage(findings []Finding) string {
+	var b strings.Builder
+	for _, verdict := range []Verdict{Problem, Warning, Unknown} {
+		for _, f := range findings {
+			if f.Verdict != verdict {
+				continue
+			}
+			fmt.Fprintf(&b, "%s: %s: %s\n", strings.ToUpper(string(verdict)), f.Check, f.Text)
+			if f.Advice != "" {
+				fmt.Fprintf(&b, "    to do: %s\n", f.Advice)
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return "csi-proxyctl doctor found nothing wrong.\n"
+	}
+	return "What csi-proxyctl doctor found wrong, or couldn't find out; docs/doctor.md has more on each:\n\n" + b.String()
 }
 
 const about = `findings.json   what csi-proxyctl doctor found
@@ -81,11 +113,15 @@ disks.json      the disks, with their partitions, volumes, and where these are m
 volumes.json    the volumes that Windows knows, with their file systems
 mounts.json     what is mounted where: volumes, links, shares, and what is left over
 mappings.json   the SMB mappings
+metrics.txt     the daemon's metrics
+daemon.txt      the daemon's flags, and what each of its goroutines does
+events/         the Windows event log of the last 7 days: errors and warnings about disks, volumes,
+                SMB, iSCSI and services, and all that the daemon's service says
 log/            the end of the daemon's logs
 errors.txt      the last errors and warnings in them
 missing.txt     what is not here, and why
 
-Passwords are in none of these, nor are the names of their users.
+Passwords are in none of these, nor are the names of their users but in the Windows event log.
 `
 
 // answerOf gets an answer, or gives up when ctx ends.
@@ -131,6 +167,46 @@ func (z *bundle) text(name, text string) {
 	z.err = errors.Join(z.err, err)
 }
 
+// found adds a text, or says why it is missing.
+func (z *bundle) found(name string, got any, err error) {
+	if err != nil {
+		z.missing = append(z.missing, fmt.Sprintf("%s: %v", name, err))
+	}
+	if text, ok := got.(string); ok && (text != "" || err == nil) {
+		z.text(name, mask.Text(text))
+	}
+}
+
+// pageOf returns what the first of the addresses that has the page answers.
+func pageOf(ctx context.Context, addresses []string, path string) (any, error) {
+	errs := []error{errors.New("the daemon has no address that is known here, by -metrics-bind-address or " +
+		"-health-bind-address")}
+	for _, address := range addresses {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(answer.Body, mostPage))
+		err = errors.Join(err, answer.Body.Close())
+		if err == nil && answer.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", request.URL, answer.Status)
+		}
+		if err == nil {
+			return string(text), nil
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) > 1 {
+		errs = errs[1:]
+	}
+	return nil, errors.Join(errs...)
+}
+
 func (z *bundle) json(name string, v any, err error) {
 	if err != nil {
 		z.missing = append(z.missing, fmt.Sprintf("%s: %v", name, err))
@@ -145,6 +221,9 @@ func (z *bundle) json(name string, v any, err error) {
 	}
 	z.text(name, mask.Text(string(text))+"\n")
 }
+
+// mostPage is how many bytes of a page of the daemon are taken.
+const mostPage = 32 << 20
 
 // mostFailures is how many lines errors.txt has at most.
 const mostFailures = 500

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,11 +55,33 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
+// events are the same in all channels.
+func (f *fixture) events(_ context.Context, channel, query string, _ int) ([]string, error) {
+	var events []string
+	for _, source := range []string{"Disk", "Microsoft-Windows-DNS-Client", "csi-proxy"} {
+		events = append(events, "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System><Provider Name='"+
+			source+"'/></System><EventData><Data>"+f.eventText+"</Data></EventData></Event>")
+	}
+	if strings.HasSuffix(channel, "Security") {
+		return events[:1], errors.New("the channel broke off")
+	}
+	return events, nil
+}
+
 func bundleOf(t *testing.T, n *doctor.Node, logs ...string) map[string]string {
 	t.Helper()
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprintln(w, "goroutine 1 of "+r.URL.Path)
+	}))
+	defer daemon.Close()
 	var b bytes.Buffer
 	simtest.Must(t, doctor.WriteBundle(t.Context(), &b, n, doctor.Bundle{
 		Program: "csi-proxyctl v1.2.3", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Logs: logs, LogBytes: 1 << 20,
+		Addresses: []string{"127.0.0.1:1", daemon.Listener.Addr().String()},
 	}))
 	return unzipped(t, b.Bytes())
 }
@@ -72,9 +96,23 @@ func TestBundle(t *testing.T) {
 		"I0102 03:04:05.000006 7 a.go:1] started\nE0102 03:04:06.000006 7 a.go:2] it broke\nEverything is fine\n"+
 			`{"ts":1,"severity":"WARNING","msg":"careful"}`+"\n"+`{"ts":1,"severity":"INFO","msg":"fine"}`+
 			"\nW0102 03:04:07.000006 7 a.go:2] at the end")
+	f.writers = map[string][]string{`C:\k`: {"Everyone"}}
 	files := bundleOf(t, f.Node, log, log+".1")
+	if missing := files["missing.txt"]; !strings.Contains(missing, "/metrics: 401 Unauthorized") ||
+		!strings.Contains(missing, "events/Microsoft-Windows-SmbClient-Security.xml: the channel broke off") {
+		t.Errorf("missing are %s", missing)
+	}
+	if strings.Contains(files["events/System.xml"], "DNS") || strings.Contains(files["events/System.xml"], "csi-proxy") ||
+		strings.Count(files["events/Microsoft-Windows-SmbClient-Security.xml"], "<Event ") != 1 {
+		t.Errorf("events of the wrong sources: %s", files["events/System.xml"])
+	}
 	for name, want := range map[string]string{
-		"about.txt":         "made at 2026-01-02T03:04:05Z by csi-proxyctl v1.2.3",
+		"about.txt":         "made at 2026-01-02T03:04:05Z by csi-proxyctl v1.2.3.\n\nWhat csi-proxyctl doctor found wrong",
+		"daemon.txt":        "goroutine 1 of /debug/daemon",
+		"events/System.xml": "<Provider Name='Disk'/>",
+
+		"events/Application-csi-proxy.xml":              "<Provider Name='csi-proxy'/>",
+		"events/Microsoft-Windows-Ntfs-Operational.xml": "DNS",
 		"findings.json":     `"check": "silent-disks"`,
 		"windows.json":      "Windows Server 2025 Datacenter",
 		"endpoints.json":    `"Program": "C:\\k\\csi-proxy.exe"`,
@@ -105,7 +143,7 @@ func TestBundle(t *testing.T) {
 // Nothing that fails keeps the rest from the bundle.
 func TestBundleWithoutAnything(t *testing.T) {
 	files := bundleOf(t, &doctor.Node{System: "linux"})
-	for _, name := range []string{"windows.json", "endpoints.json", "services.json", "programs.json", "disks.json",
+	for _, name := range []string{"events/System.xml", "windows.json", "endpoints.json", "services.json", "programs.json", "disks.json",
 		"volumes.json", "mounts.json", "mappings.json", "log"} {
 		if !strings.Contains(files["missing.txt"], name+": ") {
 			t.Errorf("nobody says why %s is missing:\n%s", name, files["missing.txt"])
@@ -154,6 +192,7 @@ func TestBundleHasNoSecrets(t *testing.T) {
 		"-v=2", "-kubelet-path=kept", "--api-token", mark(), "-proxy-password=" + mark(),
 		"-proxy=http://user:" + mark() + "@example.com/kept", "-v=2",
 	}
+	f.eventText = `password="` + mark() + `"`
 	f.endpoints = append(f.endpoints,
 		client.Endpoint{Group: "smb", Version: "v1", Address: "smb-v1",
 			Err: errors.New(`refused: password="` + mark() + `" kept`)})

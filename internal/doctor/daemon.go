@@ -154,6 +154,9 @@ func addresses(endpoints []client.Endpoint) string {
 // base returns the last element of a path of either system.
 func base(path string) string { return path[strings.LastIndexAny(path, `\/`)+1:] }
 
+// directoryOf returns the directory of a file of Windows; empty if the path has none.
+func directoryOf(path string) string { return path[:max(0, strings.LastIndexAny(path, `\/`))] }
+
 // running returns the service that runs, if one does; known is false if that can't be told.
 func (n *Node) running(ctx context.Context) (s *Service, known bool) {
 	if n.Services == nil {

@@ -78,6 +78,8 @@ type Service struct {
 	Privileges []string
 	Program    string
 	Args       []string
+	// Log is the log file that the arguments name; empty for none.
+	Log string
 }
 
 // Node is what the checks look at. A field may be nil: what can only be found out with it
@@ -96,6 +98,11 @@ type Node struct {
 	Build func(program string) (*debug.BuildInfo, error)
 	// Services returns the services that run the daemon: one, if all is well.
 	Services func(ctx context.Context) ([]Service, error)
+	// Writers returns who can write to a directory, beside SYSTEM and administrators.
+	Writers func(dir string) ([]string, error)
+	// Events returns the newest events of a channel of the Windows event log, as XML, that an
+	// XPath query selects.
+	Events func(ctx context.Context, channel, query string, most int) ([]string, error)
 	// Privileges are those that the daemon needs on Windows.
 	Privileges []string
 	// Daemon is the operations that the daemon serves, and Local those in this process.
@@ -124,6 +131,7 @@ func checks() []check {
 		{"pipe-owner", checkPipeOwner},
 		{"service", checkService},
 		{"account", checkAccount},
+		{"directories", checkDirectories},
 		{"kubelet-directory", checkKubeletDirectory},
 		{"iscsi-service", checkISCSIService},
 		{"automatic-mounting", checkAutomaticMounting},

@@ -37,6 +37,8 @@ type fixture struct {
 	endpoints []client.Endpoint
 	owners    map[string]uint32 // of endpoints; 4000 if not here
 	service   []doctor.Service
+	writers   map[string][]string // of directories
+	eventText string
 }
 
 const (
@@ -66,6 +68,7 @@ func newFixture(t *testing.T) *fixture {
 		service: []doctor.Service{{
 			Name: "csi-proxy", Running: true, State: "running", ProcessID: daemonProcess, Account: "LocalSystem",
 			Privileges: []string{"SeBackupPrivilege", "SeRestorePrivilege"},
+			Program:    `C:\k\csi-proxy.exe`, Log: `C:\log\csi-proxy.log`,
 		}},
 	}
 	f.Node = &doctor.Node{
@@ -88,6 +91,8 @@ func newFixture(t *testing.T) *fixture {
 				}}, nil
 		},
 		Services:    func(context.Context) ([]doctor.Service, error) { return f.service, nil },
+		Writers:     func(dir string) ([]string, error) { return f.writers[dir], nil },
+		Events:      f.events,
 		Privileges:  []string{"SeRestorePrivilege", "SeBackupPrivilege"},
 		Local:       doctor.Operations{Disk: n.Disk, Storage: n.Storage, System: n.System},
 		KubeletPath: simtest.Kubelet,
@@ -210,6 +215,18 @@ func TestFaults(t *testing.T) {
 		"too few privileges": {
 			make:  func(_ *testing.T, f *fixture) { f.service[0].Privileges = []string{"sebackupprivilege"} },
 			check: "account", verdict: doctor.Problem, says: "that the daemon needs: SeRestorePrivilege",
+		},
+		"a program that all users can exchange": {
+			make: func(_ *testing.T, f *fixture) {
+				f.writers = map[string][]string{`C:\k`: {"Everyone"}}
+			},
+			check: "directories", verdict: doctor.Warning, says: `the program of the service csi-proxy, C:\k: Everyone`,
+		},
+		"a log that all users can lead elsewhere": {
+			make: func(_ *testing.T, f *fixture) {
+				f.writers = map[string][]string{`C:\log`: {"Everyone"}}
+			},
+			check: "directories", verdict: doctor.Warning, says: `the log of the service csi-proxy, C:\log: Everyone`,
 		},
 		"no kubelet directory": {
 			make:  func(_ *testing.T, f *fixture) { f.KubeletPath = `C:\var\lib\other` },

@@ -13,6 +13,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 )
@@ -71,6 +72,35 @@ func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, err
 			"%s lies on %s; volumes can be mounted at directories of NTFS only", path, info.FileSystem))
 	}
 	return fmt.Sprintf("%s is a directory on %s", path, info.FileSystem), faults, nil
+}
+
+// checkDirectories looks whether others than administrators can exchange a service's program, or lead
+// its log elsewhere.
+func checkDirectories(ctx context.Context, n *Node) (string, []Finding, error) {
+	if n.Services == nil || n.Writers == nil {
+		return "", nil, n.needsWindows()
+	}
+	services, err := n.Services(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	var faults []Finding
+	look := func(of, dir string) error {
+		if dir == "" {
+			return nil
+		}
+		names, err := n.Writers(dir)
+		if len(names) > 0 {
+			faults = append(faults, warning(winservice.WritableAdvice(dir), "%s", winservice.WritableText(of, dir, names)))
+		}
+		return err
+	}
+	var errs []error
+	for _, s := range services {
+		errs = append(errs, look("the program of the service "+s.Name, directoryOf(s.Program)),
+			look("the log of the service "+s.Name, directoryOf(s.Log)))
+	}
+	return "only administrators can write to the directories of the service's program and log", faults, errors.Join(errs...)
 }
 
 // iscsiService is the service of the iSCSI initiator.
