@@ -187,7 +187,8 @@ func word(n uint32, words ...string) string {
 
 // WritableText says who can write to a directory.
 func WritableText(of, dir string, names []string) string {
-	return fmt.Sprintf("others than administrators can write to the directory of %s, %s: %s", of, dir, strings.Join(names, ", "))
+	return fmt.Sprintf("others than administrators can write to the directory of %s, %s: %s", of, dir,
+		strings.Join(names, ", "))
 }
 
 // WritableAdvice says what to do about a directory that others can write to.
