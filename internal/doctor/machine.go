@@ -100,7 +100,8 @@ func checkDirectories(ctx context.Context, n *Node) (string, []Finding, error) {
 		errs = append(errs, look("the program of the service "+s.Name, directoryOf(s.Program)),
 			look("the log of the service "+s.Name, directoryOf(s.Log)))
 	}
-	return "only administrators can write to the directories of the service's program and log", faults, errors.Join(errs...)
+	return "only administrators can write to the directories of the service's program and log", faults,
+		errors.Join(errs...)
 }
 
 // iscsiService is the service of the iSCSI initiator.
