@@ -59,8 +59,8 @@ func write(t *testing.T, name, text string) string {
 func (f *fixture) events(_ context.Context, channel, query string, _ int) ([]string, error) {
 	var events []string
 	for _, source := range []string{"Disk", "Microsoft-Windows-DNS-Client", "csi-proxy"} {
-		events = append(events, "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System><Provider Name='"+
-			source+"'/></System><EventData><Data>"+f.eventText+"</Data></EventData></Event>")
+		events = append(events, "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>"+
+			"<Provider Name='"+source+"'/></System><EventData><Data>"+f.eventText+"</Data></EventData></Event>")
 	}
 	if strings.HasSuffix(channel, "Security") {
 		return events[:1], errors.New("the channel broke off")
@@ -107,7 +107,7 @@ func TestBundle(t *testing.T) {
 		t.Errorf("events of the wrong sources: %s", files["events/System.xml"])
 	}
 	for name, want := range map[string]string{
-		"about.txt":         "made at 2026-01-02T03:04:05Z by csi-proxyctl v1.2.3.\n\nWhat csi-proxyctl doctor found wrong",
+		"about.txt":         "by csi-proxyctl v1.2.3.\n\nWhat csi-proxyctl doctor found wrong",
 		"daemon.txt":        "goroutine 1 of /debug/daemon",
 		"events/System.xml": "<Provider Name='Disk'/>",
 
@@ -143,8 +143,8 @@ func TestBundle(t *testing.T) {
 // Nothing that fails keeps the rest from the bundle.
 func TestBundleWithoutAnything(t *testing.T) {
 	files := bundleOf(t, &doctor.Node{System: "linux"})
-	for _, name := range []string{"events/System.xml", "windows.json", "endpoints.json", "services.json", "programs.json", "disks.json",
-		"volumes.json", "mounts.json", "mappings.json", "log"} {
+	for _, name := range []string{"events/System.xml", "windows.json", "endpoints.json", "services.json",
+		"programs.json", "disks.json", "volumes.json", "mounts.json", "mappings.json", "log"} {
 		if !strings.Contains(files["missing.txt"], name+": ") {
 			t.Errorf("nobody says why %s is missing:\n%s", name, files["missing.txt"])
 		}
