@@ -140,11 +140,6 @@ func (o operator) formattedVolume(disk uint32) string {
 	return id
 }
 
-func (o operator) mount(volume, path string) {
-	o.t.Helper()
-	o.must(o.clients.MountVolume(context.Background(), volume, path))
-}
-
 // mounted returns the volume that is mounted at a path, "" if none is.
 func (o operator) mounted(path string) string {
 	o.t.Helper()

@@ -30,10 +30,3 @@ func addLUN(n *node, iqn string, lun fields) {
 	n.t.Helper()
 	n.simCall("AddIscsiLun", fields{"iqn": iqn, "lun": lun})
 }
-
-// discover makes the node know the targets at the portal.
-func (c *client) discover() {
-	c.t.Helper()
-	c.succeed("AddTargetPortal", fields{"target_portal": portal})
-	c.succeed("DiscoverTargetPortal", fields{"target_portal": portal})
-}

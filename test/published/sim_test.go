@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -153,12 +152,6 @@ func (n *node) read(path string) string {
 func (n *node) failNext(call string, number int, flags ...string) {
 	n.t.Helper()
 	n.sim(append([]string{"fail", "--call", call, "--error", strconv.Itoa(number), "--count", "1"}, flags...)...)
-}
-
-// hangNext makes the next call of a name take longer than any test.
-func (n *node) hangNext(call string) {
-	n.t.Helper()
-	n.sim("delay", "--call", call, "--duration", time.Hour.String(), "--count", "1")
 }
 
 // countCalls tells how often each Windows call was made since the daemon was

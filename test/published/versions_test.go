@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -342,11 +341,4 @@ func (a answer) messages(name string) []answer {
 		all = append(all, answer{a.t, list.Get(i).Message()})
 	}
 	return all
-}
-
-// versionsOf returns the versions of a group that have a method.
-func versionsOf(group, method string) []version {
-	return slices.DeleteFunc(slices.Clone(versions), func(v version) bool {
-		return v.group != group || !v.has(method)
-	})
 }

@@ -4,14 +4,10 @@
 package published
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // The Windows calls that change something in the life of a volume, or wait for
@@ -147,36 +143,5 @@ func (n *node) awaitCall(call string, times int, ended <-chan struct{}) (bool, e
 		if err != nil || last || calls[call] >= times {
 			return calls[call] >= times, err
 		}
-	}
-}
-
-// A driver that gives a call up has its answer at once, and its next call isn't
-// held up by what the first left behind.
-func TestCallGivenUp(t *testing.T) {
-	t.Parallel()
-	const call = "MSFT_Volume.Format"
-	n := newNode(t)
-	volume := n.operator().rawVolume(n.attach(hardware{size: gib}))
-	n.hangNext(call)
-
-	first, giveUp := context.WithCancel(context.Background())
-	answer, ended := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		answer <- n.clients(nil).Format(first, volume)
-	}()
-	called, err := n.awaitCall(call, 1, ended)
-	giveUp()
-	if err != nil || !called {
-		t.Fatalf("%s was called: %t, %v", call, called, err)
-	}
-	if err := <-answer; status.Code(err) != codes.Canceled {
-		t.Errorf("the call that was given up gives %v", err)
-	}
-
-	second, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := n.clients(nil).Format(second, volume); err != nil {
-		t.Error(err)
 	}
 }
