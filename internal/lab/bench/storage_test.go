@@ -126,8 +126,8 @@ func BenchmarkStageVolume(b *testing.B) {
 				ours, ourCalls = ours+took, ourCalls+calls
 			}
 			n := float64(b.N)
-			b.ReportMetric(float64(ours)/float64(theirs), "x-time")
-			b.ReportMetric(float64(ourCalls)/float64(theirCalls), "x-calls")
+			report(b, float64(ours)/float64(theirs), "x-time", 0.5)
+			report(b, float64(ourCalls)/float64(theirCalls), "x-calls", 0.33)
 			b.ReportMetric(float64(ours.Milliseconds())/n, "ms/StageVolume")
 			b.ReportMetric(float64(theirs.Milliseconds())/n, "ms/sequence")
 			b.ReportMetric(float64(ourCalls)/n, "calls/StageVolume")
@@ -163,38 +163,64 @@ func BenchmarkStageVolumeAtOnce(b *testing.B) {
 		alone += atOnce(1)
 		together += atOnce(volumes)
 	}
-	b.ReportMetric(float64(together)/float64(alone), "x-alone")
+	report(b, float64(together)/float64(alone), "x-alone", 1.25)
 	b.ReportMetric(float64(alone.Milliseconds())/float64(b.N), "ms/one")
 	b.ReportMetric(float64(together.Milliseconds())/float64(b.N), fmt.Sprintf("ms/%d", volumes))
 }
 
-// nodeWithVolumes returns a node with a number of volumes, which are staged and published.
-func nodeWithVolumes(b *testing.B, volumes int) *simnode.Node {
-	b.Helper()
-	n := simnode.New(b)
-	for i := range volumes {
-		n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Offline: true, Serial: fmt.Sprintf("vol-%d", i)})
-		if err := stageVolume(b.Context(), n, fmt.Sprintf("vol-%d", i), stagingPath(i)); err != nil {
-			b.Fatal(err)
-		}
-		target := fmt.Sprintf(`C:\var\lib\kubelet\pods\pod-%d\volumes\kubernetes.io~csi\pv\mount`, i)
-		if err := n.Operations().Storage.PublishVolume(b.Context(), stagingPath(i), target); err != nil {
-			b.Fatal(err)
-		}
+// BenchmarkStageVolumeBesideOthers stages a disk with data that is offline, on nodes with other
+// disks. The time is without delays.
+func BenchmarkStageVolumeBesideOthers(b *testing.B) {
+	for _, c := range []struct {
+		others int
+		aim    float64
+	}{{0, 67}, {20, 75}, {500, 300}} {
+		b.Run(fmt.Sprintf("others=%d", c.others), func(b *testing.B) {
+			n := simnode.New(b)
+			for i := range c.others + 1 {
+				n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Offline: true, Serial: fmt.Sprintf("vol-%d", i)})
+			}
+			unstage := func() error {
+				_, err := n.Operations().Storage.UnstageVolume(b.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath(0)})
+				return err
+			}
+			stage := func() error { return stageVolume(b.Context(), n, "vol-0", stagingPath(0)) }
+			timed(b, stage) // which formats it
+			calls, took := 0, time.Duration(0)
+			for b.Loop() {
+				timed(b, unstage)
+				before := total(n.Calls())
+				took += timed(b, stage)
+				calls += total(n.Calls()) - before
+			}
+			report(b, float64(calls)/float64(b.N), "calls", c.aim)
+			b.ReportMetric(float64(took.Microseconds())/float64(b.N), "µs/StageVolume")
+		})
 	}
-	return n
 }
 
-func stagingPath(i int) string { return fmt.Sprintf(`%s\vol-%d\globalmount`, stagingDir, i) }
-
-// BenchmarkListVolumes shows that a list is linear in the number of volumes: calls to Windows and
-// time for each are constant.
-func BenchmarkListVolumes(b *testing.B) {
+// BenchmarkVolumes shows that what else is on the node costs GetVolume nothing, and that ListVolumes is
+// linear in the number of published volumes: calls to Windows and time for each are constant.
+func BenchmarkVolumes(b *testing.B) {
 	for _, volumes := range []int{10, 100, 500} {
-		b.Run(fmt.Sprintf("volumes=%d", volumes), func(b *testing.B) {
-			n := nodeWithVolumes(b, volumes)
-			perVolume(b, n, volumes, func() error {
-				list, err := n.Operations().Storage.ListVolumes(b.Context())
+		n := simnode.New(b)
+		operations := n.Operations().Storage
+		for i := range volumes {
+			serial := fmt.Sprintf("vol-%d", i)
+			n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: serial})
+			timed(b, func() error { return stageVolume(b.Context(), n, serial, stagingPath(i)) })
+			target := fmt.Sprintf(`C:\var\lib\kubelet\pods\pod-%d\volumes\kubernetes.io~csi\pv\mount`, i)
+			timed(b, func() error { return operations.PublishVolume(b.Context(), stagingPath(i), target) })
+		}
+		b.Run(fmt.Sprintf("GetVolume/volumes=%d", volumes), func(b *testing.B) {
+			perObject(b, n, 1, 25, func() error {
+				_, err := operations.GetVolume(b.Context(), stagingPath(0))
+				return err
+			})
+		})
+		b.Run(fmt.Sprintf("ListVolumes/volumes=%d", volumes), func(b *testing.B) {
+			perObject(b, n, volumes, 50, func() error {
+				list, err := operations.ListVolumes(b.Context())
 				if err == nil && len(list.Mounts) != 2*volumes {
 					err = fmt.Errorf("%d mounts", len(list.Mounts))
 				}
@@ -204,15 +230,39 @@ func BenchmarkListVolumes(b *testing.B) {
 	}
 }
 
-// perVolume measures f, which does something for each of a number of volumes.
-func perVolume(b *testing.B, n *simnode.Node, volumes int, f func() error) {
+// BenchmarkWatchDisks measures the first value of a watch, for which each disk is asked. How often
+// that comes again is in TestCallsOfWatchDisks of internal/nodeops.
+func BenchmarkWatchDisks(b *testing.B) {
+	for _, disks := range []int{10, 100, 500} {
+		b.Run(fmt.Sprintf("disks=%d", disks), func(b *testing.B) {
+			n := simnode.New(b)
+			for range disks - 1 { // Windows runs from one more
+				n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
+			}
+			perObject(b, n, disks, 0, func() error {
+				for changes, err := range n.Operations().Storage.WatchDisks(b.Context(), storage.Selector{}) {
+					if err == nil && len(changes.Added) != disks {
+						err = fmt.Errorf("%d disks", len(changes.Added))
+					}
+					return err
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func stagingPath(i int) string { return fmt.Sprintf(`%s\vol-%d\globalmount`, stagingDir, i) }
+
+// perObject measures f, which does something for each of a number of objects.
+func perObject(b *testing.B, n *simnode.Node, objects int, aim float64, f func() error) {
 	before := total(n.Calls())
 	for b.Loop() {
 		if err := f(); err != nil {
 			b.Fatal(err)
 		}
 	}
-	each := float64(b.N) * float64(volumes)
-	b.ReportMetric(float64(total(n.Calls())-before)/each, "calls/volume")
-	b.ReportMetric(float64(b.Elapsed().Microseconds())/each, "µs/volume")
+	each := float64(b.N) * float64(objects)
+	report(b, float64(total(n.Calls())-before)/each, "calls/each", aim)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1000/each, "µs/each")
 }
