@@ -26,7 +26,7 @@ var callsOf = map[string]struct{ alone, other int }{
 	"ListVolumes":                         {53, 0},
 	"ListDisks of one serial number":      {19, 0},
 	"UnpublishVolume":                     {14, 0},
-	"UnstageVolume":                       {94, 0},
+	"UnstageVolume":                       {95, 0},
 	"StageVolume of an offline data disk": {67, 2}, // each other disk is asked for its table
 }
 

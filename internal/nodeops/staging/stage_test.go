@@ -421,6 +421,33 @@ func testUnstageVolumeInUse(t *testing.T) {
 	simtest.Must(t, sim.EndProcess(process))
 }
 
+// A volume is written out before it is locked, and what fails then fails the call. Under the
+// lock it needn't be.
+func TestUnstageVolumeFlushes(t *testing.T) {
+	sim, n := newNode(t)
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	stage(t, n, r)
+	for _, errno := range []win.Errno{win.ErrorIODevice, win.ErrorAccessDenied} {
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFlush, Count: 1}, errno))
+		if done, err := n.Storage.UnstageVolume(t.Context(), request); !errors.Is(err, errno) || done.Unmounted {
+			t.Errorf("error %d of the flush: %+v, %v", errno, done, err)
+		}
+		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	}
+	for _, errno := range []win.Errno{win.ErrorAccessDenied, win.ErrorNotReady} {
+		simtest.Must(t, sim.SetSettings(winsim.Settings{LockedFlush: errno}))
+		if done := unstage(t, n, request); !done.Unmounted || !done.DiskOffline {
+			t.Errorf("error %d of a flush under the lock: %+v", errno, done)
+		}
+		stage(t, n, r)
+		if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
+			t.Errorf("the file is %q, %v", data, err)
+		}
+	}
+}
+
 // The disk stays online while another of its volumes is mounted.
 func TestUnstageVolumeOfTwo(t *testing.T) {
 	sim, n := newNode(t)

@@ -51,7 +51,14 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 		return err
 	}
 	defer h.Close() // which unlocks it
-	return v.Unmount(ctx, right, path, func(ctx context.Context) error { return flushHandle(ctx, h) })
+	return v.Unmount(ctx, right, path, func(ctx context.Context) error {
+		// It was written out before, and by the lock. Whether a locked volume takes this call
+		// isn't documented.
+		if err := flushHandle(ctx, h); err != nil {
+			v.options.Logger.Warn("a volume was written out before it was locked, but can't be since", "volume", right.ID, "err", err)
+		}
+		return nil
+	})
 }
 
 // How long to wait for those who use a volume for a moment, as virus scanners do.
@@ -60,13 +67,13 @@ const (
 	lockInterval = 100 * time.Millisecond
 )
 
-// lock opens a volume and locks it. One that somebody uses is
+// lock opens a volume, writes it out and locks it. One that somebody uses is
 // csiproxy.ErrFailedPrecondition, with those who do as far as Windows tells.
 func (v *Volumes) lock(ctx context.Context, id volume.ID) (h device.Handle, err error) {
 	err = operation.Retry(ctx, lockPatience, lockInterval, isInUse, func() error {
 		opened, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 		if err != nil {
-			return err
+			return whileInUse(err)
 		}
 		locked := false
 		defer func() {
@@ -74,8 +81,11 @@ func (v *Volumes) lock(ctx context.Context, id volume.ID) (h device.Handle, err 
 				opened.Close()
 			}
 		}()
-		if err := opened.LockVolume(ctx); err != nil {
+		if err := flushHandle(ctx, opened); err != nil {
 			return err
+		}
+		if err := opened.LockVolume(ctx); err != nil {
+			return whileInUse(err)
 		}
 		h, locked = opened, true
 		return nil
@@ -89,9 +99,23 @@ func (v *Volumes) lock(ctx context.Context, id volume.ID) (h device.Handle, err 
 	return h, err
 }
 
-// isInUse reports whether err says that somebody has a volume, or something on it, open.
+// inUse is the error of a volume that can't be locked since somebody has it, or something on
+// it, open.
+type inUse struct{ error }
+
+func (e inUse) Unwrap() error { return e.error }
+
+// whileInUse returns the error of opening a volume or of locking it, as inUse if it says so.
+func whileInUse(err error) error {
+	if errors.Is(err, win.ErrorAccessDenied) || errors.Is(err, win.ErrorSharingViolation) {
+		return inUse{err}
+	}
+	return err
+}
+
 func isInUse(err error) bool {
-	return errors.Is(err, win.ErrorAccessDenied) || errors.Is(err, win.ErrorSharingViolation)
+	is := errors.As(err, new(inUse))
+	return is
 }
 
 // users says which processes use a volume, in words that complete "it is in use"; "" if

@@ -118,6 +118,9 @@ func (d *device) Flush(ctx context.Context) error {
 		if d.disk != nil { // nothing is kept back between a disk and its image
 			return nil
 		}
+		if set := d.sys.settings.LockedFlush; set != 0 && d.volume.Admits(win.GenericWrite) != nil {
+			return set
+		}
 		return d.volume.Flush()
 	})
 }

@@ -170,6 +170,18 @@ func TestSettings(t *testing.T) {
 			_, err := s.ReadLink(stage)
 			wantErr(t, "read what is there", err, map[bool]win.Errno{false: win.ErrorNotAReparsePoint}[on])
 		}},
+		"LockedFlush": {Settings{LockedFlush: win.ErrorNotReady}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+			d := openDevice(t, s, device1(volume), readWrite)
+			defer closeHandle(t, d)
+			wantErr(t, "flush", d.Flush(t.Context()), 0)
+			_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
+			must(t, err)
+			var want win.Errno
+			if on {
+				want = win.ErrorNotReady
+			}
+			wantErr(t, "flush under the lock", d.Flush(t.Context()), want)
+		}},
 		"GoneMountPointHalf": {Settings{GoneMountPointHalf: true}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 			must(t, s.MkdirAll(stage))
 			must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))

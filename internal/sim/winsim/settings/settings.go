@@ -88,6 +88,11 @@ type Settings struct {
 	// goes first, and the mount manager knows nothing of the volume.
 	GoneMountPointHalf bool
 
+	// LockedFlush is the error of FlushFileBuffers on the handle that has locked a volume; 0 is
+	// none. Unknown: whether there is one, since NTFS treats a locked volume as a dismounted
+	// one.
+	LockedFlush win.Errno `also:"5,21"`
+
 	// MountManagerExclusive makes SetVolumeMountPointW and DeleteVolumeMountPointW open
 	// the directory for themselves alone: while somebody else has it open, other than for
 	// its attributes only, they fail with ErrorSharingViolation. Unknown: how Windows
