@@ -197,12 +197,13 @@ func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 		"service":                    "mode: service",
 		"remove-service":             "mode: removeService",
 		"upgrade-gate":               "upgradeGate: {rbac: {enabled: true}}",
+		"kubectl-plugin":             "kubectlPlugin: {viewers: {enabled: true}, nodeAdministrators: {enabled: true}}",
 		"example-driver/classic":     "exampleDriver: {enabled: true}",
 		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: 'csi-example-driver:hostprocess'}",
 	} {
 		fromKustomize := forComparison(t, manifests.Kustomized(t, base))
 		fromChart := forComparison(t, manifests.MustHelm(t, values))
-		if strings.HasPrefix(base, "example-driver/") || base == "upgrade-gate" {
+		if strings.HasPrefix(base, "example-driver/") || base == "upgrade-gate" || base == "kubectl-plugin" {
 			// The chart has the daemon too.
 			for key := range forComparison(t, manifests.MustHelm(t, "")) {
 				delete(fromChart, key)
