@@ -120,7 +120,7 @@ func TestCheck(t *testing.T) {
 	if r := check("-l", "kubernetes.io/hostname=win-1"); r.code != 0 {
 		t.Errorf("the other node: %v", r)
 	}
-	checkStatus(t, apply, plugin)
+	checkStatus(t, apply, plugin, daemon)
 
 	// The daemon ends.
 	daemon.stop()
@@ -131,7 +131,7 @@ func TestCheck(t *testing.T) {
 
 // checkStatus runs "kubectl csi-proxy status" with the rights of viewers only, on a cluster
 // whose node win-1 has the real daemon and whose node win-2 has an annotation.
-func checkStatus(t *testing.T, apply *applier, plugin string) {
+func checkStatus(t *testing.T, apply *applier, plugin string, d *daemonProcess) {
 	t.Helper()
 	for _, document := range manifests.Documents(t, manifests.Kustomized(t, "kubectl-plugin")) {
 		apply.really(t, document)
@@ -156,15 +156,27 @@ func checkStatus(t *testing.T, apply *applier, plugin string) {
 	if n := status.Nodes[1]; n.Mode != "other" || n.Version != "v9.9.9" || n.Disks != nil {
 		t.Errorf("win-2: %+v", n)
 	}
-	// Viewers can't run anything on nodes. Administrators of nodes may; there is no kubelet here.
-	if r := as("csi-proxy:viewers", "disks", "win-1"); r.code != 2 || !strings.Contains(r.stdout, "forbidden") {
+	// Administrators of nodes run csi-proxyctl there, which viewers can't.
+	administrator := func(args ...string) result { return as("csi-proxy:node-administrators", args...) }
+	if r := administrator("disks", "win-1"); r.code != 2 || !strings.Contains(r.stdout, "1 of 1 nodes gave no answer") {
+		t.Errorf("disks of a node whose kubelet is away: %v", r)
+	}
+	ran := startKubelet(t, "win-1", d)
+	if r := as("csi-proxy:viewers", "disks", "win-1"); r.code != 2 || !strings.Contains(r.stdout, "forbidden") || ran.Load() != 0 {
 		t.Errorf("disks as a viewer: %v", r)
 	}
-	if r := as("csi-proxy:node-administrators", "disks", "win-1"); r.code != 2 || strings.Contains(r.stdout, "forbidden") || !strings.Contains(r.stdout, "1 of 1 nodes gave no answer") {
-		t.Errorf("disks as an administrator of nodes: %v", r)
+	for command, want := range map[string]string{"disks": "SIMSYSTEM", "doctor": "this system is linux", "volumes": "PERSISTENT VOLUME"} {
+		if r := administrator(command, "win-1"); r.code != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("%s as an administrator of nodes: %v", command, r)
+		}
 	}
-	if r := as("csi-proxy:node-administrators", "sysdump", "win-2", "--file", filepath.Join(t.TempDir(), "dump.zip")); r.code != 2 || !strings.Contains(r.stdout, "dump.zip") {
+	dump := filepath.Join(t.TempDir(), "dump.zip")
+	if r := administrator("sysdump", "win-1", "--file", dump); !strings.Contains(r.stdout, "dump.zip") {
 		t.Errorf("sysdump as an administrator of nodes: %v", r)
+	}
+	checkDump(t, dump)
+	if ran.Load() < 4 {
+		t.Errorf("csi-proxyctl ran %d times", ran.Load())
 	}
 }
 
@@ -188,8 +200,9 @@ func build(t *testing.T, dir, name string) string {
 // daemonProcess is a csi-proxy on a simulated node.
 type daemonProcess struct {
 	*program
-	ip   string
-	port int32
+	endpoints string // the directory
+	ip        string
+	port      int32
 }
 
 // startDaemon starts a daemon that serves metrics at an address of this machine that the API
@@ -203,11 +216,12 @@ func startDaemon(t *testing.T) *daemonProcess {
 	}
 	ip := address(t)
 	dir := t.TempDir()
-	p, err := run(dir, path, "-endpoint-dir="+filepath.Join(dir, "node"), "-metrics-bind-address="+net.JoinHostPort(ip, ports[0]))
+	endpoints := filepath.Join(dir, "node")
+	p, err := run(dir, path, "-endpoint-dir="+endpoints, "-metrics-bind-address="+net.JoinHostPort(ip, ports[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemonProcess{program: p, ip: ip}
+	d := &daemonProcess{program: p, endpoints: endpoints, ip: ip}
 	t.Cleanup(d.stop)
 	if _, err := fmt.Sscan(ports[0], &d.port); err != nil {
 		t.Fatal(err)
