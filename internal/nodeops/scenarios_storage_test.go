@@ -125,6 +125,29 @@ var storageScenarios = []scenario{
 		},
 	},
 	{
+		name: "UnstageVolume where the lock is in the way", prepare: func(r *rig) {
+			r.mounted()
+			r.must(r.sim.SetSettings(winsim.Settings{LockedMountPoint: win.ErrorAccessDenied}))
+		}, offline: true,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			return err
+		},
+		check: func(r *rig) error {
+			online, err := r.process().Disk.GetDiskState(context.Background(), r.number)
+			if err := want("online", online, false, err); err != nil {
+				return err
+			}
+			exists, err := r.process().Filesystem.PathExists(context.Background(), staging)
+			if err := want("there", exists, false, err); err != nil {
+				return err
+			}
+			r.must(r.process().Disk.SetDiskState(context.Background(), r.number, true))
+			r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
+			return precious(r, staging)
+		},
+	},
+	{
 		name: "UnstageVolume of a target", prepare: func(r *rig) {
 			_, err := r.process().Storage.StageVolume(context.Background(), targetRequest)
 			r.must(err)

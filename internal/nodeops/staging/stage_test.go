@@ -448,6 +448,51 @@ func TestUnstageVolumeFlushes(t *testing.T) {
 	}
 }
 
+// If Windows doesn't take away the mount point of a locked volume, it is unmounted without the
+// lock. If somebody has come to use it then, it is mounted again.
+func TestUnstageVolumeWithoutLock(t *testing.T) {
+	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	for _, errno := range []win.Errno{win.ErrorAccessDenied, win.ErrorNotReady} {
+		for _, restored := range []bool{true, false} {
+			sim, n := newNode(t)
+			simtest.Must(t, sim.SetSettings(winsim.Settings{LockedMountPoint: errno}))
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+			r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+			stage(t, n, r)
+			simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+			var process win.ProcessID
+			sim.OnCall(func(c winsim.Call) {
+				if c.Name != win.CallDeleteVolumeMountPoint {
+					return
+				}
+				id, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+file)
+				if err == nil { // not while the volume is locked
+					sim.OnCall(nil)
+					process = id
+					if !restored {
+						simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSetVolumeMountPoint}, win.ErrorIODevice))
+					}
+				}
+			})
+			done, err := n.Storage.UnstageVolume(t.Context(), request)
+			wantKind(t, "somebody has come", err, csiproxy.ErrFailedPrecondition)
+			if _, readErr := sim.ReadFile(stagingPath + file); done.Unmounted || (readErr == nil) != restored ||
+				restored && !strings.Contains(err.Error(), fmt.Sprintf("process %d", process)) {
+				t.Errorf("error %d: %+v, %v; then %v", errno, done, err, readErr)
+			}
+			simtest.Must(t, sim.EndProcess(process))
+			sim.ResetRules()
+			stage(t, n, r)
+			if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
+				t.Errorf("the file is %q, %v", data, err)
+			}
+			if done := unstage(t, n, request); !done.Unmounted || !done.DiskOffline {
+				t.Errorf("error %d, nobody has come: %+v", errno, done)
+			}
+		}
+	}
+}
+
 // The disk stays online while another of its volumes is mounted.
 func TestUnstageVolumeOfTwo(t *testing.T) {
 	sim, n := newNode(t)

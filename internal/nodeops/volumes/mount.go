@@ -217,14 +217,24 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 // Unmount unmounts a volume at a path, if it is mounted there. flush is called before, and
 // its error ends the call.
 func (v *Volumes) Unmount(ctx context.Context, right *use.Volume, path pathpolicy.Path, flush func(context.Context) error) error {
-	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.unmountAt(ctx, right.ID, e, flush) })
+	return v.unmount(ctx, right, path, flush, func(ctx context.Context, at *pathpolicy.File) error { return at.Unmount(ctx) })
+}
+
+// remover takes away the mount point that a directory is.
+type remover func(ctx context.Context, at *pathpolicy.File) error
+
+// unmount is Unmount, by remove.
+func (v *Volumes) unmount(
+	ctx context.Context, right *use.Volume, path pathpolicy.Path, flush func(context.Context) error, remove remover,
+) error {
+	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.unmountAt(ctx, right.ID, e, flush, remove) })
 	if pathpolicy.Missing(err) {
 		return nil
 	}
 	return err
 }
 
-func (v *Volumes) unmountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry, flush func(context.Context) error) error {
+func (v *Volumes) unmountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry, flush func(context.Context) error, remove remover) error {
 	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, win.ErrorDirectory) {
 		return refuse("there is a file")
@@ -242,7 +252,7 @@ func (v *Volumes) unmountAt(ctx context.Context, id volume.ID, e pathpolicy.Entr
 	if err := flush(ctx); err != nil {
 		return err
 	}
-	if err := directory.Unmount(ctx); err != nil {
+	if err := remove(ctx, directory); err != nil {
 		return err
 	}
 	v.options.Logger.Info("volume unmounted", "volume", id, "path", directory.Path())

@@ -50,15 +50,63 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 	if err != nil {
 		return err
 	}
-	defer h.Close() // which unlocks it
-	return v.Unmount(ctx, right, path, func(ctx context.Context) error {
+	locked := true
+	unlock := func() {
+		if locked {
+			h.Close()
+		}
+		locked = false
+	}
+	defer unlock()
+	flush := func(ctx context.Context) error {
 		// It was written out before, and by the lock. Whether a locked volume takes this call
 		// isn't documented.
 		if err := flushHandle(ctx, h); err != nil {
 			v.options.Logger.Warn("a volume was written out before it was locked, but can't be since", "volume", right.ID, "err", err)
 		}
 		return nil
+	}
+	return v.unmount(ctx, right, path, flush, func(ctx context.Context, at *pathpolicy.File) error {
+		err := at.Unmount(ctx)
+		if !mayBeOfLock(err) {
+			return err
+		}
+		unlock()
+		return v.unmountUnlocked(ctx, right.ID, at)
 	})
+}
+
+// mayBeOfLock reports whether err, of the mount manager, may say that it can't take away the
+// mount point of a volume that is locked. Whether that is so isn't documented.
+func mayBeOfLock(err error) bool {
+	return errors.Is(err, win.ErrorAccessDenied) || errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorNotReady)
+}
+
+// unmountUnlocked unmounts a volume that isn't locked, and finds out by a lock whether
+// somebody has begun to use it meanwhile. If so, it is mounted again.
+func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpolicy.File) error {
+	if err := at.Unmount(ctx); err != nil {
+		return err
+	}
+	inside := context.WithoutCancel(ctx)
+	h, err := v.tryLock(inside, id)
+	if err == nil {
+		return h.Close()
+	}
+	if use.IsGone(err) {
+		return err
+	}
+	mountErr := at.Mount(inside, string(id))
+	if now, lookErr := mountedAt(inside, at); lookErr == nil && now.Equal(id) {
+		return &csiproxy.Error{
+			Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Err: err,
+			Detail: "it stays mounted, since it came into use while it was unmounted" + v.users(inside, id) + "; end that use, or force the unmount",
+		}
+	}
+	return &csiproxy.Error{
+		Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Err: errors.Join(err, mountErr),
+		Detail: "it came into use while it was unmounted, and can't be mounted again; stage it again",
+	}
 }
 
 // How long to wait for those who use a volume for a moment, as virus scanners do.
@@ -67,28 +115,12 @@ const (
 	lockInterval = 100 * time.Millisecond
 )
 
-// lock opens a volume, writes it out and locks it. One that somebody uses is
+// lock is tryLock for as long as its users may be there for a moment. One that somebody uses is
 // csiproxy.ErrFailedPrecondition, with those who do as far as Windows tells.
 func (v *Volumes) lock(ctx context.Context, id volume.ID) (h device.Handle, err error) {
-	err = operation.Retry(ctx, lockPatience, lockInterval, isInUse, func() error {
-		opened, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
-		if err != nil {
-			return whileInUse(err)
-		}
-		locked := false
-		defer func() {
-			if !locked {
-				opened.Close()
-			}
-		}()
-		if err := flushHandle(ctx, opened); err != nil {
-			return err
-		}
-		if err := opened.LockVolume(ctx); err != nil {
-			return whileInUse(err)
-		}
-		h, locked = opened, true
-		return nil
+	err = operation.Retry(ctx, lockPatience, lockInterval, isInUse, func() (err error) {
+		h, err = v.tryLock(ctx, id)
+		return err
 	})
 	if isInUse(err) && ctx.Err() == nil {
 		err = &csiproxy.Error{
@@ -97,6 +129,29 @@ func (v *Volumes) lock(ctx context.Context, id volume.ID) (h device.Handle, err 
 		}
 	}
 	return h, err
+}
+
+// tryLock opens a volume, writes it out and locks it. It gives inUse for one that somebody
+// uses.
+func (v *Volumes) tryLock(ctx context.Context, id volume.ID) (device.Handle, error) {
+	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return h, whileInUse(err)
+	}
+	locked := false
+	defer func() {
+		if !locked {
+			h.Close()
+		}
+	}()
+	if err := flushHandle(ctx, h); err != nil {
+		return h, err
+	}
+	if err := h.LockVolume(ctx); err != nil {
+		return h, whileInUse(err)
+	}
+	locked = true
+	return h, nil
 }
 
 // inUse is the error of a volume that can't be locked since somebody has it, or something on

@@ -182,6 +182,22 @@ func TestSettings(t *testing.T) {
 			}
 			wantErr(t, "flush under the lock", d.Flush(t.Context()), want)
 		}},
+		"LockedMountPoint": {Settings{LockedMountPoint: win.ErrorNotReady}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+			must(t, s.MkdirAll(stage))
+			must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+			d := openDevice(t, s, device1(volume), readWrite)
+			_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
+			must(t, err)
+			var want win.Errno
+			if on {
+				want = win.ErrorNotReady
+			}
+			wantErr(t, "unmount the locked volume", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), want)
+			closeHandle(t, d)
+			if on {
+				must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
+			}
+		}},
 		"GoneMountPointHalf": {Settings{GoneMountPointHalf: true}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 			must(t, s.MkdirAll(stage))
 			must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))

@@ -203,6 +203,12 @@ func (s *Space) unmount(mountPoint string) error {
 			return s.Settings.GoneMountPoint
 		}
 	}
+	if set := s.Settings.LockedMountPoint; set != 0 {
+		id, _, _ := volumes.ParseName(name)
+		if v, present := s.Volumes.WithID(id); present && v.Admits(win.GenericRead) != nil {
+			return set
+		}
+	}
 	header := make([]byte, 8)
 	binary.LittleEndian.PutUint32(header, uint32(win.TagMountPoint))
 	if err := op.DeleteReparse(header); err != nil {

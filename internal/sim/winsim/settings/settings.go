@@ -93,6 +93,10 @@ type Settings struct {
 	// one.
 	LockedFlush win.Errno `also:"5,21"`
 
+	// LockedMountPoint is the error of DeleteVolumeMountPointW at a mount point whose volume is
+	// locked; 0 is none. Unknown: whether the mount manager opens the volume for that.
+	LockedMountPoint win.Errno `also:"5,21"`
+
 	// MountManagerExclusive makes SetVolumeMountPointW and DeleteVolumeMountPointW open
 	// the directory for themselves alone: while somebody else has it open, other than for
 	// its attributes only, they fail with ErrorSharingViolation. Unknown: how Windows
