@@ -30,11 +30,10 @@ func TestErrnoNames(t *testing.T) {
 			known[Errno(n)] = string(line[1])
 		}
 	}
-	for e := range errnoText {
-		name := errnoNames[e]
-		switch {
-		case name == "":
-			t.Errorf("%v has no name", e)
+	for e, ours := range errnos {
+		switch name := ours.name; {
+		case ours.text == "":
+			t.Errorf("%s has no text", name)
 		case e <= 0xFFFF && name != known[e]:
 			t.Errorf("%d is named %s, and by Microsoft %s", uint32(e), name, known[e])
 		case e > 0xFFFF && !strings.HasPrefix(name, "ISDSC_") && !strings.HasPrefix(name, "FVE_E_"):
