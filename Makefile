@@ -126,6 +126,7 @@ test-pairs:
 test-csi: ## test the example driver: csi-sanity over the pipe and in process, and docs/quickstart-driver.md
 	$(GO) -C test/dropin test -count=1 ./...
 	$(GO) -C csinode test $(RACE) -count=1 ./...
+	$(GO) -C mounter test -count=1 ./...
 	$(GO) -C examples/csi-driver test $(RACE) -count=1 -skip TestSanity ./...
 	for via in pipe in-process; do \
 		$(GO) -C examples/csi-driver test $(RACE) -count=1 -run TestSanity -v . -via=$$via -ginkgo.no-color || exit 1; \
@@ -215,9 +216,9 @@ recording: build-here
 
 # The modules apart from the product: what they need must not become its own.
 SIDE_MODULES = test/published test/cluster test/kubelet test/monitoring test/dropin kubectl-csi-proxy tools tools/release \
-	csinode csinode/kubeevents examples/csi-driver
+	csinode csinode/kubeevents mounter examples/csi-driver
 # Those that have a side for Windows.
-WINDOWS_SIDE_MODULES = test/windows test/dropin csinode examples/csi-driver
+WINDOWS_SIDE_MODULES = test/windows test/dropin csinode mounter examples/csi-driver
 
 .PHONY: lint-modules
 lint-modules:
