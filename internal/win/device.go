@@ -176,7 +176,7 @@ func (c IoctlCode) RequiredAccess() Access {
 }
 
 // PhysicalDrive is the path of the disk with a number.
-func PhysicalDrive(number disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, number) }
+func PhysicalDrive(number disk.Number) string { return `\\.\PhysicalDrive` + number.String() }
 
 // Device is an open handle to a disk (\\.\PhysicalDriveN or a device interface)
 // or to a volume (\\?\Volume{guid} without the backslash at its end). Handles
