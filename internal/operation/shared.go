@@ -112,7 +112,13 @@ func (e *SilentError) Unwrap() error { return context.DeadlineExceeded }
 // also if the caller has just come; and ctx's error if ctx ends first. Those who wait for
 // the caller are told of the calls of the flight that are overdue.
 func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
+	return s.Begin(ctx, key, f)(ctx, patience)
+}
+
+// Begin is Do that doesn't wait: wait does, and may be called again if it had too little patience.
+func (s *Flights[K, T]) Begin(ctx context.Context, key K, f func(context.Context) (T, error)) (wait func(ctx context.Context, patience time.Duration) (T, error)) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	w := s.underWay(key)
 	if w == nil {
 		w = &work[T]{f: f, begun: time.Now(), done: make(chan struct{})}
@@ -125,12 +131,13 @@ func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f
 			s.forget(key, w)
 		}()
 	}
-	s.mu.Unlock()
-	if err := w.wait(ctx, patience); err != nil {
-		var none T
-		return none, err
+	return func(ctx context.Context, patience time.Duration) (T, error) {
+		if err := w.wait(ctx, patience); err != nil {
+			var none T
+			return none, err
+		}
+		return w.result()
 	}
-	return w.result()
 }
 
 // DoAnew is Do whose answer is of a flight that begins after DoAnew was called: its caller

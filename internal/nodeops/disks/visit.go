@@ -96,38 +96,23 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 	}
 	v.forgetOthers(q.class, paths)
 	results := make([]result, len(paths))
-	panics := make(chan any, len(paths)) // they belong to the caller's goroutine
-	var wg sync.WaitGroup
+	asked := make([]func(context.Context) (any, error), len(paths))
+	ctx, done := wincalls.Aside(ctx) // nobody is kept waiting for a device that doesn't answer
+	defer done()
 	for i, path := range paths {
+		results[i].path = path
 		if q.known != nil {
 			if value, ok := q.known(path); ok {
-				results[i] = result{path, value, nil}
+				results[i].value = value
 				continue
 			}
 		}
-		answered := make(chan struct{})
-		wg.Go(func() {
-			defer close(answered)
-			defer func() {
-				if p := recover(); p != nil {
-					panics <- p
-				}
-			}()
-			value, err := v.one(ctx, path, q)
-			results[i] = result{path, value, err}
-		})
-		next := time.NewTimer(overlap)
-		select {
-		case <-answered:
-		case <-next.C:
-		}
-		next.Stop()
+		asked[i] = v.begin(ctx, path, q, overlap)
 	}
-	wg.Wait()
-	select {
-	case p := <-panics:
-		panic(p)
-	default:
+	for i, end := range asked {
+		if end != nil {
+			results[i].value, results[i].err = end(ctx)
+		}
 	}
 	v.count()
 	return results, ctx.Err()
@@ -135,29 +120,41 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 
 // one asks one device.
 func (v *visits) one(ctx context.Context, path string, q question) (any, error) {
+	ctx, done := wincalls.Aside(ctx)
+	defer done()
+	return v.begin(ctx, path, q, 0)(ctx)
+}
+
+// begin asks one device, and waits for a moment for its answer. end gives the answer, and waits
+// for that with the question's patience.
+func (v *visits) begin(ctx context.Context, path string, q question, moment time.Duration) (end func(context.Context) (any, error)) {
 	class, patience := q.class, q.patience
 	if v.of(class, path).silent {
-		patience = 0 // it may have begun to answer, but that isn't waited for
+		patience, moment = 0, 0 // it may have begun to answer, but that isn't waited for
 	}
-	ctx, done := wincalls.Aside(ctx) // nobody is kept waiting for a device that doesn't answer
-	defer done()
-	value, err := v.flights.Do(ctx, flight{path, q.name}, patience, func(ctx context.Context) (any, error) {
+	wait := v.flights.Begin(ctx, flight{path, q.name}, func(ctx context.Context) (any, error) {
 		value, err := q.ask(ctx, path)
 		v.update(class, path, func(d *visited) { d.silent = false })
 		return value, err
 	})
-	if ctx.Err() != nil {
+	if moment > 0 {
+		_, _ = wait(ctx, moment)
+	}
+	return func(ctx context.Context) (any, error) {
+		value, err := wait(ctx, patience)
+		if ctx.Err() != nil {
+			return value, err
+		}
+		if errors.As(err, new(*operation.SilentError)) {
+			if patience < v.patience && !v.of(class, path).silent {
+				return nil, err // that isn't long enough to call it silent
+			}
+			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered for %v or longer", v.patience)
+			v.update(class, path, func(d *visited) { d.silent = true })
+		}
+		v.report(class, path, err)
 		return value, err
 	}
-	if errors.As(err, new(*operation.SilentError)) {
-		if patience < v.patience && !v.of(class, path).silent {
-			return nil, err // that isn't long enough to call it silent
-		}
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered for %v or longer", v.patience)
-		v.update(class, path, func(d *visited) { d.silent = true })
-	}
-	v.report(class, path, err)
-	return value, err
 }
 
 func (v *visits) of(class win.GUID, path string) visited {
