@@ -22,6 +22,7 @@ import (
 type checker struct {
 	*connection
 	options  gate.Options
+	metrics  *scraping
 	output   string
 	wait     time.Duration
 	interval time.Duration
@@ -66,6 +67,7 @@ deploy/kustomize/upgrade-gate.`,
 	flags.BoolVar(&c.options.WithoutDaemon, "without-daemon", false, "the drivers need no CSI Proxy on the nodes")
 	flags.BoolVar(&c.options.NoInTree, "no-in-tree", false, "a volume that an in-tree plugin handles is a problem")
 	outputFlag(cmd, &c.output)
+	c.metrics = metricsFlags(cmd)
 	flags.DurationVar(&c.wait, "wait", 0, "how long to wait until the nodes are ready; 0 looks once")
 	flags.DurationVar(&c.interval, "interval", 5*time.Second, "how long to pause between two looks with --wait")
 	return cmd
@@ -86,6 +88,9 @@ func (c *checker) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	c.options.Namespace = c.namespace()
+	if c.options.Scraper, err = c.metrics.scraper(); err != nil {
+		return err
+	}
 	report, err := waitUntilReady(ctx, c.wait, c.interval, stderr, func(ctx context.Context) (gate.Report, error) {
 		return gate.Check(ctx, client, c.options)
 	})

@@ -4,12 +4,19 @@
 package main
 
 import (
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"os"
+	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/cluster"
 )
 
 // connection is how to reach the cluster.
@@ -45,4 +52,43 @@ func (c *connection) connect() (*rest.Config, kubernetes.Interface, error) {
 	config.QPS, config.Burst = 100, 200 // a few requests for each node
 	client, err := kubernetes.NewForConfig(config)
 	return config, client, err
+}
+
+// scraping are the flags that say how nodes are asked for their metrics.
+type scraping struct{ ca, user, passwordFile string }
+
+func metricsFlags(cmd *cobra.Command) *scraping {
+	m := new(scraping)
+	cmd.Flags().StringVar(&m.ca, "metrics-ca", "", "the `file` with the authority of the nodes' certificates, in PEM: ask the nodes "+
+		"themselves for their metrics, over TLS, instead of by way of the API server, which checks no certificate of a node")
+	cmd.Flags().StringVar(&m.user, "metrics-user", "", "the `name` for the nodes' metrics; with --metrics-ca")
+	cmd.Flags().StringVar(&m.passwordFile, "metrics-password-file", "", "the `file` with the password for them")
+	return m
+}
+
+func (m *scraping) scraper() (cluster.Scraper, error) {
+	switch {
+	case m.ca == "" && m.user+m.passwordFile != "":
+		return cluster.Scraper{}, errors.New("--metrics-user and --metrics-password-file go with --metrics-ca: the API server passes no password on")
+	case m.ca == "":
+		return cluster.Scraper{}, nil
+	case (m.user == "") != (m.passwordFile == ""):
+		return cluster.Scraper{}, errors.New("--metrics-user and --metrics-password-file go together")
+	}
+	authority, err := os.ReadFile(m.ca)
+	if err != nil {
+		return cluster.Scraper{}, fmt.Errorf("--metrics-ca: %w", err)
+	}
+	s := cluster.Scraper{Roots: x509.NewCertPool(), User: m.user}
+	if !s.Roots.AppendCertsFromPEM(authority) {
+		return cluster.Scraper{}, fmt.Errorf("--metrics-ca=%s: it has no certificate in PEM", m.ca)
+	}
+	if m.passwordFile != "" {
+		password, err := os.ReadFile(m.passwordFile)
+		if err != nil {
+			return cluster.Scraper{}, fmt.Errorf("--metrics-password-file: %w", err)
+		}
+		s.Password = strings.TrimRight(string(password), "\r\n")
+	}
+	return s, nil
 }

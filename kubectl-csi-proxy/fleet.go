@@ -52,6 +52,7 @@ Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be 
 	}
 	selectorFlag(cmd, &selector)
 	outputFlag(cmd, &output)
+	metrics := metricsFlags(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the status again each time it changes, until Ctrl-C")
 	cmd.Flags().DurationVar(&interval, "interval", 10*time.Second, "how long to pause between two looks with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -65,8 +66,12 @@ Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be 
 		if err != nil {
 			return err
 		}
+		scraper, err := metrics.scraper()
+		if err != nil {
+			return err
+		}
 		look := func(ctx context.Context) (fleet.Status, error) {
-			return fleet.ReadStatus(ctx, client, c.namespace(), selector)
+			return fleet.ReadStatus(ctx, client, scraper, c.namespace(), selector)
 		}
 		if watch {
 			return watchStatus(cmd.Context(), interval, output, cmd.OutOrStdout(), cmd.ErrOrStderr(), look)

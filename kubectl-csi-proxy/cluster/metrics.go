@@ -6,9 +6,13 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -39,10 +43,17 @@ const (
 // Metrics are those of a daemon, by name.
 type Metrics map[string]*dto.MetricFamily
 
-// AskMetrics asks the daemon of a pod for its metrics, by way of the API server. The pod may
-// also be one that only installs the daemon as a service: it is on the node's network, so
-// its port is the service's.
-func AskMetrics(ctx context.Context, client kubernetes.Interface, p *core.Pod) (Metrics, error) {
+// Scraper says how daemons are asked for their metrics. The zero value asks by way of the API
+// server, which neither checks a daemon's certificate nor passes a password on.
+type Scraper struct {
+	// Roots are the authorities of the daemons' certificates, which name their nodes. With them
+	// the daemons are asked directly, and only over TLS.
+	Roots          *x509.CertPool
+	User, Password string // of the daemons' metrics, with Roots; empty for none
+}
+
+// Metrics asks the daemon of a pod for its metrics. The pod may have been there without them: ErrLocal.
+func (s Scraper) Metrics(ctx context.Context, client kubernetes.Interface, p *core.Pod) (Metrics, error) {
 	scheme, port := "", int32(0)
 	for _, container := range p.Spec.Containers {
 		for _, candidate := range container.Ports {
@@ -59,11 +70,43 @@ func AskMetrics(ctx context.Context, client kubernetes.Interface, p *core.Pod) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
+	if s.Roots != nil {
+		metrics, err := readMetrics(s.direct(ctx, scheme, p, port))
+		if err != nil {
+			err = fmt.Errorf("metrics of the node %s: %w", p.Spec.NodeName, err)
+		}
+		return metrics, err
+	}
 	metrics, err := readMetrics(client.CoreV1().Pods(p.Namespace).ProxyGet(scheme, p.Name, strconv.Itoa(int(port)), "metrics", nil).Stream(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the pod %s: %w", p.Name, err)
 	}
 	return metrics, nil
+}
+
+// direct asks the daemon itself. The certificate has to name the node, so that no other one can answer.
+func (s Scraper) direct(ctx context.Context, scheme string, p *core.Pod, port int32) (io.ReadCloser, error) {
+	if scheme != "https" {
+		return nil, errors.New("they are served without TLS")
+	}
+	url := "https://" + net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(port))) + "/metrics"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if s.User != "" {
+		request.SetBasicAuth(s.User, s.Password)
+	}
+	transport := &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: s.Roots, ServerName: p.Spec.NodeName}}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, errors.Join(errors.New(answer.Status), answer.Body.Close())
+	}
+	return answer.Body, nil
 }
 
 func readMetrics(answer io.ReadCloser, err error) (Metrics, error) {

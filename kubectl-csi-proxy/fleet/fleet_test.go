@@ -134,7 +134,7 @@ func TestThreeHundredNodes(t *testing.T) {
 			}
 			return healthy, nil
 		}, many()...)
-		s, err := ReadStatus(t.Context(), client, "csi-proxy", "")
+		s, err := ReadStatus(t.Context(), client, cluster.Scraper{}, "csi-proxy", "")
 		if err != nil || len(s.Nodes) != 300 || s.OK {
 			t.Fatalf("%d nodes, ok %t, %v", len(s.Nodes), s.OK, err)
 		}
@@ -245,7 +245,7 @@ func TestStatus(t *testing.T) {
 				}
 				return "", errors.New("the wrong scheme")
 			}, tt.objects...)
-			s, err := ReadStatus(t.Context(), client, "csi-proxy", "")
+			s, err := ReadStatus(t.Context(), client, cluster.Scraper{}, "csi-proxy", "")
 			if err != nil || len(s.Nodes) != 1 {
 				t.Fatalf("%+v, %v", s, err)
 			}
@@ -273,7 +273,7 @@ const hostile = "v1\x1b]0;owned\x07\x1b[2J\nwin-2  yes\u202e"
 func TestNothingReachesTheTerminal(t *testing.T) {
 	n := node("win-1")
 	n.Annotations = map[string]string{cluster.VersionAnnotation: hostile}
-	s, err := ReadStatus(t.Context(), aCluster(nil, n), "csi-proxy", "")
+	s, err := ReadStatus(t.Context(), aCluster(nil, n), cluster.Scraper{}, "csi-proxy", "")
 	if err != nil {
 		t.Fatal(err)
 	}

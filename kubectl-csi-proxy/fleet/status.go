@@ -76,7 +76,7 @@ type Hang struct {
 
 // ReadStatus asks the API server, and by way of it the daemons, once. An error says that the
 // cluster couldn't be looked at.
-func ReadStatus(ctx context.Context, client kubernetes.Interface, namespace, selector string) (Status, error) {
+func ReadStatus(ctx context.Context, client kubernetes.Interface, scraper cluster.Scraper, namespace, selector string) (Status, error) {
 	nodes, err := cluster.Nodes(ctx, client, selector)
 	if err != nil {
 		return Status{}, err
@@ -88,7 +88,7 @@ func ReadStatus(ctx context.Context, client kubernetes.Interface, namespace, sel
 	s := Status{OK: true, Nodes: []NodeStatus{}}
 	var mu sync.Mutex
 	cluster.InParallel(nodes, func(n *core.Node) {
-		node := statusOf(ctx, client, n, pods[n.Name])
+		node := statusOf(ctx, client, scraper, n, pods[n.Name])
 		mu.Lock()
 		defer mu.Unlock()
 		s.OK = s.OK && len(node.Problems) == 0
@@ -102,7 +102,7 @@ func ReadStatus(ctx context.Context, client kubernetes.Interface, namespace, sel
 }
 
 // statusOf returns the status of a node, with CSI Proxy's pod on it; nil for none.
-func statusOf(ctx context.Context, client kubernetes.Interface, n *core.Node, pod *core.Pod) NodeStatus {
+func statusOf(ctx context.Context, client kubernetes.Interface, scraper cluster.Scraper, n *core.Node, pod *core.Pod) NodeStatus {
 	s := NodeStatus{Node: n.Name, Problems: []string{}, Hangs: []Hang{}}
 	if !cluster.NodeIsReady(n) {
 		s.problem("the node isn't ready")
@@ -126,7 +126,7 @@ func statusOf(ctx context.Context, client kubernetes.Interface, n *core.Node, po
 		s.Unknown = "CSI Proxy is being removed"
 		return s
 	}
-	metrics, err := cluster.AskMetrics(ctx, client, pod)
+	metrics, err := scraper.Metrics(ctx, client, pod)
 	if err != nil {
 		s.Unknown = err.Error()
 		// No tag of the image is no more than a version that isn't known.

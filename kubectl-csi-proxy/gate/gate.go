@@ -23,6 +23,8 @@ import (
 
 // Options are what is expected of the nodes.
 type Options struct {
+	// Scraper says how the daemons are asked for their version.
+	Scraper cluster.Scraper
 	// Selector is a label selector for the nodes. Only Windows nodes are looked at in any
 	// case; empty for all of them.
 	Selector string

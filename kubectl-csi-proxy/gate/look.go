@@ -71,7 +71,7 @@ func look(ctx context.Context, client kubernetes.Interface, o Options) (*cluster
 	var mu sync.Mutex
 	cluster.InParallel(nodes, func(n *core.Node) {
 		if p := pods[n.Name]; p != nil {
-			d := askDaemon(ctx, client, p)
+			d := askDaemon(ctx, client, o.Scraper, p)
 			mu.Lock()
 			defer mu.Unlock()
 			c.daemons[n.Name] = d
@@ -81,12 +81,12 @@ func look(ctx context.Context, client kubernetes.Interface, o Options) (*cluster
 }
 
 // askDaemon asks the daemon of a pod for its version.
-func askDaemon(ctx context.Context, client kubernetes.Interface, p *core.Pod) Daemon {
+func askDaemon(ctx context.Context, client kubernetes.Interface, scraper cluster.Scraper, p *core.Pod) Daemon {
 	d := Daemon{Pod: p.Name, PodReady: cluster.PodIsReady(p)}
 	if !d.PodReady {
 		return d
 	}
-	metrics, err := cluster.AskMetrics(ctx, client, p)
+	metrics, err := scraper.Metrics(ctx, client, p)
 	switch {
 	case err == nil:
 		d.Source = FromMetrics
