@@ -360,6 +360,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"metrics: {podMonitor: {labels: {a: 1}}}",
 		"metrics: {podMonitor: {enabled: true}}", // of what is served on the node only
 		"metrics: {webConfigFile: web.yml}",
+		"mode: service\nmetrics: {webConfigSecret: web}",
+		`metrics: {webConfigSecret: web, webConfigFile: 'C:\web.yml'}`,
 		"metrics: {healthPort: 0}",
 		"serviceAccount: {name: 1}",
 		"resourceQuota: {pods: 0}",

@@ -39,6 +39,7 @@ var changes = []struct {
 	{"extraArgs", []any{"-max-calls=100"}, ""},
 	{"metrics.bindAddress", "", ""},
 	{"metrics.port", 19810, ""},
+	{"metrics.webConfigSecret", "web", ""},
 	{"metrics.webConfigFile", `C:\etc\csi-proxy\web.yml`, ""},
 	{"metrics.healthPort", 19811, ""},
 	{"metrics.prometheusRule.enabled", true, ""},

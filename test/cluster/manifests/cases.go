@@ -7,11 +7,12 @@ import "strings"
 
 // Cases are the values, in YAML, for which the chart is tested.
 var Cases = map[string]string{
-	"defaults":   "",
-	"pinned":     "image: {repository: registry.example.com/csi-proxy, tag: v1.2.3, digest: 'sha256:" + strings.Repeat("0a", 32) + "', pullPolicy: Always}",
-	"open":       "metrics: {bindAddress: '', port: 19810, healthPort: 19811}",
-	"ipv6":       "metrics: {bindAddress: '::1'}",
-	"podmonitor": "metrics: {bindAddress: '', podMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}}",
+	"defaults":                          "",
+	"pinned":                            "image: {repository: registry.example.com/csi-proxy, tag: v1.2.3, digest: 'sha256:" + strings.Repeat("0a", 32) + "', pullPolicy: Always}",
+	"open":                              "metrics: {bindAddress: '', port: 19810, healthPort: 19811}",
+	"ipv6":                              "metrics: {bindAddress: '::1'}",
+	"podmonitor":                        "metrics: {bindAddress: '', podMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}}",
+	"monitoring over TLS with a Secret": `{metrics: {bindAddress: '', webConfigSecret: web}}`,
 	"monitoring over TLS": `{metrics: {bindAddress: 10.0.0.7, webConfigFile: 'C:\etc\csi-proxy\web.yml', prometheusRule: {enabled: true}, dashboard: {enabled: true},
 		podMonitor: {enabled: true, endpoint: {basicAuth: {username: {name: csi-proxy, key: user}, password: {name: csi-proxy, key: password}}, tlsConfig: {serverName: windows}}}}}`,
 	"all flags": `{kubeletPath: 'D:\kubelet', workingDirs: ['C:\k\csi', 'C:\Program Files\csi'], protectedVolumes: ['D:'],

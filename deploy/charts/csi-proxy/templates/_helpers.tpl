@@ -37,6 +37,18 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{ if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}
 {{- end }}
 
+{{/* The file for TLS and passwords; empty for neither. Volumes are below the container's directory. */}}
+{{- define "csi-proxy.webConfig" -}}
+{{- with .Values.metrics.webConfigSecret -}}
+{{- if or (ne $.Values.mode "container") $.Values.metrics.webConfigFile -}}
+{{- fail "metrics.webConfigSecret is for mode container, and without metrics.webConfigFile: a Windows service outlives the pod and its Secret" -}}
+{{- end -}}
+%CONTAINER_SANDBOX_MOUNT_POINT%\etc\csi-proxy\web.yml
+{{- else -}}
+{{ .Values.metrics.webConfigFile }}
+{{- end -}}
+{{- end }}
+
 {{/* The flags of csi-proxy. */}}
 {{- define "csi-proxy.flags" -}}
 - {{ printf "-kubelet-path=%s" .Values.kubeletPath | quote }}
@@ -50,7 +62,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 - -require-privacy=false
 {{- end }}
 - {{ printf "-metrics-bind-address=%s:%d" (include "csi-proxy.bindHost" .) (int .Values.metrics.port) | quote }}
-{{- with .Values.metrics.webConfigFile }}
+{{- with include "csi-proxy.webConfig" . }}
 - {{ printf "-web.config.file=%s" . | quote }}
 {{- end }}
 - -health-bind-address=127.0.0.1:{{ int .Values.metrics.healthPort }}
@@ -86,7 +98,7 @@ httpGet:
 {{- $address := .Values.metrics.bindAddress -}}
 {{- if or (hasPrefix "127." $address) (eq $address "::1") -}}
 local-metrics
-{{- else if .Values.metrics.webConfigFile -}}
+{{- else if include "csi-proxy.webConfig" . -}}
 https-metrics
 {{- else -}}
 metrics
