@@ -114,13 +114,15 @@ func checkPod(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
 		t.Errorf("%s: the account isn't said", set.Name)
 	}
 	// Windows' container runtime refuses to mount a pipe into a HostProcess container; other
-	// mounts put a filter between the program and the node's paths.
+	// mounts of the node put a filter between the program and the node's paths.
 	if manifests.IsHostProcess(pod) {
 		if !pod.HostNetwork {
 			t.Errorf("%s: a HostProcess pod needs hostNetwork", set.Name)
 		}
-		if len(pod.Volumes) > 0 {
-			t.Errorf("%s: a HostProcess pod has volumes", set.Name)
+		for _, v := range pod.Volumes {
+			if v.Secret == nil {
+				t.Errorf("%s: a HostProcess pod has the volume %s", set.Name, v.Name)
+			}
 		}
 	}
 	for _, c := range manifests.Containers(pod) {
@@ -138,6 +140,12 @@ func checkContainer(t *testing.T, name string, pod *core.PodSpec, c core.Contain
 		v, ok := volumes[mount.Name]
 		if !ok {
 			t.Fatalf("%s: there is no volume %s", name, mount.Name)
+		}
+		if v.Secret != nil {
+			if !mount.ReadOnly || mount.MountPath != "/etc/csi-proxy" { // where the daemon's flag says
+				t.Errorf("%s: the Secret is mounted at %s", name, mount.MountPath)
+			}
+			continue
 		}
 		if isPipe(v.HostPath.Path) != isPipe(mount.MountPath) || isPipe(mount.MountPath) && v.HostPath.Path != mount.MountPath {
 			t.Errorf("%s: %s is mounted at %s", name, v.HostPath.Path, mount.MountPath)
