@@ -4,7 +4,6 @@
 package win
 
 import (
-	"encoding/hex"
 	"strings"
 	"testing"
 
@@ -54,34 +53,6 @@ func TestDriveLayoutRoundTrip(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
-	}
-}
-
-// The places are those of winioctl.h; a golden dump from a C compiler is the
-// business of the Windows tests.
-func TestDriveLayoutOffsets(t *testing.T) {
-	b := gptLayout().Encode()
-	for _, f := range []struct {
-		name   string
-		offset int
-		want   string // hex
-	}{
-		{"PartitionStyle", 0, "01000000"},
-		{"PartitionCount", 4, "02000000"},
-		{"Gpt.DiskId", 8, "4433221166558877" + "99aabbccddeeff00"},
-		{"Gpt.StartingUsableOffset", 24, "0044000000000000"},
-		{"Gpt.MaxPartitionCount", 40, "80000000"},
-		{"PartitionEntry[0].StartingOffset", 48 + 8, "0044000000000000"},
-		{"PartitionEntry[0].PartitionNumber", 48 + 24, "01000000"},
-		{"PartitionEntry[0].RewritePartition", 48 + 28, "01"},
-		{"PartitionEntry[0].Gpt.PartitionType", 48 + 32, "16e3c9e35c0bb84d817df92df00215ae"},
-		{"PartitionEntry[1].Gpt.Attributes", 48 + 144 + 64, "0000000000000080"},
-		{"PartitionEntry[1].Gpt.Name", 48 + 144 + 72, "4700"},
-	} {
-		n := len(f.want) / 2
-		if got := hex.EncodeToString(b[f.offset : f.offset+n]); got != f.want {
-			t.Errorf("%s at %d is %s, want %s", f.name, f.offset, got, f.want)
-		}
 	}
 }
 

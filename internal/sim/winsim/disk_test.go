@@ -4,7 +4,6 @@
 package winsim
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +36,12 @@ func TestSystemDisk(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("partitions (-want +got):\n%s", diff)
+	}
+	d := openDevice(t, s, drivePath(0), win.GenericRead)
+	defer closeHandle(t, d)
+	header := make([]byte, 512)
+	if _, err := d.ReadAt(t.Context(), header, 512); err != nil || string(header[:8]) != "EFI PART" {
+		t.Errorf("its second sector begins with %q, %v", header[:8], err)
 	}
 	name, err := s.VolumeNameForMountPoint(t.Context(), `C:\`)
 	must(t, err)
@@ -276,61 +281,6 @@ func TestDiskControlErrors(t *testing.T) {
 		_, err = d.Control(t.Context(), tc.code, tc.in, make([]byte, tc.out))
 		wantErr(t, tc.name+", closed", err, win.ErrorInvalidHandle)
 	}
-}
-
-// TestPropertySize: the header of a cut answer tells how much there is.
-func TestPropertySize(t *testing.T) {
-	s := newNode(t, Delays{})
-	n := attach(t, s, DiskSpec{})
-	d := openDevice(t, s, drivePath(n), win.AccessNone)
-	defer closeHandle(t, d)
-	head := make([]byte, 8)
-	_, err := d.Control(t.Context(), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID), head)
-	must(t, err)
-	size, err := win.DescriptorSize(head)
-	must(t, err)
-	whole := mustControl(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID))
-	if int(size) != len(whole) || !bytes.Equal(head, whole[:8]) {
-		t.Errorf("the header says %d bytes, there are %d", size, len(whole))
-	}
-}
-
-func TestRead(t *testing.T) {
-	s := newNode(t, Delays{})
-	n := attach(t, s, DiskSpec{SizeBytes: gib, SectorSize: 4096})
-	must(t, s.WriteImage(n, []byte("end"), gib-3))
-	d := openDevice(t, s, drivePath(n), win.GenericRead)
-	defer closeHandle(t, d)
-	b := make([]byte, 3*4096)
-	if read, err := d.ReadAt(t.Context(), b, gib-4096); err != nil || read != 4096 || string(b[4093:4096]) != "end" {
-		t.Errorf("read over the end: %d, %v", read, err)
-	}
-	if read, err := d.ReadAt(t.Context(), b, 2*gib); err != nil || read != 0 {
-		t.Errorf("read behind the end: %d, %v", read, err)
-	}
-	for name, tc := range map[string]struct {
-		off  int64
-		size int
-	}{"offset": {512, 4096}, "size": {0, 512}, "before the start": {-4096, 4096}} {
-		_, err := d.ReadAt(t.Context(), make([]byte, tc.size), tc.off)
-		wantErr(t, name, err, win.ErrorInvalidParameter)
-	}
-	for _, access := range []win.Access{win.AccessNone, win.GenericWrite, win.FileReadAttributes} {
-		d := openDevice(t, s, drivePath(n), access)
-		_, err := d.ReadAt(t.Context(), make([]byte, 4096), 0)
-		wantErr(t, "read without access", err, win.ErrorAccessDenied)
-		closeHandle(t, d)
-	}
-	data := openDevice(t, s, drivePath(n), win.FileListDirectory) // the bit of FILE_READ_DATA
-	_, err := data.ReadAt(t.Context(), make([]byte, 4096), 0)
-	wantErr(t, "read with the least access", err, 0)
-	closeHandle(t, data)
-	wantErr(t, "flush without access", d.Flush(t.Context()), win.ErrorAccessDenied)
-	closed := openDevice(t, s, drivePath(n), win.GenericRead)
-	closeHandle(t, closed)
-	_, err = closed.ReadAt(t.Context(), b, 0)
-	wantErr(t, "read on a closed handle", err, win.ErrorInvalidHandle)
-	wantErr(t, "close twice", closed.Close(), win.ErrorInvalidHandle)
 }
 
 func TestOpenDevice(t *testing.T) {

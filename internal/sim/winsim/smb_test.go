@@ -5,7 +5,6 @@ package winsim
 
 import (
 	"fmt"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -185,27 +184,6 @@ func TestSMBIsNoVolume(t *testing.T) {
 	if n := shareFiles(t, s).Handles(); n != 0 {
 		t.Errorf("%d handles are left open", n)
 	}
-}
-
-// TestSMBOutlivesTheProcess: mappings too, since Windows goes on.
-func TestSMBOutlivesTheProcess(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "state")
-	s := openNode(t, Config{StateFile: file})
-	newMapping(t, s)
-	for i := range 3 {
-		must(t, s.WriteFile(fmt.Sprint(share, `\`, i), []byte("content")))
-		must(t, s.Close())
-		s = openNode(t, Config{StateFile: file})
-	}
-	defer closeHandle(t, s)
-	entries, err := s.ReadDir(share)
-	must(t, err)
-	if len(entries) != 3 {
-		t.Errorf("entries %v, want 3", entries)
-	}
-	must(t, s.RemoveSMBGlobalMapping(t.Context(), share))
-	wantErr(t, "map with another password", s.CreateSMBGlobalMapping(t.Context(), share, win.SMBMappingOptions{Username: "user", Password: secret.New("other")}), win.ErrorLogonFailure)
-	wantErr(t, "map with the password", s.CreateSMBGlobalMapping(t.Context(), share, credentials), 0)
 }
 
 // TestSMBFaults: rules go by the remote path.

@@ -432,24 +432,6 @@ func TestExtendRaw(t *testing.T) {
 	wantErr(t, "extend a raw volume", err, win.ErrorInvalidFunction)
 }
 
-func TestFlush(t *testing.T) {
-	s := newNode(t, Delays{})
-	n, name := newVolume(t, s, false)
-	flush := func(path string, access win.Access) error {
-		t.Helper()
-		d := openDevice(t, s, path, access)
-		defer closeHandle(t, d)
-		return d.Flush(t.Context())
-	}
-	wantErr(t, "a raw volume", flush(device1(name), readWrite), 0)
-	must(t, s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
-	wantErr(t, "a volume", flush(device1(name), readWrite), 0)
-	wantErr(t, "a disk", flush(drivePath(n), readWrite), 0)
-	wantErr(t, "with read access", flush(device1(name), win.GenericRead), win.ErrorAccessDenied)
-	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
-	wantErr(t, "a read-only volume", flush(device1(name), readWrite), win.ErrorWriteProtect)
-}
-
 func TestUsedSpace(t *testing.T) {
 	s := newNode(t, Delays{})
 	_, name := newVolume(t, s, true)
