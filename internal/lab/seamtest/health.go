@@ -249,6 +249,34 @@ var healthRows = []row{
 		},
 	},
 	{
+		method: "Device.Flush", name: "under the lock", needs: []need{aDisk},
+		promise: "Flush is FlushFileBuffers", guess: "NTFS treats a locked volume as a dismounted one; whether it can be flushed isn't documented",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			d := f.device(t, deviceOf(volume), readWrite)
+			must(t, f.lock(t, d))
+			wantErrno(t, "flush", d.Flush(t.Context()))
+		},
+	},
+	{
+		method: "Volumes.DeleteVolumeMountPoint", name: "whose volume is locked", needs: []need{aDirectory, aDisk},
+		promise: "the directory is free again", guess: "whether the mount manager opens the volume isn't documented",
+		test: func(t *testing.T, f *Fixture) {
+			_, volume := f.formatted(t)
+			f.make(t, `in\`)
+			point := f.Directory + `\in\`
+			must(t, f.System.SetVolumeMountPoint(t.Context(), point, volume))
+			d := f.device(t, deviceOf(volume), readWrite)
+			must(t, f.lock(t, d))
+			err := f.System.DeleteVolumeMountPoint(t.Context(), point)
+			closing(t, d)
+			wantErrno(t, "unmount", err)
+			if err != nil {
+				wantErrno(t, "unmount without the lock", f.System.DeleteVolumeMountPoint(t.Context(), point))
+			}
+		},
+	},
+	{
 		method: "Device.Control", name: "lock of a volume in use", needs: []need{aDisk},
 		promise: "It fails with ErrorAccessDenied while anybody has something open on the volume, or the handle has locked it already",
 		test: func(t *testing.T, f *Fixture) {
