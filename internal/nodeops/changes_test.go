@@ -183,6 +183,7 @@ var changing = map[string]string{
 	"directory made":                win.CallOpenAt,
 	"files and directories removed": win.CallDeleteFile,
 	"directory removed":             win.CallDeleteFile,
+	"directory moved aside":         win.CallRename,
 	"link made":                     win.FsctlSetReparsePoint.String(),
 	"link removed":                  win.CallDeleteFile,
 	"mapping made":                  win.CallCreateSMBGlobalMapping,
