@@ -270,6 +270,8 @@ var storageScenarios = []scenario{
 			r.t.Cleanup(func() { _ = r.sim.EndProcess(id) }) // what it has open may have gone
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			ctx, cancel := context.WithTimeout(ctx, 12*time.Second) // for a few attempts
+			defer cancel()
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
 			return refusal(err)
 		},

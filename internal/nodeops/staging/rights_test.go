@@ -4,6 +4,7 @@
 package staging_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -79,7 +80,9 @@ func TestUnstageVolumeAsksAgain(t *testing.T) {
 				}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
 					simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno))
 				}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
-					done, err := n.Storage.UnstageVolume(operation.Inline(t.Context()), r)
+					ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Second) // a few attempts
+					defer cancel()
+					done, err := n.Storage.UnstageVolume(ctx, r)
 					sim.ResetRules()
 					sim.OnCall(nil)
 					if done.Unmounted {

@@ -421,6 +421,81 @@ func testUnstageVolumeInUse(t *testing.T) {
 	simtest.Must(t, sim.EndProcess(process))
 }
 
+// A volume that is in use for a moment is waited for, and nobody else waits meanwhile.
+func TestUnstageVolumeWaits(t *testing.T) {
+	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	for name, test := range map[string]struct {
+		used     time.Duration // how long a scanner has a file open
+		deadline time.Duration
+		other    func(ctx context.Context, n *nodeops.Node) error // what comes meanwhile
+		want     error
+		within   time.Duration
+	}{
+		"a scanner": {used: 10 * time.Second, within: 13 * time.Second},
+		"somebody":  {used: time.Minute, want: csiproxy.ErrFailedPrecondition, within: 15 * time.Second},
+		"somebody, and a short deadline": {
+			used: time.Minute, deadline: 4 * time.Second, want: csiproxy.ErrFailedPrecondition, within: 2 * time.Second,
+		},
+		"other calls": {
+			used: 10 * time.Second, within: 13 * time.Second, other: func(ctx context.Context, n *nodeops.Node) error {
+				_, err := n.Storage.GetVolume(ctx, stagingPath)
+				if err == nil {
+					err = n.Disk.SetDiskState(ctx, 1, true)
+				}
+				if err == nil {
+					_, err = n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
+				}
+				return err
+			},
+		},
+		"the volume is unmounted meanwhile": {
+			used: time.Minute, within: 7 * time.Second, other: func(ctx context.Context, n *nodeops.Node) error {
+				id, err := n.Volume.GetVolumeIDFromTargetPath(ctx, stagingPath)
+				if err == nil {
+					err = n.Volume.UnmountVolume(ctx, id, stagingPath)
+				}
+				return err
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, n := newNode(t)
+				simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+				stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+				simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
+				process, err := sim.StartProcess(`C:\scanner.exe`, stagingPath+file)
+				simtest.Must(t, err)
+				go func() {
+					time.Sleep(5 * time.Second)
+					if test.other != nil {
+						begin := time.Now()
+						if err := test.other(t.Context(), n); err != nil || time.Since(begin) > 0 {
+							t.Errorf("the other call has taken %v: %v", time.Since(begin), err)
+						}
+					}
+					time.Sleep(test.used - 5*time.Second)
+					simtest.Must(t, sim.EndProcess(process))
+				}()
+				ctx, cancel := t.Context(), func() {}
+				if test.deadline != 0 {
+					ctx, cancel = context.WithTimeout(ctx, test.deadline)
+				}
+				defer cancel()
+				begin := time.Now()
+				_, err = n.Storage.UnstageVolume(ctx, request)
+				if took := time.Since(begin); csiproxy.KindOf(err) != test.want || took > test.within {
+					t.Errorf("after %v: %v, want %v within %v", took, err, test.want, test.within)
+				}
+				if test.want != nil {
+					wantKind(t, "refused", err, test.want, fmt.Sprintf("in use by process %d", process))
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // A volume is written out before it is locked, and what fails then fails the call. Under the
 // lock it needn't be.
 func TestUnstageVolumeFlushes(t *testing.T) {

@@ -7,9 +7,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
@@ -57,7 +60,7 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, p
 		mounted, err = s.Volumes.MountedAtPath(ctx, path) // it may be something that is no mount point
 	}
 	if err == nil && mounted != "" {
-		target, err = s.unstageVolume(ctx, r, path, mounted, &done)
+		target, err = s.unstageUnused(ctx, r, path, mounted, &done)
 	}
 	if err != nil {
 		return done, err
@@ -95,6 +98,37 @@ func (s *Staging) checkNotStaged(ctx context.Context, path pathpolicy.Path, moun
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again", now)
 	}
 	return err
+}
+
+// How long to wait for those who use a volume for a moment, as virus scanners do, and how
+// often to look: rarely in the end, since each look writes the volume out and locks it.
+const (
+	usePatience = 15 * time.Second
+	useInterval = 200 * time.Millisecond
+	useLongest  = 5 * time.Second
+)
+
+// unstageUnused is unstageVolume, again and again while somebody uses the volume, but for half
+// the time that the caller has. No right is held between two attempts, so other calls on the
+// disk and the volume go on.
+func (s *Staging) unstageUnused(
+	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
+) (target iscsi.IQN, err error) {
+	polling := operation.Polling{Patience: usePatience, First: useInterval, Longest: useLongest}
+	if deadline, ok := ctx.Deadline(); ok {
+		polling.Patience = min(polling.Patience, time.Until(deadline)/2)
+	}
+	_, ended := operation.Poll(ctx, polling, func() (bool, error) {
+		target, err = s.unstageVolume(ctx, r, path, id, done)
+		return !volumes.IsInUse(err), nil
+	})
+	switch {
+	case !volumes.IsInUse(err):
+		return target, err
+	case ended != nil:
+		return "", fmt.Errorf("%w: %w", ended, err)
+	}
+	return "", s.Volumes.InUse(ctx, id, err)
 }
 
 // unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline,

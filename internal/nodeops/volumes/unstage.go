@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -40,8 +38,9 @@ func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
 	return geometry.DiskSize, err
 }
 
-// UnmountUnused is Unmount while the volume is locked, so that nobody uses it. With force,
-// those who use it lose it.
+// UnmountUnused is Unmount while the volume is locked, so that nobody uses it. If somebody
+// does, IsInUse is true of the error, and the caller says how long to wait. With force, those
+// who use it lose it.
 func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pathpolicy.Path, force bool) error {
 	if force {
 		return v.Unmount(ctx, right, path, func(ctx context.Context) error { return v.flush(ctx, right.ID) })
@@ -89,51 +88,30 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 		return err
 	}
 	inside := context.WithoutCancel(ctx)
-	h, err := v.tryLock(inside, id)
+	h, err := v.lock(inside, id)
 	if err == nil {
 		return h.Close()
 	}
 	if use.IsGone(err) {
 		return err
 	}
+	why := "whether it came into use while it was unmounted can't be found out; try again"
+	if used := (inUse{}); errors.As(err, &used) {
+		err = used.error // the caller needn't wait: this was changed, and changed back
+		why = "it came into use while it was unmounted" + v.users(inside, id) + "; end that use, or force the unmount"
+	}
+	after := "it stays mounted, since "
 	mountErr := at.Mount(inside, string(id))
-	if now, lookErr := mountedAt(inside, at); lookErr == nil && now.Equal(id) {
-		return &csiproxy.Error{
-			Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Err: err,
-			Detail: "it stays mounted, since it came into use while it was unmounted" + v.users(inside, id) + "; end that use, or force the unmount",
-		}
+	if now, lookErr := mountedAt(inside, at); lookErr != nil || !now.Equal(id) {
+		err = errors.Join(err, mountErr, lookErr)
+		after = "it is unmounted and must be staged again, since Windows doesn't mount it again, and "
 	}
-	return &csiproxy.Error{
-		Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Err: errors.Join(err, mountErr),
-		Detail: "it came into use while it was unmounted, and can't be mounted again; stage it again",
-	}
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Detail: after + why, Err: err}
 }
 
-// How long to wait for those who use a volume for a moment, as virus scanners do.
-const (
-	lockPatience = 2 * time.Second
-	lockInterval = 100 * time.Millisecond
-)
-
-// lock is tryLock for as long as its users may be there for a moment. One that somebody uses is
-// csiproxy.ErrFailedPrecondition, with those who do as far as Windows tells.
-func (v *Volumes) lock(ctx context.Context, id volume.ID) (h device.Handle, err error) {
-	err = operation.Retry(ctx, lockPatience, lockInterval, isInUse, func() (err error) {
-		h, err = v.tryLock(ctx, id)
-		return err
-	})
-	if isInUse(err) && ctx.Err() == nil {
-		err = &csiproxy.Error{
-			Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Err: err,
-			Detail: "it is in use" + v.users(ctx, id) + "; end that use, or force the unmount",
-		}
-	}
-	return h, err
-}
-
-// tryLock opens a volume, writes it out and locks it. It gives inUse for one that somebody
-// uses.
-func (v *Volumes) tryLock(ctx context.Context, id volume.ID) (device.Handle, error) {
+// lock opens a volume, writes it out and locks it. IsInUse is true of the error if somebody
+// uses it.
+func (v *Volumes) lock(ctx context.Context, id volume.ID) (device.Handle, error) {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return h, whileInUse(err)
@@ -168,9 +146,20 @@ func whileInUse(err error) error {
 	return err
 }
 
-func isInUse(err error) bool {
+// IsInUse reports whether err, of UnmountUnused, says that somebody uses the volume, so that
+// nothing was changed. It may be for a moment: virus scanners do.
+func IsInUse(err error) bool {
 	is := errors.As(err, new(inUse))
 	return is
+}
+
+// InUse is the error of a volume that stays in use: csiproxy.ErrFailedPrecondition, with those
+// who use it as far as Windows tells.
+func (v *Volumes) InUse(ctx context.Context, id volume.ID, err error) error {
+	return &csiproxy.Error{
+		Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Err: err,
+		Detail: "it is in use" + v.users(ctx, id) + "; end that use, or force the unmount",
+	}
 }
 
 // users says which processes use a volume, in words that complete "it is in use"; "" if
