@@ -2,17 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command mutate measures what the tests notice. It changes the code in one place, runs the
-// tests of all packages that use the changed one, as make test does, and sees whether any fails:
+// tests that reach that place, as make test does, and sees whether any fails:
 //
-//	mutate [-n 100] [-seed 1] [-time 1h] [-equivalent file] package…
+//	mutate [-n 100] [-seed 1] [-time 1h] [-equivalent file] [-only expression] package…
 //
 // Of each package it tries a sample of the changes, which the seed decides: the packages take
-// turns, so each has had its share when the time is up. The working copy isn't touched. It prints
-// each change that no test noticed, and for each package the share of those that one did.
+// turns, so each has had its share when the time is up. It prints each change that no test
+// noticed, and for each package the share of those that one did.
+//
+// All changes are compiled in at once, and the environment says which one is made. So each
+// package's tests are compiled once, and run once, one by one, to see what they reach. The
+// working copy isn't touched.
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,8 +28,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -34,42 +44,34 @@ func main() {
 	seed := flag.Uint64("seed", 1, "decides which changes are tried")
 	limit := flag.Duration("time", time.Hour, "begin no change after this time")
 	equivalent := flag.String("equivalent", "", "`file` with the changes that no test can notice, a line for each: the change, a tab, the reason")
+	only := flag.String("only", "", "try all changes whose description matches the `expression`, in the place of a sample")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(os.Stdout, flag.Args(), *n, *seed, *limit, *equivalent); err != nil {
+	if err := run(os.Stdout, flag.Args(), *n, *seed, *limit, *equivalent, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-// result is how a change ended.
-type result int
-
-const (
-	noticed result = iota
-	survived
-	invalid // it doesn't compile
-)
-
 // score is what is known of a package.
 type score struct {
 	pkg      *goPackage
 	changes  []change // in the order of the sample
-	users    []string // the other packages whose tests use it
 	known    int      // of the sample, those that are listed as equivalent
 	tried    int
 	survived int
 }
 
-func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Duration, equivalentFile string) error {
-	equivalents, err := readEquivalents(equivalentFile)
+func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Duration, equivalentFile, only string) error {
+	matching, err := regexp.Compile(only)
 	if err != nil {
 		return err
 	}
-	scores, err := sample(patterns, seed)
+	end := time.Now().Add(limit)
+	equivalents, err := readEquivalents(equivalentFile)
 	if err != nil {
 		return err
 	}
@@ -78,131 +80,268 @@ func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Durati
 		return err
 	}
 	defer os.RemoveAll(dir)
-	for _, s := range scores { // or each change would be noticed
-		failing, err := s.pkg.test(dir, nil, append([]string{s.pkg.ImportPath}, s.users...))
-		if err != nil {
-			return err
-		}
-		if failing {
-			return fmt.Errorf("tests that use %s fail without any change: mend them first, and find them by go test -short ./...", s.pkg.ImportPath)
+	b := &build{dir: dir}
+	scores, err := b.instrumented(patterns)
+	if err != nil {
+		return err
+	}
+	if err := b.tests(out, scores); err != nil {
+		return err
+	}
+	for _, s := range scores {
+		r := rand.New(rand.NewPCG(seed, 0))
+		r.Shuffle(len(s.changes), func(i, j int) { s.changes[i], s.changes[j] = s.changes[j], s.changes[i] })
+		s.changes = slices.DeleteFunc(s.changes, func(c change) bool { return !matching.MatchString(c.String()) })
+		if only != "" {
+			n = max(n, len(s.changes))
 		}
 	}
-	end := time.Now().Add(limit)
-	for more := true; more && time.Now().Before(end); {
-		more = false
-		for _, s := range scores {
-			if s.tried+s.known == n || len(s.changes) == 0 || time.Now().After(end) {
-				continue
-			}
-			more = true
-			c := s.changes[0]
-			s.changes = s.changes[1:]
-			if equivalents[c.String()] {
-				s.known++
-				continue
-			}
-			r, err := s.try(dir, c)
-			if err != nil {
-				return err
-			}
-			if r != invalid {
-				s.tried++
-			}
-			if r == survived {
-				s.survived++
-				fmt.Fprintf(out, "%s:%d: not noticed: %s\n", c.file, c.line, c)
-			}
+	var mu sync.Mutex
+	b.each(n*len(scores), func(i int) {
+		s, round := scores[i%len(scores)], i/len(scores)
+		if round >= len(s.changes) || time.Now().After(end) {
+			return
 		}
-	}
+		c := s.changes[round]
+		known := equivalents[c.String()]
+		noticed, reaching := false, 0
+		if !known {
+			noticed, reaching = b.try(s.pkg, c)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case known:
+			s.known++
+		case noticed:
+			s.tried++
+		default:
+			s.tried++
+			s.survived++
+			fmt.Fprintf(out, "%s:%d: not noticed by %d packages: %s\n", c.file, c.line, reaching, c)
+		}
+	})
 	return report(out, scores)
 }
 
-// sample returns the changes of each package in an order that the seed decides.
-func sample(patterns []string, seed uint64) (scores []*score, err error) {
-	all, err := list("./...")
-	if err != nil {
-		return nil, err
+// build has the tests of a module with all changes compiled in.
+type build struct {
+	dir   string
+	users []*tests
+}
+
+// tests are the tests of a package that use a changed one, and what they reach.
+type tests struct {
+	pkg     *goPackage
+	program string
+	took    map[string]time.Duration // by the test's name
+	reached map[int][]string         // the tests that reach a change
+}
+
+// each does something n times, on all processors.
+func (b *build) each(n int, do func(i int)) {
+	var all sync.WaitGroup
+	places := make(chan bool, runtime.GOMAXPROCS(0))
+	for i := range n {
+		places <- true
+		all.Go(func() {
+			do(i)
+			<-places
+		})
 	}
+	all.Wait()
+}
+
+// instrumented writes the overlay in which all changes of the packages are.
+func (b *build) instrumented(patterns []string) ([]*score, error) {
 	chosen, err := list(patterns...)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range chosen {
-		changes, err := p.changes()
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	alone := map[string]map[int]bool{} // the lines of each file where changes don't compile
+	for {
+		overlay := map[string]string{}
+		var scores []*score
+		id := 1
+		write := func(name, text string) error {
+			overlay[name] = filepath.Join(b.dir, strconv.Itoa(len(overlay))+".go")
+			return os.WriteFile(overlay[name], []byte(text), 0o600)
+		}
+		for _, p := range chosen {
+			s := &score{pkg: p}
+			for _, name := range p.GoFiles {
+				file, err := filepath.Rel(here, filepath.Join(p.Dir, name))
+				if err != nil {
+					return nil, err
+				}
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return nil, err
+				}
+				changes, changed, err := instrument(file, string(text), id, alone[file])
+				if err == nil {
+					err = write(filepath.Join(p.Dir, name), changed)
+				}
+				if err != nil {
+					return nil, err
+				}
+				id += len(changes)
+				s.changes = append(s.changes, changes...)
+			}
+			if len(s.changes) == 0 {
+				continue
+			}
+			if err := write(filepath.Join(p.Dir, "mutants.go"), "package "+p.Name+"\n"+helper); err != nil {
+				return nil, err
+			}
+			scores = append(scores, s)
+		}
+		if len(scores) == 0 {
+			return nil, errors.New("the packages have no code to change")
+		}
+		text, err := json.Marshal(map[string]any{"Replace": overlay})
+		if err == nil {
+			err = os.WriteFile(b.overlay(), text, 0o600)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if len(changes) == 0 {
-			continue
+		said, err := b.command(".", nil, "go", append([]string{"build"}, patterns...)...)
+		if err == nil {
+			return scores, nil
 		}
-		r := rand.New(rand.NewPCG(seed, 0))
-		r.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
-		scores = append(scores, &score{pkg: p, changes: changes, users: usersOf(p.ImportPath, all)})
+		places := regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`).FindAllSubmatch(said, -1)
+		if len(places) == 0 {
+			return nil, fmt.Errorf("%w: %s", err, said)
+		}
+		for _, place := range places {
+			file := filepath.Clean(string(place[1]))
+			line, _ := strconv.Atoi(string(place[2]))
+			if alone[file] == nil {
+				alone[file] = map[int]bool{}
+			}
+			if alone[file][line] {
+				return nil, fmt.Errorf("%w: %s", err, said)
+			}
+			alone[file][line] = true
+		}
 	}
-	if len(scores) == 0 {
-		return nil, errors.New("the packages have no code to change")
-	}
-	return scores, nil
 }
 
-// try makes a change and runs the tests: first those of the package, which mostly notice.
-func (s *score) try(dir string, c change) (result, error) {
-	changed := filepath.Join(dir, "changed.go")
-	text, err := c.apply()
-	if err == nil {
-		err = os.WriteFile(changed, text, 0o600)
-	}
+func (b *build) overlay() string { return filepath.Join(b.dir, "overlay.json") }
+
+// tests compiles the tests that use the packages and runs each once, to see what it reaches.
+func (b *build) tests(out io.Writer, scores []*score) error {
+	all, err := list("./...")
 	if err != nil {
-		return invalid, err
+		return err
 	}
-	overlay := map[string]string{filepath.Join(s.pkg.Dir, filepath.Base(c.file)): changed}
-	if compiles, err := goCommand(dir, overlay, "build", s.pkg.ImportPath); err != nil || !compiles {
-		return invalid, err
+	var changed []string
+	for _, s := range scores {
+		changed = append(changed, s.pkg.ImportPath)
 	}
-	failing, err := s.pkg.test(dir, overlay, nil)
-	if err == nil && !failing && len(s.users) > 0 {
-		failing, err = s.pkg.test(dir, overlay, s.users)
+	b.users = usersOf(changed, all)
+	errs, failing := make([]error, len(b.users)), make([][]string, len(b.users))
+	b.each(len(b.users), func(i int) {
+		t := b.users[i]
+		t.program = filepath.Join(b.dir, strconv.Itoa(i)+".test")
+		if said, err := b.command(".", nil, "go", "test", "-c", "-vet=off", "-o", t.program, t.pkg.ImportPath); err != nil {
+			errs[i] = fmt.Errorf("tests of %s: %w: %s", t.pkg.ImportPath, err, said)
+			return
+		}
+		said, err := b.command(t.pkg.Dir, nil, t.program, "-test.list", "^(Test|Example|Fuzz)")
+		if err != nil {
+			errs[i] = fmt.Errorf("tests of %s: %w: %s", t.pkg.ImportPath, err, said)
+			return
+		}
+		t.took, t.reached = map[string]time.Duration{}, map[int][]string{}
+		for name := range strings.Lines(string(said)) {
+			name = strings.TrimSpace(name)
+			file := t.program + "." + name
+			start := time.Now()
+			said, err := b.command(t.pkg.Dir, []string{"MUTANTS_REACHED=" + file}, t.program, "-test.short", "-test.run=^"+name+"$")
+			reached, _ := os.ReadFile(file)
+			if len(reached) == 0 {
+				continue
+			}
+			if err != nil { // or each change would be noticed
+				failing[i] = append(failing[i], fmt.Sprintf("%s of %s is left out, since it fails without any change: %s", name, t.pkg.ImportPath, said))
+				continue
+			}
+			t.took[name] = time.Since(start)
+			for id := range strings.Lines(string(reached)) {
+				id, _ := strconv.Atoi(strings.TrimSpace(id))
+				if tests := t.reached[id]; len(tests) == 0 || tests[len(tests)-1] != name {
+					t.reached[id] = append(tests, name)
+				}
+			}
+		}
+	})
+	for _, text := range slices.Concat(failing...) {
+		fmt.Fprintln(out, text)
 	}
-	if failing {
-		return noticed, err
-	}
-	return survived, err
+	return errors.Join(errs...)
 }
 
-// test runs the tests of the package, or of others that use it, and reports whether any fails.
-func (p *goPackage) test(dir string, overlay map[string]string, users []string) (failing bool, err error) {
-	if users == nil {
-		users = []string{p.ImportPath}
+// try makes a change and runs the tests that reach it: first those of its package, which mostly
+// notice, then the others, the quickest first. It reports whether any has failed, and how many
+// packages have such tests.
+func (b *build) try(pkg *goPackage, c change) (noticed bool, reaching int) {
+	var users []*tests
+	expected := func(t *tests) (sum time.Duration) {
+		for _, name := range t.reached[c.id] {
+			sum += t.took[name]
+		}
+		return sum
 	}
-	passed, err := goCommand(dir, overlay, append([]string{"test", "-short", "-vet=off", "-failfast", "-timeout=5m"}, users...)...)
-	return !passed, err
+	for _, t := range b.users {
+		if len(t.reached[c.id]) > 0 {
+			users = append(users, t)
+		}
+	}
+	slices.SortFunc(users, func(x, y *tests) int {
+		if own := x.pkg.ImportPath == pkg.ImportPath; own != (y.pkg.ImportPath == pkg.ImportPath) {
+			return map[bool]int{true: -1, false: 1}[own]
+		}
+		return cmp.Compare(expected(x), expected(y))
+	})
+	for _, t := range users {
+		_, err := b.command(t.pkg.Dir, []string{"MUTANT=" + strconv.Itoa(c.id)}, t.program, "-test.short", "-test.failfast",
+			"-test.timeout="+(10*expected(t)+time.Minute).String(), "-test.run=^("+strings.Join(t.reached[c.id], "|")+")$")
+		if err != nil {
+			return true, len(users)
+		}
+	}
+	return false, len(users)
 }
 
-// goCommand runs the go command with files in the place of others, also in the go commands that
-// tests run, and reports whether it succeeds.
-func goCommand(dir string, overlay map[string]string, args ...string) (bool, error) {
-	text, err := json.Marshal(map[string]any{"Replace": overlay})
-	if err != nil {
-		return false, err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return false, err
-	}
+// command runs a program in a directory, with the overlay for go commands, also for those that
+// tests run, and returns what it printed. What it has started ends with it.
+func (b *build) command(dir string, env []string, name string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+file))
-	err = cmd.Run()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		return false, nil
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+b.overlay())), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = time.Second
+	err := cmd.Start()
+	if err == nil {
+		err = cmd.Wait()
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if it has left nothing
 	}
-	return err == nil, err
+	return said.Bytes(), err
 }
 
 // goPackage is what the go command says of a package.
 type goPackage struct {
-	ImportPath, Dir           string
+	ImportPath, Dir, Name     string
 	GoFiles                   []string
 	Deps                      []string
 	TestImports, XTestImports []string
@@ -227,16 +366,16 @@ func list(patterns ...string) (all []*goPackage, err error) {
 	return all, nil
 }
 
-// usersOf returns the other packages whose tests use a package.
-func usersOf(path string, all []*goPackage) (users []string) {
-	uses := map[string]bool{path: true} // not counting tests
+// usersOf returns the packages whose tests use one of some packages.
+func usersOf(paths []string, all []*goPackage) (users []*tests) {
+	uses := map[string]bool{} // not counting tests
 	for _, p := range all {
-		uses[p.ImportPath] = uses[p.ImportPath] || slices.Contains(p.Deps, path)
+		uses[p.ImportPath] = slices.ContainsFunc(append(p.Deps, p.ImportPath), func(d string) bool { return slices.Contains(paths, d) })
 	}
 	for _, p := range all {
 		reaches := uses[p.ImportPath] || slices.ContainsFunc(append(p.TestImports, p.XTestImports...), func(i string) bool { return uses[i] })
-		if reaches && p.ImportPath != path && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
-			users = append(users, p.ImportPath)
+		if reaches && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+			users = append(users, &tests{pkg: p})
 		}
 	}
 	return users

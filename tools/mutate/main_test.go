@@ -24,8 +24,8 @@ func limit(n, most int) (int, error) {
 }
 `
 
-func TestChanges(t *testing.T) {
-	changes, err := changesOf("x.go", code)
+func TestInstrument(t *testing.T) {
+	changes, changed, err := instrument("x.go", code, 7, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestChanges(t *testing.T) {
 		got = append(got, c.String())
 	}
 	want := []string{
-		"x.go limit: n > most → !(n > most)",
+		"x.go limit: n > most → false",
 		"x.go limit: n > most → n >= most",
 		"x.go limit: n > most → n <= most",
 		"x.go limit: errTooMany → nil",
@@ -42,6 +42,19 @@ func TestChanges(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("changes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	wantChanged := `package x
+
+func limit(n, most int) (int, error) {
+	if (mutantCompare(8, ">", n , most)) && !mutantOn(7) {
+		if mutantOn(10) { return 0, nil }; return 0, errTooMany
+	}
+	if !mutantOn(11) { calls++ }
+	return n, nil
+}
+`
+	if changed != wantChanged {
+		t.Errorf("got:\n%s\nwant:\n%s", changed, wantChanged)
 	}
 }
 
@@ -67,10 +80,10 @@ func TestRun(t *testing.T) {
 	t.Chdir(dir)
 	t.Setenv("GOFLAGS", "")
 	var out bytes.Buffer
-	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "known"); err != nil {
+	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "known", ""); err != nil {
 		t.Fatal(err)
 	}
-	want := `x/x.go:6: not noticed: x/x.go Larger: calls++ → (nothing)
+	want := `x/x.go:6: not noticed by 1 packages: x/x.go Larger: calls++ → (nothing)
 
 noticed  tried  score  equivalent  package
 2        3      66 %   1           example.org/m/x
@@ -78,7 +91,7 @@ noticed  tried  score  equivalent  package
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", &out, want)
 	}
-	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "unexplained"); err == nil {
+	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "unexplained", ""); err == nil {
 		t.Error("an equivalent change without a reason is taken")
 	}
 }
