@@ -456,14 +456,10 @@ func TestSystemDisks(t *testing.T) {
 // clone attaches an offline disk with the contents of disk n, as a snapshot of it has.
 func clone(t *testing.T, sim *winsim.System, n disk.Number) disk.Number {
 	t.Helper()
-	const size, part = 10 * gibibyte, 17 << 20
-	other := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
-	for _, offset := range []int64{0, size - part} {
-		b := make([]byte, part)
-		simtest.Must(t, sim.ReadImage(n, b, offset))
-		simtest.Must(t, sim.WriteImage(other, b, offset))
-	}
-	return other
+	copied, err := sim.CloneDisk(n, winsim.DiskSpec{Offline: true, ReadOnly: true})
+	simtest.Must(t, err)
+	sim.Settle()
+	return copied
 }
 
 func TestClones(t *testing.T) {
@@ -510,6 +506,51 @@ func TestClones(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Somebody makes a partition on a copy at each call that gives it new ids. It stays.
+func TestCloneIsPartitionedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for at, more := 0, true; more && !t.Failed(); at++ {
+			sim := simtest.Open(t, winsim.Delays{})
+			original := attach(t, sim, winsim.DiskSpec{})
+			simtest.Partition(t, sim, original, 1)
+			copied := clone(t, sim, original)
+			calls, made := 0, 0
+			sim.OnCall(func(c winsim.Call) {
+				if calls++; calls-1 == at && c.Name != win.IoctlDiskSetDriveLayoutEx.String() {
+					made = addPartition(t, sim, copied)
+				}
+			})
+			err := disks.New(sim, disks.Options{NewIDsForClones: true}).SetDiskState(operation.Inline(t.Context()), copied, true)
+			sim.OnCall(nil)
+			more = at < calls
+			if got := len(layoutOf(t, sim, copied).Partitions); made != 0 && got != made {
+				t.Errorf("call %d: of %d partitions there are %d; %v", at, made, got, err)
+			}
+		}
+	})
+}
+
+// addPartition does what another program does: it makes one more partition behind those of a
+// disk, and returns how many there are; 0 if it may not write to the disk.
+func addPartition(t *testing.T, sim *winsim.System, n disk.Number) int {
+	t.Helper()
+	h, err := device.Open(t.Context(), sim, win.PhysicalDrive(n), win.GenericRead|win.GenericWrite)
+	simtest.Must(t, err)
+	defer h.Close()
+	layout, err := h.Layout(t.Context())
+	simtest.Must(t, err)
+	last := &layout.Partitions[len(layout.Partitions)-1]
+	more := *last
+	last.Length = gibibyte
+	more.StartingOffset, more.Length, more.ID, more.Number = last.End(), gibibyte, win.NewGUID(), last.Number+1
+	last.RewritePartition, more.RewritePartition = true, true
+	layout.Partitions = append(layout.Partitions, more)
+	if err := h.SetLayout(t.Context(), layout); err != nil {
+		return 0
+	}
+	return len(layout.Partitions)
 }
 
 // deaf is a node that accepts a control call and does nothing.

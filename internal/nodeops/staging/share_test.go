@@ -14,6 +14,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
@@ -33,11 +34,16 @@ const (
 func newShares(t *testing.T) (*winsim.System, *nodeops.Node) {
 	t.Helper()
 	sim, n := newNode(t)
+	addShares(t, sim)
+	return sim, n
+}
+
+func addShares(t *testing.T, sim *winsim.System) {
+	t.Helper()
 	for _, name := range []string{"data", "other"} {
 		simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: name, SizeBytes: 5 << 40}))
 	}
 	simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\app`, secret.New("password")))
-	return sim, n
 }
 
 func shareRequest(remote, path string) storage.StageShareRequest {
@@ -90,6 +96,33 @@ func TestLifeOfAShare(t *testing.T) {
 	done, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share2Path})
 	if err != nil || done != (storage.UnstagedShare{Unlinked: true, Unmapped: true}) || mappings(t, sim) != "" {
 		t.Errorf("the last: %+v, %v, mapped are %s", done, err, mappings(t, sim))
+	}
+}
+
+// A link to another share that takes the place of the staged one at any call stays.
+func TestUnstageShareLeavesAnotherLink(t *testing.T) {
+	replaced, unstaged := false, 0
+	atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+		replaced = false
+		addShares(t, sim)
+		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, sharePath)))
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+		if sim.Remove(sharePath) == nil { // or it is open, or gone
+			simtest.Must(t, sim.Symlink(sharePath, `\\filer\other\`, true))
+			replaced = true
+		}
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+		_, err := n.Storage.UnstageShare(operation.Inline(t.Context()), storage.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
+		if !replaced {
+			return
+		}
+		unstaged++
+		if there, lookErr := n.Storage.GetVolume(t.Context(), sharePath); lookErr != nil || there.Share != `\\filer\other` {
+			t.Errorf("there is %+v, %v; UnstageShare gave %v", there, lookErr, err)
+		}
+	})
+	if unstaged == 0 {
+		t.Error("the link was never replaced, so this shows nothing")
 	}
 }
 

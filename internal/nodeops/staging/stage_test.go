@@ -212,6 +212,12 @@ func TestStageVolumeFindsOneDisk(t *testing.T) {
 			t.Errorf("%+v was %+v", after, before[i])
 		}
 	}
+	// The disk of Windows isn't meant, if another one is like it.
+	if staged := stage(t, n, storage.StageVolumeRequest{
+		Disk: storage.Selector{LUN: new(uint32), Vendor: "Msft"}, StagingPath: otherPath,
+	}); staged.Disk != 1 {
+		t.Errorf("%+v", staged)
+	}
 	// The bad ones of a pair can be told apart by a second field.
 	if staged := stage(t, n, storage.StageVolumeRequest{
 		Disk: storage.Selector{Identifier: "same", SerialNumber: "two"}, StagingPath: stagingPath,
@@ -331,6 +337,37 @@ func TestStageVolumeWithMutualCHAP(t *testing.T) {
 	if set != 2 {
 		t.Errorf("the secret was set %d times, also without a login", set)
 	}
+}
+
+// Nobody logs out of a target while another disk of it is being staged, which isn't online yet.
+func TestLogOutDuringStage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+		simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
+			IQN: "iqn.2026-01.com.example:vol-1", Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)},
+		}, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun-0"}, winsim.DiskSpec{SizeBytes: 2 << 30, Serial: "lun-1"}))
+		request := func(lun uint32, path string) storage.StageVolumeRequest {
+			return storage.StageVolumeRequest{
+				Disk:        storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: "iqn.2026-01.com.example:vol-1", LUN: lun}},
+				StagingPath: path,
+			}
+		}
+		stage(t, n, request(0, otherPath))
+		stage(t, n, request(1, stagingPath))
+		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}) // it is offline
+		var other storage.UnstagedVolume
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallDeviceInterfaces { // the node is connected, and the disk is looked for
+				sim.OnCall(nil)
+				other = unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath})
+			}
+		})
+		stage(t, n, request(1, stagingPath))
+		if !other.DiskOffline || other.LoggedOut {
+			t.Errorf("the other disk: %+v", other)
+		}
+	})
 }
 
 // The disks of a target: it is logged in to when needed, and out of with the last one.
