@@ -27,7 +27,6 @@ type claims struct {
 type claim struct {
 	calls int  // under way
 	made  bool // a StageShare has made the mapping
-	kept  bool // a call has succeeded that counts on it
 }
 
 // begin notes that a call for a share is under way.
@@ -52,35 +51,33 @@ func (c *claims) made(remote unc.Path) {
 	c.byRoot[remote.Root()].made = true
 }
 
-// isUnneeded reports whether the mapping of a share was made for calls that have failed, as far
-// as that is known now: a call that fails takes the locks to remove it then.
-func (c *claims) isUnneeded(remote unc.Path) bool {
+// isMade reports whether a StageShare under way has made the mapping of a share: a call that
+// fails takes the locks to remove it then.
+func (c *claims) isMade(remote unc.Path) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one := c.byRoot[remote.Root()]
-	return one.made && !one.kept
+	return c.byRoot[remote.Root()].made
 }
 
-// end notes that a call for a share has ended, and reports whether nobody needs the mapping:
-// one of the calls has made it, none has succeeded, and this was the last one.
-func (c *claims) end(remote unc.Path, succeeded bool) (unneeded bool) {
+// end notes that a call for a share has ended, and reports whether it was the last one, and one
+// of them has made the mapping.
+func (c *claims) end(remote unc.Path) (unclaimed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.byRoot[remote.Root()]
-	one.kept = one.kept || succeeded
 	if one.calls--; one.calls > 0 {
 		return false
 	}
 	delete(c.byRoot, remote.Root())
-	return one.made && !one.kept
+	return one.made
 }
 
-// endClaim ends a call that began a claim. If it was the last one that counted on a mapping
-// that a StageShare has made, and all have failed, it removes the mapping, unless a staged
-// path leads to the share. If it can't, or the process dies before, CleanUp finds the mapping.
+// endClaim ends a call that began a claim. If it has failed, and was the last one that counted
+// on a mapping that a StageShare has made, it removes the mapping, unless that is used. If it
+// can't, or the process dies before, CleanUp finds the mapping.
 func (m *Mappings) endClaim(ctx context.Context, remote unc.Path, err error) {
-	if err == nil || !m.claims.isUnneeded(remote) {
-		m.claims.end(remote, err == nil)
+	if err == nil || !m.claims.isMade(remote) {
+		m.claims.end(remote)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
@@ -89,7 +86,7 @@ func (m *Mappings) endClaim(ctx context.Context, remote unc.Path, err error) {
 	if undoErr == nil {
 		defer rights.Release()
 	}
-	if !m.claims.end(remote, false) {
+	if !m.claims.end(remote) {
 		return
 	}
 	if undoErr == nil {
