@@ -78,6 +78,11 @@ var changes = map[string][]string{
 		`"disk brought online" disk=1 wasOffline=true wasReadOnly=false`,
 		`"volume mounted" volume=<id> path=` + staging,
 	},
+	"StageVolume of a copy": {
+		`"disk given new ids" disk=2 copyOf=1 both="disk id {<id>}"`,
+		`"disk brought online" disk=2 wasOffline=true wasReadOnly=false`,
+		`"volume mounted" volume=<id> path=` + copied,
+	},
 	"StageVolume of a target": {
 		`"service started" service=MSiSCSI`, `"portal added" portal=10.0.0.1:3260`,
 		`"target connected" target=iqn.2026-01.com.example:vol-1 portal=10.0.0.1:3260`,
@@ -170,6 +175,7 @@ func TestChangesAreLoggedOnce(t *testing.T) {
 // changing are the calls to Windows that make the changes, by what the lines say.
 var changing = map[string]string{
 	"disk brought online":           win.IoctlDiskSetDiskAttributes.String(),
+	"disk given new ids":            win.IoctlDiskSetDriveLayoutEx.String(),
 	"disk taken offline":            win.IoctlDiskSetDiskAttributes.String(),
 	"disk made read-only":           win.IoctlDiskSetDiskAttributes.String(),
 	"partition table made":          win.IoctlDiskCreateDisk.String(),

@@ -24,6 +24,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
+// copied is where the copy of a disk is staged.
+const copied = simtest.Kubelet + `\plugins\example\copy\globalmount`
+
 // storageScenarios are those of the storage group.
 var storageScenarios = []scenario{
 	{
@@ -78,6 +81,21 @@ var storageScenarios = []scenario{
 			}
 			return precious(r, staging)
 		},
+	},
+	{
+		name: "StageVolume of a copy", usedAt: copied, prepare: func(r *rig) {
+			r.mounted()
+			var err error
+			r.number, err = r.sim.CloneDisk(r.number, winsim.DiskSpec{Serial: "copy", Offline: true})
+			r.must(err)
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{
+				Disk: storage.Selector{SerialNumber: "copy"}, StagingPath: copied, NewIDsForClones: true,
+			})
+			return err
+		},
+		check: func(r *rig) error { return errors.Join(precious(r, staging), precious(r, copied)) },
 	},
 	{
 		name: "StageVolume of a target", prepare: none,
