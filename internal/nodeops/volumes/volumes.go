@@ -282,13 +282,10 @@ func (v *Volumes) verify(ctx context.Context, id volume.ID, d *opendisk.Disk, ex
 }
 
 // checkRaw refuses a volume that holds anything. What Windows knows of it is looked at
-// last, too: what others make of a raw volume are file systems of Windows.
+// last: what others make of a raw volume are file systems of Windows.
 func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
 	geometry, err := d.Geometry(ctx)
 	if err != nil {
-		return err
-	}
-	if err := v.checkUnformatted(ctx, id); err != nil {
 		return err
 	}
 	h, err := v.open(ctx, id, win.GenericRead)
