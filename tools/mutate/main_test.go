@@ -20,6 +20,7 @@ func limit(n, most int) (int, error) {
 		return 0, errTooMany
 	}
 	calls++
+	l.log.Info("counted")
 	return n, nil
 }
 `
@@ -50,6 +51,7 @@ func limit(n, most int) (int, error) {
 		if mutantOn(10) { return 0, nil }; return 0, errTooMany
 	}
 	if !mutantOn(11) { calls++ }
+	l.log.Info("counted")
 	return n, nil
 }
 `
