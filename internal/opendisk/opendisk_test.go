@@ -19,6 +19,7 @@ import (
 type twoFaced struct {
 	*winsim.System
 	other   win.Device
+	code    win.IoctlCode
 	query   []byte
 	swapped bool
 }
@@ -34,13 +35,14 @@ type twoFacedDevice struct {
 }
 
 func (d twoFacedDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	if d.sys.swapped && code == win.IoctlStorageQueryProperty && bytes.Equal(in, d.sys.query) {
+	if d.sys.swapped && code == d.sys.code && bytes.Equal(in, d.sys.query) {
 		return d.sys.other.Control(ctx, code, in, out)
 	}
 	return d.Device.Control(ctx, code, in, out)
 }
 
-// A disk is told from another one by its serial number, or by page 83 if it has none.
+// A disk is told from another one by its number, and by its serial number, or page 83 if it has
+// none.
 func TestVerify(t *testing.T) {
 	naa := func(last byte) []win.Identifier {
 		id := []byte{0x60, 1, 2, 3, 4, 5, 6, last}
@@ -48,10 +50,12 @@ func TestVerify(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		serial string
-		by     win.PropertyID
+		code   win.IoctlCode
+		query  []byte
 	}{
-		"by the serial number": {"a", win.PropertyDevice},
-		"by page 83":           {" ", win.PropertyDeviceID},
+		"by the number":        {"a", win.IoctlStorageGetDeviceNumber, nil},
+		"by the serial number": {"a", win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice)},
+		"by page 83":           {" ", win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim := simtest.Open(t, winsim.Delays{})
@@ -60,7 +64,7 @@ func TestVerify(t *testing.T) {
 			other, err := sim.OpenDevice(t.Context(), win.PhysicalDrive(otherNumber), win.AccessNone)
 			simtest.Must(t, err)
 			defer other.Close()
-			sys := &twoFaced{System: sim, other: other, query: win.EncodePropertyQuery(c.by)}
+			sys := &twoFaced{System: sim, other: other, code: c.code, query: c.query}
 			d, err := opendisk.Open(t.Context(), sys, number, win.AccessNone)
 			simtest.Must(t, err)
 			defer d.Close()

@@ -641,6 +641,13 @@ func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
 	if id, err := n.Volume.GetVolumeIDFromTargetPath(t.Context(), stagingPath); id != staged.VolumeID {
 		t.Errorf("at the path is %q, %v", id, err)
 	}
+	// A sick disk that doesn't tell which one it is may be meant, unless another disk is.
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(), Object: win.PhysicalDrive(staged.Disk)}, win.ErrorInvalidFunction))
+	n, err = nodeops.New(sim, nodeops.Options{}) // which remembers nothing of it
+	simtest.Must(t, err)
+	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath}); done.Unmounted {
+		t.Errorf("unstaging another disk: %+v", done)
+	}
 	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
 		t.Errorf("unstaging it: %+v", done)
 	}
