@@ -233,6 +233,11 @@ test-tools:
 	$(FOR_TOOLS) $(GO) -C tools test ./...
 	$(FOR_TOOLS) $(GO) -C tools/release test ./...
 
+# The sample of docs/any-language.md. Needs Node.js and npm.
+.PHONY: test-javascript
+test-javascript: build-here
+	cd examples/javascript && npm install --ignore-scripts && npm test
+
 # The daemon with the published client, every sequence with every crash.
 .PHONY: test-published
 test-published:
