@@ -153,8 +153,8 @@ C:\var\log\csi-proxy\csi-proxy.log. The command prints the service's command lin
 
 DAEMON is run with -check and these flags first, so what the daemon wouldn't start with is an
 error here. A directory for the log that doesn't exist is made, for SYSTEM and the
-Administrators only. If others can write to the directory of DAEMON or to that of the log, that
-is an error, too.
+Administrators only. If others can write to the directory of DAEMON, that is an error, too, and
+without --replace also if they can write to that of the log.
 
 The service runs as LocalSystem, with no more privileges than the daemon needs. It starts with
 the system, and is restarted 10 seconds after any failure. Windows waits for it at a shutdown as

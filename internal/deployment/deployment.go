@@ -211,7 +211,10 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 		return Installed{}, refuse("install service", name,
 			"it is the published daemon's; to put this daemon in its place, add --replace")
 	}
-	config, _, err := d.config(ctx, name, in)
+	config, report, err := d.config(ctx, name, in)
+	if err == nil {
+		err = d.checkWriters("the log", report.LogDirectory)
+	}
 	if err != nil {
 		return Installed{}, err
 	}
@@ -245,9 +248,6 @@ func (d *Deployer) config(ctx context.Context, name string,
 		}
 	}
 	if err := d.checkWriters("the service's program", directoryOf(in.Program)); err != nil {
-		return winservice.Config{}, winservice.Report{}, err
-	}
-	if err := d.checkWriters("the log", report.LogDirectory); err != nil {
 		return winservice.Config{}, winservice.Report{}, err
 	}
 	config := winservice.Config{

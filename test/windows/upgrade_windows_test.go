@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/Microsoft/go-winio"
 	"golang.org/x/sys/windows"
@@ -121,9 +122,30 @@ func failingDaemon(t testing.TB, like, does string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "csi-proxy-that-fails.exe")
+	program := filepath.Join(adminsOnly(t), "csi-proxy-that-fails.exe")
 	copyProgram(t, self, program, failingMark+does+"\n"+string(report))
 	return program
+}
+
+// adminsOnly makes a directory to which only administrators can write, as csi-proxyctl service install
+// asks for: to one that is made directly on C: every user can.
+func adminsOnly(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "admins")
+	descriptor, err := windows.SecurityDescriptorFromString("O:BAD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attributes := windows.SecurityAttributes{SecurityDescriptor: descriptor}
+	attributes.Length = uint32(unsafe.Sizeof(attributes))
+	if err := windows.CreateDirectory(path, &attributes); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // managed is a service that csi-proxyctl service changes.
@@ -186,7 +208,7 @@ func installedByCtl(t testing.TB) (m managed, program string) {
 	t.Helper()
 	installed++
 	m = managed{t, fmt.Sprintf("%s%d-%d", leftoverPrefix, os.Getpid(), installed)}
-	dir := t.TempDir()
+	dir := adminsOnly(t)
 	program = filepath.Join(dir, "programs", "csi-proxy.exe")
 	copyProgram(t, simProgram, program, "old")
 	log := filepath.Join(dir, "log", "csi-proxy.log")
@@ -441,7 +463,7 @@ func TestReplacePublished(t *testing.T) {
 					windows.CloseHandle(process)
 				}()
 			}
-			ours := filepath.Join(t.TempDir(), "csi-proxy.exe")
+			ours := filepath.Join(adminsOnly(t), "csi-proxy.exe")
 			copyProgram(t, daemonProgram, ours, "")
 			m.name = "" // csi-proxyctl finds it
 
@@ -484,7 +506,7 @@ func TestReplacePublished(t *testing.T) {
 func TestReplaceKilled(t *testing.T) {
 	m, program, _ := publishedService(t)
 	before := m.state()
-	ours := filepath.Join(t.TempDir(), "csi-proxy.exe")
+	ours := filepath.Join(adminsOnly(t), "csi-proxy.exe")
 	copyProgram(t, daemonProgram, ours, "")
 	killed := 0
 	// The published daemon's process is ended some seconds after its service has stopped.
