@@ -4,6 +4,7 @@
 package win
 
 import (
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -18,6 +19,7 @@ import (
 // AppendUTF16 appends the UTF-16 units of a WTF-8 string to u, without a NUL at
 // their end. A byte that isn't part of valid WTF-8 becomes U+FFFD.
 func AppendUTF16(u []uint16, s string) []uint16 {
+	u = slices.Grow(u, len(s)) // a unit takes a byte at least
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)
 		if r == utf8.RuneError && size == 1 && isHalfPair(s) {

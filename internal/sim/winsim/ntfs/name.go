@@ -5,6 +5,7 @@ package ntfs
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -16,7 +17,9 @@ const maxName = 255
 // at the end is a matter of Win32, not of NTFS.
 func CheckName(name string) error {
 	switch {
-	case name == "" || name == "." || name == ".." || win.StringFromUTF16(win.AppendUTF16(nil, name)) != name: // not WTF-8
+	case name == "" || name == "." || name == "..":
+		return win.ErrorInvalidName
+	case !utf8.ValidString(name) && win.StringFromUTF16(win.AppendUTF16(nil, name)) != name: // not WTF-8
 		return win.ErrorInvalidName
 	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:<>?\|`, r) }):
 		return win.ErrorInvalidName
