@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/shared"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/staging"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
@@ -107,34 +108,30 @@ func New(sys win.System, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	runner := operation.NewRunner(o.OnOperation)
 	owner := use.New(calls, paths, systemDisks)
 	probes := smbprobe.New(calls, smblogon.New(o.Logger))
-	allDisks := disks.New(calls, disks.Options{
+	options := shared.Options{
 		AllowRecognizedData: o.AllowRecognizedData, NewIDsForClones: o.NewIDsForClones,
-		SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
-		Logger: o.Logger, Owner: owner, Runner: runner, SystemDisks: systemDisks,
-	})
-	allVolumes := volumes.New(calls, paths, volumes.Options{
-		AllowRecognizedData: o.AllowRecognizedData, Logger: o.Logger, Owner: owner, Runner: runner,
-		SystemDisks: systemDisks,
-	})
-	allMappings := mappings.New(calls, paths, mappings.Options{
-		WithoutPrivacy: o.SMBWithoutPrivacy, Logger: o.Logger,
-		Owner: owner, Runner: runner, Shares: probes,
-	})
-	allFiles := files.New(calls, paths, files.Options{Logger: o.Logger, Owner: owner, Runner: runner, Shares: probes, OnUnlinked: allMappings.Unlinked})
-	targets := initiator.New(calls, initiator.Options{Logger: o.Logger, Runner: runner, AskAdapters: allDisks.AskAdapters})
+		SilentDiskTimeout: o.SilentDiskTimeout, WithoutPrivacy: o.SMBWithoutPrivacy,
+		Logger: o.Logger, Runner: operation.NewRunner(o.OnOperation), Owner: owner,
+		SystemDisks: systemDisks, Shares: probes, OnSkippedDisks: o.OnSkippedDisks,
+	}
+	allDisks := disks.New(calls, options)
+	allVolumes := volumes.New(calls, paths, options)
+	allMappings := mappings.New(calls, paths, options)
+	options.OnUnlinked, options.AskAdapters = allMappings.Unlinked, allDisks.AskAdapters
+	allFiles := files.New(calls, paths, options)
+	targets := initiator.New(calls, options)
 	return &Node{calls: calls, paths: paths, disks: allDisks, shares: probes, Operations: Operations{
 		Disk:       allDisks,
 		Volume:     allVolumes,
 		Filesystem: allFiles,
 		SMB:        allMappings,
 		ISCSI:      targets,
-		System:     machine.New(calls, machine.Options{Logger: o.Logger, Runner: runner}),
+		System:     machine.New(calls, options),
 		Storage: staging.New(staging.Groups{
 			Sys: calls, Paths: paths, Owner: owner, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Mappings: allMappings,
 			LogOns: probes.LogOns(), Initiator: targets, SystemDisks: systemDisks,
-		}, staging.Options{Logger: o.Logger, Runner: runner, NewIDsForClones: o.NewIDsForClones}),
+		}, options),
 	}}, nil
 }

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -24,10 +23,10 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/shared"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
-	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -39,34 +38,8 @@ type System interface {
 	use.System
 }
 
-// Options change how the operations behave. The zero value is the default.
-type Options struct {
-	// AllowRecognizedData lets PartitionDisk write over data of another system
-	// that it recognises. Default: such a disk is refused.
-	AllowRecognizedData bool
-	// Logger gets each change of a disk, and what an operation passes over without
-	// failing. Default: none.
-	Logger *slog.Logger
-	// Owner gives the rights to change a disk. The groups of one node share it. Default: its
-	// own.
-	Owner *use.Owner
-	// Runner runs and observes the operations. The groups of one node share it.
-	// Default: its own.
-	Runner *operation.Runner
-	// SystemDisks knows the disks that Windows runs from. The groups of one node share
-	// it. Default: its own.
-	SystemDisks *systemdisk.Disks
-	// NewIDsForClones lets PartitionDisk and SetDiskState give a disk new ids that has
-	// those of a disk which is online, such as a snapshot next to its original. Default:
-	// such a disk is refused.
-	NewIDsForClones bool
-	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
-	// answer. Default: DefaultSilentDiskTimeout.
-	SilentDiskTimeout time.Duration
-	// OnSkippedDisks is told how many disks the calls on all disks pass over, since these
-	// don't answer or answer with errors, whenever that changes. Default: nobody is told.
-	OnSkippedDisks func(count int)
-}
+// Options change how the operations behave.
+type Options = shared.Options
 
 // DefaultSilentDiskTimeout is the default of Options.SilentDiskTimeout.
 const DefaultSilentDiskTimeout = 5 * time.Second
@@ -81,18 +54,10 @@ type Disks struct {
 
 // New returns the operations on the disks of sys.
 func New(sys System, o Options) *Disks {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Runner == nil {
-		o.Runner = operation.NewRunner(nil)
-	}
-	if o.SystemDisks == nil {
-		o.SystemDisks = systemdisk.New(sys)
-	}
 	if o.Owner == nil {
 		o.Owner = use.Default(sys)
 	}
+	o = o.On(sys, nil)
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}

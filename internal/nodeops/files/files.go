@@ -13,16 +13,15 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/shared"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
-	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -33,22 +32,8 @@ type System interface {
 	smbprobe.System
 }
 
-// Options change how the operations behave. The zero value is the default.
-type Options struct {
-	// Logger gets each change of a directory or link. Default: none.
-	Logger *slog.Logger
-	// Runner runs and observes the operations. The groups of one node share it.
-	// Default: its own.
-	Runner *operation.Runner
-	// Owner gives the right to what a link leads to, and to a volume that is unmounted. The
-	// groups of one node share it. Default: its own.
-	Owner *use.Owner
-	// Shares asks servers what is on their shares. The groups of one node share it.
-	// Default: its own.
-	Shares *smbprobe.Prober
-	// OnUnlinked is called after Rmdir has removed a link to a share. Default: it isn't.
-	OnUnlinked func(ctx context.Context, remote unc.Path, link string)
-}
+// Options change how the operations behave.
+type Options = shared.Options
 
 // Filesystem is the node's file systems as far as paths lead into them. All
 // methods may be called concurrently.
@@ -66,17 +51,9 @@ type Filesystem struct {
 
 // New returns the operations on the files of sys that paths allows.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Runner == nil {
-		o.Runner = operation.NewRunner(nil)
-	}
+	o = o.On(sys, paths)
 	if o.Shares == nil {
 		o.Shares = smbprobe.New(sys, smblogon.New(o.Logger))
-	}
-	if o.Owner == nil {
-		o.Owner = use.New(sys, paths, systemdisk.New(sys))
 	}
 	return &Filesystem{sys: sys, paths: paths, options: o, limits: defaultLimits}
 }

@@ -13,11 +13,11 @@ package initiator
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/shared"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/scm"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -30,19 +30,8 @@ type System interface {
 	win.Services
 }
 
-// Options change how the operations behave. The zero value is the default.
-type Options struct {
-	// Logger gets each change of the initiator, and what an operation passes over without
-	// failing. Default: none.
-	Logger *slog.Logger
-	// Runner runs and observes the operations. The groups of one node share it.
-	// Default: its own.
-	Runner *operation.Runner
-	// AskAdapters has the node's storage adapters look for new disks. It is called while
-	// disks of a target are awaited. Default: they aren't asked, and Windows finds the
-	// disks by itself.
-	AskAdapters func(context.Context) error
-}
+// Options change how the operations behave.
+type Options = shared.Options
 
 // Initiator is the node's iSCSI initiator. All methods may be called concurrently.
 type Initiator struct {
@@ -57,13 +46,7 @@ type Initiator struct {
 
 // New returns the operations on the initiator of sys.
 func New(sys System, o Options) *Initiator {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Runner == nil {
-		o.Runner = operation.NewRunner(nil)
-	}
-	return &Initiator{sys: sys, options: o, claimed: make(map[string]bool)}
+	return &Initiator{sys: sys, options: o.Logged(), claimed: make(map[string]bool)}
 }
 
 // SetMutualCHAPSecret implements [iscsi.Operations].

@@ -10,11 +10,11 @@ package machine
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/csi-proxy/csi-proxy/system"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/shared"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/scm"
@@ -29,14 +29,8 @@ type System interface {
 	win.Firmware
 }
 
-// Options change how the operations behave. The zero value is the default.
-type Options struct {
-	// Logger gets each service that is started or stopped. Default: none.
-	Logger *slog.Logger
-	// Runner runs and observes the operations. The groups of one node share it.
-	// Default: its own.
-	Runner *operation.Runner
-}
+// Options change how the operations behave.
+type Options = shared.Options
 
 // Machine is the node as a machine. All methods may be called concurrently.
 type Machine struct {
@@ -46,13 +40,7 @@ type Machine struct {
 
 // New returns the operations on the machine that sys is.
 func New(sys System, o Options) *Machine {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Runner == nil {
-		o.Runner = operation.NewRunner(nil)
-	}
-	return &Machine{sys: sys, options: o}
+	return &Machine{sys: sys, options: o.Logged()}
 }
 
 // GetBIOSSerialNumber implements [system.Operations].

@@ -65,18 +65,16 @@ package mappings
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/smb"
 
-	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/shared"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
-	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -90,25 +88,8 @@ type System interface {
 	win.Registry
 }
 
-// Options change how the operations behave. The zero value is the default.
-type Options struct {
-	// WithoutPrivacy accepts servers that don't encrypt. Default: they are refused.
-	WithoutPrivacy bool
-	// Logger gets each change of a mapping, and what an operation passes over without
-	// failing. Default: none.
-	Logger *slog.Logger
-	// Runner runs and observes the operations. The groups of one node share it.
-	// Default: its own.
-	Runner *operation.Runner
-	// Owner gives the rights to change a mapping and the links to a share: those to all
-	// mappings of a server, since Windows lets these use the same credentials only. Looking
-	// takes none, since a server may keep one waiting. The groups of one node share it.
-	// Default: its own.
-	Owner *use.Owner
-	// Shares asks servers what is on their shares. The groups of one node share it.
-	// Default: its own.
-	Shares *smbprobe.Prober
-}
+// Options change how the operations behave.
+type Options = shared.Options
 
 // Mappings are the SMB global mappings of a node. All methods may be called
 // concurrently.
@@ -124,17 +105,9 @@ type Mappings struct {
 // New returns the operations on the mappings of sys. Local paths are those that
 // paths allows.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Runner == nil {
-		o.Runner = operation.NewRunner(nil)
-	}
+	o = o.On(sys, paths)
 	if o.Shares == nil {
 		o.Shares = smbprobe.New(sys, smblogon.New(o.Logger))
-	}
-	if o.Owner == nil {
-		o.Owner = use.New(sys, paths, systemdisk.New(sys))
 	}
 	return &Mappings{sys: sys, paths: paths, options: o, logOns: o.Shares.LogOns()}
 }

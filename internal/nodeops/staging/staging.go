@@ -7,7 +7,6 @@ package staging
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/shared"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
@@ -48,16 +48,8 @@ type Groups struct {
 	SystemDisks *systemdisk.Disks
 }
 
-// Options change how the operations behave. The zero value is the default.
-type Options struct {
-	// Logger gets what an operation passes over without failing. Default: none.
-	Logger *slog.Logger
-	// Runner runs and observes the operations. The groups of one node share it.
-	// Default: its own.
-	Runner *operation.Runner
-	// NewIDsForClones is that of the group of disks: it holds for all requests.
-	NewIDsForClones bool
-}
+// Options change how the operations behave.
+type Options = shared.Options
 
 // Staging is the tasks on one node. All methods may be called concurrently.
 type Staging struct {
@@ -78,13 +70,7 @@ type Staging struct {
 
 // New returns the tasks that are made of the operations of one node.
 func New(g Groups, o Options) *Staging {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Runner == nil {
-		o.Runner = operation.NewRunner(nil)
-	}
-	return &Staging{Groups: g, options: o, connecting: make(map[string]int), checking: make(map[volume.ID]time.Time)}
+	return &Staging{Groups: g, options: o.Logged(), connecting: make(map[string]int), checking: make(map[volume.ID]time.Time)}
 }
 
 // ListDisks implements [storage.Operations].

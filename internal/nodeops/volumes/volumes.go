@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -21,12 +20,12 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/shared"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/signatures"
-	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -40,25 +39,8 @@ type System interface {
 	win.Processes
 }
 
-// Options change how the operations behave. The zero value is the default.
-type Options struct {
-	// AllowRecognizedData lets FormatVolume write over data of another system
-	// that it recognises. Default: such a volume is refused. A volume with a
-	// file system that Windows knows is refused always.
-	AllowRecognizedData bool
-	// Logger gets each change of a volume, and what an operation passes over without
-	// failing. Default: none.
-	Logger *slog.Logger
-	// Owner gives the rights to change a disk or a volume. The groups of one node share it.
-	// Default: its own.
-	Owner *use.Owner
-	// Runner runs and observes the operations. The groups of one node share it.
-	// Default: its own.
-	Runner *operation.Runner
-	// SystemDisks knows the disks that Windows runs from. The groups of one node share
-	// it. Default: its own.
-	SystemDisks *systemdisk.Disks
-}
+// Options change how the operations behave.
+type Options = shared.Options
 
 // Volumes are the volumes of a node. All methods may be called concurrently.
 type Volumes struct {
@@ -70,19 +52,7 @@ type Volumes struct {
 // New returns the operations on the volumes of sys. Paths are reached under
 // paths.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Runner == nil {
-		o.Runner = operation.NewRunner(nil)
-	}
-	if o.SystemDisks == nil {
-		o.SystemDisks = systemdisk.New(sys)
-	}
-	if o.Owner == nil {
-		o.Owner = use.New(sys, paths, o.SystemDisks)
-	}
-	return &Volumes{sys: sys, paths: paths, options: o}
+	return &Volumes{sys: sys, paths: paths, options: o.On(sys, paths)}
 }
 
 // Patience with states that pass by themselves.

@@ -1,0 +1,82 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shared has the options of the groups of operations, which those of one node share.
+package shared
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+)
+
+// Options change how the operations behave. Each group takes those that concern it. The zero
+// value is the default, as for a group that is alone on its node.
+type Options struct {
+	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data of another
+	// system that they recognise. Default: they refuse. A volume with a file system that
+	// Windows knows is refused always.
+	AllowRecognizedData bool
+	// NewIDsForClones lets PartitionDisk and SetDiskState give a disk new ids that has
+	// those of a disk which is online, such as a snapshot next to its original. Default:
+	// such a disk is refused.
+	NewIDsForClones bool
+	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
+	// answer. Default: disks.DefaultSilentDiskTimeout.
+	SilentDiskTimeout time.Duration
+	// WithoutPrivacy accepts SMB servers that don't encrypt. Default: they are refused.
+	WithoutPrivacy bool
+
+	// Logger gets each change of the node, and what an operation passes over without
+	// failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations.
+	Runner *operation.Runner
+	// Owner gives the rights to change a disk, a volume, the mappings of a server, and the
+	// links to a share. Windows lets all mappings of a server use the same credentials only.
+	// Looking takes no right, since a server may keep one waiting.
+	Owner *use.Owner
+	// SystemDisks knows the disks that Windows runs from.
+	SystemDisks *systemdisk.Disks
+	// Shares asks servers what is on their shares.
+	Shares *smbprobe.Prober
+
+	// OnSkippedDisks is told how many disks the calls on all disks pass over, since these
+	// don't answer or answer with errors, whenever that changes. Default: nobody is told.
+	OnSkippedDisks func(count int)
+	// OnUnlinked is called after Rmdir has removed a link to a share. Default: it isn't.
+	OnUnlinked func(ctx context.Context, remote unc.Path, link string)
+	// AskAdapters has the node's storage adapters look for new disks. It is called while
+	// disks of an iSCSI target are awaited. Default: they aren't asked, and Windows finds the
+	// disks by itself.
+	AskAdapters func(context.Context) error
+}
+
+// Logged returns the options with a logger and a runner.
+func (o Options) Logged() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Runner == nil {
+		o.Runner = operation.NewRunner(nil)
+	}
+	return o
+}
+
+// On returns the options with all that has to do with sys, but for Shares.
+func (o Options) On(sys use.System, paths *pathpolicy.Policy) Options {
+	if o.SystemDisks == nil {
+		o.SystemDisks = systemdisk.New(sys)
+	}
+	if o.Owner == nil {
+		o.Owner = use.New(sys, paths, o.SystemDisks)
+	}
+	return o.Logged()
+}
