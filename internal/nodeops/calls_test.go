@@ -117,7 +117,7 @@ func callsOfWatchDisks(t *testing.T, watchers, others int) (perSecond float64) {
 		}()
 		time.Sleep(time.Duration(i%7) * time.Millisecond)
 	}
-	time.Sleep(3 * storage.WatchInterval)
+	time.Sleep(2 * time.Minute) // until it expects no more news
 	before := r.sim.Calls()
 	const period = 3 * time.Minute
 	time.Sleep(period)

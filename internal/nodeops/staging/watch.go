@@ -30,13 +30,15 @@ const afterNotice = 20 * time.Millisecond
 // or a service that is asked may be restarted.
 const failurePatience = time.Minute
 
-// A look asks for the list of disks. It asks each disk, which is some six calls, if Windows has
-// given a notice, if the list is another one, or if this process may have changed something. What
-// others change without a notice is found by asking all disks from time to time. On a node with
-// many disks, that comes less often: after diskPause for each disk, and mostPause at most.
+// A look asks for the list of disks. It asks each disk, which is some six calls, if there is news:
+// Windows has given a notice, the list is another one, or this process may have changed something.
+// So do the looks of the minute after that, since a disk or a volume may need a moment. What others
+// change without a notice is found by asking all disks from time to time. On a node with many
+// disks, that comes less often: after diskPause for each disk, and mostPause at most.
 const (
 	diskPause = 280 * time.Millisecond
 	mostPause = 30 * time.Second
+	settling  = time.Minute
 )
 
 // watching is what all watchers share.
@@ -54,16 +56,17 @@ type snapshot struct {
 	at         time.Time      // when the look ended
 	number     int            // how often the disks were asked by then
 	asked      time.Time      // when they were asked last
+	news       time.Time      // when there was news
 	paths      []string       // their interfaces then
 	changes    uint64         // what this process had changed before
 	disks      []storage.Disk // in the order of their numbers, each number once
 	targetsErr error          // why it isn't known which disks are of iSCSI targets
 }
 
-// holds reports whether nothing speaks for a change since the disks were asked.
-func (last *snapshot) holds(paths []string, changes uint64) bool {
-	return last != nil && slices.Equal(last.paths, paths) && last.changes == changes && last.targetsErr == nil &&
-		time.Since(last.asked)+storage.WatchInterval/2 < min(time.Duration(len(paths))*diskPause, mostPause)
+// holds reports whether the disks needn't be asked again yet, if there is no news.
+func (last *snapshot) holds() bool {
+	return time.Since(last.news) > settling && last.targetsErr == nil &&
+		time.Since(last.asked)+storage.WatchInterval/2 < min(time.Duration(len(last.paths))*diskPause, mostPause)
 }
 
 // WatchDisks implements [storage.Operations].
@@ -180,7 +183,8 @@ func (s *Staging) look(ctx context.Context) error {
 	last, outdated := s.watching.last, s.watching.outdated
 	s.watching.outdated = false
 	s.watching.mu.Unlock()
-	if !outdated && last.holds(paths, changes) {
+	isNews := outdated || last == nil || !slices.Equal(last.paths, paths) || last.changes != changes
+	if !isNews && last.holds() {
 		same := *last
 		same.at = time.Now()
 		s.keep(&same)
@@ -195,9 +199,12 @@ func (s *Staging) look(ctx context.Context) error {
 	slices.SortStableFunc(disks, func(a, b storage.Disk) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Error, b.Error))
 	})
-	seen := &snapshot{paths: paths, changes: changes, number: 1}
+	seen := &snapshot{paths: paths, changes: changes, number: 1, news: time.Now()}
 	if last != nil {
 		seen.number = last.number + 1
+	}
+	if !isNews {
+		seen.news = last.news
 	}
 	seen.disks = slices.CompactFunc(disks, func(a, b storage.Disk) bool { return a.Number == b.Number })
 	seen.targetsErr = s.addTargets(ctx, seen.disks, s.targetsInTime)
