@@ -197,6 +197,7 @@ generate: ## regenerate the generated code and pages; the C side needs gcc-mingw
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
 	$(GO) test -count=1 -run '^TestReference$$' ./cmd/csi-proxy ./cmd/csi-proxyctl -update
 	$(GO) test -count=1 -run '^TestGoAPI$$' . -update
+	$(GO) -C test/cluster test -count=1 -run '^TestChartReadme$$' . -update
 	$(GO) generate ./internal/winsys/...
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi
