@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
@@ -169,6 +170,21 @@ func TestSettings(t *testing.T) {
 			wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorPathNotFound)
 			_, err := s.ReadLink(stage)
 			wantErr(t, "read what is there", err, map[bool]win.Errno{false: win.ErrorNotAReparsePoint}[on])
+		}},
+		"LateStorageManagement": {Settings{LateStorageManagement: true}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			must(t, s.SetDiskAttributes(n, offline))
+			must(t, s.SetDiskAttributes(n, online))
+			synctest.Wait()
+			for _, late := range []bool{on, false} {
+				var want win.Errno
+				if late {
+					want = win.ErrorRetry
+				}
+				_, err := s.RepairVolume(t.Context(), volume, win.RepairScan)
+				wantErr(t, "repair", err, want)
+				wantErr(t, "format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), want)
+				time.Sleep(3 * time.Second)
+			}
 		}},
 		"LockedFlush": {Settings{LockedFlush: win.ErrorNotReady}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 			d := openDevice(t, s, device1(volume), readWrite)

@@ -75,6 +75,9 @@ type Settings struct {
 	// NoNotices keeps all notices of devices that come and go from callers. Unknown:
 	// whether each change gives a notice.
 	NoNotices bool
+	// LateStorageManagement makes storage management know a volume only two seconds after it
+	// has come: its calls give ErrorRetry before. Unknown: how far its list lags behind.
+	LateStorageManagement bool
 	// FormatInUse is the error of MSFT_Volume.Format while somebody has the volume open;
 	// 0 is ErrorGenFailure. Unknown: which of the method's results that is, of
 	// which package winsys makes these numbers.

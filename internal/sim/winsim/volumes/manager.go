@@ -167,7 +167,14 @@ func (m *Manager) arrives(d *disks.Disk, unique string) {
 	if automount := !m.config.Settings.NoAutomount; automount && v.Letter == "" && !parts[i].NoDrive {
 		m.SetLetter(v, m.freeLetter())
 	}
+	if m.config.Settings.LateStorageManagement {
+		v.unmanaged = true
+		m.node.Later(managed, func() { v.unmanaged = false })
+	}
 }
+
+// managed is how long after a volume storage management learns of it, if it does so late.
+const managed = 2 * time.Second
 
 func (m *Manager) add(d *disks.Disk, p disks.DataPartition) *Volume {
 	_, known := m.known[p.Unique]

@@ -33,7 +33,7 @@ const repairErrorsFound win.RepairResult = 1
 // notes on the volume what it finds.
 func (m *Manager) Repair(volume string, mode win.RepairMode) (win.RepairResult, error) {
 	v, ok := m.withName(volume)
-	if !ok {
+	if !ok || v.unmanaged {
 		return 0, win.ErrorRetry
 	}
 	t, b, err := v.tree()
@@ -63,7 +63,7 @@ func (m *Manager) withName(name string) (*Volume, bool) {
 func (m *Manager) Format(volume string, o win.FormatOptions) error {
 	v, ok := m.withName(volume)
 	switch {
-	case !ok:
+	case !ok, v.unmanaged:
 		return win.ErrorRetry
 	case v.Disk.System:
 		return win.ErrorAccessDenied

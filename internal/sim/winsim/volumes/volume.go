@@ -26,6 +26,7 @@ type Volume struct {
 	stored     *store // the file systems on the disk
 	lock       Handle // which has locked it
 	dismounted Handle // which has dismounted its file system, until it is closed
+	unmanaged  bool   // storage management doesn't know it yet
 	ntDevice   uint32 // the N of \Device\HarddiskVolumeN
 }
 
