@@ -23,10 +23,24 @@ import (
 // point, there is a filter, and the walk opens by path what the filter doesn't let it
 // open otherwise.
 //
-// Source: https://github.com/microsoft/hcsshim/blob/main/internal/jobcontainers/mounts.go
+// Under load, the filter also gives ErrorInvalidParameter now and then to relative opens, and
+// never to those by path. That is tried again, and then by path. A name of several elements is
+// treated as if there were a link among them, so that the caller takes one after the other.
+//
+// Source: https://github.com/microsoft/hcsshim/blob/main/internal/jobcontainers/mounts.go,
+// https://github.com/microsoft/Windows-Containers/issues/635
 func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) {
 	f, err := e.dir.handle.OpenAt(ctx, e.name, o)
-	if !errors.Is(err, win.ErrorReparsePointEncountered) || strings.Contains(e.name, `\`) {
+	if errors.Is(err, win.ErrorInvalidParameter) {
+		f, err = e.dir.handle.OpenAt(ctx, e.name, o)
+	}
+	several := strings.Contains(e.name, `\`)
+	switch {
+	case errors.Is(err, win.ErrorInvalidParameter) && several:
+		return nil, win.ErrorReparsePointEncountered
+	case errors.Is(err, win.ErrorInvalidParameter):
+		return e.openByPath(ctx, o)
+	case several, !errors.Is(err, win.ErrorReparsePointEncountered):
 		return f, err // a name of several elements may well have a link among them
 	}
 	if e.dir.entry.dir == nil {

@@ -159,8 +159,14 @@ func TestMountEndsWithItsCall(t *testing.T) {
 // Behind a bind filter, whoever makes the directory a link in which something is to be
 // made leads nothing outside.
 func TestMakingBehindABindFilter(t *testing.T) {
+	for _, settings := range []winsim.Settings{{BindFilter: true}, {BindFilterInvalid: true}} {
+		testMakingBehindABindFilter(t, settings)
+	}
+}
+
+func testMakingBehindABindFilter(t *testing.T, settings winsim.Settings) {
 	sys, p := newNode(t), newPolicy(t)
-	must(t, sys.SetSettings(winsim.Settings{BindFilter: true}))
+	must(t, sys.SetSettings(settings))
 	must(t, sys.MkdirAll(`C:\victim`))
 	const dir = kubelet + `\empty`
 	for at, more := 0, true; more; at++ {

@@ -69,6 +69,11 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		if f.sys.settings.BindFilter {
 			return win.ErrorReparsePointEncountered
 		}
+		if f.sys.settings.BindFilterInvalid {
+			if f.sys.relativeOpens++; f.sys.relativeOpens%5 < 2 {
+				return win.ErrorInvalidParameter
+			}
+		}
 		dir, names := f.handle.file.Node(), strings.Split(name, `\`)
 		switch {
 		case slices.ContainsFunc(names, func(n string) bool { return n == "" || n == "." || n == ".." }):

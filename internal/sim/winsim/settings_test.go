@@ -186,6 +186,25 @@ func TestSettings(t *testing.T) {
 				time.Sleep(3 * time.Second)
 			}
 		}},
+		"BindFilterInvalid": {Settings{BindFilterInvalid: true}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			must(t, s.MkdirAll(kubelet+`\in`))
+			dir, err := s.OpenFile(t.Context(), kubelet, win.OpenOptions{Access: win.FileTraverse, Share: paths.ShareAll, Disposition: win.FileOpen})
+			must(t, err)
+			defer closeHandle(t, dir)
+			invalid := 0
+			for range 10 {
+				h, err := dir.OpenAt(t.Context(), "in", win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
+				if err == win.ErrorInvalidParameter {
+					invalid++
+				} else {
+					must(t, err)
+					closeHandle(t, h)
+				}
+			}
+			if want := map[bool]int{true: 4}[on]; invalid != want {
+				t.Errorf("%d of 10 opens give 87; want %d", invalid, want)
+			}
+		}},
 		"LockedFlush": {Settings{LockedFlush: win.ErrorNotReady}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 			d := openDevice(t, s, device1(volume), readWrite)
 			defer closeHandle(t, d)

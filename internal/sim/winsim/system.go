@@ -58,12 +58,14 @@ type System struct {
 	registry   registry
 	processes  processes
 	watchers   watchers
-	services   *services.Manager
-	smb        *smbserver.Network
-	iscsi      *iscsitarget.Network
-	file       *statefile.File
-	pending    int       // arrivals on their way
-	arrived    sync.Cond // on mu: pending went down
+	// relativeOpens counts opens relative to a handle, for Settings.BindFilterInvalid.
+	relativeOpens int
+	services      *services.Manager
+	smb           *smbserver.Network
+	iscsi         *iscsitarget.Network
+	file          *statefile.File
+	pending       int       // arrivals on their way
+	arrived       sync.Cond // on mu: pending went down
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
