@@ -423,12 +423,12 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		other, err := nodeops.New(sim, nodeops.Options{})
 		simtest.Must(t, err)
 		ctx, one := t.Context(), disk.Number(1)
-		for i := range 200 {
+		for i := range 60 {
 			simtest.Attach(t, sim, winsim.DiskSpec{Serial: fmt.Sprint(i)})
 		}
 		sim.Settle()
 		w := watchDisks(t, n, storage.Selector{})
-		if c := <-w.changes; len(c.Added) != 201 {
+		if c := <-w.changes; len(c.Added) != 61 {
 			t.Errorf("%d disks are told", len(c.Added))
 		}
 		for _, online := range []bool{false, true} {
@@ -439,7 +439,7 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		simtest.Must(t, n.Disk.Rescan(ctx))
 		w.next(polled, "*1 0")
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
-		w.next(polled, "+201 a")
+		w.next(polled, "+61 a")
 		two := disk.Number(2)
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorNotReady))
 		simtest.Must(t, sim.DetachDisk(two))
@@ -450,7 +450,7 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		w.next(polled, "+2 late")
 		w.quiet(2 * time.Minute)
 		simtest.Must(t, other.Disk.SetDiskState(ctx, one, false))
-		w.next(30*time.Second, "*1 0")
+		w.next(20*time.Second, "*1 0")
 		w.stop()
 	})
 }
