@@ -99,16 +99,26 @@ func Kustomized(t testing.TB, base string) []byte {
 // csi-proxy in a namespace of that name, as "helm template" prints them.
 func Helmed(t testing.TB, values string) ([]byte, error) {
 	t.Helper()
+	return HelmedFrom(t, ChartDir(t), values)
+}
+
+// HelmedFrom is Helmed for the chart in a directory.
+func HelmedFrom(t testing.TB, dir, values string) ([]byte, error) {
+	t.Helper()
+	source, err := loader.LoadDir(dir)
+	if err != nil {
+		return nil, err
+	}
 	var given map[string]any
 	if err := yaml.UnmarshalStrict([]byte(values), &given); err != nil {
 		t.Fatalf("%s: %v", values, err)
 	}
 	options := common.ReleaseOptions{Name: "csi-proxy", Namespace: "csi-proxy", IsInstall: true}
-	merged, err := util.ToRenderValues(LoadChart(t), given, options, common.DefaultCapabilities)
+	merged, err := util.ToRenderValues(source, given, options, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Engine{Strict: true}.Render(LoadChart(t), merged)
+	files, err := engine.Engine{Strict: true}.Render(source, merged)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,31 @@ func TestServerTakesTheManifests(t *testing.T) {
 		for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, rendered)) {
 			if err := tryPod(t, set, set.Namespace); err != nil {
 				t.Errorf("%s: a pod of DaemonSet %s: %v", name, set.Name, err)
+			}
+		}
+	}
+}
+
+// TestChartUpgrade installs the chart of a version before, which CSI_PROXY_CHART_BEFORE names, and
+// upgrades it, as "make test-upgrade" asks for: the server would refuse a change of what can't be
+// changed, such as the selector of a DaemonSet.
+func TestChartUpgrade(t *testing.T) {
+	before := os.Getenv("CSI_PROXY_CHART_BEFORE")
+	if before == "" {
+		t.Skip("CSI_PROXY_CHART_BEFORE doesn't name the chart of a version before; run make test-upgrade")
+	}
+	apply := newApplier(t)
+	apply.really(t, []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: csi-proxy, labels: {pod-security.kubernetes.io/enforce: privileged}}}`))
+	for _, values := range []string{"", "mode: service", "upgradeGate: {rbac: {enabled: true}}", "exampleDriver: {enabled: true}"} {
+		old, err := manifests.HelmedFrom(t, before, values)
+		if err != nil {
+			t.Fatalf("the chart before with %s: %v", values, err)
+		}
+		for _, rendered := range [][]byte{old, manifests.MustHelm(t, values)} {
+			for _, document := range manifests.Documents(t, rendered) {
+				if err := apply.apply(t, document, nil); err != nil {
+					t.Errorf("with %s: %v", values, err)
+				}
 			}
 		}
 	}
