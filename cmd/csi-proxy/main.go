@@ -23,6 +23,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
@@ -57,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(stderr, "csi-proxy: %v\nRun csi-proxy -help for the flags.\n", err)
+		fmt.Fprintf(stderr, "csi-proxy: %s\nRun csi-proxy -help for the flags.\n", quote.Terminal(err.Error()))
 		if asksForService(args) && !asks(args, "check") {
 			failService(err)
 		}
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 		return exitOK
 	case o.checkOnly:
 		if err := check(o, stdout); err != nil {
-			fmt.Fprintf(stderr, "csi-proxy: %v\n", err)
+			fmt.Fprintf(stderr, "csi-proxy: %s\n", quote.Terminal(err.Error()))
 			return exitFailed
 		}
 		return exitOK
@@ -75,7 +76,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 
 	log, err := startLogging(o.logFormat, o.logging)
 	if err != nil {
-		fmt.Fprintf(stderr, "csi-proxy: %v\n", err)
+		fmt.Fprintf(stderr, "csi-proxy: %s\n", quote.Terminal(err.Error()))
 		if o.windowsService {
 			failService(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/mask"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -92,9 +93,9 @@ func firstPage(findings []Finding) string {
 			if f.Verdict != verdict {
 				continue
 			}
-			fmt.Fprintf(&b, "%s: %s: %s\n", strings.ToUpper(string(verdict)), f.Check, f.Text)
+			fmt.Fprintf(&b, "%s: %s: %s\n", strings.ToUpper(string(verdict)), f.Check, quote.Terminal(f.Text))
 			if f.Advice != "" {
-				fmt.Fprintf(&b, "    to do: %s\n", f.Advice)
+				fmt.Fprintf(&b, "    to do: %s\n", quote.Terminal(f.Advice))
 			}
 		}
 	}
@@ -219,7 +220,7 @@ func (z *bundle) json(name string, v any, err error) {
 	if err != nil && string(text) == "null" {
 		return
 	}
-	z.text(name, mask.Text(string(text))+"\n")
+	z.text(name, string(quote.JSON([]byte(mask.Text(string(text)))))+"\n")
 }
 
 // mostPage is how many bytes of a page of the daemon are taken.

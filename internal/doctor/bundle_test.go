@@ -96,8 +96,13 @@ func TestBundle(t *testing.T) {
 		"I0102 03:04:05.000006 7 a.go:1] started\nE0102 03:04:06.000006 7 a.go:2] it broke\nEverything is fine\n"+
 			`{"ts":1,"severity":"WARNING","msg":"careful"}`+"\n"+`{"ts":1,"severity":"INFO","msg":"fine"}`+
 			"\nW0102 03:04:07.000006 7 a.go:2] at the end")
-	f.writers = map[string][]string{`C:\k`: {"Everyone"}}
+	f.writers = map[string][]string{`C:\k`: {"Everyone\u202e\u009b"}}
 	files := bundleOf(t, f.Node, log, log+".1")
+	for _, name := range []string{"about.txt", "findings.json"} {
+		if strings.ContainsAny(files[name], "\u202e\u009b") || !strings.Contains(files[name], `Everyone\u202e\u009b`) {
+			t.Errorf("%s turns the reader's text: %s", name, files[name])
+		}
+	}
 	if missing := files["missing.txt"]; !strings.Contains(missing, "/metrics: 401 Unauthorized") ||
 		!strings.Contains(missing, "events/Microsoft-Windows-SmbClient-Security.xml: the channel broke off") {
 		t.Errorf("missing are %s", missing)
