@@ -53,7 +53,7 @@ func (p *program) storage() *cobra.Command {
 				return done, s.UnpublishVolume(ctx, args[0])
 			}),
 		p.expand(leaf),
-		leaf("volume PATH", "Show what is mounted at a path, and what is wrong with it",
+		leaf("volume PATH", `Show what is mounted at a path, or a share by \\server\share, and what is wrong with it`,
 			func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
 				v, err := s.GetVolume(ctx, args[0])
 				if err != nil {
