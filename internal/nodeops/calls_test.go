@@ -72,12 +72,7 @@ func countCalls(t *testing.T, others int) {
 		}},
 		{"StageVolume of an offline data disk", stage},
 	} {
-		before := r.sim.Calls()
-		r.must(operation.do())
-		calls := 0
-		for name, after := range r.sim.Calls() {
-			calls += after - before[name]
-		}
+		calls := r.calls(func() { r.must(operation.do()) })
 		of := callsOf[operation.name]
 		if most := of.alone + others*of.other; calls > most {
 			t.Errorf("%s makes %d calls beside %d other disks, and %d at most so far", operation.name, calls, others, most)
@@ -105,13 +100,8 @@ func TestCallsOfWatchDisks(t *testing.T) {
 			time.Sleep(700 * time.Millisecond)
 		}
 		time.Sleep(90 * time.Second) // until it expects no more news
-		before := r.sim.Calls()
 		const period = 5 * time.Minute
-		time.Sleep(period)
-		calls := 0
-		for name, after := range r.sim.Calls() {
-			calls += after - before[name]
-		}
+		calls := r.calls(func() { time.Sleep(period) })
 		if got := float64(calls) / period.Seconds(); got > 25 {
 			t.Errorf("%.1f calls a second, want 25 at most", got)
 		}
@@ -122,7 +112,7 @@ func TestCallsOfWatchDisks(t *testing.T) {
 func TestCallsOfListVolumes(t *testing.T) {
 	r := newRig(t)
 	n, ctx := r.process().Storage, t.Context()
-	calls := func(volumes int) (calls int) {
+	calls := func(volumes int) int {
 		for i := range volumes {
 			path := fmt.Sprintf(simtest.Kubelet+`\plugins\example\pv-%d-%d\globalmount`, volumes, i)
 			serial := fmt.Sprintf("vol-%d-%d", volumes, i)
@@ -131,21 +121,28 @@ func TestCallsOfListVolumes(t *testing.T) {
 			r.must(err)
 			r.must(n.PublishVolume(ctx, path, fmt.Sprintf(simtest.Kubelet+`\pods\pod-%d-%d\volumes\kubernetes.io~csi\pv\mount`, volumes, i)))
 		}
-		before := r.sim.Calls()
-		list, err := n.ListVolumes(ctx)
-		r.must(err)
-		for _, m := range list.Mounts {
-			if m.LeftoverReason != "" || m.Volume.Abnormal() {
-				t.Errorf("%+v", m)
+		return r.calls(func() {
+			list, err := n.ListVolumes(ctx)
+			r.must(err)
+			for _, m := range list.Mounts {
+				if m.LeftoverReason != "" || m.Volume.Abnormal() {
+					t.Errorf("%+v", m)
+				}
 			}
-		}
-		for name, after := range r.sim.Calls() {
-			calls += after - before[name]
-		}
-		return calls
+		})
 	}
 	one := calls(1)
 	if each := (calls(10) - one) / 10; each > 37 {
 		t.Errorf("each volume is %d calls, and 37 at most so far", each)
 	}
+}
+
+// calls counts the calls to Windows while f runs.
+func (r *rig) calls(f func()) (n int) {
+	before := r.sim.Calls()
+	f()
+	for name, after := range r.sim.Calls() {
+		n += after - before[name]
+	}
+	return n
 }

@@ -33,14 +33,7 @@ func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storag
 	ask := func(ctx context.Context, path string, n disk.Number, h device.Handle) (storage.Disk, error) {
 		return d.askHardware(ctx, path, n, h, asked)
 	}
-	name := fmt.Sprintf("hardware %+v", asked)
-	passed, known := d.others(wanted)
-	all, err := d.each(ctx, name, ask, known)
-	wanted.ISCSI = nil // which isn't known here
-	if err == nil && *passed > 0 && !slices.ContainsFunc(all, wanted.Matches) {
-		all, err = d.each(ctx, name, ask, nil)
-	}
-	return all, err
+	return d.each(ctx, wanted, fmt.Sprintf("hardware %+v", asked), ask)
 }
 
 // details are what a disk is asked of its hardware, beside its descriptor.
@@ -100,12 +93,7 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 		}
 		return s, d.contents(ctx, &s, h)
 	}
-	name := "description of " + wanted.String()
-	passed, known := d.others(wanted)
-	all, err := d.each(ctx, name, ask, known)
-	if err == nil && *passed > 0 && !slices.ContainsFunc(all, wanted.Matches) {
-		all, err = d.each(ctx, name, ask, nil)
-	}
+	all, err := d.each(ctx, wanted, "description of "+wanted.String(), ask)
 	if err != nil {
 		return all, err
 	}
@@ -120,15 +108,22 @@ func (d *Disks) Interfaces(ctx context.Context) ([]string, error) {
 	return d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 }
 
-// each asks each disk.
-func (d *Disks) each(ctx context.Context, name string,
-	ask func(context.Context, string, disk.Number, device.Handle) (storage.Disk, error), known func(path string) (any, bool),
-) ([]storage.Disk, error) {
-	var all []storage.Disk
-	err := eachDisk(ctx, d, name, d.visits.patience, ask, func(_ disk.Number, s storage.Disk) { all = append(all, s) },
-		func(n disk.Number, why error) { all = append(all, storage.Disk{Number: n, Error: why.Error()}) }, known)
-	slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
-	return all, err
+// each asks each disk that a selector may mean: see Hardware. name is that of the question.
+func (d *Disks) each(ctx context.Context, wanted storage.Selector, name string,
+	ask func(context.Context, string, disk.Number, device.Handle) (storage.Disk, error),
+) (all []storage.Disk, err error) {
+	wanted.ISCSI = nil // which isn't known here
+	passed, known := d.others(wanted)
+	for {
+		all = nil
+		err = eachDisk(ctx, d, name, d.visits.patience, ask, func(_ disk.Number, s storage.Disk) { all = append(all, s) },
+			func(n disk.Number, why error) { all = append(all, storage.Disk{Number: n, Error: why.Error()}) }, known)
+		if err != nil || known == nil || *passed == 0 || slices.ContainsFunc(all, wanted.Matches) {
+			slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
+			return all, err
+		}
+		known = nil
+	}
 }
 
 // HardwareOf is Hardware for an open disk.
