@@ -52,7 +52,7 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 			return 0, err
 		}
 		if d.fresh && wasOffline && !d.Is(win.DiskOffline) && m.config.Settings.OfflineAfterArrival {
-			m.node.Later(m.config.VolumeArrival, func() {
+			m.node.Later(m.config.VolumeArrival/2, func() { // before its volumes come
 				if d.Present() {
 					d.Attributes |= win.DiskOffline
 					d.touch()
