@@ -42,8 +42,9 @@ type Operations interface {
 	// removed; one with entries stays. A link that isn't one to a share is
 	// csiproxy.ErrFailedPrecondition.
 	//
-	// A volume that somebody uses gives csiproxy.ErrFailedPrecondition, with the processes
-	// that have it open as far as Windows tells them, and stays as it is: see Force.
+	// A volume that somebody uses for longer than 15 seconds, or than half of the time until the
+	// deadline, gives csiproxy.ErrFailedPrecondition, with the processes that have it open as
+	// far as Windows tells them, and stays as it is: see Force.
 	//
 	// The session with a target stays if another disk of it is online, or if the login is
 	// one that Windows repeats when the node starts: an administrator has set that up.
