@@ -363,25 +363,19 @@ func kubeletDirectory(t testing.TB) string {
 // pipePath is the path of an endpoint as the published module writes it.
 func pipePath(group, version string) string { return `\\.\\pipe\\csi-proxy-` + group + "-" + version }
 
-// runProgram is ctl of the released program, or of the one that controls a simulated node.
-func runProgram(program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, program, append([]string{"-o", "json"}, args...)...).Output()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		err = fmt.Errorf("csi-proxyctl %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
-	}
-	return string(out), err
-}
-
 // sim changes or reads the simulated node.
 func sim(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := runProgram(ctlSimProgram, append([]string{"sim"}, args...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, ctlSimProgram, append([]string{"-o", "json", "sim"}, args...)...).Output()
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		t.Fatalf("csi-proxyctl sim %s: %v: %s", strings.Join(args, " "), err, exit.Stderr)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out
+	return string(out)
 }
 
 // simInto is sim with the answer decoded into v.
