@@ -6,6 +6,7 @@ package nodeops_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -19,9 +20,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// Each operation is shown against five mishaps at each of its calls to Windows: an
-// error, its own death, a call that hangs, another disk in the place of its own, and
-// somebody else who does the same. See scenarios.
+// Each operation is shown against six mishaps at each of its calls to Windows: an
+// error, its own death, a caller who gives up, a call that hangs, another disk in the place
+// of its own, and somebody else who does the same. See scenarios.
 
 // stride is how many calls lie between two mishaps of a scenario.
 func stride() int {
@@ -115,6 +116,25 @@ func TestErrorAtEachCall(t *testing.T) {
 				s.succeeds(t, r)
 			})
 		}
+	})
+}
+
+// Its caller gives up, of which Windows isn't told.
+func TestGivenUpAtEachCall(t *testing.T) {
+	eachScenario(t, func(t *testing.T, s scenario) {
+		atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+			ctx, cancel := context.WithCancel(operation.Inline(t.Context()))
+			defer cancel()
+			before(func(winsim.Call) { cancel() })
+			err := s.run(ctx, r, r.process())
+			if err == nil || s.refused {
+				s.holds(t, r)
+			} else if !errors.Is(err, context.Canceled) {
+				t.Errorf("the error is %v", err)
+			}
+			synctest.Wait() // for what it may have begun
+			s.succeeds(t, r)
+		})
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -63,6 +64,15 @@ func want[T comparable](what string, got, want T, err error) error {
 func precious(r *rig, path string) error {
 	data, err := r.sim.ReadFile(path + file)
 	return want("the file", string(data), "precious", err)
+}
+
+func mountVolume(ctx context.Context, r *rig, n *nodeops.Node) error {
+	return n.Volume.MountVolume(ctx, r.volume, staging)
+}
+
+func isMounted(r *rig) error {
+	id, err := r.process().Volume.GetVolumeIDFromTargetPath(context.Background(), staging)
+	return want("the volume", id.Equal(r.volume), true, err)
 }
 
 func none(*rig) {}
@@ -168,14 +178,14 @@ var publishedScenarios = []scenario{
 		},
 	},
 	{
-		name: "MountVolume", prepare: (*rig).formatted,
-		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			return n.Volume.MountVolume(ctx, r.volume, staging)
+		name: "MountVolume", prepare: (*rig).formatted, run: mountVolume, check: isMounted,
+	},
+	{
+		name: "MountVolume of a node whose paths have obstacles", prepare: func(r *rig) {
+			r.must(r.sim.SetSettings(winsim.Settings{MountManagerExclusive: true, BindFilter: true}))
+			r.formatted()
 		},
-		check: func(r *rig) error {
-			id, err := r.process().Volume.GetVolumeIDFromTargetPath(context.Background(), staging)
-			return want("the volume", id.Equal(r.volume), true, err)
-		},
+		run: mountVolume, check: isMounted,
 	},
 	{
 		name: "UnmountVolume", prepare: (*rig).mounted,
@@ -304,6 +314,8 @@ var publishedScenarios = []scenario{
 	{
 		name: "NewSMBGlobalMapping with a changed password", prepare: func(r *rig) {
 			r.mapped()
+			r.must(r.sim.SMB().AddShare(smbserver.Share{Server: "server", Name: "logs"}))
+			r.must(r.process().SMB.NewSMBGlobalMapping(context.Background(), `\\server\logs`, "", user))
 			r.must(r.sim.SMB().SetUser("server", user.Username, secret.New("changed")))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {

@@ -308,24 +308,6 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// The process dies at each of its calls to Windows in turn, or the call fails; the one
-// after it finishes the work.
-func TestPartitionDiskIsResumed(t *testing.T) {
-	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
-		sim, _ := newNode(t)
-		n := attach(t, sim, winsim.DiskSpec{Offline: true})
-		return simtest.Rehearsal{
-			Sys: sim,
-			Run: func(ctx context.Context) error { return disks.New(sim, disks.Options{}).PartitionDisk(ctx, n) },
-			Check: func(t *testing.T) {
-				if got := parts(layoutOf(t, sim, n)); len(got) != 2 || len(sim.VolumesOfDisk(n)) != 1 {
-					t.Errorf("the partitions are %+v", got)
-				}
-			},
-		}
-	})
-}
-
 func TestUnknownDisk(t *testing.T) {
 	_, ops := newNode(t)
 	ctx := t.Context()

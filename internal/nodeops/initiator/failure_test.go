@@ -13,7 +13,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -86,49 +85,6 @@ func TestServiceDoesNotAnswer(t *testing.T) {
 		must(t, sys.Fail(winsim.Match{Call: login, Count: 3}, win.ISDSCServiceUnavailable))
 		must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
 	})
-}
-
-// Wherever a call is given up or fails, the next one succeeds.
-func TestGivenUpAndRepeated(t *testing.T) {
-	connect := func(ctx context.Context, i *initiator.Initiator) error {
-		return i.ConnectTarget(ctx, portal, name, noAuth)
-	}
-	for step, test := range map[string]struct {
-		prepare func(t *testing.T, sys *winsim.System, i *initiator.Initiator)
-		run     func(ctx context.Context, i *initiator.Initiator) error
-		disks   int
-	}{
-		"ConnectTarget": {func(*testing.T, *winsim.System, *initiator.Initiator) {}, connect, 1},
-		"DisconnectTarget": {
-			func(t *testing.T, sys *winsim.System, i *initiator.Initiator) {
-				must(t, connect(t.Context(), i))
-				must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
-			},
-			func(ctx context.Context, i *initiator.Initiator) error { return i.DisconnectTarget(ctx, portal, name) },
-			0,
-		},
-	} {
-		t.Run(step, func(t *testing.T) {
-			simtest.EachCallEnds(t, win.ErrorGenFailure, func(t *testing.T) simtest.Rehearsal {
-				sys, i := newNode(t, winsim.Delays{DiskArrival: 50 * time.Millisecond}, target(name, 1))
-				discovered(t, i)
-				test.prepare(t, sys, i)
-				return simtest.Rehearsal{
-					Sys: sys,
-					Run: func(ctx context.Context) error { return test.run(ctx, i) },
-					Check: func(t *testing.T) {
-						disks, err := i.GetTargetDisks(t.Context(), portal, name)
-						must(t, err)
-						logins, err := sys.ISCSIPersistentLogins(t.Context())
-						must(t, err)
-						if len(disks) != test.disks || len(logins) != 0 {
-							t.Errorf("disks %v, persistent logins %v", disks, logins)
-						}
-					},
-				}
-			})
-		})
-	}
 }
 
 // Those who wait for disks at the same time don't have the adapters asked each for

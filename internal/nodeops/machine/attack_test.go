@@ -54,22 +54,6 @@ func checkStates(t *testing.T, m *machine.Machine, want [3]system.Status) {
 	}
 }
 
-// Wherever a call is given up or fails, the next one succeeds.
-func TestGivenUpAndRepeated(t *testing.T) {
-	for what, op := range operations {
-		t.Run(what, func(t *testing.T) {
-			simtest.EachCallEnds(t, win.ErrorGenFailure, func(t *testing.T) simtest.Rehearsal {
-				sys, m := prepared(t, op.running)
-				return simtest.Rehearsal{
-					Sys:   sys,
-					Run:   func(ctx context.Context) error { return op.call(ctx, m) },
-					Check: func(t *testing.T) { checkStates(t, m, op.after) },
-				}
-			})
-		})
-	}
-}
-
 // Before each call, the service is replaced by another one of its name. Neither that nor
 // what depends on it is left half-way, or the error says what is wrong.
 func TestServiceIsSwapped(t *testing.T) {

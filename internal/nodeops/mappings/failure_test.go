@@ -26,32 +26,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/smb"
 )
 
-// Wherever a call is given up or fails, the next one succeeds.
-func TestGivenUpAndRepeated(t *testing.T) {
-	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
-	for name, prepare := range map[string]func(t *testing.T, m *mappings.Mappings){
-		"nothing mapped": func(*testing.T, *mappings.Mappings) {},
-		"the password changed": func(t *testing.T, m *mappings.Mappings) {
-			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			simtest.EachCallEnds(t, win.ErrorBusy, func(t *testing.T) simtest.Rehearsal {
-				sys := newNode(t)
-				m := newMappings(t, sys, mappings.Options{})
-				prepare(t, m)
-				must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
-				return simtest.Rehearsal{
-					Sys:   sys,
-					Run:   func(ctx context.Context) error { return m.NewSMBGlobalMapping(ctx, `\\server\data`, stage, changed) },
-					Check: func(t *testing.T) { must(t, sys.WriteFile(stage+`\file`, nil)) },
-				}
-			})
-		})
-	}
-}
-
 // deaf is a system whose calls about files on shares go on when their callers have
 // given up, as those of Windows do.
 type deaf struct{ *winsim.System }

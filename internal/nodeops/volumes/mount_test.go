@@ -4,7 +4,6 @@
 package volumes_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -268,26 +267,6 @@ func TestMountUnderAttack(t *testing.T) {
 	}
 }
 
-// The process dies at each of its calls to Windows in turn, or the call fails.
-func TestMountIsResumed(t *testing.T) {
-	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
-		n := newNode(t)
-		_, id := n.formatted(winsim.DiskSpec{})
-		return simtest.Rehearsal{
-			Sys: n.sim,
-			Run: func(ctx context.Context) error {
-				n.restart()
-				return n.volumes.MountVolume(ctx, id, staging)
-			},
-			Check: func(t *testing.T) {
-				if got := n.mountedAt(staging); !got.Equal(id) {
-					t.Errorf("mounted is %q", got)
-				}
-			},
-		}
-	})
-}
-
 // An administrator may allow a whole drive.
 func TestClosestVolumeOfADrive(t *testing.T) {
 	n := newNode(t)
@@ -312,7 +291,6 @@ func TestOnOtherWindows(t *testing.T) {
 		"TestUnmountOfAVolumeThatHasLeft": TestUnmountOfAVolumeThatHasLeft,
 		"TestVolumeIDFromTargetPath":      TestVolumeIDFromTargetPath,
 		"TestMountUnderAttack":            TestMountUnderAttack,
-		"TestMountIsResumed":              TestMountIsResumed,
 	})
 }
 

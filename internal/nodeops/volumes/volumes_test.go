@@ -4,7 +4,6 @@
 package volumes_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -431,28 +430,6 @@ func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
 	if got := n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]; got != 0 {
 		t.Errorf("Windows was asked %d times to grow into the next partition", got)
 	}
-}
-
-// The process dies at each of its calls to Windows in turn, or the call fails; the next
-// ResizeVolume finishes the work, also where only the file system is behind.
-func TestResizeVolumeIsResumed(t *testing.T) {
-	simtest.EachCallEnds(t, win.ErrorIODevice, func(t *testing.T) simtest.Rehearsal {
-		n := newNode(t)
-		number, id := n.formatted(winsim.DiskSpec{})
-		n.do(n.sim.GrowDisk(number, 20*gibibyte))
-		return simtest.Rehearsal{
-			Sys: n.sim,
-			Run: func(ctx context.Context) error {
-				n.restart()
-				return n.volumes.ResizeVolume(ctx, id, 0)
-			},
-			Check: func(t *testing.T) {
-				if got := size(n, id); got < 19*gibibyte {
-					t.Errorf("it has %d bytes", got)
-				}
-			},
-		}
-	})
 }
 
 func TestParseID(t *testing.T) {
