@@ -75,7 +75,6 @@ type calls struct {
 
 	mu        sync.Mutex // guards all below, and what is in clients and calls
 	processes map[uint32]*client
-	count     int
 	receiving int
 	streams   int
 	bytes     int
@@ -177,10 +176,8 @@ func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 	if err := a.refuse(c, expected); err != nil {
 		return nil, err
 	}
-	begun := &call{client: c, begun: time.Now(), bytes: expected}
-	a.count++
+	begun := &call{client: c, begun: time.Now(), bytes: expected, receiving: true}
 	c.calls++
-	begun.receiving = true
 	begun.element = a.unary.PushBack(begun)
 	a.receiving++
 	a.bytes += expected
@@ -191,7 +188,7 @@ func (a *calls) begin(c *client, maxBytes int) (*call, error) {
 // refuse returns an error if there is no room for one more call of a client, with a
 // request of so many bytes.
 func (a *calls) refuse(c *client, bytes int) error {
-	room := fairshare.Room(a.count, a.limits.Calls, a.limits.CallsPerClient, 1)
+	room := fairshare.Room(a.unary.Len(), a.limits.Calls, a.limits.CallsPerClient, 1)
 	switch {
 	case c.calls >= a.limits.CallsPerClient:
 		a.refused[RefusedCallsPerClient]++
@@ -202,7 +199,7 @@ func (a *calls) refuse(c *client, bytes int) error {
 		a.refused[RefusedCalls]++
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"%d calls are under way, %d of them this client's, and -max-calls is %d: with so many, a client may have %d; try again later",
-			a.count, c.calls, a.limits.Calls, room)
+			a.unary.Len(), c.calls, a.limits.Calls, room)
 	case c.bytes+bytes > fairshare.Room(a.bytes, a.maxBytes(), a.maxBytes(), bytes):
 		a.refused[RefusedBytes]++
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
@@ -242,7 +239,6 @@ func (a *calls) end(c *call) (early bool) {
 	} else {
 		a.hold(c, 0)
 		a.unary.Remove(c.element)
-		a.count--
 		c.client.calls--
 	}
 	a.forget(c.client)

@@ -55,8 +55,8 @@ func TestCallsAreShared(t *testing.T) {
 		}
 	}
 	byTurns := func(a *calls, clients []*client, maxBytes int) {
-		for before := -1; a.count > before; {
-			before = a.count
+		for before := -1; a.unary.Len() > before; {
+			before = a.unary.Len()
 			for _, c := range clients {
 				a.begin(c, maxBytes) // or not
 			}
@@ -79,8 +79,8 @@ func TestCallsAreShared(t *testing.T) {
 			if len(late) == 0 {
 				t.Errorf("%s, requests of %d bytes: a client that comes late: %v", name, test.maxBytes, err)
 			}
-			if a.count > DefaultMaxCalls || a.bytes > a.maxBytes() {
-				t.Errorf("%s: %d calls with %d bytes are under way", name, a.count, a.bytes)
+			if a.unary.Len() > DefaultMaxCalls || a.bytes > a.maxBytes() {
+				t.Errorf("%s: %d calls with %d bytes are under way", name, a.unary.Len(), a.bytes)
 			}
 		}
 	}
