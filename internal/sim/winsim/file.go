@@ -33,7 +33,7 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 }
 
 func (s *System) openFile(op paths.Opened, path string, access win.Access, process win.ProcessID) *file {
-	return &file{s.open(handle{object: objectName{name: path}, root: op.Root, fs: op.FS, file: op.Handle, access: access, process: process})}
+	return &file{handle: s.open(handle{object: objectName{name: path}, root: op.Root, fs: op.FS, file: op.Handle, access: access, process: process})}
 }
 
 // FileAttributes is GetFileAttributesW: the attributes of the last element itself,
@@ -54,6 +54,7 @@ func (s *System) FileAttributes(ctx context.Context, path string) (a win.FileAtt
 // file is an open file or directory.
 type file struct {
 	*handle
+	opens int // relative to it, while Settings.BindFilterInvalid is set
 }
 
 var _ win.File = (*file)(nil)
@@ -70,7 +71,8 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 			return win.ErrorReparsePointEncountered
 		}
 		if f.sys.settings.BindFilterInvalid {
-			if f.sys.relativeOpens++; f.sys.relativeOpens%5 < 2 {
+			f.opens++
+			if f.opens == 1 || f.opens == 2 && len(name)%2 == 0 {
 				return win.ErrorInvalidParameter
 			}
 		}
@@ -88,7 +90,7 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		if err != nil {
 			return err
 		}
-		child = &file{f.sys.open(handle{object: object, root: f.root, fs: f.fs, file: opened, access: o.Access})}
+		child = &file{handle: f.sys.open(handle{object: object, root: f.root, fs: f.fs, file: opened, access: o.Access})}
 		return nil
 	})
 	if err != nil {

@@ -201,7 +201,7 @@ func TestSettings(t *testing.T) {
 					closeHandle(t, h)
 				}
 			}
-			if want := map[bool]int{true: 4}[on]; invalid != want {
+			if want := map[bool]int{true: 2}[on]; invalid != want {
 				t.Errorf("%d of 10 opens give 87; want %d", invalid, want)
 			}
 		}},

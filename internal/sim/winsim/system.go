@@ -58,14 +58,12 @@ type System struct {
 	registry   registry
 	processes  processes
 	watchers   watchers
-	// relativeOpens counts opens relative to a handle, for Settings.BindFilterInvalid.
-	relativeOpens int
-	services      *services.Manager
-	smb           *smbserver.Network
-	iscsi         *iscsitarget.Network
-	file          *statefile.File
-	pending       int       // arrivals on their way
-	arrived       sync.Cond // on mu: pending went down
+	services   *services.Manager
+	smb        *smbserver.Network
+	iscsi      *iscsitarget.Network
+	file       *statefile.File
+	pending    int       // arrivals on their way
+	arrived    sync.Cond // on mu: pending went down
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc

@@ -115,9 +115,10 @@ type Settings struct {
 	// which a HostProcess container's mounts are made (bindflt): with a reparse, which is
 	// ErrorReparsePointEncountered where that isn't wanted. Unknown: whether it does.
 	BindFilter bool
-	// BindFilterInvalid makes two of five opens relative to a directory's handle fail with
-	// ErrorInvalidParameter, as that filter does under load (microsoft/Windows-Containers#635).
-	// Unknown: to which, and how often in a row.
+	// BindFilterInvalid makes the first open relative to a directory's handle fail with
+	// ErrorInvalidParameter, and for every other name the second, too. That filter does so to
+	// some under load (microsoft/Windows-Containers#635). Unknown: to which, and how often in a
+	// row.
 	BindFilterInvalid bool
 
 	// NoProcessIDs makes NtQueryInformationFile know nothing of processes: it fails with
