@@ -337,7 +337,8 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAtt
 // possible: a broken disk must get offline, too.
 func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes) error {
 	for _, name := range volumes {
-		if err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) }); err != nil {
+		err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) })
+		if err != nil && !errors.Is(err, win.ErrorWriteProtect) { // nothing can be waiting to be written
 			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)
 		}
 	}
