@@ -36,6 +36,7 @@ var changes = map[string][]string{
 	"MountVolume of a node whose paths have obstacles": {`"volume mounted" volume=<id> path=` + staging},
 	"UnmountVolume": {`"volume unmounted" volume=<id> path=` + staging},
 	"ResizeVolume": {
+		`"partition table moved to the end of its disk" disk=1 bytes=21474836480`,
 		`"partition grown" volume=<id> disk=1 partition=2 bytesBefore=10719592448 bytes=21457010688`,
 		`"file system grown" volume=<id> disk=1 fileSystem=NTFS bytesBefore=10719591936 bytes=21457010688`,
 	},
@@ -110,6 +111,10 @@ var changes = map[string][]string{
 	"UnstageVolume where the lock is in the way": {
 		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
 		`"disk taken offline" disk=1`,
+	},
+	"UnstageVolume read-only": {
+		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
+		`"disk taken offline" disk=1`, `"disk made writable, since it is staged no more" disk=1`,
 	},
 	"UnstageVolume of a target": {
 		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
@@ -206,6 +211,9 @@ var changing = map[string]string{
 	"target disconnected":           win.CallLogoutISCSITarget,
 	"persistent login removed":      win.CallRemoveISCSIPersistent,
 	"mutual CHAP secret set":        win.CallSetISCSICHAPSecret,
+
+	"disk made writable, since it is staged no more": win.IoctlDiskSetDiskAttributes.String(),
+	"partition table moved to the end of its disk":   win.IoctlDiskSetDriveLayoutEx.String(),
 }
 
 // undone are the changes of operations that have failed before.

@@ -166,6 +166,28 @@ var storageScenarios = []scenario{
 		},
 	},
 	{
+		name: "UnstageVolume read-only", offline: true, prepare: func(r *rig) {
+			r.unstaged()
+			request := stageRequest
+			request.ReadOnly, request.Grow = true, false
+			_, err := r.process().Storage.StageVolume(context.Background(), request)
+			r.must(err)
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			return err
+		},
+		check: func(r *rig) error {
+			var all win.DiskAttributes
+			for _, d := range r.sim.Disks() {
+				if d.Number == r.number {
+					all = d.Attributes
+				}
+			}
+			return want("the disk's state", all, win.DiskOffline, nil)
+		},
+	},
+	{
 		name: "UnstageVolume of a target", prepare: func(r *rig) {
 			_, err := r.process().Storage.StageVolume(context.Background(), targetRequest)
 			r.must(err)
