@@ -66,6 +66,9 @@ func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
 				if data, readErr := sim.ReadFile(file); string(data) != "data" {
 					t.Errorf("before call %d, %s: the data are gone (%v); the error is %v", at, during, readErr, err)
 				}
+				if got := sim.VolumesOfDisk(n); len(got) != 1 {
+					t.Errorf("before call %d, %s: the disk has the volumes %q; the error is %v", at, during, got, err)
+				}
 			}
 			if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {
 				t.Errorf("before call %d, %s: %v", at, during, err)
