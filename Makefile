@@ -187,7 +187,7 @@ bench: ## measure; only ratios within one run are comparable
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/lab/bench
 
 # What mutate changes, how much of each package, and the seed of the sample.
-PACKAGES ?= ./internal/nodeops/... ./internal/wincalls ./internal/operation ./internal/device ./internal/pathpolicy
+PACKAGES ?= ./internal/nodeops/... ./internal/wincalls ./internal/operation ./internal/device ./internal/opendisk ./internal/pathpolicy
 MUTANTS ?= 100
 SEED ?= 1
 
