@@ -38,7 +38,7 @@ func startProcesses(t *testing.T) (address string, c *client.Client) {
 	})
 	start(t, filepath.Join(bin, "csi-driver"), "-endpoint=unix://"+socket, "-endpoint-dir="+endpoints,
 		"-node-id="+nodeID, "-state-dir="+filepath.Join(dir, "state"))
-	awaitReady(t, "unix:"+socket)
+	awaitReady(t, "unix:"+socket, c)
 	return "unix:" + socket, c
 }
 
@@ -96,19 +96,24 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// awaitReady waits until the driver says that it is ready, as the liveness probe of
-// its pod does.
-func awaitReady(t *testing.T, address string) {
+// awaitReady waits until the driver answers and CSI Proxy is served: the driver's answer doesn't
+// tell that.
+func awaitReady(t *testing.T, address string, c *client.Client) {
 	identity := csi.NewIdentityClient(dial(t, address))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	if _, err := identity.Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(fmt.Errorf("the driver at %s: %w", address, err))
+	}
 	for {
-		probe, err := identity.Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
-		if err != nil {
-			t.Fatal(fmt.Errorf("the driver at %s: %w", address, err))
-		}
-		if probe.Ready.GetValue() {
+		err := c.Storage.Ready(ctx)
+		if err == nil {
 			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal(err)
 		}
 	}
 }
