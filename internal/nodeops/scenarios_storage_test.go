@@ -128,19 +128,7 @@ var storageScenarios = []scenario{
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
-		check: func(r *rig) error {
-			online, err := r.process().Disk.GetDiskState(context.Background(), r.number)
-			if err := want("online", online, false, err); err != nil {
-				return err
-			}
-			exists, err := r.process().Filesystem.PathExists(context.Background(), staging)
-			if err := want("there", exists, false, err); err != nil {
-				return err
-			}
-			r.must(r.process().Disk.SetDiskState(context.Background(), r.number, true))
-			r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
-			return precious(r, staging)
-		},
+		check: isUnstaged,
 	},
 	{
 		name: "UnstageVolume where the lock is in the way", prepare: func(r *rig) {
@@ -151,19 +139,7 @@ var storageScenarios = []scenario{
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
-		check: func(r *rig) error {
-			online, err := r.process().Disk.GetDiskState(context.Background(), r.number)
-			if err := want("online", online, false, err); err != nil {
-				return err
-			}
-			exists, err := r.process().Filesystem.PathExists(context.Background(), staging)
-			if err := want("there", exists, false, err); err != nil {
-				return err
-			}
-			r.must(r.process().Disk.SetDiskState(context.Background(), r.number, true))
-			r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
-			return precious(r, staging)
-		},
+		check: isUnstaged,
 	},
 	{
 		name: "UnstageVolume read-only", offline: true, prepare: func(r *rig) {
@@ -392,3 +368,18 @@ func (r *rig) unstaged() {
 
 // isStaged checks that a volume with a file system is mounted at the staging path.
 func isStaged(r *rig) error { return r.sim.WriteFile(staging+"\\used.txt", nil) }
+
+// isUnstaged checks that the volume is unmounted, and its disk offline with all that was on it.
+func isUnstaged(r *rig) error {
+	online, err := r.process().Disk.GetDiskState(context.Background(), r.number)
+	if err := want("online", online, false, err); err != nil {
+		return err
+	}
+	exists, err := r.process().Filesystem.PathExists(context.Background(), staging)
+	if err := want("there", exists, false, err); err != nil {
+		return err
+	}
+	r.must(r.process().Disk.SetDiskState(context.Background(), r.number, true))
+	r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
+	return precious(r, staging)
+}
