@@ -5,11 +5,8 @@ package published
 
 import "google.golang.org/protobuf/reflect/protoreflect"
 
-// The authentication types, as both versions number them.
-const (
-	oneWayCHAP = protoreflect.EnumNumber(1)
-	mutualCHAP = protoreflect.EnumNumber(2)
-)
+// oneWayCHAP is the authentication type, as both versions number it.
+const oneWayCHAP = protoreflect.EnumNumber(1)
 
 // portal is where the tests' targets are, at the default port.
 var portal = fields{"target_address": "10.0.0.1"}
