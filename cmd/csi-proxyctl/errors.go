@@ -115,8 +115,8 @@ func advice(err error) string {
 func (p *program) printError(err error) {
 	if p.format == formatText {
 		text := err.Error()
-		if todo := advice(err); todo != "" {
-			text += "; " + todo
+		if next := advice(err); next != "" {
+			text += "; " + next
 		}
 		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(text))
 		return

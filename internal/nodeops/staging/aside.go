@@ -53,7 +53,7 @@ func (s *Staging) checkNothingMountedBelow(ctx context.Context, path pathpolicy.
 		}
 		for _, at := range use.Directories(mounted) {
 			if m, err := s.Volumes.Parse(at); err == nil && m.IsBelow(path) {
-				return refuse("a volume is mounted below it, at " + quote.Text(at))
+				return refuse("a volume is mounted below it, at " + quote.Text(at) + "; name the staging directory itself")
 			}
 		}
 	}
