@@ -8,8 +8,9 @@
 #	make wintest             csi-proxy-wintest.exe, which tests this source on a Windows machine
 #	make image               the image of the HostProcess container, without Docker; see docs/image.md
 #	make push-image IMAGE=repository:tag
+#	make image-sim           the image of the simulated node, for Linux; see docs/test-your-driver.md
 #	make push-chart REGISTRY=registry.example.org   the chart, to registry.example.org/charts/csi-proxy
-#	make publish REGISTRY=registry.example.org      the image, to registry.example.org/csi-proxy, and the chart
+#	make publish REGISTRY=registry.example.org      the chart and both images, to registry.example.org/csi-proxy and …/csi-proxy-sim
 #	make msi                 the MSI for x64, with wixl; see docs/msi.md
 #	make release             all that is released but the plugin, into dist/
 #	make release-plugin      the plugin for kubectl, for six platforms, with krew's manifest, into dist/
@@ -98,10 +99,17 @@ files_of = $$(cd $(1) && LC_ALL=C && for f in *; do printf '%s=%s/%s ' "$$f" '$(
 
 IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
 
+SIM_IMAGE_ARCHIVE = bin/csi-proxy-sim-image-linux.tar
+BUILD_IMAGE = bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH)
+
 .PHONY: image
 image: collect-windows-amd64 bin/image
-	bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH) \
-		$(call files_of,bin/.release/windows-amd64) >$(IMAGE_ARCHIVE)
+	$(BUILD_IMAGE) windows/amd64 $(call files_of,bin/.release/windows-amd64) >$(IMAGE_ARCHIVE)
+
+.PHONY: image-sim
+image-sim: collect-sim-linux-amd64 collect-sim-linux-arm64 bin/image
+	$(BUILD_IMAGE) linux/amd64 $(call files_of,bin/.release/sim-linux-amd64) \
+		linux/arm64 $(call files_of,bin/.release/sim-linux-arm64) >$(SIM_IMAGE_ARCHIVE)
 
 .PHONY: push-image
 push-image: image
@@ -120,8 +128,14 @@ push-chart: chart
 	bin/chart push $(CHART_ARCHIVE) '$(REGISTRY_GIVEN)/charts/csi-proxy'
 
 .PHONY: publish
-publish: image push-chart
+publish: image image-sim push-chart
 	bin/image push $(IMAGE_ARCHIVE) '$(REGISTRY_GIVEN)/csi-proxy:$(VERSION)'
+	bin/image push $(SIM_IMAGE_ARCHIVE) '$(REGISTRY_GIVEN)/csi-proxy-sim:$(VERSION)'
+
+# Publishes to a registry of the test, and runs the simulated node's image from there. Needs root.
+.PHONY: test-publish
+test-publish:
+	CSI_PROXY_PUBLISH='$(CURDIR)' $(FOR_TOOLS) GOFLAGS= $(GO) -C tools/release test -count=1 -run '^TestPublish$$' -v ./image
 
 MSI = bin/csi-proxy-windows-amd64.msi
 
@@ -136,11 +150,12 @@ test-msi: bin/msi
 	test/wine/msi
 
 .PHONY: release
-release: $(addprefix collect-,$(RELEASED)) image chart msi wintest bin/pack
+release: $(addprefix collect-,$(RELEASED)) image image-sim chart msi wintest bin/pack
 	rm -rf dist && mkdir dist
 	packaging/release-notes '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
 	$(foreach name,$(RELEASED),bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.release/$(name)) >dist/csi-proxy-$(name)-$(VERSION).zip &&) true
 	cp $(IMAGE_ARCHIVE) dist/csi-proxy-image-windows-amd64-$(VERSION).tar
+	cp $(SIM_IMAGE_ARCHIVE) dist/csi-proxy-sim-image-linux-$(VERSION).tar
 	cp $(MSI) dist/csi-proxy-windows-amd64-$(VERSION).msi
 	cp $(CHART_ARCHIVE) dist/csi-proxy-chart-$(VERSION).tgz
 	bin/pack -created $(SOURCE_DATE_EPOCH) LICENSE=LICENSE $(foreach f,$(PROTOS),$(f)=$(f)) >dist/csi-proxy-protos-$(VERSION).zip

@@ -30,11 +30,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/csi-proxy/csi-proxy/tools/release/oci"
 )
 
 const usage = `usage: chart pack -version v1.2.3 [-created seconds] folder >chart.tgz
@@ -190,46 +189,9 @@ func artefact(chart []byte) (v1.Image, string, error) {
 	if err := json.Unmarshal(config, &fields); err != nil {
 		return nil, "", err
 	}
-	a := &ociChart{config: config, layer: static.NewLayer(chart, layerType)}
-	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
-		Annotations: map[string]string{
-			"org.opencontainers.image.title": "csi-proxy", "org.opencontainers.image.version": fields.Version,
-			"org.opencontainers.image.description": fields.Description,
-		}}
-	size := int64(len(config))
-	digest, _, err := v1.SHA256(bytes.NewReader(config))
-	if err != nil {
-		return nil, "", err
-	}
-	manifest.Config = v1.Descriptor{MediaType: configType, Size: size, Digest: digest}
-	layer, err := partial.Descriptor(a.layer)
-	if err != nil {
-		return nil, "", err
-	}
-	manifest.Layers = []v1.Descriptor{*layer}
-	if a.manifest, err = json.Marshal(manifest); err != nil {
-		return nil, "", err
-	}
-	image, err := partial.CompressedToImage(a)
+	image, err := oci.Artefact(v1.Manifest{Annotations: map[string]string{
+		"org.opencontainers.image.title": "csi-proxy", "org.opencontainers.image.version": fields.Version,
+		"org.opencontainers.image.description": fields.Description,
+	}}, configType, config, oci.Layer{Type: layerType, Content: chart})
 	return image, fields.Version, err
-}
-
-// ociChart is a chart as an image of one layer.
-type ociChart struct {
-	config, manifest []byte
-	layer            v1.Layer
-}
-
-func (a *ociChart) RawConfigFile() ([]byte, error)      { return a.config, nil }
-func (a *ociChart) RawManifest() ([]byte, error)        { return a.manifest, nil }
-func (a *ociChart) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
-func (a *ociChart) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
-	own, err := a.layer.Digest()
-	if err != nil {
-		return nil, err
-	}
-	if digest != own {
-		return partial.ConfigLayer(a)
-	}
-	return a.layer, nil
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// writeArchive writes an image as a tar of an OCI image layout, which `ctr images import`,
-// skopeo and podman read. The image's name in it is its version.
+// writeArchive writes an index as a tar of an OCI image layout, which `ctr images import`,
+// skopeo and podman read. The name of the index in it is its version.
 //
 // https://github.com/opencontainers/image-spec/blob/main/image-layout.md
-func writeArchive(w io.Writer, image v1.Image, about description) (err error) {
+func writeArchive(w io.Writer, index v1.ImageIndex, about description) (err error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return err
@@ -31,9 +31,7 @@ func writeArchive(w io.Writer, image v1.Image, about description) (err error) {
 	if err != nil {
 		return err
 	}
-	err = path.AppendImage(image,
-		layout.WithPlatform(v1.Platform{OS: "windows", Architecture: "amd64"}),
-		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": about.version}))
+	err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": about.version}))
 	if err != nil {
 		return err
 	}
@@ -65,9 +63,9 @@ func writeArchive(w io.Writer, image v1.Image, about description) (err error) {
 	return errors.Join(err, archive.Close())
 }
 
-// readArchive returns the image that writeArchive has written to a file. It needs dir, an
+// readArchive returns the index that writeArchive has written to a file. It needs dir, an
 // empty directory, for as long as the image is in use.
-func readArchive(file, dir string) (v1.Image, error) {
+func readArchive(file, dir string) (v1.ImageIndex, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -76,18 +74,18 @@ func readArchive(file, dir string) (v1.Image, error) {
 	if err := extract(tar.NewReader(f), dir); err != nil {
 		return nil, err
 	}
-	index, err := layout.ImageIndexFromPath(dir)
+	archive, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := index.IndexManifest()
+	manifest, err := archive.IndexManifest()
 	if err != nil {
 		return nil, err
 	}
 	if len(manifest.Manifests) != 1 {
-		return nil, fmt.Errorf("the archive has %d images, and must have 1", len(manifest.Manifests))
+		return nil, fmt.Errorf("the archive has %d indexes of images, and must have 1", len(manifest.Manifests))
 	}
-	return index.Image(manifest.Manifests[0].Digest)
+	return archive.ImageIndex(manifest.Manifests[0].Digest)
 }
 
 // extract writes the directories and files of a tar into a directory, and nothing outside

@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/tools/release/security"
 )
 
-// file is one at the root of the container's volume.
+const source = "https://github.com/csi-proxy/csi-proxy"
+
+// file is one at the root of the container's file system.
 type file struct {
 	name     string
 	contents []byte
@@ -44,54 +47,71 @@ var hives = []string{"DEFAULT", "SAM", "SECURITY", "SOFTWARE", "SYSTEM"}
 // https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 const entryPoint = `%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxy.exe`
 
-// newImage returns the image of a HostProcess container with the files. It names no
-// version of Windows, so it runs on all.
+// newImage returns the image of one system.
 //
 // https://github.com/opencontainers/image-spec/blob/main/config.md
-func newImage(files []file, about description) (v1.Image, error) {
-	base, err := newLayer(baseEntries())
-	if err != nil {
-		return nil, err
-	}
-	programs, err := newLayer(programEntries(files))
-	if err != nil {
-		return nil, err
-	}
+func newImage(system v1.Platform, files []file, about description) (v1.Image, error) {
 	created := v1.Time{Time: about.created}
-	image, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), &v1.ConfigFile{
-		Architecture: "amd64",
-		OS:           "windows",
-		Created:      created,
-		RootFS:       v1.RootFS{Type: "layers"},
-		Config: v1.Config{
-			Entrypoint: []string{entryPoint},
-			User:       `NT AUTHORITY\SYSTEM`,
-			Labels: map[string]string{
-				"org.opencontainers.image.title":       "CSI Proxy",
-				"org.opencontainers.image.description": "The storage operations of a Windows node, for CSI drivers. For HostProcess containers only",
-				"org.opencontainers.image.version":     about.version,
-				"org.opencontainers.image.revision":    about.commit,
-				"org.opencontainers.image.created":     about.created.Format(time.RFC3339),
-				"org.opencontainers.image.source":      "https://github.com/csi-proxy/csi-proxy",
-				"org.opencontainers.image.licenses":    "Apache-2.0",
-				"org.opencontainers.image.vendor":      "The CSI Proxy Authors",
-			},
-		},
-	})
+	config := &v1.ConfigFile{Architecture: system.Architecture, OS: system.OS, Created: created, RootFS: v1.RootFS{Type: "layers"}}
+	programs := layerOf{"CSI Proxy's programs", linuxEntries(files)}
+	layers := []layerOf{programs}
+	title := "A simulated Windows node with CSI Proxy, for tests of CSI drivers"
+	switch system.OS {
+	case "windows":
+		// The config names no version of Windows, so the image runs on all.
+		config.Config = v1.Config{Entrypoint: []string{entryPoint}, User: `NT AUTHORITY\SYSTEM`}
+		programs.entries = windowsEntries(files)
+		layers = []layerOf{{"empty registry hives", baseEntries()}, programs}
+		title = "The storage operations of a Windows node, for CSI drivers. For HostProcess containers only"
+	case "linux":
+		config.Config = v1.Config{
+			Entrypoint:  []string{"/csi-proxy-sim"},
+			Env:         []string{"PATH=/"},
+			Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/csi-proxyctl", "versions"}, Interval: 2 * time.Second, Timeout: 10 * time.Second},
+			Volumes:     map[string]struct{}{"/run/csi-proxy": {}},
+		}
+	default:
+		return nil, fmt.Errorf("%s: there are only images for windows and linux", system)
+	}
+	config.Config.Labels = map[string]string{
+		"org.opencontainers.image.title":       "CSI Proxy",
+		"org.opencontainers.image.description": title,
+		"org.opencontainers.image.version":     about.version,
+		"org.opencontainers.image.revision":    about.commit,
+		"org.opencontainers.image.created":     about.created.Format(time.RFC3339),
+		"org.opencontainers.image.source":      source,
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.vendor":      "The CSI Proxy Authors",
+	}
+	image, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), config)
 	if err != nil {
 		return nil, err
 	}
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
-	return mutate.Append(image,
-		mutate.Addendum{Layer: base, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: "empty registry hives"}},
-		mutate.Addendum{Layer: programs, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: "CSI Proxy's programs"}},
-	)
+	for _, l := range layers {
+		layer, err := newLayer(l.entries)
+		if err != nil {
+			return nil, err
+		}
+		image, err = mutate.Append(image, mutate.Addendum{Layer: layer, MediaType: types.OCILayer,
+			History: v1.History{Created: created, CreatedBy: l.what}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return image, nil
+}
+
+// layerOf is a layer, and what the image's history says of it.
+type layerOf struct {
+	what    string
+	entries []entry
 }
 
 // entry is a directory or a file of a layer. All have the same time, so that the same
 // contents give the same layer.
 type entry struct {
-	name     string // with slashes; a layer has its files below Files/
+	name     string // with slashes; a layer for Windows has its files below Files/
 	contents []byte // nil for a directory
 	extended map[string]string
 }
@@ -106,12 +126,21 @@ func baseEntries() []entry {
 	return entries
 }
 
-// programEntries are those of the layer with the programs. Windows wants Hives, for
+// linuxEntries are the files of an image for Linux, with the directory of the sockets.
+func linuxEntries(files []file) []entry {
+	entries := []entry{{name: "run"}, {name: "run/csi-proxy"}}
+	for _, f := range files {
+		entries = append(entries, entry{name: f.name, contents: f.contents})
+	}
+	return entries
+}
+
+// windowsEntries are those of the layer with the programs. Windows wants Hives, for
 // changes to the registry, in each layer but the first.
 //
 // The names of the extended records are those of Microsoft's hcsshim, which unpacks the
 // layer: https://github.com/microsoft/go-winio/blob/main/backuptar/tar.go
-func programEntries(files []file) []entry {
+func windowsEntries(files []file) []entry {
 	// Only SYSTEM and the Administrators may replace the programs; who works on the node
 	// may run them.
 	const inherit = security.ObjectInherit | security.ContainerInherit

@@ -8,7 +8,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"io"
+	"log"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -38,28 +41,65 @@ func builtImage(t *testing.T, flags ...string) []byte {
 	}
 	args := append([]string{"build", "-version=v1.2.3", "-commit=0123abc", "-created=1767225600"}, flags...)
 	var out bytes.Buffer
-	if err := run(append(args, "csi-proxyctl.exe="+filepath.Join(dir, "ctl"), "csi-proxy.exe="+filepath.Join(dir, "daemon")), &out); err != nil {
+	if err := run(append(args, "windows/amd64", "csi-proxyctl.exe="+filepath.Join(dir, "ctl"), "csi-proxy.exe="+filepath.Join(dir, "daemon")), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
 }
 
-// unpacked returns the image of an archive, and the archive's file.
-func unpacked(t *testing.T, archive []byte) (v1.Image, string) {
+// unpacked returns the index of an archive, and the archive's file.
+func unpacked(t *testing.T, archive []byte) (v1.ImageIndex, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image.tar")
 	if err := os.WriteFile(file, archive, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	image, err := readArchive(file, t.TempDir())
+	index, err := readArchive(file, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return image, file
+	return index, file
+}
+
+// firstImage returns the image that an index names first.
+func firstImage(t *testing.T, index v1.ImageIndex) v1.Image {
+	t.Helper()
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// TestIndex looks at which nodes find their image in the index: with containerd before 1.7 only
+// those whose version it names.
+func TestIndex(t *testing.T) {
+	index, _ := unpacked(t, builtImage(t))
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var platforms []string
+	for _, m := range manifest.Manifests {
+		platforms = append(platforms, m.Platform.String())
+		if m.Platform.OS == "windows" && m.Digest != manifest.Manifests[0].Digest {
+			t.Errorf("%s has another image", m.Platform)
+		}
+	}
+	want := []string{"windows/amd64:10.0.17763", "windows/amd64:10.0.20348", "windows/amd64:10.0.25398", "windows/amd64:10.0.26100",
+		"windows/amd64", "unknown/unknown"}
+	if diff := cmp.Diff(want, platforms); diff != "" {
+		t.Errorf("the index (- want, + got):\n%s", diff)
+	}
 }
 
 func TestConfig(t *testing.T) {
-	image, _ := unpacked(t, builtImage(t))
+	index, _ := unpacked(t, builtImage(t))
+	image := firstImage(t, index)
 	if err := validate.Image(image); err != nil {
 		t.Errorf("the image isn't valid: %v", err)
 	}
@@ -89,7 +129,8 @@ func TestConfig(t *testing.T) {
 }
 
 func TestLayers(t *testing.T) {
-	image, _ := unpacked(t, builtImage(t))
+	index, _ := unpacked(t, builtImage(t))
+	image := firstImage(t, index)
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 2 {
 		t.Fatalf("%d layers, %v", len(layers), err)
@@ -191,10 +232,10 @@ func TestReproducible(t *testing.T) {
 }
 
 func TestPush(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.WithBlobHandler(registry.NewInMemoryBlobHandler())))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
-	image, archive := unpacked(t, builtImage(t))
-	want, err := image.Digest()
+	index, archive := unpacked(t, builtImage(t))
+	want, err := index.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,16 +256,77 @@ func TestPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pushed.MediaType != types.OCIManifestSchema1 || pushed.Digest != want {
-		t.Errorf("the tag is a %s with digest %s, want a manifest with %s", pushed.MediaType, pushed.Digest, want)
+	if pushed.MediaType != types.OCIImageIndex || pushed.Digest != want {
+		t.Errorf("the tag is a %s with digest %s, want an index with %s", pushed.MediaType, pushed.Digest, want)
 	}
 	if err := run([]string{"push", archive, server.URL}, io.Discard); err == nil {
 		t.Error("a reference without a tag is taken")
 	}
+
+	image, err := firstImage(t, index).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := attached(t, tag.Digest(image.String()))
+	if _, ok := statements[predicateBill]; ok || len(statements) != 1 {
+		t.Errorf("an image without bills of materials has the statements %v", statements)
+	}
+	origin := statements[predicateOrigin][0]
+	if len(origin.Subject) != 1 || origin.Subject[0].Digest["sha256"] != image.Hex || !strings.Contains(string(origin.Predicate), `"gitCommit":"0123abc"`) {
+		t.Errorf("the image %s is said to come from %+v, %s", image, origin.Subject, origin.Predicate)
+	}
+}
+
+// statement is what an attestation says of an image.
+type statement struct {
+	PredicateType string
+	Subject       []struct{ Digest map[string]string }
+	Predicate     json.RawMessage
+}
+
+// attached returns what a registry lists for an image, by the kind of statement.
+func attached(t *testing.T, image name.Digest) map[string][]statement {
+	t.Helper()
+	list, err := remote.Referrers(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := list.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("the registry lists %+v for %s, %v", manifest, image, err)
+	}
+	attestation, err := remote.Image(image.Digest(manifest.Manifests[0].Digest.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := attestation.Manifest(); err != nil || m.ArtifactType != attestationType || m.Subject.Digest.String() != image.DigestStr() {
+		t.Errorf("it lists %+v for %s, %v", m, image, err)
+	}
+	layers, err := attestation.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := map[string][]statement{}
+	for _, layer := range layers {
+		content, err := layer.Compressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s statement
+		if err := errors.Join(json.NewDecoder(content).Decode(&s), content.Close()); err != nil {
+			t.Fatal(err)
+		}
+		statements[s.PredicateType] = append(statements[s.PredicateType], s)
+	}
+	return statements
 }
 
 func TestWrongArguments(t *testing.T) {
-	for _, args := range [][]string{{}, {"build"}, {"push", "archive"}, {"build", "-unknown"}, {"build", "a.exe"}, {"build", `x\a.exe=go.mod`}, {"build", "a.exe=missing"}} {
+	for _, args := range [][]string{
+		{}, {"build"}, {"push", "archive"}, {"build", "-unknown"}, {"build", "-version=v1"},
+		{"build", "a.exe=image.go"}, {"build", "linux/amd64", "a"}, {"build", "linux/amd64", `x\a=image.go`}, {"build", "linux/amd64", "a=missing"},
+		{"build", "plan9/amd64", "a=image.go"},
+	} {
 		if err := run(args, io.Discard); err == nil {
 			t.Errorf("run(%q) succeeds", args)
 		}

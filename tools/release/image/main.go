@@ -1,11 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image builds the image of the HostProcess container that runs CSI Proxy, and
-// pushes it. It needs no Docker, no Windows and no base image. From the repository's root:
+// Command image builds the images of CSI Proxy, for a HostProcess container and of the simulated
+// node for Linux, and pushes them. It needs no Docker, no Windows and no base image. From the
+// repository's root:
 //
 //	go -C tools/release build -o ../../bin/ ./image
-//	bin/image build -version v1.2.3 -commit 0123abc -created 1767225600 csi-proxy.exe=bin/csi-proxy.exe … >image.tar
+//	bin/image build -version v1.2.3 -commit 0123abc -created 1767225600 windows/amd64 csi-proxy.exe=bin/csi-proxy.exe … >image.tar
 //	bin/image push image.tar registry.example.org/csi-proxy:v1.2.3
 //
 // The same files and flags give the same bytes. docs/image.md says what is in the image.
@@ -25,10 +26,11 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-const usage = `usage: image build [flag]... name=file... >archive
+const usage = `usage: image build [flag]... (os/arch name=file...)... >archive
        image push archive repository:tag`
 
 func main() {
@@ -53,7 +55,7 @@ func run(args []string, stdout io.Writer) error {
 	return errUsage
 }
 
-// build writes the archive of an image that has the files of args.
+// build writes the archive of an index of images, with the files that args names for each system.
 func build(args []string, stdout io.Writer) error {
 	var about description
 	flags := flag.NewFlagSet("build", flag.ContinueOnError)
@@ -65,33 +67,43 @@ func build(args []string, stdout io.Writer) error {
 	}
 	about.created = time.Unix(*created, 0).UTC()
 
-	var files []file
+	var systems []system
 	for _, arg := range flags.Args() {
 		name, source, ok := strings.Cut(arg, "=")
-		if !ok || name == "" || strings.ContainsAny(name, `/\`) {
-			return fmt.Errorf("%s: it must be name=file, with a name without folders", arg)
+		if os, arch, isSystem := strings.Cut(arg, "/"); !ok && isSystem {
+			systems = append(systems, system{platform: v1.Platform{OS: os, Architecture: arch}})
+			continue
+		}
+		if !ok || name == "" || strings.ContainsAny(name, `/\`) || len(systems) == 0 {
+			return fmt.Errorf("%s: it must be name=file, with a name without folders, after a system like linux/amd64", arg)
 		}
 		contents, err := os.ReadFile(source)
 		if err != nil {
 			return err
 		}
-		files = append(files, file{name, contents})
+		last := &systems[len(systems)-1]
+		last.files = append(last.files, file{name, contents})
 	}
-	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+	if len(systems) == 0 {
+		return errUsage
+	}
+	for _, s := range systems {
+		slices.SortFunc(s.files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+	}
 
-	image, err := newImage(files, about)
+	index, err := newIndex(systems, about)
 	if err != nil {
 		return err
 	}
 	var archive bytes.Buffer // nothing is written if it can't be whole
-	if err := writeArchive(&archive, image, about); err != nil {
+	if err := writeArchive(&archive, index, about); err != nil {
 		return err
 	}
 	_, err = archive.WriteTo(stdout)
 	return err
 }
 
-// push pushes the image of an archive with the credentials that docker or podman has for
+// push pushes the index of an archive with the credentials that docker or podman has for
 // the registry, and prints its reference by digest.
 func push(archive, reference string, stdout io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "image-")
@@ -99,7 +111,7 @@ func push(archive, reference string, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	image, err := readArchive(archive, dir)
+	index, err := readArchive(archive, dir)
 	if err != nil {
 		return fmt.Errorf("%s: %w", archive, err)
 	}
@@ -107,10 +119,10 @@ func push(archive, reference string, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := remote.Write(tag, image, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+	if err := remote.WriteIndex(tag, index, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		return fmt.Errorf("push to %s: %w", tag, err)
 	}
-	digest, err := image.Digest()
+	digest, err := index.Digest()
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,66 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package oci makes what registries keep that isn't an image, such as charts and
+// bills of materials.
+package oci
+
+import (
+	"bytes"
+	"encoding/json"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Layer is a part of an artefact.
+type Layer struct {
+	Type        types.MediaType
+	Content     []byte
+	Annotations map[string]string
+}
+
+// Artefact returns a manifest with a config and layers. It is an image to go-containerregistry,
+// and to nobody else. What the given manifest says of its config and layers doesn't count.
+//
+// https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidelines-for-artifact-usage
+func Artefact(manifest v1.Manifest, configType types.MediaType, config []byte, layers ...Layer) (v1.Image, error) {
+	manifest.SchemaVersion, manifest.MediaType, manifest.Layers = 2, types.OCIManifestSchema1, nil
+	digest, size, err := v1.SHA256(bytes.NewReader(config))
+	if err != nil {
+		return nil, err
+	}
+	manifest.Config = v1.Descriptor{MediaType: configType, Size: size, Digest: digest}
+	a := &artefact{config: config, layers: map[v1.Hash]v1.Layer{}}
+	for _, l := range layers {
+		layer := static.NewLayer(l.Content, l.Type)
+		descriptor, err := partial.Descriptor(layer)
+		if err != nil {
+			return nil, err
+		}
+		descriptor.Annotations = l.Annotations
+		manifest.Layers = append(manifest.Layers, *descriptor)
+		a.layers[descriptor.Digest] = layer
+	}
+	if a.manifest, err = json.Marshal(manifest); err != nil {
+		return nil, err
+	}
+	return partial.CompressedToImage(a)
+}
+
+type artefact struct {
+	config, manifest []byte
+	layers           map[v1.Hash]v1.Layer
+}
+
+func (a *artefact) RawConfigFile() ([]byte, error)      { return a.config, nil }
+func (a *artefact) RawManifest() ([]byte, error)        { return a.manifest, nil }
+func (a *artefact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
+func (a *artefact) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
+	if layer, ok := a.layers[digest]; ok {
+		return layer, nil
+	}
+	return partial.ConfigLayer(a)
+}
