@@ -4,10 +4,13 @@
 package mappings_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
@@ -457,6 +460,78 @@ func TestRemovedBySomebodyElse(t *testing.T) {
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", smb.Credentials{Username: alice.Username, Password: bob.Password}))
 	if got := mapped(t, sys); got != `\\server\data` || !removed {
 		t.Errorf("mapped is %q", got)
+	}
+}
+
+// Who has made or removed a mapping doesn't get an answer to others that Windows began before
+// that.
+func TestLooksBeginAnewAfterAChange(t *testing.T) {
+	for name, test := range map[string]struct {
+		call   string
+		change func(ctx context.Context, m *mappings.Mappings) error
+		want   string
+	}{
+		"made": {create, func(ctx context.Context, m *mappings.Mappings) error {
+			return m.NewSMBGlobalMapping(ctx, `\\server\logs`, "", alice)
+		}, `\\server\data \\server\logs`},
+		"removed": {remove, func(ctx context.Context, m *mappings.Mappings) error {
+			return m.RemoveSMBGlobalMapping(ctx, `\\server\data`)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newNode(t)
+				m := newMappings(t, sys, mappings.Options{})
+				must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+				must(t, sys.Delay(winsim.Match{Call: test.call}, 2*time.Second))
+				changed := make(chan error, 1)
+				go func() { changed <- test.change(t.Context(), m) }()
+				synctest.Wait() // it is in the call
+				must(t, sys.Delay(winsim.Match{Call: list, Count: 1}, 8*time.Second))
+				must(t, sys.Fail(winsim.Match{Call: list, Count: 1}, win.ErrorIODevice))
+				before := make(chan error, 1)
+				go func() {
+					_, err := m.Roots(t.Context())
+					before <- err
+				}()
+				synctest.Wait()
+				must(t, <-changed)
+				got, err := m.Roots(t.Context())
+				if strings.Join(got, " ") != test.want || err != nil {
+					t.Errorf("after the change, mapped are %q, %v", got, err)
+				}
+				if err := <-before; !errors.Is(err, win.ErrorIODevice) {
+					t.Errorf("who looked before the change got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Somebody else maps a share again that this process has unmapped: then it doesn't know with
+// which credentials.
+func TestMappedAgainBySomebodyElse(t *testing.T) {
+	for name, unmap := range map[string]func(sys *winsim.System, m *mappings.Mappings) error{
+		"unmapped by this process": func(_ *winsim.System, m *mappings.Mappings) error {
+			return m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`)
+		},
+		"unmapped by both": func(sys *winsim.System, m *mappings.Mappings) error {
+			must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+			want(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`), csiproxy.ErrNotFound)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			m := newMappings(t, sys, mappings.Options{})
+			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+			must(t, unmap(sys, m))
+			must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\server\data`, win.SMBMappingOptions{Username: bob.Username, Password: bob.Password}))
+			w, err := m.Parse(`\\server\data`, stage, alice)
+			must(t, err)
+			w.Staging = true
+			want(t, m.Map(t.Context(), w), csiproxy.ErrFailedPrecondition)
+		})
 	}
 }
 
