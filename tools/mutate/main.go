@@ -4,7 +4,7 @@
 // Command mutate measures what the tests notice. It changes the code in one place, runs the
 // tests that reach that place, as make test does, and sees whether any fails:
 //
-//	mutate [-n 100] [-seed 1] [-time 1h] [-equivalent file] [-only expression] package…
+//	mutate [-n 100] [-seed 1] [-time 1h] [-equivalent file] [-only expression] [-tests packages] package…
 //
 // Of each package it tries a sample of the changes, which the seed decides: the packages take
 // turns, so each has had its share when the time is up. It prints each change that no test
@@ -18,7 +18,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -44,13 +43,14 @@ func main() {
 	seed := flag.Uint64("seed", 1, "decides which changes are tried")
 	limit := flag.Duration("time", time.Hour, "begin no change after this time")
 	equivalent := flag.String("equivalent", "", "`file` with the changes that no test can notice, a line for each: the change, a tab, the reason")
+	by := flag.String("tests", "./...", "run the tests of these `packages` only, with blanks between; the score is that or more")
 	only := flag.String("only", "", "try all changes whose description matches the `expression`, in the place of a sample")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(os.Stdout, flag.Args(), *n, *seed, *limit, *equivalent, *only); err != nil {
+	if err := run(os.Stdout, flag.Args(), *n, *seed, *limit, *equivalent, *only, strings.Fields(*by)); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -65,7 +65,7 @@ type score struct {
 	survived int
 }
 
-func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Duration, equivalentFile, only string) error {
+func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Duration, equivalentFile, only string, by []string) error {
 	matching, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Durati
 	if err != nil {
 		return err
 	}
-	if err := b.tests(out, scores); err != nil {
+	if err := b.tests(out, scores, by); err != nil {
 		return err
 	}
 	for _, s := range scores {
@@ -106,7 +106,13 @@ func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Durati
 		known := equivalents[c.String()]
 		noticed, reaching := false, 0
 		if !known {
-			noticed, reaching = b.try(s.pkg, c)
+			var err error
+			if noticed, reaching, err = b.try(s.pkg, c); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprintf(out, "%s:%d: left out: %v: %s\n", c.file, c.line, err, c)
+				return
+			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -234,9 +240,9 @@ func (b *build) instrumented(patterns []string) ([]*score, error) {
 
 func (b *build) overlay() string { return filepath.Join(b.dir, "overlay.json") }
 
-// tests compiles the tests that use the packages and runs each once, to see what it reaches.
-func (b *build) tests(out io.Writer, scores []*score) error {
-	all, err := list("./...")
+// tests compiles those of some tests that use the packages and runs each once, to see what it reaches.
+func (b *build) tests(out io.Writer, scores []*score, by []string) error {
+	all, err := list(by...)
 	if err != nil {
 		return err
 	}
@@ -289,8 +295,9 @@ func (b *build) tests(out io.Writer, scores []*score) error {
 
 // try makes a change and runs the tests that reach it: first those of its package, which mostly
 // notice, then the others, the quickest first. It reports whether any has failed, and how many
-// packages have such tests.
-func (b *build) try(pkg *goPackage, c change) (noticed bool, reaching int) {
+// packages have such tests. Tests that take too long have noticed a change if they take a third of
+// that time at most without it; or the machine was too busy, which is an error.
+func (b *build) try(pkg *goPackage, c change) (noticed bool, reaching int, _ error) {
 	var users []*tests
 	expected := func(t *tests) (sum time.Duration) {
 		for _, name := range t.reached[c.id] {
@@ -310,27 +317,36 @@ func (b *build) try(pkg *goPackage, c change) (noticed bool, reaching int) {
 		return cmp.Compare(expected(x), expected(y))
 	})
 	for _, t := range users {
-		_, err := b.command(t.pkg.Dir, []string{"MUTANT=" + strconv.Itoa(c.id)}, t.program, "-test.short", "-test.failfast",
-			"-test.timeout="+(10*expected(t)+time.Minute).String(), "-test.run=^("+strings.Join(t.reached[c.id], "|")+")$")
-		if err != nil {
-			return true, len(users)
+		limit := 10*expected(t) + time.Minute
+		run := func(id int) ([]byte, error) {
+			return b.command(t.pkg.Dir, []string{"MUTANT=" + strconv.Itoa(id)}, t.program, "-test.short", "-test.failfast",
+				"-test.timeout="+limit.String(), "-test.run=^("+strings.Join(t.reached[c.id], "|")+")$")
 		}
+		said, err := run(c.id)
+		if err == nil {
+			continue
+		}
+		if bytes.Contains(said, []byte("panic: test timed out")) {
+			start := time.Now()
+			if _, err := run(0); err != nil || time.Since(start) > limit/3 {
+				return false, len(users), fmt.Errorf("the tests of %s take longer than before", t.pkg.ImportPath)
+			}
+		}
+		return true, len(users), nil
 	}
-	return false, len(users)
+	return false, len(users), nil
 }
 
 // command runs a program in a directory, with the overlay for go commands, also for those that
 // tests run, and returns what it printed. What it has started ends with it.
 func (b *build) command(dir string, env []string, name string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+b.overlay())), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Start()
 	if err == nil {
 		err = cmd.Wait()

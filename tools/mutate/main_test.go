@@ -82,7 +82,7 @@ func TestRun(t *testing.T) {
 	t.Chdir(dir)
 	t.Setenv("GOFLAGS", "")
 	var out bytes.Buffer
-	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "known", ""); err != nil {
+	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "known", "", []string{"./..."}); err != nil {
 		t.Fatal(err)
 	}
 	want := `x/x.go:6: not noticed by 1 packages: x/x.go Larger: calls++ → (nothing)
@@ -93,7 +93,7 @@ noticed  tried  score  equivalent  package
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", &out, want)
 	}
-	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "unexplained", ""); err == nil {
+	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "unexplained", "", []string{"./..."}); err == nil {
 		t.Error("an equivalent change without a reason is taken")
 	}
 }
