@@ -6,9 +6,11 @@ package opendisk_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -78,5 +80,75 @@ func TestVerify(t *testing.T) {
 				t.Error("a disk that has left is still there")
 			}
 		})
+	}
+}
+
+// The same disk is opened once more, or none.
+func TestReopen(t *testing.T) {
+	for name, test := range map[string]struct {
+		swap    *winsim.DiskSpec // what comes in the place of the disk
+		another bool             // the second handle leads to another disk
+	}{
+		"the same disk":                     {},
+		"one that can't be told from it":    {swap: &winsim.DiskSpec{}},
+		"another one":                       {swap: &winsim.DiskSpec{Serial: "clone"}},
+		"another one, by the second handle": {another: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := simtest.Open(t, winsim.Delays{})
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+			otherNumber := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other"})
+			d, err := opendisk.Open(t.Context(), sim, number, win.AccessNone)
+			simtest.Must(t, err)
+			defer d.Close()
+			if test.swap != nil {
+				simtest.Must(t, sim.SwapDisk(number, *test.swap, false))
+			}
+			other, err := sim.OpenDevice(t.Context(), win.PhysicalDrive(otherNumber), win.AccessNone)
+			simtest.Must(t, err)
+			defer other.Close()
+			sys := &twoFaced{System: sim, other: other, code: win.IoctlStorageQueryProperty,
+				query: win.EncodePropertyQuery(win.PropertyDevice), swapped: test.another}
+			again, err := d.Reopen(t.Context(), sys, win.GenericRead)
+			if err == nil {
+				again.Close()
+			}
+			if same := test.swap == nil && !test.another; (err == nil) != same {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+// A disk that says that it has left isn't asked on. Identifiers are asked for only if somebody
+// wants them.
+func TestAskHardware(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{})
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+	h, err := device.Open(t.Context(), sim, win.PhysicalDrive(number), win.AccessNone)
+	simtest.Must(t, err)
+	defer h.Close()
+	query := win.IoctlStorageQueryProperty.String()
+	calls := simtest.Counted(sim, query)
+	for _, identifiers := range []bool{false, true} {
+		said, err := opendisk.AskHardware(t.Context(), h, identifiers)
+		simtest.Must(t, err)
+		if said.IdentifiersAsked != identifiers {
+			t.Errorf("asked for identifiers: %v, want %v", said.IdentifiersAsked, identifiers)
+		}
+	}
+	if n := calls()[0]; n != 3 {
+		t.Errorf("there were %d queries", n)
+	}
+	for _, number := range []win.Errno{win.ErrorDeviceRemoved, win.ErrorNotReady} {
+		simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, number))
+		if _, err := opendisk.AskHardware(t.Context(), h, true); !errors.Is(err, number) {
+			t.Errorf("after error %d: %v", uint32(number), err)
+		}
+	}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, win.ErrorInvalidFunction))
+	said, err := opendisk.AskHardware(t.Context(), h, true)
+	if err != nil || !errors.Is(said.DescriptorErr, win.ErrorInvalidFunction) || !said.IdentifiersAsked {
+		t.Errorf("a disk that refuses a query: %+v, %v", said, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -409,6 +410,45 @@ func TestCleanUpLeavesMountsInUse(t *testing.T) {
 	left, err := n.Storage.CleanUp(ctx, true)
 	if err != nil || len(left.Mounts) != 1 || !left.Mounts[0].Removed {
 		t.Errorf("gone: %+v, %v", left, err)
+	}
+}
+
+// A mount that was a leftover when CleanUp listed it is none any more.
+func TestCleanUpLooksAgain(t *testing.T) {
+	for name, happens := range map[string]func(t *testing.T, sim *winsim.System){
+		"the disk returns": func(t *testing.T, sim *winsim.System) {
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+			sim.Settle()
+		},
+		"a link is made": func(t *testing.T, sim *winsim.System) { simtest.Must(t, sim.Symlink(dangling, stagingPath, true)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, n := newNode(t)
+			ctx := operation.Inline(t.Context())
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\pods`))
+			simtest.Must(t, sim.DetachDisk(number))
+			var listing, calls atomic.Int64
+			for range 2 { // the first one may ask what is remembered then
+				listing.Store(0)
+				sim.OnCall(func(winsim.Call) { listing.Add(1) })
+				left, err := n.Storage.CleanUp(ctx, false)
+				if err != nil || len(left.Mounts) != 1 {
+					t.Fatalf("%+v, %v", left, err)
+				}
+			}
+			sim.OnCall(func(winsim.Call) {
+				if calls.Add(1) > listing.Load() {
+					sim.OnCall(nil)
+					happens(t, sim)
+				}
+			})
+			left, err := n.Storage.CleanUp(ctx, true)
+			if err != nil || len(left.Mounts) != 1 || left.Mounts[0].Removed || left.Mounts[0].Error != "" {
+				t.Errorf("%+v, %v", left, err)
+			}
+		})
 	}
 }
 
