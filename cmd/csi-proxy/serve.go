@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/csi-proxy/csi-proxy/internal/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/drain"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/server"
@@ -78,6 +79,10 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	if err != nil {
 		return err
 	}
+	drains, err := claimed.Administrators().Listen(ctx, drain.EndpointName)
+	if err != nil {
+		return err
+	}
 	s, err := daemon.New(daemon.Config{
 		Operations:         node.operations,
 		Control:            node.control,
@@ -90,8 +95,11 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		Log:                log,
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, drains.Close())
 	}
+	defer serveOn("drains", drains, log, func(ctx context.Context, l net.Listener) error {
+		return drain.Serve(ctx, l, s.Drain)
+	})()
 	metrics.Register(node.collectors...)
 	metrics.Register(exporter.Connections(s.Connections), exporter.Calls(s.Calls), exporter.Versions(served))
 	metrics.SetReady(true)
@@ -130,6 +138,12 @@ func serveHTTP(what, address string, log *slog.Logger,
 	if err != nil {
 		return nil, fmt.Errorf("serve %s: -%s-bind-address: %w", what, what, err)
 	}
+	return serveOn(what, l, log, serve), nil
+}
+
+// serveOn serves what on l, which serve closes, until stop is called.
+func serveOn(what string, l net.Listener, log *slog.Logger,
+	serve func(context.Context, net.Listener) error) (stop func()) {
 	log.Info("serving "+what, "address", l.Addr())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -142,5 +156,5 @@ func serveHTTP(what, address string, log *slog.Logger,
 	return func() {
 		cancel()
 		<-ended
-	}, nil
+	}
 }

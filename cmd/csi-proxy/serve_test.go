@@ -31,6 +31,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
 	"github.com/csi-proxy/csi-proxy/filesystem"
+	"github.com/csi-proxy/csi-proxy/internal/drain"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/rpc"
 )
@@ -326,4 +327,35 @@ func TestOneEndpointInTheWay(t *testing.T) {
 		t.Errorf("the file in the way holds %q (%v)", got, err)
 	}
 	wantNoEndpoints(t, o.endpointDir)
+}
+
+// A drain of the daemon lets the call that runs finish and refuses the next one.
+func TestDrain(t *testing.T) {
+	o := testOptions(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	log, stop := start(t, o, fakeNode(func(context.Context) error {
+		close(begun)
+		<-release
+		return nil
+	}))
+	log.await("ready")
+	slow := make(chan error, 1)
+	go func() { slow <- symlinkAt(t, o.endpointDir) }()
+	<-begun
+	if running, err := drain.Call(t.Context(), o.endpointDir, 0); running != 1 || err != nil {
+		t.Errorf("a drain that doesn't wait gives %d, %v", running, err)
+	}
+	if err := symlinkAt(t, o.endpointDir); status.Code(err) != codes.Unavailable {
+		t.Errorf("a call during the drain gives %v", err)
+	}
+	close(release)
+	if running, err := drain.Call(t.Context(), o.endpointDir, time.Minute); running != 0 || err != nil {
+		t.Errorf("a drain that waits gives %d, %v", running, err)
+	}
+	if err := <-slow; err != nil {
+		t.Errorf("the call that ran gives %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
 }

@@ -84,6 +84,7 @@ func (p *program) root() *cobra.Command {
 		p.system(),
 		p.storage(),
 		p.service(),
+		p.drain(),
 		p.doctor(),
 		p.supportBundle(),
 		p.conformance(),

@@ -100,6 +100,11 @@ func (c *Claimed) Listen(ctx context.Context, name string) (net.Listener, error)
 	return c.listen(ctx, name)
 }
 
+// Administrators is the same right to endpoints that SYSTEM and the Administrators alone may
+// open, whatever the security descriptor is; where there is none, the user who runs the
+// daemon. It isn't closed.
+func (c *Claimed) Administrators() *Claimed { return &Claimed{c.administrators()} }
+
 // Close gives up the claim. The listeners must be closed before.
 func (c *Claimed) Close() error {
 	return c.release()

@@ -125,6 +125,8 @@ func lockFor(lock *os.File) error {
 // release unlocks the directory by closing the file.
 func (c claimed) release() error { return c.lock.Close() }
 
+func (c claimed) administrators() claimed { return c }
+
 func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) {
 	path := address(c.dir, name)
 	if err := checkPath(path); err != nil {

@@ -71,6 +71,8 @@ func claim(dir, sddl string) (claimed, error) {
 
 func (claimed) release() error { return nil }
 
+func (claimed) administrators() claimed { return claimed{defaultSecurityDescriptor} }
+
 func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
 	// ListenPipe makes the first instance of the pipe or fails, so a process
 	// that was there before can't be joined, nor impersonated to. It refuses

@@ -115,6 +115,7 @@ type Server struct {
 	calls     *calls
 	turns     fairshare.Turns
 	refusals  complaints
+	drain     drain
 	grace     time.Duration
 	log       *slog.Logger
 
@@ -149,10 +150,10 @@ func (s *Server) newGRPCServer(config Config, maxRequestBytes int) *grpc.Server 
 	// logged and counted as a failed one, and outside for the interceptors.
 	unary := []grpc.UnaryServerInterceptor{s.recoverUnary, s.logUnary}
 	unary = append(unary, config.Interceptors...)
-	unary = append(unary, s.recoverUnary)
+	unary = append(unary, s.drainUnary, s.recoverUnary)
 	streams := []grpc.StreamServerInterceptor{s.recoverStream, s.boundStream, s.logStream}
 	streams = append(streams, config.StreamInterceptors...)
-	streams = append(streams, s.endStream, s.recoverStream)
+	streams = append(streams, s.drainStream, s.endStream, s.recoverStream)
 	return grpc.NewServer(
 		grpc.Creds(newPlaintext()),
 		grpc.ForceServerCodecV2(newCodec()),

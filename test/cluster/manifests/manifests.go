@@ -228,6 +228,14 @@ func IsHostProcess(pod *core.PodSpec) bool {
 	return s != nil && s.WindowsOptions != nil && s.WindowsOptions.HostProcess != nil && *s.WindowsOptions.HostProcess
 }
 
+// PreStop returns the hook of a container that runs before it stops, if it has one.
+func PreStop(c core.Container) (hook core.Container, ok bool) {
+	if c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
+		return core.Container{}, false
+	}
+	return core.Container{Command: c.Lifecycle.PreStop.Exec.Command}, true
+}
+
 // Program returns the name of the program of ours that a container runs, and its
 // arguments as the program gets them; none if it isn't ours.
 func Program(c core.Container) (name string, args []string) {

@@ -66,7 +66,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 - {{ printf "-web.config.file=%s" . | quote }}
 {{- end }}
 - -health-bind-address=127.0.0.1:{{ int .Values.metrics.healthPort }}
+{{- if eq .Values.mode "container" }}
+{{- /* What is left of the calls when the drain is over has the few seconds of a container's end. */}}
+- -grace-period=2s
+{{- else }}
 - -grace-period={{ int .Values.gracePeriodSeconds }}s
+{{- end }}
 - -v={{ int .Values.logLevel }}
 {{- range .Values.extraArgs }}
 - {{ . | quote }}

@@ -1,0 +1,115 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package drain
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/pipe"
+)
+
+// serve serves drains until the end of the test, and returns the endpoint directory.
+func serve(t *testing.T, drain func(ctx context.Context, lasts time.Duration) int) (dir string) {
+	t.Helper()
+	if runtime.GOOS != "windows" {
+		var err error
+		if dir, err = os.MkdirTemp("", "drain"); err != nil { // t.TempDir may be too deep for a socket
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+	}
+	claimed, err := pipe.Claim(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := claimed.Administrators().Listen(t.Context(), EndpointName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, l, drain) }()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-served, claimed.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if runtime.GOOS == "windows" { // Wine loses the first connection to a new pipe
+		if conn, err := pipe.Dial(t.Context(), pipe.Address(dir, EndpointName)); err == nil {
+			conn.Close()
+		}
+	}
+	return dir
+}
+
+func TestCall(t *testing.T) {
+	dir := serve(t, func(ctx context.Context, lasts time.Duration) int {
+		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > 20*time.Second {
+			t.Errorf("the drain waits until %v", deadline)
+		}
+		if lasts != 20*time.Second+stopWithin {
+			t.Errorf("the drain lasts for %v", lasts)
+		}
+		return 3
+	})
+	for range 2 {
+		if running, err := Call(t.Context(), dir, 20*time.Second); running != 3 || err != nil {
+			t.Errorf("the drain gives %d, %v", running, err)
+		}
+	}
+	if _, err := Call(t.Context(), dir, MaxWait+1); err == nil {
+		t.Error("a drain may wait for longer than MaxWait")
+	}
+}
+
+func TestCallWithoutDaemon(t *testing.T) {
+	dir := t.TempDir()
+	if runtime.GOOS == "windows" {
+		dir = ""
+	}
+	if _, err := Call(t.Context(), dir, time.Second); !errors.Is(err, csiproxy.ErrUnavailable) {
+		t.Errorf("without a daemon: %v", err)
+	}
+}
+
+// Nothing but a POST with a time drains.
+func TestNoDrain(t *testing.T) {
+	dir := serve(t, func(context.Context, time.Duration) int {
+		t.Error("the daemon is drained")
+		return 0
+	})
+	if _, _, err := pipe.Server(t.Context(), pipe.Address(dir, EndpointName)); err != nil {
+		t.Error(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return pipe.Dial(ctx, pipe.Address(dir, EndpointName))
+		}}}
+	for _, request := range [][2]string{
+		{http.MethodGet, path + "?wait=1s"}, {http.MethodPost, "/?wait=1s"}, {http.MethodPost, path},
+		{http.MethodPost, path + "?wait=-1s"}, {http.MethodPost, path + "?wait=1"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), request[0], "http://drain"+request[1], http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode/100 != 4 {
+			t.Errorf("%v gives %s", request, response.Status)
+		}
+	}
+}
