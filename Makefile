@@ -240,10 +240,14 @@ test-tools:
 	$(FOR_TOOLS) $(GO) -C tools test ./...
 	$(FOR_TOOLS) $(GO) -C tools/release test ./...
 
-# The sample of docs/any-language.md. Needs Node.js and npm.
+# The samples of docs/any-language.md. The first needs Node.js and npm, the second Python.
 .PHONY: test-javascript
 test-javascript: build-here
 	cd examples/javascript && npm install --ignore-scripts && npm test
+
+.PHONY: test-python
+test-python: build-here
+	cd examples/python && python3 -B sample_test.py
 
 # The daemon with the published client, every sequence with every crash.
 .PHONY: test-published

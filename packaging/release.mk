@@ -11,6 +11,7 @@
 #	make image-sim           the image of the simulated node, for Linux; see docs/test-your-driver.md
 #	make push-chart REGISTRY=registry.example.org   the chart, to registry.example.org/charts/csi-proxy
 #	make publish REGISTRY=registry.example.org      the chart and both images, to registry.example.org/csi-proxy and …/csi-proxy-sim
+#	make protos              the .proto files as a module of buf, bin/.protos; see docs/any-language.md
 #	make msi                 the MSI for x64, with wixl; see docs/msi.md
 #	make release             all that is released but the plugin, into dist/
 #	make release-plugin      the plugin for kubectl, for six platforms, with krew's manifest, into dist/
@@ -150,7 +151,7 @@ test-msi: bin/msi
 	test/wine/msi
 
 .PHONY: release
-release: $(addprefix collect-,$(RELEASED)) image image-sim chart msi wintest bin/pack
+release: $(addprefix collect-,$(RELEASED)) image image-sim chart msi protos wintest bin/pack
 	rm -rf dist && mkdir dist
 	packaging/release-notes '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
 	$(foreach name,$(RELEASED),bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.release/$(name)) >dist/csi-proxy-$(name)-$(VERSION).zip &&) true
@@ -158,7 +159,8 @@ release: $(addprefix collect-,$(RELEASED)) image image-sim chart msi wintest bin
 	cp $(SIM_IMAGE_ARCHIVE) dist/csi-proxy-sim-image-linux-$(VERSION).tar
 	cp $(MSI) dist/csi-proxy-windows-amd64-$(VERSION).msi
 	cp $(CHART_ARCHIVE) dist/csi-proxy-chart-$(VERSION).tgz
-	bin/pack -created $(SOURCE_DATE_EPOCH) LICENSE=LICENSE $(foreach f,$(PROTOS),$(f)=$(f)) >dist/csi-proxy-protos-$(VERSION).zip
+	bin/pack -created $(SOURCE_DATE_EPOCH) $$(cd bin/.protos && find * -type f | LC_ALL=C sort | sed 's|.*|&=bin/.protos/&|') \
+		>dist/csi-proxy-protos-$(VERSION).zip
 	@# The tests on Windows have modules, and versions of modules, that no other program has.
 	for arch in $(WINDOWS_ARCHS); do \
 		tests=dist/csi-proxy-wintest-windows-$$arch-$(VERSION).exe; \
@@ -170,8 +172,26 @@ release: $(addprefix collect-,$(RELEASED)) image image-sim chart msi wintest bin
 	cd test/windows && ../../bin/notices ../../bin/.wintest/amd64/test-windows.modules >>../../dist/LICENSES-wintest.txt
 	cd dist && sha256sum -- * >SHA256SUMS
 
-# The published API, for those who make clients of it; api/sim is no part of it.
-PROTOS = $(sort $(shell find api -name '*.proto' -not -path 'api/sim/*'))
+# The API for those who make clients of it; api/sim is no part of it. In published/ are the groups
+# that the published daemon has, by the names under which that one serves them.
+.PHONY: protos
+protos:
+	rm -rf bin/.protos && mkdir -p bin/.protos && cp LICENSE packaging/protos/buf.yaml bin/.protos/
+	for file in $$(cd api && find * -name '*.proto' -not -path 'sim/*'); do \
+		install -D -m 644 api/$$file bin/.protos/csiproxy/$$file || exit 1; \
+		case $$file in storage/*) continue; esac; \
+		mkdir -p bin/.protos/published/$${file%/*} && \
+		sed 's/^package csiproxy\.[a-z]*\./package /' api/$$file >bin/.protos/published/$$file || exit 1; \
+	done
+
+# With FROM, such as FROM=v1.2.2, also that nothing of the storage API breaks its clients since then. That
+# nothing of the published API changes is a test of package api. Needs Node.js and npm, for buf.
+.PHONY: lint-protos
+lint-protos: protos
+	cd packaging/protos && npm install --ignore-scripts
+	packaging/protos/node_modules/.bin/buf lint bin/.protos
+	$(if $(FROM),git show '$(FROM):api/descriptors.binpb' >bin/.protos-before.binpb && \
+		packaging/protos/node_modules/.bin/buf breaking bin/.protos --against bin/.protos-before.binpb)
 
 PLUGIN_PLATFORMS = darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
 PLUGIN_URL ?= https://github.com/csi-proxy/csi-proxy/releases/download/$(VERSION)

@@ -89,7 +89,7 @@ func page(group string, versions []version) string {
 	about, _ := cutLast(comment(newest.service()))
 	fmt.Fprintf(&b, "# API reference: the group %s\n\n", group)
 	b.WriteString(wrap(escape(about)))
-	b.WriteString(wrap(fmt.Sprintf("`make generate` writes this page from the `.proto` files in `api/%s`, where the comments are. "+
+	b.WriteString(wrap(fmt.Sprintf("`make generate` writes this page from the `.proto` files in `api/%s`, where the comments are; [any-language.md](../any-language.md#what-you-need) says how to make a client of them. "+
 		"Fields are given with their numbers on the wire. Errors are gRPC statuses, see [errors.md](../errors.md).", group)))
 
 	b.WriteString("## Versions\n\n| version | service on the wire | endpoint on Windows | |\n|---|---|---|---|\n")
