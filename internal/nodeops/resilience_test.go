@@ -107,9 +107,6 @@ var errorsAtCalls = []win.Errno{
 
 func TestErrorAtEachCall(t *testing.T) {
 	eachScenario(t, func(t *testing.T, s scenario) {
-		if s.needsOthers {
-			t.Skip("another disk must answer")
-		}
 		for _, errno := range errorsAtCalls {
 			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
 				before(func(c winsim.Call) { r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno)) })
@@ -170,9 +167,6 @@ func isDeath(p any, died string) bool {
 // writes a file: nothing of that is lost.
 func TestSecondProcessAtEachCall(t *testing.T) {
 	eachScenario(t, func(t *testing.T, s scenario) {
-		if s.needsOthers {
-			t.Skip("another disk must answer")
-		}
 		atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
 			var mu sync.Mutex // guards what follows
 			written, ended := "", false

@@ -83,7 +83,7 @@ var storageScenarios = []scenario{
 		},
 	},
 	{
-		name: "StageVolume of a copy", usedAt: copied, waits: true, needsOthers: true, prepare: func(r *rig) {
+		name: "StageVolume of a copy", usedAt: copied, waits: true, prepare: func(r *rig) {
 			r.mounted()
 			var err error
 			r.number, err = r.sim.CloneDisk(r.number, winsim.DiskSpec{Serial: "copy", Offline: true})

@@ -43,10 +43,6 @@ type scenario struct {
 	refused bool
 	// waits is set if a repeated run waits for Windows without a call under way.
 	waits bool
-	// needsOthers is set if another disk must answer. A copy whose original doesn't isn't known as
-	// a copy: its volume is waited for, until Windows takes it offline again. Only a call that begins
-	// after that succeeds.
-	needsOthers bool
 }
 
 // again returns the error of a repeated run that counts.

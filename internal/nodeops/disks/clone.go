@@ -6,6 +6,7 @@ package disks
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,10 +21,19 @@ import (
 
 // SettleClone deals with an offline disk whose table has ids of a disk that is online,
 // such as the disk of a snapshot next to its original. Windows can't have both online: it
-// would take the second one offline again. Without newIDs such a disk is refused, with it it
-// gets new ids.
+// would take the second one offline again, or give it new ids itself. Without newIDs such a disk
+// is refused, with it it gets new ids.
+//
+// A disk that doesn't answer, and isn't known to have one of the ids, may be the original, too.
+// But it may never answer again, and must not keep all others offline. If the disk turns out to
+// be its copy, AwaitVolumes refuses it.
 func (d *Disks) SettleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs bool) error {
-	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
+	return d.settleClone(ctx, h, layout, newIDs, false)
+}
+
+// settleClone is SettleClone. With certain, a disk that doesn't answer is an error.
+func (d *Disks) settleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs, certain bool) error {
+	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout), certain)
 	if err != nil || id == "" {
 		return err
 	}
@@ -62,7 +72,12 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 	if err != nil {
 		return err
 	}
-	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
+	ids := tableIDs(layout)
+	if len(ids) == 0 {
+		return refuse("it is a copy of a disk that is online, and Windows doesn't show its partition table while it is offline, " +
+			"so it can't be given new ids; detach one of them")
+	}
+	original, id, err := d.findOriginal(ctx, h.Number, ids, false)
 	if err != nil || id == "" {
 		return err
 	}
@@ -94,41 +109,68 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 }
 
 // findOriginal looks for a disk other than n that is online and has one of ids in its table. It
-// returns that id; "" if there is no such disk.
-func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string) (original disk.Number, id string, _ error) {
+// returns that id; "" if there is no such disk. A disk that doesn't answer is an error if it had
+// one of ids when it last answered, or with certain.
+func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string, certain bool) (original disk.Number, id string, _ error) {
 	if len(ids) == 0 {
 		return 0, "", nil
 	}
-	// An original that doesn't answer is missed. Windows takes the copy offline again then.
-	//
-	// There may be hundreds of other disks, and whether their tables have these ids may have
-	// changed since somebody last looked, so each is asked, but only for its table. Its state
-	// and its number matter only if it has one of the ids.
-	tables, err := d.visits.all(ctx, question{win.InterfaceClassDisk, "ids of the table", othersPatience, d.idsOf, nil})
+	shared := func(others []string) string {
+		i := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(others, id) })
+		if i < 0 {
+			return ""
+		}
+		return ids[i]
+	}
+	// There may be hundreds of other disks, and any program may write their tables. So each is
+	// asked, but only for its table. The rest matters only if that has one of the ids.
+	table := question{win.InterfaceClassDisk, "ids of the table", othersPatience, d.idsOf, nil}
+	online := question{win.InterfaceClassDisk, "number and ids if online", othersPatience, d.idsIfOnline, nil}
+	tables, err := d.visits.all(ctx, table)
 	if err != nil {
 		return 0, "", err
 	}
+	var unknown error
 	for _, other := range tables {
-		others, _ := other.value.([]string)
-		i := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(others, id) })
-		if other.err != nil || i < 0 {
+		value, err := d.secondAnswer(ctx, table, other)
+		others, _ := value.([]string)
+		if err == nil && shared(others) == "" {
 			continue
 		}
-		value, err := d.visits.one(ctx, other.path,
-			question{win.InterfaceClassDisk, "number if online", othersPatience, d.numberIfOnline, nil})
+		if err == nil {
+			value, err = d.visits.one(ctx, other.path, online)
+			value, err = d.secondAnswer(ctx, online, result{other.path, value, err})
+		}
 		if ctx.Err() != nil {
 			return 0, "", ctx.Err()
 		}
-		number, online := value.(disk.Number)
-		if err == nil && online && number != n {
-			return number, ids[i], nil
+		if a, ok := value.(answer[[]string]); err == nil && ok && a.number != n && shared(a.value) != "" {
+			return a.number, shared(a.value), nil
+		}
+		before := d.visits.of(win.InterfaceClassDisk, other.path)
+		if err != nil && !isGone(err) && (certain || shared(before.ids) != "") {
+			name := "the disk " + other.path
+			if before.numbered {
+				name = object(before.number)
+			}
+			unknown = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err, Detail: fmt.Sprintf(
+				"it may be a copy of %s, which doesn't answer; Windows can't have both online; try again later, or detach one of them", name)}
 		}
 	}
-	return 0, "", nil
+	return 0, "", unknown
 }
 
-// idsOf returns the ids in the table of a disk. Windows may not show the table of an offline
-// disk, nor that of a path below a multipath disk: these have none.
+// secondAnswer returns an answer that isn't an error of Windows, or else asks once more: the error
+// may have been one of the moment.
+func (d *Disks) secondAnswer(ctx context.Context, q question, first result) (any, error) {
+	if !errors.As(first.err, new(win.Errno)) {
+		return first.value, first.err
+	}
+	return d.visits.one(ctx, first.path, q)
+}
+
+// idsOf returns the ids in the table of a disk, and remembers them. Windows may not show the table
+// of an offline disk, nor that of a path below a multipath disk: these have none.
 func (d *Disks) idsOf(ctx context.Context, path string) (any, error) {
 	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 	if err != nil {
@@ -136,35 +178,41 @@ func (d *Disks) idsOf(ctx context.Context, path string) (any, error) {
 	}
 	defer h.Close()
 	layout, err := h.Layout(ctx)
-	if err == nil {
-		return tableIDs(layout), nil
+	if err != nil {
+		if number, askErr := h.Number(ctx); askErr == nil && !isDisk(number) {
+			return nil, nil
+		}
+		if attributes, askErr := h.Attributes(ctx); askErr == nil && attributes&win.DiskOffline != 0 {
+			return nil, nil
+		}
+		return nil, err
 	}
-	if number, askErr := h.Number(ctx); askErr == nil && !isDisk(number) {
-		return nil, nil
-	}
-	if attributes, askErr := h.Attributes(ctx); askErr == nil && attributes&win.DiskOffline != 0 {
-		return nil, nil
-	}
-	return nil, err
+	ids := tableIDs(layout)
+	d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.ids = ids })
+	return ids, nil
 }
 
-// numberIfOnline returns the number of a disk that is online; nil for one that is offline, and
-// for what is no disk.
-func (d *Disks) numberIfOnline(ctx context.Context, path string) (any, error) {
+// idsIfOnline returns the number of a disk that is online, with the ids in its table; nil for one
+// that is offline, and for what is no disk.
+func (d *Disks) idsIfOnline(ctx context.Context, path string) (any, error) {
 	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 	if err != nil {
 		return nil, err
 	}
 	defer h.Close()
-	number, err := h.Number(ctx)
-	if err != nil || !isDisk(number) {
-		return nil, err
-	}
 	attributes, err := h.Attributes(ctx)
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return nil, err
 	}
-	return number.DeviceNumber, nil
+	number, err := h.Number(ctx)
+	if err != nil || !isDisk(number) {
+		return nil, err
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return answer[[]string]{number.DeviceNumber, true, tableIDs(layout)}, nil
 }
 
 // tableIDs names the ids in a partition table by which Windows tells disks and volumes

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
@@ -370,7 +371,10 @@ func (d *Disks) explainOffline(ctx context.Context, all []storage.Disk, wanted s
 		} else if ids := tableIDsOf(*s); len(ids) > 0 {
 			var id string
 			var err error
-			if original, id, err = d.findOriginal(ctx, s.Number, ids); err != nil {
+			original, id, err = d.findOriginal(ctx, s.Number, ids, false)
+			if unknown := (*csiproxy.Error)(nil); errors.As(err, &unknown) && ctx.Err() == nil {
+				s.OfflineReason = unknown.Detail
+			} else if err != nil {
 				return err
 			}
 			copied = id != ""

@@ -168,7 +168,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) er
 			if _, err := d.Clear(ctx, h, mask); err != nil {
 				return err
 			}
-			_, err = d.AwaitVolumes(ctx, h, mask)
+			_, err = d.AwaitVolumes(ctx, h, mask, d.options.NewIDsForClones)
 			return err
 		})
 	})
@@ -225,10 +225,18 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk, attributes win.
 		if err != nil || !awaited {
 			return nil, err
 		}
+		layout, err := h.Layout(ctx)
+		if err != nil {
+			return nil, err
+		}
+		// A copy can't go online for that. What is mounted with its ids is of its original.
+		if _, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout), false); err != nil || id != "" {
+			return nil, err
+		}
 		if _, err := d.Clear(ctx, h, win.DiskOffline); err != nil {
 			return nil, err
 		}
-		if _, err := d.AwaitVolumes(ctx, h, win.DiskOffline); err != nil {
+		if _, err := d.AwaitVolumes(ctx, h, win.DiskOffline, false); err != nil {
 			return nil, err
 		}
 	}

@@ -48,7 +48,7 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 					return err
 				}
 			}
-			volumes, err := d.AwaitVolumes(ctx, h, mask)
+			volumes, err := d.AwaitVolumes(ctx, h, mask, d.options.NewIDsForClones)
 			if err != nil {
 				return err
 			}
@@ -246,15 +246,32 @@ func refuse(why string) error {
 
 // AwaitVolumes waits until each data partition of a disk that was brought online has its
 // volume, and returns them. Windows may take a disk offline again when it handles its
-// arrival: then the attributes of keepClear are cleared again.
-func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes) (opendisk.Volumes, error) {
+// arrival: then the attributes of keepClear are cleared again, unless it is a copy, which gets new
+// ids with newIDs, or may be one.
+func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes, newIDs bool) (opendisk.Volumes, error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wanted := opendisk.DataPartitions(layout)
 	volumes, err := h.AwaitVolumes(ctx, d.sys, wanted, volumePatience, func() error {
-		_, err := d.Clear(ctx, h, keepClear)
+		attributes, err := h.Attributes(ctx)
+		if attributes &= keepClear; err != nil || attributes == 0 {
+			return err
+		}
+		if attributes&win.DiskOffline != 0 {
+			now, err := h.Layout(ctx)
+			if err != nil {
+				return err
+			}
+			if len(tableIDs(now)) == 0 {
+				now = layout // Windows may not show it any more
+			}
+			if err := d.settleClone(ctx, h, now, newIDs, true); err != nil {
+				return err
+			}
+		}
+		_, err = d.Clear(ctx, h, keepClear)
 		return err
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // write does to a disk what a pod of another process does: it brings it online, partitions
@@ -509,6 +511,128 @@ func TestClones(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A copy whose original doesn't answer is refused soon, whether or not that is known to have the
+// same ids. Nobody writes to it, and once the original answers it gets new ids.
+func TestCopyOfADiskThatDoesNotAnswer(t *testing.T) {
+	for name, spoil := range map[string]func(sim *winsim.System, m winsim.Match) error{
+		"sick":   func(sim *winsim.System, m winsim.Match) error { return sim.Fail(m, win.ErrorIODevice) },
+		"silent": func(sim *winsim.System, m winsim.Match) error { return sim.DelayUncancellable(m, time.Hour) },
+	} {
+		for _, hidden := range []bool{false, true} {
+			for _, known := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, table hidden %t, ids known %t", name, hidden, known), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						sim := simtest.Open(t, winsim.Delays{VolumeArrival: 10 * time.Millisecond})
+						original := attach(t, sim, winsim.DiskSpec{})
+						simtest.Partition(t, sim, original, 1)
+						sim.Settle()
+						copied := clone(t, sim, original)
+						before := layoutOf(t, sim, copied)
+						ops := disks.New(sim, disks.Options{})
+						if known {
+							simtest.WantKind(t, ops.SetDiskState(t.Context(), copied, true), csiproxy.ErrFailedPrecondition)
+						}
+						simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: hidden}))
+						simtest.Must(t, spoil(sim, winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(original)}))
+						begin, online := time.Now(), 0
+						sim.OnCall(func(c winsim.Call) {
+							if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+								online++
+							}
+						})
+						err := ops.SetDiskState(t.Context(), copied, true)
+						sim.OnCall(nil)
+						simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+						if took := time.Since(begin); took > 2*time.Second || !strings.Contains(fmt.Sprint(err), "it may be a copy of") {
+							t.Errorf("after %v: %v", took, err)
+						}
+						if known && !hidden && online != 0 {
+							t.Error("it was brought online though its original is known")
+						}
+						described, listErr := ops.Describe(t.Context(), storage.Selector{SerialNumber: sim.Disks()[2].Spec.Serial})
+						i := slices.IndexFunc(described, func(d storage.Disk) bool { return d.Number == copied })
+						if known && !hidden && (i < 0 || !strings.Contains(described[i].OfflineReason, "it may be a copy of")) {
+							t.Errorf("it is listed as %+v, %v", described, listErr)
+						}
+						sim.ResetRules()
+						simtest.Must(t, sim.SetSettings(winsim.Settings{}))
+						if after := layoutOf(t, sim, copied); !slices.Equal(after.Encode(), before.Encode()) {
+							t.Error("it was written to")
+						}
+						synctest.Wait()
+						simtest.Must(t, disks.New(sim, disks.Options{NewIDsForClones: true}).SetDiskState(t.Context(), copied, true))
+					})
+				})
+			}
+		}
+	}
+}
+
+// An error of the moment hides no original: its copy isn't brought online.
+func TestOriginalWithAnErrorOfTheMoment(t *testing.T) {
+	for _, call := range []string{
+		win.CallOpen, win.IoctlDiskGetDriveLayoutEx.String(), win.IoctlDiskGetDiskAttributes.String(), win.IoctlStorageGetDeviceNumber.String(),
+	} {
+		for _, errno := range []win.Errno{win.ErrorIODevice, win.ErrorDeviceNotConnected} {
+			sim, ops := newNode(t)
+			original := attach(t, sim, winsim.DiskSpec{})
+			simtest.Partition(t, sim, original, 1)
+			sim.Settle()
+			copied := clone(t, sim, original)
+			before := writes(sim)
+			simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: win.PhysicalDrive(original), Count: 1}, errno))
+			simtest.WantKind(t, ops.SetDiskState(t.Context(), copied, true), csiproxy.ErrFailedPrecondition)
+			if writes(sim) != before {
+				t.Errorf("error %d of %s: the copy was brought online", errno, call)
+			}
+		}
+	}
+}
+
+// A disk that Windows doesn't show the table of can't be told from a copy before it is online, nor
+// be given new ids after.
+func TestCopyWithAHiddenTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, newIDs := range []bool{false, true} {
+			sim := simtest.Open(t, winsim.Delays{VolumeArrival: 10 * time.Millisecond})
+			original := attach(t, sim, winsim.DiskSpec{})
+			simtest.Partition(t, sim, original, 1)
+			sim.Settle()
+			copied := clone(t, sim, original)
+			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
+			begin := time.Now()
+			err := disks.New(sim, disks.Options{NewIDsForClones: newIDs}).SetDiskState(t.Context(), copied, true)
+			simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition)
+			if took := time.Since(begin); took > time.Second || !strings.Contains(fmt.Sprint(err), "it is a copy of") {
+				t.Errorf("after %v: %v", took, err)
+			}
+		}
+	})
+}
+
+// A disk that doesn't answer keeps others offline for one call at most, also where Windows takes
+// them offline again for another reason.
+func TestDiskThatDoesNotAnswerBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, again := range []bool{false, true} {
+			sim := simtest.Open(t, winsim.Delays{VolumeArrival: 10 * time.Millisecond})
+			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineAfterArrival: again}))
+			sick, original := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+			simtest.Partition(t, sim, original, 1)
+			n, err := sim.CloneDisk(original, winsim.DiskSpec{Offline: true})
+			simtest.Must(t, err)
+			simtest.Must(t, sim.DetachDisk(original))
+			sim.Settle()
+			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(sick)}, win.ErrorIODevice))
+			ops := disks.New(sim, disks.Options{})
+			if again {
+				simtest.WantKind(t, ops.SetDiskState(t.Context(), n, true), csiproxy.ErrUnavailable)
+			}
+			simtest.Must(t, ops.SetDiskState(t.Context(), n, true))
+		}
+	})
 }
 
 // Somebody makes a partition on a copy at each call that gives it new ids. It stays.

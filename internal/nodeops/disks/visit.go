@@ -61,8 +61,9 @@ type visited struct {
 	hardware   *storage.Disk
 	said       details
 	descriptor win.DeviceDescriptor
-	silent     bool   // it hasn't answered its last question in time
-	trouble    string // why it is skipped; "" if it isn't
+	ids        []string // in its table, as it last said. See findOriginal.
+	silent     bool     // it hasn't answered its last question in time
+	trouble    string   // why it is skipped; "" if it isn't
 }
 
 func newVisits(sys System, o Options) *visits {
@@ -255,7 +256,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.D
 		}
 		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) {
 			if v.number != n.DeviceNumber {
-				v.hardware = nil // it is another disk
+				v.hardware, v.ids = nil, nil // it is another disk
 			}
 			v.number, v.numbered = n.DeviceNumber, true
 		})

@@ -167,16 +167,17 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk, r storage.StageVolum
 		return "", false, err
 	}
 	keepClear := win.DiskAttributes(disks.Blocking)
+	newIDs := !r.ReadOnly && (r.NewIDsForClones || s.options.NewIDsForClones)
 	if r.ReadOnly {
 		keepClear = win.DiskOffline
 		err = s.makeReadOnly(ctx, d, attributes)
 	} else {
-		made, err = s.makeWritable(ctx, d, attributes, r.NewIDsForClones || s.options.NewIDsForClones)
+		made, err = s.makeWritable(ctx, d, attributes, newIDs)
 	}
 	if err != nil {
 		return "", made, err
 	}
-	volumes, err := s.Disks.AwaitVolumes(ctx, d, keepClear)
+	volumes, err := s.Disks.AwaitVolumes(ctx, d, keepClear, newIDs)
 	if err != nil {
 		return "", made, err
 	}

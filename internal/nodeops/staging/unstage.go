@@ -252,7 +252,7 @@ func (s *Staging) isOnlineWithout(ctx context.Context, d *use.Disk, id volume.ID
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return false, err
 	}
-	volumes, err := s.Disks.AwaitVolumes(ctx, d, 0)
+	volumes, err := s.Disks.AwaitVolumes(ctx, d, 0, false)
 	if err != nil {
 		return false, err
 	}
