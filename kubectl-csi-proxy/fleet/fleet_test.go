@@ -391,7 +391,10 @@ func TestSysdump(t *testing.T) {
 	daemon.Annotations = map[string]string{core.LastAppliedConfigAnnotation: "hunter2"}
 	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pv-1"}}
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{VolumeAttributes: map[string]string{"password": "hunter2", "secretName": "kept"}}
-	a := &Asker{Client: aCluster(nil, node("win-1"), node("win-2"), daemon, driver, app, pv), Namespace: "csi-proxy", Timeout: time.Minute}
+	// On win-2 something else has installed CSI Proxy.
+	elsewhere := driver.DeepCopy()
+	elsewhere.Name, elsewhere.Spec.NodeName = "ebs-csi-node-2", "win-2"
+	a := &Asker{Client: aCluster(nil, node("win-1"), node("win-2"), daemon, driver, elsewhere, app, pv), Namespace: "csi-proxy", Timeout: time.Minute}
 	a.Exec = func(_ context.Context, _ *core.Pod, args []string, stdout, _ io.Writer) error {
 		_, err := stdout.Write(bundleOf(t, "line 1\r\nline 2\r\n"))
 		return err
@@ -423,6 +426,7 @@ func TestSysdump(t *testing.T) {
 		"nodes/win-1/support-bundle.zip":                           "PK",
 		"nodes/win-1/logs/csi-proxy/csi-proxy-win-1/csi-proxy.log": "fake logs",
 		"nodes/win-1/logs/kube-system/ebs-csi-node/ebs.log":        "fake logs",
+		"nodes/win-2/logs/kube-system/ebs-csi-node-2/ebs.log":      "fake logs",
 		"cluster/persistentvolumes.yaml":                           "secretName: kept",
 		"cluster/csi-proxy/pods.yaml":                              "kind: Pod",
 		"cluster/nodes.yaml":                                       "win-2",

@@ -57,6 +57,13 @@ func (a *Asker) Sysdump(ctx context.Context, w io.Writer, about string, now time
 		if got.Error != "" {
 			d.miss("node %s: %s", got.Node, got.Error)
 		}
+		if got.Pod != "" {
+			continue
+		}
+		// Something else has installed CSI Proxy there. The drivers' logs can be had all the same.
+		if err := a.dumpLogs(ctx, d, &core.Node{ObjectMeta: metav1.ObjectMeta{Name: got.Node}}); err != nil {
+			d.miss("logs of drivers on the node %s: %v", got.Node, err)
+		}
 	}
 	if err != nil {
 		d.miss("the nodes: %v", err)
