@@ -44,9 +44,9 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 // LinksToNothing returns how many links in the allowed directories lead to nothing, or to a
 // directory whose volume was unmounted. If not all are known, it has an error.
 func (n *Node) LinksToNothing(ctx context.Context) (count int, _ error) {
-	links, lacking, err := n.paths.Links(ctx, n.calls)
+	links, incomplete, err := n.paths.Links(ctx, n.calls)
 	if err == nil {
-		err = lacking
+		err = incomplete
 	}
 	if err != nil {
 		return 0, err

@@ -78,11 +78,11 @@ func (w *work[T]) result() (T, error) {
 // ready.
 type Shared struct{ runs Flights[struct{}, struct{}] }
 
-// Do returns the result of a run of f, or of a like function of another caller, that
+// Do returns the result of a run of f, or of the same function of another caller, that
 // begins after Do was called. It returns csiproxy.ErrUnavailable while Windows doesn't
 // answer the run.
 func (s *Shared) Do(ctx context.Context, f func(context.Context) error) error {
-	_, err := s.runs.DoAnew(ctx, struct{}{}, untilOverdue, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	_, err := s.runs.DoFresh(ctx, struct{}{}, untilOverdue, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
 }
 
@@ -97,7 +97,7 @@ type Flights[K comparable, T any] struct {
 	flights map[K]*work[T]
 }
 
-// SilentError is what Do returns when a flight takes longer than its caller has patience.
+// SilentError is what Do returns when a flight takes longer than its caller's patience.
 type SilentError struct {
 	Since time.Time // when the flight began
 }
@@ -107,7 +107,7 @@ func (e *SilentError) Error() string { return "no answer since " + e.Since.UTC()
 // Unwrap returns context.DeadlineExceeded.
 func (e *SilentError) Unwrap() error { return context.DeadlineExceeded }
 
-// Do returns the result of f for key, or of a like function that another caller has under
+// Do returns the result of f for key, or of the same function that another caller has under
 // way. It returns a *SilentError once that has been under way for longer than patience,
 // also if the caller has just come; and ctx's error if ctx ends first. Those who wait for
 // the caller are told of the calls of the flight that are overdue.
@@ -115,7 +115,8 @@ func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f
 	return s.Begin(ctx, key, f)(ctx, patience)
 }
 
-// Begin is Do that doesn't wait: wait does, and may be called again if it had too little patience.
+// Begin begins what Do does. wait waits for the result, and may be called again with more
+// patience.
 func (s *Flights[K, T]) Begin(ctx context.Context, key K, f func(context.Context) (T, error)) (wait func(ctx context.Context, patience time.Duration) (T, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,10 +141,10 @@ func (s *Flights[K, T]) Begin(ctx context.Context, key K, f func(context.Context
 	}
 }
 
-// DoAnew is Do whose answer is of a flight that begins after DoAnew was called: its caller
-// may have changed the object right before. Those who come while a flight is under way wait
-// for its end, and share the next one. Each of the two may take as long as patience.
-func (s *Flights[K, T]) DoAnew(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
+// DoFresh is Do with an answer of a flight that begins after DoFresh was called, since its
+// caller may have changed the object right before. If a flight is under way, the caller waits
+// for its end, and shares the next one. Each of the two may take as long as patience.
+func (s *Flights[K, T]) DoFresh(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
 	before := s.underWay(key)
 	s.mu.Unlock()

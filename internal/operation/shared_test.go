@@ -150,7 +150,7 @@ func TestFlightsAnew(t *testing.T) {
 			return seen, nil
 		}
 		see := func(want int32) {
-			if got, err := flights.DoAnew(t.Context(), "disk 1", 5*time.Second, look); got != want || err != nil {
+			if got, err := flights.DoFresh(t.Context(), "disk 1", 5*time.Second, look); got != want || err != nil {
 				t.Errorf("seen is %d, %v, want %d", got, err, want)
 			}
 		}
@@ -172,17 +172,17 @@ func TestFlightsAnew(t *testing.T) {
 		}
 		// Nobody waits for long for what doesn't answer, nor makes another call.
 		hang := func(context.Context) (int32, error) { looks.Add(1); time.Sleep(time.Hour); return 0, nil }
-		go flights.DoAnew(t.Context(), "disk 1", 5*time.Second, hang)
+		go flights.DoFresh(t.Context(), "disk 1", 5*time.Second, hang)
 		time.Sleep(time.Second)
 		begin = time.Now()
 		for range 3 {
-			if _, err := flights.DoAnew(t.Context(), "disk 1", 5*time.Second, hang); !silent(err) || time.Since(begin) != 4*time.Second {
+			if _, err := flights.DoFresh(t.Context(), "disk 1", 5*time.Second, hang); !silent(err) || time.Since(begin) != 4*time.Second {
 				t.Errorf("after %v: %v", time.Since(begin), err)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := flights.DoAnew(ctx, "disk 1", time.Hour, hang); !errors.Is(err, context.Canceled) {
+		if _, err := flights.DoFresh(ctx, "disk 1", time.Hour, hang); !errors.Is(err, context.Canceled) {
 			t.Errorf("who has given up gets %v", err)
 		}
 		if n := looks.Load(); n != 4 {

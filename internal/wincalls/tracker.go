@@ -20,8 +20,8 @@ type Tracker struct {
 
 // wait is that work waits for other work. Work never waits for work that waits for it.
 type wait struct {
-	work  func() *Tracker // returns nil while that has not begun
-	aside bool            // it isn't waited for when Windows doesn't answer
+	work     func() *Tracker // returns nil while that has not begun
+	optional bool            // see Optional
 }
 
 type trackerKey struct{}
@@ -52,7 +52,7 @@ func (t *Tracker) Overdue() error {
 		}
 	}
 	for _, other := range t.waits {
-		if other.aside {
+		if other.optional {
 			continue
 		}
 		if err := other.work().Overdue(); err != nil {
@@ -94,9 +94,9 @@ func (t *Tracker) WaitFor(other func() *Tracker) (done func()) {
 	return t.wait(&wait{work: other})
 }
 
-// Aside returns a context for a part of the work that isn't waited for when Windows doesn't
-// answer it, so that those who wait for the work needn't be refused. It ends with done.
-func Aside(ctx context.Context) (_ context.Context, done func()) {
+// Optional returns a context for a part that the work can go on without, until done is called.
+// If Windows doesn't answer that part, those who wait for the work aren't refused.
+func Optional(ctx context.Context) (_ context.Context, done func()) {
 	whole := TrackerOf(ctx)
 	ctx, part := WithTracker(ctx)
 	return ctx, whole.wait(&wait{func() *Tracker { return part }, true})

@@ -68,11 +68,11 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, attributes win
 	if offline {
 		recognise = signatures.Recognise
 	}
-	layout, lacking, err := d.inspect(ctx, h, recognise)
+	layout, partitionMissing, err := d.inspect(ctx, h, recognise)
 	if err == nil && offline {
 		err = d.SettleClone(ctx, h, layout, newIDs)
 	}
-	if err != nil || !lacking {
+	if err != nil || !partitionMissing {
 		return false, err
 	}
 	// The disk goes online first, which may take a while: somebody else may partition it then, and
@@ -92,11 +92,11 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, attributes win
 	return err == nil, err
 }
 
-// inspect looks at what a disk holds. It returns the partition table, and whether the
-// disk lacks a data partition. It refuses a disk that lacks one but must not be written
-// to. The last thing that it looks at is the table: a disk that somebody has begun to use
+// inspect looks at what a disk holds. It returns the partition table, and whether a data
+// partition is missing. If one is missing and the disk must not be written to, it refuses the
+// disk. The last thing that it looks at is the table: a disk that somebody has begun to use
 // has one. recognise is a function of package signatures.
-func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context.Context, signatures.Reader, int64, uint32) (string, error)) (_ *win.DriveLayout, lacking bool, _ error) {
+func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context.Context, signatures.Reader, int64, uint32) (string, error)) (_ *win.DriveLayout, partitionMissing bool, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, false, err
@@ -154,14 +154,14 @@ func hasPartition(l *win.DriveLayout) bool {
 	return false
 }
 
-// writeTable writes what a disk lacks: a GPT, and a data partition in it. written says
+// writeTable writes what is missing on a disk: a GPT, and a data partition in it. written says
 // whether it has begun to.
 func (d *Disks) writeTable(ctx context.Context, h *use.Disk) (written bool, _ error) {
 	if err := h.Verify(ctx); err != nil {
 		return false, err
 	}
-	layout, lacking, err := d.inspect(ctx, h, signatures.RecogniseDisk)
-	if err != nil || !lacking {
+	layout, partitionMissing, err := d.inspect(ctx, h, signatures.RecogniseDisk)
+	if err != nil || !partitionMissing {
 		return false, err
 	}
 	if layout.Style == win.StyleRAW {
@@ -200,9 +200,9 @@ func (d *Disks) writeTable(ctx context.Context, h *use.Disk) (written bool, _ er
 	return true, nil
 }
 
-// dataPartition returns the partitions that a GPT without a data partition lacks: the
-// reserved one, and one for data.
-func dataPartition(layout *win.DriveLayout) (lacking []win.Partition, _ error) {
+// dataPartition returns the partitions to add to a GPT that has none for data: the reserved
+// one, unless it is there, and one for data.
+func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error) {
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
 	start := int64(0)
 	for i := range layout.Partitions { // at most the reserved one, see hasPartition
@@ -218,7 +218,7 @@ func dataPartition(layout *win.DriveLayout) (lacking []win.Partition, _ error) {
 			ID:               win.NewGUID(),
 			Name:             "Microsoft reserved partition",
 		}
-		lacking = append(lacking, reserved)
+		partitions = append(partitions, reserved)
 		start = reserved.End()
 	}
 	start = (start + mebibyte - 1) / mebibyte * mebibyte
@@ -226,7 +226,7 @@ func dataPartition(layout *win.DriveLayout) (lacking []win.Partition, _ error) {
 	if end-start < mebibyte {
 		return nil, refuse(fmt.Sprintf("it is too small for a data partition: %d usable bytes", layout.UsableLength))
 	}
-	return append(lacking, win.Partition{
+	return append(partitions, win.Partition{
 		Style:            win.StyleGPT,
 		StartingOffset:   start,
 		Length:           end - start,

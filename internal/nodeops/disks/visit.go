@@ -98,7 +98,7 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 	v.forgetOthers(q.class, paths)
 	results := make([]result, len(paths))
 	asked := make([]func(context.Context) (any, error), len(paths))
-	ctx, done := wincalls.Aside(ctx) // nobody is kept waiting for a device that doesn't answer
+	ctx, done := wincalls.Optional(ctx) // nobody is kept waiting for a device that doesn't answer
 	defer done()
 	for i, path := range paths {
 		results[i].path = path
@@ -121,7 +121,7 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 
 // one asks one device.
 func (v *visits) one(ctx context.Context, path string, q question) (any, error) {
-	ctx, done := wincalls.Aside(ctx)
+	ctx, done := wincalls.Optional(ctx)
 	defer done()
 	return v.begin(ctx, path, q, 0)(ctx)
 }

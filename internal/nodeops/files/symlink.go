@@ -20,7 +20,7 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 		if err != nil {
 			return atSource(sourcePath, err)
 		}
-		ctx, to, release, err := f.options.Owner.Lead(ctx, source)
+		ctx, to, release, err := f.options.Owner.MountedAt(ctx, source)
 		if err != nil {
 			return atSource(sourcePath, err)
 		}
@@ -34,7 +34,7 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a link to itself")
 		}
 		return f.MakeLink(ctx, target, source, f.paths.Reach, func(e pathpolicy.Entry) (bool, error) {
-			return e.MakeSymlink(ctx, source.String(), to.Kind == pathpolicy.PlainFile, LeadsTo(source))
+			return e.MakeSymlink(ctx, source.String(), to.Kind == pathpolicy.PlainFile, IsLinkTo(source))
 		})
 	})
 }
@@ -43,8 +43,8 @@ func atSource(path string, err error) error {
 	return &csiproxy.Error{Object: "source path " + quote.Text(path), Err: err}
 }
 
-// LeadsTo returns a function that reports whether a link is one to source.
-func LeadsTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
+// IsLinkTo returns a function that reports whether a link is one to source.
+func IsLinkTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
 	return func(l pathpolicy.Link) bool { return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source) }
 }
 

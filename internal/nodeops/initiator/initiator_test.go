@@ -169,7 +169,7 @@ func TestPortals(t *testing.T) {
 
 	must(t, sys.ISCSI().SetPortal(win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}, false))
 	must(t, i.AddTargetPortal(t.Context(), portal)) // it is known
-	if text := logged.String(); !strings.Contains(text, "targets not discovered anew") {
+	if text := logged.String(); !strings.Contains(text, "targets not discovered again") {
 		t.Errorf("the log has %q", text)
 	}
 	_, err = i.DiscoverTargetPortal(t.Context(), portal)

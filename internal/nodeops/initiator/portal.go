@@ -32,7 +32,7 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 			return err
 		}
 		if known {
-			i.discoverAnew(ctx, portal)
+			i.rediscover(ctx, portal)
 			return nil
 		}
 		err = i.call(ctx, func() error { return i.sys.AddISCSISendTargetPortal(ctx, want) })
@@ -46,12 +46,12 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	})
 }
 
-// discoverAnew asks a known portal for its targets, since there may be new ones. What was found before
-// stays if the portal doesn't answer, and a target may still be reached by another portal.
-func (i *Initiator) discoverAnew(ctx context.Context, p win.ISCSIPortal) {
+// rediscover asks a known portal for its targets, since there may be new ones. If the portal
+// doesn't answer, the targets that were found before stay, and another portal may lead to them.
+func (i *Initiator) rediscover(ctx context.Context, p win.ISCSIPortal) {
 	err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, p) })
 	if err != nil && ctx.Err() == nil {
-		i.options.Logger.Warn("targets not discovered anew", "portal", iscsi.Portal(p).String(), "err", err)
+		i.options.Logger.Warn("targets not discovered again", "portal", iscsi.Portal(p).String(), "err", err)
 	}
 }
 

@@ -31,7 +31,11 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, e
 		if remote, err := unc.Parse(path); err == nil {
 			return s.describeShare(ctx, remote)
 		}
-		to, err := s.Volumes.Leads(ctx, path)
+		p, err := s.Volumes.Parse(path)
+		if err != nil {
+			return storage.Volume{}, err
+		}
+		to, err := s.endOf(ctx, p)
 		if err != nil {
 			return storage.Volume{}, err
 		}
@@ -46,7 +50,7 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, e
 			return s.describeShare(ctx, remote)
 		}
 		if to.ByLink {
-			why, err := s.nowhere(ctx, path)
+			why, err := s.Paths.Nowhere(ctx, s.Sys, p)
 			if err != nil || why != "" {
 				return storage.Volume{Conditions: notMounted(why)}, err
 			}
@@ -55,13 +59,17 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, e
 	})
 }
 
-// nowhere is [pathpolicy.Policy.Nowhere] of the text of a path.
-func (s *Staging) nowhere(ctx context.Context, path string) (why string, _ error) {
-	p, err := s.Volumes.Parse(path)
-	if err != nil {
-		return "", err
+// endOf returns where a path ends. Most paths are those of staged volumes, which one look without
+// holding the directories finds: nothing is changed by the answer.
+func (s *Staging) endOf(ctx context.Context, path pathpolicy.Path) (pathpolicy.Resolved, error) {
+	to, err := s.Paths.Glance(ctx, s.Sys, path)
+	if err == nil && to.Kind == pathpolicy.MountedVolume {
+		reason, err := s.Paths.Protects(ctx, s.Sys, to.Volume)
+		if err == nil && reason == "" {
+			return to, nil
+		}
 	}
-	return s.Paths.Nowhere(ctx, s.Sys, p)
+	return s.Paths.Resolve(ctx, s.Sys, path)
 }
 
 // notMounted is the condition of a link that leads to no volume and no share.
@@ -73,7 +81,7 @@ func notMounted(why string) storage.Conditions {
 // after each of them has called, so that each sees what it has changed before. A volume that
 // doesn't answer has that as a condition.
 func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
-	d, err := s.volumes.DoAnew(ctx, id, silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
+	d, err := s.volumes.DoFresh(ctx, id, silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
 	if silent(err) && ctx.Err() == nil {
 		return storage.Volume{VolumeID: id, Conditions: unanswered(storage.NotAnswering, "it")}, nil
 	}
@@ -82,7 +90,7 @@ func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, e
 
 // describeShare is describe for a share.
 func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (storage.Volume, error) {
-	d, err := s.shares.DoAnew(ctx, remote.Root(), silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
+	d, err := s.shares.DoFresh(ctx, remote.Root(), silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
 	if silent(err) && ctx.Err() == nil {
 		return storage.Volume{Share: remote.Root(), Conditions: unanswered(storage.ShareUnreachable, "its server")}, nil
 	}
@@ -103,7 +111,7 @@ func silent(err error) bool {
 func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 	return operation.Get(ctx, s.options.Runner, "ListVolumes", "", func(ctx context.Context) (storage.VolumeList, error) {
 		ctx = systemdisk.Once(ctx) // or it would be asked for each volume
-		links, lacking, err := s.Volumes.Links(ctx)
+		links, incomplete, err := s.Paths.Links(ctx, s.Sys)
 		if err != nil {
 			return storage.VolumeList{}, err
 		}
@@ -119,22 +127,22 @@ func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 		if err != nil {
 			return storage.VolumeList{}, err
 		}
-		if err := s.markGone(ctx, list.Mounts, links, lacking == nil); err != nil {
+		if err := s.markGone(ctx, list.Mounts, links, incomplete == nil); err != nil {
 			return storage.VolumeList{}, err
 		}
 		slices.SortFunc(list.Mounts, func(a, b storage.Mount) int { return cmp.Compare(a.Path, b.Path) })
-		unused, err := s.unusedMappings(ctx, list.Mounts, lacking == nil)
+		unused, err := s.unusedMappings(ctx, list.Mounts, incomplete == nil)
 		if ctx.Err() != nil {
 			return storage.VolumeList{}, ctx.Err()
 		}
 		list.Mounts = append(list.Mounts, unused...)
-		list.IncompleteReason = lackingText(lacking, err)
+		list.IncompleteReason = incompleteReason(incomplete, err)
 		return list, nil
 	})
 }
 
-// lackingText says what a list lacks: links, mappings or nothing.
-func lackingText(links, mappings error) string {
+// incompleteReason says what is missing in a list: links, mappings or nothing.
+func incompleteReason(links, mappings error) string {
 	var texts []string
 	if links != nil {
 		texts = append(texts, "not all directories could be looked at: "+links.Error())
@@ -194,9 +202,12 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, mountPoin
 	if l.Link.Kind == pathpolicy.LinkInside && mountPoints[winname.Lower(l.Link.Path.String())] {
 		return m, nil // so it leads to a volume; to follow it takes two calls for each directory
 	}
-	why, err := s.nowhere(ctx, m.Path)
-	if err == nil { // else it leads outside, say, and isn't ours
-		m.LeftoverReason = why
+	// A link that lies in a volume has a path that isn't parsed. It is the pod's.
+	if path, err := s.Volumes.Parse(m.Path); err == nil {
+		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
+		if err == nil { // else it leads outside, say, and isn't ours
+			m.LeftoverReason = why
+		}
 	}
 	return m, ctx.Err()
 }

@@ -30,7 +30,7 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 			return atStaging(stagingPath, err)
 		}
 		// The source is looked at twice, and neither look changes where Windows runs from.
-		ctx, to, release, err := s.Owner.Lead(systemdisk.Once(ctx), source)
+		ctx, to, release, err := s.Owner.MountedAt(systemdisk.Once(ctx), source)
 		if err != nil {
 			return atStaging(stagingPath, err)
 		}
@@ -78,14 +78,14 @@ func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpo
 	if e.IsInVolume() {
 		return false, refuse("the path leads into a mounted volume, where no volume can be published")
 	}
-	made, err := e.MakeSymlink(ctx, source.String(), false, files.LeadsTo(source))
+	made, err := e.MakeSymlink(ctx, source.String(), false, files.IsLinkTo(source))
 	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists {
 		return made, err
 	}
 	removed, removeErr := s.Files.RemoveEmpty(ctx, e)
 	switch {
 	case removed || pathpolicy.Missing(removeErr):
-		return e.MakeSymlink(ctx, source.String(), false, files.LeadsTo(source))
+		return e.MakeSymlink(ctx, source.String(), false, files.IsLinkTo(source))
 	case removeErr != nil && !errors.Is(removeErr, win.ErrorDirNotEmpty):
 		return false, removeErr
 	}

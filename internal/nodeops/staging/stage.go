@@ -35,7 +35,7 @@ func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 		if staged, done, err := s.stagedAlready(ctx, r, path); done {
 			return staged, err
 		}
-		return s.stageAnew(ctx, r, path)
+		return s.stageInFull(ctx, r, path)
 	})
 }
 
@@ -108,8 +108,8 @@ func otherFileSystem(o storage.FormatOptions, fileSystem string) bool {
 	return o.FileSystem != "" && !strings.EqualFold(fileSystem, string(o.FileSystem))
 }
 
-// stageAnew is StageVolume for a volume that isn't staged.
-func (s *Staging) stageAnew(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path) (staged storage.StagedVolume, _ error) {
+// stageInFull is StageVolume for a volume that isn't staged, or not as the request asks for.
+func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path) (staged storage.StagedVolume, _ error) {
 	if r.Disk.ISCSI != nil {
 		done, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
 		if err != nil {

@@ -268,13 +268,13 @@ func (o *Owner) Link(ctx context.Context, path pathpolicy.Path) (context.Context
 	return inside, &Link{r}, nil
 }
 
-// Lead gives the right to the volume or share that a path leads to, so that it isn't
-// unmounted or unmapped before release is called. To anything else, there is no right. to is
-// what the path leads to once the right is there.
-func (o *Owner) Lead(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
+// MountedAt gives the right to the volume or share that is mounted where a path ends, so that
+// it isn't unmounted or unmapped before release is called. If the path ends elsewhere, no right
+// is needed, and release does nothing. to is where the path ends once the right is there.
+func (o *Owner) MountedAt(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
 	const attempts = 4
 	for range attempts {
-		inside, to, release, err := o.tryLead(ctx, path)
+		inside, to, release, err := o.tryMountedAt(ctx, path)
 		if err != nil || release != nil {
 			return inside, to, release, err
 		}
@@ -282,8 +282,8 @@ func (o *Owner) Lead(ctx context.Context, path pathpolicy.Path) (_ context.Conte
 	return ctx, to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "what is mounted there changes all the time; try again later")
 }
 
-// tryLead is Lead; release is nil if the path leads elsewhere once the right is there.
-func (o *Owner) tryLead(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
+// tryMountedAt is MountedAt; release is nil if the path ends elsewhere once the right is there.
+func (o *Owner) tryMountedAt(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
 	// The first look only says which right to take.
 	to, err := o.paths.Glance(ctx, o.sys, path)
 	if err == nil && to.Kind == pathpolicy.Nothing {
@@ -292,7 +292,7 @@ func (o *Owner) tryLead(ctx context.Context, path pathpolicy.Path) (_ context.Co
 	if err != nil {
 		return ctx, to, nil, err
 	}
-	inside, back, err := o.led(ctx, to)
+	inside, back, err := o.rightTo(ctx, to)
 	if err != nil {
 		return ctx, to, nil, err
 	}
@@ -309,8 +309,8 @@ func (o *Owner) tryLead(ctx context.Context, path pathpolicy.Path) (_ context.Co
 	return inside, now, back, nil
 }
 
-// led gives the right to what a path was found to lead to; release is nil if that needs none.
-func (o *Owner) led(ctx context.Context, to pathpolicy.Resolved) (_ context.Context, release func(), _ error) {
+// rightTo gives the right to where a path was found to end; release is nil if that needs none.
+func (o *Owner) rightTo(ctx context.Context, to pathpolicy.Resolved) (_ context.Context, release func(), _ error) {
 	switch to.Kind {
 	case pathpolicy.MountedVolume:
 		ctx, right, err := o.Volume(ctx, volume.ID(to.Volume))

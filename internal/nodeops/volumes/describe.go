@@ -14,34 +14,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
-	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
-
-// Leads returns what is mounted at the end of a path.
-func (v *Volumes) Leads(ctx context.Context, path string) (pathpolicy.Resolved, error) {
-	p, err := v.Parse(path)
-	if err != nil {
-		return pathpolicy.Resolved{}, err
-	}
-	// Nothing is changed by what it tells, so nothing on the way needs to be held.
-	to, err := v.paths.Glance(ctx, v.sys, p)
-	if err == nil && to.Kind == pathpolicy.MountedVolume {
-		reason, err := v.paths.Protects(ctx, v.sys, to.Volume)
-		if err == nil && reason == "" {
-			return to, nil
-		}
-	}
-	return v.paths.Resolve(ctx, v.sys, p)
-}
-
-// Links returns the links and mount points in the allowed directories: see
-// [pathpolicy.Policy.Links].
-func (v *Volumes) Links(ctx context.Context) (found []pathpolicy.FoundLink, lacking, _ error) {
-	return v.paths.Links(ctx, v.sys)
-}
 
 // Describe returns what is known of a volume. What is wrong with it is among its conditions;
 // the error is ctx's.
