@@ -39,6 +39,16 @@ func Open(ctx context.Context, sys win.DeviceOpener, path string, access win.Acc
 	return Handle{dev}, nil
 }
 
+// ExtentsOf returns on which parts of which disks the volume at path lies.
+func ExtentsOf(ctx context.Context, sys win.DeviceOpener, path string) ([]win.DiskExtent, error) {
+	h, err := Open(ctx, sys, path, win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	return h.Extents(ctx)
+}
+
 func (h Handle) control(ctx context.Context, code win.IoctlCode, in, out []byte) ([]byte, error) {
 	n, err := h.Control(ctx, code, in, out)
 	if err != nil {

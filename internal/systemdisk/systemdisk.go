@@ -98,7 +98,7 @@ func (d *Disks) Protected(ctx context.Context, volumeName string) (reason string
 	if reason := f.volumes[strings.ToLower(volumeName)]; reason != "" {
 		return reason, nil
 	}
-	extents, err := extentsOf(ctx, d.sys, device.VolumePath(volumeName))
+	extents, err := device.ExtentsOf(ctx, d.sys, device.VolumePath(volumeName))
 	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
 		return "", nil // Windows doesn't run from what isn't there
 	}
@@ -232,7 +232,7 @@ func (f *found) add(ctx context.Context, sys System, s systemFile) error {
 	default:
 		return fmt.Errorf("the path is neither on a drive nor that of a device: %w", win.ErrorInvalidName)
 	}
-	extents, err := extentsOf(ctx, sys, volume)
+	extents, err := device.ExtentsOf(ctx, sys, volume)
 	if err != nil {
 		return err
 	}
@@ -242,13 +242,4 @@ func (f *found) add(ctx context.Context, sys System, s systemFile) error {
 		}
 	}
 	return nil
-}
-
-func extentsOf(ctx context.Context, sys win.DeviceOpener, path string) ([]win.DiskExtent, error) {
-	h, err := device.Open(ctx, sys, path, win.AccessNone)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	return h.Extents(ctx)
 }

@@ -22,26 +22,6 @@ func TestNVMeSerial(t *testing.T) {
 	}
 }
 
-func TestPCI(t *testing.T) {
-	for text, want := range map[string]*PCIAddress{
-		"Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0":                              {Segment: 0xC05B},
-		"PCI Slot 4 : Bus 29 : Device 31 : Function 7 : Adapter 2":                                   {Bus: 29, Device: 31, Function: 7},
-		"Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : LUN 1": nil, // of Hyper-V
-		"Integrated : Adapter 1 : Port 0 : Target 0 : LUN 1":                                         nil,
-		"PCI Slot 4 : Bus 0 : Device 8 : Adapter 2":                                                  nil,
-		"PCI Slot 4 : Bus 0 : Device 1 : Function 8":                                                 nil,
-		"PCI Slot 4 : Bus 16777216 : Device 1 : Function 0":                                          nil,
-		"PCI Slot 4 : Bus -1 : Device 1 : Function 0":                                                nil,
-		`C:\disks\a.vhdx`: nil,
-		"":                nil,
-	} {
-		got, ok := DeviceLocation{Text: text}.PCI()
-		if ok != (want != nil) || ok && got != *want {
-			t.Errorf("%q: %+v, %v; want %+v", text, got, ok, want)
-		}
-	}
-}
-
 func TestDecodeNVMeRefuses(t *testing.T) {
 	put := func(b []byte, offset int, v uint32) []byte {
 		b = slices.Clone(b)
@@ -83,6 +63,5 @@ func FuzzDecodeNVMeNamespace(f *testing.F) {
 		if id, err := DecodeNVMeNamespaceQuery(b); err != nil && id != 0 {
 			t.Errorf("%d beside %v", id, err)
 		}
-		_, _ = DeviceLocation{Text: string(b)}.PCI()
 	})
 }

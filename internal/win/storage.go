@@ -6,7 +6,6 @@ package win
 import (
 	"bytes"
 	"fmt"
-	"strings"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 )
@@ -333,39 +332,6 @@ func DecodeDeviceLocation(b []byte) (DeviceLocation, error) {
 		return DeviceLocation{}, err
 	}
 	return DeviceLocation{le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:]), text}, nil
-}
-
-// PCIAddress is the place of an adapter, or of an NVMe controller.
-type PCIAddress struct {
-	Segment          uint16
-	Bus              uint8
-	Device, Function uint8
-}
-
-// PCI returns the PCI address that the text has, as in
-// "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0". ok is false if it has
-// none. Microsoft doesn't document the form of the text. The bus has the form of
-// PCI_SEGMENT_BUS_NUMBER: bits 8 to 23 are the segment. Adapters that aren't on a PCI
-// bus, as those of Hyper-V, have numbers in the text that are no PCI address.
-//
-// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/wdm/ns-wdm-_pci_segment_bus_number
-func (l DeviceLocation) PCI() (a PCIAddress, ok bool) {
-	numbers := map[string]uint64{}
-	for part := range strings.SplitSeq(l.Text, ":") {
-		var key string
-		var number uint64
-		if n, err := fmt.Sscanf(strings.TrimSpace(part), "%s %d", &key, &number); err == nil && n == 2 {
-			numbers[key] = number
-		}
-	}
-	bus, hasBus := numbers["Bus"]
-	device, hasDevice := numbers["Device"]
-	function, hasFunction := numbers["Function"]
-	const segments, devices, functions = 1 << 16, 32, 8
-	if !hasBus || !hasDevice || !hasFunction || bus>>8 >= segments || device >= devices || function >= functions {
-		return PCIAddress{}, false
-	}
-	return PCIAddress{Segment: uint16(bus >> 8), Bus: uint8(bus), Device: uint8(device), Function: uint8(function)}, true
 }
 
 // SCSIAddress is SCSI_ADDRESS: 8 bytes.

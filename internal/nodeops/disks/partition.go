@@ -52,7 +52,9 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 			if err != nil {
 				return err
 			}
-			d.BringVolumesOnline(ctx, n, volumes)
+			for _, name := range volumes {
+				d.BringVolumeOnline(ctx, n, name)
+			}
 			return nil
 		})
 	})
@@ -285,22 +287,19 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 	return volumes, nil
 }
 
-// BringVolumesOnline brings volumes online that are offline since automatic
-// mounting is switched off on the node (mountvol /N). Others aren't opened: that would
-// keep their callers from formatting them. A refusal is passed over: a volume that
-// doesn't go online can't be formatted.
-func (d *Disks) BringVolumesOnline(ctx context.Context, n disk.Number, volumes opendisk.Volumes) {
-	for _, name := range volumes {
-		_, err := d.sys.VolumeInformation(ctx, name)
-		if !errors.Is(err, win.ErrorNotReady) {
-			continue // online: raw or not
-		}
-		if err := d.onVolume(ctx, name, onlineVolume); err != nil {
-			d.options.Logger.Warn("a volume doesn't go online", "disk", n, "volume", name, "err", err)
-			continue
-		}
-		d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
+// BringVolumeOnline brings a volume online that is offline, since automatic mounting is
+// switched off on the node (mountvol /N). One that is online, formatted or not, isn't opened:
+// that would keep its caller from formatting it. A refusal is only logged: it shows when the
+// volume is formatted.
+func (d *Disks) BringVolumeOnline(ctx context.Context, n disk.Number, name string) {
+	if _, err := d.sys.VolumeInformation(ctx, name); !errors.Is(err, win.ErrorNotReady) {
+		return
 	}
+	if err := d.onVolume(ctx, name, onlineVolume); err != nil {
+		d.options.Logger.Warn("a volume doesn't go online", "disk", n, "volume", name, "err", err)
+		return
+	}
+	d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
 }
 
 // onlineVolume brings a volume online that automatic mounting has left offline. To a volume

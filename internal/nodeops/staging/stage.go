@@ -183,7 +183,7 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk, r storage.StageVolum
 	}
 	id, err = chosen(volumes, r.Partition)
 	if err == nil {
-		s.Disks.BringVolumesOnline(ctx, d.Number, opendisk.Volumes{0: string(id)})
+		s.Disks.BringVolumeOnline(ctx, d.Number, string(id))
 	}
 	return id, made, err
 }

@@ -173,7 +173,7 @@ func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error
 	}
 	protected := make(map[disk.Number]bool)
 	for _, name := range volumes {
-		extents, err := extents(ctx, o.sys, volume.ID(name))
+		extents, err := device.ExtentsOf(ctx, o.sys, device.VolumePath(name))
 		if IsGone(err) {
 			continue // it is on no disk that could be listed
 		}
@@ -185,13 +185,4 @@ func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error
 		}
 	}
 	return protected, nil
-}
-
-func extents(ctx context.Context, sys win.DeviceOpener, id volume.ID) ([]win.DiskExtent, error) {
-	h, err := device.Open(ctx, sys, device.VolumePath(string(id)), win.AccessNone)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	return h.Extents(ctx)
 }

@@ -270,10 +270,6 @@ func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, 
 	if found != "" && !v.options.AllowRecognizedData {
 		return refuse("it holds " + found)
 	}
-	return v.checkUnformatted(ctx, id)
-}
-
-func (v *Volumes) checkUnformatted(ctx context.Context, id volume.ID) error {
 	info, formatted, err := v.Information(ctx, id)
 	if err == nil && formatted {
 		err = refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
