@@ -10,10 +10,9 @@ package fairshare
 // to go on with.
 const few = 8
 
-// Room returns how much a client may have in all, when so much of everything is taken. It
-// is given out in pieces of unit. Half of everything is for whoever comes first, as far as
-// most allows. When that is taken, a client may have a few pieces, and of the last quarter
-// one.
+// Room returns how much one client may have, if so much of all is taken. Until half of all is
+// taken, that is most. Then it is a few pieces of the size unit, and one piece when only the
+// last quarter is left.
 func Room(taken, all, most, unit int) int {
 	switch free := all - taken; {
 	case 2*free > all:

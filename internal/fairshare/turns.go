@@ -17,9 +17,9 @@ import (
 // least work running, of equal ones of that whose turn was longest ago; and within a process
 // that of the connection whose turn was longest ago.
 //
-// What waits, for Windows or for anything else, needs no processor and has no turn. Nobody
-// says so, but it shows: while the processors have time, what has run for a look or longer
-// waits. The zero value is ready.
+// Work that waits, for Windows or for anything else, needs no processor, and loses its turn.
+// Nobody reports that it waits. But if the processors are idle at a look, the work that has had
+// its turn since the look before must be waiting. The zero value is ready.
 type Turns struct {
 	mu          sync.Mutex // guards all below, and what is in turns; held for moments
 	running     []*Turn

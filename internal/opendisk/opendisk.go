@@ -119,7 +119,7 @@ func (said *Hardware) AskIdentifiers(ctx context.Context, h device.Handle) error
 	return answered(said.IdentifiersErr)
 }
 
-// answered returns nil if err is an answer of the disk: also if it refuses a query.
+// answered returns nil if the disk has answered, be it by refusing the query; else err.
 func answered(err error) error {
 	var errno win.Errno
 	ok := errors.As(err, &errno)
@@ -136,7 +136,7 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 		return err
 	case n.DeviceType != win.FileDeviceDisk:
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"the device with this number is no disk: its type is %d", n.DeviceType)
+			"the device with this number isn't a disk: its type is %d", n.DeviceType)
 	case n.DeviceNumber != d.Number:
 		return ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
 	}
@@ -144,9 +144,9 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 }
 
 // Verify returns an error unless the disk is still in the node, under its number and with
-// its identity. What Windows has said of the number since Open was said of this disk
-// then. That a handle leads to another disk isn't documented, and not to be expected; a
-// serial number is enough to find that out.
+// its identity. If it is, all that Windows has said of the number since Open was about this
+// disk. No documentation says that a handle can come to lead to another disk; if it did, the
+// serial number would show it.
 func (d *Disk) Verify(ctx context.Context) error {
 	if err := d.checkNumber(ctx); err != nil {
 		if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {

@@ -46,9 +46,9 @@ func Inline(ctx context.Context) context.Context {
 
 // Get runs f, the operation name on object, and returns its result.
 //
-// If ctx ends first, Get returns ctx's error at once, with the call to Windows that f
-// waits for. Windows can't be made to give up a call, so f goes on in the background until the call that it is in has
-// ended: it makes no further ones, and keeps its locks until then.
+// If ctx ends first, Get returns ctx's error at once, with the call to Windows that f waits
+// for. Windows can't be made to give up a call, so f goes on in the background until that call
+// has ended, and keeps its locks until then. It makes no further calls.
 func Get[T any](ctx context.Context, r *Runner, name, object string, f func(context.Context) (T, error)) (T, error) {
 	v, err := run(ctx, r, name, f)
 	if err != nil {
@@ -78,8 +78,8 @@ func run[T any](ctx context.Context, r *Runner, name string, f func(context.Cont
 		r.observe(name, time.Since(start), err)
 		return none, err
 	}
-	// An operation that is a part of another one is tracked with that: who waits for the
-	// whole is told of the calls of its parts.
+	// An operation that is a part of another one has the same tracker: the error of the
+	// whole names the calls of its parts.
 	inside := ctx
 	if wincalls.TrackerOf(ctx) == nil {
 		inside, _ = wincalls.WithTracker(ctx)

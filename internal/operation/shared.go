@@ -184,8 +184,8 @@ func (w *work[T]) wait(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// Forget makes the next caller for a key that which accepts begin again, since the flights
-// under way may have seen what was before.
+// Forget drops the flights under way whose key which accepts, since they may have seen the
+// state before a change: the next caller begins a new one.
 func (s *Flights[K, T]) Forget(which func(K) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

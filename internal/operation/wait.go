@@ -26,9 +26,8 @@ type Polling struct {
 // soon is the default of Polling.First.
 const soon = 2 * time.Millisecond
 
-// Poll calls check until it reports that what it waits for is so, and returns true; or
-// false if that isn't so within p.Patience. It returns the error that check has, or ctx's
-// if that ends first. No thread and no call to Windows is under way between two looks.
+// Poll calls check until it returns true, and then returns true. If that takes longer than
+// p.Patience, it returns false. An error of check ends it, and so does the end of ctx. No thread and no call to Windows is under way between two looks.
 func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, error) {
 	if p.First <= 0 {
 		p.First = soon

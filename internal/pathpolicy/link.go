@@ -37,9 +37,9 @@ type Link struct {
 // lead to the root of a volume, too.
 func (l Link) IsMountPoint() bool { return l.Kind == LinkToVolume && l.Tag == win.TagMountPoint }
 
-// MakeSymlink makes the entry a symlink to target, as win.NewSymlink takes
-// it: one of a file, or of a directory. A symlink there that is the same to same is
-// a success, with made false; anything else there is csiproxy.ErrAlreadyExists and stays.
+// MakeSymlink makes the entry a symlink to target, as win.NewSymlink takes it: one to a file,
+// or to a directory. If a symlink is there already and same is true of it, that is a success,
+// and made is false. Anything else there stays, and the error is csiproxy.ErrAlreadyExists.
 //
 // Windows makes a link in two steps. If the process dies between them, an empty
 // directory or file is left. It is not taken for a link half made, since somebody
@@ -66,19 +66,19 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 		case Missing(err): // somebody has removed it meanwhile
 			continue
 		case errors.Is(err, win.ErrorNotAReparsePoint):
-			return false, csiproxy.Errorf(csiproxy.ErrAlreadyExists, "there is a file or directory")
+			return false, csiproxy.Errorf(csiproxy.ErrAlreadyExists, "a file or directory is there already")
 		case err != nil:
 			return false, err
 		case link.Tag == win.TagSymlink && same(link):
 			return false, e.recorded(ctx, link.Target(), func() error { return nil }) // others may have made it
 		}
-		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "there is a link to " + quote.Text(link.Target())}
+		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "a link is there already, to " + quote.Text(link.Target())}
 	}
 	return false, errUnsettled()
 }
 
 func errUnsettled() error {
-	return csiproxy.Errorf(csiproxy.ErrUnavailable, "others make and remove it all the time")
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "other processes keep making and removing it; try again later")
 }
 
 // RemoveEmptyDirectory removes an empty directory, such as MakeSymlink leaves if its process

@@ -44,10 +44,10 @@ func (e Entry) Aside(name string) Path {
 }
 
 // Links returns the links and mount points in the allowed directories, down to
-// MaxLinkDepth, and the recorded links. They aren't followed. lacking says why some may be
-// missing: a directory couldn't be read or, with csiproxy.ErrResourceExhausted, there are too
+// MaxLinkDepth, and the recorded links. They aren't followed. If some may be missing, incomplete
+// says why: a directory couldn't be read or, with csiproxy.ErrResourceExhausted, there are too
 // many entries.
-func (p *Policy) Links(ctx context.Context, sys System) (found []FoundLink, lacking, _ error) {
+func (p *Policy) Links(ctx context.Context, sys System) (found []FoundLink, incomplete, _ error) {
 	s := &linkSearch{left: maxLinkEntries}
 	for _, root := range p.roots {
 		err := p.walk(sys, func(w *walk) error {
@@ -65,19 +65,19 @@ func (p *Policy) Links(ctx context.Context, sys System) (found []FoundLink, lack
 	if err := p.recordedLinks(ctx, sys, s); err != nil {
 		return nil, nil, err
 	}
-	return s.found, s.lacking, nil
+	return s.found, s.incomplete, nil
 }
 
 type linkSearch struct {
-	found   []FoundLink
-	lacking error // the first reason why something may be missing
-	left    int   // entries that may still be looked at
+	found      []FoundLink
+	incomplete error // the first reason why something may be missing
+	left       int   // entries that may still be looked at
 }
 
 // note keeps an error, unless it says that something has gone meanwhile.
 func (s *linkSearch) note(err error) {
-	if err != nil && !Missing(err) && s.lacking == nil {
-		s.lacking = err
+	if err != nil && !Missing(err) && s.incomplete == nil {
+		s.incomplete = err
 	}
 }
 

@@ -179,7 +179,7 @@ func (f *File) callMountManager(ctx context.Context, call func(ctx context.Conte
 		Options:     win.FileNonDirectoryFile | win.FileDeleteOnClose,
 	})
 	if guardErr != nil {
-		return &csiproxy.Error{Detail: "a file that holds the directory while Windows has it", Err: guardErr}
+		return &csiproxy.Error{Detail: "making a file that keeps the directory from becoming a link while Windows mounts there", Err: guardErr}
 	}
 	defer func() {
 		if closeErr := guard.Close(); err == nil {

@@ -42,9 +42,9 @@ func split(path, defaultDrive string) (location, error) {
 	case !utf8.ValidString(path):
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not valid UTF-8")
 	case strings.HasPrefix(path, `\\?\`), strings.HasPrefix(path, `\\.\`), strings.HasPrefix(path, `\??\`):
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "device and verbatim paths are not allowed")
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a path that begins with \\?\, \\.\ or \??\ is not allowed`)
 	case strings.HasPrefix(path, `\\`), strings.HasPrefix(path, `//`):
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "UNC paths are not allowed")
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a path that begins with \\ or // is not allowed`)
 	case strings.Contains(path, `/`):
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a slash (/) is not allowed in the path; write a backslash (\) between its elements`)
 	case len(path) >= 2 && path[1] == ':':

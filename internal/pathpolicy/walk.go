@@ -217,8 +217,8 @@ func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error))
 	return f, nil
 }
 
-// retry runs f again for as long as it fails because somebody else has a file open, and
-// the walk's patience lasts: virus scanners, and kubelet itself, open files for moments.
+// retry runs f again while it fails because somebody else has a file open, at most until the
+// walk's patience is at its end. Virus scanners, and kubelet itself, open files for moments.
 func (w *walk) retry(ctx context.Context, f func() error) error {
 	inUse := func(err error) bool {
 		return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorDeletePending)
@@ -314,8 +314,8 @@ func Directory(d win.Disposition) win.OpenOptions {
 	}
 }
 
-// Open opens what is there itself, never what it leads to. Of o, the access rights, the
-// disposition, and whether it is a directory or goes with its handle count. Others can't
+// Open opens what is there itself, never what it leads to. Of o, only these count: the access
+// rights, the disposition, whether it is a directory, and whether it is deleted on close. Others can't
 // delete or rename it while it is open, unless o asks for attributes only. It is closed
 // by Close, or when the operation is done. If nothing is there, Missing is true of the
 // error.

@@ -168,7 +168,7 @@ func (s *Server) turn(ctx context.Context, c *conn) (*fairshare.Turn, error) {
 	}
 	turn, err := s.turns.Begin(ctx, process, c)
 	if err != nil {
-		return nil, csiproxy.Errorf(err, "other calls had their turns on the processors before this one: the daemon is busy")
+		return nil, csiproxy.Errorf(err, "the daemon is busy: until this call's deadline, the processors were needed for other calls; try again later")
 	}
 	return turn, nil
 }

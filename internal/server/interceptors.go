@@ -52,7 +52,7 @@ func (s *Server) panicked(method string, value any) error {
 	return status.Errorf(codes.Internal, "%s: internal error: the log of the daemon has the details", method)
 }
 
-// answerUnknown answers a call of a method that the endpoint hasn't.
+// answerUnknown answers a call of a method that the endpoint doesn't have.
 func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream) // there is one in every stream of a server
 	return status.Errorf(codes.Unimplemented, "%s: no such method at this endpoint", method)

@@ -306,10 +306,10 @@ func (l *listener) connections() Connections {
 
 // conn is a connection that gives its first byte, read already, once more.
 //
-// Reading pauses when its calls are refused or given up, so that a client that makes
-// and resets calls as fast as it can, or won't hear a refusal, keeps the processor
-// from nobody. Writing ends when the client reads nothing for writeTimeout, and the
-// answers that wait for it go with the connection.
+// Reading pauses when its calls are refused or given up. So a client that makes and resets
+// calls as fast as it can, or repeats what was refused, leaves the processors to others. If
+// the client reads nothing for writeTimeout, the connection is closed, and the answers that
+// wait to be written are dropped.
 type conn struct {
 	net.Conn
 	listener *listener
@@ -339,8 +339,8 @@ func (c *conn) Read(p []byte) (int, error) {
 		case <-c.closed:
 		}
 	}
-	// The calls that came with the last read go first, and other connections: else one
-	// that always has more to read fills memory with calls that nobody gets to.
+	// The calls that came with the last read run first, and those of other connections.
+	// Otherwise a connection that always has more to read would fill the memory with calls.
 	runtime.Gosched()
 	return c.Conn.Read(p)
 }

@@ -146,7 +146,7 @@ func (p *pool) enter(ctx context.Context, client any, name, object string) (*cal
 	return nil, err
 }
 
-// room reports whether c may begin. If it may not wait either, the error says why.
+// room reports whether c may begin now. If c may not even wait, the error says why.
 func (p *pool) room(c *call) (bool, error) {
 	for _, other := range c.object.calls {
 		if other.Name == c.Name && other.overdue.Load() {
@@ -268,10 +268,10 @@ func (p *pool) watch() {
 	}
 }
 
-// look finds the calls that have become overdue, and those that may begin or must not wait
-// any longer, and forgets what has no calls. That a call is overdue is told by looks, not by a clock: a process that gets no
-// processor makes none. Each lets all others run first that could, the one that is about to
-// make the call among them.
+// look finds the calls that have become overdue, lets calls begin that wait and may, refuses
+// those that must not wait any longer, and forgets objects and clients without calls. Looks,
+// and not a clock, decide whether a call is overdue: a process that gets no processor makes no
+// looks. Before each look, all goroutines run that can, such as one that has got its answer.
 func (p *pool) look() {
 	runtime.Gosched()
 	p.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Tracker knows the calls to Windows that one piece of work has under way, so that those
-// who wait for the work learn that it waits for Windows.
+// Tracker has the calls to Windows that one piece of work has under way, so that those who wait
+// for the work can see that it waits for Windows.
 type Tracker struct {
 	mu    sync.Mutex
 	calls []*call

@@ -32,11 +32,11 @@ import (
 
 // Options configure the calls. The zero value is the default.
 type Options struct {
-	// Observe is told of every call that was answered: its name, how long it took, and
-	// its error. Default: nobody is told.
+	// Observe is called after each call that was answered, with its name, how long it took,
+	// and its error. Default: none.
 	Observe func(call string, took time.Duration, err error)
-	// Logger is told of calls that Windows doesn't answer in time, and at slog.LevelDebug
-	// of every call. Default: none.
+	// Logger gets the calls that Windows doesn't answer in time, and at slog.LevelDebug
+	// every call. Default: none.
 	Logger *slog.Logger
 }
 
@@ -82,8 +82,8 @@ var kinds = []string{"files", "disks", "volumes", "smb-servers", "smb-mappings",
 // Patience returns how long a call may take before it counts as overdue. Most calls are
 // answered in milliseconds. Those that write out caches, wait for hardware or ask another
 // machine may take longer on a healthy node. The bounds are choices: nothing was measured on
-// Windows. With one that is too short, a call that others wait for is told to hang though it will
-// be answered, and they have to try again. With one that is too long, they wait for nothing.
+// Windows. If one is too short, callers are refused who would have got an answer, and try
+// again. If it is too long, callers wait behind a call that hangs.
 func Patience(call string) time.Duration {
 	switch {
 	case call == win.CallRepairVolume:

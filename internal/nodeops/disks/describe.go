@@ -25,10 +25,9 @@ import (
 // the order of the disks' numbers. A disk that can't be asked, but whose number is known,
 // has an Error. Nothing of what the disks hold is looked at.
 //
-// What a disk can't change it is asked once: one that is known to have another serial number
-// or identifier isn't asked again as long as a disk that matches is found. A disk that matches
-// is asked each time. If none does, all are asked: another disk may have come to the place of
-// one that was known, without a list in between.
+// A disk that matches is asked each time. One that is known to have another serial number or
+// identifier isn't asked again, unless no disk matches. Then all are asked: a new disk may have
+// come to the place of a known one since the disks were last listed.
 func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
 	asked := detailsFor(wanted)
 	ask := func(ctx context.Context, path string, n disk.Number, h device.Handle) (storage.Disk, error) {
@@ -85,7 +84,7 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	ask := func(ctx context.Context, path string, n disk.Number, h device.Handle) (storage.Disk, error) {
 		s, err := d.askHardware(ctx, path, n, h, asked)
 		if err != nil || !wanted.Matches(s) {
-			return s, err // the rest is nobody's question
+			return s, err // it isn't meant, so the rest isn't asked
 		}
 		if asked != everything {
 			if s, err = d.askHardware(ctx, path, n, h, everything); err != nil {

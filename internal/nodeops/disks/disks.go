@@ -271,7 +271,7 @@ func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volu
 		if err == nil && awaited {
 			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskPatience, nil)
 			if err == nil && len(volumes) < len(wanted) {
-				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "a volume of it hasn't arrived, and may be mounted; try again later")
+				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "one of its volumes hasn't arrived yet, and may be mounted; try again later")
 			}
 		}
 		if err != nil {
@@ -318,7 +318,7 @@ func (d *Disks) Clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes)
 	}
 	now, err := h.Attributes(ctx)
 	if err == nil && now&mask != 0 {
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request but the disk is still offline or read-only")
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; try again")
 	}
 	if err == nil {
 		d.options.Logger.Info("disk brought online", "disk", h.Number,

@@ -107,9 +107,9 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context
 	case len(opendisk.DataPartitions(layout)) > 0:
 		return layout, false, nil
 	case hasPartition(layout):
-		return nil, false, refuse("it has partitions, but none that Windows has a volume for")
+		return nil, false, refuse("it has partitions, but none of a type that Windows makes a volume for")
 	case layout.Style == win.StyleMBR:
-		return nil, false, refuse("it has an MBR partition table without partitions")
+		return nil, false, refuse("it has an MBR partition table without partitions; clean the disk if nothing on it is needed")
 	case layout.Style == win.StyleGPT:
 		_, err := dataPartition(layout)
 		return layout, err == nil, err

@@ -38,10 +38,10 @@ type Options = shared.Options
 // Filesystem is the node's file systems as far as paths lead into them. All
 // methods may be called concurrently.
 //
-// All take absolute paths of at most 260 UTF-16 units; a bad path and one outside
-// of the allowed directories is csiproxy.ErrInvalidArgument, one that a link leads
-// outside csiproxy.ErrPermissionDenied. A file that another process keeps open in
-// the way is waited for up to a second, and then csiproxy.ErrUnavailable.
+// All take absolute paths of at most 260 UTF-16 units. A bad path, or one outside of the
+// allowed directories, is csiproxy.ErrInvalidArgument. One that a link leads outside is
+// csiproxy.ErrPermissionDenied. If another process has a file open that is in the way, the
+// operation waits for up to a second, and then it is csiproxy.ErrUnavailable.
 type Filesystem struct {
 	sys     System
 	paths   *pathpolicy.Policy
@@ -120,7 +120,7 @@ func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 		return err
 	}
 	if to.Kind != pathpolicy.PlainDirectory && to.Kind != pathpolicy.MountedVolume {
-		return csiproxy.Errorf(csiproxy.ErrAlreadyExists, "it is a link, and not to a directory that can be used")
+		return csiproxy.Errorf(csiproxy.ErrAlreadyExists, "it is a link that doesn't lead to a directory")
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type remover struct {
 	owner     *use.Owner
 	removed   int // entries so far
 	unmounted int // volumes so far
-	listed    int // entries that the levels keep: listed and not seen to
+	listed    int // entries that the levels keep: listed, and not looked at yet
 }
 
 // limits bound what one call does and keeps.
@@ -51,7 +51,7 @@ func (e entry) isPlainDir() bool { return e.IsDir() && !e.IsReparsePoint() }
 // level is a directory whose entries are being removed.
 type level struct {
 	dir     *pathpolicy.File
-	entries []win.DirEntry // listed and not seen to
+	entries []win.DirEntry // listed, and not looked at yet
 	ended   bool           // the list is at its end
 	restart bool           // list it from its beginning
 	dropped bool           // entries that were listed were forgotten
@@ -91,7 +91,7 @@ func (r *remover) removeBelow(ctx context.Context, top *level) (first error) {
 		l := levels[len(levels)-1]
 		if r.removed >= r.removals {
 			note(l, l.dir.Path, csiproxy.Errorf(csiproxy.ErrUnavailable,
-				"%d entries are removed, and there are more; repeat the call, unless somebody makes files as fast as they are removed", r.removed))
+				"%d entries are removed, and there are more; repeat the call, or end what keeps making files there", r.removed))
 			return first
 		}
 		e, more, err := r.next(ctx, l)
@@ -112,7 +112,7 @@ func (r *remover) removeBelow(ctx context.Context, top *level) (first error) {
 					l.ended, l.restart = false, true
 					continue
 				}
-				err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "entries are made in it all the time", Err: err}
+				err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "other processes keep making files in it; try again later", Err: err}
 			}
 			note(l, l.dir.Path, err)
 		}
@@ -150,9 +150,9 @@ func (r *remover) next(ctx context.Context, l *level) (e entry, more bool, err e
 	return e, true, nil
 }
 
-// keepFew forgets the entries of l that weren't seen to, before a directory in it is, if
-// too many are kept: a tree that is deep and broad would fill the memory. They are listed
-// again afterwards.
+// keepFew forgets the entries of l that weren't looked at yet, if too many are kept in all
+// levels: a tree that is deep and broad would fill the memory. They are listed again when the
+// directory below is removed.
 func (r *remover) keepFew(l *level) {
 	if r.listed <= r.limits.listed || len(l.entries) == 0 {
 		return
@@ -187,7 +187,7 @@ func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.Fil
 		}
 		return nil, closed(file, r.delete(ctx, file))
 	}
-	return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "it keeps changing")
+	return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "other processes keep changing it; try again later")
 }
 
 // delete deletes what is open.
@@ -221,7 +221,7 @@ func openToDelete(ctx context.Context, e *entry) (file *pathpolicy.File, changed
 	return file, false, nil
 }
 
-// closed closes file, and returns err or else what came of that.
+// closed closes file, and returns err, or else the error of closing.
 func closed(file *pathpolicy.File, err error) error {
 	if closeErr := file.Close(); err == nil {
 		err = closeErr

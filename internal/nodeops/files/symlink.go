@@ -31,7 +31,7 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 			}
 		}
 		if source.Equal(target) {
-			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a link to itself")
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path would be a link to itself")
 		}
 		return f.MakeLink(ctx, target, source, f.paths.Reach, func(e pathpolicy.Entry) (bool, error) {
 			return e.MakeSymlink(ctx, source.String(), to.Kind == pathpolicy.PlainFile, IsLinkTo(source))
@@ -73,7 +73,7 @@ func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Pat
 	return reach(ctx, f.sys, target, try)
 }
 
-// Unlink removes the symbolic link at a path, or an empty directory as MakeLink leaves one if
+// Unlink removes the symbolic link at a path, or the empty directory that MakeLink leaves if
 // its process dies. Anything else stays.
 func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
 	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) error {

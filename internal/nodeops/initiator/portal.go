@@ -191,7 +191,7 @@ func checkPortal(p iscsi.Portal) (win.ISCSIPortal, error) {
 	if _, err := netip.ParseAddr(checked.Address); err == nil {
 		// A zone is the only part of an address with free text.
 		if strings.ContainsFunc(checked.Address, func(r rune) bool { return r <= ' ' || r >= 0x7F }) {
-			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "invalid IPv6 zone")
+			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the zone of the IPv6 address has a space or a character that isn't ASCII")
 		}
 		return checked, nil
 	}

@@ -216,7 +216,7 @@ func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (bool, error) {
 func (i *Initiator) logoutWhenFree(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
 	err := operation.Retry(ctx, logoutPatience, retryInterval, busy, func() error { return i.logout(ctx, p, iqn) })
 	if busy(err) && ctx.Err() == nil {
-		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "a disk of the target is in use", Err: err}
+		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "a disk of the target is in use; try again when it isn't", Err: err}
 	}
 	return err
 }
@@ -313,7 +313,7 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn iscsi.I
 	portals = append(portals, found...)
 	// Without any, such as with a session of the firmware's, nothing speaks against p.
 	if len(portals) > 0 && !slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
-		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the target is connected, and %s isn't one of its portals; these are %s",
+		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the target is connected, but not through %s; its portals are %s",
 			quote.Text(iscsi.Portal(p).String()), portalList(portals))
 	}
 	return sessions, nil

@@ -26,7 +26,7 @@ type state int
 const (
 	missing state = iota
 	working
-	foreign // it works, and not with credentials that are known to be the caller's
+	foreign // it works, but isn't known to have the caller's credentials
 	kept    // it fails, and stays
 	broken  // it fails for everybody, and is to be made again
 )
@@ -348,9 +348,9 @@ func (m *Mappings) unmap(ctx context.Context, r *Rights) error {
 
 // createInstead makes a mapping where others of the same server have other
 // credentials, which Windows doesn't allow. If all of these are broken, such as after a
-// change of the password, they are removed, and those of the same user made again with
-// the new credentials. To another user's, or one of an earlier process, these may open
-// what isn't theirs: it is made again by whoever asks for it next.
+// change of the password, they are removed, and those of the same user are made again with
+// the new credentials. A mapping of another user, or of an earlier process, isn't: the new
+// credentials may give its pods access to more. It is made when it is next asked for.
 func (m *Mappings) createInstead(ctx context.Context, server *use.Server, w Wanted) error {
 	others, err := m.others(ctx, w.remote)
 	if err != nil {

@@ -40,16 +40,15 @@ type Options struct {
 	// Runner runs and observes the operations.
 	Runner *operation.Runner
 	// Owner gives the rights to change a disk, a volume, the mappings of a server, and the
-	// links to a share. Windows lets all mappings of a server use the same credentials only.
-	// Looking takes no right, since a server may keep one waiting.
+	// links to a share. To look at them takes no right: a server may keep a look waiting.
 	Owner *use.Owner
 	// SystemDisks knows the disks that Windows runs from.
 	SystemDisks *systemdisk.Disks
 	// Shares asks servers what is on their shares.
 	Shares *smbprobe.Prober
 
-	// OnSkippedDisks is told how many disks the calls on all disks pass over, since these
-	// don't answer or answer with errors, whenever that changes. Default: nobody is told.
+	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
+	// these don't answer or answer with errors, whenever that number changes. Default: none.
 	OnSkippedDisks func(count int)
 	// OnUnlinked is called after Rmdir has removed a link to a share. Default: it isn't.
 	OnUnlinked func(ctx context.Context, remote unc.Path, link string)
@@ -59,7 +58,7 @@ type Options struct {
 	AskAdapters func(context.Context) error
 }
 
-// Logged returns the options with a logger and a runner.
+// Logged returns the options with a logger and a runner, if they are missing.
 func (o Options) Logged() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -70,7 +69,8 @@ func (o Options) Logged() Options {
 	return o
 }
 
-// On returns the options with all that has to do with sys, but for Shares.
+// On returns the options with what is missing made for sys: logger, runner, owner and system
+// disks.
 func (o Options) On(sys use.System, paths *pathpolicy.Policy) Options {
 	if o.SystemDisks == nil {
 		o.SystemDisks = systemdisk.New(sys)

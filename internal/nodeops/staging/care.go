@@ -63,7 +63,7 @@ func (s *Staging) removeLeftover(ctx context.Context, m storage.Mount) (removed 
 	return false, nil
 }
 
-// removeMount unmounts a volume that is gone, and to which no link leads.
+// removeMount unmounts a volume whose disk has left the node and to which no link leads.
 func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed bool, _ error) {
 	path, err := s.Volumes.Parse(m.Path)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 		if r.SpotFix { // before a scan that may take hours
 			links, err := s.Owner.LinksTo(ctx, id)
 			if err == nil {
-				err = published(links, forSpotFix)
+				err = refusePublished(links, forSpotFix)
 			}
 			if err != nil {
 				return done, err
@@ -147,7 +147,7 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 		}
 		begun := time.Now()
 		if since, busy := s.beginCheck(id, begun); busy {
-			return done, csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows checks the volume already, since %s; try again later", since.UTC().Format(time.RFC3339))
+			return done, csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows has been checking the volume since %s; try again when that has ended", since.UTC().Format(time.RFC3339))
 		}
 		defer s.endCheck(id)
 		done.ErrorsFound, err = s.Volumes.Repair(ctx, id, win.RepairScan)
@@ -211,10 +211,10 @@ func (s *Staging) checkUnpublished(ctx context.Context, right *use.Volume, why s
 	if err != nil {
 		return err
 	}
-	return published(links, why)
+	return refusePublished(links, why)
 }
 
-func published(links []string, why string) error {
+func refusePublished(links []string, why string) error {
 	if len(links) == 0 {
 		return nil
 	}

@@ -39,7 +39,7 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 			return atStaging(stagingPath, err)
 		}
 		if source.Equal(target) {
-			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a link to itself")
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path would be a link to itself")
 		}
 		return s.Files.MakeLink(ctx, target, source, s.Paths.ReachMaking, func(e pathpolicy.Entry) (bool, error) {
 			return s.publish(ctx, e, source)
@@ -56,7 +56,7 @@ func atStaging(path string, err error) error {
 func (s *Staging) checkStaged(ctx context.Context, to pathpolicy.Resolved) error {
 	switch {
 	case to.ByLink:
-		return refuse("it is a link to another path, and no staging path")
+		return refuse("it is a link to another path, not a staging path")
 	case to.Kind == pathpolicy.MountedVolume:
 		return nil
 	case to.Kind == pathpolicy.SharedDirectory:

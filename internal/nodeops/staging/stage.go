@@ -212,7 +212,7 @@ func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, attributes win.
 		return false, err
 	}
 	if len(paths) > 0 {
-		return false, refuse("it is in use read-only, at " + use.Listed(paths) + ", and writable is asked for")
+		return false, refuse("it is staged read-only at " + use.Listed(paths) + ", and can't be staged writable too; unstage it there first")
 	}
 	made, err = s.Disks.EnsurePartition(ctx, d, attributes, newIDs)
 	if err == nil && !made {
@@ -230,7 +230,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, attributes win.
 		return err
 	}
 	if len(opendisk.DataPartitions(layout)) == 0 {
-		return refuse("it has no data partition, and read-only is asked for")
+		return refuse("it has no data partition, and a disk that is staged read-only isn't partitioned")
 	}
 	if attributes&win.DiskReadOnly == 0 {
 		if attributes&win.DiskOffline == 0 {
@@ -239,7 +239,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, attributes win.
 				return err
 			}
 			if len(paths) > 0 {
-				return refuse("it is in use writable, at " + use.Listed(paths) + ", and read-only is asked for")
+				return refuse("it is staged writable at " + use.Listed(paths) + ", and can't be staged read-only too; unstage it there first")
 			}
 			if err := s.Disks.TakeOffline(ctx, d, volumes); err != nil {
 				return err
@@ -275,7 +275,7 @@ func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, ex
 	}
 	if !hasOne {
 		if r.ReadOnly {
-			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s has no file system, and read-only is asked for", right.ID)
+			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s has no file system, and a volume that is staged read-only isn't formatted", right.ID)
 		}
 		err := s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
 			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), storage.NTFS)),
@@ -295,7 +295,7 @@ func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, ex
 	case fileSystem == "":
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again", right.ID)
 	case otherFileSystem(r.Format, fileSystem):
-		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s has the file system %s, and %s is asked for", right.ID, fileSystem, r.Format.FileSystem)
+		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s has the file system %s, not %s as requested", right.ID, fileSystem, r.Format.FileSystem)
 	}
 	return fileSystem, formatted, nil
 }

@@ -35,8 +35,8 @@ func (d *Disk) Release() {
 	d.release()
 }
 
-// Volume is the right to change where a volume is mounted, and which links lead to it. The
-// volume may be gone.
+// Volume is the right to change where a volume is mounted, and which links lead to it. Its disk
+// may have left the node.
 type Volume struct {
 	ID volume.ID
 	right
@@ -60,8 +60,8 @@ type right struct{ release func() }
 // Release gives the right back. It is to be called once.
 func (r right) Release() { r.release() }
 
-// unlessGiven is deferred by who takes a right: it gives back what was taken if the right
-// isn't given after all, also if that ends in a panic, which the daemon survives.
+// unlessGiven gives back what was taken for a right, unless the right was given. It is deferred,
+// so it also runs after a panic, which the daemon survives.
 func unlessGiven(given *bool, back func()) {
 	if !*given {
 		back()
@@ -200,12 +200,12 @@ func OnlyExtent(ctx context.Context, h device.Handle) (win.DiskExtent, error) {
 		return win.DiskExtent{}, err
 	}
 	if len(extents) != 1 {
-		return win.DiskExtent{}, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it lies on %d parts of disks", len(extents))
+		return win.DiskExtent{}, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the volume lies on %d parts of disks; only a volume on one part of one disk can be used", len(extents))
 	}
 	return extents[0], nil
 }
 
-// Volume gives the right to a volume, which may be gone.
+// Volume gives the right to a volume, whose disk may have left the node.
 func (o *Owner) Volume(ctx context.Context, id volume.ID) (context.Context, *Volume, error) {
 	if err := id.Validate(); err != nil {
 		return ctx, nil, err
@@ -229,7 +229,7 @@ func (o *Owner) TryVolume(ctx context.Context, id volume.ID) (context.Context, *
 	_, right, err := o.Volume(soon, id)
 	if err != nil {
 		if ctx.Err() == nil && soon.Err() != nil {
-			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "another call works on the volume that is mounted there; try again later")
+			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "another call is changing where the volume at this path is mounted; try again later")
 		}
 		return ctx, nil, err
 	}
@@ -279,7 +279,7 @@ func (o *Owner) MountedAt(ctx context.Context, path pathpolicy.Path) (_ context.
 			return inside, to, release, err
 		}
 	}
-	return ctx, to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "what is mounted there changes all the time; try again later")
+	return ctx, to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "other calls keep changing what is mounted there; try again later")
 }
 
 // tryMountedAt is MountedAt; release is nil if the path ends elsewhere once the right is there.

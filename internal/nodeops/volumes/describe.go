@@ -81,7 +81,7 @@ func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume de
 	// before and after the other handle was opened by the number, and keeps that as long as it
 	// is there. So it is this disk, and needn't be verified for what is only told.
 	if now, err := use.OnlyExtent(ctx, volume); err != nil || now != extent {
-		return false, cmp.Or(err, opendisk.ErrChanged("the volume lies elsewhere"))
+		return false, cmp.Or(err, opendisk.ErrChanged("the volume lies at another place"))
 	}
 	if h.Hardware.DescriptorErr != nil {
 		return false, h.Hardware.DescriptorErr

@@ -68,7 +68,7 @@ func (v *Volumes) mountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry)
 	}
 	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
 	if errors.Is(err, win.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
-		return refuse("there is a file")
+		return refuse(notADirectory)
 	}
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, erro
 		return "", err
 	}
 	if !link.IsMountPoint() {
-		return "", refuse("there is a link and no mount point")
+		return "", refuse("there is a link at the path, and a volume is mounted at a directory only")
 	}
 	return volume.ID(link.Volume), nil
 }
@@ -160,7 +160,7 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id v
 	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 		if errors.Is(err, win.ErrorDirectory) {
-			return refuse("there is a file")
+			return refuse(notADirectory)
 		}
 		if err == nil {
 			id, err = mountedAt(ctx, directory)
@@ -237,7 +237,7 @@ func (v *Volumes) unmount(
 func (v *Volumes) unmountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry, flush func(context.Context) error, remove remover) error {
 	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, win.ErrorDirectory) {
-		return refuse("there is a file")
+		return refuse(notADirectory)
 	}
 	if err != nil {
 		return err
@@ -280,6 +280,9 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	})
 }
 
+// notADirectory says why nothing is mounted at a path.
+const notADirectory = "there is a file at the path, and a volume is mounted at a directory only"
+
 func notFound(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: why}
 }
@@ -308,7 +311,7 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 			}
 		}
 		if on == "" {
-			return "", notFound("there is no volume")
+			return "", notFound("the path is on no volume")
 		}
 		return volume.ID(on), nil
 	})

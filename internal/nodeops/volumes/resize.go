@@ -136,7 +136,7 @@ func plan(ctx context.Context, dv diskVolume, sizeBytes int64) (_ win.Partition,
 	}
 	partition, ok := partitionAt(layout, dv.extent)
 	if !ok {
-		return win.Partition{}, 0, refuse("it lies on no partition of a basic disk")
+		return win.Partition{}, 0, refuse("it lies on no data partition of a basic disk, and only such a volume can grow")
 	}
 	maximum := maximumLength(layout, partition, geometry)
 	wanted := sizeBytes
@@ -222,15 +222,14 @@ func maximumLength(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) in
 	return end/minimumGrowth*minimumGrowth - p.StartingOffset
 }
 
-// growFileSystem makes the file system as large as its partition, if it isn't. h is the
-// volume.
+// growFileSystem makes the file system of the open volume h as large as its partition.
 func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVolume, fileSystem string, partitionLength int64) error {
 	data, err := h.FileSystemData(ctx, fileSystem)
 	if err != nil {
 		return err
 	}
 	if data.BytesPerSector == 0 || data.BytesPerCluster == 0 {
-		return fmt.Errorf("%s has sectors of %d and clusters of %d bytes", fileSystem, data.BytesPerSector, data.BytesPerCluster)
+		return fmt.Errorf("Windows says that the %s file system has sectors of %d and clusters of %d bytes, and 0 can't be", fileSystem, data.BytesPerSector, data.BytesPerCluster)
 	}
 	// Windows refuses a growth below one cluster, and NTFS keeps the last sector
 	// for the copy of its boot sector.
@@ -244,7 +243,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVo
 		return err
 	}
 	if extent.DiskNumber != dv.extent.DiskNumber || extent.StartingOffset != dv.extent.StartingOffset {
-		return opendisk.ErrChanged("the volume lies elsewhere")
+		return opendisk.ErrChanged("the volume lies at another place")
 	}
 	if err := dv.disk.Verify(ctx); err != nil {
 		return err

@@ -38,9 +38,9 @@ func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
 	return geometry.DiskSize, err
 }
 
-// UnmountUnused is Unmount while the volume is locked, so that nobody uses it. If somebody
-// does, IsInUse is true of the error, and the caller says how long to wait. With force, those
-// who use it lose it.
+// UnmountUnused is Unmount while the volume is locked, so that nobody can begin to use it. If
+// somebody uses it already, IsInUse is true of the error, and the caller decides how long to
+// wait. With force, it isn't locked: what is open on it breaks.
 func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pathpolicy.Path, force bool) error {
 	if force {
 		return v.Unmount(ctx, right, path, func(ctx context.Context) error { return v.flush(ctx, right.ID) })

@@ -98,7 +98,7 @@ func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]
 		return nil, err
 	}
 	if attributes&win.DiskOffline != 0 {
-		return nil, refuse("the disk is offline")
+		return nil, refuse("the disk is offline; bring it online first")
 	}
 	layout, err := h.Layout(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func (v *Volumes) verify(ctx context.Context, id volume.ID, d *opendisk.Disk, ex
 		return err
 	}
 	if now != extent {
-		return opendisk.ErrChanged("the volume lies elsewhere")
+		return opendisk.ErrChanged("the volume lies at another place")
 	}
 	return d.Verify(ctx) // so the number in extent was that of this disk
 }
@@ -279,8 +279,8 @@ func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, 
 
 // formatMaySucceed reports whether a format that has failed with err may succeed in a
 // moment: the volume was in use (results 2, 3 and 4 of MSFT_Volume.Format don't say more),
-// or Windows' list of volumes doesn't have it yet. Those that a look before the format
-// returns aren't among them.
+// or Windows' list of volumes doesn't have it yet. An error of a look before the format isn't
+// transient.
 func formatMaySucceed(err error) bool {
 	for _, transient := range []win.Errno{win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorRetry} {
 		if errors.Is(err, transient) {
