@@ -381,7 +381,7 @@ func TestPublishVolumeOutsideOfVolumes(t *testing.T) {
 		t.Errorf("the user's directory: %v", err)
 	}
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	wantKind(t, "from a link", n.Storage.PublishVolume(ctx, targetPath, targetPath+"2"), csiproxy.ErrFailedPrecondition, "no staging path")
+	wantKind(t, "from a link", n.Storage.PublishVolume(ctx, targetPath, targetPath+"2"), csiproxy.ErrFailedPrecondition, "not a staging path")
 }
 
 // The mount of a volume whose disk is only offline, or to which a link leads, is no leftover.

@@ -149,7 +149,7 @@ func TestStageVolumeNamesTheDifference(t *testing.T) {
 	other = request
 	other.ReadOnly = true
 	_, err = n.Storage.StageVolume(ctx, other)
-	wantKind(t, "read-only", err, csiproxy.ErrFailedPrecondition, "in use writable", "read-only is asked for")
+	wantKind(t, "read-only", err, csiproxy.ErrFailedPrecondition, "staged writable", "unstage it there first")
 	other = request
 	other.Disk = serial("vol-2")
 	_, err = n.Storage.StageVolume(ctx, other)
@@ -186,7 +186,7 @@ func TestStageVolumeReadOnly(t *testing.T) {
 		writable := request
 		writable.ReadOnly = false
 		_, err = n.Storage.StageVolume(ctx, writable)
-		wantKind(t, "writable", err, csiproxy.ErrFailedPrecondition, "in use read-only")
+		wantKind(t, "writable", err, csiproxy.ErrFailedPrecondition, "staged read-only")
 		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
 		stage(t, n, writable)
 		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
