@@ -211,7 +211,7 @@ func (g *group) begin(ctx context.Context, version string) (*link, error) {
 		var err error
 		l.conn, err = newConn(g.name, version, func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := g.options.dial(ctx, g.name, version)
-			l.vacant.Store(err != nil && isVacant(err))
+			l.vacant.Store(isVacant(err))
 			return conn, err
 		})
 		if err != nil {

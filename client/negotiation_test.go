@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/connectivity"
 
@@ -261,6 +262,42 @@ func TestDaemonRestarts(t *testing.T) {
 		}
 		d.serve("disk v1")
 		works("after v1 has come back", "v1")
+	})
+}
+
+// An endpoint that is there and can't be connected to isn't one that nobody serves: the version
+// in use stays.
+func TestEndpointCannotBeDialledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, emptyAnswer)
+		d.serve("disk v1beta3")
+		busy := false
+		c := d.newClient(t, WithDialer(func(ctx context.Context, group, version string) (net.Conn, error) {
+			if busy {
+				return nil, errors.New("no more handles")
+			}
+			return d.dial(ctx, group, version)
+		}))
+		if err := c.Disk.Rescan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.stop("disk v1beta3")
+		synctest.Wait()
+		busy = true
+		err := c.Disk.Rescan(t.Context())
+		wantKind(t, err, csiproxy.ErrUnavailable)
+		if !strings.Contains(err.Error(), "no more handles") {
+			t.Error(err)
+		}
+		busy = false
+		d.serve("disk v1", "disk v1beta3")
+		time.Sleep(time.Minute) // gRPC waits between two dials
+		if version, err := c.Disk.Version(t.Context()); err != nil || version != "v1beta3" {
+			t.Errorf("version %s, %v", version, err)
+		}
+		if err := c.Disk.Rescan(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

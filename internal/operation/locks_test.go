@@ -18,29 +18,38 @@ import (
 )
 
 func TestLocksExclude(t *testing.T) {
-	var locks Locks[int]
-	counts := make([]int, 3)
-	var wg sync.WaitGroup
-	for i := range 120 {
-		wg.Go(func() {
-			unlock, err := locks.Lock(t.Context(), i%3)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer unlock()
-			counts[i%3]++
-		})
-	}
-	wg.Wait()
-	for key, n := range counts {
-		if n != 40 {
-			t.Errorf("key %d was counted %d times, want 40", key, n)
+	synctest.Test(t, func(t *testing.T) {
+		var locks Locks[int]
+		counts := make([]int, 3)
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var wg sync.WaitGroup
+		for i := range 120 {
+			wg.Go(func() {
+				unlock, err := locks.Lock(ctx, i%3)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer unlock()
+				counts[i%3]++
+				time.Sleep(time.Second) // so that others wait
+			})
 		}
-	}
-	if len(locks.held) != 0 {
-		t.Errorf("%d locks are left behind", len(locks.held))
-	}
+		wg.Wait()
+		for key, n := range counts {
+			if n != 40 {
+				t.Errorf("key %d was counted %d times, want 40", key, n)
+			}
+		}
+		if took := time.Since(begin); took != 40*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if len(locks.held) != 0 {
+			t.Errorf("%d locks are left behind", len(locks.held))
+		}
+	})
 }
 
 func TestLockEndsWithContext(t *testing.T) {

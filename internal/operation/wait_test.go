@@ -61,6 +61,21 @@ func TestRetryGivenUp(t *testing.T) {
 	})
 }
 
+// By default the first looks are frequent, and later ones four a second.
+func TestPollByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, looks := time.Now(), 0
+		done, err := operation.Poll(t.Context(), operation.Polling{Patience: time.Second}, func() (bool, error) {
+			looks++
+			return false, nil
+		})
+		// At 0, 2, 6, 14, 30, 62, 126, 254, 504 and 754 ms, and in the end.
+		if took := time.Since(begin); done || err != nil || looks != 11 || took != time.Second {
+			t.Errorf("%d looks in %v: %v, %v", looks, took, done, err)
+		}
+	})
+}
+
 // After a notice, looks are frequent again: what has arrived may need a moment.
 func TestPollAfterWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

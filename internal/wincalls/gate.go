@@ -167,7 +167,7 @@ func (p *pool) room(c *call) (bool, error) {
 		return false, nil
 	}
 	if c.client != nil && len(c.client.calls) >= fairshare.Room(taken, maxOfPool, maxOfPool, 1) {
-		if n, oldest := c.client.overdue(); n > 0 && 2*n >= len(c.client.calls) {
+		if n, oldest := c.client.overdue(); 2*n >= len(c.client.calls) {
 			return false, csiproxy.Errorf(csiproxy.ErrUnavailable,
 				"%d calls of this client to Windows on %s are under way; %v; try again later", len(c.client.calls), p.name, oldest)
 		}

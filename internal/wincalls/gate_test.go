@@ -89,6 +89,11 @@ func TestRepeatsDontPileUp(t *testing.T) {
 		if len(refused) != 1000-maxOfObject {
 			t.Errorf("%d calls were refused, want %d", len(refused), 1000-maxOfObject)
 		}
+		for _, err := range refused {
+			if strings.Count(err.Error(), "has not answered") != 1 {
+				t.Fatalf("the error is %v", err)
+			}
+		}
 		begin := time.Now()
 		_, err := sys.FileAttributes(t.Context(), `C:\hangs`)
 		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), `GetFileAttributesW on C:\hangs since 2000-01-01T00:00:00Z`) || time.Since(begin) != 0 {
@@ -248,6 +253,33 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		}
 		if load := sys.Load()[files]; load.Waiting != 0 {
 			t.Errorf("the load is %+v", load)
+		}
+	})
+}
+
+// Whose context ends while he waits learns which call on his object isn't answered, if one
+// isn't: he may have waited for room only.
+func TestWhoHasWaitedLearnsForWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(nil, Options{}).pools[files]
+		var held []*call
+		for i := range maxOfPool {
+			c, err := p.enter(t.Context(), nil, "first", fmt.Sprintf("object %d", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, c)
+		}
+		for object, word := range map[string]string{"object 0": "has not answered first on object 0 ", "another": "deadline"} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := p.enter(ctx, nil, "second", object)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %v", object, err)
+			}
+		}
+		for _, c := range held {
+			p.leave(c)
 		}
 	})
 }

@@ -417,6 +417,41 @@ func TestDataVolumeOfDiskCountsPartitions(t *testing.T) {
 	})
 }
 
+// Somebody makes a partition behind the volume while it grows: it grows up to that.
+func TestResizeVolumeBesideANewPartition(t *testing.T) {
+	n := newNode(t)
+	number := simtest.Attach(t, n.sim, winsim.DiskSpec{})
+	simtest.Partition(t, n.sim, number, 1)
+	n.sim.Settle()
+	id := n.sim.VolumesOfDisk(number)[0]
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
+	h, err := device.Open(t.Context(), n.sim, win.PhysicalDrive(number), win.GenericRead|win.GenericWrite)
+	n.do(err)
+	defer h.Close()
+	planned := 0
+	n.sim.OnCall(func(c winsim.Call) {
+		switch {
+		case c.Name == win.IoctlDiskGetDriveLayoutEx.String():
+			planned++
+		case c.Name == win.IoctlVolumeGetVolumeDiskExtents.String() && planned > 0: // it looks whether the volume is the same
+			n.sim.OnCall(nil)
+			layout, err := h.Layout(t.Context())
+			n.do(err)
+			layout.Partitions = append(layout.Partitions, win.Partition{
+				Style: win.StyleGPT, StartingOffset: 5 * gibibyte, Length: gibibyte, Number: 2,
+				Type: win.PartitionTypeBasicData, ID: win.NewGUID(), RewritePartition: true,
+			})
+			n.do(h.SetLayout(t.Context(), layout))
+		}
+	})
+	n.do(n.volumes.ResizeVolume(t.Context(), volume.ID(id), 0))
+	layout, err := h.Layout(t.Context())
+	n.do(err)
+	if len(layout.Partitions) != 2 || layout.Partitions[0].Length != 5*gibibyte-dataOffset {
+		t.Errorf("the partitions are %+v", layout.Partitions)
+	}
+}
+
 // Asked for more than there is, but for no more than the disk has, a volume grows as far
 // as it can. It never becomes larger than what is asked.
 func TestResizeVolumeSizes(t *testing.T) {
