@@ -39,6 +39,9 @@ func TestForgottenFlight(t *testing.T) {
 		flights.Forget(func(int) bool { return true })
 		go join()
 		synctest.Wait()
+		if begun != 2 {
+			t.Fatal("the second caller has joined the flight that was forgotten")
+		}
 		end <- struct{}{}
 		synctest.Wait()
 		go join() // of the second, if that is there

@@ -15,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
 type seen struct {
@@ -132,5 +133,20 @@ func TestWhatWasWaitedFor(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "while waiting for a disk") {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// An operation whose context ends while Windows doesn't answer says so at once.
+func TestWhatWindowsDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := wincalls.New(hanging{}, wincalls.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := Do(ctx, NewRunner(nil), "Rescan", "", func(ctx context.Context) error { return sys.ReenumerateDevice(ctx, "") })
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Windows has not answered") || time.Since(begin) != time.Second {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		time.Sleep(time.Hour)
 	})
 }

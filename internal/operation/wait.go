@@ -44,20 +44,16 @@ func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, err
 			deadline = time.NewTimer(p.Patience)
 			defer deadline.Stop()
 		}
-		next := time.NewTimer(interval)
 		select {
 		case <-p.Wake:
 			interval = soon
-		case <-next.C:
+		case <-time.After(interval):
 			interval = min(2*interval, p.Longest)
 		case <-deadline.C:
-			next.Stop()
 			return check()
 		case <-ctx.Done():
-			next.Stop()
 			return false, ctx.Err()
 		}
-		next.Stop()
 	}
 }
 

@@ -62,18 +62,38 @@ func TestRetryGivenUp(t *testing.T) {
 }
 
 // By default the first looks are frequent, and later ones four a second.
-func TestPollByDefault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin, looks := time.Now(), 0
-		done, err := operation.Poll(t.Context(), operation.Polling{Patience: time.Second}, func() (bool, error) {
-			looks++
-			return false, nil
+func TestPollIntervals(t *testing.T) {
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		first, longest time.Duration
+		looks          int // in a second, the one at its end included
+	}{
+		{0, 0, 11}, // at 0, 2, 6, 14, 30, 62, 126, 254, 504 and 754 ms
+		{90 * ms, 90 * ms, 13},
+		{400 * ms, 0, 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begin, looks := time.Now(), 0
+			p := operation.Polling{Patience: time.Second, First: test.first, Longest: test.longest}
+			done, err := operation.Poll(t.Context(), p, func() (bool, error) {
+				if looks++; looks > 100 {
+					return false, win.ErrorBusy
+				}
+				return false, nil
+			})
+			if took := time.Since(begin); done || err != nil || looks != test.looks || took != time.Second {
+				t.Errorf("from %v to %v: %d looks in %v: %v, %v", test.first, test.longest, looks, took, done, err)
+			}
 		})
-		// At 0, 2, 6, 14, 30, 62, 126, 254, 504 and 754 ms, and in the end.
-		if took := time.Since(begin); done || err != nil || looks != 11 || took != time.Second {
-			t.Errorf("%d looks in %v: %v, %v", looks, took, done, err)
-		}
-	})
+	}
+}
+
+// An error ends it.
+func TestPollFails(t *testing.T) {
+	done, err := operation.Poll(t.Context(), operation.Polling{Patience: time.Hour}, func() (bool, error) { return false, win.ErrorBusy })
+	if done || err != win.ErrorBusy {
+		t.Errorf("%v, %v", done, err)
+	}
 }
 
 // After a notice, looks are frequent again: what has arrived may need a moment.
