@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -125,6 +126,10 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string, c
 	// There may be hundreds of other disks, and any program may write their tables. So each is
 	// asked, but only for its table. The rest matters only if that has one of the ids.
 	table := question{win.InterfaceClassDisk, "ids of the table", othersPatience, d.idsOf, nil}
+	again := table
+	if !certain {
+		table.known = func(path string) (any, bool) { return d.recentIDs(path, n) }
+	}
 	online := question{win.InterfaceClassDisk, "number and ids if online", othersPatience, d.idsIfOnline, nil}
 	tables, err := d.visits.all(ctx, table)
 	if err != nil {
@@ -132,7 +137,7 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string, c
 	}
 	var unknown error
 	for _, other := range tables {
-		value, err := d.secondAnswer(ctx, table, other)
+		value, err := d.secondAnswer(ctx, again, other)
 		others, _ := value.([]string)
 		if err == nil && shared(others) == "" {
 			continue
@@ -160,6 +165,25 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string, c
 	return 0, "", unknown
 }
 
+// recent is how long a look at the tables of other disks counts. A disk that is looked at doesn't go
+// online at once either: it is verified, and Windows may refuse for a moment. Whoever writes the
+// ids of a copy to a disk that is online, or changes disks, within this time isn't seen at that
+// look, and neither is who does so right after it. Windows looks itself, and AwaitVolumes
+// then asks all disks again. Where many volumes are staged one after another, each disk is asked
+// every other second instead of each time.
+const recent = 2 * time.Second
+
+// recentIDs returns the ids in the table of a disk that said so a moment ago. The disk n itself,
+// which had its number a moment ago, needs none. A disk without ids is asked each time: it gets
+// some when it is partitioned.
+func (d *Disks) recentIDs(path string, n disk.Number) (ids any, ok bool) {
+	v := d.visits.of(win.InterfaceClassDisk, path)
+	if v.numbered && v.number == n && time.Since(v.numberedAt) < recent {
+		return []string(nil), true
+	}
+	return v.ids, len(v.ids) > 0 && time.Since(v.idsAt) < recent
+}
+
 // secondAnswer returns an answer that isn't an error of Windows, or else asks once more: the error
 // may have been one of the moment.
 func (d *Disks) secondAnswer(ctx context.Context, q question, first result) (any, error) {
@@ -172,6 +196,7 @@ func (d *Disks) secondAnswer(ctx context.Context, q question, first result) (any
 // idsOf returns the ids in the table of a disk, and remembers them. Windows may not show the table
 // of an offline disk, nor that of a path below a multipath disk: these have none.
 func (d *Disks) idsOf(ctx context.Context, path string) (any, error) {
+	asked := time.Now()
 	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 	if err != nil {
 		return nil, err
@@ -188,7 +213,7 @@ func (d *Disks) idsOf(ctx context.Context, path string) (any, error) {
 		return nil, err
 	}
 	ids := tableIDs(layout)
-	d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.ids = ids })
+	d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.ids, v.idsAt = ids, asked })
 	return ids, nil
 }
 

@@ -570,6 +570,41 @@ func TestCopyOfADiskThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// A disk that gets the ids of a copy right after it was asked for its own is found once Windows has
+// taken the copy offline again. One that had them and got others is no original any more.
+func TestIDsThatChangedAMomentAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{VolumeArrival: 10 * time.Millisecond})
+		other, original := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+		simtest.Partition(t, sim, other, 1)
+		simtest.Partition(t, sim, original, 1)
+		copied, another := clone(t, sim, original), clone(t, sim, other)
+		ids := layoutOf(t, sim, copied)
+		simtest.Must(t, sim.DetachDisk(original))
+		ops, giving := disks.New(sim, disks.Options{}), disks.New(sim, disks.Options{NewIDsForClones: true})
+		// Both ask the other disk.
+		simtest.WantKind(t, ops.SetDiskState(t.Context(), another, true), csiproxy.ErrFailedPrecondition)
+		simtest.Must(t, giving.SetDiskState(t.Context(), another, true))
+
+		h, err := device.Open(t.Context(), sim, win.PhysicalDrive(other), win.GenericRead|win.GenericWrite)
+		simtest.Must(t, err)
+		defer h.Close()
+		simtest.Must(t, h.SetLayout(t.Context(), ids))
+		begin := time.Now()
+		simtest.WantKind(t, ops.SetDiskState(t.Context(), copied, true), csiproxy.ErrFailedPrecondition)
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		simtest.Must(t, giving.SetDiskState(t.Context(), copied, true))
+
+		simtest.Must(t, giving.SetDiskState(t.Context(), other, false))
+		simtest.Must(t, giving.SetDiskState(t.Context(), other, true))
+		if now := layoutOf(t, sim, other); now.DiskID != ids.DiskID {
+			t.Error("the original has other ids, though its copy has new ones")
+		}
+	})
+}
+
 // An error of the moment hides no original: its copy isn't brought online.
 func TestOriginalWithAnErrorOfTheMoment(t *testing.T) {
 	for _, call := range []string{

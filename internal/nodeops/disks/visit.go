@@ -54,16 +54,18 @@ type visited struct {
 	class win.GUID
 	// number is the disk's last known number, which a disk has until it leaves. It lets
 	// ListDiskIDs list a disk that doesn't answer.
-	number   disk.Number
-	numbered bool
+	number     disk.Number
+	numbered   bool
+	numberedAt time.Time
 	// hardware is what the disk last said of its hardware, as far as said tells, and with which
 	// descriptor; nil if it isn't known. See Hardware. It isn't changed.
 	hardware   *storage.Disk
 	said       details
 	descriptor win.DeviceDescriptor
 	ids        []string // in its table, as it last said. See findOriginal.
-	silent     bool     // it hasn't answered its last question in time
-	trouble    string   // why it is skipped; "" if it isn't
+	idsAt      time.Time
+	silent     bool   // it hasn't answered its last question in time
+	trouble    string // why it is skipped; "" if it isn't
 }
 
 func newVisits(sys System, o Options) *visits {
@@ -258,7 +260,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.D
 			if v.number != n.DeviceNumber {
 				v.hardware, v.ids = nil, nil // it is another disk
 			}
-			v.number, v.numbered = n.DeviceNumber, true
+			v.number, v.numbered, v.numberedAt = n.DeviceNumber, true, time.Now()
 		})
 		value, err := ask(ctx, path, n.DeviceNumber, h)
 		return answer[T]{n.DeviceNumber, true, value}, err
