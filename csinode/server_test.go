@@ -5,6 +5,7 @@ package csinode_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -181,6 +182,27 @@ func TestEventOfARefusedUnstage(t *testing.T) {
 }
 
 // A second call with another source of the same volume is refused; secrets don't count.
+// A kubelet that ends in the middle of it doesn't ask again.
+func TestUnstageGoesOnWithoutItsCaller(t *testing.T) {
+	s, n := newServer(t, nil)
+	must(t, stage(t, s, "ntfs"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	cancel()
+	_, err := s.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "vol-1", StagingTargetPath: staging})
+	must(t, err)
+	if d := n.Disks()[1]; !d.Offline {
+		t.Errorf("the disk is online: %+v", d)
+	}
+
+	must(t, stage(t, s, "ntfs"))
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	_, err = s.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "vol-1", StagingTargetPath: staging})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after its deadline: %v", err)
+	}
+}
+
 func TestAnotherSource(t *testing.T) {
 	readOnly := false
 	s, _ := newServer(t, func(o *csinode.Options) {

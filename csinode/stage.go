@@ -108,7 +108,8 @@ func (s *Server) recordOf(ctx context.Context, r *csi.NodeStageVolumeRequest) (*
 	return &record{VolumeID: r.VolumeId, Source: source, StagingPath: staging}, nil
 }
 
-// NodeUnstageVolume implements csi.NodeServer.
+// NodeUnstageVolume implements csi.NodeServer. It goes on when its caller ends: a kubelet that is
+// restarted doesn't ask again, but has the disk detached (github.com/kubernetes/kubernetes/issues/121937).
 func (s *Server) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
@@ -122,6 +123,8 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 		return nil, err
 	}
 	defer unlock()
+	ctx, cancel := withoutCaller(ctx)
+	defer cancel()
 
 	rec, err := s.records.load(r.VolumeId)
 	if err != nil {
@@ -136,6 +139,16 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 		s.warnOfUnstage(ctx, r.VolumeId, err)
 	}
 	return &csi.NodeUnstageVolumeResponse{}, err
+}
+
+// withoutCaller returns a context with the deadline of ctx that doesn't end with the caller.
+func withoutCaller(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	ctx = context.WithoutCancel(ctx)
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline)
 }
 
 // unstage undoes the staging, finished or not, and removes the record. The disk or share is
