@@ -41,11 +41,12 @@ func main() {
 	node := flag.String("node", "node-1", "the `name` of the node")
 	root := flag.String("root-dir", "", "the `directory` of kubelet's files; it must be short, since sockets of drivers are in it")
 	sync := flag.Duration("sync", time.Second, "how often kubelet looks at each pod and reports what the node has")
+	stats := flag.Duration("stats", 0, "how often kubelet asks for the usage of volumes; 0: never")
 	klog.InitFlags(nil)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kubeconfig, *node, *root, *sync); err != nil {
+	if err := run(ctx, *kubeconfig, *node, *root, *sync, *stats); err != nil {
 		fmt.Fprintf(os.Stderr, "kubelet: %v\n", err)
 		os.Exit(1)
 	}
@@ -53,7 +54,7 @@ func main() {
 }
 
 // run starts kubelet, which then runs in goroutines of its own.
-func run(ctx context.Context, kubeconfig, node, root string, sync time.Duration) error {
+func run(ctx context.Context, kubeconfig, node, root string, sync, stats time.Duration) error {
 	if root == "" {
 		return errors.New("-root-dir is missing")
 	}
@@ -66,7 +67,7 @@ func run(ctx context.Context, kubeconfig, node, root string, sync time.Duration)
 	if err != nil {
 		return err
 	}
-	server, err := settings(node, root, sync)
+	server, err := settings(node, root, sync, stats)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 // settings returns kubelet's defaults, with what a machine that isn't a node lacks, and with short
 // clocks.
-func settings(node, root string, sync time.Duration) (*options.KubeletServer, error) {
+func settings(node, root string, sync, stats time.Duration) (*options.KubeletServer, error) {
 	config, err := options.NewKubeletConfiguration()
 	if err != nil {
 		return nil, err
@@ -40,8 +40,11 @@ func settings(node, root string, sync time.Duration) (*options.KubeletServer, er
 	config.PodLogsDir = filepath.Join(root, "pod-logs")
 	kubelet.ContainerLogsDir = filepath.Join(root, "container-logs")
 	// Usage is asked of drivers at intervals that have nothing to do with what pods do, so the
-	// number of those calls would be another one in each run.
-	config.VolumeStatsAggPeriod.Duration = -1
+	// number of those calls is another one in each run.
+	config.VolumeStatsAggPeriod.Duration = stats
+	if stats == 0 {
+		config.VolumeStatsAggPeriod.Duration = -1
+	}
 
 	config.SyncFrequency.Duration = sync
 	config.NodeStatusUpdateFrequency.Duration = sync
