@@ -31,6 +31,7 @@ import (
 type call struct {
 	method   string        // such as NodeStageVolume
 	request  proto.Message // as the driver got it, without secrets
+	response proto.Message // empty if it failed
 	patience time.Duration // how long the caller would have waited; 0 if for ever
 	began    time.Time
 	took     time.Duration // 0 while it is under way
@@ -59,6 +60,8 @@ type wire struct {
 	mu    sync.Mutex
 	calls []call
 	fault func(c call, pass func() error) error // nil: every call is passed on
+	// beforeDetach is told which volume is going to be detached; nil: nobody is.
+	beforeDetach func(volume string)
 }
 
 // socket is where kubelet and the lab call the driver.
@@ -124,7 +127,7 @@ func (w *wire) pass(_ any, stream grpc.ServerStream) error {
 	} else {
 		err = fault(c, send)
 	}
-	w.end(number, err)
+	w.end(number, out, err)
 	if err != nil {
 		return err
 	}
@@ -201,15 +204,22 @@ func (w *wire) begin(ctx context.Context, full string, in proto.Message) int {
 		c.request.ProtoReflect().Clear(f)
 	}
 	w.mu.Lock()
+	told := w.beforeDetach
+	w.mu.Unlock()
+	if told != nil && c.method == detach {
+		told(c.volume())
+	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, c)
 	return len(w.calls) - 1
 }
 
-func (w *wire) end(number int, err error) {
+func (w *wire) end(number int, response proto.Message, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := &w.calls[number]
+	c.response = response
 	c.took, c.code, c.message = max(1, time.Since(c.began)), status.Code(err), status.Convert(err).Message()
 }
 
@@ -218,6 +228,13 @@ func (w *wire) list() []call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.calls)
+}
+
+// watch has f be told which volume is going to be detached; nil ends that.
+func (w *wire) watch(f func(volume string)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.beforeDetach = f
 }
 
 // interpose has f pass the calls on; nil ends that.
@@ -238,7 +255,7 @@ func callController[Response any, Message interface {
 	}
 	number := w.begin(ctx, method, request)
 	err := w.cloud.call(ctx, request, response)
-	w.end(number, err)
+	w.end(number, response, err)
 	return response, err
 }
 

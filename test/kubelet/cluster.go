@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,13 +31,18 @@ const nodeName = "node-1"
 // kubelet.
 type cluster struct {
 	*kubernetes.Clientset
-	root     string // kubelet's directory
-	programs []*program
+	root       string // kubelet's directory
+	kubeconfig string // the file that says how to reach the API server
+	programs   []*program
+
+	mu      sync.Mutex
+	kubelet *program
+	command []string // that starts kubelet
 }
 
 // startCluster starts it, with its data in dir and the programs in bin, and returns when the node is
 // registered. stop must be called even if it fails.
-func startCluster(ctx context.Context, dir, bin string, sync time.Duration) (*cluster, error) {
+func startCluster(ctx context.Context, dir, bin string, period time.Duration) (*cluster, error) {
 	c := &cluster{root: filepath.Join(dir, "kubelet")}
 	ports, err := freePorts(3)
 	if err != nil {
@@ -80,12 +87,11 @@ func startCluster(ctx context.Context, dir, bin string, sync time.Duration) (*cl
 	}); err != nil {
 		return c, err
 	}
-	kubeconfig, err := writeKubeconfig(dir, config)
-	if err != nil {
+	if c.kubeconfig, err = writeKubeconfig(dir, config); err != nil {
 		return c, err
 	}
 	if err := c.start(dir, "kube-controller-manager", filepath.Join(bin, "kube-controller-manager"),
-		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0",
+		"--kubeconfig="+c.kubeconfig, "--leader-elect=false", "--secure-port=0",
 		"--controllers=persistentvolume-attach-detach-controller,persistentvolume-binder-controller,"+
 			"persistentvolume-protection-controller,persistentvolumeclaim-protection-controller"); err != nil {
 		return c, err
@@ -93,8 +99,9 @@ func startCluster(ctx context.Context, dir, bin string, sync time.Duration) (*cl
 	if err := os.MkdirAll(c.root, 0o750); err != nil {
 		return c, err
 	}
-	if err := c.start(dir, "kubelet", filepath.Join(bin, "kubelet"),
-		"-kubeconfig="+kubeconfig, "-node="+nodeName, "-root-dir="+c.root, "-sync="+sync.String(), "-v=4"); err != nil {
+	c.command = []string{filepath.Join(bin, "kubelet"),
+		"-kubeconfig=" + c.kubeconfig, "-node=" + nodeName, "-root-dir=" + c.root, "-sync=" + period.String(), "-v=4"}
+	if err := c.startKubelet(); err != nil {
 		return c, err
 	}
 	return c, c.await(ctx, "kubelet has registered the node", func() (bool, error) {
@@ -112,9 +119,30 @@ func (c *cluster) start(dir, name string, command ...string) error {
 	return err
 }
 
+// startKubelet kills kubelet if it runs, and starts it with more flags. The containers, which it
+// only plays, end with it.
+func (c *cluster) startKubelet(flags ...string) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kubelet.kill()
+	c.kubelet, err = start(filepath.Dir(c.root), "kubelet", append(slices.Clone(c.command), flags...)...)
+	return err
+}
+
+// stopKubelet kills kubelet.
+func (c *cluster) stopKubelet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kubelet.kill()
+	c.kubelet = nil
+}
+
 // ended returns an error if one of its programs has ended.
 func (c *cluster) ended() error {
-	for _, p := range c.programs {
+	c.mu.Lock()
+	programs := append(slices.Clone(c.programs), c.kubelet)
+	c.mu.Unlock()
+	for _, p := range programs {
 		if err := p.ended(); err != nil {
 			return err
 		}
@@ -124,13 +152,14 @@ func (c *cluster) ended() error {
 
 // stop kills its programs, etcd last: their data are thrown away.
 func (c *cluster) stop() {
+	c.stopKubelet()
 	for i := range c.programs {
 		c.programs[len(c.programs)-1-i].kill()
 	}
 }
 
 // patience is how long the lab waits for anything: much longer than it takes on a slow machine.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // await returns when something is so, or an error if a program ends before, or if it takes too long.
 func (c *cluster) await(ctx context.Context, what string, is func() (bool, error)) error {

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -38,6 +39,9 @@ type options struct {
 	dir        string   // for logs and data
 	seed       uint64
 	only       string
+	full       bool
+	sidecars   bool
+	histories  int
 	planted    string
 	sync       time.Duration
 	verbose    bool
@@ -47,7 +51,14 @@ type options struct {
 	cloud      []string          // the command
 	parameters map[string]string // of volumes on disks
 	share      map[string]string // of the volume on a share; nil: the driver has none
+	iscsi      map[string]string // of the volume on an iSCSI target; nil: the driver has none
 }
+
+// The iSCSI target of -iscsi.
+const (
+	iscsiTarget = "iqn.2001-04.com.example:storage"
+	iscsiPortal = "192.0.2.1"
+)
 
 func parseFlags(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("kubelet-lab", flag.ContinueOnError)
@@ -57,13 +68,18 @@ func parseFlags(args []string) (o options, err error) {
 		"the socket to serve at, the directory of CSI Proxy's sockets, one of the driver's own, and the node's name")
 	flags.StringVar(&o.dir, "dir", "", "the `directory` for logs and data; it must be short; by default a new one, removed if all is well")
 	flags.Uint64Var(&o.seed, "seed", 1, "what the order of the scenarios, sizes, contents and so on are made from; 0 for another one each time")
-	flags.StringVar(&o.only, "only", "", "the `names` of scenarios, separated by commas; by default all")
+	flags.StringVar(&o.only, "only", "", "the `names` of scenarios, separated by commas; by default all that are short")
+	flags.BoolVar(&o.full, "full", false, "run the long scenarios, too")
+	flags.BoolVar(&o.sidecars, "sidecars", false, "have volumes made, attached and grown by the real external provisioner, attacher and resizer,\n"+
+		"which are in the folder of -kubernetes, not by the lab; the driver must have a Controller")
+	flags.IntVar(&o.histories, "histories", 0, "run so many scenarios, too, which the seed makes up")
 	flags.StringVar(&o.planted, "plant", "", "the `name` of a fault that the run must notice, or all: "+plantNames())
 	flags.DurationVar(&o.sync, "sync", time.Second, "how often kubelet looks at each pod and reports what the node has")
 	flags.BoolVar(&o.verbose, "calls", false, "print each call")
 	cloud := flags.String("cloud", "", "the `command` that creates, attaches, grows, detaches and deletes volumes; by default the driver's Controller")
 	parameters := flags.String("parameters", "", "the `parameters` of the StorageClass, as in key=value,key=value")
 	share := flags.String("share", "", "the `parameters` of a volume on the share //files/data; by default no share is tried")
+	iscsi := flags.String("iscsi", "", "the `parameters` of a volume on the iSCSI target "+iscsiTarget+" at "+iscsiPortal+"; by default none is tried")
 	flags.StringVar(&o.junit, "junit", "", "the `file` to write the results to, in JUnit's form")
 	flags.StringVar(&o.table, "table", "", "the `file` with what kubelet sent before, which it must send again")
 	flags.BoolVar(&o.update, "update", false, "write the file of -table anew")
@@ -77,6 +93,9 @@ func parseFlags(args []string) (o options, err error) {
 	if o.share, err = pairs(*share); err != nil {
 		return o, fmt.Errorf("-share: %w", err)
 	}
+	if o.iscsi, err = pairs(*iscsi); err != nil {
+		return o, fmt.Errorf("-iscsi: %w", err)
+	}
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
@@ -84,9 +103,11 @@ func parseFlags(args []string) (o options, err error) {
 		return o, errors.New("-kubernetes is missing: the folder that test/kubernetes/setup prints")
 	case len(o.driver) == 0:
 		return o, errors.New("-driver is missing: the command that starts the driver")
+	case o.sidecars && len(o.cloud) > 0:
+		return o, errors.New("-sidecars: they can't use -cloud, only a driver's Controller")
 	}
 	for _, name := range o.names() {
-		if !slices.ContainsFunc(scenarios, func(d definition) bool { return d.name == name }) {
+		if !slices.ContainsFunc(o.scenarios(), func(d definition) bool { return d.name == name }) {
 			return o, fmt.Errorf("-only: there is no scenario %q", name)
 		}
 	}
@@ -99,13 +120,20 @@ func parseFlags(args []string) (o options, err error) {
 	return o, nil
 }
 
+// scenarios returns all that there are.
+func (o options) scenarios() []definition {
+	return append(slices.Clone(scenarios), histories(o.histories)...)
+}
+
 // wants reports whether a scenario is to be run as it is.
-func (o options) wants(name string) bool {
+func (o options) wants(d definition) bool {
 	switch names := o.names(); {
-	case o.planted != "" && o.planted != "all", name == "smb-secret" && o.share == nil:
+	case o.planted != "" && o.planted != "all", d.name == "smb-secret" && o.share == nil, d.name == "chap" && o.iscsi == nil:
 		return false
+	case len(names) > 0:
+		return slices.Contains(names, d.name)
 	default:
-		return len(names) == 0 || slices.Contains(names, name)
+		return !d.long || o.full
 	}
 }
 
@@ -172,9 +200,10 @@ func run(o options) (err error) {
 		return err
 	}
 	var results []result
-	for _, i := range shuffled(o.seed, len(scenarios)) {
-		if o.wants(scenarios[i].name) {
-			results = append(results, l.run(ctx, scenarios[i], plant{}))
+	all := o.scenarios()
+	for _, i := range shuffled(o.seed, len(all)) {
+		if o.wants(all[i]) {
+			results = append(results, l.run(ctx, all[i], plant{}))
 		}
 	}
 	for _, p := range plants {
@@ -192,6 +221,13 @@ func run(o options) (err error) {
 		return err
 	}
 	return compareTable(results, o.table, o.update)
+}
+
+// hash makes a number from a name, so that what a scenario chooses doesn't depend on the others.
+func hash(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return h.Sum64()
 }
 
 // lab is the cluster, with the wire to the driver.
@@ -226,7 +262,7 @@ func (l *lab) start(ctx context.Context) (err error) {
 	if l.driver, err = l.wire.driverName(ctx); err != nil {
 		return err
 	}
-	yes := true
+	yes, retain := true, corev1.PersistentVolumeReclaimRetain
 	if _, err := l.cluster.StorageV1().CSIDrivers().Create(ctx, &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: l.driver}, Spec: storagev1.CSIDriverSpec{AttachRequired: &yes},
 	}, metav1.CreateOptions{}); err != nil {
@@ -234,6 +270,7 @@ func (l *lab) start(ctx context.Context) (err error) {
 	}
 	if _, err := l.cluster.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: storageClass}, Provisioner: l.driver, AllowVolumeExpansion: &yes,
+		Parameters: l.parameters, ReclaimPolicy: &retain,
 	}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -246,8 +283,28 @@ func (l *lab) start(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
+	if l.sidecars {
+		if err := l.startSidecars(ctx); err != nil {
+			return err
+		}
+	}
 	fmt.Printf("the cluster is ready after %.1f s; the driver is %s\n", time.Since(began).Seconds(), l.driver)
 	return nil
+}
+
+// startSidecars returns when they have asked the driver all that they want to know first: they end
+// if it doesn't answer then.
+func (l *lab) startSidecars(ctx context.Context) error {
+	if err := l.cluster.startSidecars(l.kubernetes, l.wire.socket()); err != nil {
+		return err
+	}
+	asked, since := 0, time.Now()
+	return l.cluster.await(ctx, "the sidecars have started", func() (bool, error) {
+		if n := len(l.wire.list()); n != asked {
+			asked, since = n, time.Now()
+		}
+		return asked > 0 && time.Since(since) > 5*time.Second, nil
+	})
 }
 
 func (l *lab) stop() {
@@ -276,9 +333,7 @@ func (l *lab) newNode(ctx context.Context) (*node, error) {
 func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 	s := &scenario{
 		name: d.name, cluster: l.cluster, wire: l.wire, driverName: l.driver, expected: d.expected, planted: planted,
-		parameters: l.parameters, share: l.share,
-		random: rand.New(rand.NewPCG(l.seed, uint64(slices.IndexFunc(scenarios, func(o definition) bool { return o.name == d.name })))),
-		began:  time.Now(), first: len(l.wire.list()),
+		options: l.options, random: rand.New(rand.NewPCG(l.seed, hash(d.name))), began: time.Now(), first: len(l.wire.list()),
 	}
 	if planted.name != "" {
 		s.name = "plant-" + planted.name
@@ -294,14 +349,18 @@ func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 		s.must(err)
 		_, err = l.cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, metav1.CreateOptions{})
 		s.must(err)
-		helper := &attacher{cluster: l.cluster, wire: l.wire, driver: l.driver, beforeDetach: s.mounted, failed: func(err error) { s.wrong("%v", err) }}
-		go helper.run(ctx)
+		l.wire.watch(s.mounted)
+		if !l.sidecars {
+			helper := &attacher{cluster: l.cluster, wire: l.wire, driver: l.driver, failed: func(err error) { s.wrong("%v", err) }}
+			go helper.run(ctx)
+		}
 		s.plant()
 		d.run(s)
 		s.finish()
 	}()
 	<-done
 	l.wire.interpose(nil)
+	l.wire.watch(nil)
 	r := s.result(d)
 	if len(s.found) > 0 {
 		s.abandon()

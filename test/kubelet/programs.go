@@ -50,6 +50,9 @@ func start(dir, name string, command ...string) (*program, error) {
 
 // ended returns an error if the program has ended, with the end of its log.
 func (p *program) ended() error {
+	if p == nil {
+		return nil
+	}
 	select {
 	case <-p.exited:
 		return fmt.Errorf("%s ended: %v; %s ends with\n%s", p.name, p.err, p.log, p.lastLog())
@@ -59,11 +62,14 @@ func (p *program) ended() error {
 }
 
 // kill ends it without warning, and returns when it has ended.
-func (p *program) kill() {
+func (p *program) kill() { p.end(syscall.SIGKILL) }
+
+// end sends it a signal, and returns when it has ended.
+func (p *program) end(s os.Signal) {
 	if p == nil {
 		return
 	}
-	_ = p.cmd.Process.Kill() // it may have ended by itself
+	_ = p.cmd.Process.Signal(s) // it may have ended by itself
 	<-p.exited
 }
 

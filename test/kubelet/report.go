@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,13 +19,13 @@ import (
 
 // result is what a scenario led to.
 type result struct {
-	name, what string
-	planted    plant
-	found      []string // what was wrong
-	calls      []call
-	failed     int // of the calls
-	warnings   int // events
-	took       time.Duration
+	definition
+	planted  plant
+	found    []string // what was wrong
+	calls    []call
+	failed   int // of the calls
+	warnings int // events
+	took     time.Duration
 	// How long after the first pod was made its volume was attached, and so on; zero if never.
 	attached, staged, published, running time.Duration
 	// How long after the last pod was deleted its volume was detached.
@@ -34,7 +36,7 @@ type result struct {
 func (s *scenario) result(d definition) result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := result{name: d.name, what: d.what, planted: s.planted, found: s.found, took: time.Since(s.began)}
+	r := result{definition: d, planted: s.planted, found: s.found, took: time.Since(s.began)}
 	for _, v := range s.volumes {
 		r.calls = append(r.calls, s.calls(v)...)
 	}
@@ -139,8 +141,13 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f", d.Seconds())
 }
 
-// abandon removes what a scenario that went wrong has left in the cluster.
+// abandon removes what a scenario that went wrong has left in the cluster, and with kubelet.
 func (s *scenario) abandon() {
+	s.cluster.stopKubelet()
+	defer func() {
+		_ = os.RemoveAll(filepath.Join(s.cluster.root, s.kubeletsVolumes())) // then the next scenario says so
+		_ = s.cluster.startKubelet()
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	at := int64(0)

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 )
@@ -31,9 +33,8 @@ type scenario struct {
 	wire       *wire
 	driverName string
 	random     *rand.Rand
-	planted    plant             // a fault that the invariants must find
-	parameters map[string]string // of volumes on disks
-	share      map[string]string // of the one on a share
+	planted    plant // a fault that the invariants must find
+	options    options
 
 	began    time.Time
 	first    int // its first call on the wire
@@ -54,6 +55,8 @@ type expectation struct {
 	failing []string
 	// events are the reasons of warnings that there may be.
 	events []string
+	// repeated calls may succeed more often than that.
+	repeated []string
 }
 
 // wrong notes something that must not be.
@@ -100,13 +103,14 @@ func (s *scenario) note(format string, a ...any) {
 type volume struct {
 	id, pv, claim string
 	size          int64
-	readOnly      bool
+	provisioned   bool // by the external provisioner, which will delete it
 }
 
-// volumeOptions are for a volume that isn't on a disk of its own.
+// volumeOptions are for volumes that aren't those of most scenarios.
 type volumeOptions struct {
-	secret string // the name of the secret for staging; empty for a disk
-	mode   corev1.PersistentVolumeAccessMode
+	mode       corev1.PersistentVolumeAccessMode // by default ReadWriteOnce
+	parameters map[string]string                 // of a volume that is there already, in the place of a new disk
+	secret     string                            // the name of the secret for staging
 }
 
 const gib = 1 << 30
@@ -130,15 +134,20 @@ func (s *scenario) newVolume(o volumeOptions) *volume {
 	}
 	if o.secret != "" {
 		pv.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: s.name, Name: o.secret}
+	}
+	if o.mode == corev1.ReadWriteMany { // a share
 		pv.Spec.CSI.FSType = ""
 	}
 	request := &csi.CreateVolumeRequest{
-		Name: v.pv, Parameters: s.parameters, VolumeCapabilities: []*csi.VolumeCapability{capabilityOf(pv)},
+		Name: v.pv, Parameters: o.parameters, VolumeCapabilities: []*csi.VolumeCapability{capabilityOf(pv)},
 	}
-	if o.secret == "" {
-		request.CapacityRange = &csi.CapacityRange{RequiredBytes: v.size}
-	} else {
-		request.Parameters = s.share
+	if o.parameters == nil && s.options.sidecars {
+		s.volumes = append(s.volumes, v)
+		s.claim(v, pv)
+		return v
+	}
+	if o.parameters == nil {
+		request.Parameters, request.CapacityRange = s.options.parameters, &csi.CapacityRange{RequiredBytes: v.size}
 	}
 	created, err := callController[csi.CreateVolumeResponse](s.ctx, s.wire, "CreateVolume", request)
 	s.must(err)
@@ -172,21 +181,65 @@ func (s *scenario) bind(v *volume, pv *corev1.PersistentVolume) {
 	})
 }
 
+// claim has the external provisioner make a volume for a claim like those of a PersistentVolume.
+func (s *scenario) claim(v *volume, like *corev1.PersistentVolume) {
+	class := storageClass
+	v.claim, v.provisioned = "claim-"+v.pv, true
+	claims := s.cluster.CoreV1().PersistentVolumeClaims(s.name)
+	_, err := claims.Create(s.ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: v.claim},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: like.Spec.AccessModes, StorageClassName: &class,
+			Resources: corev1.VolumeResourceRequirements{Requests: like.Spec.Capacity},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.await("the claim "+v.claim+" is bound", func() (bool, error) {
+		claim, err := claims.Get(s.ctx, v.claim, metav1.GetOptions{})
+		if err != nil || claim.Status.Phase != corev1.ClaimBound {
+			return false, err
+		}
+		v.pv = claim.Spec.VolumeName
+		return true, nil
+	})
+	pv, err := s.cluster.CoreV1().PersistentVolumes().Get(s.ctx, v.pv, metav1.GetOptions{})
+	s.must(err)
+	v.id = pv.Spec.CSI.VolumeHandle
+}
+
+// unclaim removes the claim, after which the external provisioner deletes the volume.
+func (s *scenario) unclaim(v *volume) {
+	_, err := s.cluster.CoreV1().PersistentVolumes().Patch(s.ctx, v.pv, types.MergePatchType,
+		[]byte(`{"spec": {"persistentVolumeReclaimPolicy": "Delete"}}`), metav1.PatchOptions{})
+	s.must(err)
+	s.must(s.cluster.CoreV1().PersistentVolumeClaims(s.name).Delete(s.ctx, v.claim, metav1.DeleteOptions{}))
+	s.awaitGone(v)
+	if !slices.ContainsFunc(s.calls(v), func(c call) bool { return c.method == "DeleteVolume" && c.code == codes.OK }) {
+		s.wrong("the PersistentVolume %s is gone, and its volume isn't deleted", v.pv)
+	}
+}
+
 // unbind removes the claim and the PersistentVolume, and leaves the volume.
 func (s *scenario) unbind(v *volume) {
 	s.must(s.cluster.CoreV1().PersistentVolumeClaims(s.name).Delete(s.ctx, v.claim, metav1.DeleteOptions{}))
 	s.must(s.cluster.CoreV1().PersistentVolumes().Delete(s.ctx, v.pv, metav1.DeleteOptions{}))
+	s.awaitGone(v)
+	v.provisioned = false
+}
+
+// awaitGone returns when the cluster has no such PersistentVolume.
+func (s *scenario) awaitGone(v *volume) {
 	s.await("the PersistentVolume "+v.pv+" is gone", func() (bool, error) {
 		_, err := s.cluster.CoreV1().PersistentVolumes().Get(s.ctx, v.pv, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
 }
 
-// pod is a pod with one volume.
+// pod is a pod.
 type pod struct {
 	name    string
 	uid     string
-	volume  *volume
+	volumes []*volume
 	created time.Time
 	running time.Time // zero until then
 	deleted time.Time
@@ -194,18 +247,19 @@ type pod struct {
 }
 
 // newPod makes a pod on the node.
-func (s *scenario) newPod(v *volume) *pod {
-	p := &pod{name: fmt.Sprintf("pod-%d", len(s.pods)), volume: v, created: time.Now()}
+func (s *scenario) newPod(volumes ...*volume) *pod {
+	p := &pod{name: fmt.Sprintf("pod-%d", len(s.pods)), volumes: volumes, created: time.Now()}
+	app := corev1.Container{Name: "app", Image: "example.com/app"}
+	spec := corev1.PodSpec{NodeName: nodeName, DNSPolicy: corev1.DNSDefault}
+	for _, v := range volumes {
+		app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: v.claim, MountPath: "/" + v.claim})
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: v.claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.claim},
+		}})
+	}
+	spec.Containers = []corev1.Container{app}
 	made, err := s.cluster.CoreV1().Pods(s.name).Create(s.ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: p.name},
-		Spec: corev1.PodSpec{
-			NodeName:   nodeName,
-			DNSPolicy:  corev1.DNSDefault,
-			Containers: []corev1.Container{{Name: "app", Image: "example.com/app", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.claim},
-			}}},
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: spec,
 	}, metav1.CreateOptions{})
 	s.must(err)
 	p.uid = string(made.UID)
@@ -223,8 +277,8 @@ func (s *scenario) awaitRunning(p *pod) {
 }
 
 // startPod makes a pod and returns when it runs.
-func (s *scenario) startPod(v *volume) *pod {
-	p := s.newPod(v)
+func (s *scenario) startPod(volumes ...*volume) *pod {
+	p := s.newPod(volumes...)
 	s.awaitRunning(p)
 	return p
 }
@@ -242,6 +296,14 @@ func (s *scenario) endPod(p *pod) {
 		return apierrors.IsNotFound(err), nil
 	})
 	p.gone = time.Now()
+}
+
+// endLast ends the last pod that uses its volumes, and returns when they are detached.
+func (s *scenario) endLast(p *pod) {
+	s.endPod(p)
+	for _, v := range p.volumes {
+		s.awaitDetached(v)
+	}
 }
 
 // awaitDetached returns when the cluster has no attachment of the volume.
@@ -282,24 +344,43 @@ func (s *scenario) calls(v *volume) (calls []call) {
 	return calls
 }
 
-// file is the path of a file that a pod has in its volume.
-func (p *pod) file(name string) string {
-	return `C:\var\lib\kubelet\pods\` + p.uid + `\volumes\kubernetes.io~csi\` + p.volume.pv + `\mount\` + name
+// target is where kubelet has a volume published for a pod.
+func (p *pod) target(v *volume) string {
+	return podsDrive + windowsRoot + `\pods\` + p.uid + `\volumes\kubernetes.io~csi\` + v.pv + `\mount`
 }
 
-// write writes a file as the pod does.
+// file is the path of a file that a pod has in a volume.
+func (p *pod) file(v *volume, name string) string { return p.target(v) + `\` + name }
+
+// write has the pod write a file, with the text and the volume's id, to each of its volumes.
 func (s *scenario) write(p *pod, name, text string) {
-	_, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(name), Data: []byte(text)})
-	s.must(err)
+	for _, v := range p.volumes {
+		_, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(v, name), Data: []byte(text + v.id)})
+		s.must(err)
+	}
 }
 
-// sees notes it if a file that the pod sees has other contents.
-func (s *scenario) sees(p *pod, name, text string) {
-	data, err := sim[simv1.Data](s.ctx, s.node, "ReadFile", &simv1.Path{Path: p.file(name)})
+// read returns what the pod sees in a file that was written so.
+func (s *scenario) read(p *pod, v *volume, name string) (text string, err error) {
+	data, err := sim[simv1.Data](s.ctx, s.node, "ReadFile", &simv1.Path{Path: p.file(v, name)})
 	if err != nil {
-		s.wrong("%s doesn't see its data: %v", p.name, err)
-	} else if string(data.Data) != text {
-		s.wrong("%s sees %q in the place of %q", p.name, data.Data, text)
+		return "", err
+	}
+	text, ok := strings.CutSuffix(string(data.Data), v.id)
+	if !ok && text != "" { // which is what a loss of power leaves of a new file
+		s.wrong("%s sees %q, which isn't of %s", p.name, data.Data, v.pv)
+	}
+	return text, nil
+}
+
+// sees notes it if a file that the pod sees in its volumes has other contents.
+func (s *scenario) sees(p *pod, name, text string) {
+	for _, v := range p.volumes {
+		if seen, err := s.read(p, v, name); err != nil {
+			s.wrong("%s doesn't see its data: %v", p.name, err)
+		} else if seen != text {
+			s.wrong("%s sees %q in the place of %q", p.name, seen, text)
+		}
 	}
 }
 

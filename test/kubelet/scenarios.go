@@ -6,12 +6,14 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,49 +27,103 @@ const (
 	unpublish = "NodeUnpublishVolume"
 	unstage   = "NodeUnstageVolume"
 	grow      = "NodeExpandVolume"
+	usage     = "NodeGetVolumeStats"
 	attach    = "ControllerPublishVolume"
 	detach    = "ControllerUnpublishVolume"
 )
 
-// once is what one pod with one volume leads to.
-var once = map[string]int{attach: 1, stage: 1, publish: 1, unpublish: 1, unstage: 1, detach: 1}
+// cycle are the calls when a volume is attached, used by a pod, and detached.
+var cycle = []string{attach, stage, publish, unpublish, unstage, detach}
+
+// cycles is what n pods in turn lead to, or n volumes.
+func cycles(n int) map[string]int {
+	calls := map[string]int{}
+	for _, method := range cycle {
+		calls[method] = n
+	}
+	return calls
+}
+
+// cyclesWith is the same with another number of some call.
+func cyclesWith(n int, method string, times int) map[string]int {
+	calls := cycles(n)
+	calls[method] = times
+	return calls
+}
+
+// ofNode are the calls of the node that crashes make fail.
+var ofNode = []string{stage, publish, unpublish, unstage}
+
+// beforeUnstage are those in which kubelet may end. It forgets a volume that it has only to unstage.
+var beforeUnstage = []string{stage, publish, unpublish}
 
 // definition is what there is to a scenario before it is run.
 type definition struct {
 	name, what string
 	run        func(s *scenario)
 	expected   expectation
+	long       bool // it is run with -full only
+	unrecorded bool // the table doesn't have its calls: they aren't all, or in another order each time
 }
 
 // scenarios are run in an order that the seed gives. Each must leave nothing behind.
 var scenarios = []definition{
-	{"life", "a pod uses a volume and goes", life, expectation{calls: once}},
-	{"number", "the disk comes back under another number, and two other pods use it in turn", number, expectation{
-		calls: map[string]int{attach: 2, stage: 2, publish: 2, unpublish: 2, unstage: 2, detach: 2},
-	}},
-	{"expansion", "the claim grows while the pod runs", expansion, expectation{
-		calls: map[string]int{attach: 1, stage: 1, publish: 1, unpublish: 1, unstage: 1, detach: 1, grow: 1},
-	}},
-	{"two-pods", "two pods share a claim, and go one after the other", twoPods, expectation{
-		calls: map[string]int{attach: 1, stage: 1, publish: 2, unpublish: 2, unstage: 1, detach: 1},
-	}},
-	{"read-only", "a PersistentVolume that is read-only has the data of the writable one before", readOnly, expectation{
-		calls: map[string]int{attach: 2, stage: 2, publish: 2, unpublish: 2, unstage: 2, detach: 2},
-	}},
-	{"smb-secret", "the secret for a share is wrong, and then corrected", smbSecret, expectation{
-		calls: once, failing: []string{stage}, events: []string{"FailedMount"},
-	}},
-	{"boot", "the pod starts before CSI Proxy does", boot, expectation{
-		calls: once, failing: []string{stage}, events: []string{"FailedMount"},
-	}},
-	{"kill", "CSI Proxy is killed while it stages, publishes, unpublishes and unstages", kill, expectation{
-		calls:   map[string]int{attach: 2, stage: 2, publish: 2, unpublish: 2, unstage: 2, detach: 2},
-		failing: []string{stage, publish, unpublish, unstage}, events: []string{"FailedMount"},
-	}},
-	{"open-file", "a process keeps a file of the volume open when the pod has gone", openFile, expectation{
-		calls: once, failing: []string{unstage},
-	}},
+	{name: "life", what: "a pod uses a volume and goes", run: life, expected: expectation{calls: cycles(1)}},
+	{name: "number", what: "the disk comes back under another number, and two other pods use it in turn", run: number,
+		expected: expectation{calls: cycles(2)}},
+	{name: "expansion", what: "the claim grows while the pod runs", run: expansion,
+		expected: expectation{calls: cyclesWith(1, grow, 1)}},
+	{name: "two-pods", what: "two pods share a claim, and go one after the other", run: twoPods,
+		expected: expectation{calls: map[string]int{attach: 1, stage: 1, publish: 2, unpublish: 2, unstage: 1, detach: 1}}},
+	{name: "read-only", what: "a PersistentVolume that is read-only has the data of the writable one before", run: readOnly,
+		expected: expectation{calls: cycles(2)}},
+	{name: "smb-secret", what: "the secret for a share is wrong, and then corrected", run: smbSecret,
+		expected: expectation{calls: cycles(1), failing: []string{stage}, events: []string{failedMount}}},
+	{name: "boot", what: "the pod starts before CSI Proxy does", run: boot,
+		expected: expectation{calls: cycles(1), failing: []string{stage}, events: []string{failedMount}}},
+	{name: "kill", what: "CSI Proxy is killed while it stages, publishes, unpublishes and unstages", run: crashing(daemonDies, ofNode...),
+		expected: expectation{calls: cycles(2), failing: ofNode, events: []string{failedMount}}},
+	{name: "open-file", what: "a process keeps a file of the volume open when the pod has gone", run: openFile,
+		expected: expectation{calls: cycles(1), failing: []string{unstage}}},
+
+	{name: "kill-driver", what: "the same with the driver", run: crashing(driverDies, ofNode...), long: true,
+		expected: expectation{calls: cycles(2), failing: ofNode, events: []string{failedMount}}},
+	{name: "kill-kubelet", what: "the same with kubelet", run: crashing(kubeletDies, ofNode...), long: true,
+		// It doesn't hear how the unstage ends that it has begun, nor asks again.
+		expected: expectation{calls: cyclesWith(2, unstage, 1), failing: ofNode, events: kubeletStarts, repeated: []string{stage, publish}}},
+	{name: "upgrade", what: "CSI Proxy ends in order in the middle of these calls, and another one starts", long: true,
+		run:      crashing(upgrade, ofNode...),
+		expected: expectation{calls: cycles(2), failing: ofNode, events: []string{failedMount}}},
+	{name: "reboot", what: "Windows restarts in the middle of the calls up to unpublishing, and while the pod runs", long: true,
+		run:      crashing(reboot, beforeUnstage...),
+		expected: expectation{calls: cycles(2), failing: ofNode, events: kubeletStarts, repeated: []string{stage, publish}}},
+	{name: "power-loss", what: "the same with the power", run: crashing(powerLoss, beforeUnstage...), long: true,
+		expected: expectation{calls: cycles(3), failing: ofNode, events: kubeletStarts, repeated: []string{stage, publish}}},
+	{name: "lost-answers", what: "each answer of the driver is lost once", run: lostAnswers, long: true,
+		expected: expectation{calls: cyclesWith(1, grow, 1), failing: append([]string{attach, detach, grow}, ofNode...),
+			events: []string{failedMount, "FailedAttachVolume", "VolumeResizeFailed"}}},
+	{name: "one-pod", what: "a second pod waits for a claim that is ReadWriteOncePod", run: onePod, long: true,
+		expected: expectation{calls: map[string]int{attach: 1, stage: 1, publish: 2, unpublish: 2, unstage: 1, detach: 1},
+			events: []string{failedMount}}},
+	{name: "volumes", what: "a pod has three volumes, and another one shares two of them", run: volumes, long: true, unrecorded: true,
+		expected: expectation{calls: map[string]int{attach: 3, stage: 3, publish: 5, unpublish: 5, unstage: 3, detach: 3}}},
+	{name: "110-pods", what: "as many pods as a node may have come and go at once", run: manyPods, long: true, unrecorded: true,
+		expected: expectation{calls: cycles(110)}},
+	{name: "chap", what: "the CHAP secret of an iSCSI target is wrong, and then corrected", run: chap, long: true,
+		expected: expectation{calls: cycles(1), failing: []string{stage}, events: []string{failedMount}}},
+	{name: "slow-format", what: "a format takes 150 seconds, longer than kubelet waits", run: slowFormat, long: true,
+		expected: expectation{calls: cycles(1), failing: []string{stage}, events: []string{failedMount}}},
+	{name: "pulled", what: "the disk is pulled out while the pod runs", run: pulled, long: true, unrecorded: true,
+		expected: expectation{calls: cycles(3)}},
+	{name: "stats", what: "kubelet asks for the usage of the volume", run: stats, long: true, unrecorded: true,
+		expected: expectation{calls: cycles(1), events: kubeletStarts}},
 }
+
+// failedMount is the reason of kubelet's event when a volume can't be staged or published.
+const failedMount = "FailedMount"
+
+// kubeletStarts are the warnings that kubelet makes when it starts on a node with pods.
+var kubeletStarts = []string{failedMount, "InvalidDiskCapacity"}
 
 func life(s *scenario) {
 	v := s.newVolume(volumeOptions{})
@@ -75,8 +131,7 @@ func life(s *scenario) {
 	text := s.text()
 	s.write(p, "data", text)
 	s.sees(p, "data", text)
-	s.endPod(p)
-	s.awaitDetached(v)
+	s.endLast(p)
 }
 
 func number(s *scenario) {
@@ -84,8 +139,7 @@ func number(s *scenario) {
 	p := s.startPod(v)
 	s.write(p, "data", text)
 	before := s.disk(v)
-	s.endPod(p)
-	s.awaitDetached(v)
+	s.endLast(p)
 
 	other, err := sim[simv1.DiskNumber](s.ctx, s.node, "AttachDisk", &simv1.DiskHardware{
 		SizeBytes: gib, SerialNumber: "other", DiskNumber: before.DiskNumber,
@@ -100,8 +154,7 @@ func number(s *scenario) {
 		s.wrong("the disk is %v, and was number %d before: not what this is about", after, *before.DiskNumber)
 	}
 	s.sees(p, "data", text)
-	s.endPod(p)
-	s.awaitDetached(v)
+	s.endLast(p)
 
 	_, err = sim[simv1.Empty](s.ctx, s.node, "DetachDisk", other)
 	s.must(err)
@@ -111,18 +164,38 @@ func expansion(s *scenario) {
 	v, text := s.newVolume(volumeOptions{}), s.text()
 	p := s.startPod(v)
 	s.write(p, "data", text)
-	size := resource.NewQuantity(v.size+(1+s.random.Int64N(4))*gib, resource.BinarySI)
-	s.must(expand(s.ctx, s.cluster, s.wire, s.name, v.claim, *size))
+	s.grow(v)
+	s.sees(p, "data", text)
+	s.endLast(p)
+}
+
+// grow makes a claim larger, and returns when the pods have the room.
+func (s *scenario) grow(v *volume) {
+	v.size += (1 + s.random.Int64N(4)) * gib
+	size := resource.NewQuantity(v.size, resource.BinarySI)
+	claims := s.cluster.CoreV1().PersistentVolumeClaims(s.name)
+	s.await("the claim asks for more", func() (bool, error) { // others change it, too
+		claim, err := claims.Get(s.ctx, v.claim, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		claim.Spec.Resources.Requests[corev1.ResourceStorage] = *size
+		claim, err = claims.Update(s.ctx, claim, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) {
+			return false, nil
+		}
+		if err == nil && !s.options.sidecars {
+			err = expand(s.ctx, s.cluster, s.wire, claim)
+		}
+		return true, err
+	})
 	s.await("the claim has grown", func() (bool, error) {
-		claim, err := s.cluster.CoreV1().PersistentVolumeClaims(s.name).Get(s.ctx, v.claim, metav1.GetOptions{})
+		claim, err := claims.Get(s.ctx, v.claim, metav1.GetOptions{})
 		return err == nil && claim.Status.Capacity.Storage().Cmp(*size) == 0, err
 	})
-	if on := s.volumeOf(v); on == nil || on.TotalBytes < uint64(size.Value())-64<<20 {
-		s.wrong("the volume is %v, and should have %d bytes", on, size.Value())
+	if on := s.volumeOf(v); on == nil || on.TotalBytes < uint64(v.size)-64<<20 {
+		s.wrong("the volume is %v, and should have %d bytes", on, v.size)
 	}
-	s.sees(p, "data", text)
-	s.endPod(p)
-	s.awaitDetached(v)
 }
 
 func twoPods(s *scenario) {
@@ -143,48 +216,61 @@ func twoPods(s *scenario) {
 	}
 	s.write(stays, "later", texts[0])
 	s.sees(stays, "later", texts[0])
-	s.endPod(stays)
-	s.awaitDetached(v)
+	s.endLast(stays)
 }
 
 func readOnly(s *scenario) {
 	v, text := s.newVolume(volumeOptions{}), s.text()
 	p := s.startPod(v)
 	s.write(p, "data", text)
-	s.endPod(p)
-	s.awaitDetached(v)
+	s.endLast(p)
 
 	pv, err := s.cluster.CoreV1().PersistentVolumes().Get(s.ctx, v.pv, metav1.GetOptions{})
 	s.must(err)
 	s.unbind(v)
 	again := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.Name + "-read-only"}, Spec: pv.Spec}
-	again.Spec.CSI.ReadOnly = true
+	again.Spec.CSI.ReadOnly = s.planted.name != plantWrites
 	v.pv = again.Name
 	s.bind(v, again)
 	p = s.startPod(v)
 	s.sees(p, "data", text)
-	if _, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file("data"), Data: []byte("other")}); err == nil {
+	if _, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(v, "data"), Data: []byte("other")}); err == nil {
 		s.wrong("%s can write to a read-only volume", p.name)
 	}
 	s.sees(p, "data", text)
-	s.endPod(p)
-	s.awaitDetached(v)
+	s.endLast(p)
 }
 
 func smbSecret(s *scenario) {
-	const server, share, user, right, wrong = "files", "data", `files\pods`, "right-password", "wrong-password"
-	_, err := sim[simv1.Empty](s.ctx, s.node, "AddSmbShare", &simv1.SmbShare{Server: server, Name: share, Users: []string{user}})
+	const server, user, right = "files", `files\pods`, "right-password"
+	_, err := sim[simv1.Empty](s.ctx, s.node, "AddSmbShare", &simv1.SmbShare{Server: server, Name: "data", Users: []string{user}})
 	s.must(err)
 	_, err = sim[simv1.Empty](s.ctx, s.node, "SetSmbUser", &simv1.SmbUser{Server: server, User: user, Password: right})
 	s.must(err)
+	s.wrongSecret(volumeOptions{parameters: s.options.share, mode: corev1.ReadWriteMany}, user, right)
+}
+
+func chap(s *scenario) {
+	const user, right = "pods", "right-password"
+	_, err := sim[simv1.Empty](s.ctx, s.node, "AddIscsiTarget", &simv1.IscsiTarget{
+		Iqn: iscsiTarget, Portals: []*simv1.IscsiPortal{{Address: iscsiPortal}}, ChapUser: user, ChapSecret: right,
+		Luns: []*simv1.DiskHardware{{SizeBytes: gib}},
+	})
+	s.must(err)
+	s.wrongSecret(volumeOptions{parameters: s.options.iscsi}, user, right)
+}
+
+// wrongSecret has a pod wait for a volume whose secret is wrong, and corrects it.
+func (s *scenario) wrongSecret(o volumeOptions, user, right string) {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "share"}, StringData: map[string]string{"username": user, "password": wrong},
+		ObjectMeta: metav1.ObjectMeta{Name: "storage"}, StringData: map[string]string{"username": user, "password": "wrong-password"},
 	}
 	secrets := s.cluster.CoreV1().Secrets(s.name)
-	_, err = secrets.Create(s.ctx, secret, metav1.CreateOptions{})
+	_, err := secrets.Create(s.ctx, secret, metav1.CreateOptions{})
 	s.must(err)
 
-	v := s.newVolume(volumeOptions{secret: secret.Name, mode: corev1.ReadWriteMany})
+	o.secret = secret.Name
+	v := s.newVolume(o)
 	p, text := s.newPod(v), s.text()
 	s.awaitFailures(stage, v, 2)
 	secret.StringData["password"] = right
@@ -193,8 +279,7 @@ func smbSecret(s *scenario) {
 	s.awaitRunning(p)
 	s.write(p, "data", text)
 	s.sees(p, "data", text)
-	s.endPod(p)
-	s.awaitDetached(v)
+	s.endLast(p)
 }
 
 func boot(s *scenario) {
@@ -226,80 +311,7 @@ func boot(s *scenario) {
 	s.wire.interpose(nil)
 	s.write(p, "data", text)
 	s.sees(p, "data", text)
-	s.endPod(p)
-	s.awaitDetached(v)
-}
-
-// Calls to Windows in the middle of each phase.
-var phases = map[string][]string{
-	stage:     {"IOCTL_DISK_CREATE_DISK", "IOCTL_DISK_SET_DRIVE_LAYOUT_EX", "MSFT_Volume.Format", "SetVolumeMountPointW"},
-	publish:   {"FSCTL_SET_REPARSE_POINT", "GetFinalPathNameByHandleW"},
-	unpublish: {"SetFileInformationByHandle", "FSCTL_GET_REPARSE_POINT"},
-	unstage:   {"FSCTL_LOCK_VOLUME", "FlushFileBuffers", "DeleteVolumeMountPointW", "IOCTL_DISK_SET_DISK_ATTRIBUTES"},
-}
-
-func kill(s *scenario) {
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	s.killDuring(stage, publish)
-	p := s.startPod(v)
-	s.write(p, "data", text)
-	s.killDuring(unpublish, unstage)
-	s.endPod(p)
-	s.awaitDetached(v)
-	s.wire.interpose(nil)
-
-	for _, method := range []string{stage, publish, unpublish, unstage} {
-		s.awaitFailures(method, v, 1) // or it wasn't killed in the middle of it
-	}
-	p = s.startPod(v)
-	s.sees(p, "data", text)
-	s.endPod(p)
-	s.awaitDetached(v)
-}
-
-// killDuring kills CSI Proxy in the middle of the first call of each method from now on, and starts
-// it again.
-func (s *scenario) killDuring(methods ...string) {
-	killed := make(map[string]bool)
-	at := make(map[string]string)
-	for _, method := range methods {
-		at[method] = phases[method][s.random.IntN(len(phases[method]))]
-	}
-	s.wire.interpose(func(c call, pass func() error) error {
-		windowsCall := at[c.method]
-		if windowsCall == "" || killed[c.method] {
-			return pass()
-		}
-		killed[c.method] = true
-		s.note("killed in %s, in %s", c.method, windowsCall)
-		made := s.made(windowsCall)
-		_, err := sim[simv1.Empty](s.ctx, s.node, "AddRule", &simv1.Rule{
-			Call: windowsCall, Count: 1, Uncancellable: true, Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)},
-		})
-		if err != nil {
-			return err
-		}
-		result := make(chan error, 1)
-		go func() { result <- pass() }()
-		if err := s.cluster.await(s.ctx, c.method+" is in "+windowsCall, func() (bool, error) { return s.made(windowsCall) > made, nil }); err != nil {
-			s.wrong("%v", err)
-		}
-		s.daemon.kill()
-		if err := s.startDaemon(); err != nil {
-			s.wrong("%v", err)
-		}
-		return <-result
-	})
-}
-
-// made returns how often a call to Windows was made.
-func (s *scenario) made(windowsCall string) int64 {
-	calls, err := sim[simv1.ListCallsResponse](s.ctx, s.node, "ListCalls", &simv1.Empty{})
-	if err != nil {
-		s.wrong("%v", err)
-		return 0
-	}
-	return calls.Counts[windowsCall]
+	s.endLast(p)
 }
 
 func openFile(s *scenario) {
@@ -307,7 +319,7 @@ func openFile(s *scenario) {
 	p := s.startPod(v)
 	s.write(p, "data", text)
 	process, err := sim[simv1.Process](s.ctx, s.node, "StartProcess", &simv1.Process{
-		Program: `C:\app\app.exe`, Paths: []string{p.file("data")},
+		Program: `C:\app\app.exe`, Paths: []string{p.file(v, "data")},
 	})
 	s.must(err)
 	if s.planted.name == plantDetach {
@@ -317,7 +329,7 @@ func openFile(s *scenario) {
 		s.must(err)
 	}
 	s.endPod(p)
-	s.awaitFailures(unstage, v, 2)
+	s.awaitFailures(unstage, v, 1) // after 15 seconds, in which a virus scanner would have ended
 	if d := s.disk(v); d == nil || d.Offline {
 		s.wrong("the disk is %v while a process uses the volume", d)
 	}
@@ -326,12 +338,130 @@ func openFile(s *scenario) {
 	s.awaitDetached(v)
 }
 
+func lostAnswers(s *scenario) {
+	s.loseAnswers(append([]string{grow}, cycle...)...)
+	v, text := s.newVolume(volumeOptions{}), s.text()
+	p := s.startPod(v)
+	s.write(p, "data", text)
+	s.grow(v)
+	s.sees(p, "data", text)
+	s.endLast(p)
+	for _, method := range append([]string{grow}, cycle...) {
+		s.awaitFailures(method, v, 1)
+	}
+}
+
+func onePod(s *scenario) {
+	v, text := s.newVolume(volumeOptions{mode: corev1.ReadWriteOncePod}), s.text()
+	first := s.startPod(v)
+	s.write(first, "data", text)
+	second := s.newPod(v) // the scheduler, which the lab hasn't got, would leave it waiting
+	s.await(second.name+" has to wait", func() (bool, error) { return len(s.events()) > 0, nil })
+	s.sees(first, "data", text)
+	s.endPod(first)
+	s.awaitRunning(second)
+	s.sees(second, "data", text)
+	s.endLast(second)
+}
+
+func volumes(s *scenario) {
+	a, b, c := s.newVolume(volumeOptions{}), s.newVolume(volumeOptions{}), s.newVolume(volumeOptions{})
+	texts := []string{s.text(), s.text()}
+	three := s.startPod(a, b, c)
+	s.write(three, "data", texts[0])
+	two := s.startPod(c, a)
+	s.sees(two, "data", texts[0])
+	s.write(two, "data", texts[1])
+	s.endPod(two)
+	s.sees(&pod{name: three.name, uid: three.uid, volumes: []*volume{a, c}}, "data", texts[1])
+	s.sees(&pod{name: three.name, uid: three.uid, volumes: []*volume{b}}, "data", texts[0])
+	s.endLast(three)
+}
+
+func manyPods(s *scenario) {
+	var all []*volume
+	for range 110 {
+		all = append(all, s.newVolume(volumeOptions{}))
+	}
+	text, began := s.text(), time.Now()
+	for _, v := range all {
+		s.newPod(v)
+	}
+	for _, p := range s.pods {
+		s.awaitRunning(p)
+		s.write(p, "data", text)
+	}
+	s.note("all run after %.1f s", time.Since(began).Seconds())
+	for _, p := range s.pods {
+		s.sees(p, "data", text)
+	}
+	began = time.Now()
+	for _, p := range s.pods {
+		s.deletePod(p)
+	}
+	for _, v := range all {
+		s.awaitDetached(v)
+	}
+	s.note("all are detached after %.1f s", time.Since(began).Seconds())
+}
+
+func slowFormat(s *scenario) {
+	_, err := sim[simv1.Empty](s.ctx, s.node, "AddRule", &simv1.Rule{
+		Call: "MSFT_Volume.Format", Count: 1, Uncancellable: true, Effect: &simv1.Rule_DelayNs{DelayNs: int64(150 * time.Second)},
+	})
+	s.must(err)
+	v, text := s.newVolume(volumeOptions{}), s.text()
+	p := s.startPod(v)
+	s.awaitFailures(stage, v, 1) // or it wasn't slow
+	if made := s.made("MSFT_Volume.Format"); made != 1 {
+		s.wrong("the volume was formatted %d times", made)
+	}
+	s.write(p, "data", text)
+	s.sees(p, "data", text)
+	s.endLast(p)
+}
+
+func pulled(s *scenario) {
+	v, text := s.newVolume(volumeOptions{}), s.text()
+	p := s.startPod(v)
+	s.write(p, "data", text)
+	s.endLast(p)
+	p = s.startPod(v)
+	_, err := sim[simv1.Empty](s.ctx, s.node, "DetachDisk", &simv1.DiskNumber{DiskNumber: s.disk(v).DiskNumber})
+	s.must(err)
+	if _, err := s.read(p, v, "data"); err == nil {
+		s.wrong("%s sees data of a disk that isn't there", p.name)
+	}
+	s.endLast(p)
+	p = s.startPod(v)
+	s.sees(p, "data", text)
+	s.endLast(p)
+}
+
+func stats(s *scenario) {
+	s.must(s.cluster.startKubelet("-stats=1s"))
+	v := s.newVolume(volumeOptions{})
+	p := s.startPod(v)
+	s.write(p, "data", s.text())
+	s.awaitCall(usage, v, "tells what the volume has", func(c call) bool {
+		r, ok := c.response.(*csi.NodeGetVolumeStatsResponse)
+		on := s.volumeOf(v)
+		return ok && len(r.Usage) == 1 && r.Usage[0].Total == int64(on.TotalBytes) && r.Usage[0].Available == int64(on.FreeBytes)
+	})
+	s.must(s.cluster.startKubelet())
+	s.endLast(p)
+}
+
 // Faults that can be planted, to see that the run turns red.
 const (
 	plantData   = "data"        // a disk comes back empty
 	plantDetach = "detach"      // a disk is detached while its volume is mounted
 	plantLost   = "lost-answer" // an answer is lost, so that kubelet repeats the call
+	plantEvent  = "event"       // the same, of which kubelet makes an event
 	plantLeft   = "left"        // the driver unstages nothing, and says that it has
+	plantCount  = "repeated"    // a call comes twice
+	plantDir    = "directory"   // kubelet leaves the directory of a volume
+	plantWrites = "writable"    // a PersistentVolume isn't read-only
 )
 
 // plant is a fault, the scenario in which it is planted, and what is noted then.
@@ -341,22 +471,30 @@ var plants = []plant{
 	{plantData, "number", "doesn't see its data"},
 	{plantDetach, "open-file", "is detached while"},
 	{plantLost, "life", "fails: Unavailable"},
+	{plantEvent, "life", "event FailedMount"},
 	{plantLeft, "life", "is left"},
+	{plantCount, "life", "succeeds 2 times"},
+	{plantDir, "life", "kubelet keeps volumes"},
+	{plantWrites, "read-only", "can write to a read-only volume"},
 }
 
 // plant lets a fault happen on the wire.
 func (s *scenario) plant() {
 	switch s.planted.name {
-	case plantLost:
-		lost := false
+	case plantLost, plantEvent:
+		s.loseAnswers(stage)
+	case plantCount:
+		again := false
 		s.wire.interpose(func(c call, pass func() error) error {
 			err := pass()
-			if c.method == stage && !lost {
-				lost = true
-				return status.Error(codes.Unavailable, "the answer is lost")
+			if c.method == publish && !again {
+				again = true
+				err = invoke(s.ctx, s.wire.socket(), csi.Node_NodePublishVolume_FullMethodName, c.request, &csi.NodePublishVolumeResponse{})
 			}
 			return err
 		})
+	case plantDir:
+		s.must(os.MkdirAll(filepath.Join(s.cluster.root, s.kubeletsVolumes(), "planted"), 0o750))
 	case plantLeft:
 		s.wire.interpose(func(c call, pass func() error) error {
 			if c.method == unstage {

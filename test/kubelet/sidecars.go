@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +16,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// startSidecars starts the real helpers of a driver's Controller, in the place of the lab's.
+func (c *cluster) startSidecars(bin, socket string) error {
+	for name, flags := range map[string][]string{
+		"csi-provisioner": {"--default-fstype=ntfs"}, "csi-attacher": nil, "csi-resizer": nil,
+	} {
+		command := append([]string{
+			filepath.Join(bin, name), "--csi-address=" + socket, "--kubeconfig=" + c.kubeconfig, "--timeout=2m", "--v=4",
+		}, flags...)
+		if err := c.start(filepath.Dir(c.root), name, command...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // attacher does what the external attacher does: it attaches a volume when the attach/detach
 // controller has made a VolumeAttachment, and detaches it when that is deleted.
@@ -25,8 +40,6 @@ type attacher struct {
 	cluster *cluster
 	wire    *wire
 	driver  string
-	// beforeDetach is told which volume is going to be detached.
-	beforeDetach func(volume string)
 	// failed is told what went wrong. The attacher tries again.
 	failed func(error)
 }
@@ -87,7 +100,7 @@ func (a *attacher) attach(ctx context.Context, va *storagev1.VolumeAttachment, p
 			Readonly: pv.Spec.CSI.ReadOnly, VolumeContext: pv.Spec.CSI.VolumeAttributes,
 		})
 	if err != nil {
-		return fmt.Errorf("attach %s: %w", pv.Name, err)
+		return nil // the list of calls has it
 	}
 	va.Status.Attached, va.Status.AttachmentMetadata = true, response.PublishContext
 	_, err = a.cluster.StorageV1().VolumeAttachments().UpdateStatus(ctx, va, metav1.UpdateOptions{})
@@ -95,10 +108,9 @@ func (a *attacher) attach(ctx context.Context, va *storagev1.VolumeAttachment, p
 }
 
 func (a *attacher) detach(ctx context.Context, va *storagev1.VolumeAttachment, volume string) error {
-	a.beforeDetach(volume)
 	if _, err := callController[csi.ControllerUnpublishVolumeResponse](ctx, a.wire, "ControllerUnpublishVolume",
 		&csi.ControllerUnpublishVolumeRequest{VolumeId: volume, NodeId: nodeName}); err != nil {
-		return fmt.Errorf("detach %s: %w", volume, err)
+		return nil // the list of calls has it
 	}
 	va.Finalizers = slices.DeleteFunc(va.Finalizers, func(f string) bool { return f == a.finalizer() })
 	_, err := a.cluster.StorageV1().VolumeAttachments().Update(ctx, va, metav1.UpdateOptions{})
@@ -125,16 +137,8 @@ func capabilityOf(pv *corev1.PersistentVolume) *csi.VolumeCapability {
 }
 
 // expand does what the external resizer does when a claim asks for more.
-func expand(ctx context.Context, c *cluster, w *wire, namespace, claim string, size resource.Quantity) error {
-	claims := c.CoreV1().PersistentVolumeClaims(namespace)
-	pvc, err := claims.Get(ctx, claim, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	pvc.Spec.Resources.Requests[corev1.ResourceStorage] = size
-	if pvc, err = claims.Update(ctx, pvc, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
+func expand(ctx context.Context, c *cluster, w *wire, pvc *corev1.PersistentVolumeClaim) error {
+	claims, size := c.CoreV1().PersistentVolumeClaims(pvc.Namespace), pvc.Spec.Resources.Requests[corev1.ResourceStorage]
 	pv, err := c.CoreV1().PersistentVolumes().Get(ctx, pvc.Spec.VolumeName, metav1.GetOptions{})
 	if err != nil {
 		return err

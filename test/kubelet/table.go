@@ -4,9 +4,9 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -25,46 +25,50 @@ type recorded struct {
 	Request  json.RawMessage `json:"request"`
 }
 
-// table returns the calls about volumes of the scenarios in which no call fails, in the order of the
-// names of the scenarios. What is random in them is numbered.
-func table(results []result) ([]byte, error) {
-	results = slices.Clone(results)
-	slices.SortFunc(results, func(a, b result) int { return strings.Compare(a.name, b.name) })
-	var out bytes.Buffer
+// table returns the calls about volumes of each scenario, as lines; none if a call failed, since how
+// often it is repeated is chance. What is random in them is numbered.
+func table(results []result) (map[string]string, error) {
+	lines := map[string]string{}
 	for _, r := range results {
-		if r.planted.name != "" || r.failed > 0 {
+		if r.planted.name != "" || r.unrecorded {
 			continue
 		}
-		var lines bytes.Buffer
+		lines[r.name] = ""
 		for _, c := range r.calls {
-			if c.code != codes.OK {
+			if r.failed > 0 || c.code != codes.OK {
 				continue
 			}
-			request, err := protojson.Marshal(c.request)
+			line, err := lineOf(r.name, c)
 			if err != nil {
 				return nil, err
 			}
-			// Each run of protojson has other spaces.
-			var fields map[string]any
-			if err := json.Unmarshal(request, &fields); err != nil {
-				return nil, err
-			}
-			if request, err = json.Marshal(fields); err != nil {
-				return nil, err
-			}
-			line := recorded{Scenario: r.name, Call: c.method, Request: request}
-			if c.patience > 0 {
-				line.Patience = c.patience.Round(10 * time.Second).String() // it is less by what has passed
-			}
-			text, err := json.Marshal(line)
-			if err != nil {
-				return nil, err
-			}
-			lines.Write(append(text, '\n'))
+			lines[r.name] += line
 		}
-		out.WriteString(numbered(lines.String()))
+		lines[r.name] = numbered(lines[r.name])
 	}
-	return out.Bytes(), nil
+	return lines, nil
+}
+
+// lineOf returns the line of a call.
+func lineOf(scenario string, c call) (string, error) {
+	request, err := protojson.Marshal(c.request)
+	if err != nil {
+		return "", err
+	}
+	// Each run of protojson has other spaces.
+	var fields map[string]any
+	if err := json.Unmarshal(request, &fields); err != nil {
+		return "", err
+	}
+	if request, err = json.Marshal(fields); err != nil {
+		return "", err
+	}
+	line := recorded{Scenario: scenario, Call: c.method, Request: request}
+	if c.patience > 0 {
+		line.Patience = c.patience.Round(10 * time.Second).String() // it is less by what has passed
+	}
+	text, err := json.Marshal(line)
+	return string(text) + "\n", err
 }
 
 // numbered gives the random names of volumes, pods and staging directories numbers.
@@ -83,31 +87,37 @@ func numbered(text string) string {
 	return text
 }
 
-// compareTable returns an error if the table isn't the one in a file, and writes it there first if
-// asked to.
+// compareTable returns an error if a file has other calls of these scenarios, or writes theirs there
+// if asked to.
 func compareTable(results []result, file string, update bool) error {
 	got, err := table(results)
 	if err != nil {
 		return err
 	}
-	if update {
-		return os.WriteFile(file, got, 0o644)
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
+	content, err := os.ReadFile(file)
+	if err != nil && !(update && os.IsNotExist(err)) {
 		return err
 	}
-	gotLines, wantLines := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
-	for i := range max(len(gotLines), len(wantLines)) {
-		at := func(lines []string) string {
-			if i < len(lines) {
-				return lines[i]
-			}
-			return ""
+	want := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		var r recorded
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
-		if at(gotLines) != at(wantLines) {
-			return fmt.Errorf("kubelet sends something else than %s has, from line %d on; -update writes it anew\n-%s\n+%s",
-				file, i+1, at(wantLines), at(gotLines))
+		want[r.Scenario] += line
+	}
+	if update {
+		maps.Copy(want, got)
+		var all strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			all.WriteString(want[name])
+		}
+		return os.WriteFile(file, []byte(all.String()), 0o644)
+	}
+	for name, lines := range got {
+		if lines != want[name] {
+			return fmt.Errorf("kubelet sends something else in %s than %s has; -update writes it anew\nbefore:\n%snow:\n%s",
+				name, file, want[name], lines)
 		}
 	}
 	return nil

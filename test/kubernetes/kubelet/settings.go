@@ -46,6 +46,8 @@ func settings(node, root string, sync, stats time.Duration) (*options.KubeletSer
 		config.VolumeStatsAggPeriod.Duration = -1
 	}
 
+	config.RegistryPullQPS = 0 // as many images as the pods want, at once
+
 	config.SyncFrequency.Duration = sync
 	config.NodeStatusUpdateFrequency.Duration = sync
 	config.NodeStatusReportFrequency.Duration = sync

@@ -1,0 +1,215 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+)
+
+// crash is how a part of the node ends, and starts again.
+type crash struct {
+	name string
+	do   func(s *scenario) error
+	// gentle says whether calls that are under way can end before.
+	gentle bool
+	// kubelet says whether kubelet ends. Afterwards it stages and publishes the volumes of pods
+	// again, and forgets those that it has only to unstage: github.com/kubernetes/kubernetes/issues/121937.
+	kubelet bool
+	// windows says whether Windows restarts, and loses whether what pods have just written is lost.
+	windows, loses bool
+}
+
+var (
+	daemonDies = crash{name: "CSI Proxy is killed", do: func(s *scenario) error { s.daemon.kill(); return s.startDaemon() }}
+	driverDies = crash{name: "the driver is killed", do: func(s *scenario) error {
+		s.driver.kill()
+		return errors.Join(s.startDriver(), s.served(s.ctx))
+	}}
+	kubeletDies = crash{
+		name: "kubelet is killed", kubelet: true, do: func(s *scenario) error { return s.cluster.startKubelet() },
+	}
+	upgrade = crash{name: "CSI Proxy is upgraded", gentle: true, do: func(s *scenario) error {
+		s.daemon.end(syscall.SIGTERM)
+		return s.startDaemon()
+	}}
+	reboot    = crash{name: "the node restarts", kubelet: true, windows: true, do: func(s *scenario) error { return s.restart("Reboot") }}
+	powerLoss = crash{
+		name: "the node loses power", kubelet: true, windows: true, loses: true, do: func(s *scenario) error { return s.restart("PowerLoss") },
+	}
+	crashes = []crash{daemonDies, driverDies, kubeletDies, upgrade, reboot, powerLoss}
+)
+
+// restart ends all that runs on the node, and starts it again: CSI Proxy, the driver, then kubelet.
+func (s *scenario) restart(how string) error {
+	s.cluster.stopKubelet()
+	s.driver.kill()
+	_, err := sim[simv1.Empty](s.ctx, s.node, how, &simv1.Empty{})
+	s.daemon.kill()
+	return errors.Join(err, s.startDaemon(), s.startDriver(), s.served(s.ctx), s.cluster.startKubelet())
+}
+
+// Calls to Windows in the middle of each phase.
+var phases = map[string][]string{
+	stage:     {"IOCTL_DISK_CREATE_DISK", "IOCTL_DISK_SET_DRIVE_LAYOUT_EX", "MSFT_Volume.Format", "SetVolumeMountPointW"},
+	publish:   {"FSCTL_SET_REPARSE_POINT", "GetFinalPathNameByHandleW"},
+	unpublish: {"SetFileInformationByHandle", "FSCTL_GET_REPARSE_POINT"},
+	unstage:   {"FSCTL_LOCK_VOLUME", "FlushFileBuffers", "DeleteVolumeMountPointW", "IOCTL_DISK_SET_DISK_ATTRIBUTES"},
+}
+
+// crashing is the scenario in which something crashes in the middle of each method, and while the
+// pod runs.
+func crashing(c crash, methods ...string) func(s *scenario) {
+	return func(s *scenario) {
+		v, text := s.newVolume(volumeOptions{}), s.text()
+		of := func(wanted ...string) []string {
+			return slices.DeleteFunc(wanted, func(m string) bool { return !slices.Contains(methods, m) })
+		}
+		s.crashDuring(c, of(stage, publish)...)
+		p := s.startPod(v)
+		s.write(p, "data", text)
+		disarm := s.crashDuring(c, of(unpublish, unstage)...)
+		s.endLast(p)
+		disarm()
+		for _, method := range methods {
+			if !c.gentle {
+				s.awaitFailures(method, v, 1) // or it didn't happen in the middle of it
+			}
+		}
+
+		if c.loses { // also what the pod has written
+			p = s.startPod(v)
+			s.write(p, "data", text)
+			s.endLast(p)
+		}
+		p = s.startPod(v) // what the pod before wrote was flushed when its volume was unstaged
+		s.crash(c, p)
+		s.sees(p, "data", text)
+		s.endLast(p)
+	}
+}
+
+// crash lets something crash, and returns when the pods can use their volumes.
+func (s *scenario) crash(c crash, pods ...*pod) {
+	s.note("%s", c.name)
+	at := time.Now()
+	s.must(c.do(s))
+	s.back(c, at, pods...)
+}
+
+// back returns when pods can use their volumes after a crash: kubelet stages them again when Windows
+// has restarted.
+func (s *scenario) back(c crash, at time.Time, pods ...*pod) {
+	if !c.windows {
+		return
+	}
+	for _, p := range pods {
+		for _, v := range p.volumes {
+			s.awaitCall(publish, v, "has succeeded again", func(c call) bool {
+				return c.field("target_path") == p.target(v) && c.began.After(at) && c.code == codes.OK && c.took != 0
+			})
+		}
+	}
+}
+
+// crashDuring lets something crash in the middle of the first call of each method from now on.
+// disarm ends that, waits for a crash under way, and returns when the last one was; zero if there was
+// none.
+func (s *scenario) crashDuring(c crash, methods ...string) (disarm func() time.Time) {
+	var (
+		mu       sync.Mutex
+		last     time.Time
+		underWay sync.WaitGroup
+		at       = make(map[string]string)
+	)
+	for _, method := range methods {
+		at[method] = phases[method][s.random.IntN(len(phases[method]))]
+	}
+	s.wire.interpose(func(called call, pass func() error) error {
+		mu.Lock()
+		windowsCall := at[called.method]
+		delete(at, called.method)
+		if windowsCall != "" {
+			underWay.Add(1)
+			last = time.Now()
+		}
+		mu.Unlock()
+		if windowsCall == "" {
+			return pass()
+		}
+		defer underWay.Done()
+		s.note("%s in %s, in %s", c.name, called.method, windowsCall)
+		return s.crashIn(c, windowsCall, pass)
+	})
+	return func() time.Time {
+		s.wire.interpose(nil)
+		mu.Lock()
+		clear(at)
+		mu.Unlock()
+		underWay.Wait()
+		return last
+	}
+}
+
+// crashIn makes a call, and lets something crash when it is in a call to Windows.
+func (s *scenario) crashIn(c crash, windowsCall string, pass func() error) error {
+	made := s.made(windowsCall)
+	rule := &simv1.Rule{Call: windowsCall, Count: 1, Uncancellable: true, Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}}
+	if c.gentle {
+		rule.Effect = &simv1.Rule_DelayNs{DelayNs: int64(3 * time.Second)}
+	}
+	if _, err := sim[simv1.Empty](s.ctx, s.node, "AddRule", rule); err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	go func() { result <- pass() }()
+	err := s.cluster.await(s.ctx, "Windows is asked for "+windowsCall, func() (bool, error) { return s.made(windowsCall) > made, nil })
+	if err == nil {
+		err = c.do(s)
+	}
+	if err == nil {
+		_, err = sim[simv1.Empty](s.ctx, s.node, "ClearRules", &simv1.Empty{})
+	}
+	if err != nil {
+		s.wrong("%v", err)
+	}
+	if err = <-result; c.gentle && err != nil {
+		s.wrong("the call that is under way fails: %v", err)
+	}
+	return err
+}
+
+// made returns how often a call to Windows was made.
+func (s *scenario) made(windowsCall string) int64 {
+	calls, err := sim[simv1.ListCallsResponse](s.ctx, s.node, "ListCalls", &simv1.Empty{})
+	if err != nil {
+		s.wrong("%v", err)
+		return 0
+	}
+	return calls.Counts[windowsCall]
+}
+
+// loseAnswers loses the answer to the first call of each method from now on.
+func (s *scenario) loseAnswers(methods ...string) {
+	var mu sync.Mutex
+	s.wire.interpose(func(c call, pass func() error) error {
+		err := pass()
+		mu.Lock()
+		defer mu.Unlock()
+		i := slices.Index(methods, c.method)
+		if i < 0 || err != nil {
+			return err
+		}
+		methods = slices.Delete(methods, i, i+1)
+		return status.Error(codes.Unavailable, "the answer is lost")
+	})
+}
