@@ -111,8 +111,8 @@ test-race: ## run the tests, all with the race detector
 	$(GO) -C test/published test -race -short -count=1 ./...
 
 .PHONY: test-resilience
-test-resilience: ## test each operation with each mishap at each of its calls, of which make test tries a sample
-	$(GO) test -timeout 40m ./internal/nodeops/... ./internal/pathpolicy
+test-resilience: ## test each operation with each mishap at each of its calls, and each switch of the simulated Windows, of which make test tries samples
+	$(GO) test -timeout 40m ./internal/nodeops/... ./internal/pathpolicy ./internal/sim/winsim
 
 # Each operation at each call of each other one. make test tries three calls of 40 pairs, and
 # make test-resilience of 3,000 of the 17,000, which takes a minute or two. This takes an hour or more.

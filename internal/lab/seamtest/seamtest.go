@@ -84,6 +84,8 @@ type Config struct {
 	// Skip has a reason for each row that the system can't show. The key is the row's
 	// method, or its method and name with a slash between.
 	Skip map[string]string
+	// Around runs a row, such as synctest.Test; nil for as it is.
+	Around func(t *testing.T, row func(t *testing.T))
 }
 
 // Run runs all rows but the guesses.
@@ -165,21 +167,28 @@ func run(t *testing.T, c Config, which func(row) bool) {
 					t.Skip(why)
 				}
 			}
-			f := c.New(t)
-			for _, n := range r.needs {
-				if !f.has(n) {
-					t.Skipf("this system doesn't offer %s", n)
-				}
+			around := c.Around
+			if around == nil {
+				around = func(t *testing.T, row func(t *testing.T)) { row(t) }
 			}
-			r.test(t, f)
-			if t.Failed() {
-				promise := "promised"
-				if r.guess != "" {
-					promise = "guessed, since " + r.guess
-				}
-				t.Logf("%s: %q is %s", r.method, r.promise, promise)
-			}
+			around(t, func(t *testing.T) { r.run(t, c.New(t)) })
 		})
+	}
+}
+
+func (r row) run(t *testing.T, f *Fixture) {
+	for _, n := range r.needs {
+		if !f.has(n) {
+			t.Skipf("this system doesn't offer %s", n)
+		}
+	}
+	r.test(t, f)
+	if t.Failed() {
+		promise := "promised"
+		if r.guess != "" {
+			promise = "guessed, since " + r.guess
+		}
+		t.Logf("%s: %q is %s", r.method, r.promise, promise)
 	}
 }
 

@@ -207,9 +207,11 @@ var volumeRows = []row{
 			closing(t, h)
 			wantErrno(t, "mounted twice", f.System.SetVolumeMountPoint(t.Context(), point, volume), win.ErrorDirNotEmpty)
 			must(t, f.System.DeleteVolumeMountPoint(t.Context(), point))
-			if left := list(t, f.openFile(t, f.Directory+`\mount`, open(win.FileListDirectory)), true); len(left) > 0 {
+			d := f.openFile(t, f.Directory+`\mount`, open(win.FileListDirectory))
+			if left := list(t, d, true); len(left) > 0 {
 				t.Errorf("the directory has %v", left)
 			}
+			closing(t, d)
 			wantErrno(t, "unmounted twice", f.System.DeleteVolumeMountPoint(t.Context(), point), win.ErrorNotAReparsePoint, win.ErrorInvalidParameter)
 		},
 	},

@@ -6,6 +6,7 @@ package winsim_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
@@ -89,3 +90,21 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 
 // The node does what others have found out about Windows.
 func TestOracles(t *testing.T) { seamtest.RunOracles(t, seamtest.Config{New: newFixture}) }
+
+// What the contract promises holds however the switches of the node's Windows are set, so that
+// nobody has to find out on Windows that a row is red for what nobody has promised.
+func TestContractWithEachSetting(t *testing.T) {
+	config := seamtest.Config{New: newFixture, Around: synctest.Test, Skip: map[string]string{}}
+	simtest.EachSwitch(t, func(t *testing.T, settings winsim.Settings) {
+		clear(config.Skip)
+		switch {
+		case settings.NoAutomount:
+			t.Skip("csi-proxy-wintest refuses such a Windows")
+		case settings.BindFilter, settings.BindFilterInvalid:
+			t.Skip("the filter is in containers only")
+		case settings.DeniedMountPoints:
+			config.Skip["File.DenyCreation/and a link in its place"] = "the switch says otherwise"
+		}
+		seamtest.Run(t, config)
+	})
+}

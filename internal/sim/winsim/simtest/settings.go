@@ -30,6 +30,19 @@ func EachSetting(t *testing.T, test func(t *testing.T, settings winsim.Settings)
 	}
 }
 
+// EachSwitch runs a test with each switch by itself in each position, on nodes that Open starts
+// meanwhile. If tests are [Sampled], it runs with every fifth of them.
+func EachSwitch(t *testing.T, test func(t *testing.T, settings winsim.Settings)) {
+	t.Helper()
+	i := 0
+	for settings := range switches(positions()) {
+		if i++; Sampled() && i%5 != 0 {
+			continue
+		}
+		OnWindows(t, settings, map[string]func(*testing.T){"": func(t *testing.T) { test(t, settings) }})
+	}
+}
+
 // windows are the switches of the nodes that Open starts.
 var windows winsim.Settings
 
@@ -60,6 +73,22 @@ func OnOtherWindows(t *testing.T, tests map[string]func(*testing.T)) {
 func Settings() iter.Seq[winsim.Settings] {
 	return func(yield func(winsim.Settings) bool) {
 		values := positions()
+		for s := range switches(values) {
+			if !yield(s) {
+				return
+			}
+		}
+		for _, row := range pairwise(values) {
+			if !yield(settings(values, row)) {
+				return
+			}
+		}
+	}
+}
+
+// switches gives each switch by itself in each position but its zero value.
+func switches(values [][]reflect.Value) iter.Seq[winsim.Settings] {
+	return func(yield func(winsim.Settings) bool) {
 		for i := range values {
 			for at := 1; at < len(values[i]); at++ {
 				row := make([]int, len(values))
@@ -67,11 +96,6 @@ func Settings() iter.Seq[winsim.Settings] {
 				if !yield(settings(values, row)) {
 					return
 				}
-			}
-		}
-		for _, row := range pairwise(values) {
-			if !yield(settings(values, row)) {
-				return
 			}
 		}
 	}
