@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
+	"unsafe"
 
 	"github.com/Microsoft/go-winio"
 	"golang.org/x/sys/windows"
@@ -130,10 +132,32 @@ type service struct {
 var installed int
 
 // install installs the daemon as a service, with these flags beside those that
-// every one has. It isn't started.
+// every one has. It is limited to the privileges that it says it needs, as by csi-proxyctl
+// service install. It isn't started.
 func install(t testing.TB, flags ...string) *service {
 	t.Helper()
-	return installProgram(t, daemonProgram, flags...)
+	s := installProgram(t, daemonProgram, flags...)
+	if err := limit(s.Service); err != nil && !onWine() { // which has no such limit
+		t.Fatal(err)
+	}
+	return s
+}
+
+// limit limits the service of the daemon to the privileges that -check tells.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
+func limit(s *mgr.Service) error {
+	out, err := exec.Command(daemonProgram, "-check").Output()
+	if err != nil {
+		return fmt.Errorf("csi-proxy -check: %w", err)
+	}
+	var needs struct{ Privileges []string }
+	if err := json.Unmarshal(out, &needs); err != nil || len(needs.Privileges) == 0 {
+		return fmt.Errorf("csi-proxy -check printed %q: %w", out, err)
+	}
+	list := utf16.Encode([]rune(strings.Join(needs.Privileges, "\x00") + "\x00\x00"))
+	first := &list[0] // SERVICE_REQUIRED_PRIVILEGES_INFO
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO, (*byte)(unsafe.Pointer(&first)))
 }
 
 // installSimulated installs a daemon with a simulated node that outlives it.
