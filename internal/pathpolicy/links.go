@@ -6,6 +6,7 @@ package pathpolicy
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -47,8 +48,8 @@ func (e Entry) Aside(name string) Path {
 // MaxLinkDepth, and the recorded links. They aren't followed. If some may be missing, incomplete
 // says why: a directory couldn't be read or, with csiproxy.ErrResourceExhausted, there are too
 // many entries.
-func (p *Policy) Links(ctx context.Context, sys System) (found []FoundLink, incomplete, _ error) {
-	s := &linkSearch{left: maxLinkEntries}
+func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
+	s := &linkSearch{left: maxLinkEntries, found: func(l FoundLink) { all = append(all, l) }}
 	for _, root := range p.roots {
 		err := p.walk(sys, func(w *walk) error {
 			dir, err := w.enter(ctx, Path{root: root}, win.FileOpen)
@@ -65,11 +66,23 @@ func (p *Policy) Links(ctx context.Context, sys System) (found []FoundLink, inco
 	if err := p.recordedLinks(ctx, sys, s); err != nil {
 		return nil, nil, err
 	}
-	return s.found, s.incomplete, nil
+	return all, s.incomplete, nil
+}
+
+// Links calls found with those of [Policy.Links] that lie below the directory f, and uses no
+// other handle of f: it may be open for what others exclude. However many entries there are, it
+// looks at all of them.
+func (f *File) Links(ctx context.Context, found func(FoundLink)) (incomplete, _ error) {
+	s := &linkSearch{left: math.MaxInt, found: found}
+	if f.Entry("any").path().isSearched() {
+		s.note(s.search(ctx, f, len(f.entry.path().names)))
+	}
+	f.recordedLinks(ctx, s)
+	return s.incomplete, ctx.Err()
 }
 
 type linkSearch struct {
-	found      []FoundLink
+	found      func(FoundLink)
 	incomplete error // the first reason why something may be missing
 	left       int   // entries that may still be looked at
 }
@@ -118,7 +131,7 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 	case info.IsReparsePoint():
 		var link Link
 		if link, err = e.link(ctx); err == nil {
-			s.found = append(s.found, FoundLink{e.path(), link})
+			s.found(FoundLink{e.path(), link})
 		} else if errors.Is(err, win.ErrorNotAReparsePoint) {
 			err = nil // not any more
 		}

@@ -69,11 +69,33 @@ func (p *Policy) recordedLinks(ctx context.Context, sys System, s *linkSearch) e
 			err = records.Links.Drop(ctx, sys, r.Name, look)
 		}
 		if there {
-			s.found = append(s.found, FoundLink{path, link})
+			s.found(FoundLink{path, link})
 		}
 		s.note(err)
 	}
 	return ctx.Err()
+}
+
+// recordedLinks is that of Policy for the links below the directory f. Records of others stay.
+func (f *File) recordedLinks(ctx context.Context, s *linkSearch) {
+	all, err := records.Links.All(ctx, f.entry.walk.sys)
+	s.note(err)
+	dir := f.entry.path()
+	for _, r := range all {
+		path, ok := f.entry.walk.policy.parseRecorded(r.About)
+		if !ok || path.isSearched() || !path.IsBelow(dir) {
+			continue
+		}
+		below := path.full().names[len(dir.full().names):]
+		link, err := f.Entry(strings.Join(below, `\`)).link(ctx)
+		switch {
+		case err == nil && recordName(path, link.Target()) == r.Name:
+			s.found(FoundLink{path, link})
+		case errors.Is(err, win.ErrorNotAReparsePoint), errors.Is(err, win.ErrorDirectory): // not any more
+		default:
+			s.note(err)
+		}
+	}
 }
 
 // parseRecorded returns the path of a record, if it lies inside.

@@ -33,6 +33,9 @@ type Resolved struct {
 	Target string
 	// ByLink says that the path itself is a link to another path, and not where it ends.
 	ByLink bool
+	// InVolume says that the path leads into a volume that is mounted in the allowed
+	// directories, or to where nothing is in one.
+	InVolume bool
 }
 
 // Resolve follows path to its end. Links in the middle and at the end are followed by the
@@ -82,6 +85,7 @@ func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, er
 			return path, r, err
 		}
 	}
+	r.InVolume = path.volume != "" || w.at != nil && w.at.entry.start.volume != ""
 	return path, r, nil
 }
 

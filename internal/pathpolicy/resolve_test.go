@@ -90,6 +90,7 @@ func TestResolve(t *testing.T) {
 		kubelet + `\toshare`:     {Kind: pathpolicy.SharedDirectory, Target: `\\server\share\`, ByLink: true},
 	}
 	for path, want := range wants {
+		want.InVolume = want.Volume == volume && want.Kind != pathpolicy.MountedVolume
 		got, err := resolve(t, sys, p, path)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v\n%s", path, err, diff)
