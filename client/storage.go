@@ -141,8 +141,9 @@ func (s *Storage) UnstageShare(ctx context.Context, r storage.UnstageShareReques
 }
 
 // MoveAside moves a directory that isn't empty, where nothing is staged, to another one on the
-// same disk, and lists what is in it. If there is nothing to move, it succeeds. If a process has
-// a file in it open, the error is csiproxy.ErrFailedPrecondition.
+// same disk, and lists what is in it. If there is nothing to move, it succeeds. If something
+// below it is staged or published, or a process has a file in it open, the error is
+// csiproxy.ErrFailedPrecondition.
 func (s *Storage) MoveAside(ctx context.Context, path string) (moved storage.MovedAside, err error) {
 	err = s.group.call(ctx, "MoveAside", quote.Text(path),
 		result("MoveAside", &storagev1alpha1.MoveAsideRequest{Path: path}, func(m *storagev1alpha1.MoveAsideResponse) { moved = storagewire.ToMovedAside(m) }),

@@ -129,8 +129,8 @@ type Operations interface {
 	// to another one on the same disk, in one step and with all that is in it, whatever that is.
 	// It says where to, and lists the entries. If nothing or an empty directory is at the path,
 	// it succeeds. Anything else than a directory, one where a volume or share is staged, and one
-	// with a mount point below it stay: csiproxy.ErrFailedPrecondition. So does one in which a
-	// process has a file open.
+	// below which a volume is mounted, or a link leads to a volume or share, stay:
+	// csiproxy.ErrFailedPrecondition. So does one in which a process has a file open.
 	MoveAside(ctx context.Context, path string) (MovedAside, error)
 	// ListRefusedLogOns returns the log-ons to SMB servers that were refused lately, one for
 	// each account. The same credentials are tried again only after a while, at most two

@@ -145,8 +145,9 @@ entries. PATH is free then, and a volume can be staged there. Windows mounts a v
 empty directory, so what a pod has written there while nothing was mounted keeps the volume from
 being staged.
 
-PATH is a staging directory, and none above it: links among the entries move too, also those that
-pods and staged shares use.
+PATH is a staging directory, and none above it: the command refuses a directory below which a volume
+is mounted or a link leads to a volume or share, and names these. csi-proxyctl fs rm PATH removes a
+link that nobody needs.
 
 Nothing is deleted. The entries go to csi-proxy-moved-aside\TIME\PATH in the kubelet directory, or
 in the working directory that PATH is in. When nobody needs them, csi-proxyctl fs rm --force

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -122,8 +120,8 @@ func TestMoveAsideRefuses(t *testing.T) {
 		targetPath:                         {csiproxy.ErrFailedPrecondition, "staged there"},
 		stagingPath + `\dir`:               {csiproxy.ErrFailedPrecondition, "mounted volume"},
 		otherPath + file:                   {csiproxy.ErrFailedPrecondition, "file and no directory"},
-		simtest.Kubelet + `\plugins`:       {csiproxy.ErrFailedPrecondition, "mounted below it, at " + stagingPath},
-		simtest.Kubelet:                    {csiproxy.ErrFailedPrecondition, "mounted below it"},
+		simtest.Kubelet + `\plugins`:       {csiproxy.ErrFailedPrecondition, "mounted below it"},
+		simtest.Kubelet:                    {csiproxy.ErrInvalidArgument, "allowed directory"},
 		`C:\Windows`:                       {csiproxy.ErrInvalidArgument, "not inside"},
 		simtest.Kubelet + `\..\..\Windows`: {csiproxy.ErrInvalidArgument, ""},
 	} {
@@ -146,59 +144,107 @@ func TestMoveAsideRefuses(t *testing.T) {
 	}
 }
 
-// MoveAside and StageVolume of the same path meet at each call to Windows of one of them, in
-// two processes: the file is moved, not lost, and a volume isn't moved.
-func TestMoveAsideMeetsStageVolume(t *testing.T) {
-	r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
-	acts := []func(t *testing.T, n *nodeops.Node) error{
-		func(t *testing.T, n *nodeops.Node) error {
-			_, err := n.Storage.StageVolume(operation.Inline(t.Context()), r)
-			return err
-		},
-		func(t *testing.T, n *nodeops.Node) error {
-			_, err := n.Storage.MoveAside(operation.Inline(t.Context()), stagingPath)
-			return err
-		},
-	}
-	for first := range acts {
-		for at, met := 0, true; met; at++ {
-			synctest.Test(t, func(t *testing.T) {
-				sim, n := newNode(t)
-				other, err := nodeops.New(sim, nodeops.Options{})
-				simtest.Must(t, err)
-				simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-				simtest.Must(t, sim.MkdirAll(stagingPath))
-				simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
-				var errs [2]error
-				calls := 0
-				met = false
-				sim.OnCall(func(winsim.Call) {
-					if calls++; calls == at+1 {
-						sim.OnCall(nil)
-						met = true
-						errs[1-first] = acts[1-first](t, other)
-					}
-				})
-				errs[first] = acts[first](t, n)
-				sim.OnCall(nil)
-				if !met {
-					return
-				}
-				for _, err := range errs {
-					if kind := csiproxy.KindOf(err); err != nil && kind != csiproxy.ErrFailedPrecondition && kind != csiproxy.ErrUnavailable {
-						t.Errorf("act %d, at call %d: %v", first, at, err)
-					}
-				}
-				if errs[1] != nil { // StageVolume was refused then, too, since the file was there
-					simtest.Must(t, acts[1](t, n))
-				}
-				simtest.Must(t, acts[0](t, n))
-				if found := aside(t, sim); len(found) != 1 {
-					t.Fatalf("act %d, at call %d: %v; moved aside are %v", first, at, errs, found)
-				} else if data, err := sim.ReadFile(found[0] + file); string(data) != "precious" || err != nil {
-					t.Errorf("act %d, at call %d: the file is %q, %v", first, at, data, err)
-				}
-			})
+// A directory stays if something below it is used: a volume that is mounted there, however deep,
+// or a volume or share by a link that a search for links finds. Once that is gone, it is moved.
+func TestMoveAsideAboveUse(t *testing.T) {
+	const dir = simtest.Kubelet + `\plugins\above`
+	deep := dir + strings.Repeat(`\deep`, 8)
+	emptyDir := dir + `\kubernetes.io~empty-dir\cache`
+	link := func(to string) func(*testing.T, *winsim.System, *nodeops.Node, string) {
+		return func(t *testing.T, sim *winsim.System, _ *nodeops.Node, path string) {
+			simtest.Must(t, sim.Symlink(path, to, true))
 		}
+	}
+	published := func(t *testing.T, _ *winsim.System, n *nodeops.Node, path string) {
+		simtest.Must(t, n.Storage.PublishVolume(t.Context(), stagingPath, path))
+	}
+	for name, c := range map[string]struct {
+		path string
+		make func(t *testing.T, sim *winsim.System, n *nodeops.Node, path string)
+		free bool
+	}{
+		"a published volume":                {dir + `\pod\mount`, published, false},
+		"a published volume, deep":          {deep + `\mount`, published, false},
+		"a published volume in an emptyDir": {emptyDir + `\mount`, published, false},
+		"a driver's link": {dir + `\mount`, func(t *testing.T, _ *winsim.System, n *nodeops.Node, path string) {
+			simtest.Must(t, n.Filesystem.CreateSymlink(t.Context(), stagingPath+`\sub`, path))
+		}, false},
+		"a staged volume": {dir + `\globalmount`, func(t *testing.T, sim *winsim.System, n *nodeops.Node, path string) {
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: path})
+		}, false},
+		"a staged volume, deep": {deep + `\globalmount`, func(t *testing.T, sim *winsim.System, n *nodeops.Node, path string) {
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: path})
+		}, false},
+		"a staged share": {dir + `\globalmount`, func(t *testing.T, _ *winsim.System, n *nodeops.Node, path string) {
+			simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, path)))
+		}, false},
+		"a link to a volume":         {dir + `\link`, link(stagingPath), false},
+		"a link into a volume":       {dir + `\link`, link(stagingPath + `\none`), false},
+		"a link by way of another":   {dir + `\link`, link(targetPath), false},
+		"a link to a share by a way": {dir + `\link`, link(otherPath), false},
+		"a link that nobody follows": {dir + `\link`, link(simtest.Kubelet + `\outside\dir`), false},
+		"a junction": {dir + `\link`, func(t *testing.T, sim *winsim.System, _ *nodeops.Node, path string) {
+			simtest.Must(t, sim.Junction(path, stagingPath))
+		}, false},
+
+		"a link that a pod has planted deep":           {deep + `\link`, link(stagingPath), true},
+		"a link that a pod has planted in an emptyDir": {emptyDir + `\link`, link(stagingPath), true},
+		"a link to nothing":                            {dir + `\link`, link(dir + `-none`), true},
+		"a link to a directory":                        {dir + `\link`, link(simtest.Kubelet + `\pods`), true},
+		"a link within it":                             {dir + `\link`, link(dir + `\sub`), true},
+		"a link to itself":                             {dir + `\link`, link(dir), true},
+		"a link outside":                               {dir + `\link`, link(`C:\Windows`), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, n := newShares(t)
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			published(t, sim, n, targetPath)
+			simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\other`, otherPath)))
+			simtest.Must(t, sim.Symlink(simtest.Kubelet+`\outside`, `C:\Windows`, true))
+			simtest.Must(t, sim.Symlink(simtest.Kubelet+`\way`, simtest.Kubelet+`\plugins`, true))
+			simtest.Must(t, sim.MkdirAll(c.path[:strings.LastIndex(c.path, `\`)]))
+			c.make(t, sim, n, c.path)
+			if !c.free {
+				for _, path := range []string{dir, simtest.Kubelet + `\way\above`} {
+					_, err := n.Storage.MoveAside(t.Context(), path)
+					wantKind(t, path, err, csiproxy.ErrFailedPrecondition, c.path, "name the staging directory itself")
+				}
+				if _, err := sim.ReadLink(c.path); err != nil {
+					t.Error(err)
+				}
+				if _, err := n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: c.path}); err != nil {
+					simtest.Must(t, n.Filesystem.Rmdir(t.Context(), c.path, false))
+				} else if _, err := sim.ReadLink(c.path); err == nil {
+					simtest.Must(t, n.Filesystem.Rmdir(t.Context(), c.path, false))
+				}
+				simtest.Must(t, sim.WriteFile(dir+file, nil))
+			}
+			if moved, err := n.Storage.MoveAside(t.Context(), dir); err != nil || moved.MovedTo == "" {
+				t.Errorf("%+v, %v", moved, err)
+			}
+		})
+	}
+}
+
+// A directory stays while it can't be found out whether something below it is used.
+func TestMoveAsideAboveUnknown(t *testing.T) {
+	const below, linked = simtest.Kubelet + `\plugins\below`, simtest.Kubelet + `\plugins\linked`
+	sim, n := newNode(t)
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.MkdirAll(below+`\sub`))
+	simtest.Must(t, sim.MkdirAll(linked))
+	simtest.Must(t, sim.Symlink(linked+`\link`, stagingPath+`\none`, true))
+	for path, fails := range map[string]winsim.Match{
+		below:  {Call: "NtCreateFile", Object: "sub"},
+		linked: {Call: "CreateFileW", Object: `\\?\Volume`},
+	} {
+		simtest.Must(t, sim.Fail(fails, win.ErrorIODevice))
+		_, err := n.Storage.MoveAside(t.Context(), path)
+		wantKind(t, path, err, csiproxy.ErrUnavailable, "can't be found out")
+		sim.ResetRules()
 	}
 }

@@ -19,7 +19,7 @@ import (
 //	Rmdir, RmdirContents of a mount point             volume, while directories are open: tried for a moment
 //	PublishVolume, CreateSymlink, LinkPath            volume or share that the link leads to, link
 //	CleanUp of a link                                 link
-//	MoveAside                                         none: it holds the directory, which isn't shared for deletion
+//	MoveAside                                         none: it holds the directory, so that nobody gets below it
 //	UnpublishVolume, Rmdir of a link                  none: they only make use less
 //	SetDiskState, PartitionDisk                       disk
 //	ResizeVolume, ExpandVolume                        disk

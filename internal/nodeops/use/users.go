@@ -155,11 +155,13 @@ func (o *Owner) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.
 	return err == nil && id.Equal(volume.ID(on)), err
 }
 
+// MostListed is how many paths Listed names.
+const MostListed = 5
+
 // Listed names at most five paths in an error.
 func Listed(paths []string) string {
-	const most = 5
-	text := strings.Join(paths[:min(len(paths), most)], ", ")
-	if len(paths) > most {
+	text := strings.Join(paths[:min(len(paths), MostListed)], ", ")
+	if len(paths) > MostListed {
 		text += ", …"
 	}
 	return quote.Text(text)
