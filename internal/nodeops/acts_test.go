@@ -54,6 +54,11 @@ const (
 
 var starts = []start{
 	{name: "raw disk", has: aVolume, prepare: func(r *rig) { r.raw(true) }},
+	{name: "raw disk, and files at the staging path", has: aVolume, prepare: func(r *rig) {
+		r.raw(true)
+		r.must(r.sim.MkdirAll(staging))
+		r.must(r.sim.WriteFile(staging+file, []byte("precious")))
+	}},
 	{name: "raw volume", has: aVolume | anID, prepare: (*rig).partitioned},
 	{name: "unstaged volume whose disk has grown", has: aVolume | anID, prepare: func(r *rig) {
 		r.unstaged()
@@ -105,6 +110,13 @@ func unstage(request storage.UnstageVolumeRequest) func(context.Context, *rig, *
 	return func(ctx context.Context, _ *rig, n *nodeops.Node) (any, error) {
 		done, err := n.Storage.UnstageVolume(ctx, request)
 		return done.Unmounted, err // who takes the disk offline doesn't matter
+	}
+}
+
+func moveAside(path string) func(context.Context, *rig, *nodeops.Node) (any, error) {
+	return func(ctx context.Context, _ *rig, n *nodeops.Node) (any, error) {
+		moved, err := n.Storage.MoveAside(ctx, path)
+		return moved.MovedTo != "", err
 	}
 }
 
@@ -180,6 +192,9 @@ var acts = []act{
 	{name: "ExpandVolume", on: aVolume, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
 		return n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, Wait: time.Second})
 	}},
+	{name: "MoveAside of the staging path", on: aVolume, run: moveAside(staging)},
+	{name: "MoveAside above the staging paths", on: aVolume | aShare, run: moveAside(simtest.Kubelet + `\plugins`)},
+	{name: "MoveAside of the pod", on: aVolume | aShare, run: moveAside(simtest.Kubelet + `\pods\6a1c2d3e`)},
 	{name: "CheckVolume with a spot fix", on: aVolume, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
 		checked, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
 		if errors.Is(err, csiproxy.ErrFailedPrecondition) {

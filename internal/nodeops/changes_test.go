@@ -147,7 +147,10 @@ var changes = map[string][]string{
 // has made, or nobody can know what was set before.
 var repeats = []string{"CreateSymlink", "NewSMBGlobalMapping", "SetMutualCHAPSecret", "StageShare that is refused"}
 
-var chosen = regexp.MustCompile(`\\\\\?\\Volume\{[^}]*\}\\|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-9]{8}T[0-9]{6}\.[0-9]{3}Z`)
+var chosen = regexp.MustCompile(`\\\\\?\\Volume\{[^}]*\}\\|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|` + movedTime)
+
+// movedTime is the time in the path of what was moved aside.
+const movedTime = `[0-9]{8}T[0-9]{6}\.[0-9]{3}Z`
 
 func TestChangesAreLoggedOnce(t *testing.T) {
 	for _, s := range scenarios {

@@ -109,6 +109,7 @@ const undo = -1
 func (m *meeting) inTurn(r *rig, o *outcome, order []int) {
 	for _, i := range order {
 		r.sim.Settle()
+		time.Sleep(time.Millisecond) // so that each MoveAside has a time of its own
 		if i != undo {
 			o.answers[i] = m.act(r, i, r.process())
 			continue

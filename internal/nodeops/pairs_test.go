@@ -6,6 +6,8 @@ package nodeops_test
 import (
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,7 +38,7 @@ func TestPairs(t *testing.T) {
 				t.Run(first.name, func(t *testing.T) {
 					t.Parallel()
 					for _, second := range s.acts() {
-						if bringsBack(first, second) {
+						if mayDiffer(first, second) {
 							continue
 						}
 						for _, two := range []bool{false, true} {
@@ -49,6 +51,28 @@ func TestPairs(t *testing.T) {
 	}
 }
 
+// MoveAside and what makes a use of a volume or share below the directory meet at each call to
+// Windows, in two processes: what is used stays, and files that are in the way are moved.
+func TestMoveAsideMeets(t *testing.T) {
+	const files, pod, all = "MoveAside of the staging path", "MoveAside of the pod", "MoveAside above the staging paths"
+	for _, c := range []struct{ start, moveAside, use string }{
+		{"raw disk, and files at the staging path", files, "StageVolume"},
+		{"raw volume", all, "MountVolume"},
+		{"staged volume", pod, "PublishVolume"},
+		{"mapped share", all, "StageShare"},
+		{"published share", pod, "PublishVolume of the share"},
+	} {
+		s := starts[slices.IndexFunc(starts, func(s start) bool { return s.name == c.start })]
+		named := func(name string) act {
+			return acts[slices.IndexFunc(acts, func(a act) bool { return a.name == name })]
+		}
+		s.meeting(true, named(c.moveAside), named(c.use)).atEachCall(t)
+		if !simtest.Sampled() {
+			s.meeting(true, named(c.use), named(c.moveAside)).atEachCall(t)
+		}
+	}
+}
+
 // samplePairs tries a few points of some pairs.
 func samplePairs(t *testing.T, random *rand.Rand, pairs int) {
 	const points = 3
@@ -56,7 +80,7 @@ func samplePairs(t *testing.T, random *rand.Rand, pairs int) {
 		s := starts[random.IntN(len(starts))]
 		acts := s.acts()
 		m := s.meeting(random.IntN(2) == 0, acts[random.IntN(len(acts))], acts[random.IntN(len(acts))])
-		if bringsBack(m.acts[0], m.acts[1]) {
+		if mayDiffer(m.acts[0], m.acts[1]) {
 			continue
 		}
 		calls := m.turn(t, []int{0}).calls
@@ -69,11 +93,19 @@ func samplePairs(t *testing.T, random *rand.Rand, pairs int) {
 	}
 }
 
-// bringsBack reports whether two acts may have an outcome that is that of neither order:
+// mayDiffer reports whether two acts may have an outcome that is that of neither order.
 // PartitionDisk and SetDiskState bring a disk back online that Windows takes offline while
-// they wait for its volumes, since it does so to some that have just arrived.
-func bringsBack(first, second act) bool {
-	return second.name == "Windows takes the disk offline" && (first.name == "PartitionDisk" || first.name == "SetDiskState online")
+// they wait for its volumes, since it does so to some that have just arrived. And
+// RemoveSMBGlobalMapping leaves the mapping if not all links can be looked at, since drivers
+// must be able to end: MoveAside holds a directory meanwhile.
+func mayDiffer(first, second act) bool {
+	switch second.name {
+	case "Windows takes the disk offline":
+		return first.name == "PartitionDisk" || first.name == "SetDiskState online"
+	case "RemoveSMBGlobalMapping":
+		return strings.HasPrefix(first.name, "MoveAside")
+	}
+	return false
 }
 
 // acts returns those that concern what the node has.
