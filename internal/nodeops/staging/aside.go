@@ -95,7 +95,7 @@ func (s *Staging) checkUnused(ctx context.Context, dir *pathpolicy.File) error {
 	}
 	var used []string
 	var failed error
-	lacking, err := dir.Links(ctx, func(l pathpolicy.FoundLink) {
+	incomplete, err := dir.Links(ctx, func(l pathpolicy.FoundLink) {
 		if failed != nil || len(used) > use.MostListed {
 			return
 		}
@@ -117,7 +117,7 @@ func (s *Staging) checkUnused(ctx context.Context, dir *pathpolicy.File) error {
 			"; name the staging directory itself, or unpublish and unstage these first;" +
 			" csi-proxyctl fs rm PATH removes a link that nobody needs")
 	}
-	if failed = cmp.Or(failed, lacking); failed != nil {
+	if failed = cmp.Or(failed, incomplete); failed != nil {
 		return &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: failed,
 			Detail: "whether something below the directory is used can't be found out; name the staging directory itself, or try again later",
