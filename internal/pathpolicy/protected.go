@@ -69,6 +69,11 @@ func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reaso
 			return reason, err
 		}
 	}
+	return p.ProtectsBesideWindows(ctx, sys, volume)
+}
+
+// ProtectsBesideWindows is Protects for a volume that lies on no disk that Windows runs from.
+func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume string) (reason string, _ error) {
 	volumes := slices.Clone(p.protected)
 	for _, root := range p.roots {
 		// An allowed directory may be a link to another drive. Its own drive has that link.

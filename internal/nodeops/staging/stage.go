@@ -140,6 +140,9 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 	}
 	defer right.Release()
 	extent, err := use.Extent(ctx, s.Sys, right.ID)
+	if err == nil && extent.DiskNumber != n {
+		err = opendisk.ErrChanged("its volume lies on another disk")
+	}
 	if err != nil {
 		return staged, err
 	}

@@ -50,9 +50,10 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 }
 
 // Mount mounts a volume of a disk at a path, which is made if it is missing. The right to the
-// disk keeps that from going offline meanwhile.
+// disk keeps that from going offline meanwhile. It is given for no disk that Windows runs from, and the
+// volume lies on no other disk, so that isn't asked again.
 func (v *Volumes) Mount(ctx context.Context, _ *use.Disk, right *use.Volume, path pathpolicy.Path) error {
-	reason, err := v.paths.Protects(ctx, v.sys, string(right.ID))
+	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(right.ID))
 	if err != nil {
 		return err
 	}
