@@ -112,8 +112,9 @@ func (d *Disk) AwaitVolumes(
 	return found, nil
 }
 
-// withNotices is the time between the first two looks where Windows gives notices.
-const withNotices = 25 * time.Millisecond
+// withNotices is the time between two looks where Windows gives notices: until one comes, a look
+// would find nothing. It is as long as it gets where there are none.
+const withNotices = 250 * time.Millisecond
 
 // volumesOfPartitions asks for the volume of each partition by its device: one
 // call for each, however many volumes the node has.
