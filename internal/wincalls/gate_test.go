@@ -99,6 +99,9 @@ func TestRepeatsDontPileUp(t *testing.T) {
 		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), `GetFileAttributesW on C:\hangs since 2000-01-01T00:00:00Z`) || time.Since(begin) != 0 {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
+		if _, err := sys.pools[files].enter(t.Context(), nil, "another call", `C:\hangs`); !errors.Is(err, csiproxy.ErrUnavailable) || time.Since(begin) != 0 {
+			t.Errorf("another call, after %v: %v", time.Since(begin), err)
+		}
 		if _, err := sys.FileAttributes(t.Context(), `C:\answers`); err != nil || time.Since(begin) != 0 {
 			t.Errorf("another path, after %v: %v", time.Since(begin), err)
 		}
@@ -281,6 +284,76 @@ func TestWhoHasWaitedLearnsForWhat(t *testing.T) {
 		for _, c := range held {
 			p.leave(c)
 		}
+	})
+}
+
+// Who waits for work learns that a call of it is overdue, and of what that waits for; but not
+// of an optional part.
+func TestWhoWaitsLearnsOfOverdueCalls(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		ctx, worker := WithTracker(t.Context())
+		whole, besides := WithTracker(t.Context())
+		part, done := Optional(whole)
+		_, waiter := WithTracker(t.Context())
+		end := waiter.WaitFor(func() *Tracker { return worker })
+		check := func(when string, overdue bool) {
+			t.Helper()
+			for _, tracker := range []*Tracker{worker, waiter} {
+				if err := tracker.Overdue(); errors.Is(err, csiproxy.ErrUnavailable) != overdue || (err != nil) != overdue {
+					t.Errorf("%s: %v", when, err)
+				}
+			}
+		}
+		go sys.FileAttributes(ctx, `C:\hangs`)
+		go sys.FileAttributes(part, `C:\hangs too`)
+		time.Sleep(Patience(win.CallFileAttributes) - lookInterval)
+		check("early", false)
+		time.Sleep(3 * lookInterval)
+		check("late", true)
+		if c, ok := besides.Oldest(); !ok || besides.Overdue() != nil {
+			t.Errorf("of an optional part: %v, %v", c, besides.Overdue())
+		}
+		done()
+		for _, tracker := range []*Tracker{worker, waiter} {
+			if c, ok := tracker.Oldest(); !ok || c.Object != `C:\hangs` {
+				t.Errorf("the oldest call is %v", c)
+			}
+		}
+		end()
+		if _, ok := waiter.Oldest(); waiter.Overdue() != nil || ok || besides.Late(win.ErrorBusy) != win.ErrorBusy {
+			t.Error("what isn't waited for any more is told")
+		}
+		time.Sleep(5 * time.Minute)
+		if _, ok := worker.Oldest(); ok || worker.Overdue() != nil {
+			t.Error("a call that was answered is told")
+		}
+	})
+}
+
+// A call that opens a file isn't made if one of the directories on the way hangs in such a call.
+func TestHangingOnTheWay(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *System) {
+		p := sys.pools[files]
+		c, err := p.enter(t.Context(), nil, win.CallOpenAt, `C:\dir\hangs`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for when, overdue := range map[string]bool{"early": false, "late": true} {
+			c.overdue.Store(overdue)
+			for _, call := range []struct {
+				name, object string
+				refused      bool
+			}{
+				{win.CallOpenAt, `C:\dir\hangs`, overdue}, {win.CallFileAttributes, `C:\dir\hangs`, false}, {win.CallOpenAt, `C:\dir`, false},
+			} {
+				before := p.load().Refused
+				err := p.hanging(call.name, call.object)
+				if errors.Is(err, csiproxy.ErrUnavailable) != call.refused || (p.load().Refused > before) != call.refused {
+					t.Errorf("%s, %s of %s: %v", when, call.name, call.object, err)
+				}
+			}
+		}
+		p.leave(c)
 	})
 }
 
