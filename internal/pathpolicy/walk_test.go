@@ -28,6 +28,41 @@ func reach(t *testing.T, sys pathpolicy.System, p *pathpolicy.Policy, path strin
 	return held, err
 }
 
+// unclosable is a node on which what is open can't be closed without an error.
+type unclosable struct{ pathpolicy.System }
+
+func (u unclosable) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
+	f, err := u.System.OpenFile(ctx, path, o)
+	return unclosableFile{f}, err
+}
+
+type unclosableFile struct{ win.File }
+
+func (f unclosableFile) Close() error {
+	if err := f.File.Close(); err != nil {
+		return err
+	}
+	return win.ErrorIODevice
+}
+
+// What goes wrong when the directories on the way are closed is told, unless something has gone
+// wrong before.
+func TestReachTellsErrorsOfClosing(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	must(t, sys.MkdirAll(kubelet+`\a`))
+	path := mustParse(t, p, kubelet+`\a\b`)
+	for _, earlier := range []error{nil, win.ErrorBusy} {
+		want := win.ErrorIODevice
+		if earlier != nil {
+			want = win.ErrorBusy
+		}
+		err := p.Reach(t.Context(), unclosable{sys}, path, func(pathpolicy.Entry) error { return earlier })
+		if !errors.Is(err, want) {
+			t.Errorf("after %v: %v", earlier, err)
+		}
+	}
+}
+
 func TestReachHolds(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)
 	must(t, sys.MkdirAll(kubelet+`\a\b\c`))
