@@ -535,6 +535,59 @@ func TestMappedAgainBySomebodyElse(t *testing.T) {
 	}
 }
 
+// Before a staged path becomes a link, another call maps the share with other credentials.
+func TestMappedWithOtherCredentialsMeanwhile(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	made := false
+	sys.OnCall(func(c winsim.Call) {
+		made = made || c.Name == create
+		if made && c.Name == probe {
+			sys.OnCall(nil)
+			must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage+"2", bob))
+		}
+	})
+	w, err := m.Parse(`\\server\data`, stage, alice)
+	must(t, err)
+	w.Staging = true
+	want(t, m.Map(t.Context(), w), csiproxy.ErrFailedPrecondition)
+	if err := sys.WriteFile(stage+`\file`, nil); err == nil {
+		t.Error("the path leads to the share")
+	}
+}
+
+// A mapping that is broken and can't be removed stays, and its error is told. One that can is made
+// again at once.
+func TestBrokenMappingIsRemovedFirst(t *testing.T) {
+	for _, number := range []win.Errno{0, win.ErrorNotConnected, win.ErrorIODevice} {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, sys.Fail(winsim.Match{Call: probe, Count: 2}, win.ErrorBadNetName))
+		if number != 0 {
+			must(t, sys.Fail(winsim.Match{Call: remove, Count: 1}, number))
+		}
+		calls := counted(sys, create, list)
+		err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice)
+		made, looks := calls()[0], calls()[1]
+		switch number {
+		case 0:
+			if err != nil || made != 1 || looks != 3 {
+				t.Errorf("made %d times after %d looks: %v", made, looks, err)
+			}
+		case win.ErrorIODevice:
+			if !errors.Is(err, number) || made != 0 {
+				t.Errorf("made %d times: %v", made, err)
+			}
+		default:
+			if made == 0 {
+				t.Errorf("it wasn't mapped any more, and isn't made: %v", err)
+			}
+		}
+	}
+}
+
 // Many pods start at once.
 func TestConcurrently(t *testing.T) {
 	sys := newNode(t)
