@@ -115,6 +115,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A colon is right behind the drive letter, so the error doesn't say only that it isn't allowed.
+func TestParseSaysWhereAColonMayBe(t *testing.T) {
+	_, err := mustPolicy(t, kubelet).Parse(kubelet+`\a:b`, MaxPath)
+	if err == nil || !strings.Contains(err.Error(), "behind the drive letter only") {
+		t.Error(err)
+	}
+}
+
 func TestParseLength(t *testing.T) {
 	p := mustPolicy(t, kubelet)
 	path := func(units int) string { return kubelet + `\` + strings.Repeat(`\`, units-len(kubelet)-4) + "a𐐀" }

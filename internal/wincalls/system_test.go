@@ -31,19 +31,20 @@ func TestEveryCallIsReported(t *testing.T) {
 	observed := make(map[string]int)
 	sys := New(sim, Options{Observe: func(call string, _ time.Duration, _ error) { observed[call]++ }})
 
-	callAll(t, reflect.TypeFor[win.System](), sys)
+	ignore := func(string, []reflect.Value) {}
+	callAll(t, reflect.TypeFor[win.System](), sys, ignore)
 	device, err := sys.OpenDevice(t.Context(), `\\.\PhysicalDrive0`, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
-	callAll(t, reflect.TypeFor[win.Device](), device)
+	callAll(t, reflect.TypeFor[win.Device](), device, ignore)
 	directory, err := sys.OpenFile(t.Context(), `C:\`, win.OpenOptions{
 		Access: win.FileListDirectory, Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenForBackup,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	callAll(t, reflect.TypeFor[win.File](), directory)
+	callAll(t, reflect.TypeFor[win.File](), directory, ignore)
 
 	if diff := cmp.Diff(sim.Calls(), observed); diff != "" {
 		t.Errorf("-the node's count +observed:\n%s", diff)
@@ -57,8 +58,8 @@ func TestEveryCallIsReported(t *testing.T) {
 }
 
 // callAll calls all methods of an interface but those of which nothing is reported, with
-// zeros.
-func callAll(t *testing.T, methods reflect.Type, on any) {
+// zeros, and check with the name of each and its results.
+func callAll(t *testing.T, methods reflect.Type, on any, check func(method string, results []reflect.Value)) {
 	t.Helper()
 	for i := range methods.NumMethod() {
 		m := reflect.ValueOf(on).MethodByName(methods.Method(i).Name)
@@ -73,11 +74,73 @@ func callAll(t *testing.T, methods reflect.Type, on any) {
 			}
 			args = append(args, value)
 		}
-		for _, result := range m.Call(args) {
+		results := m.Call(args)
+		check(methods.Method(i).Name, results)
+		for _, result := range results {
 			if stop, ok := result.Interface().(func()); ok && stop != nil {
 				stop()
 			}
 		}
+	}
+}
+
+// The caller gets the error of every call.
+func TestEveryErrorIsPassedOn(t *testing.T) {
+	sim, err := winsim.Open(winsim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	sys := New(sim, Options{})
+	device, err := sys.OpenDevice(t.Context(), `\\.\PhysicalDrive0`, win.AccessNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := sys.OpenFile(t.Context(), `C:\`, win.OpenOptions{Disposition: win.FileOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range win.CallNames() {
+		if err := sim.Fail(winsim.Match{Call: name}, win.ErrorIODevice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(method string, results []reflect.Value) {
+		if err, isError := results[len(results)-1].Interface().(error); !isError || !errors.Is(err, win.ErrorIODevice) {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	callAll(t, reflect.TypeFor[win.System](), sys, check)
+	callAll(t, reflect.TypeFor[win.Device](), device, check)
+	callAll(t, reflect.TypeFor[win.File](), file, check)
+}
+
+// A file is renamed into a directory that was opened here, too.
+func TestRenameIntoADirectory(t *testing.T) {
+	sim, err := winsim.Open(winsim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	if err := errors.Join(sim.MkdirAll(`C:\dir`), sim.WriteFile(`C:\file`, []byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	sys := New(sim, Options{})
+	dir, err := sys.OpenFile(t.Context(), `C:\dir`, win.OpenOptions{
+		Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := sys.OpenFile(t.Context(), `C:\file`, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(file.Rename(t.Context(), dir, "renamed"), file.Close(), dir.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := sim.ReadFile(`C:\dir\renamed`); err != nil || string(data) != "x" {
+		t.Errorf("%q, %v", data, err)
 	}
 }
 
