@@ -146,9 +146,10 @@ msi: collect-windows-amd64 bin/msi
 	$(call sign,$(MSI))
 
 # Installs, repairs, upgrades, downgrades and removes the MSI under Wine; skips if there is no Wine.
+# With FROM, a commit, also upgrades from the MSI of that.
 .PHONY: test-msi
 test-msi: bin/msi
-	test/wine/msi
+	FROM='$(FROM)' test/wine/msi
 
 .PHONY: release
 release: $(addprefix collect-,$(RELEASED)) image image-sim chart msi protos wintest bin/pack

@@ -6,7 +6,7 @@
 
 -- The properties of the command line that an administrator's call gives to the service that
 -- installs. wixl names only that of the Upgrade table.
-UPDATE `Property` SET `Value` = 'APPLICATIONFOLDER;EXTRA_FLAGS;KUBELET_PATH;LASTFOLDER;LASTSERVICENAME;LISTEN_ADDR;LISTEN_PORT;OTHERVERSION;SERVICE_NAME' WHERE `Property` = 'SecureCustomProperties'
+UPDATE `Property` SET `Value` = 'APPLICATIONFOLDER;EXTRA_FLAGS;KUBELET_PATH;LASTFOLDER;LASTSERVICENAME;LISTEN_ADDR;LISTEN_PORT;MACHINE;OTHERVERSION;SERVICE_NAME;WINDOWSBUILD' WHERE `Property` = 'SecureCustomProperties'
 
 -- Another version is removed within the transaction, before the new files come.
 INSERT INTO `InstallExecuteSequence` (`Action`, `Sequence`) VALUES ('RemoveExistingProducts', 1501)
@@ -29,3 +29,8 @@ CREATE TABLE `Environment` (`Environment` CHAR(72) NOT NULL, `Name` CHAR(255) NO
 INSERT INTO `Environment` (`Environment`, `Name`, `Value`, `Component_`) VALUES ('Path', '=-*PATH', '[~];[APPLICATIONFOLDER]', 'CommandLine')
 INSERT INTO `InstallExecuteSequence` (`Action`, `Sequence`) VALUES ('RemoveEnvironmentStrings', 3300)
 INSERT INTO `InstallExecuteSequence` (`Action`, `Sequence`) VALUES ('WriteEnvironmentStrings', 5200)
+
+-- Who may do what in the folder, which may lie where others can write, such as in C:\k: SYSTEM and
+-- the Administrators everything, users read and run. It passes to all below, and comes from nowhere.
+CREATE TABLE `MsiLockPermissionsEx` (`MsiLockPermissionsEx` CHAR(72) NOT NULL, `LockObject` CHAR(72) NOT NULL, `Table` CHAR(32) NOT NULL, `SDDLText` CHAR(255) NOT NULL, `Condition` CHAR(255) PRIMARY KEY `MsiLockPermissionsEx`)
+INSERT INTO `MsiLockPermissionsEx` (`MsiLockPermissionsEx`, `LockObject`, `Table`, `SDDLText`) VALUES ('Folder', 'APPLICATIONFOLDER', 'CreateFolder', 'D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU)')

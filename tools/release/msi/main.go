@@ -29,7 +29,7 @@ func main() {
 	var p product
 	flag.StringVar(&p.version, "version", "", "the version, such as v1.2.3 or the output of git describe")
 	flag.Int64Var(&p.created, "created", 0, "the time of the files, in seconds since 1970")
-	flag.StringVar(&p.source, "source", "packaging/msi", "the folder with csi-proxy.wxs and tables.sql")
+	flag.StringVar(&p.source, "source", "packaging/msi", "the folder with csi-proxy.wxs, tables.sql and icon.ico")
 	flag.StringVar(&p.files, "files", "", "the folder with the files to install")
 	flag.Parse()
 	if flag.NArg() != 1 || p.files == "" {
@@ -66,6 +66,13 @@ func (p product) build(name string) error {
 	defer os.RemoveAll(dir) // nothing but copies
 	// wixl takes the files from its current directory, and their times into the MSI.
 	if err := os.CopyFS(dir, os.DirFS(p.files)); err != nil {
+		return err
+	}
+	icon, err := os.ReadFile(filepath.Join(p.source, "icon.ico"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "icon.ico"), icon, 0o600); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(dir)

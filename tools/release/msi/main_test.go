@@ -99,10 +99,20 @@ func TestBuild(t *testing.T) {
 		{"File", "csiproxy.exe", "csiproxy.exe\tDaemon\tcsi-proxy.exe\t13\t1.2.3.0\t1033\t512\t4"},
 		{"InstallExecuteSequence", "RemoveExistingProducts", "RemoveExistingProducts\t\t1501"},
 		{"InstallExecuteSequence", "UninstallService", "UninstallService\tREMOVE=\"ALL\" AND NOT UPGRADINGPRODUCTCODE\t1601"},
+		{"LaunchCondition", `Installed OR WINDOWSBUILD >= 17763`, "Installed OR WINDOWSBUILD >= 17763\t" +
+			"CSI Proxy needs Windows Server 2019 (build 17763) or later. This is build [WINDOWSBUILD]."},
+		{"InstallExecuteSequence", "AppSearch", "AppSearch\t\t50"},
+		{"InstallExecuteSequence", "LaunchConditions", "LaunchConditions\t\t100"},
+		{"Property", "ARPPRODUCTICON", "ARPPRODUCTICON\ticon.ico"},
+		{"CreateFolder", "APPLICATIONFOLDER", "APPLICATIONFOLDER\tCommandLine"},
+		{"MsiLockPermissionsEx", "Folder", "Folder\tAPPLICATIONFOLDER\tCreateFolder\tD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU)"},
 		{"Environment", "Path", "Path\t=-*PATH\t[~];[APPLICATIONFOLDER]\tCommandLine"},
 	} {
 		if got := table(row.table, row.key); got != row.want {
 			t.Errorf("%s has %q, want %q", row.table, got, row.want)
 		}
+	}
+	if streams, err := exec.Command("msiinfo", "streams", file).Output(); err != nil || !strings.Contains(string(streams), "Icon.icon.ico") {
+		t.Errorf("the icon isn't among the streams: %s, %v", streams, err)
 	}
 }
