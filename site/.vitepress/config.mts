@@ -5,13 +5,26 @@
 // builds it. Its menu is docs/index.md, which lists all pages.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, relative, resolve } from 'node:path'
+import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
 
 const repository = resolve(dirname(fileURLToPath(import.meta.url)), '../..')
 const docs = join(repository, 'docs')
 const source = 'https://github.com/csi-proxy/csi-proxy'
+
+// The version that the pages are of: git's name for it, as in the programs.
+const version = process.env.VERSION || 'main'
+
+// titleOf returns the first heading of a page.
+function titleOf(file: string) {
+  const title = readFileSync(file, 'utf8').match(/^# (.+)$/m)
+  if (!title) throw new Error(`${file} has no heading`)
+  return title[1].replaceAll('`', '')
+}
+
+// anchorOf is the name of a heading in links, by GitHub's rule, which the pages follow.
+const anchorOf = (heading: string) => heading.trim().toLowerCase().replace(/[^\p{L}\p{N}\p{M}_ -]/gu, '').replaceAll(' ', '-')
 
 // The menu: a group for each heading of the index, an item for each row of its table. The
 // title of a page is its first heading.
@@ -24,9 +37,7 @@ function menu() {
     const row = line.match(/^\| \[[^\]]+\]\(([^)]+\.md)\)/)
     if (!row) continue
     listed.add(row[1])
-    const title = readFileSync(join(docs, row[1]), 'utf8').match(/^# (.+)$/m)
-    if (!title) throw new Error(`docs/${row[1]} has no heading`)
-    groups[groups.length - 1].items.push({ text: title[1].replaceAll('`', ''), link: '/' + row[1].replace(/\.md$/, '') })
+    groups[groups.length - 1].items.push({ text: titleOf(join(docs, row[1])), link: '/' + row[1].replace(/\.md$/, '') })
   }
   for (const entry of readdirSync(docs, { recursive: true, encoding: 'utf8' })) {
     if (entry.endsWith('.md') && !listed.has(entry)) throw new Error(`docs/index.md doesn't list ${entry}`)
@@ -40,21 +51,30 @@ export default defineConfig({
   srcDir: '../docs',
   outDir: '../bin/docs',
   cacheDir: '../bin/.docs-cache',
+  head: [['link', { rel: 'icon', type: 'image/svg+xml', href: 'data:image/svg+xml,' + encodeURIComponent(
+    readFileSync(join(repository, 'deploy/charts/csi-proxy/icon.svg'), 'utf8')) }]],
   cleanUrls: false,
   lastUpdated: false,
   // The pages lie outside of the directory with the modules.
   vite: { resolve: { alias: { vue: join(repository, 'site/node_modules/vue') } } },
   markdown: {
-    // On the site, a link to a file of the repository leads to the repository.
+    anchor: { slugify: anchorOf },
+    // On the site, a link to a file of the repository leads to the repository; and one whose text
+    // is the name of a page has the page's title.
     config: (md) => {
       md.core.ruler.push('repository-links', (state) => {
-        for (const token of state.tokens.flatMap((t) => t.children ?? [])) {
+        const tokens = state.tokens.flatMap((t) => t.children ?? [])
+        for (const [i, token] of tokens.entries()) {
           const href = token.attrGet('href')
           if (token.type !== 'link_open' || !href || /^[a-z]+:|^#/.test(href)) continue
           const [path, fragment] = href.split('#')
           const file = resolve(dirname(state.env.path ?? join(docs, 'index.md')), path)
           if (!existsSync(file)) throw new Error(`${state.env.relativePath}: a link to ${path}, which doesn't exist`)
-          if (!relative(docs, file).startsWith('..')) continue
+          if (!relative(docs, file).startsWith('..')) {
+            const text = tokens[i + 1]
+            if (text.type === 'text' && text.content === basename(path)) text.content = titleOf(file)
+            continue
+          }
           token.attrSet('href', `${source}/blob/main/${relative(repository, file)}${fragment ? '#' + fragment : ''}`)
         }
       })
@@ -65,7 +85,11 @@ export default defineConfig({
     sidebar: menu(),
     outline: [2, 3],
     socialLinks: [{ icon: 'github', link: source }],
-    docFooter: { prev: false, next: false },
+    editLink: { pattern: `${source}/edit/main/docs/:path`, text: 'Propose a change of this page' },
+    nav: [{ text: version, items: [
+      { text: 'Changes', link: `${source}/blob/main/CHANGELOG.md` },
+      { text: 'Releases, each with its pages', link: `${source}/releases` }
+    ] }],
     footer: { message: 'Apache License 2.0' }
   }
 })
