@@ -36,7 +36,8 @@ func TestCommandsInRequestsAreText(t *testing.T) {
 	}
 
 	for _, command := range []string{
-		"$(calc.exe)", "&calc.exe&", ";calc.exe;", "';calc.exe;'", "`calc.exe`", "%COMSPEC%", "$PSHOME", "%{calc.exe}", "a\u2019;calc.exe;\u2018",
+		"$(calc.exe)", "&calc.exe&", ";calc.exe;", "';calc.exe;'", "`calc.exe`", "%COMSPEC%", "$PSHOME", "%{calc.exe}",
+		"a\u2019;calc.exe;\u2018",
 	} {
 		t.Run(command, func(t *testing.T) {
 			dir, link, mount := pods+`\`+command, pods+`\link `+command, pods+`\mount `+command
@@ -52,7 +53,8 @@ func TestCommandsInRequestsAreText(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := []string{command, "link " + command, "mount " + command}; !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
+			if want := []string{command, "link " + command,
+				"mount " + command}; !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
 				t.Errorf("the directory has %q, want %q", names, want)
 			}
 			if is, err := c.Filesystem.IsSymlink(t.Context(), link); !is || err != nil {
@@ -71,7 +73,8 @@ func TestCommandsInRequestsAreText(t *testing.T) {
 				t.Error(err)
 			}
 
-			if err := c.Volume.FormatVolume(t.Context(), volume.ID(string(id)+command)); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			if err := c.Volume.FormatVolume(t.Context(), volume.ID(string(id)+command)); !errors.Is(err,
+				csiproxy.ErrInvalidArgument) {
 				t.Errorf("the id of a volume: %v", err)
 			}
 			credentials := smb.Credentials{Username: command, Password: secret.New(command)}

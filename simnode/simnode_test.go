@@ -68,7 +68,8 @@ func TestEndpointDirGoesWithTheTest(t *testing.T) {
 	var endpoints string
 	t.Run("inner", func(t *testing.T) {
 		endpoints = simnode.New(t).EndpointDir()
-		if sockets, err := filepath.Glob(filepath.Join(endpoints, "*.sock")); err != nil || len(sockets) != api.VersionCount()+1 /* the control of the node */ {
+		if sockets, err := filepath.Glob(filepath.Join(endpoints, "*.sock")); err != nil ||
+			len(sockets) != api.VersionCount()+1 /* the control of the node */ {
 			t.Errorf("%d sockets, %v", len(sockets), err)
 		}
 	})
@@ -124,7 +125,8 @@ func TestControl(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_, err = simv1.Call[simv1.DiskNumber](t.Context(), conn, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: name})
+		_, err = simv1.Call[simv1.DiskNumber](t.Context(), conn, "AttachDisk",
+			&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: name})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -30,7 +30,8 @@ func Example_smb() {
 
 	const remote, stage = `\\files\data`, `C:\var\lib\kubelet\plugins\stage`
 	mount := func(password string) error {
-		return node.Client().SMB.NewSMBGlobalMapping(ctx, remote, stage, smb.Credentials{Username: "user", Password: secret.New(password)})
+		return node.Client().SMB.NewSMBGlobalMapping(ctx, remote, stage,
+			smb.Credentials{Username: "user", Password: secret.New(password)})
 	}
 	use := func() string {
 		_, err := node.ReadFile(stage + `\file`)

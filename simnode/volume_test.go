@@ -36,7 +36,8 @@ func staged(t *testing.T, n *simnode.Node, d simnode.Disk) disk.Number {
 
 func TestHardwareOfDisks(t *testing.T) {
 	n := simnode.New(t)
-	ebs := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "vol0abc", ProductID: "Amazon Elastic B", NVMe: &simnode.NVMe{}})
+	ebs := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "vol0abc", ProductID: "Amazon Elastic B",
+		NVMe: &simnode.NVMe{}})
 	nine := disk.Number(9)
 	gce := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Number: &nine, Page83: []simnode.Designator{
 		simnode.T10Designator("Google  PersistentDisk  data"), simnode.NAADesignator([]byte{0x60, 1}),
@@ -45,7 +46,8 @@ func TestHardwareOfDisks(t *testing.T) {
 		t.Errorf("it has the number %d", gce)
 	}
 	ids, err := n.Client().Disk.ListDiskIDs(t.Context())
-	if err != nil || !strings.HasPrefix(ids[ebs].SerialNumber, "vol0abc_00000001") || ids[gce].Page83 != "Google  PersistentDisk  data" {
+	if err != nil || !strings.HasPrefix(ids[ebs].SerialNumber, "vol0abc_00000001") ||
+		ids[gce].Page83 != "Google  PersistentDisk  data" {
 		t.Errorf("%+v, %v", ids, err)
 	}
 	late := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Late: time.Nanosecond, NeedsRescan: true})

@@ -121,14 +121,16 @@ func specOf(op string, r *simv1.DiskHardware) (winsim.DiskSpec, error) {
 		if max(a.Adapter, a.Bus, a.Target, a.Lun) > math.MaxUint8 {
 			return spec, invalid(op, fmt.Sprintf("the parts of the address are below %d", math.MaxUint8+1))
 		}
-		spec.SCSI = &win.SCSIAddress{PortNumber: byte(a.Adapter), PathID: byte(a.Bus), TargetID: byte(a.Target), LUN: byte(a.Lun)}
+		spec.SCSI = &win.SCSIAddress{PortNumber: byte(a.Adapter), PathID: byte(a.Bus), TargetID: byte(a.Target),
+			LUN: byte(a.Lun)}
 	}
 	if len(r.GetDesignators()) > 0 && r.GetPage83() != "" {
 		return spec, invalid(op, "page83 and designators can't be given together")
 	}
 	for _, d := range r.GetDesignators() {
 		spec.Page83 = append(spec.Page83, win.Identifier{
-			CodeSet: win.CodeSet(d.CodeSet), Type: win.IdentifierType(d.Type), Association: win.Association(d.Association), ID: d.Id,
+			CodeSet: win.CodeSet(d.CodeSet), Type: win.IdentifierType(d.Type), Association: win.Association(d.Association),
+			ID: d.Id,
 		})
 	}
 	if n := r.GetNvme(); n != nil {
@@ -138,7 +140,8 @@ func specOf(op string, r *simv1.DiskHardware) (winsim.DiskSpec, error) {
 			from, to []byte
 		}{{"EUI-64", n.Eui64, spec.NVMe.EUI64[:]}, {"NGUID", n.Nguid, spec.NVMe.NGUID[:]}} {
 			if len(id.from) != 0 && len(id.from) != len(id.to) {
-				return spec, invalid(op, fmt.Sprintf("the %s of an NVMe namespace has %d bytes, and not %d", id.name, len(id.to), len(id.from)))
+				return spec, invalid(op, fmt.Sprintf("the %s of an NVMe namespace has %d bytes, and not %d", id.name, len(id.to),
+					len(id.from)))
 			}
 			copy(id.to, id.from)
 		}

@@ -87,7 +87,8 @@ func (s *Service) ListIscsiTargets() (*simv1.ListIscsiTargetsResponse, error) {
 		response.Targets = append(response.Targets, target)
 	}
 	for _, p := range s.sys.ISCSI().Portals() {
-		response.Portals = append(response.Portals, &simv1.IscsiPortalState{Portal: toPortal(p.ISCSIPortal), Reachable: p.Reachable})
+		response.Portals = append(response.Portals,
+			&simv1.IscsiPortalState{Portal: toPortal(p.ISCSIPortal), Reachable: p.Reachable})
 	}
 	return response, nil
 }

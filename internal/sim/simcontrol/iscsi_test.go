@@ -25,13 +25,17 @@ func TestISCSI(t *testing.T) {
 	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{
 		Iqn: iqn, Portals: []*simv1.IscsiPortal{portal}, ChapUser: "user",
 		Luns: []*simv1.DiskHardware{{
-			SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "s0", Page83: "id0", Offline: true, ReadOnly: true, NeedsRescan: true,
+			SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "s0", Page83: "id0", Offline: true, ReadOnly: true,
+			NeedsRescan: true,
 		}},
 		ChapSecret: "one-way-secret", MutualChapSecret: "mutual-secret",
 	}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: iqn, Lun: &simv1.DiskHardware{SizeBytes: 2 << 30, SerialNumber: "s1"}}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "b", Port: 7}, Reachable: true}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "c", Port: 7}}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun",
+		&simv1.AddIscsiLunRequest{Iqn: iqn, Lun: &simv1.DiskHardware{SizeBytes: 2 << 30, SerialNumber: "s1"}}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal",
+		&simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "b", Port: 7}, Reachable: true}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal",
+		&simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "c", Port: 7}}))
 
 	got := must(simv1.Call[simv1.ListIscsiTargetsResponse](ctx, sim, "ListIscsiTargets", &simv1.Empty{}))
 	portal.Port = 3260
@@ -73,7 +77,8 @@ func TestISCSI(t *testing.T) {
 	}
 
 	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveIscsiTarget", &simv1.IscsiTarget{Iqn: iqn}))
-	if targets := must(simv1.Call[simv1.ListIscsiTargetsResponse](ctx, sim, "ListIscsiTargets", &simv1.Empty{})).Targets; len(targets) != 0 {
+	if targets := must(simv1.Call[simv1.ListIscsiTargetsResponse](ctx, sim, "ListIscsiTargets",
+		&simv1.Empty{})).Targets; len(targets) != 0 {
 		t.Errorf("after the removal there are %v", targets)
 	}
 }
@@ -82,7 +87,8 @@ func TestServices(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
 	start := simv1.StartType_START_TYPE_AUTOMATIC
-	added := &simv1.WindowsService{Name: "aaa", DisplayName: "A", StartType: &start, DependsOn: []string{"kubelet"}, Running: true, StartError: 1053}
+	added := &simv1.WindowsService{Name: "aaa", DisplayName: "A", StartType: &start, DependsOn: []string{"kubelet"},
+		Running: true, StartError: 1053}
 	must(simv1.Call[simv1.Empty](ctx, sim, "AddService", added))
 	listed := must(simv1.Call[simv1.ListServicesResponse](ctx, sim, "ListServices", &simv1.Empty{})).Services
 	if diff := cmp.Diff(added, listed[0], protocmp.Transform()); diff != "" {
@@ -114,18 +120,30 @@ func TestISCSIAndServiceErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		err, want error
 	}{
-		"no target":          {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{})), csiproxy.ErrInvalidArgument},
-		"target exists":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", target)), csiproxy.ErrAlreadyExists},
-		"port of a target":   {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{Iqn: "iqn.x", Portals: []*simv1.IscsiPortal{tooHigh}})), csiproxy.ErrInvalidArgument},
-		"remove no target":   {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveIscsiTarget", &simv1.IscsiTarget{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
-		"LUN of no target":   {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
-		"no LUN":             {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: iqn})), csiproxy.ErrInvalidArgument},
-		"no portal":          {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{})), csiproxy.ErrInvalidArgument},
-		"port":               {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{Portal: tooHigh})), csiproxy.ErrInvalidArgument},
-		"no service":         {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddService", &simv1.WindowsService{})), csiproxy.ErrInvalidArgument},
-		"service exists":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddService", &simv1.WindowsService{Name: "kubelet"})), csiproxy.ErrAlreadyExists},
-		"remove no service":  {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveService", &simv1.WindowsService{Name: "x"})), csiproxy.ErrNotFound},
-		"BIOS serial number": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetBiosSerial", &simv1.SerialNumber{SerialNumber: "\n"})), csiproxy.ErrInvalidArgument},
+		"no target": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{})),
+			csiproxy.ErrInvalidArgument},
+		"target exists": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", target)),
+			csiproxy.ErrAlreadyExists},
+		"port of a target": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget",
+			&simv1.IscsiTarget{Iqn: "iqn.x", Portals: []*simv1.IscsiPortal{tooHigh}})), csiproxy.ErrInvalidArgument},
+		"remove no target": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveIscsiTarget",
+			&simv1.IscsiTarget{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
+		"LUN of no target": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun",
+			&simv1.AddIscsiLunRequest{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
+		"no LUN": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: iqn})),
+			csiproxy.ErrInvalidArgument},
+		"no portal": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{})),
+			csiproxy.ErrInvalidArgument},
+		"port": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal",
+			&simv1.IscsiPortalState{Portal: tooHigh})), csiproxy.ErrInvalidArgument},
+		"no service": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddService", &simv1.WindowsService{})),
+			csiproxy.ErrInvalidArgument},
+		"service exists": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddService",
+			&simv1.WindowsService{Name: "kubelet"})), csiproxy.ErrAlreadyExists},
+		"remove no service": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveService", &simv1.WindowsService{Name: "x"})),
+			csiproxy.ErrNotFound},
+		"BIOS serial number": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetBiosSerial",
+			&simv1.SerialNumber{SerialNumber: "\n"})), csiproxy.ErrInvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, test.err, test.want) })
 	}

@@ -67,7 +67,8 @@ func (s *Service) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
 	info := &grpc.UnaryServerInfo{Server: s, FullMethod: fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())}
 	return grpc.MethodDesc{
 		MethodName: string(m.Name()),
-		Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		Handler: func(_ any, ctx context.Context, decode func(any) error,
+			interceptor grpc.UnaryServerInterceptor) (any, error) {
 			var request any = &simv1.Empty{}
 			if do.Type().NumIn() > 0 {
 				request = reflect.New(do.Type().In(0).Elem()).Interface()

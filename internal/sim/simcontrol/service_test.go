@@ -87,7 +87,8 @@ func TestDisks(t *testing.T) {
 	}
 	want := &simv1.Disk{
 		DiskNumber: number, State: simv1.DiskState_DISK_STATE_PRESENT, SizeBytes: 1 << 30, SeenBytes: 1 << 30,
-		SectorSize: 4096, SerialNumber: "vol1", Address: attach.Address, Offline: true, OfflineReason: simv1.OfflineReason_OFFLINE_REASON_POLICY,
+		SectorSize: 4096, SerialNumber: "vol1", Address: attach.Address, Offline: true,
+		OfflineReason: simv1.OfflineReason_OFFLINE_REASON_POLICY,
 	}
 	check := func(when string) {
 		t.Helper()
@@ -116,18 +117,21 @@ func TestDisks(t *testing.T) {
 	check("detached")
 
 	again := &simv1.DiskHardware{SerialNumber: "vol1", Address: attach.Address, NeedsRescan: true}
-	if want.DiskNumber = must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", again)).DiskNumber; want.DiskNumber == nil || *want.DiskNumber != 1 {
+	if want.DiskNumber = must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+		again)).DiskNumber; want.DiskNumber == nil || *want.DiskNumber != 1 {
 		t.Errorf("a disk that needs a rescan will have the number %v", want.DiskNumber)
 	}
 	want.State = simv1.DiskState_DISK_STATE_ATTACHED
 	check("attached again")
-	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})), csiproxy.ErrUnavailable)
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})),
+		csiproxy.ErrUnavailable)
 }
 
 func TestDeleteDisk(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
-	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "vol1"}))
+	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+		&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "vol1"}))
 	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)}))
 	must(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"}))
 	if disks := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks; len(disks) != 1 {
@@ -137,7 +141,8 @@ func TestDeleteDisk(t *testing.T) {
 
 func TestPage83(t *testing.T) {
 	sys, sim := start(t)
-	must(simv1.Call[simv1.DiskNumber](t.Context(), sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, Page83: "id1"}))
+	must(simv1.Call[simv1.DiskNumber](t.Context(), sim, "AttachDisk",
+		&simv1.DiskHardware{SizeBytes: 1 << 30, Page83: "id1"}))
 	got := sys.Disks()[1].Spec.Page83
 	want := []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("id1")}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -150,8 +155,10 @@ func TestDiskBytes(t *testing.T) {
 	ctx := t.Context()
 	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 4 << 20}))
 	planted := bytes.Repeat([]byte("LUKS"), simv1.MaxData/4)
-	must(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk", &simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 20, Data: planted}))
-	read := must(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 20, Length: simv1.MaxData}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk",
+		&simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 20, Data: planted}))
+	read := must(simv1.Call[simv1.Data](ctx, sim, "ReadDisk",
+		&simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 20, Length: simv1.MaxData}))
 	if !bytes.Equal(read.Data, planted) {
 		t.Error("what is read isn't what was written")
 	}
@@ -189,7 +196,8 @@ func TestFiles(t *testing.T) {
 		t.Errorf("file holds %q", data)
 	}
 	got := must(simv1.Call[simv1.ListDirectoryResponse](ctx, sim, "ListDirectory", &simv1.Path{Path: dir})).Entries
-	want := []*simv1.DirectoryEntry{{Name: "a"}, {Name: "b", Reparse: true}, {Name: "c", Directory: true}, {Name: "d", Directory: true, Reparse: true}}
+	want := []*simv1.DirectoryEntry{{Name: "a"}, {Name: "b", Reparse: true}, {Name: "c", Directory: true},
+		{Name: "d", Directory: true, Reparse: true}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("directory (-want +got):\n%s", diff)
 	}
@@ -301,41 +309,68 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(existing, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"}))
+	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+		&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"}))
 	tooMuch := make([]byte, simv1.MaxData+1)
 
 	for name, test := range map[string]struct {
 		err, want error
 	}{
-		"no such disk":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(9)})), csiproxy.ErrNotFound},
-		"no disk number":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(win.NoNumber)})), csiproxy.ErrNotFound},
-		"system disk":       {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{})), csiproxy.ErrPermissionDenied},
-		"delete system":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "SIMSYSTEM"})), csiproxy.ErrUnavailable},
-		"delete no disk":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "none"})), csiproxy.ErrNotFound},
-		"delete no name":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{})), csiproxy.ErrNotFound},
-		"no size":           {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{})), csiproxy.ErrInvalidArgument},
-		"negative size":     {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: -1 << 30})), csiproxy.ErrInvalidArgument},
-		"address":           {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})), csiproxy.ErrInvalidArgument},
-		"serial is taken":   {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})), csiproxy.ErrAlreadyExists},
-		"shrinking":         {errorOf(simv1.Call[simv1.Empty](ctx, sim, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 1 << 20})), csiproxy.ErrInvalidArgument},
-		"nothing to change": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{DiskNumber: 1})), csiproxy.ErrInvalidArgument},
-		"long read":         {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{Length: simv1.MaxData + 1})), csiproxy.ErrInvalidArgument},
-		"negative length":   {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{Length: -1})), csiproxy.ErrInvalidArgument},
-		"negative offset":   {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{Offset: -1, Length: 1})), csiproxy.ErrInvalidArgument},
-		"beyond the end":    {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 30, Length: 1})), csiproxy.ErrInvalidArgument},
-		"long write":        {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk", &simv1.WriteDiskRequest{DiskNumber: 1, Data: tooMuch})), csiproxy.ErrInvalidArgument},
-		"write beyond":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk", &simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 30, Data: []byte{1}})), csiproxy.ErrInvalidArgument},
-		"relative file":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: "disk"})), csiproxy.ErrInvalidArgument},
-		"existing file":     {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing})), csiproxy.ErrAlreadyExists},
-		"directory missing": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing + "s/disk"})), csiproxy.ErrNotFound},
-		"long file":         {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: tooMuch})), csiproxy.ErrInvalidArgument},
-		"no such file":      {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `C:\a`})), csiproxy.ErrNotFound},
-		"no path":           {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{})), csiproxy.ErrInvalidArgument},
-		"no rule":           {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{})), csiproxy.ErrInvalidArgument},
-		"unknown call":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{Call: "x", Effect: &simv1.Rule_WindowsError{WindowsError: 5}})), csiproxy.ErrNotFound},
-		"no error":          {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_WindowsError{}})), csiproxy.ErrInvalidArgument},
-		"no delay":          {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_DelayNs{DelayNs: -1}})), csiproxy.ErrInvalidArgument},
-		"negative count":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{Call: "FindFirstVolumeW", Count: -1, Effect: &simv1.Rule_DelayNs{DelayNs: 1}})), csiproxy.ErrInvalidArgument},
+		"no such disk": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk",
+			&simv1.DiskNumber{DiskNumber: proto.Uint32(9)})), csiproxy.ErrNotFound},
+		"no disk number": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk",
+			&simv1.DiskNumber{DiskNumber: proto.Uint32(win.NoNumber)})), csiproxy.ErrNotFound},
+		"system disk": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{})),
+			csiproxy.ErrPermissionDenied},
+		"delete system": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk",
+			&simv1.SerialNumber{SerialNumber: "SIMSYSTEM"})), csiproxy.ErrUnavailable},
+		"delete no disk": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk",
+			&simv1.SerialNumber{SerialNumber: "none"})), csiproxy.ErrNotFound},
+		"delete no name": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{})),
+			csiproxy.ErrNotFound},
+		"no size": {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{})),
+			csiproxy.ErrInvalidArgument},
+		"negative size": {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+			&simv1.DiskHardware{SizeBytes: -1 << 30})), csiproxy.ErrInvalidArgument},
+		"address": {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+			&simv1.DiskHardware{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})), csiproxy.ErrInvalidArgument},
+		"serial is taken": {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+			&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})), csiproxy.ErrAlreadyExists},
+		"shrinking": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "GrowDisk",
+			&simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 1 << 20})), csiproxy.ErrInvalidArgument},
+		"nothing to change": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes",
+			&simv1.SetDiskAttributesRequest{DiskNumber: 1})), csiproxy.ErrInvalidArgument},
+		"long read": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk",
+			&simv1.ReadDiskRequest{Length: simv1.MaxData + 1})), csiproxy.ErrInvalidArgument},
+		"negative length": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{Length: -1})),
+			csiproxy.ErrInvalidArgument},
+		"negative offset": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk",
+			&simv1.ReadDiskRequest{Offset: -1, Length: 1})), csiproxy.ErrInvalidArgument},
+		"beyond the end": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk",
+			&simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 30, Length: 1})), csiproxy.ErrInvalidArgument},
+		"long write": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk",
+			&simv1.WriteDiskRequest{DiskNumber: 1, Data: tooMuch})), csiproxy.ErrInvalidArgument},
+		"write beyond": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk",
+			&simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 30, Data: []byte{1}})), csiproxy.ErrInvalidArgument},
+		"relative file": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk",
+			&simv1.ExportDiskRequest{DiskNumber: 1, File: "disk"})), csiproxy.ErrInvalidArgument},
+		"existing file": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk",
+			&simv1.ExportDiskRequest{DiskNumber: 1, File: existing})), csiproxy.ErrAlreadyExists},
+		"directory missing": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk",
+			&simv1.ExportDiskRequest{DiskNumber: 1, File: existing + "s/disk"})), csiproxy.ErrNotFound},
+		"long file":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: tooMuch})), csiproxy.ErrInvalidArgument},
+		"no such file": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `C:\a`})), csiproxy.ErrNotFound},
+		"no path":      {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{})), csiproxy.ErrInvalidArgument},
+		"no rule":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{})), csiproxy.ErrInvalidArgument},
+		"unknown call": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule",
+			&simv1.Rule{Call: "x", Effect: &simv1.Rule_WindowsError{WindowsError: 5}})), csiproxy.ErrNotFound},
+		"no error": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule",
+			&simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_WindowsError{}})), csiproxy.ErrInvalidArgument},
+		"no delay": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule",
+			&simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_DelayNs{DelayNs: -1}})), csiproxy.ErrInvalidArgument},
+		"negative count": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule",
+			&simv1.Rule{Call: "FindFirstVolumeW", Count: -1, Effect: &simv1.Rule_DelayNs{DelayNs: 1}})),
+			csiproxy.ErrInvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, test.err, test.want) })
 	}

@@ -38,7 +38,8 @@ func (s *Service) ListSmbServers() (*simv1.ListSmbServersResponse, error) {
 	for _, sv := range s.sys.SMB().Servers() {
 		server := &simv1.SmbServer{Name: sv.Name, Unreachable: sv.Unreachable, NoEncryption: sv.NoEncryption, Users: sv.Users}
 		for _, sh := range sv.Shares {
-			server.Shares = append(server.Shares, &simv1.SmbShare{Server: sh.Server, Name: sh.Name, Users: sh.Users, SizeBytes: sh.SizeBytes})
+			server.Shares = append(server.Shares,
+				&simv1.SmbShare{Server: sh.Server, Name: sh.Name, Users: sh.Users, SizeBytes: sh.SizeBytes})
 		}
 		response.Servers = append(response.Servers, server)
 	}

@@ -25,7 +25,8 @@ func TestSMB(t *testing.T) {
 	want := &simv1.SmbServer{
 		Name: "server", Users: []string{"user"},
 		Shares: []*simv1.SmbShare{
-			{Server: "server", Name: "a", SizeBytes: 1 << 30}, {Server: "server", Name: "b", Users: []string{"user", "other"}, SizeBytes: 1 << 40},
+			{Server: "server", Name: "a", SizeBytes: 1 << 30},
+			{Server: "server", Name: "b", Users: []string{"user", "other"}, SizeBytes: 1 << 40},
 		},
 	}
 	check := func(when string) {
@@ -38,9 +39,11 @@ func TestSMB(t *testing.T) {
 	for _, share := range want.Shares {
 		must(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", share))
 	}
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser", &simv1.SmbUser{Server: "server", User: "user", Password: "password"}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser",
+		&simv1.SmbUser{Server: "server", User: "user", Password: "password"}))
 	check("added")
-	must(simv1.Call[simv1.Empty](ctx, sim, "GrowSmbShare", &simv1.SmbShare{Server: "server", Name: "a", SizeBytes: 2 << 30}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "GrowSmbShare",
+		&simv1.SmbShare{Server: "server", Name: "a", SizeBytes: 2 << 30}))
 	want.Shares[0].SizeBytes = 2 << 30
 	check("grown")
 
@@ -84,12 +87,18 @@ func TestSMBErrors(t *testing.T) {
 		err, want error
 	}{
 		"share is there": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", share)), csiproxy.ErrAlreadyExists},
-		"no share":       {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", &simv1.SmbShare{})), csiproxy.ErrInvalidArgument},
-		"no such share":  {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbShare", &simv1.SmbShare{Server: "server", Name: "x"})), csiproxy.ErrNotFound},
-		"no such server": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "x"})), csiproxy.ErrNotFound},
-		"no password":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser", &simv1.SmbUser{Server: "server", User: "x"})), csiproxy.ErrInvalidArgument},
-		"user's server":  {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser", &simv1.SmbUser{Server: "x", User: "x", Password: "tell nobody"})), csiproxy.ErrNotFound},
-		"no such user":   {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbUser", &simv1.SmbUser{Server: "server", User: "x"})), csiproxy.ErrNotFound},
+		"no share": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", &simv1.SmbShare{})),
+			csiproxy.ErrInvalidArgument},
+		"no such share": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbShare",
+			&simv1.SmbShare{Server: "server", Name: "x"})), csiproxy.ErrNotFound},
+		"no such server": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "x"})),
+			csiproxy.ErrNotFound},
+		"no password": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser",
+			&simv1.SmbUser{Server: "server", User: "x"})), csiproxy.ErrInvalidArgument},
+		"user's server": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser",
+			&simv1.SmbUser{Server: "x", User: "x", Password: "tell nobody"})), csiproxy.ErrNotFound},
+		"no such user": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbUser",
+			&simv1.SmbUser{Server: "server", User: "x"})), csiproxy.ErrNotFound},
 	} {
 		wantError(t, test.err, test.want)
 		if strings.Contains(fmt.Sprint(test.err), "tell nobody") {

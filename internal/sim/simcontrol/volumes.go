@@ -88,7 +88,8 @@ func (s *Service) EndProcess(r *simv1.Process) error {
 func (s *Service) ListProcesses() (*simv1.ListProcessesResponse, error) {
 	response := &simv1.ListProcessesResponse{}
 	for _, p := range s.sys.Processes() {
-		response.Processes = append(response.Processes, &simv1.Process{ProcessId: uint32(p.ID), Program: p.Image, Paths: p.Holds})
+		response.Processes = append(response.Processes,
+			&simv1.Process{ProcessId: uint32(p.ID), Program: p.Image, Paths: p.Holds})
 	}
 	return response, nil
 }

@@ -36,7 +36,8 @@ func TestHardware(t *testing.T) {
 	got := sys.Disks()[1].Spec
 	seven := disk.Number(7)
 	want := winsim.DiskSpec{
-		SizeBytes: 1 << 30, SectorSize: 512, Serial: "nvme", BusType: win.BusTypeNVMe, VendorID: "v", ProductID: "p", Revision: "r",
+		SizeBytes: 1 << 30, SectorSize: 512, Serial: "nvme", BusType: win.BusTypeNVMe, VendorID: "v", ProductID: "p",
+		Revision: "r",
 		Location: "there", SCSI: &win.SCSIAddress{PortNumber: 2, LUN: 2}, Late: time.Nanosecond, Number: &seven,
 		NVMe: &hardware.NVMe{Controller: "c", Namespace: 3, EUI64: [8]byte(eui), NGUID: [16]byte(nguid)},
 		Page83: []win.Identifier{
@@ -66,18 +67,22 @@ func TestHardware(t *testing.T) {
 func TestCloneDisk(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
-	n := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 10 << 30})).GetDiskNumber()
+	n := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+		&simv1.DiskHardware{SizeBytes: 10 << 30})).GetDiskNumber()
 	simtest.Partition(t, sys, disk.Number(n), 1)
-	clone := must(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: n, Disk: &simv1.DiskHardware{SerialNumber: "clone"}})).GetDiskNumber()
+	clone := must(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk",
+		&simv1.CloneDiskRequest{DiskNumber: n, Disk: &simv1.DiskHardware{SerialNumber: "clone"}})).GetDiskNumber()
 	got := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks[clone]
 	if got.SerialNumber != "clone" || !got.Offline || got.OfflineReason != simv1.OfflineReason_OFFLINE_REASON_COLLISION {
 		t.Errorf("the clone is %v", got)
 	}
-	clone2 := must(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: n})).GetDiskNumber()
+	clone2 := must(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk",
+		&simv1.CloneDiskRequest{DiskNumber: n})).GetDiskNumber()
 	if clone2 != clone+1 {
 		t.Errorf("the next one has the number %d", clone2)
 	}
-	wantError(t, errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: 99})), csiproxy.ErrNotFound)
+	wantError(t, errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: 99})),
+		csiproxy.ErrNotFound)
 	wantError(t, errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "CloneDisk", &simv1.CloneDiskRequest{
 		DiskNumber: n, Disk: &simv1.DiskHardware{Address: &simv1.ScsiAddress{Lun: 256}},
 	})), csiproxy.ErrInvalidArgument)
@@ -86,9 +91,12 @@ func TestCloneDisk(t *testing.T) {
 func TestOfflineReason(t *testing.T) {
 	_, sim := start(t)
 	ctx := t.Context()
-	n := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30})).GetDiskNumber()
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{DiskNumber: n, Offline: proto.Bool(true), OfflineReason: 6}))
-	if got := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks[1]; !got.Offline || got.OfflineReason != 6 {
+	n := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
+		&simv1.DiskHardware{SizeBytes: 1 << 30})).GetDiskNumber()
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes",
+		&simv1.SetDiskAttributesRequest{DiskNumber: n, Offline: proto.Bool(true), OfflineReason: 6}))
+	if got := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks[1]; !got.Offline ||
+		got.OfflineReason != 6 {
 		t.Errorf("the disk is %v", got)
 	}
 	for name, r := range map[string]*simv1.SetDiskAttributesRequest{
@@ -113,7 +121,8 @@ func TestVolumes(t *testing.T) {
 		return volumes[len(volumes)-1]
 	}
 	want := proto.CloneOf(volume())
-	if want.VolumeId != id || want.FileSystem != "NTFS" || want.Damage != simv1.Damage_DAMAGE_NONE || want.TotalBytes == 0 || want.FreeBytes == 0 {
+	if want.VolumeId != id || want.FileSystem != "NTFS" || want.Damage != simv1.Damage_DAMAGE_NONE ||
+		want.TotalBytes == 0 || want.FreeBytes == 0 {
 		t.Fatalf("the volume is %v", want)
 	}
 	check := func(what string, r *simv1.SetVolumeRequest) {
@@ -125,15 +134,19 @@ func TestVolumes(t *testing.T) {
 		}
 	}
 	want.Dirty, want.ReadOnly, want.Damage = true, true, simv1.Damage_DAMAGE_OFFLINE
-	check("all at once", &simv1.SetVolumeRequest{Dirty: proto.Bool(true), ReadOnly: proto.Bool(true), Damage: simv1.Damage_DAMAGE_OFFLINE})
+	check("all at once", &simv1.SetVolumeRequest{Dirty: proto.Bool(true), ReadOnly: proto.Bool(true),
+		Damage: simv1.Damage_DAMAGE_OFFLINE})
 	want.Dirty, want.Damage = false, simv1.Damage_DAMAGE_NONE
 	check("healed", &simv1.SetVolumeRequest{Dirty: proto.Bool(false), Damage: simv1.Damage_DAMAGE_NONE})
 	want.ReadOnly = false
 	check("writable", &simv1.SetVolumeRequest{ReadOnly: proto.Bool(false)})
-	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: id})), csiproxy.ErrInvalidArgument)
-	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: id, Damage: 9})), csiproxy.ErrInvalidArgument)
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: id})),
+		csiproxy.ErrInvalidArgument)
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: id, Damage: 9})),
+		csiproxy.ErrInvalidArgument)
 	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: `Q:\`, Dirty: proto.Bool(true)})), csiproxy.ErrNotFound)
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetVolume", &simv1.SetVolumeRequest{Volume: id, BitlockerLocked: proto.Bool(true)}))
+	must(simv1.Call[simv1.Empty](ctx, sim, "SetVolume",
+		&simv1.SetVolumeRequest{Volume: id, BitlockerLocked: proto.Bool(true)}))
 	if v := volume(); !v.BitlockerLocked || v.FileSystem != "" || v.Damage != simv1.Damage_DAMAGE_UNSPECIFIED {
 		t.Errorf("locked by BitLocker it is %v", v)
 	}
@@ -144,14 +157,18 @@ func TestProcesses(t *testing.T) {
 	ctx := t.Context()
 	id := must(simv1.Call[simv1.Process](ctx, sim, "StartProcess", &simv1.Process{Program: `C:\app.exe`, Paths: []string{`C:\Windows`}})).ProcessId
 	want := []*simv1.Process{{ProcessId: id, Program: `C:\app.exe`, Paths: []string{`C:\Windows`}}}
-	if diff := cmp.Diff(want, must(simv1.Call[simv1.ListProcessesResponse](ctx, sim, "ListProcesses", &simv1.Empty{})).Processes, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(want, must(simv1.Call[simv1.ListProcessesResponse](ctx, sim, "ListProcesses",
+		&simv1.Empty{})).Processes, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	must(simv1.Call[simv1.Empty](ctx, sim, "EndProcess", &simv1.Process{ProcessId: id}))
-	if p := must(simv1.Call[simv1.ListProcessesResponse](ctx, sim, "ListProcesses", &simv1.Empty{})).Processes; len(p) > 0 {
+	if p := must(simv1.Call[simv1.ListProcessesResponse](ctx, sim, "ListProcesses", &simv1.Empty{})).Processes; len(
+		p) > 0 {
 		t.Errorf("left are %v", p)
 	}
-	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "EndProcess", &simv1.Process{ProcessId: id})), csiproxy.ErrNotFound)
-	wantError(t, errorOf(simv1.Call[simv1.Process](ctx, sim, "StartProcess", &simv1.Process{})), csiproxy.ErrInvalidArgument)
+	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "EndProcess", &simv1.Process{ProcessId: id})),
+		csiproxy.ErrNotFound)
+	wantError(t, errorOf(simv1.Call[simv1.Process](ctx, sim, "StartProcess", &simv1.Process{})),
+		csiproxy.ErrInvalidArgument)
 	wantError(t, errorOf(simv1.Call[simv1.Process](ctx, sim, "StartProcess", &simv1.Process{Program: "x", Paths: []string{`C:\none`}})), csiproxy.ErrNotFound)
 }

@@ -63,12 +63,15 @@ func TestFail(t *testing.T) {
 	}
 
 	wantErr(t, "unknown call", s.Fail(Match{Call: "FindFirstVolume"}, win.ErrorIODevice), win.ErrorNotFound)
-	if err := s.Fail(Match{Call: "x"}, win.ErrorIODevice); err == nil || !strings.Contains(err.Error(), "SetVolumeMountPointW") {
+	if err := s.Fail(Match{Call: "x"}, win.ErrorIODevice); err == nil ||
+		!strings.Contains(err.Error(), "SetVolumeMountPointW") {
 		t.Errorf("the error doesn't list the calls: %v", err)
 	}
 	wantErr(t, "no error", s.Fail(Match{Call: "FindFirstVolumeW"}, 0), win.ErrorInvalidParameter)
-	wantErr(t, "negative count", s.Fail(Match{Call: "FindFirstVolumeW", Count: -1}, win.ErrorIODevice), win.ErrorInvalidParameter)
-	wantErr(t, "negative skip", s.Fail(Match{Call: "FindFirstVolumeW", Skip: -1}, win.ErrorIODevice), win.ErrorInvalidParameter)
+	wantErr(t, "negative count", s.Fail(Match{Call: "FindFirstVolumeW", Count: -1}, win.ErrorIODevice),
+		win.ErrorInvalidParameter)
+	wantErr(t, "negative skip", s.Fail(Match{Call: "FindFirstVolumeW", Skip: -1}, win.ErrorIODevice),
+		win.ErrorInvalidParameter)
 	wantErr(t, "no delay", s.Delay(Match{Call: "FindFirstVolumeW"}, 0), win.ErrorInvalidParameter)
 }
 
@@ -133,9 +136,11 @@ func TestCallNames(t *testing.T) {
 	v := openDevice(t, s, device1(name), readWrite)
 	do(d.ReadAt(ctx, make([]byte, 512), 0))
 	do(nil, d.Flush(ctx))
-	dir, err := s.OpenFile(ctx, kubelet, win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
+	dir, err := s.OpenFile(ctx, kubelet,
+		win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
 	do(nil, err)
-	f, err := dir.OpenAt(ctx, "new", win.OpenOptions{Access: win.Delete, Share: paths.ShareAll, Disposition: win.FileCreate})
+	f, err := dir.OpenAt(ctx, "new", win.OpenOptions{Access: win.Delete, Share: paths.ShareAll,
+		Disposition: win.FileCreate})
 	do(nil, err)
 	do(f.Info(ctx))
 	do(dir.ReadDir(ctx, true))
@@ -155,7 +160,8 @@ func TestCallNames(t *testing.T) {
 	do(s.SystemWindowsDirectory(ctx))
 	do(dir.Volume(ctx))
 	do(dir.ProcessIDs(ctx))
-	access, err := s.OpenFile(ctx, kubelet, win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Share: paths.ShareAll, Disposition: win.FileOpen})
+	access, err := s.OpenFile(ctx, kubelet,
+		win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Share: paths.ShareAll, Disposition: win.FileOpen})
 	do(nil, err)
 	do(nil, access.DenyCreation(ctx, true))
 	do(access.CreationDenied(ctx))
@@ -226,7 +232,8 @@ func TestDelays(t *testing.T) {
 			}
 		})
 		calls := s.Calls()[win.CallReenumerateDevice]
-		if err := s.ReenumerateDevice(ctx, ""); !errors.Is(err, context.DeadlineExceeded) || s.Calls()[win.CallReenumerateDevice] != calls {
+		if err := s.ReenumerateDevice(ctx, ""); !errors.Is(err, context.DeadlineExceeded) ||
+			s.Calls()[win.CallReenumerateDevice] != calls {
 			t.Errorf("a call after its deadline: %v", err)
 		}
 

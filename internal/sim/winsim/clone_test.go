@@ -266,7 +266,8 @@ func TestSMBConnections(t *testing.T) {
 		return c
 	}
 	newMapping(t, s)
-	held, err := s.Hold(share, win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
+	held, err := s.Hold(share, win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll,
+		Disposition: win.FileOpen})
 	must(t, err)
 	want := []win.SMBConnection{{
 		Server: "server", Share: "share", UserName: `NT AUTHORITY\SYSTEM`, Credential: credentials.Username, Opens: 1,
@@ -304,14 +305,16 @@ func TestSwapDisk(t *testing.T) {
 		v := openDevice(t, s, device1(volume), readWrite)
 		serial := func(d win.Device) (string, error) {
 			out := make([]byte, 1024)
-			length, err := d.Control(t.Context(), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice), out)
+			length, err := d.Control(t.Context(), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice),
+				out)
 			if err != nil {
 				return "", err
 			}
 			descriptor, err := win.DecodeDeviceDescriptor(out[:length])
 			return descriptor.SerialNumber, err
 		}
-		wantErr(t, "with a serial number that there is", s.SwapDisk(n, DiskSpec{Serial: "other"}, keep), win.ErrorAlreadyExists)
+		wantErr(t, "with a serial number that there is", s.SwapDisk(n, DiskSpec{Serial: "other"}, keep),
+			win.ErrorAlreadyExists)
 		wantErr(t, "Windows' own", s.SwapDisk(0, DiskSpec{}, keep), win.ErrorNotSupported)
 		wantErr(t, "none", s.SwapDisk(77, DiskSpec{}, keep), win.ErrorNotFound)
 		must(t, s.SwapDisk(n, DiskSpec{Serial: "clone"}, keep))

@@ -34,11 +34,13 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 	share := &seamtest.Share{Path: `\\server\share`, Username: "user", Password: secret.New("password")}
 	simtest.Must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "share"}))
 	simtest.Must(t, sys.SMB().SetUser("server", share.Username, share.Password))
-	target := &seamtest.Target{IQN: "iqn.2026-01.com.example:lun", Portal: win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}}
+	target := &seamtest.Target{IQN: "iqn.2026-01.com.example:lun",
+		Portal: win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}}
 	simtest.Must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: target.IQN, Portals: []win.ISCSIPortal{target.Portal}},
 		winsim.DiskSpec{SizeBytes: 1 << 30}))
 	simtest.Must(t, sys.StartService(t.Context(), services.ISCSIInitiator))
-	simtest.Must(t, sys.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(win.SANOfflineShared)))
+	simtest.Must(t, sys.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy,
+		uint32(win.SANOfflineShared)))
 	sys.Settle()
 	return &seamtest.Fixture{
 		System: sys, Directory: directory, Settle: sys.Settle, Share: share, Target: target,

@@ -57,9 +57,11 @@ func TestSystemDisk(t *testing.T) {
 	offline := win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}.Encode()
 	_, err = control(t, s, drivePath(0), win.IoctlDiskSetDiskAttributes, offline)
 	wantErr(t, "take the system disk offline", err, win.ErrorAccessDenied)
-	_, err = control(t, s, drivePath(0), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}.Encode())
+	_, err = control(t, s, drivePath(0), win.IoctlDiskCreateDisk,
+		win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}.Encode())
 	wantErr(t, "initialise the system disk", err, win.ErrorAccessDenied)
-	wantErr(t, "format C:", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorAccessDenied)
+	wantErr(t, "format C:", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}),
+		win.ErrorAccessDenied)
 	wantErr(t, "detach the system disk", s.DetachDisk(0), win.ErrorAccessDenied)
 }
 
@@ -146,7 +148,8 @@ func TestDetached(t *testing.T) {
 		t.Errorf("the disk holds %q", b)
 	}
 	d := s.Disks()[1]
-	if d.Spec.SectorSize != 4096 || d.SizeBytes != 20*gib || d.SeenBytes != 20*gib || !strings.HasSuffix(d.Spec.Location, "LUN 4") || d.Spec.SCSI.LUN != 4 {
+	if d.Spec.SectorSize != 4096 || d.SizeBytes != 20*gib || d.SeenBytes != 20*gib ||
+		!strings.HasSuffix(d.Spec.Location, "LUN 4") || d.Spec.SCSI.LUN != 4 {
 		t.Errorf("attached again: %+v", d)
 	}
 }
@@ -170,7 +173,8 @@ func TestDeleteDisk(t *testing.T) {
 		t.Errorf("the new disk holds %q", b)
 	}
 
-	must(t, s.ISCSI().AddTarget(iscsitarget.Target{IQN: iqn, Portals: []win.ISCSIPortal{portal1}}, DiskSpec{SizeBytes: gib, Serial: "lun"}))
+	must(t, s.ISCSI().AddTarget(iscsitarget.Target{IQN: iqn, Portals: []win.ISCSIPortal{portal1}},
+		DiskSpec{SizeBytes: gib, Serial: "lun"}))
 	wantErr(t, "delete a target's disk", s.DeleteDisk("lun"), win.ErrorNotSupported)
 	must(t, s.ISCSI().RemoveTarget(iqn))
 	must(t, s.DeleteDisk("lun"))
@@ -188,7 +192,8 @@ func TestIdentity(t *testing.T) {
 	}
 	device, err := win.DecodeDeviceDescriptor(query(win.PropertyDevice))
 	must(t, err)
-	if want := (win.DeviceDescriptor{BusType: win.BusTypeNVMe, VendorID: "Google", ProductID: "PersistentDisk", Revision: "1.0", SerialNumber: " vol1 "}); device != want {
+	if want := (win.DeviceDescriptor{BusType: win.BusTypeNVMe, VendorID: "Google", ProductID: "PersistentDisk",
+		Revision: "1.0", SerialNumber: " vol1 "}); device != want {
 		t.Errorf("device descriptor %+v, want %+v", device, want)
 	}
 	if got, err := win.DecodeDeviceIDs(query(win.PropertyDeviceID)); err != nil || !cmp.Equal(got, ids) {
@@ -196,7 +201,8 @@ func TestIdentity(t *testing.T) {
 	}
 	location, err := win.DecodeDeviceLocation(query(win.PropertyDeviceLocation))
 	must(t, err)
-	if want := (win.DeviceLocation{Adapter: 2, Port: 1, Target: 3, LUN: 9, Text: "Integrated : Adapter 2 : Port 1 : Target 3 : LUN 9"}); location != want {
+	if want := (win.DeviceLocation{Adapter: 2, Port: 1, Target: 3, LUN: 9,
+		Text: "Integrated : Adapter 2 : Port 1 : Target 3 : LUN 9"}); location != want {
 		t.Errorf("location %+v, want %+v", location, want)
 	}
 	if b := query(win.PropertyAccessAlignment); len(b) != 28 || b[17] != 512>>8 || b[21] != 4096>>8 {
@@ -211,10 +217,12 @@ func TestIdentity(t *testing.T) {
 
 func TestUnsupportedQueries(t *testing.T) {
 	s := newNode(t, Delays{})
-	n := attach(t, s, DiskSpec{Page83Error: win.ErrorInvalidFunction, LocationError: win.ErrorNotSupported, SCSIAddressError: win.ErrorInvalidFunction})
+	n := attach(t, s, DiskSpec{Page83Error: win.ErrorInvalidFunction, LocationError: win.ErrorNotSupported,
+		SCSIAddressError: win.ErrorInvalidFunction})
 	_, err := control(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID))
 	wantErr(t, "page 83", err, win.ErrorInvalidFunction)
-	_, err = control(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceLocation))
+	_, err = control(t, s, drivePath(n), win.IoctlStorageQueryProperty,
+		win.EncodePropertyQuery(win.PropertyDeviceLocation))
 	wantErr(t, "location", err, win.ErrorNotSupported)
 	_, err = control(t, s, drivePath(n), win.IoctlScsiGetAddress, nil)
 	wantErr(t, "SCSI address", err, win.ErrorInvalidFunction)
@@ -250,9 +258,12 @@ func TestDiskControlErrors(t *testing.T) {
 		{"attributes", win.AccessNone, win.IoctlDiskGetDiskAttributes, nil, 16, 0},
 		{"attributes, short", win.AccessNone, win.IoctlDiskGetDiskAttributes, nil, 15, win.ErrorInsufficientBuffer},
 		{"set attributes", readWrite, win.IoctlDiskSetDiskAttributes, attributes.Encode(), 0, 0},
-		{"set attributes, no access", win.AccessNone, win.IoctlDiskSetDiskAttributes, attributes.Encode(), 0, win.ErrorAccessDenied},
-		{"set attributes, read access", win.GenericRead, win.IoctlDiskSetDiskAttributes, attributes.Encode(), 0, win.ErrorAccessDenied},
-		{"set attributes, short", readWrite, win.IoctlDiskSetDiskAttributes, attributes.Encode()[:39], 0, win.ErrorInvalidParameter},
+		{"set attributes, no access", win.AccessNone, win.IoctlDiskSetDiskAttributes, attributes.Encode(),
+			0, win.ErrorAccessDenied},
+		{"set attributes, read access", win.GenericRead, win.IoctlDiskSetDiskAttributes, attributes.Encode(), 0,
+			win.ErrorAccessDenied},
+		{"set attributes, short", readWrite, win.IoctlDiskSetDiskAttributes, attributes.Encode()[:39],
+			0, win.ErrorInvalidParameter},
 		{"set attributes, version", readWrite, win.IoctlDiskSetDiskAttributes, badVersion, 0, win.ErrorInvalidParameter},
 		{"set attributes, unknown one", readWrite, win.IoctlDiskSetDiskAttributes, unknownBit, 0, win.ErrorInvalidParameter},
 		{"update size", readWrite, win.IoctlDiskUpdateDriveSize, nil, 24, 0},
@@ -260,17 +271,23 @@ func TestDiskControlErrors(t *testing.T) {
 		{"update size, read access", win.GenericRead, win.IoctlDiskUpdateDriveSize, nil, 24, win.ErrorAccessDenied},
 		{"update properties", win.AccessNone, win.IoctlDiskUpdateProperties, nil, 0, 0},
 		{"create disk, short", readWrite, win.IoctlDiskCreateDisk, make([]byte, 23), 0, win.ErrorInvalidParameter},
-		{"create disk, unknown style", readWrite, win.IoctlDiskCreateDisk, win.CreateDisk{Style: 7}.Encode(), 0, win.ErrorInvalidParameter},
-		{"create disk, too many entries", readWrite, win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT, MaxPartitionCount: 1 << 31}.Encode(), 0, win.ErrorInvalidParameter},
-		{"create disk, no access", win.AccessNone, win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT}.Encode(), 0, win.ErrorAccessDenied},
+		{"create disk, unknown style", readWrite, win.IoctlDiskCreateDisk, win.CreateDisk{Style: 7}.Encode(), 0,
+			win.ErrorInvalidParameter},
+		{"create disk, too many entries", readWrite, win.IoctlDiskCreateDisk,
+			win.CreateDisk{Style: win.StyleGPT, MaxPartitionCount: 1 << 31}.Encode(), 0, win.ErrorInvalidParameter},
+		{"create disk, no access", win.AccessNone, win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT}.Encode(), 0,
+			win.ErrorAccessDenied},
 		{"set layout, short", readWrite, win.IoctlDiskSetDriveLayoutEx, make([]byte, 47), 0, win.ErrorInvalidParameter},
 		{"grow, short", readWrite, win.IoctlDiskGrowPartition, make([]byte, 15), 0, win.ErrorInvalidParameter},
 		{"SCSI address", win.AccessNone, win.IoctlScsiGetAddress, nil, 8, 0},
 		{"SCSI address, short", win.AccessNone, win.IoctlScsiGetAddress, nil, 7, win.ErrorInsufficientBuffer},
-		{"property, header only", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice), 8, 0},
-		{"property, short", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice), 7, win.ErrorInsufficientBuffer},
+		{"property, header only", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice),
+			8, 0},
+		{"property, short", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice), 7,
+			win.ErrorInsufficientBuffer},
 		{"property, no query", win.AccessNone, win.IoctlStorageQueryProperty, nil, 64, errorBadLength},
-		{"property, unknown", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(999), 64, win.ErrorInvalidFunction},
+		{"property, unknown", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(999), 64,
+			win.ErrorInvalidFunction},
 		{"control of a volume", readWrite, win.IoctlVolumeOnline, nil, 0, win.ErrorInvalidFunction},
 		{"unknown control", readWrite, 0x12345678, nil, 64, win.ErrorInvalidFunction},
 	} {
@@ -342,7 +359,8 @@ func TestAttributes(t *testing.T) {
 	if a := get(); a != 0 {
 		t.Errorf("what was set to persist after a restart: %d", a)
 	}
-	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly | win.DiskOffline}))
+	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly,
+		Attributes: win.DiskReadOnly | win.DiskOffline}))
 	if a := get(); a != win.DiskReadOnly {
 		t.Errorf("attributes outside of the mask were set: %d", a)
 	}
@@ -361,7 +379,8 @@ func TestGrowIsSeenLate(t *testing.T) {
 		must(t, err)
 		return v
 	}
-	a, b := attach(t, s, DiskSpec{SCSI: &win.SCSIAddress{PortNumber: 1}}), attach(t, s, DiskSpec{SCSI: &win.SCSIAddress{PortNumber: 2}})
+	a, b := attach(t, s, DiskSpec{SCSI: &win.SCSIAddress{PortNumber: 1}}),
+		attach(t, s, DiskSpec{SCSI: &win.SCSIAddress{PortNumber: 2}})
 	must(t, s.GrowDisk(a, 20*gib))
 	must(t, s.GrowDisk(b, 20*gib))
 	if size(a) != 10*gib || size(b) != 10*gib {
@@ -421,7 +440,8 @@ func TestRescan(t *testing.T) {
 	if count() != 2 {
 		t.Error("the enumeration of the root didn't find it")
 	}
-	wantErr(t, "enumerate an unknown adapter", s.ReenumerateDevice(t.Context(), disks.PortInterface(77)), win.ErrorNotFound)
+	wantErr(t, "enumerate an unknown adapter", s.ReenumerateDevice(t.Context(), disks.PortInterface(77)),
+		win.ErrorNotFound)
 }
 
 func TestMultipathMember(t *testing.T) {
@@ -447,7 +467,8 @@ func TestGoneDisk(t *testing.T) {
 	n, volume := newVolume(t, s, true)
 	d := openDevice(t, s, drivePath(n), win.GenericRead)
 	v := openDevice(t, s, device1(volume), win.GenericRead)
-	f, err := s.OpenFile(t.Context(), volume, win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
+	f, err := s.OpenFile(t.Context(), volume,
+		win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
 	must(t, err)
 	arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassDisk)
 	must(t, err)

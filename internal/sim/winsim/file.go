@@ -33,14 +33,16 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 }
 
 func (s *System) openFile(op paths.Opened, path string, access win.Access, process win.ProcessID) *file {
-	return &file{handle: s.open(handle{object: objectName{name: path}, root: op.Root, fs: op.FS, file: op.Handle, access: access, process: process})}
+	return &file{handle: s.open(handle{object: objectName{name: path}, root: op.Root, fs: op.FS, file: op.Handle,
+		access: access, process: process})}
 }
 
 // FileAttributes is GetFileAttributesW: the attributes of the last element itself,
 // also of a link.
 func (s *System) FileAttributes(ctx context.Context, path string) (a win.FileAttributes, err error) {
 	err = s.call(ctx, Call{win.CallFileAttributes, path}, func() error {
-		op, err := s.paths.Open(path, win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen, Options: paths.OpenLink})
+		op, err := s.paths.Open(path, win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll,
+			Disposition: win.FileOpen, Options: paths.OpenLink})
 		if err != nil {
 			return err
 		}

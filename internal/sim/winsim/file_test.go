@@ -99,7 +99,8 @@ func TestLinks(t *testing.T) {
 		stage:             {Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint},
 		stage + `\dir`:    {Attributes: win.AttributeDirectory},
 	} {
-		f, err := s.OpenFile(ctx, path, win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen, Options: paths.OpenLink})
+		f, err := s.OpenFile(ctx, path, win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll,
+			Disposition: win.FileOpen, Options: paths.OpenLink})
 		must(t, err)
 		if info, err := f.Info(ctx); err != nil || info != want {
 			t.Errorf("%s: %+v, %v, want %+v", path, info, err, want)
@@ -269,7 +270,8 @@ func TestDenyCreation(t *testing.T) {
 		"move":      func() error { return s.Rename(other+`\file`, link+`\new`, false) },
 		"move tree": func() error { return s.Rename(other+`\directory`, stage+`\new`, false) },
 		"open": func() error {
-			_, err := s.Hold(link, win.OpenOptions{Access: win.GenericWrite, Share: paths.ShareAll, Disposition: win.FileOpen, Options: win.FileOpenForBackup})
+			_, err := s.Hold(link, win.OpenOptions{Access: win.GenericWrite, Share: paths.ShareAll, Disposition: win.FileOpen,
+				Options: win.FileOpenForBackup})
 			return err
 		},
 	} {

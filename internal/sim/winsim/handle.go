@@ -96,7 +96,8 @@ func (hs handles) kill(e win.Errno, f func(*handle) bool) {
 // others from having it for themselves: any file, or the volume for reading or writing.
 func (hs handles) inUse(v *volumes.Volume, besides volumes.Handle) bool {
 	return hs.any(func(h *handle) bool {
-		return volumes.Handle(h) != besides && h.on(v) && (h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
+		return volumes.Handle(h) != besides && h.on(v) &&
+			(h.file != nil || h.generic()&(win.GenericRead|win.GenericWrite) != 0)
 	})
 }
 

@@ -18,7 +18,8 @@ func TestLeakedHandleIsReported(t *testing.T) {
 	handles := handletrack.New()
 	s := openNode(t, Config{Handles: handles})
 	defer s.Close()
-	ctx, open := t.Context(), win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen}
+	ctx, open := t.Context(), win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll,
+		Disposition: win.FileOpen}
 	opens := map[string]func() (interface{ Close() error }, error){
 		"a disk":      func() (interface{ Close() error }, error) { return s.OpenDevice(ctx, drivePath(0), win.AccessNone) },
 		"a directory": func() (interface{ Close() error }, error) { return s.OpenFile(ctx, kubelet, open) },

@@ -111,7 +111,8 @@ func (s *System) ISCSISessions(ctx context.Context) (sessions []win.ISCSISession
 
 // ISCSISessionDevices is GetDevicesForIScsiSessionW. Paths of multipath disks aren't
 // among them.
-func (s *System) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) (devices []win.ISCSIDevice, err error) {
+func (s *System) ISCSISessionDevices(ctx context.Context,
+	id win.ISCSISessionID) (devices []win.ISCSIDevice, err error) {
 	err = s.iscsiCall(ctx, win.CallISCSISessionDevices, s.sessionObject(id), func() error {
 		devices, err = s.iscsi.SessionDevices(id)
 		return err

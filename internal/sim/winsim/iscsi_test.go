@@ -91,13 +91,16 @@ func TestISCSIServiceNotRunning(t *testing.T) {
 		win.CallISCSIPortals:           func() error { return second(s.ISCSISendTargetPortals(ctx)) },
 		win.CallISCSITargets:           func() error { return second(s.ISCSITargets(ctx)) },
 		win.CallISCSITargetInformation: func() error { return second(s.ISCSIDiscoveryMechanisms(ctx, iqn)) },
-		win.CallLoginISCSITarget:       func() error { return second(s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})) },
-		win.CallLogoutISCSITarget:      func() error { return s.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
-		win.CallISCSISessions:          func() error { return second(s.ISCSISessions(ctx)) },
-		win.CallISCSISessionDevices:    func() error { return second(s.ISCSISessionDevices(ctx, win.ISCSISessionID{})) },
-		win.CallISCSIPersistentLogins:  func() error { return second(s.ISCSIPersistentLogins(ctx)) },
-		win.CallRemoveISCSIPersistent:  func() error { return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{}) },
-		win.CallSetISCSICHAPSecret:     func() error { return s.SetISCSIInitiatorCHAPSecret(ctx, chapSecret) },
+		win.CallLoginISCSITarget: func() error {
+			return second(
+				s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1}))
+		},
+		win.CallLogoutISCSITarget:     func() error { return s.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
+		win.CallISCSISessions:         func() error { return second(s.ISCSISessions(ctx)) },
+		win.CallISCSISessionDevices:   func() error { return second(s.ISCSISessionDevices(ctx, win.ISCSISessionID{})) },
+		win.CallISCSIPersistentLogins: func() error { return second(s.ISCSIPersistentLogins(ctx)) },
+		win.CallRemoveISCSIPersistent: func() error { return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{}) },
+		win.CallSetISCSICHAPSecret:    func() error { return s.SetISCSIInitiatorCHAPSecret(ctx, chapSecret) },
 	} {
 		wantErr(t, name, call(), win.ISDSCServiceNotRunning)
 	}
@@ -108,7 +111,8 @@ func TestISCSIArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newNode(t, Delays{DiskArrival: time.Second})
 		ctx := t.Context()
-		newTarget(t, s, iscsitarget.Target{}, DiskSpec{Serial: "lun0"}, DiskSpec{NeedsRescan: true}, DiskSpec{MultipathMember: true})
+		newTarget(t, s, iscsitarget.Target{}, DiskSpec{Serial: "lun0"}, DiskSpec{NeedsRescan: true},
+			DiskSpec{MultipathMember: true})
 		startInitiator(t, s)
 		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
 		must(t, err)
@@ -199,7 +203,8 @@ func TestISCSILogout(t *testing.T) {
 
 // TestISCSIRestart: a restart ends sessions, but for those that are persistent.
 func TestISCSIRestart(t *testing.T) {
-	for name, restart := range map[string]func(*System) error{"reboot": (*System).Reboot, "power loss": (*System).PowerLoss} {
+	for name, restart := range map[string]func(*System) error{"reboot": (*System).Reboot,
+		"power loss": (*System).PowerLoss} {
 		t.Run(name, func(t *testing.T) {
 			s := newNode(t, Delays{})
 			ctx := t.Context()
@@ -220,7 +225,8 @@ func TestISCSIRestart(t *testing.T) {
 				t.Errorf("targets before a discovery: %q, %v", targets, err)
 			}
 			must(t, s.ISCSI().SetPortal(portal1, true))
-			login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: chapSecret}
+			login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "user",
+				Secret: chapSecret}
 			must(t, s.ISCSI().SetPersistentLogin(login))
 			must(t, s.ISCSI().SetPersistentLogin(login)) // it is one
 			refused := login

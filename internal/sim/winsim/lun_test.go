@@ -107,27 +107,34 @@ func TestISCSITargetErrors(t *testing.T) {
 		err  error
 		want win.Errno
 	}{
-		"exists":            {add(func(target *iscsitarget.Target) { target.IQN = strings.ToUpper(iqn) }), win.ErrorAlreadyExists},
-		"no name":           {add(func(target *iscsitarget.Target) { target.IQN = "" }), win.ErrorInvalidParameter},
-		"no IQN":            {add(func(target *iscsitarget.Target) { target.IQN = "example" }), win.ErrorInvalidParameter},
-		"blank":             {add(func(target *iscsitarget.Target) { target.IQN = "iqn.a b" }), win.ErrorInvalidParameter},
-		"long name":         {add(func(target *iscsitarget.Target) { target.IQN = "iqn." + strings.Repeat("x", 220) }), win.ErrorInvalidParameter},
-		"no portal":         {add(func(target *iscsitarget.Target) { target.Portals = nil }), win.ErrorInvalidParameter},
-		"no address":        {add(func(target *iscsitarget.Target) { target.Portals[0].Address = "" }), win.ErrorInvalidParameter},
-		"secret, no user":   {add(func(target *iscsitarget.Target) { target.CHAPUser = "" }), win.ErrorInvalidParameter},
-		"user, no secret":   {add(func(target *iscsitarget.Target) { target.CHAPSecret = secret.Text{} }), win.ErrorInvalidParameter},
-		"mutual secret":     {add(func(target *iscsitarget.Target) { target.MutualSecret = secret.New("short") }), win.ErrorInvalidParameter},
-		"no size":           {lun(DiskSpec{}), win.ErrorInvalidParameter},
-		"address":           {lun(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{}}), win.ErrorInvalidParameter},
-		"attached":          {lun(DiskSpec{SizeBytes: gib, Serial: "attached"}), win.ErrorAlreadyExists},
-		"LUN of another":    {lun(DiskSpec{SizeBytes: gib, Serial: "taken"}), win.ErrorAlreadyExists},
-		"twice":             {add(nothing, DiskSpec{SizeBytes: gib, Serial: "x"}, DiskSpec{SizeBytes: gib, Serial: "x"}), win.ErrorAlreadyExists},
+		"exists": {add(func(target *iscsitarget.Target) { target.IQN = strings.ToUpper(iqn) }),
+			win.ErrorAlreadyExists},
+		"no name": {add(func(target *iscsitarget.Target) { target.IQN = "" }), win.ErrorInvalidParameter},
+		"no IQN":  {add(func(target *iscsitarget.Target) { target.IQN = "example" }), win.ErrorInvalidParameter},
+		"blank":   {add(func(target *iscsitarget.Target) { target.IQN = "iqn.a b" }), win.ErrorInvalidParameter},
+		"long name": {add(func(target *iscsitarget.Target) { target.IQN = "iqn." + strings.Repeat("x", 220) }),
+			win.ErrorInvalidParameter},
+		"no portal": {add(func(target *iscsitarget.Target) { target.Portals = nil }), win.ErrorInvalidParameter},
+		"no address": {add(func(target *iscsitarget.Target) { target.Portals[0].Address = "" }),
+			win.ErrorInvalidParameter},
+		"secret, no user": {add(func(target *iscsitarget.Target) { target.CHAPUser = "" }), win.ErrorInvalidParameter},
+		"user, no secret": {add(func(target *iscsitarget.Target) { target.CHAPSecret = secret.Text{} }),
+			win.ErrorInvalidParameter},
+		"mutual secret": {add(func(target *iscsitarget.Target) { target.MutualSecret = secret.New("short") }),
+			win.ErrorInvalidParameter},
+		"no size":        {lun(DiskSpec{}), win.ErrorInvalidParameter},
+		"address":        {lun(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{}}), win.ErrorInvalidParameter},
+		"attached":       {lun(DiskSpec{SizeBytes: gib, Serial: "attached"}), win.ErrorAlreadyExists},
+		"LUN of another": {lun(DiskSpec{SizeBytes: gib, Serial: "taken"}), win.ErrorAlreadyExists},
+		"twice": {add(nothing, DiskSpec{SizeBytes: gib, Serial: "x"}, DiskSpec{SizeBytes: gib, Serial: "x"}),
+			win.ErrorAlreadyExists},
 		"too many":          {add(nothing, slices.Repeat([]DiskSpec{{SizeBytes: gib}}, 257)...), win.ErrorNotSupported},
 		"LUN of no target":  {s.ISCSI().AddLUN("iqn.unknown", DiskSpec{SizeBytes: gib}), win.ErrorNotFound},
 		"remove no target":  {s.ISCSI().RemoveTarget("iqn.unknown"), win.ErrorNotFound},
 		"portal":            {s.ISCSI().SetPortal(win.ISCSIPortal{Address: "a b"}, true), win.ErrorInvalidParameter},
 		"adapter of others": {atAddress, win.ErrorBusy},
-		"persistent login":  {s.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSICHAP}), win.ISDSCShortCHAPSecret},
+		"persistent login": {s.ISCSI().SetPersistentLogin(
+			win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSICHAP}), win.ISDSCShortCHAPSecret},
 	} {
 		wantErr(t, what, test.err, test.want)
 	}
@@ -140,15 +147,18 @@ func TestISCSITargetErrors(t *testing.T) {
 func TestISCSISecretsStayOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s := openNode(t, Config{StateFile: file})
-	newTarget(t, s, iscsitarget.Target{CHAPUser: "the-user", CHAPSecret: chapSecret, MutualSecret: mutualSecret}, DiskSpec{})
+	newTarget(t, s, iscsitarget.Target{CHAPUser: "the-user", CHAPSecret: chapSecret, MutualSecret: mutualSecret},
+		DiskSpec{})
 	startInitiator(t, s)
 	must(t, s.SetISCSIInitiatorCHAPSecret(t.Context(), mutualSecret))
-	login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "the-user", Secret: chapSecret}
+	login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "the-user",
+		Secret: chapSecret}
 	must(t, s.ISCSI().SetPersistentLogin(login))
 	_, err := s.LoginISCSITarget(t.Context(), login)
 	must(t, err)
 	list := s.ISCSI().Targets()
-	if len(list) != 1 || list[0].CHAPUser != "the-user" || list[0].CHAPSecret.Reveal()+list[0].MutualSecret.Reveal() != "" {
+	if len(list) != 1 || list[0].CHAPUser != "the-user" ||
+		list[0].CHAPSecret.Reveal()+list[0].MutualSecret.Reveal() != "" {
 		t.Errorf("list %+v", list)
 	}
 	must(t, s.Close())

@@ -26,7 +26,8 @@ func TestMount(t *testing.T) {
 	if got, err := s.VolumeNameForMountPoint(ctx, stage+`\`); err != nil || got != name {
 		t.Errorf("mounted is %q, %v, want %q", got, err, name)
 	}
-	f, err := s.OpenFile(ctx, stage, win.OpenOptions{Share: paths.ShareAll, Disposition: win.FileOpen, Options: paths.OpenLink})
+	f, err := s.OpenFile(ctx, stage, win.OpenOptions{Share: paths.ShareAll, Disposition: win.FileOpen,
+		Options: paths.OpenLink})
 	must(t, err)
 	b := make([]byte, win.MaximumReparseDataSize)
 	n, err := f.Control(ctx, win.FsctlGetReparsePoint, nil, b)

@@ -100,7 +100,8 @@ func dump(s *System) map[string]any {
 		all["service "+spec.Name] = []any{spec, state, err}
 	}
 	all["iSCSI network"] = []any{s.iscsi.Targets(), s.iscsi.Portals()}
-	all["iSCSI initiator"] = []any{s.iscsi.SendTargetPortals(), s.iscsi.KnownTargets(), s.iscsi.Sessions(), s.iscsi.PersistentLogins()}
+	all["iSCSI initiator"] = []any{s.iscsi.SendTargetPortals(), s.iscsi.KnownTargets(), s.iscsi.Sessions(),
+		s.iscsi.PersistentLogins()}
 	all["processes"] = s.processes.list()
 	all["SMB servers"] = s.smb.Servers()
 	all["SMB mappings"] = s.smb.Mappings()

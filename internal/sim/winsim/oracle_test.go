@@ -44,7 +44,8 @@ const (
 // load reads the packages of the node.
 func load(t *testing.T) *answers {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles", simDir+"/...").Output()
+	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles",
+		simDir+"/...").Output()
 	must(t, err)
 	type listed struct {
 		ImportPath, Export, Dir string
@@ -287,7 +288,8 @@ func TestAnswersAreKnown(t *testing.T) {
 		}
 	})
 	t.Logf("%d answers: %v", len(given), counts)
-	for _, a := range slices.SortedFunc(maps.Keys(given), func(a, b statusOf) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, a := range slices.SortedFunc(maps.Keys(given),
+		func(a, b statusOf) int { return strings.Compare(a.String(), b.String()) }) {
 		if !known[a] {
 			t.Errorf("%v, which stands in %s: nothing is known of it", a, given[a])
 		}

@@ -36,7 +36,8 @@ func TestCreateDisk(t *testing.T) {
 			createGPT(t, s, n)
 			l := layoutOf(t, s, n)
 			end := l.StartingUsableOffset + l.UsableLength
-			if l.Style != win.StyleGPT || l.MaxPartitionCount != 128 || l.StartingUsableOffset != tc.start || end+tc.start-int64(tc.sectorSize) != 10*gib {
+			if l.Style != win.StyleGPT || l.MaxPartitionCount != 128 || l.StartingUsableOffset != tc.start ||
+				end+tc.start-int64(tc.sectorSize) != 10*gib {
 				t.Errorf("layout %+v", l)
 			}
 			if tc.reserved != (len(l.Partitions) == 1) {
@@ -44,7 +45,8 @@ func TestCreateDisk(t *testing.T) {
 			}
 			if tc.reserved {
 				p := l.Partitions[0]
-				if p.Number != 1 || p.Type != win.PartitionTypeMicrosoftReserved || p.StartingOffset != 17408 || p.Length != 16759808 || p.Name != "Microsoft reserved partition" {
+				if p.Number != 1 || p.Type != win.PartitionTypeMicrosoftReserved || p.StartingOffset != 17408 ||
+					p.Length != 16759808 || p.Name != "Microsoft reserved partition" {
 					t.Errorf("reserved partition %+v", p)
 				}
 			}
@@ -106,8 +108,9 @@ func TestSetLayoutErrors(t *testing.T) {
 		"negative length":       {data(mib, -512)},
 		"no id":                 {change(keep, func(p *win.Partition) { p.ID = win.GUID{} })},
 		"an id twice":           {keep, change(keep, func(p *win.Partition) { p.StartingOffset = 2 * gib })},
-		"a number twice":        {change(data(mib, mib), func(p *win.Partition) { p.Number = 1 }), change(data(gib, mib), func(p *win.Partition) { p.Number = 1 })},
-		"a number too great":    {change(keep, func(p *win.Partition) { p.Number = 129 })},
+		"a number twice": {change(data(mib, mib), func(p *win.Partition) { p.Number = 1 }),
+			change(data(gib, mib), func(p *win.Partition) { p.Number = 1 })},
+		"a number too great": {change(keep, func(p *win.Partition) { p.Number = 129 })},
 	} {
 		wantErr(t, name, setLayout(s, t, n, parts...), win.ErrorInvalidParameter)
 		if diff := cmp.Diff(want, layoutOf(t, s, n)); diff != "" {
@@ -142,7 +145,8 @@ func TestTableOfProtectedDisk(t *testing.T) {
 		}
 		_, err := control(t, s, drivePath(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT}.Encode())
 		wantErr(t, "create disk", err, win.ErrorWriteProtect)
-		_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
+		_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition,
+			win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
 		wantErr(t, "grow partition", err, win.ErrorWriteProtect)
 		if diff := cmp.Diff(want, layoutOf(t, s, n)); diff != "" {
 			t.Errorf("the table changed:\n%s", diff)
@@ -156,7 +160,8 @@ func TestGrowPartition(t *testing.T) {
 	createGPT(t, s, n)
 	must(t, setLayout(s, t, n, data(mib, gib), data(2*gib, gib)))
 	grow := func(number uint32, bytes int64) error {
-		_, err := control(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: number, BytesToGrow: bytes}.Encode())
+		_, err := control(t, s, drivePath(n), win.IoctlDiskGrowPartition,
+			win.GrowPartition{PartitionNumber: number, BytesToGrow: bytes}.Encode())
 		return err
 	}
 	wantErr(t, "number 0", grow(0, mib), win.ErrorInvalidParameter)
@@ -256,7 +261,8 @@ func TestForeignTables(t *testing.T) {
 func TestMBRLayout(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{})
-	mustControl(t, s, drivePath(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleMBR, DiskID: win.GUID{1, 2, 3, 4}}.Encode())
+	mustControl(t, s, drivePath(n), win.IoctlDiskCreateDisk,
+		win.CreateDisk{Style: win.StyleMBR, DiskID: win.GUID{1, 2, 3, 4}}.Encode())
 	if l := layoutOf(t, s, n); l.Style != win.StyleMBR || l.Signature != 0x04030201 {
 		t.Errorf("layout %+v", l)
 	}
@@ -271,7 +277,8 @@ func TestMBRLayout(t *testing.T) {
 	l.Partitions[0].Length = 10 * gib
 	_, err := control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
 	wantErr(t, "beyond the end", err, win.ErrorInvalidParameter)
-	_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
+	_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition,
+		win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
 	wantErr(t, "grow", err, win.ErrorInvalidParameter)
 }
 
@@ -289,7 +296,8 @@ func TestExport(t *testing.T) {
 		t.Skip("sgdisk is not installed")
 	}
 	out, err := exec.CommandContext(t.Context(), sgdisk, "-v", "-p", image).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "No problems found") || !strings.Contains(string(out), dataPartitionName) {
+	if err != nil || !strings.Contains(string(out), "No problems found") ||
+		!strings.Contains(string(out), dataPartitionName) {
 		t.Errorf("sgdisk: %v\n%s", err, out)
 	}
 }

@@ -79,7 +79,8 @@ func (s itself) Restore(r *statefile.Reader) error {
 	if err := r.GetJSON(bucketSystem, systemKey, &n); err != nil {
 		return err
 	}
-	s.disks.Kept, s.settings, s.biosSerial, s.registry, s.processes.restored = n.Kept, n.Settings, n.BIOSSerial, n.registry, n.Processes
+	s.disks.Kept, s.settings, s.biosSerial, s.registry, s.processes.restored = n.Kept, n.Settings, n.BIOSSerial,
+		n.registry, n.Processes
 	return nil
 }
 
@@ -107,7 +108,8 @@ func (s *System) installDisk() error {
 		{"var"}, {"var", "lib"}, {"var", "lib", "kubelet"},
 		{"var", "lib", "kubelet", "plugins"}, {"var", "lib", "kubelet", "pods"},
 	} {
-		op, err := s.paths.OpenAt(paths.Location{Root: v, Names: path}, win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
+		op, err := s.paths.OpenAt(paths.Location{Root: v, Names: path},
+			win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
 		if err != nil {
 			return err
 		}

@@ -84,7 +84,8 @@ func TestKill(t *testing.T) {
 			{"grow", func() error { return s.GrowDisk(n, 2*gib) }},
 			{"see the growth", func() error { mustControl(t, s, drivePath(n), win.IoctlDiskUpdateDriveSize, nil); return nil }},
 			{"grow partition", func() error {
-				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
+				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition,
+					win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
 				return nil
 			}},
 			{"extend", func() error {
@@ -92,7 +93,8 @@ func TestKill(t *testing.T) {
 				return nil
 			}},
 			{"read-only", func() error {
-				return s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly, Persist: true})
+				return s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly,
+					Persist: true})
 			}},
 			{"plant bytes", func() error { return s.WriteImage(n, []byte("x"), 150*mib) }},
 			{"take them away", func() error { return s.WriteImage(n, []byte{0}, 150*mib) }},
@@ -104,7 +106,10 @@ func TestKill(t *testing.T) {
 			{"lock", func() error { return s.SetVolumeLocked(name, true) }},
 			{"unlock", func() error { return s.SetVolumeLocked(name, false) }},
 			{"letter", func() error { return s.SetVolumeMountPoint(ctx, `X:\`, name) }},
-			{"format again", func() error { return s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "ReFS", Label: "l"}) }},
+			{"format again", func() error {
+				return s.FormatVolume(ctx, name,
+					win.FormatOptions{FileSystem: "ReFS", Label: "l"})
+			}},
 			{"dirty", func() error { return s.SetVolumeDirty(name, true) }},
 			{"read-only volume", func() error { return s.SetVolumeReadOnly(name, true) }},
 			{"writable volume", func() error { return s.SetVolumeReadOnly(name, false) }},
@@ -136,12 +141,16 @@ func TestKill(t *testing.T) {
 			{"BIOS serial number", func() error { return s.SetBIOSSerial("x") }},
 			{"service", func() error { return s.Services().Add(services.Spec{Name: "x", StartType: win.ServiceAutoStart}) }},
 			{"iSCSI target", func() error {
-				return s.ISCSI().AddTarget(iscsitarget.Target{IQN: iqn, Portals: []win.ISCSIPortal{portal1}}, DiskSpec{SizeBytes: gib})
+				return s.ISCSI().AddTarget(iscsitarget.Target{IQN: iqn, Portals: []win.ISCSIPortal{portal1}},
+					DiskSpec{SizeBytes: gib})
 			}},
 			{"start the initiator", func() error { return s.StartService(ctx, services.ISCSIInitiator) }},
 			{"discover", func() error { return s.AddISCSISendTargetPortal(ctx, portal1) }},
 			{"initiator's secret", func() error { return s.SetISCSIInitiatorCHAPSecret(ctx, mutualSecret) }},
-			{"persistent login", func() error { return s.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: iqn, Portal: portal1}) }},
+			{"persistent login", func() error {
+				return s.ISCSI().SetPersistentLogin(
+					win.ISCSILogin{Target: iqn, Portal: portal1})
+			}},
 			{"log in", func() (err error) {
 				session, err = s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
 				return err
@@ -198,7 +207,8 @@ func TestHalfPairIsKept(t *testing.T) {
 // TestKillOnTheWay: what was on its way arrives after the process is back.
 func TestKillOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := Config{StateFile: filepath.Join(t.TempDir(), "state"), Delays: Delays{VolumeArrival: time.Second, DiskArrival: time.Second}}
+		c := Config{StateFile: filepath.Join(t.TempDir(), "state"),
+			Delays: Delays{VolumeArrival: time.Second, DiskArrival: time.Second}}
 		s := openNode(t, c)
 		n := attach(t, s, DiskSpec{})
 		must(t, s.Close())

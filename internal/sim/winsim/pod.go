@@ -168,7 +168,8 @@ func (s *System) SetReparsePoint(path string, r win.ReparsePoint) error {
 
 func (s *System) createLink(what, path string, r win.ReparsePoint, directory bool) error {
 	o := win.OpenOptions{
-		Access: win.FileWriteAttributes | win.Delete, Share: paths.ShareAll, Disposition: win.FileCreate, Options: win.FileOpenReparsePoint | win.FileNonDirectoryFile,
+		Access: win.FileWriteAttributes | win.Delete, Share: paths.ShareAll, Disposition: win.FileCreate,
+		Options: win.FileOpenReparsePoint | win.FileNonDirectoryFile,
 	}
 	if directory {
 		o.Options = win.FileOpenReparsePoint | win.FileDirectoryFile

@@ -90,7 +90,8 @@ func (s *System) holdFor(p *process, path string) error {
 		})})
 		return nil
 	}
-	op, err := s.paths.Open(path, win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll, Disposition: win.FileOpen})
+	op, err := s.paths.Open(path, win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll,
+		Disposition: win.FileOpen})
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,8 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("of the volume: %v, want %v", got, want)
 	}
 	for file, want := range map[string][]win.ProcessID{"file": ids(pod, self()), "other": ids(self())} {
-		f, err := s.OpenFile(t.Context(), name+file, win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
+		f, err := s.OpenFile(t.Context(), name+file,
+			win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
 		must(t, err)
 		if got, err := f.ProcessIDs(t.Context()); err != nil || !slices.Equal(got, want) {
 			t.Errorf("of %s: %v, %v; want %v", file, got, err, want)
@@ -191,7 +192,8 @@ func TestDismountVolume(t *testing.T) {
 	s := newNode(t, Delays{})
 	_, name := newVolume(t, s, true)
 	must(t, s.WriteFile(name+"file", []byte("content")))
-	held, err := s.Hold(name+"file", win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll, Disposition: win.FileOpen})
+	held, err := s.Hold(name+"file", win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll,
+		Disposition: win.FileOpen})
 	must(t, err)
 	defer closeHandle(t, held)
 	mustControlWith(t, s, device1(name), readWrite, win.FsctlDismountVolume)

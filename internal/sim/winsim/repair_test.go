@@ -32,11 +32,14 @@ func TestRepair(t *testing.T) {
 		want   []win.RepairResult
 		healed bool
 	}{
-		"healthy":                      {volumes.NoDamage, []win.RepairMode{scan, spot}, []win.RepairResult{0, 0}, true},
-		"found and fixed":              {volumes.SpotDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 0, 0}, true},
-		"a spot fix without a scan":    {volumes.SpotDamage, []win.RepairMode{spot}, []win.RepairResult{0}, false},
-		"more than a spot fix can":     {volumes.OfflineDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 1, 1}, false},
-		"an offline repair":            {volumes.OfflineDamage, []win.RepairMode{offline, scan}, []win.RepairResult{0, 0}, true},
+		"healthy": {volumes.NoDamage, []win.RepairMode{scan, spot}, []win.RepairResult{0, 0}, true},
+		"found and fixed": {volumes.SpotDamage, []win.RepairMode{scan, spot, scan}, []win.RepairResult{1, 0, 0},
+			true},
+		"a spot fix without a scan": {volumes.SpotDamage, []win.RepairMode{spot}, []win.RepairResult{0}, false},
+		"more than a spot fix can": {volumes.OfflineDamage, []win.RepairMode{scan, spot, scan},
+			[]win.RepairResult{1, 1, 1}, false},
+		"an offline repair": {volumes.OfflineDamage, []win.RepairMode{offline, scan}, []win.RepairResult{0, 0},
+			true},
 		"an offline repair of a spot":  {volumes.SpotDamage, []win.RepairMode{offline}, []win.RepairResult{0}, true},
 		"a scan changes nothing by it": {volumes.SpotDamage, []win.RepairMode{scan, scan}, []win.RepairResult{1, 1}, false},
 	} {
@@ -98,7 +101,8 @@ func TestHealthOutlivesTheProcess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s := openNode(t, Config{StateFile: file})
 	_, volume := newVolume(t, s, false)
-	must(t, s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS", Label: "data", ClusterSize: 8192, NoShortNames: true}))
+	must(t, s.FormatVolume(t.Context(), volume,
+		win.FormatOptions{FileSystem: "NTFS", Label: "data", ClusterSize: 8192, NoShortNames: true}))
 	must(t, s.SetVolumeDirty(volume, true))
 	must(t, s.SetVolumeDamage(volume, volumes.SpotDamage))
 	_, err := s.RepairVolume(t.Context(), volume, win.RepairScan)
@@ -108,14 +112,16 @@ func TestHealthOutlivesTheProcess(t *testing.T) {
 	s = openNode(t, Config{StateFile: file})
 	defer closeHandle(t, s)
 	v := s.Volumes()[1]
-	if !v.Dirty || v.Damage != volumes.SpotDamage || !v.ReadOnly || v.Label != "data" || v.ClusterSize != 8192 || !v.NoShortNames || v.IntegrityStreams {
+	if !v.Dirty || v.Damage != volumes.SpotDamage || !v.ReadOnly || v.Label != "data" || v.ClusterSize != 8192 ||
+		!v.NoShortNames || v.IntegrityStreams {
 		t.Errorf("it is %+v", v)
 	}
 	if !isDirty(t, s, volume) {
 		t.Error("Windows doesn't want to check it any more")
 	}
 	must(t, s.SetVolumeReadOnly(volume, false))
-	if got, err := s.RepairVolume(t.Context(), volume, win.RepairSpotFix); err != nil || got != win.RepairNoErrors || isDirty(t, s, volume) {
+	if got, err := s.RepairVolume(t.Context(), volume, win.RepairSpotFix); err != nil || got != win.RepairNoErrors ||
+		isDirty(t, s, volume) {
 		t.Errorf("the scan's notes are lost: %d, %v", got, err)
 	}
 }
@@ -162,17 +168,23 @@ func TestFormatOptions(t *testing.T) {
 		options win.FormatOptions
 		want    win.Errno
 	}{
-		"NTFS":                           {win.FormatOptions{FileSystem: "NTFS", NoShortNames: true, ClusterSize: 65536}, 0},
-		"ReFS":                           {win.FormatOptions{FileSystem: "ReFS", IntegrityStreams: true, ClusterSize: 65536}, 0},
-		"ReFS without short names":       {win.FormatOptions{FileSystem: "ReFS", NoShortNames: true}, win.ErrorInvalidParameter},
-		"ReFS with other clusters":       {win.FormatOptions{FileSystem: "ReFS", ClusterSize: 8192}, win.ErrorInvalidParameter},
-		"NTFS with integrity streams":    {win.FormatOptions{FileSystem: "NTFS", IntegrityStreams: true}, win.ErrorInvalidParameter},
-		"clusters that aren't a power":   {win.FormatOptions{FileSystem: "NTFS", ClusterSize: 5000}, win.ErrorInvalidParameter},
+		"NTFS": {win.FormatOptions{FileSystem: "NTFS", NoShortNames: true, ClusterSize: 65536}, 0},
+		"ReFS": {win.FormatOptions{FileSystem: "ReFS", IntegrityStreams: true, ClusterSize: 65536},
+			0},
+		"ReFS without short names": {win.FormatOptions{FileSystem: "ReFS", NoShortNames: true},
+			win.ErrorInvalidParameter},
+		"ReFS with other clusters": {win.FormatOptions{FileSystem: "ReFS", ClusterSize: 8192},
+			win.ErrorInvalidParameter},
+		"NTFS with integrity streams": {win.FormatOptions{FileSystem: "NTFS", IntegrityStreams: true},
+			win.ErrorInvalidParameter},
+		"clusters that aren't a power": {win.FormatOptions{FileSystem: "NTFS", ClusterSize: 5000},
+			win.ErrorInvalidParameter},
 		"a file system that isn't known": {win.FormatOptions{FileSystem: "exFAT"}, win.ErrorNotSupported},
 	} {
 		wantErr(t, name, s.FormatVolume(t.Context(), volume, tt.options), tt.want)
-		if v := s.Volumes()[1]; tt.want == 0 && (v.FileSystem != tt.options.FileSystem || v.ClusterSize != tt.options.ClusterSize ||
-			v.NoShortNames != tt.options.NoShortNames || v.IntegrityStreams != tt.options.IntegrityStreams) {
+		if v := s.Volumes()[1]; tt.want == 0 &&
+			(v.FileSystem != tt.options.FileSystem || v.ClusterSize != tt.options.ClusterSize ||
+				v.NoShortNames != tt.options.NoShortNames || v.IntegrityStreams != tt.options.IntegrityStreams) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}

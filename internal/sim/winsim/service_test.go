@@ -25,7 +25,8 @@ func wantService(t *testing.T, s *System, name string, state win.ServiceState) {
 // the service takes, and the call returns at once.
 func TestServiceDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newNode(t, Delays{Calls: map[string]time.Duration{win.CallStartService: time.Second, win.CallStopService: 2 * time.Second}})
+		s := newNode(t, Delays{Calls: map[string]time.Duration{win.CallStartService: time.Second,
+			win.CallStopService: 2 * time.Second}})
 		ctx := t.Context()
 		must(t, s.Services().Add(services.Spec{Name: "Base", StartType: win.ServiceAutoStart}))
 		must(t, s.Services().Add(services.Spec{Name: "Top", StartType: win.ServiceDemandStart, DependsOn: []string{"Base"}}))

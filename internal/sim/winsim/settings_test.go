@@ -32,30 +32,32 @@ func TestSettings(t *testing.T) {
 		set   Settings
 		check func(t *testing.T, s *System, n disk.Number, volume string, on bool)
 	}{
-		"OfflineLayoutRAW": {Settings{OfflineLayoutRAW: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-			must(t, s.SetDiskAttributes(n, offline))
-			if got := style(t, s, n); (got == win.StyleRAW) != on {
-				t.Errorf("while it is offline, the style is %v", got)
-			}
-			must(t, s.SetDiskAttributes(n, online))
-			if got := style(t, s, n); got != win.StyleGPT {
-				t.Errorf("when it is online again, the style is %v", got)
-			}
-		}},
-		"OfflineAfterArrival": {Settings{OfflineAfterArrival: true}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
-			n := attach(t, s, DiskSpec{Offline: true})
-			for i, want := range []bool{on, false} { // once
-				mustControl(t, s, drivePath(n), win.IoctlDiskSetDiskAttributes, online.Encode())
-				synctest.Wait()
-				is := false
-				for _, d := range s.Disks() {
-					is = is || d.Number == n && d.Attributes&win.DiskOffline != 0
+		"OfflineLayoutRAW": {Settings{OfflineLayoutRAW: true},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				must(t, s.SetDiskAttributes(n, offline))
+				if got := style(t, s, n); (got == win.StyleRAW) != on {
+					t.Errorf("while it is offline, the style is %v", got)
 				}
-				if is != want {
-					t.Errorf("brought online %d times: offline %t", i+1, is)
+				must(t, s.SetDiskAttributes(n, online))
+				if got := style(t, s, n); got != win.StyleGPT {
+					t.Errorf("when it is online again, the style is %v", got)
 				}
-			}
-		}},
+			}},
+		"OfflineAfterArrival": {Settings{OfflineAfterArrival: true},
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				n := attach(t, s, DiskSpec{Offline: true})
+				for i, want := range []bool{on, false} { // once
+					mustControl(t, s, drivePath(n), win.IoctlDiskSetDiskAttributes, online.Encode())
+					synctest.Wait()
+					is := false
+					for _, d := range s.Disks() {
+						is = is || d.Number == n && d.Attributes&win.DiskOffline != 0
+					}
+					if is != want {
+						t.Errorf("brought online %d times: offline %t", i+1, is)
+					}
+				}
+			}},
 		"GrownAtOnce": {Settings{GrownAtOnce: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 			must(t, s.GrowDisk(n, 20*gib))
 			if got := seen(t, s, n); (got == 20*gib) != on {
@@ -79,75 +81,81 @@ func TestSettings(t *testing.T) {
 				t.Errorf("after disk %d has left, the next one is disk %d", n, got)
 			}
 		}},
-		"AttributesOfInstance": {Settings{AttributesOfInstance: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-			attributes := func(n disk.Number) (a win.DiskAttributes) {
-				for _, d := range s.Disks() {
-					if d.Number == n {
-						a = d.Attributes
+		"AttributesOfInstance": {Settings{AttributesOfInstance: true},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				attributes := func(n disk.Number) (a win.DiskAttributes) {
+					for _, d := range s.Disks() {
+						if d.Number == n {
+							a = d.Attributes
+						}
 					}
+					return a
 				}
-				return a
-			}
-			both := win.DiskOffline | win.DiskReadOnly
-			must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: both, Attributes: both, Persist: true}))
-			before := s.Disks()[1].Spec
-			must(t, s.DetachDisk(n))
-			again := attach(t, s, DiskSpec{SCSI: before.SCSI})
-			if got := attributes(again); (got == both) != on || (got == 0) == on {
-				t.Errorf("another disk in its place has the attributes %d", got)
-			}
-			other := attach(t, s, DiskSpec{ReadOnly: true})
-			if got := attributes(other); got != win.DiskReadOnly {
-				t.Errorf("a disk in another place has the attributes %d", got)
-			}
-			must(t, s.DetachDisk(again))
-			if on {
-				must(t, s.Reboot())
-			}
-			another := attach(t, s, DiskSpec{SCSI: before.SCSI, ProductID: "Other"})
-			if got := attributes(another); got != 0 {
-				t.Errorf("another product in its place has the attributes %d", got)
-			}
-			moved := attach(t, s, DiskSpec{Serial: before.Serial})
-			if got := attributes(moved); (got == 0) != on {
-				t.Errorf("the disk in another place has the attributes %d", got)
-			}
-		}},
-		"GoneDisk": {Settings{GoneDisk: win.ErrorNoSuchDevice}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
-			want := win.ErrorDeviceNotConnected
-			if on {
-				want = win.ErrorNoSuchDevice
-			}
-			for _, path := range []string{drivePath(n), strings.TrimSuffix(volume, `\`)} {
-				d := openDevice(t, s, path, readWrite)
+				both := win.DiskOffline | win.DiskReadOnly
+				must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: both, Attributes: both, Persist: true}))
+				before := s.Disks()[1].Spec
+				must(t, s.DetachDisk(n))
+				again := attach(t, s, DiskSpec{SCSI: before.SCSI})
+				if got := attributes(again); (got == both) != on || (got == 0) == on {
+					t.Errorf("another disk in its place has the attributes %d", got)
+				}
+				other := attach(t, s, DiskSpec{ReadOnly: true})
+				if got := attributes(other); got != win.DiskReadOnly {
+					t.Errorf("a disk in another place has the attributes %d", got)
+				}
+				must(t, s.DetachDisk(again))
+				if on {
+					must(t, s.Reboot())
+				}
+				another := attach(t, s, DiskSpec{SCSI: before.SCSI, ProductID: "Other"})
+				if got := attributes(another); got != 0 {
+					t.Errorf("another product in its place has the attributes %d", got)
+				}
+				moved := attach(t, s, DiskSpec{Serial: before.Serial})
+				if got := attributes(moved); (got == 0) != on {
+					t.Errorf("the disk in another place has the attributes %d", got)
+				}
+			}},
+		"GoneDisk": {Settings{GoneDisk: win.ErrorNoSuchDevice},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+				want := win.ErrorDeviceNotConnected
+				if on {
+					want = win.ErrorNoSuchDevice
+				}
+				for _, path := range []string{drivePath(n), strings.TrimSuffix(volume, `\`)} {
+					d := openDevice(t, s, path, readWrite)
+					defer closeHandle(t, d)
+					defer func() { wantErr(t, path, d.Flush(t.Context()), want) }()
+				}
+				must(t, s.DetachDisk(n))
+			}},
+		"FreshHandleToGrow": {Settings{FreshHandleToGrow: true},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				d := openDevice(t, s, drivePath(n), readWrite)
 				defer closeHandle(t, d)
-				defer func() { wantErr(t, path, d.Flush(t.Context()), want) }()
-			}
-			must(t, s.DetachDisk(n))
-		}},
-		"FreshHandleToGrow": {Settings{FreshHandleToGrow: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-			d := openDevice(t, s, drivePath(n), readWrite)
-			defer closeHandle(t, d)
-			must(t, s.GrowDisk(n, 20*gib))
-			_, err := d.Control(t.Context(), win.IoctlDiskUpdateDriveSize, nil, make([]byte, win.DiskGeometrySize))
-			must(t, err)
-			grow := win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode()
-			_, err = d.Control(t.Context(), win.IoctlDiskGrowPartition, grow, nil)
-			wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
-			mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, grow)
-		}},
-		"FreshHandleToExtend": {Settings{FreshHandleToExtend: true}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
-			v := openDevice(t, s, device1(volume), readWrite)
-			defer closeHandle(t, v)
-			mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: 2 * gib}.Encode())
-			_, err := v.Control(t.Context(), win.FsctlExtendVolume, win.EncodeInt64(5*gib/512), nil)
-			wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
-			mustControl(t, s, device1(volume), win.FsctlExtendVolume, win.EncodeInt64(6*gib/512))
-		}},
-		"NoPartitionDevices": {Settings{NoPartitionDevices: true}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
-			_, err := s.VolumeNameForMountPoint(t.Context(), `\\?\GLOBALROOT\Device\Harddisk1\Partition1\`)
-			wantSwitched(t, "asked by its partition", err, on, win.ErrorPathNotFound)
-		}},
+				must(t, s.GrowDisk(n, 20*gib))
+				_, err := d.Control(t.Context(), win.IoctlDiskUpdateDriveSize, nil, make([]byte, win.DiskGeometrySize))
+				must(t, err)
+				grow := win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode()
+				_, err = d.Control(t.Context(), win.IoctlDiskGrowPartition, grow, nil)
+				wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
+				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, grow)
+			}},
+		"FreshHandleToExtend": {Settings{FreshHandleToExtend: true},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+				v := openDevice(t, s, device1(volume), readWrite)
+				defer closeHandle(t, v)
+				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition,
+					win.GrowPartition{PartitionNumber: 1, BytesToGrow: 2 * gib}.Encode())
+				_, err := v.Control(t.Context(), win.FsctlExtendVolume, win.EncodeInt64(5*gib/512), nil)
+				wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
+				mustControl(t, s, device1(volume), win.FsctlExtendVolume, win.EncodeInt64(6*gib/512))
+			}},
+		"NoPartitionDevices": {Settings{NoPartitionDevices: true},
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				_, err := s.VolumeNameForMountPoint(t.Context(), `\\?\GLOBALROOT\Device\Harddisk1\Partition1\`)
+				wantSwitched(t, "asked by its partition", err, on, win.ErrorPathNotFound)
+			}},
 		"NoNotices": {Settings{NoNotices: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 			arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassVolume)
 			must(t, err)
@@ -157,146 +165,160 @@ func TestSettings(t *testing.T) {
 				t.Errorf("no notice: %t", got)
 			}
 		}},
-		"FormatInUse": {Settings{FormatInUse: win.ErrorSemTimeout}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
-			v := openDevice(t, s, device1(volume), readWrite)
-			defer closeHandle(t, v)
-			err := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
-			wantErr(t, "format", err, map[bool]win.Errno{true: win.ErrorSemTimeout, false: win.ErrorGenFailure}[on])
-		}},
-		"GoneMountPoint": {Settings{GoneMountPoint: win.ErrorPathNotFound}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
-			must(t, s.MkdirAll(stage))
-			must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
-			must(t, s.DetachDisk(n))
-			wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorPathNotFound)
-			_, err := s.ReadLink(stage)
-			wantErr(t, "read what is there", err, map[bool]win.Errno{false: win.ErrorNotAReparsePoint}[on])
-		}},
-		"LateStorageManagement": {Settings{LateStorageManagement: true}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
-			must(t, s.SetDiskAttributes(n, offline))
-			must(t, s.SetDiskAttributes(n, online))
-			synctest.Wait()
-			for _, late := range []bool{on, false} {
-				var want win.Errno
-				if late {
-					want = win.ErrorRetry
-				}
-				_, err := s.RepairVolume(t.Context(), volume, win.RepairScan)
-				wantErr(t, "repair", err, want)
-				wantErr(t, "format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), want)
-				time.Sleep(3 * time.Second)
-			}
-		}},
-		"BindFilterInvalid": {Settings{BindFilterInvalid: true}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
-			must(t, s.MkdirAll(kubelet+`\in`))
-			dir, err := s.OpenFile(t.Context(), kubelet, win.OpenOptions{Access: win.FileTraverse, Share: paths.ShareAll, Disposition: win.FileOpen})
-			must(t, err)
-			defer closeHandle(t, dir)
-			invalid := 0
-			for range 10 {
-				h, err := dir.OpenAt(t.Context(), "in", win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
-				if err == win.ErrorInvalidParameter {
-					invalid++
-				} else {
-					must(t, err)
-					closeHandle(t, h)
-				}
-			}
-			if want := map[bool]int{true: 2}[on]; invalid != want {
-				t.Errorf("%d of 10 opens give 87; want %d", invalid, want)
-			}
-		}},
-		"LockedFlush": {Settings{LockedFlush: win.ErrorNotReady}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
-			d := openDevice(t, s, device1(volume), readWrite)
-			defer closeHandle(t, d)
-			wantErr(t, "flush", d.Flush(t.Context()), 0)
-			_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
-			must(t, err)
-			var want win.Errno
-			if on {
-				want = win.ErrorNotReady
-			}
-			wantErr(t, "flush under the lock", d.Flush(t.Context()), want)
-		}},
-		"LockedMountPoint": {Settings{LockedMountPoint: win.ErrorNotReady}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
-			must(t, s.MkdirAll(stage))
-			must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
-			d := openDevice(t, s, device1(volume), readWrite)
-			_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
-			must(t, err)
-			var want win.Errno
-			if on {
-				want = win.ErrorNotReady
-			}
-			wantErr(t, "unmount the locked volume", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), want)
-			closeHandle(t, d)
-			if on {
-				must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
-			}
-		}},
-		"GoneMountPointHalf": {Settings{GoneMountPointHalf: true}, func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
-			must(t, s.MkdirAll(stage))
-			must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
-			must(t, s.DetachDisk(n))
-			wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorFileNotFound)
-			_, err := s.ReadLink(stage)
-			wantErr(t, "read what is there", err, win.ErrorNotAReparsePoint)
-		}},
-		"DeniedMountPoints": {Settings{DeniedMountPoints: true}, func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
-			must(t, s.MkdirAll(stage))
-			must(t, denyCreation(t.Context(), s, stage, true))
-			wantSwitched(t, "mount", s.SetVolumeMountPoint(t.Context(), stage+`\`, volume), on, win.ErrorAccessDenied)
-			must(t, denyCreation(t.Context(), s, stage, false))
-			if on {
-				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
-			}
-			must(t, denyCreation(t.Context(), s, stage, true))
-			control := func(code win.IoctlCode, in []byte) error {
-				f, err := s.OpenFile(t.Context(), stage, win.OpenOptions{Access: win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen, Options: paths.OpenLink})
-				must(t, err)
-				defer closeHandle(t, f)
-				_, err = f.Control(t.Context(), code, in, nil)
-				return err
-			}
-			point := win.NewMountPoint(volume).Encode()
-			wantSwitched(t, "set the reparse point", control(win.FsctlSetReparsePoint, point), on, win.ErrorAccessDenied)
-			wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorAccessDenied)
-			if on {
-				header := append(point[:4:4], 0, 0, 0, 0)
-				wantErr(t, "delete the reparse point", control(win.FsctlDeleteReparsePoint, header), win.ErrorAccessDenied)
-				must(t, denyCreation(t.Context(), s, stage, false))
-				must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
-			}
-		}},
-		"UnencryptedServer": {Settings{UnencryptedServer: win.ErrorNotSupported}, func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
-			must(t, s.SMB().AddShare(smbserver.Share{Server: "plain", Name: "data"}))
-			must(t, s.SMB().SetUser("plain", "user", secret.New("password")))
-			must(t, s.SMB().SetState("plain", smbserver.State{NoEncryption: true}))
-			err := s.CreateSMBGlobalMapping(t.Context(), `\\plain\data`, win.SMBMappingOptions{
-				Username: "user", Password: secret.New("password"), RequirePrivacy: true,
-			})
-			wantErr(t, "map", err, map[bool]win.Errno{true: win.ErrorNotSupported, false: win.ErrorAccessDenied}[on])
-		}},
-		"OnlineAfterOffline": {Settings{NoAutomount: true, OnlineAfterOffline: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-			set := s.settings
-			set.NoAutomount = true
-			must(t, s.SetSettings(set))
-			must(t, setLayout(s, t, n, data(16*mib, 4*gib), data(5*gib, gib)))
-			s.Settle()
-			names := s.VolumesOfDisk(n)
-			volume := names[len(names)-1]
-			read := func() error {
+		"FormatInUse": {Settings{FormatInUse: win.ErrorSemTimeout},
+			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 				v := openDevice(t, s, device1(volume), readWrite)
 				defer closeHandle(t, v)
-				_, err := v.ReadAt(t.Context(), make([]byte, 512), 0)
-				return err
-			}
-			wantErr(t, "read at first", read(), win.ErrorNotReady)
-			mustControl(t, s, device1(volume), win.IoctlVolumeOnline, nil)
-			wantSwitched(t, "read after IOCTL_VOLUME_ONLINE", read(), on, win.ErrorNotReady)
-			mustControl(t, s, device1(volume), win.IoctlVolumeOffline, nil)
-			mustControl(t, s, device1(volume), win.IoctlVolumeOnline, nil)
-			wantErr(t, "read after both", read(), 0)
-		}},
+				err := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
+				wantErr(t, "format", err, map[bool]win.Errno{true: win.ErrorSemTimeout, false: win.ErrorGenFailure}[on])
+			}},
+		"GoneMountPoint": {Settings{GoneMountPoint: win.ErrorPathNotFound},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+				must(t, s.MkdirAll(stage))
+				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+				must(t, s.DetachDisk(n))
+				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorPathNotFound)
+				_, err := s.ReadLink(stage)
+				wantErr(t, "read what is there", err, map[bool]win.Errno{false: win.ErrorNotAReparsePoint}[on])
+			}},
+		"LateStorageManagement": {Settings{LateStorageManagement: true},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+				must(t, s.SetDiskAttributes(n, offline))
+				must(t, s.SetDiskAttributes(n, online))
+				synctest.Wait()
+				for _, late := range []bool{on, false} {
+					var want win.Errno
+					if late {
+						want = win.ErrorRetry
+					}
+					_, err := s.RepairVolume(t.Context(), volume, win.RepairScan)
+					wantErr(t, "repair", err, want)
+					wantErr(t, "format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), want)
+					time.Sleep(3 * time.Second)
+				}
+			}},
+		"BindFilterInvalid": {Settings{BindFilterInvalid: true},
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				must(t, s.MkdirAll(kubelet+`\in`))
+				dir, err := s.OpenFile(t.Context(), kubelet,
+					win.OpenOptions{Access: win.FileTraverse, Share: paths.ShareAll, Disposition: win.FileOpen})
+				must(t, err)
+				defer closeHandle(t, dir)
+				invalid := 0
+				for range 10 {
+					h, err := dir.OpenAt(t.Context(), "in",
+						win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
+					if err == win.ErrorInvalidParameter {
+						invalid++
+					} else {
+						must(t, err)
+						closeHandle(t, h)
+					}
+				}
+				if want := map[bool]int{true: 2}[on]; invalid != want {
+					t.Errorf("%d of 10 opens give 87; want %d", invalid, want)
+				}
+			}},
+		"LockedFlush": {Settings{LockedFlush: win.ErrorNotReady},
+			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+				d := openDevice(t, s, device1(volume), readWrite)
+				defer closeHandle(t, d)
+				wantErr(t, "flush", d.Flush(t.Context()), 0)
+				_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
+				must(t, err)
+				var want win.Errno
+				if on {
+					want = win.ErrorNotReady
+				}
+				wantErr(t, "flush under the lock", d.Flush(t.Context()), want)
+			}},
+		"LockedMountPoint": {Settings{LockedMountPoint: win.ErrorNotReady},
+			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+				must(t, s.MkdirAll(stage))
+				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+				d := openDevice(t, s, device1(volume), readWrite)
+				_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
+				must(t, err)
+				var want win.Errno
+				if on {
+					want = win.ErrorNotReady
+				}
+				wantErr(t, "unmount the locked volume", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), want)
+				closeHandle(t, d)
+				if on {
+					must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
+				}
+			}},
+		"GoneMountPointHalf": {Settings{GoneMountPointHalf: true},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+				must(t, s.MkdirAll(stage))
+				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+				must(t, s.DetachDisk(n))
+				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorFileNotFound)
+				_, err := s.ReadLink(stage)
+				wantErr(t, "read what is there", err, win.ErrorNotAReparsePoint)
+			}},
+		"DeniedMountPoints": {Settings{DeniedMountPoints: true},
+			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+				must(t, s.MkdirAll(stage))
+				must(t, denyCreation(t.Context(), s, stage, true))
+				wantSwitched(t, "mount", s.SetVolumeMountPoint(t.Context(), stage+`\`, volume), on, win.ErrorAccessDenied)
+				must(t, denyCreation(t.Context(), s, stage, false))
+				if on {
+					must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
+				}
+				must(t, denyCreation(t.Context(), s, stage, true))
+				control := func(code win.IoctlCode, in []byte) error {
+					f, err := s.OpenFile(t.Context(), stage,
+						win.OpenOptions{Access: win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen,
+							Options: paths.OpenLink})
+					must(t, err)
+					defer closeHandle(t, f)
+					_, err = f.Control(t.Context(), code, in, nil)
+					return err
+				}
+				point := win.NewMountPoint(volume).Encode()
+				wantSwitched(t, "set the reparse point", control(win.FsctlSetReparsePoint, point), on, win.ErrorAccessDenied)
+				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorAccessDenied)
+				if on {
+					header := append(point[:4:4], 0, 0, 0, 0)
+					wantErr(t, "delete the reparse point", control(win.FsctlDeleteReparsePoint, header), win.ErrorAccessDenied)
+					must(t, denyCreation(t.Context(), s, stage, false))
+					must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
+				}
+			}},
+		"UnencryptedServer": {Settings{UnencryptedServer: win.ErrorNotSupported},
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				must(t, s.SMB().AddShare(smbserver.Share{Server: "plain", Name: "data"}))
+				must(t, s.SMB().SetUser("plain", "user", secret.New("password")))
+				must(t, s.SMB().SetState("plain", smbserver.State{NoEncryption: true}))
+				err := s.CreateSMBGlobalMapping(t.Context(), `\\plain\data`, win.SMBMappingOptions{
+					Username: "user", Password: secret.New("password"), RequirePrivacy: true,
+				})
+				wantErr(t, "map", err, map[bool]win.Errno{true: win.ErrorNotSupported, false: win.ErrorAccessDenied}[on])
+			}},
+		"OnlineAfterOffline": {Settings{NoAutomount: true, OnlineAfterOffline: true},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				set := s.settings
+				set.NoAutomount = true
+				must(t, s.SetSettings(set))
+				must(t, setLayout(s, t, n, data(16*mib, 4*gib), data(5*gib, gib)))
+				s.Settle()
+				names := s.VolumesOfDisk(n)
+				volume := names[len(names)-1]
+				read := func() error {
+					v := openDevice(t, s, device1(volume), readWrite)
+					defer closeHandle(t, v)
+					_, err := v.ReadAt(t.Context(), make([]byte, 512), 0)
+					return err
+				}
+				wantErr(t, "read at first", read(), win.ErrorNotReady)
+				mustControl(t, s, device1(volume), win.IoctlVolumeOnline, nil)
+				wantSwitched(t, "read after IOCTL_VOLUME_ONLINE", read(), on, win.ErrorNotReady)
+				mustControl(t, s, device1(volume), win.IoctlVolumeOffline, nil)
+				mustControl(t, s, device1(volume), win.IoctlVolumeOnline, nil)
+				wantErr(t, "read after both", read(), 0)
+			}},
 	} {
 		for state, set := range map[bool]Settings{false: {}, true: test.set} {
 			t.Run(fmt.Sprintf("%s=%t", name, state), func(t *testing.T) {

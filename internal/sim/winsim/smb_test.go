@@ -96,7 +96,8 @@ func TestSMBUse(t *testing.T) {
 		{"up", func() error { return s.SMB().SetState("server", smbserver.State{}) }, 0},
 		{"no encryption", func() error { return s.SMB().SetState("server", smbserver.State{NoEncryption: true}) }, 0},
 		{"the same password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
-		{"another password", func() error { return s.SMB().SetUser("server", "user", secret.New("other")) }, win.ErrorLogonFailure},
+		{"another password", func() error { return s.SMB().SetUser("server", "user", secret.New("other")) },
+			win.ErrorLogonFailure},
 		{"the old password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
 		{"no user", func() error { return s.SMB().RemoveUser("server", "USER") }, win.ErrorLogonFailure},
 		{"the user again", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
@@ -125,16 +126,21 @@ func TestSMBHandles(t *testing.T) {
 		do     func(*System) error
 		breaks bool
 	}{
-		"server down":       {func(s *System) error { return s.SMB().SetState("server", smbserver.State{Unreachable: true}) }, true},
-		"server up":         {func(s *System) error { return s.SMB().SetState("server", smbserver.State{}) }, false},
-		"share removed":     {func(s *System) error { return s.SMB().RemoveShare("server", "share") }, true},
-		"password changed":  {func(s *System) error { return s.SMB().SetUser("server", "user", secret.New("other")) }, true},
-		"password set":      {func(s *System) error { return s.SMB().SetUser("server", "user", password) }, false},
-		"other user":        {func(s *System) error { return s.SMB().SetUser("server", "other", secret.New("other")) }, false},
-		"user removed":      {func(s *System) error { return s.SMB().RemoveUser("server", "user") }, true},
-		"other server down": {func(s *System) error { return s.SMB().SetState("elsewhere", smbserver.State{Unreachable: true}) }, false},
-		"other share gone":  {func(s *System) error { return s.SMB().RemoveShare("server", "second") }, false},
-		"disk detached":     {func(s *System) error { return s.DetachDisk(1) }, false},
+		"server down": {func(s *System) error { return s.SMB().SetState("server", smbserver.State{Unreachable: true}) },
+			true},
+		"server up":        {func(s *System) error { return s.SMB().SetState("server", smbserver.State{}) }, false},
+		"share removed":    {func(s *System) error { return s.SMB().RemoveShare("server", "share") }, true},
+		"password changed": {func(s *System) error { return s.SMB().SetUser("server", "user", secret.New("other")) }, true},
+		"password set":     {func(s *System) error { return s.SMB().SetUser("server", "user", password) }, false},
+		"other user": {func(s *System) error { return s.SMB().SetUser("server", "other", secret.New("other")) },
+			false},
+		"user removed": {func(s *System) error { return s.SMB().RemoveUser("server", "user") }, true},
+		"other server down": {func(s *System) error {
+			return s.SMB().SetState("elsewhere",
+				smbserver.State{Unreachable: true})
+		}, false},
+		"other share gone": {func(s *System) error { return s.SMB().RemoveShare("server", "second") }, false},
+		"disk detached":    {func(s *System) error { return s.DetachDisk(1) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newNode(t, Delays{})

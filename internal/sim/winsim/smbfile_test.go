@@ -79,7 +79,8 @@ func TestSMBFiles(t *testing.T) {
 
 // TestSMBRestart: the servers stand outside of the node.
 func TestSMBRestart(t *testing.T) {
-	for name, restart := range map[string]func(*System) error{"reboot": (*System).Reboot, "loss of power": (*System).PowerLoss} {
+	for name, restart := range map[string]func(*System) error{"reboot": (*System).Reboot,
+		"loss of power": (*System).PowerLoss} {
 		t.Run(name, func(t *testing.T) {
 			s := newNode(t, Delays{})
 			newMapping(t, s)

@@ -90,7 +90,8 @@ func Open(c Config) (*System, error) {
 	s.disks = disks.New(disks.Config{
 		Settings: &s.settings, DiskArrival: s.delays.DiskArrival, VolumeArrival: s.delays.VolumeArrival,
 	}, wiring{s})
-	s.volumes = volumes.New(volumes.Config{Settings: &s.settings, Disks: s.disks, Arrival: s.delays.VolumeArrival}, wiring{s})
+	s.volumes = volumes.New(volumes.Config{Settings: &s.settings, Disks: s.disks, Arrival: s.delays.VolumeArrival},
+		wiring{s})
 	s.services = services.New(services.Node{
 		Later: s.later, Running: s.serviceRuns,
 		StartTime: s.delays.Calls[win.CallStartService], StopTime: s.delays.Calls[win.CallStopService],

@@ -58,7 +58,8 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 }
 
 // RepairVolume is MSFT_Volume.Repair: [volumes.Manager.Repair].
-func (s *System) RepairVolume(ctx context.Context, volume string, mode win.RepairMode) (result win.RepairResult, err error) {
+func (s *System) RepairVolume(ctx context.Context, volume string,
+	mode win.RepairMode) (result win.RepairResult, err error) {
 	err = s.call(ctx, Call{win.CallRepairVolume, volume}, func() error {
 		result, err = s.volumes.Repair(volume, mode)
 		return err

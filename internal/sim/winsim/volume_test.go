@@ -163,10 +163,12 @@ func TestVolumeControls(t *testing.T) {
 	}
 	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
 	must(t, err)
-	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}}, extents); diff != "" {
+	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}},
+		extents); diff != "" {
 		t.Errorf("extents (-want +got):\n%s", diff)
 	}
-	if size, err := win.DecodeInt64(mustControl(t, s, device1(name), win.IoctlDiskGetLengthInfo, nil)); err != nil || size != 4*gib {
+	if size, err := win.DecodeInt64(mustControl(t, s, device1(name), win.IoctlDiskGetLengthInfo, nil)); err != nil ||
+		size != 4*gib {
 		t.Errorf("length %d, %v", size, err)
 	}
 	for _, tc := range []struct {
@@ -210,7 +212,8 @@ func TestSpannedVolume(t *testing.T) {
 	}
 	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
 	must(t, err)
-	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}, extra}, extents); diff != "" {
+	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}, extra},
+		extents); diff != "" {
 		t.Errorf("extents (-want +got):\n%s", diff)
 	}
 	must(t, s.SpanVolume(name))
@@ -265,7 +268,8 @@ func TestFormat(t *testing.T) {
 			}
 			space, err := s.DiskFreeSpace(t.Context(), name)
 			must(t, err)
-			if space.Total != uint64(data.TotalClusters)*uint64(tc.cluster) || space.Free != uint64(data.FreeClusters)*uint64(tc.cluster) ||
+			if space.Total != uint64(data.TotalClusters)*uint64(tc.cluster) ||
+				space.Free != uint64(data.FreeClusters)*uint64(tc.cluster) ||
 				space.Free >= space.Total || space.Available != space.Free {
 				t.Errorf("space %+v, data %+v", space, data)
 			}
@@ -294,7 +298,8 @@ func TestFormatErrors(t *testing.T) {
 		{"a path", `C:\`, ntfs, win.ErrorRetry},
 		{"unknown volume", `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, ntfs, win.ErrorRetry},
 		{"unknown file system", name, win.FormatOptions{FileSystem: "ext4"}, win.ErrorNotSupported},
-		{"label of 33 units", name, win.FormatOptions{FileSystem: "NTFS", Label: strings.Repeat("x", 31) + "𝒳"}, win.ErrorLabelTooLong},
+		{"label of 33 units", name, win.FormatOptions{FileSystem: "NTFS", Label: strings.Repeat("x", 31) + "𝒳"},
+			win.ErrorLabelTooLong},
 		{"odd cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 3000}, win.ErrorInvalidParameter},
 		{"small cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 256}, win.ErrorInvalidParameter},
 		{"great cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 4 << 20}, win.ErrorInvalidParameter},
@@ -302,7 +307,8 @@ func TestFormatErrors(t *testing.T) {
 		wantErr(t, tc.name, s.FormatVolume(t.Context(), tc.volume, tc.options), tc.want)
 	}
 
-	f, err := s.Hold(name+"file", win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
+	f, err := s.Hold(name+"file", win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll,
+		Disposition: win.FileOpen})
 	must(t, err)
 	wantErr(t, "a file is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorGenFailure)
 	closeHandle(t, f)
@@ -402,7 +408,8 @@ func TestExtend(t *testing.T) {
 		}
 		const sectors = 4 * gib / 512
 		wantErr(t, "beyond the partition", extend(sectors+8), win.ErrorInvalidParameter)
-		mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
+		mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition,
+			win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
 		before, err := s.DiskFreeSpace(t.Context(), name)
 		must(t, err)
 		wantErr(t, "shrink", extend(sectors-8), win.ErrorInvalidParameter)

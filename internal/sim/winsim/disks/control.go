@@ -174,7 +174,8 @@ func (m *Manager) queryProperty(d *Disk, in, out []byte) (int, error) {
 	switch id {
 	case win.PropertyDevice:
 		answer = win.DeviceDescriptor{
-			BusType: d.Spec.BusType, VendorID: d.Spec.VendorID, ProductID: d.Spec.ProductID, Revision: d.Spec.Revision, SerialNumber: serial(d.Spec),
+			BusType: d.Spec.BusType, VendorID: d.Spec.VendorID, ProductID: d.Spec.ProductID, Revision: d.Spec.Revision,
+			SerialNumber: serial(d.Spec),
 		}.Encode()
 	case win.PropertyDeviceID:
 		fault, answer = d.Spec.Page83Error, win.EncodeDeviceIDs(d.Spec.Page83)
@@ -183,7 +184,8 @@ func (m *Manager) queryProperty(d *Disk, in, out []byte) (int, error) {
 	case win.PropertyDeviceLocation:
 		a := d.Spec.SCSI
 		fault, answer = d.Spec.LocationError, win.DeviceLocation{
-			Adapter: uint32(a.PortNumber), Port: uint32(a.PathID), Target: uint32(a.TargetID), LUN: uint32(a.LUN), Text: d.Spec.Location,
+			Adapter: uint32(a.PortNumber), Port: uint32(a.PathID), Target: uint32(a.TargetID), LUN: uint32(a.LUN),
+			Text: d.Spec.Location,
 		}.Encode()
 	case win.PropertyProtocolSpecific:
 		answer, err = m.namespace(d, in)

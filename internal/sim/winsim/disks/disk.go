@@ -90,7 +90,8 @@ func (d *Disk) InterfacePath() string {
 	}
 	a := d.Spec.SCSI
 	d.path = fmt.Sprintf(`\\?\scsi#disk&ven_%s&prod_%s#5&%08x&%x&%02x%02x%02x#{%s}`,
-		idPart(d.Spec.VendorID), idPart(d.Spec.ProductID), d.ID, a.PortNumber, a.PathID, a.TargetID, a.LUN, win.InterfaceClassDisk)
+		idPart(d.Spec.VendorID), idPart(d.Spec.ProductID), d.ID, a.PortNumber, a.PathID, a.TargetID, a.LUN,
+		win.InterfaceClassDisk)
 	return d.path
 }
 

@@ -50,7 +50,8 @@ func (m *Manager) Info() []Info {
 func (m *Manager) Attach(spec hardware.Disk) (disk.Number, error) {
 	if spec.SCSI != nil && spec.SCSI.PortNumber == initiatorPort {
 		return win.NoNumber, refusal.New(win.ErrorBusy,
-			"attach disk%s: adapter %d is the iSCSI initiator, whose disks are the LUNs of its targets", quoted(spec.Serial), initiatorPort)
+			"attach disk%s: adapter %d is the iSCSI initiator, whose disks are the LUNs of its targets", quoted(spec.Serial),
+			initiatorPort)
 	}
 	d, err := m.diskFor(spec)
 	if err != nil {
@@ -143,7 +144,8 @@ func (m *Manager) Swap(number disk.Number, spec hardware.Disk, keepHandles bool)
 		case found && o != d:
 			return refusal.New(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
 		case d.System, d.Target != "", !d.Present():
-			return refusal.New(win.ErrorNotSupported, "only a disk that Windows sees can be swapped, and neither its own nor a LUN")
+			return refusal.New(win.ErrorNotSupported,
+				"only a disk that Windows sees can be swapped, and neither its own nor a LUN")
 		}
 		if !keepHandles {
 			m.withdraw(d)
@@ -213,7 +215,8 @@ func (m *Manager) diskFor(spec hardware.Disk) (*Disk, error) {
 	d, ok := m.withSerial(spec.Serial)
 	switch {
 	case !ok && spec.SizeBytes == 0:
-		return nil, refusal.New(win.ErrorInvalidParameter, "no detached disk has the serial number, and a new disk needs a size")
+		return nil, refusal.New(win.ErrorInvalidParameter,
+			"no detached disk has the serial number, and a new disk needs a size")
 	case !ok:
 		spec, err := m.complete(m.NextDisk, spec)
 		if err != nil {
@@ -300,7 +303,8 @@ func (m *Manager) Delete(serial string) error {
 	case d.Target != "":
 		return fmt.Errorf("delete disk %q: it is a LUN of the iSCSI target %s: %w", serial, d.Target, win.ErrorNotSupported)
 	case d.State != Detached:
-		return refusal.New(win.ErrorDeviceInUse, "delete disk %q: it is attached as disk %s; detach it first", serial, d.Number)
+		return refusal.New(win.ErrorDeviceInUse, "delete disk %q: it is attached as disk %s; detach it first", serial,
+			d.Number)
 	}
 	m.remove(d)
 	return nil
@@ -319,7 +323,8 @@ func (m *Manager) withdraw(d *Disk) {
 func (m *Manager) Grow(number disk.Number, sizeBytes int64) error {
 	return m.on("grow", number, func(d *Disk) error {
 		if sizeBytes < d.Size || sizeBytes%d.SectorSize() != 0 {
-			return refusal.New(win.ErrorInvalidParameter, "the new size is %d bytes; it must be at least %d, in whole sectors of %d bytes",
+			return refusal.New(win.ErrorInvalidParameter,
+				"the new size is %d bytes; it must be at least %d, in whole sectors of %d bytes",
 				sizeBytes, d.Size, d.SectorSize())
 		}
 		d.grow(sizeBytes)
@@ -462,7 +467,8 @@ func (m *Manager) Install() (*Disk, error) {
 	for _, p := range []win.Partition{
 		{Type: win.PartitionTypeEFISystem, StartingOffset: mib, Length: 100 * mib, Name: "EFI system partition"},
 		{Type: win.PartitionTypeMicrosoftReserved, StartingOffset: efiEnd, Length: 16 * mib, Name: reservedPartitionName},
-		{Type: win.PartitionTypeBasicData, StartingOffset: efiEnd + 16*mib, Length: end - efiEnd - 16*mib, Name: "Basic data partition"},
+		{Type: win.PartitionTypeBasicData, StartingOffset: efiEnd + 16*mib, Length: end - efiEnd - 16*mib,
+			Name: "Basic data partition"},
 	} {
 		p.Style, p.ID = win.StyleGPT, win.NewGUID()
 		l.Partitions = append(l.Partitions, p)

@@ -174,7 +174,8 @@ func (d *Disk) setMBR(l *win.DriveLayout) error {
 
 // inSectors converts the place of p; aligned reports whether it is one.
 func (d *Disk) inSectors(p win.Partition) (first, length int64, aligned bool) {
-	aligned = p.StartingOffset > 0 && p.Length > 0 && p.StartingOffset%d.SectorSize() == 0 && p.Length%d.SectorSize() == 0 &&
+	aligned = p.StartingOffset > 0 && p.Length > 0 && p.StartingOffset%d.SectorSize() == 0 &&
+		p.Length%d.SectorSize() == 0 &&
 		p.StartingOffset < d.Seen && p.Length <= d.Seen
 	return p.StartingOffset / d.SectorSize(), p.Length / d.SectorSize(), aligned
 }
@@ -185,7 +186,8 @@ func (d *Disk) inSectors(p win.Partition) (first, length int64, aligned bool) {
 func (d *Disk) growPartition(g win.GrowPartition) error {
 	t, err := gpt.Read(d.media())
 	i := int(g.PartitionNumber) - 1
-	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 || g.BytesToGrow%d.SectorSize() != 0 {
+	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 ||
+		g.BytesToGrow%d.SectorSize() != 0 {
 		return win.ErrorInvalidParameter
 	}
 	if g.BytesToGrow/d.SectorSize() > t.Room(i)-t.Slots[i].Last {

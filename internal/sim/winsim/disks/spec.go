@@ -45,7 +45,8 @@ func (m *Manager) completeNVMe(d *hardware.Disk) error {
 	n := *d.NVMe
 	n.Controller, n.Namespace = cmp.Or(n.Controller, d.Serial), cmp.Or(n.Namespace, 1)
 	if len(n.Controller) > maxNVMeSerial || n.Namespace > maxNVMeNamespace {
-		return refusal.New(win.ErrorInvalidParameter, "namespace %d of the NVMe controller %q: a namespace is at most %d, and a controller has at most %d characters",
+		return refusal.New(win.ErrorInvalidParameter,
+			"namespace %d of the NVMe controller %q: a namespace is at most %d, and a controller has at most %d characters",
 			n.Namespace, n.Controller, maxNVMeNamespace, maxNVMeSerial)
 	}
 	d.NVMe = &n
@@ -114,7 +115,8 @@ func (m *Manager) complete(id uint64, d hardware.Disk) (hardware.Disk, error) {
 	case d.SectorSize != 512 && d.SectorSize != 4096:
 		return d, refusal.New(win.ErrorInvalidParameter, "the sector size is %d bytes; it must be 512 or 4096", d.SectorSize)
 	case d.SizeBytes < minDiskSize || d.SizeBytes%int64(d.SectorSize) != 0:
-		return d, refusal.New(win.ErrorInvalidParameter, "the size is %d bytes; it must be at least 1 MiB, in whole sectors of %d bytes",
+		return d, refusal.New(win.ErrorInvalidParameter,
+			"the size is %d bytes; it must be at least 1 MiB, in whole sectors of %d bytes",
 			d.SizeBytes, d.SectorSize)
 	}
 	for i, id := range d.Page83 {

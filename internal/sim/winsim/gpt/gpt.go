@@ -267,7 +267,8 @@ func (t *Table) Validate() error {
 			continue
 		}
 		if p.First < t.FirstUsable || p.Last < p.First || p.Last > t.LastUsable {
-			return fmt.Errorf("partition %d: sectors %d to %d lie outside %d to %d", i+1, p.First, p.Last, t.FirstUsable, t.LastUsable)
+			return fmt.Errorf("partition %d: sectors %d to %d lie outside %d to %d", i+1, p.First, p.Last, t.FirstUsable,
+				t.LastUsable)
 		}
 		for j, q := range t.Slots[:i] {
 			if q.Used() && p.First <= q.Last && q.First <= p.Last {

@@ -229,7 +229,9 @@ func TestTooSmall(t *testing.T) {
 
 func TestMBR(t *testing.T) {
 	d := newDisk(64*mib, 512)
-	want := MBR{Signature: 0x12345678, Partitions: [4]MBRPartition{{Type: 7, Bootable: true, First: 2048, Sectors: 1000}, {Type: 12, First: 4096, Sectors: 1}}}
+	want := MBR{Signature: 0x12345678,
+		Partitions: [4]MBRPartition{{Type: 7, Bootable: true, First: 2048, Sectors: 1000},
+			{Type: 12, First: 4096, Sectors: 1}}}
 	if err := want.Write(d); err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +395,8 @@ func TestSgdisk(t *testing.T) {
 		p := table.Slots[i]
 		out := tool(t, "sgdisk", "-i", fmt.Sprint(i+1), name)
 		for _, want := range []string{
-			typ, strings.ToUpper(p.ID.String()), fmt.Sprintf("First sector: %d ", p.First), fmt.Sprintf("Last sector: %d ", p.Last),
+			typ, strings.ToUpper(p.ID.String()), fmt.Sprintf("First sector: %d ", p.First),
+			fmt.Sprintf("Last sector: %d ", p.Last),
 			fmt.Sprintf("Attribute flags: %016X", p.Attributes), "'" + p.Name + "'",
 		} {
 			if !strings.Contains(out, want) {
@@ -423,7 +426,8 @@ func TestReadForeign(t *testing.T) {
 	}
 	want := &Table{FirstUsable: 34, LastUsable: d.sectors() - 34, Slots: make([]Partition, 128)}
 	want.DiskID, _ = win.ParseGUID("8f4b5a3e-2d1c-4b6f-9a7e-102030405060")
-	want.Slots[2] = Partition{Type: win.PartitionTypeBasicData, First: 4096, Last: 8191, Attributes: win.GPTAttributeNoDriveLetter, Name: "Grüße"}
+	want.Slots[2] = Partition{Type: win.PartitionTypeBasicData, First: 4096, Last: 8191,
+		Attributes: win.GPTAttributeNoDriveLetter, Name: "Grüße"}
 	want.Slots[2].ID, _ = win.ParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -49,7 +49,8 @@ func ReadMBR(d Disk) (MBR, error) {
 			return MBR{}, fmt.Errorf("%w: entry %d begins with %#x", ErrNoTable, i, e[0])
 		}
 		if e[4] != 0 {
-			m.Partitions[i] = MBRPartition{Type: e[4], Bootable: e[0] != 0, First: int64(le.Uint32(e[8:])), Sectors: int64(le.Uint32(e[12:]))}
+			m.Partitions[i] = MBRPartition{Type: e[4], Bootable: e[0] != 0, First: int64(le.Uint32(e[8:])),
+				Sectors: int64(le.Uint32(e[12:]))}
 		}
 	}
 	if err := m.Validate(d); err != nil {
@@ -66,8 +67,10 @@ func (m MBR) Validate(d Disk) error {
 		}
 		// A protective entry may claim more than there is: some tools always write
 		// the greatest number.
-		if p.First < 1 || p.Sectors < 1 || p.Sectors > math.MaxUint32 || !p.Protective() && p.First+p.Sectors > min(d.sectors(), 1<<32) {
-			return fmt.Errorf("partition %d: sectors %d to %d lie outside the disk's %d", i+1, p.First, p.First+p.Sectors-1, d.sectors())
+		if p.First < 1 || p.Sectors < 1 || p.Sectors > math.MaxUint32 || !p.Protective() &&
+			p.First+p.Sectors > min(d.sectors(), 1<<32) {
+			return fmt.Errorf("partition %d: sectors %d to %d lie outside the disk's %d", i+1, p.First, p.First+p.Sectors-1,
+				d.sectors())
 		}
 		for j, q := range m.Partitions[:i] {
 			if q.Type != 0 && p.First < q.First+q.Sectors && q.First < p.First+p.Sectors {

@@ -122,7 +122,8 @@ func (n *Network) DiscoveryMechanisms(target string) ([]string, error) {
 // knows reports whether a target is in the initiator's list.
 func (i *initiator) knows(target string) bool {
 	_, connected := i.sessionWith(target)
-	return connected || slices.ContainsFunc(i.Discovered, func(d discovered) bool { return strings.EqualFold(d.Target, target) })
+	return connected || slices.ContainsFunc(i.Discovered,
+		func(d discovered) bool { return strings.EqualFold(d.Target, target) })
 }
 
 // forget drops what a portal has told.
@@ -291,7 +292,8 @@ func (n *Network) PersistentLogins() []win.ISCSIPersistentLogin {
 
 // reported is how the initiator tells of a persistent login.
 func (l login) reported() win.ISCSIPersistentLogin {
-	return win.ISCSIPersistentLogin{Target: l.Target, Initiator: initiatorInstance, InitiatorPort: anyInitiatorPort, Portal: l.Portal}
+	return win.ISCSIPersistentLogin{Target: l.Target, Initiator: initiatorInstance, InitiatorPort: anyInitiatorPort,
+		Portal: l.Portal}
 }
 
 // RemovePersistentLogin is RemoveIScsiPersistentTargetW of a login as it is reported:

@@ -76,7 +76,8 @@ var (
 func TestDiscovery(t *testing.T) {
 	n := New(&disks{})
 	newTarget(t, n, Target{})
-	newTarget(t, n, Target{IQN: "iqn.2026-01.com.example:vol2", Portals: []win.ISCSIPortal{{Address: "FD00:0:0::28", Port: 3261}}})
+	newTarget(t, n, Target{IQN: "iqn.2026-01.com.example:vol2",
+		Portals: []win.ISCSIPortal{{Address: "FD00:0:0::28", Port: 3261}}})
 	must(t, n.SetPortal(win.ISCSIPortal{Address: "empty.example.com"}, true))
 	wantTargets := func(want ...string) {
 		t.Helper()
@@ -256,7 +257,8 @@ func TestState(t *testing.T) {
 	newTarget(t, n, Target{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret})
 	must(t, n.AddSendTargetPortal(portal1))
 	must(t, n.SetInitiatorCHAPSecret(mutualSecret))
-	login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: chapSecret}
+	login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "user",
+		Secret: chapSecret}
 	must(t, n.SetPersistentLogin(login))
 	n.Save(f)
 	must(t, f.Commit())

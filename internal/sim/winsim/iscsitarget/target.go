@@ -135,7 +135,8 @@ func (t Target) check() error {
 		return fmt.Errorf("it has no portal: %w", win.ErrorInvalidParameter)
 	case t.CHAPUser == "" && (t.CHAPSecret.Reveal() != "" || t.MutualSecret.Reveal() != ""):
 		return fmt.Errorf("there is a secret, and no user: %w", win.ErrorInvalidParameter)
-	case t.CHAPUser != "" && checkCHAPSecret(t.CHAPSecret) != nil, t.MutualSecret.Reveal() != "" && checkCHAPSecret(t.MutualSecret) != nil:
+	case t.CHAPUser != "" && checkCHAPSecret(t.CHAPSecret) != nil,
+		t.MutualSecret.Reveal() != "" && checkCHAPSecret(t.MutualSecret) != nil:
 		return fmt.Errorf("a CHAP secret has %d to %d bytes: %w", minCHAPSecret, maxCHAPSecret, win.ErrorInvalidParameter)
 	}
 	for _, p := range t.Portals {

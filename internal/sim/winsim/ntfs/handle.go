@@ -456,7 +456,8 @@ func (h *Handle) Rename(newDir *Node, name string, replace bool) error {
 		return win.ErrorAccessDenied
 	}
 	// The I/O manager opens another directory for writing first.
-	if everything := win.ShareRead | win.ShareWrite | win.ShareDelete; newDir != n.parent && !newDir.sharing(win.FileAddFile, everything) {
+	if everything := win.ShareRead | win.ShareWrite | win.ShareDelete; newDir != n.parent &&
+		!newDir.sharing(win.FileAddFile, everything) {
 		return win.ErrorSharingViolation
 	}
 	if old, exists := newDir.Lookup(name); exists && old != n {

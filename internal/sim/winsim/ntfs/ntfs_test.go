@@ -157,7 +157,8 @@ func TestOpenErrors(t *testing.T) {
 		{"below a file", `dir\file\x`, openDir, win.ErrorPathNotFound},
 		{"file as directory", `dir\file`, openDir, win.ErrorDirectory},
 		{"directory as file", "dir", writeFile, win.ErrorAccessDenied},
-		{"create a link's name", "link", with(makeDir, func(o *win.OpenOptions) { o.Options = win.FileDirectoryFile }), win.ErrorAlreadyExists},
+		{"create a link's name", "link", with(makeDir, func(o *win.OpenOptions) { o.Options = win.FileDirectoryFile }),
+			win.ErrorAlreadyExists},
 		{"unknown disposition", "dir", win.OpenOptions{Disposition: 4}, win.ErrorInvalidParameter},
 		{"unknown disposition of a missing one", "none", win.OpenOptions{Disposition: 4}, win.ErrorInvalidParameter},
 		{"write read-only", "readonly", writeFile, win.ErrorAccessDenied},
@@ -180,7 +181,8 @@ func TestOpenErrors(t *testing.T) {
 }
 
 func TestShareModes(t *testing.T) {
-	const read, write, del, attributes = win.FileListDirectory, win.FileAddSubdirectory, win.Delete, win.FileWriteAttributes
+	const read, write, del, attributes = win.FileListDirectory, win.FileAddSubdirectory, win.Delete,
+		win.FileWriteAttributes
 	for _, c := range []struct {
 		first       win.Access
 		firstShare  win.Share
@@ -460,7 +462,8 @@ func TestContentsAndSpace(t *testing.T) {
 
 func TestPowerLoss(t *testing.T) {
 	f := New(64*mebi, 0)
-	flushed, half, lost := mustOpen(t, f, "flushed", writeFile), mustOpen(t, f, "half", writeFile), mustOpen(t, f, "lost", writeFile)
+	flushed, half, lost := mustOpen(t, f, "flushed", writeFile), mustOpen(t, f, "half", writeFile),
+		mustOpen(t, f, "lost", writeFile)
 	for _, h := range []*Handle{flushed, half} {
 		wantErr(t, "write", h.Write([]byte("old"), 0), nil)
 		wantErr(t, "flush", h.Flush(), nil)

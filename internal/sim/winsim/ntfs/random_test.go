@@ -101,10 +101,12 @@ func runRandom(t *testing.T, script []byte) {
 				dir = dir.children[next()%len(dir.children)]
 			}
 			o := win.OpenOptions{
-				Access:      []win.Access{win.GenericRead, win.GenericWrite, win.Delete, win.FileWriteAttributes}[next()%4] | win.Access(next()&1)*win.Delete,
+				Access: []win.Access{win.GenericRead, win.GenericWrite, win.Delete,
+					win.FileWriteAttributes}[next()%4] | win.Access(next()&1)*win.Delete,
 				Share:       win.Share(next()) & shareAll,
 				Disposition: win.Disposition(next()%3 + 1),
-				Options:     []win.CreateOptions{0, win.FileDirectoryFile, win.FileNonDirectoryFile}[next()%3] | win.CreateOptions(next()&1)*win.FileOpenReparsePoint,
+				Options: []win.CreateOptions{0, win.FileDirectoryFile,
+					win.FileNonDirectoryFile}[next()%3] | win.CreateOptions(next()&1)*win.FileOpenReparsePoint,
 			}
 			if opened, _, err := f.Open(dir, string("aAbB"[next()%4]), o); err == nil {
 				handles = append(handles, opened)
@@ -217,9 +219,12 @@ func TestRestoreRefusesDamage(t *testing.T) {
 		}
 	}
 	for what, damage := range map[string]func(map[uint64][]byte){
-		"no header":           func(m map[uint64][]byte) { delete(m, headerID) },
-		"no cluster size":     func(m map[uint64][]byte) { m[headerID] = encode(header{Capacity: mebi, NextID: 100}) },
-		"negative capacity":   func(m map[uint64][]byte) { m[headerID] = encode(header{Capacity: -4096, Cluster: 4096, NextID: 100}) },
+		"no header":       func(m map[uint64][]byte) { delete(m, headerID) },
+		"no cluster size": func(m map[uint64][]byte) { m[headerID] = encode(header{Capacity: mebi, NextID: 100}) },
+		"negative capacity": func(m map[uint64][]byte) {
+			m[headerID] = encode(
+				header{Capacity: -4096, Cluster: 4096, NextID: 100})
+		},
 		"no root":             func(m map[uint64][]byte) { delete(m, rootID) },
 		"no parent":           func(m map[uint64][]byte) { delete(m, dir) },
 		"not JSON":            func(m map[uint64][]byte) { m[file] = []byte("{") },

@@ -153,7 +153,8 @@ func Restore(records []Record) (*FS, error) {
 		return nil, fmt.Errorf("file system record: %d bytes in clusters of %d", h.Capacity, h.Cluster)
 	}
 	delete(last, headerID)
-	f := &FS{capacity: h.Capacity, cluster: h.Cluster, nextID: h.NextID, nodes: map[uint64]*Node{}, changed: map[uint64]struct{}{}}
+	f := &FS{capacity: h.Capacity, cluster: h.Cluster, nextID: h.NextID, nodes: map[uint64]*Node{},
+		changed: map[uint64]struct{}{}}
 	parents := map[*Node]nodeRecord{}
 	for id, data := range last {
 		var r nodeRecord

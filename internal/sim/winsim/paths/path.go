@@ -280,7 +280,8 @@ func Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions
 func openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
 	missing := win.ErrorFileNotFound
 	if !r.Writable() {
-		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.Delete | win.WriteDAC
+		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory |
+			win.FileWriteAttributes | win.Delete | win.WriteDAC
 		if o.Access&writing != 0 || o.Disposition == win.FileCreate {
 			return nil, win.ErrorWriteProtect
 		}
@@ -357,5 +358,6 @@ func (s *Space) FreeSpace(directory string) (win.DiskSpace, error) {
 
 // openDirectory opens a directory to ask for the file system that it is on.
 var openDirectory = win.OpenOptions{
-	Access: win.AccessNone, Share: ShareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile | win.FileOpenForBackup,
+	Access: win.AccessNone, Share: ShareAll, Disposition: win.FileOpen,
+	Options: win.FileDirectoryFile | win.FileOpenForBackup,
 }

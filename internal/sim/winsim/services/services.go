@@ -96,7 +96,8 @@ func (m *Manager) Install() error {
 			Name: "SessionEnv", DisplayName: "Remote Desktop Configuration", StartType: win.ServiceAutoStart,
 			DependsOn: []string{"LanmanWorkstation"}, Running: true,
 		},
-		{Name: "Netlogon", DisplayName: "Netlogon", StartType: win.ServiceDemandStart, DependsOn: []string{"LanmanWorkstation"}},
+		{Name: "Netlogon", DisplayName: "Netlogon", StartType: win.ServiceDemandStart,
+			DependsOn: []string{"LanmanWorkstation"}},
 		{Name: ISCSIInitiator, DisplayName: "Microsoft iSCSI Initiator Service", StartType: win.ServiceDemandStart},
 		{Name: "containerd", DisplayName: "containerd", StartType: win.ServiceAutoStart, Running: true},
 		{

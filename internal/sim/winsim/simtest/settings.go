@@ -63,7 +63,8 @@ func OnWindows(t *testing.T, settings winsim.Settings, tests map[string]func(*te
 func OnOtherWindows(t *testing.T, tests map[string]func(*testing.T)) {
 	t.Helper()
 	for _, settings := range []winsim.Settings{
-		{MountManagerExclusive: true}, {BindFilter: true}, {MountManagerExclusive: true, BindFilter: true}, {BindFilterInvalid: true},
+		{MountManagerExclusive: true}, {BindFilter: true}, {MountManagerExclusive: true, BindFilter: true},
+		{BindFilterInvalid: true},
 	} {
 		OnWindows(t, settings, tests)
 	}

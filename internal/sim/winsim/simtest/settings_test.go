@@ -40,7 +40,8 @@ func TestSettings(t *testing.T) {
 	for s := range Settings() {
 		names[SettingsName(s)] = true
 	}
-	for _, want := range []winsim.Settings{{NoAutomount: true}, {GoneMountPoint: 2}, {GoneMountPoint: 3}, {FormatInUse: 121}} {
+	for _, want := range []winsim.Settings{{NoAutomount: true}, {GoneMountPoint: 2}, {GoneMountPoint: 3},
+		{FormatInUse: 121}} {
 		if !names[SettingsName(want)] {
 			t.Errorf("%+v doesn't come", want)
 		}
@@ -60,7 +61,8 @@ func TestOnWindows(t *testing.T) {
 		volume, _ := Volume(t, sys)
 		Must(t, sys.MkdirAll(Kubelet+`\mount`))
 		held, err := sys.OpenFile(t.Context(), Kubelet+`\mount`, win.OpenOptions{
-			Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+			Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen,
+			Options: win.FileDirectoryFile,
 		})
 		Must(t, err)
 		defer held.Close()
@@ -84,7 +86,8 @@ func TestLettered(t *testing.T) {
 	}
 	sys.Settle()
 	paths, err := sys.VolumePathNames(t.Context(), volume)
-	if content, readErr := sys.ReadFile(volume + "file"); err != nil || len(paths) != 1 || paths[0] != letter || readErr != nil || string(content) != "content" {
+	if content, readErr := sys.ReadFile(volume + "file"); err != nil || len(paths) != 1 || paths[0] != letter ||
+		readErr != nil || string(content) != "content" {
 		t.Errorf("it came back at %q, %v, with %q, %v", paths, err, content, readErr)
 	}
 }

@@ -36,7 +36,8 @@ func TestAgainstSlice(t *testing.T) {
 
 		off, n := r.Int64N(size), r.Int64N(2*BlockSize)
 		got := make([]byte, n)
-		if read, err := m.ReadAt(got, off); read != int(min(n, size-off)) || (err != nil) != (n > size-off) || !bytes.Equal(got[:read], want[off:off+int64(read)]) {
+		if read, err := m.ReadAt(got, off); read != int(min(n, size-off)) || (err != nil) != (n > size-off) ||
+			!bytes.Equal(got[:read], want[off:off+int64(read)]) {
 			t.Fatalf("read %d at %d: %d, %v", n, off, read, err)
 		}
 		for index, contents := range m.TakeChanges() {

@@ -89,7 +89,8 @@ func open(path string, parts []Part) (f *File, isNew bool, err error) {
 	case !info.Mode().IsRegular():
 		return nil, false, errors.New("it is not a regular file; name one, or one that doesn't exist yet")
 	case info.Size() == 0:
-		return nil, false, errors.New("it is empty, and so not the state of a simulated node; remove it, or name a file that doesn't exist yet")
+		return nil, false, errors.New("it is empty, and so not the state of a simulated node; remove it, or name a file " +
+			"that doesn't exist yet")
 	}
 	// Opening a database for writing may already write, and reads it in another
 	// goroutine, where it panics if there is damage.
@@ -119,7 +120,8 @@ func open(path string, parts []Part) (f *File, isNew bool, err error) {
 		return nil, false, err
 	}
 	f = &File{path: path}
-	if f.db, err = openDB(path, bbolt.Options{NoSync: true, NoGrowSync: true, FreelistType: bbolt.FreelistMapType}); err != nil {
+	if f.db, err = openDB(path, bbolt.Options{NoSync: true, NoGrowSync: true,
+		FreelistType: bbolt.FreelistMapType}); err != nil {
 		return nil, false, err
 	}
 	err = f.db.View(func(tx *bbolt.Tx) error {
@@ -180,7 +182,8 @@ func checkFormat(tx *bbolt.Tx) error {
 	case err != nil:
 		return errors.New("it is damaged: its format is no number")
 	case format != Format:
-		return fmt.Errorf("it has the format %d, and this version reads the format %d only; remove it, or name another file", format, Format)
+		return fmt.Errorf("it has the format %d, and this version reads the format %d only; remove it, or name another file",
+			format, Format)
 	}
 	return nil
 }

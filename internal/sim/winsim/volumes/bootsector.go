@@ -78,7 +78,8 @@ func (b bootSector) encode(start int64) []byte {
 	le.PutUint64(s[40:], uint64(b.totalSectors))
 	le.PutUint64(s[48:], uint64(min(0xC0000, b.totalSectors/int64(b.sectorsPerCluster)/3))) // $MFT
 	le.PutUint64(s[56:], 2)                                                                 // $MFTMirr
-	s[64], s[68] = 0xF6, 1                                                                  // file records of 1024 bytes, index blocks of a cluster
+	// file records of 1024 bytes, index blocks of a cluster
+	s[64], s[68] = 0xF6, 1
 	le.PutUint64(s[72:], b.serial)
 	return s
 }

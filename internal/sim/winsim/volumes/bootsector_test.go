@@ -46,14 +46,16 @@ func TestForeignReader(t *testing.T) {
 		t.Skip("file is not installed")
 	}
 	image := filepath.Join(t.TempDir(), "boot")
-	if err := os.WriteFile(image, bootSector{kindNTFS, 512, 8, 8388607, 0x1122334455667788}.encode(32768), 0o600); err != nil {
+	if err := os.WriteFile(image, bootSector{kindNTFS, 512, 8, 8388607, 0x1122334455667788}.encode(32768),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), path, image).CombinedOutput()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"NTFS", "sectors/cluster 8,", "hidden sectors 32768,", "sectors 8388607,", "1122334455667788"} {
+	for _, want := range []string{"NTFS", "sectors/cluster 8,", "hidden sectors 32768,", "sectors 8388607,",
+		"1122334455667788"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in %s", want, out)
 		}

@@ -30,7 +30,8 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 		if len(v.Extra) > 0 { // it isn't one partition of one disk
 			return 0, win.ErrorInvalidFunction
 		}
-		return disks.Reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: v.Disk.Number, PartitionNumber: v.Number}.Encode())
+		return disks.Reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: v.Disk.Number,
+			PartitionNumber: v.Number}.Encode())
 	case win.IoctlVolumeGetVolumeDiskExtents:
 		return v.extents(out)
 	case win.IoctlDiskGetLengthInfo:
@@ -73,7 +74,8 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 // it gives that and ErrorMoreData.
 func (v *Volume) extents(out []byte) (int, error) {
 	const headerSize = 8
-	answer := win.EncodeDiskExtents(append([]win.DiskExtent{{DiskNumber: v.Disk.Number, StartingOffset: v.Offset, Length: v.Length}}, v.Extra...))
+	answer := win.EncodeDiskExtents(append(
+		[]win.DiskExtent{{DiskNumber: v.Disk.Number, StartingOffset: v.Offset, Length: v.Length}}, v.Extra...))
 	switch {
 	case len(out) < headerSize:
 		return 0, win.ErrorInsufficientBuffer

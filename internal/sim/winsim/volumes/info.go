@@ -38,7 +38,8 @@ func (m *Manager) Info() []Info {
 		}
 		if t, b, err := v.content(); err == nil {
 			info.FileSystem, info.Label, info.ClusterSize, info.Space = string(b.kind), t.Label, uint32(b.cluster()), Space(t.fs)
-			info.NoShortNames, info.IntegrityStreams, info.Dirty, info.Damage = t.NoShortNames, t.IntegrityStreams, t.Dirty, t.Damage
+			info.NoShortNames, info.IntegrityStreams, info.Dirty, info.Damage = t.NoShortNames, t.IntegrityStreams, t.Dirty,
+				t.Damage
 		}
 		infos = append(infos, info)
 	}

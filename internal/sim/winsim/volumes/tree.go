@@ -131,8 +131,9 @@ func (v *Volume) format(o win.FormatOptions) error {
 		}
 	}
 	v.stored.add(b.serial, &tree{
-		treeRecord: treeRecord{Offset: v.Offset, Label: o.Label, NoShortNames: o.NoShortNames, IntegrityStreams: o.IntegrityStreams},
-		fs:         ntfs.New(b.capacity(), cluster), changed: true,
+		treeRecord: treeRecord{Offset: v.Offset, Label: o.Label, NoShortNames: o.NoShortNames,
+			IntegrityStreams: o.IntegrityStreams},
+		fs: ntfs.New(b.capacity(), cluster), changed: true,
 	})
 	v.stored.mark()
 	return nil
