@@ -6,9 +6,10 @@
 //
 // The .proto files in the directories <group>/<version> are the contract's source. A
 // published version never changes: testdata/wire.json also describes it, and a test
-// compares the two. The group storage is CSI Proxy's own, and isn't published. Go code is generated only for versions with a shape of their own.
-// The descriptors of all versions are embedded here. Fields with credentials have the
-// option debug_redact, so that they aren't printed with a message.
+// compares the two. The group storage is CSI Proxy's own, and isn't published. Go code is
+// generated only for versions with a shape of their own. The descriptors of all versions are
+// embedded here. Fields with credentials have the option debug_redact, so that they aren't
+// printed with a message.
 //
 // A version is reached at an endpoint of its own ([EndpointName]). A version of a published
 // group is there under two service names: the published one ([ServiceName]), which every

@@ -32,16 +32,17 @@ func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loca
 				locations[disk.Number(n)] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
 			}
 		}),
-		checkedResult("ListDiskLocations", &diskv1beta2.ListDiskLocationsRequest{}, func(r *diskv1beta2.ListDiskLocationsResponse) error {
-			for s, l := range r.DiskLocations {
-				n, err := parseNumber(s)
-				if err != nil {
-					return err
+		checkedResult("ListDiskLocations", &diskv1beta2.ListDiskLocationsRequest{},
+			func(r *diskv1beta2.ListDiskLocationsResponse) error {
+				for s, l := range r.DiskLocations {
+					n, err := parseNumber(s)
+					if err != nil {
+						return err
+					}
+					locations[n] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
 				}
-				locations[n] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
-			}
-			return nil
-		}),
+				return nil
+			}),
 	)
 	if err != nil {
 		return nil, err
@@ -89,7 +90,8 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 	const op = "FindDiskByPage83"
 	object := strconv.Quote(page83)
 	if page83 == "" {
-		return 0, &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument, Detail: "the identifier is empty"}
+		return 0, &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument,
+			Detail: "the identifier is empty"}
 	}
 	ways := listDiskIDs(func(disks map[disk.Number]disk.IDs) error {
 		for _, candidate := range slices.Sorted(maps.Keys(disks)) {
@@ -101,10 +103,11 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 		return csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has this page 83 identifier")
 	})
 	request := &diskv1alpha1.GetDiskNumberByNameRequest{DiskName: page83}
-	ways = append(ways, checkedResult("GetDiskNumberByName", request, func(r *diskv1alpha1.GetDiskNumberByNameResponse) (err error) {
-		n, err = parseNumber(r.DiskNumber)
-		return err
-	}))
+	ways = append(ways, checkedResult("GetDiskNumberByName", request,
+		func(r *diskv1alpha1.GetDiskNumberByNameResponse) (err error) {
+			n, err = parseNumber(r.DiskNumber)
+			return err
+		}))
 	err = d.group.call(ctx, op, object, ways...)
 	return n, err
 }
@@ -114,7 +117,8 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return d.group.call(ctx, "PartitionDisk", diskObject(n),
 		noResult("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}, &diskv1.PartitionDiskResponse{}),
-		noResult("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()}, &diskv1beta2.PartitionDiskResponse{}),
+		noResult("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()},
+			&diskv1beta2.PartitionDiskResponse{}),
 	)
 }
 
@@ -140,8 +144,10 @@ func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stat
 // state already. It needs version v1beta2.
 func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return d.group.call(ctx, "SetDiskState", diskObject(n),
-		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}, &diskv1.SetDiskStateResponse{}),
-		noResult("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online}, &diskv1beta2.SetAttachStateResponse{}),
+		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online},
+			&diskv1.SetDiskStateResponse{}),
+		noResult("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online},
+			&diskv1beta2.SetAttachStateResponse{}),
 	)
 }
 
@@ -151,9 +157,10 @@ func (d *Disk) GetDiskState(ctx context.Context, n disk.Number) (online bool, er
 		result("GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStateResponse) {
 			online = r.IsOnline
 		}),
-		result("GetAttachState", &diskv1beta2.GetAttachStateRequest{DiskID: n.String()}, func(r *diskv1beta2.GetAttachStateResponse) {
-			online = r.IsOnline
-		}),
+		result("GetAttachState", &diskv1beta2.GetAttachStateRequest{DiskID: n.String()},
+			func(r *diskv1beta2.GetAttachStateResponse) {
+				online = r.IsOnline
+			}),
 	)
 	return online, err
 }

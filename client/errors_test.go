@@ -24,7 +24,8 @@ func TestErrors(t *testing.T) {
 	}{
 		"ours": {
 			wire.ToStatus(&csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Err: win.ErrorAccessDenied}),
-			csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Kind: csiproxy.ErrPermissionDenied, WindowsError: 5, Detail: win.ErrorAccessDenied.Error()},
+			csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Kind: csiproxy.ErrPermissionDenied, WindowsError: 5,
+				Detail: win.ErrorAccessDenied.Error()},
 		},
 		"ours under another name": {
 			wire.ToStatus(&csiproxy.Error{Op: "DiskStats", Object: "x", Kind: csiproxy.ErrNotFound, Detail: "not there"}),

@@ -60,7 +60,8 @@ func ExampleStorage_UnstageVolume() {
 	node, _, _ := startNodeWithDisk()
 	defer node.Close()
 	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
+		StagingPath: stagingPath})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func ExampleStorage_PublishVolume() {
 
 	err := s.PublishVolume(ctx, stagingPath, targetPath) // too early
 	fmt.Println(errors.Is(err, csiproxy.ErrFailedPrecondition))
-	if _, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath}); err != nil {
+	if _, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
+		StagingPath: stagingPath}); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(s.PublishVolume(ctx, stagingPath, targetPath))
@@ -114,7 +116,8 @@ func ExampleStorage_ExpandVolume() {
 	node, _, number := startNodeWithDisk()
 	defer node.Close()
 	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
+		StagingPath: stagingPath})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -130,7 +133,8 @@ func ExampleStorage_GetVolume() {
 	node, _, number := startNodeWithDisk()
 	defer node.Close()
 	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
+		StagingPath: stagingPath})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -152,7 +156,8 @@ func ExampleStorage_ListVolumes() {
 	node, _, _ := startNodeWithDisk()
 	defer node.Close()
 	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
+		StagingPath: stagingPath})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -251,7 +256,8 @@ func ExampleStorage_CheckVolume() {
 	node, _, _ := startNodeWithDisk()
 	defer node.Close()
 	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath})
+	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
+		StagingPath: stagingPath})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -265,7 +271,8 @@ func ExampleStorage_CheckVolume() {
 func ExampleStorage_WatchDisks() {
 	node, _, number := startNodeWithDisk()
 	defer node.Close()
-	for changes, err := range node.Client().Storage.WatchDisks(context.Background(), storage.Selector{SerialNumber: "vol-1"}) {
+	for changes, err := range node.Client().Storage.WatchDisks(context.Background(),
+		storage.Selector{SerialNumber: "vol-1"}) {
 		if err != nil {
 			log.Fatal(err) // csiproxy.ErrUnavailable: call WatchDisks again
 		}

@@ -25,12 +25,14 @@ func (f *Filesystem) Version(ctx context.Context) (string, error) { return f.gro
 // PathExists reports whether a path exists. A link exists even if its target is gone.
 func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
 	err = f.group.call(ctx, "PathExists", quote.Text(path),
-		result("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path}, func(r *filesystemv2alpha1.PathExistsResponse) {
-			exists = r.Exists
-		}),
-		result("PathExists", &filesystemv1beta1.PathExistsRequest{Path: path, Context: pathContext(path)}, func(r *filesystemv1beta1.PathExistsResponse) {
-			exists = r.Exists
-		}),
+		result("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path},
+			func(r *filesystemv2alpha1.PathExistsResponse) {
+				exists = r.Exists
+			}),
+		result("PathExists", &filesystemv1beta1.PathExistsRequest{Path: path, Context: pathContext(path)},
+			func(r *filesystemv1beta1.PathExistsResponse) {
+				exists = r.Exists
+			}),
 	)
 	return exists, err
 }
@@ -40,7 +42,8 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, 
 func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	return f.group.call(ctx, "Mkdir", quote.Text(path),
 		noResult("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}, &filesystemv2alpha1.MkdirResponse{}),
-		noResult("Mkdir", &filesystemv1beta1.MkdirRequest{Path: path, Context: pathContext(path)}, &filesystemv1beta1.MkdirResponse{}),
+		noResult("Mkdir", &filesystemv1beta1.MkdirRequest{Path: path, Context: pathContext(path)},
+			&filesystemv1beta1.MkdirResponse{}),
 	)
 }
 
@@ -50,7 +53,8 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	return f.group.call(ctx, "Rmdir", quote.Text(path),
 		noResult("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}, &filesystemv2alpha1.RmdirResponse{}),
-		noResult("Rmdir", &filesystemv1beta1.RmdirRequest{Path: path, Context: pathContext(path), Force: force}, &filesystemv1beta1.RmdirResponse{}),
+		noResult("Rmdir", &filesystemv1beta1.RmdirRequest{Path: path, Context: pathContext(path), Force: force},
+			&filesystemv1beta1.RmdirResponse{}),
 	)
 }
 
@@ -58,15 +62,18 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 // the directory. It needs version v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 	return f.group.call(ctx, "RmdirContents", quote.Text(path),
-		noResult("RmdirContents", &filesystemv2alpha1.RmdirContentsRequest{Path: path}, &filesystemv2alpha1.RmdirContentsResponse{}),
+		noResult("RmdirContents", &filesystemv2alpha1.RmdirContentsRequest{Path: path},
+			&filesystemv2alpha1.RmdirContentsResponse{}),
 	)
 }
 
 // CreateSymlink creates the symbolic link targetPath, which leads to sourcePath.
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
 	return f.group.call(ctx, "CreateSymlink", quote.Text(targetPath),
-		noResult("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv2alpha1.CreateSymlinkResponse{}),
-		noResult("LinkPath", &filesystemv1beta1.LinkPathRequest{SourcePath: sourcePath, TargetPath: targetPath}, &filesystemv1beta1.LinkPathResponse{}),
+		noResult("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath},
+			&filesystemv2alpha1.CreateSymlinkResponse{}),
+		noResult("LinkPath", &filesystemv1beta1.LinkPathRequest{SourcePath: sourcePath, TargetPath: targetPath},
+			&filesystemv1beta1.LinkPathResponse{}),
 	)
 }
 
@@ -77,9 +84,10 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool
 		result("IsSymlink", &filesystemv2alpha1.IsSymlinkRequest{Path: path}, func(r *filesystemv2alpha1.IsSymlinkResponse) {
 			isSymlink = r.IsSymlink
 		}),
-		result("IsMountPoint", &filesystemv1beta1.IsMountPointRequest{Path: path}, func(r *filesystemv1beta1.IsMountPointResponse) {
-			isSymlink = r.IsMountPoint
-		}),
+		result("IsMountPoint", &filesystemv1beta1.IsMountPointRequest{Path: path},
+			func(r *filesystemv1beta1.IsMountPointResponse) {
+				isSymlink = r.IsMountPoint
+			}),
 	)
 	return isSymlink, err
 }

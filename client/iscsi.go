@@ -27,18 +27,20 @@ func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.ve
 // portal is known already.
 func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.call(ctx, "AddTargetPortal", portalObject(p),
-		noResult("AddTargetPortal", &iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{}),
+		noResult("AddTargetPortal", &iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)},
+			&iscsiv1alpha2.AddTargetPortalResponse{}),
 	)
 }
 
 // DiscoverTargetPortal asks a portal for its targets. The portal must be known.
 func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targets []iscsi.IQN, err error) {
 	err = i.group.call(ctx, "DiscoverTargetPortal", portalObject(p),
-		result("DiscoverTargetPortal", &iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)}, func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) {
-			for _, iqn := range r.Iqns {
-				targets = append(targets, iscsi.IQN(iqn))
-			}
-		}),
+		result("DiscoverTargetPortal", &iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)},
+			func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) {
+				for _, iqn := range r.Iqns {
+					targets = append(targets, iscsi.IQN(iqn))
+				}
+			}),
 	)
 	return targets, err
 }
@@ -46,17 +48,18 @@ func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targe
 // ListTargetPortals returns the portals that the initiator knows.
 func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, err error) {
 	err = i.group.call(ctx, "ListTargetPortals", "",
-		checkedResult("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{}, func(r *iscsiv1alpha2.ListTargetPortalsResponse) error {
-			var listed []iscsi.Portal
-			for _, p := range r.TargetPortals {
-				if p.TargetPort > math.MaxUint16 {
-					return malformed("the invalid TCP port %d", p.TargetPort)
+		checkedResult("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{},
+			func(r *iscsiv1alpha2.ListTargetPortalsResponse) error {
+				var listed []iscsi.Portal
+				for _, p := range r.TargetPortals {
+					if p.TargetPort > math.MaxUint16 {
+						return malformed("the invalid TCP port %d", p.TargetPort)
+					}
+					listed = append(listed, iscsi.Portal{Address: p.TargetAddress, Port: uint16(p.TargetPort)})
 				}
-				listed = append(listed, iscsi.Portal{Address: p.TargetAddress, Port: uint16(p.TargetPort)})
-			}
-			portals = listed
-			return nil
-		}),
+				portals = listed
+				return nil
+			}),
 	)
 	return portals, err
 }
@@ -65,7 +68,8 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 // csiproxy.ErrNotFound.
 func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.call(ctx, "RemoveTargetPortal", portalObject(p),
-		noResult("RemoveTargetPortal", &iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.RemoveTargetPortalResponse{}),
+		noResult("RemoveTargetPortal", &iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)},
+			&iscsiv1alpha2.RemoveTargetPortalResponse{}),
 	)
 }
 
@@ -90,7 +94,8 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 			Detail: fmt.Sprintf("unknown authentication type %d", a.Type),
 		}
 	}
-	return i.group.call(ctx, op, targetObject(iqn), noResult("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
+	return i.group.call(ctx, op, targetObject(iqn),
+		noResult("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
 }
 
 // DisconnectTarget logs out of a target and makes sure that the node doesn't log in
@@ -98,7 +103,8 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 // the target is in use, the error is csiproxy.ErrUnavailable.
 func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
 	return i.group.call(ctx, "DisconnectTarget", targetObject(iqn),
-		noResult("DisconnectTarget", &iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)}, &iscsiv1alpha2.DisconnectTargetResponse{}),
+		noResult("DisconnectTarget", &iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)},
+			&iscsiv1alpha2.DisconnectTargetResponse{}),
 	)
 }
 
@@ -128,7 +134,8 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQ
 // needs version v1alpha2.
 func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
 	return i.group.call(ctx, "SetMutualCHAPSecret", "",
-		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}, &iscsiv1alpha2.SetMutualChapSecretResponse{}),
+		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()},
+			&iscsiv1alpha2.SetMutualChapSecretResponse{}),
 	)
 }
 

@@ -38,7 +38,8 @@ func TestNewestServedVersionIsChosen(t *testing.T) {
 			"volume v2alpha1, volume v1, volume v1beta3, volume v1beta2, volume v1beta1, volume v1alpha1",
 		},
 		{
-			[]string{"volume v2alpha1", "volume v1", "volume v1beta1"}, []Option{WithVersions("volume", "v1beta1", "v1beta3")}, "v1beta1",
+			[]string{"volume v2alpha1", "volume v1", "volume v1beta1"}, []Option{WithVersions("volume", "v1beta1", "v1beta3")},
+			"v1beta1",
 			"volume v1beta3, volume v1beta1",
 		},
 	} {

@@ -49,7 +49,9 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath str
 // csiproxy.ErrNotFound.
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return s.group.call(ctx, "RemoveSMBGlobalMapping", quote.Text(remotePath),
-		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1.RemoveSmbGlobalMappingResponse{}),
-		noResult("RemoveSmbGlobalMapping", &smbv1beta1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}, &smbv1beta1.RemoveSmbGlobalMappingResponse{}),
+		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath},
+			&smbv1.RemoveSmbGlobalMappingResponse{}),
+		noResult("RemoveSmbGlobalMapping", &smbv1beta1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath},
+			&smbv1beta1.RemoveSmbGlobalMappingResponse{}),
 	)
 }

@@ -33,9 +33,10 @@ func (s *Storage) Ready(ctx context.Context) error {
 // disks for the zero value. None is no error.
 func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) (disks []storage.Disk, err error) {
 	err = s.group.call(ctx, "ListDisks", "",
-		result("ListDisks", &storagev1alpha1.ListDisksRequest{Disk: storagewire.FromSelector(wanted)}, func(r *storagev1alpha1.ListDisksResponse) {
-			disks = storagewire.ToDisks(r.Disks)
-		}),
+		result("ListDisks", &storagev1alpha1.ListDisksRequest{Disk: storagewire.FromSelector(wanted)},
+			func(r *storagev1alpha1.ListDisksResponse) {
+				disks = storagewire.ToDisks(r.Disks)
+			}),
 	)
 	return disks, err
 }
@@ -47,7 +48,8 @@ func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) (disks
 // No such disk is csiproxy.ErrNotFound. If several disks match, if the disk holds data of
 // another system, or if the volume is staged already in another way, the error is
 // csiproxy.ErrFailedPrecondition and says so.
-func (s *Storage) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (staged storage.StagedVolume, err error) {
+func (s *Storage) StageVolume(ctx context.Context,
+	r storage.StageVolumeRequest) (staged storage.StagedVolume, err error) {
 	request, err := storagewire.FromStageVolume(r)
 	if err != nil {
 		return staged, &csiproxy.Error{Op: "StageVolume", Object: "at " + quote.Text(r.StagingPath), Err: err}
@@ -63,7 +65,8 @@ func (s *Storage) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 // mounted at the path, it succeeds. A volume that somebody uses is
 // csiproxy.ErrFailedPrecondition. If a share is staged at the path, and no disk is named, the
 // share is unstaged as UnstageShare does it.
-func (s *Storage) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, err error) {
+func (s *Storage) UnstageVolume(ctx context.Context,
+	r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, err error) {
 	err = s.group.call(ctx, "UnstageVolume", "at "+quote.Text(r.StagingPath),
 		result("UnstageVolume", storagewire.FromUnstageVolume(r), func(m *storagev1alpha1.UnstageVolumeResponse) {
 			done = storagewire.ToUnstaged(m)
@@ -76,7 +79,8 @@ func (s *Storage) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 // staged there, the error is csiproxy.ErrFailedPrecondition.
 func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
 	return s.group.call(ctx, "PublishVolume", quote.Text(targetPath),
-		noResult("PublishVolume", &storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath}, &storagev1alpha1.PublishVolumeResponse{}),
+		noResult("PublishVolume", &storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath},
+			&storagev1alpha1.PublishVolumeResponse{}),
 	)
 }
 
@@ -84,13 +88,15 @@ func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath str
 // nothing is there, it succeeds.
 func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error {
 	return s.group.call(ctx, "UnpublishVolume", quote.Text(targetPath),
-		noResult("UnpublishVolume", &storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath}, &storagev1alpha1.UnpublishVolumeResponse{}),
+		noResult("UnpublishVolume", &storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath},
+			&storagev1alpha1.UnpublishVolumeResponse{}),
 	)
 }
 
 // ExpandVolume grows the volume at a path to the size of its disk, and returns both sizes. It
 // waits until the disk has the size that is asked for.
-func (s *Storage) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (done storage.ExpandedVolume, err error) {
+func (s *Storage) ExpandVolume(ctx context.Context,
+	r storage.ExpandVolumeRequest) (done storage.ExpandedVolume, err error) {
 	err = s.group.call(ctx, "ExpandVolume", "at "+quote.Text(r.Path),
 		result("ExpandVolume", storagewire.FromExpandVolume(r), func(m *storagev1alpha1.ExpandVolumeResponse) {
 			done = storagewire.ToExpanded(m)
@@ -104,7 +110,8 @@ func (s *Storage) ExpandVolume(ctx context.Context, r storage.ExpandVolumeReques
 // csiproxy.ErrNotFound.
 func (s *Storage) GetVolume(ctx context.Context, path string) (v storage.Volume, err error) {
 	err = s.group.call(ctx, "GetVolume", quote.Text(path),
-		result("GetVolume", &storagev1alpha1.GetVolumeRequest{Path: path}, func(m *storagev1alpha1.GetVolumeResponse) { v = storagewire.ToVolume(m.Volume) }),
+		result("GetVolume", &storagev1alpha1.GetVolumeRequest{Path: path},
+			func(m *storagev1alpha1.GetVolumeResponse) { v = storagewire.ToVolume(m.Volume) }),
 	)
 	return v, err
 }
@@ -113,7 +120,8 @@ func (s *Storage) GetVolume(ctx context.Context, path string) (v storage.Volume,
 // nobody needs any more.
 func (s *Storage) ListVolumes(ctx context.Context) (list storage.VolumeList, err error) {
 	err = s.group.call(ctx, "ListVolumes", "",
-		result("ListVolumes", &storagev1alpha1.ListVolumesRequest{}, func(m *storagev1alpha1.ListVolumesResponse) { list = storagewire.ToVolumes(m) }),
+		result("ListVolumes", &storagev1alpha1.ListVolumesRequest{},
+			func(m *storagev1alpha1.ListVolumesResponse) { list = storagewire.ToVolumes(m) }),
 	)
 	return list, err
 }
@@ -131,7 +139,8 @@ func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) e
 // another staged path leads to the share. If nothing is staged at the path, it succeeds. If
 // something else than a link to a share is there, it stays: csiproxy.ErrFailedPrecondition, or
 // no error if the request names the share.
-func (s *Storage) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (done storage.UnstagedShare, err error) {
+func (s *Storage) UnstageShare(ctx context.Context,
+	r storage.UnstageShareRequest) (done storage.UnstagedShare, err error) {
 	err = s.group.call(ctx, "UnstageShare", "at "+quote.Text(r.StagingPath),
 		result("UnstageShare", storagewire.FromUnstageShare(r), func(m *storagev1alpha1.UnstageShareResponse) {
 			done = storagewire.ToUnstagedShare(m)
@@ -146,7 +155,8 @@ func (s *Storage) UnstageShare(ctx context.Context, r storage.UnstageShareReques
 // csiproxy.ErrFailedPrecondition.
 func (s *Storage) MoveAside(ctx context.Context, path string) (moved storage.MovedAside, err error) {
 	err = s.group.call(ctx, "MoveAside", quote.Text(path),
-		result("MoveAside", &storagev1alpha1.MoveAsideRequest{Path: path}, func(m *storagev1alpha1.MoveAsideResponse) { moved = storagewire.ToMovedAside(m) }),
+		result("MoveAside", &storagev1alpha1.MoveAsideRequest{Path: path},
+			func(m *storagev1alpha1.MoveAsideResponse) { moved = storagewire.ToMovedAside(m) }),
 	)
 	return moved, err
 }
@@ -155,7 +165,8 @@ func (s *Storage) MoveAside(ctx context.Context, path string) (moved storage.Mov
 // nothing, mounts of volumes whose disks have left, and mappings without a staged path.
 func (s *Storage) CleanUp(ctx context.Context, remove bool) (leftovers storage.Leftovers, err error) {
 	err = s.group.call(ctx, "CleanUp", "",
-		result("CleanUp", &storagev1alpha1.CleanUpRequest{Remove: remove}, func(m *storagev1alpha1.CleanUpResponse) { leftovers = storagewire.ToLeftovers(m) }),
+		result("CleanUp", &storagev1alpha1.CleanUpRequest{Remove: remove},
+			func(m *storagev1alpha1.CleanUpResponse) { leftovers = storagewire.ToLeftovers(m) }),
 	)
 	return leftovers, err
 }
@@ -164,9 +175,10 @@ func (s *Storage) CleanUp(ctx context.Context, remove bool) (leftovers storage.L
 // account, and forgets them if forget is set, so that the next ones are made at once.
 func (s *Storage) ListRefusedLogOns(ctx context.Context, forget bool) (refused []storage.RefusedLogOn, err error) {
 	err = s.group.call(ctx, "ListRefusedLogOns", "",
-		result("ListRefusedLogOns", &storagev1alpha1.ListRefusedLogOnsRequest{Forget: forget}, func(m *storagev1alpha1.ListRefusedLogOnsResponse) {
-			refused = storagewire.ToRefusedLogOns(m)
-		}),
+		result("ListRefusedLogOns", &storagev1alpha1.ListRefusedLogOnsRequest{Forget: forget},
+			func(m *storagev1alpha1.ListRefusedLogOnsResponse) {
+				refused = storagewire.ToRefusedLogOns(m)
+			}),
 	)
 	return refused, err
 }
@@ -174,11 +186,13 @@ func (s *Storage) ListRefusedLogOns(ctx context.Context, forget bool) (refused [
 // CheckVolume has Windows scan the file system of the volume at a path for errors, and
 // repair these if asked. It may take hours. A spot fix of a volume that is published is
 // csiproxy.ErrFailedPrecondition.
-func (s *Storage) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (done storage.CheckedVolume, err error) {
+func (s *Storage) CheckVolume(ctx context.Context,
+	r storage.CheckVolumeRequest) (done storage.CheckedVolume, err error) {
 	err = s.group.call(ctx, "CheckVolume", "at "+quote.Text(r.Path),
-		result("CheckVolume", &storagev1alpha1.CheckVolumeRequest{Path: r.Path, SpotFix: r.SpotFix}, func(m *storagev1alpha1.CheckVolumeResponse) {
-			done = storagewire.ToChecked(m)
-		}),
+		result("CheckVolume", &storagev1alpha1.CheckVolumeRequest{Path: r.Path, SpotFix: r.SpotFix},
+			func(m *storagev1alpha1.CheckVolumeResponse) {
+				done = storagewire.ToChecked(m)
+			}),
 	)
 	return done, err
 }

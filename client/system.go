@@ -24,9 +24,10 @@ func (s *System) Version(ctx context.Context) (string, error) { return s.group.v
 // GetBIOSSerialNumber returns the serial number in the machine's firmware.
 func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err error) {
 	err = s.group.call(ctx, "GetBIOSSerialNumber", "",
-		result("GetBIOSSerialNumber", &systemv1alpha1.GetBIOSSerialNumberRequest{}, func(r *systemv1alpha1.GetBIOSSerialNumberResponse) {
-			serial = r.SerialNumber
-		}),
+		result("GetBIOSSerialNumber", &systemv1alpha1.GetBIOSSerialNumberRequest{},
+			func(r *systemv1alpha1.GetBIOSSerialNumberResponse) {
+				serial = r.SerialNumber
+			}),
 	)
 	return serial, err
 }
@@ -59,7 +60,8 @@ func (s *System) StartService(ctx context.Context, name string) error {
 // force, the error is csiproxy.ErrFailedPrecondition.
 func (s *System) StopService(ctx context.Context, name string, force bool) error {
 	return s.group.call(ctx, "StopService", serviceObject(name),
-		noResult("StopService", &systemv1alpha1.StopServiceRequest{Name: name, Force: force}, &systemv1alpha1.StopServiceResponse{}),
+		noResult("StopService", &systemv1alpha1.StopServiceRequest{Name: name, Force: force},
+			&systemv1alpha1.StopServiceResponse{}),
 	)
 }
 

@@ -47,9 +47,10 @@ func listVolumesOnDisk(n disk.Number, partition uint32, read func([]volume.ID) e
 	}
 	if partition == 0 { // the old request has no partition number
 		request := &volumev1beta2.ListVolumesOnDiskRequest{DiskId: n.String()}
-		ways = append(ways, checkedResult("ListVolumesOnDisk", request, func(r *volumev1beta2.ListVolumesOnDiskResponse) error {
-			return read(volumeIDs(r.VolumeIds))
-		}))
+		ways = append(ways, checkedResult("ListVolumesOnDisk", request,
+			func(r *volumev1beta2.ListVolumesOnDiskResponse) error {
+				return read(volumeIDs(r.VolumeIds))
+			}))
 	}
 	return ways
 }
@@ -83,25 +84,30 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume
 // is, the error is csiproxy.ErrFailedPrecondition.
 func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "MountVolume", volumeObject(id),
-		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.MountVolumeResponse{}),
-		noResult("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.MountVolumeResponse{}),
+		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath},
+			&volumev2alpha1.MountVolumeResponse{}),
+		noResult("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath},
+			&volumev1beta2.MountVolumeResponse{}),
 	)
 }
 
 // UnmountVolume flushes a volume and unmounts it from a directory. The directory stays.
 func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "UnmountVolume", volumeObject(id),
-		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}, &volumev2alpha1.UnmountVolumeResponse{}),
-		noResult("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath}, &volumev1beta2.DismountVolumeResponse{}),
+		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath},
+			&volumev2alpha1.UnmountVolumeResponse{}),
+		noResult("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath},
+			&volumev1beta2.DismountVolumeResponse{}),
 	)
 }
 
 // IsVolumeFormatted reports whether a volume has a file system.
 func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
 	err = v.group.call(ctx, "IsVolumeFormatted", volumeObject(id),
-		result("IsVolumeFormatted", &volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)}, func(r *volumev2alpha1.IsVolumeFormattedResponse) {
-			formatted = r.Formatted
-		}),
+		result("IsVolumeFormatted", &volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)},
+			func(r *volumev2alpha1.IsVolumeFormattedResponse) {
+				formatted = r.Formatted
+			}),
 	)
 	return formatted, err
 }
@@ -111,7 +117,8 @@ func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted
 // formats such a volume.
 func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
 	return v.group.call(ctx, "FormatVolume", volumeObject(id),
-		noResult("FormatVolume", &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)}, &volumev2alpha1.FormatVolumeResponse{}),
+		noResult("FormatVolume", &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)},
+			&volumev2alpha1.FormatVolumeResponse{}),
 	)
 }
 
@@ -125,8 +132,10 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 		return &csiproxy.Error{Op: op, Object: volumeObject(id), Err: err}
 	}
 	return v.group.call(ctx, op, volumeObject(id),
-		noResult("ResizeVolume", &volumev2alpha1.ResizeVolumeRequest{VolumeId: string(id), SizeBytes: sizeBytes}, &volumev2alpha1.ResizeVolumeResponse{}),
-		noResult("ResizeVolume", &volumev1beta2.ResizeVolumeRequest{VolumeId: string(id), Size: sizeBytes}, &volumev1beta2.ResizeVolumeResponse{}),
+		noResult("ResizeVolume", &volumev2alpha1.ResizeVolumeRequest{VolumeId: string(id), SizeBytes: sizeBytes},
+			&volumev2alpha1.ResizeVolumeResponse{}),
+		noResult("ResizeVolume", &volumev1beta2.ResizeVolumeRequest{VolumeId: string(id), Size: sizeBytes},
+			&volumev1beta2.ResizeVolumeResponse{}),
 	)
 }
 
@@ -134,12 +143,14 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 // needs version v1beta1.
 func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume.Stats, err error) {
 	err = v.group.call(ctx, "GetVolumeStats", volumeObject(id),
-		result("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)}, func(r *volumev2alpha1.GetVolumeStatsResponse) {
-			stats = volume.Stats{SizeBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
-		}),
-		result("VolumeStats", &volumev1beta2.VolumeStatsRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeStatsResponse) {
-			stats = volume.Stats{SizeBytes: r.VolumeSize, UsedBytes: r.VolumeUsedSize}
-		}),
+		result("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)},
+			func(r *volumev2alpha1.GetVolumeStatsResponse) {
+				stats = volume.Stats{SizeBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
+			}),
+		result("VolumeStats", &volumev1beta2.VolumeStatsRequest{VolumeId: string(id)},
+			func(r *volumev1beta2.VolumeStatsResponse) {
+				stats = volume.Stats{SizeBytes: r.VolumeSize, UsedBytes: r.VolumeUsedSize}
+			}),
 	)
 	return stats, err
 }
@@ -150,13 +161,14 @@ func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n
 	err = v.group.call(ctx, "GetDiskNumberFromVolumeID", volumeObject(id),
 		result("GetDiskNumberFromVolumeID", &volumev2alpha1.GetDiskNumberFromVolumeIDRequest{VolumeId: string(id)},
 			func(r *volumev2alpha1.GetDiskNumberFromVolumeIDResponse) { n = disk.Number(r.DiskNumber) }),
-		checkedResult("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)}, func(r *volumev1beta2.VolumeDiskNumberResponse) error {
-			if r.DiskNumber < 0 || r.DiskNumber > math.MaxUint32 {
-				return malformed("the invalid disk number %d", r.DiskNumber)
-			}
-			n = disk.Number(r.DiskNumber)
-			return nil
-		}),
+		checkedResult("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)},
+			func(r *volumev1beta2.VolumeDiskNumberResponse) error {
+				if r.DiskNumber < 0 || r.DiskNumber > math.MaxUint32 {
+					return malformed("the invalid disk number %d", r.DiskNumber)
+				}
+				n = disk.Number(r.DiskNumber)
+				return nil
+			}),
 	)
 	return n, err
 }
@@ -188,7 +200,8 @@ func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path stri
 // WriteVolumeCache flushes a volume. It needs version v1beta2.
 func (v *Volume) WriteVolumeCache(ctx context.Context, id volume.ID) error {
 	return v.group.call(ctx, "WriteVolumeCache", volumeObject(id),
-		noResult("WriteVolumeCache", &volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)}, &volumev2alpha1.WriteVolumeCacheResponse{}),
+		noResult("WriteVolumeCache", &volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)},
+			&volumev2alpha1.WriteVolumeCacheResponse{}),
 	)
 }
 

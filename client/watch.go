@@ -41,7 +41,8 @@ func (s *Storage) WatchDisks(ctx context.Context, wanted storage.Selector) iter.
 
 // receive calls a method whose responses are a stream, and passes them to tell until that
 // returns false. The method has the operation's name. The stream's end is an error.
-func receive[T any, Response message[T]](ctx context.Context, g *group, op string, request proto.Message, tell func(Response) bool) error {
+func receive[T any, Response message[T]](ctx context.Context, g *group, op string, request proto.Message,
+	tell func(Response) bool) error {
 	version, err := g.version(ctx)
 	if err != nil {
 		return &csiproxy.Error{Op: op, Err: err}
@@ -54,7 +55,8 @@ func receive[T any, Response message[T]](ctx context.Context, g *group, op strin
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // which ends the stream
 
-	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+api.ServiceName(g.name, version)+"/"+op)
+	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
+		"/"+api.ServiceName(g.name, version)+"/"+op)
 	if err != nil {
 		return failure(op, "", request, g.lost(ctx, l, err))
 	}

@@ -62,23 +62,33 @@ func (o operation) on(version string) (exchange, bool) {
 }
 
 var operations = []operation{
-	{"disk", "ListDiskLocations", func(ctx context.Context, c *Client) (any, error) { return c.Disk.ListDiskLocations(ctx) }, []exchange{
+	{"disk", "ListDiskLocations", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.Disk.ListDiskLocations(ctx)
+	}, []exchange{
 		{"v1 v1beta3", "ListDiskLocations", `{}`, `{"diskLocations": {"4294967295": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}}}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListDiskLocations", `{}`, `{"diskLocations": {"4294967295": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}}}`},
 	}, map[disk.Number]disk.Location{4294967295: {Adapter: "1", Bus: "2", Target: "3", LUNID: "4"}}},
 
-	{"disk", "ListDiskIDs", func(ctx context.Context, c *Client) (any, error) { return c.Disk.ListDiskIDs(ctx) }, []exchange{
-		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"page83": "6000c29f", "serialNumber": "vol1"}}}`},
-		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol1"}}}}`},
-	}, map[disk.Number]disk.IDs{2: {Page83: "6000c29f", SerialNumber: "vol1"}}},
+	{"disk", "ListDiskIDs", func(ctx context.Context, c *Client) (any, error) { return c.Disk.ListDiskIDs(ctx) },
+		[]exchange{
+			{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"page83": "6000c29f", "serialNumber": "vol1"}}}`},
+			{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol1"}}}}`},
+		}, map[disk.Number]disk.IDs{2: {Page83: "6000c29f", SerialNumber: "vol1"}}},
 
-	{"disk", "FindDiskByPage83", func(ctx context.Context, c *Client) (any, error) { return c.Disk.FindDiskByPage83(ctx, "6000c29f") }, []exchange{
+	{"disk", "FindDiskByPage83", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.Disk.FindDiskByPage83(ctx, "6000c29f")
+	}, []exchange{
 		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"serialNumber": "6000c29f"}, "2": {"page83": "6000c29f"}, "3": {"page83": "6000c29f0"}}}`},
 		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {}, "2": {"identifiers": {"page83": "6000c29f"}}}}`},
 		{"v1alpha1", "GetDiskNumberByName", `{"diskName":"6000c29f"}`, `{"diskNumber": "2"}`},
 	}, disk.Number(2)},
 
-	{"disk", "PartitionDisk", func(ctx context.Context, c *Client) (any, error) { return nil, c.Disk.PartitionDisk(ctx, 3) }, []exchange{
+	{"disk", "PartitionDisk", func(ctx context.Context, c *Client) (any, error) {
+		return nil,
+			c.Disk.PartitionDisk(ctx, 3)
+	}, []exchange{
 		{"v1 v1beta3", "PartitionDisk", `{"diskNumber":3}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID":"3"}`, `{}`},
 	}, nil},
@@ -87,31 +97,45 @@ var operations = []operation{
 		{"v1 v1beta3 v1beta2 v1beta1 v1alpha1", "Rescan", `{}`, `{}`},
 	}, nil},
 
-	{"disk", "GetDiskStats", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskStats(ctx, 3) }, []exchange{
-		{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
-		{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
-	}, disk.Stats{SizeBytes: 1 << 40}},
+	{"disk", "GetDiskStats", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskStats(ctx, 3) },
+		[]exchange{
+			{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
+			{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
+		}, disk.Stats{SizeBytes: 1 << 40}},
 
-	{"disk", "SetDiskState", func(ctx context.Context, c *Client) (any, error) { return nil, c.Disk.SetDiskState(ctx, 3, true) }, []exchange{
+	{"disk", "SetDiskState", func(ctx context.Context, c *Client) (any, error) {
+		return nil,
+			c.Disk.SetDiskState(ctx, 3, true)
+	}, []exchange{
 		{"v1 v1beta3", "SetDiskState", `{"diskNumber":3,"isOnline":true}`, `{}`},
 		{"v1beta2", "SetAttachState", `{"diskID":"3","isOnline":true}`, `{}`},
 	}, nil},
 
-	{"disk", "GetDiskState", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskState(ctx, 3) }, []exchange{
-		{"v1 v1beta3", "GetDiskState", `{"diskNumber":3}`, `{"isOnline": true}`},
-		{"v1beta2", "GetAttachState", `{"diskID":"3"}`, `{"isOnline": true}`},
-	}, true},
+	{"disk", "GetDiskState", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskState(ctx, 3) },
+		[]exchange{
+			{"v1 v1beta3", "GetDiskState", `{"diskNumber":3}`, `{"isOnline": true}`},
+			{"v1beta2", "GetAttachState", `{"diskID":"3"}`, `{"isOnline": true}`},
+		}, true},
 
-	{"volume", "ListVolumesOnDisk", func(ctx context.Context, c *Client) (any, error) { return c.Volume.ListVolumesOnDisk(ctx, 3, 0) }, []exchange{
+	{"volume", "ListVolumesOnDisk", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.Volume.ListVolumesOnDisk(ctx, 3, 0)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonA + `", "` + jsonB + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonA + `", "` + jsonB + `"]}`},
 	}, []volume.ID{volumeA, volumeB}},
 
-	{"volume", "ListVolumesOnDisk", func(ctx context.Context, c *Client) (any, error) { return c.Volume.ListVolumesOnDisk(ctx, 3, 2) }, []exchange{
+	{"volume", "ListVolumesOnDisk", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.Volume.ListVolumesOnDisk(ctx, 3, 2)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3,"partitionNumber":2}`, `{"volumeIds": ["` + jsonA + `"]}`},
 	}, []volume.ID{volumeA}},
 
-	{"volume", "DataVolumeOfDisk", func(ctx context.Context, c *Client) (any, error) { return c.Volume.DataVolumeOfDisk(ctx, 3) }, []exchange{
+	{"volume", "DataVolumeOfDisk", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.Volume.DataVolumeOfDisk(ctx, 3)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonA + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonA + `"]}`},
 	}, volume.ID(volumeA)},
@@ -130,11 +154,17 @@ var operations = []operation{
 		{"v1beta2 v1beta1 v1alpha1", "DismountVolume", `{"volumeId":"` + jsonA + `","path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"volume", "IsVolumeFormatted", func(ctx context.Context, c *Client) (any, error) { return c.Volume.IsVolumeFormatted(ctx, volumeA) }, []exchange{
+	{"volume", "IsVolumeFormatted", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.Volume.IsVolumeFormatted(ctx, volumeA)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "IsVolumeFormatted", `{"volumeId":"` + jsonA + `"}`, `{"formatted": true}`},
 	}, true},
 
-	{"volume", "FormatVolume", func(ctx context.Context, c *Client) (any, error) { return nil, c.Volume.FormatVolume(ctx, volumeA) }, []exchange{
+	{"volume", "FormatVolume", func(ctx context.Context, c *Client) (any, error) {
+		return nil,
+			c.Volume.FormatVolume(ctx, volumeA)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "FormatVolume", `{"volumeId":"` + jsonA + `"}`, `{}`},
 	}, nil},
 
@@ -145,7 +175,10 @@ var operations = []operation{
 		{"v1beta2 v1beta1 v1alpha1", "ResizeVolume", `{"volumeId":"` + jsonA + `","size":"1099511627776"}`, `{}`},
 	}, nil},
 
-	{"volume", "GetVolumeStats", func(ctx context.Context, c *Client) (any, error) { return c.Volume.GetVolumeStats(ctx, volumeA) }, []exchange{
+	{"volume", "GetVolumeStats", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.Volume.GetVolumeStats(ctx, volumeA)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"totalBytes": "1099511627776", "usedBytes": "4096"}`},
 		{"v1beta2 v1beta1", "VolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"volumeSize": "1099511627776", "volumeUsedSize": "4096"}`},
 	}, volume.Stats{SizeBytes: 1 << 40, UsedBytes: 4096}},
@@ -170,7 +203,10 @@ var operations = []operation{
 		{"v2alpha1", "GetClosestVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "WriteVolumeCache", func(ctx context.Context, c *Client) (any, error) { return nil, c.Volume.WriteVolumeCache(ctx, volumeA) }, []exchange{
+	{"volume", "WriteVolumeCache", func(ctx context.Context, c *Client) (any, error) {
+		return nil,
+			c.Volume.WriteVolumeCache(ctx, volumeA)
+	}, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2", "WriteVolumeCache", `{"volumeId":"` + jsonA + `"}`, `{}`},
 	}, nil},
 
@@ -221,15 +257,24 @@ var operations = []operation{
 		{"v1beta1 v1alpha1", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{"error": ""}`},
 	}, nil},
 
-	{"iscsi", "AddTargetPortal", func(ctx context.Context, c *Client) (any, error) { return nil, c.ISCSI.AddTargetPortal(ctx, portal1) }, []exchange{
+	{"iscsi", "AddTargetPortal", func(ctx context.Context, c *Client) (any, error) {
+		return nil,
+			c.ISCSI.AddTargetPortal(ctx, portal1)
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "AddTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{}`},
 	}, nil},
 
-	{"iscsi", "DiscoverTargetPortal", func(ctx context.Context, c *Client) (any, error) { return c.ISCSI.DiscoverTargetPortal(ctx, portal1) }, []exchange{
+	{"iscsi", "DiscoverTargetPortal", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.ISCSI.DiscoverTargetPortal(ctx, portal1)
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "DiscoverTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{"iqns": ["iqn.2026-01.a:b", "iqn.2026-01.a:c"]}`},
 	}, []iscsi.IQN{"iqn.2026-01.a:b", "iqn.2026-01.a:c"}},
 
-	{"iscsi", "ListTargetPortals", func(ctx context.Context, c *Client) (any, error) { return c.ISCSI.ListTargetPortals(ctx) }, []exchange{
+	{"iscsi", "ListTargetPortals", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.ISCSI.ListTargetPortals(ctx)
+	}, []exchange{
 		{"v1alpha2 v1alpha1", "ListTargetPortals", `{}`, `{"targetPortals": [{"targetAddress": "10.0.0.1", "targetPort": 65535}, {"targetAddress": "a"}]}`},
 	}, []iscsi.Portal{portal1, {Address: "a"}}},
 
@@ -279,23 +324,36 @@ var operations = []operation{
 		{"v1alpha2", "SetMutualChapSecret", `{"MutualChapSecret":"s%"}`, `{}`},
 	}, nil},
 
-	{"system", "GetBIOSSerialNumber", func(ctx context.Context, c *Client) (any, error) { return c.System.GetBIOSSerialNumber(ctx) }, []exchange{
+	{"system", "GetBIOSSerialNumber", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.System.GetBIOSSerialNumber(ctx)
+	}, []exchange{
 		{"v1alpha1", "GetBIOSSerialNumber", `{}`, `{"serialNumber": "VMware-42 0b"}`},
 	}, "VMware-42 0b"},
 
-	{"system", "GetService", func(ctx context.Context, c *Client) (any, error) { return c.System.GetService(ctx, "a") }, []exchange{
-		{"v1alpha1", "GetService", `{"name":"a"}`, `{"displayName": "A", "startType": "DISABLED", "status": "PAUSED"}`},
-	}, system.Service{DisplayName: "A", StartType: system.Disabled, Status: system.Paused}},
+	{"system", "GetService", func(ctx context.Context, c *Client) (any, error) { return c.System.GetService(ctx, "a") },
+		[]exchange{
+			{"v1alpha1", "GetService", `{"name":"a"}`, `{"displayName": "A", "startType": "DISABLED", "status": "PAUSED"}`},
+		}, system.Service{DisplayName: "A", StartType: system.Disabled, Status: system.Paused}},
 
-	{"system", "StartService", func(ctx context.Context, c *Client) (any, error) { return nil, c.System.StartService(ctx, "a") }, []exchange{
+	{"system", "StartService", func(ctx context.Context, c *Client) (any, error) {
+		return nil,
+			c.System.StartService(ctx, "a")
+	}, []exchange{
 		{"v1alpha1", "StartService", `{"name":"a"}`, `{}`},
 	}, nil},
 
-	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) { return nil, c.System.StopService(ctx, "a", false) }, []exchange{
+	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) {
+		return nil,
+			c.System.StopService(ctx, "a", false)
+	}, []exchange{
 		{"v1alpha1", "StopService", `{"name":"a"}`, `{}`},
 	}, nil},
 
-	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) { return nil, c.System.StopService(ctx, "a", true) }, []exchange{
+	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) {
+		return nil,
+			c.System.StopService(ctx, "a", true)
+	}, []exchange{
 		{"v1alpha1", "StopService", `{"name":"a","force":true}`, `{}`},
 	}, nil},
 
@@ -339,11 +397,13 @@ var operations = []operation{
 
 	{"storage", "GetVolume", func(ctx context.Context, c *Client) (any, error) { return c.Storage.GetVolume(ctx, `C:\a`) }, []exchange{
 		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7", "conditions": [{"reason": "Dirty", "message": "m"}]}}`},
-	}, storage.Volume{Disk: new(disk.Number), FreeBytes: 7, Conditions: storage.Conditions{{Reason: storage.Dirty, Message: "m"}}}},
+	}, storage.Volume{Disk: new(disk.Number), FreeBytes: 7,
+		Conditions: storage.Conditions{{Reason: storage.Dirty, Message: "m"}}}},
 
-	{"storage", "ListVolumes", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListVolumes(ctx) }, []exchange{
-		{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a"}]}`},
-	}, storage.VolumeList{IncompleteReason: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
+	{"storage", "ListVolumes", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListVolumes(ctx) },
+		[]exchange{
+			{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a"}]}`},
+		}, storage.VolumeList{IncompleteReason: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
 
 	{"storage", "StageShare", func(ctx context.Context, c *Client) (any, error) {
 		return nil, c.Storage.StageShare(ctx, storage.StageShareRequest{
@@ -365,17 +425,24 @@ var operations = []operation{
 		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a"}`, `{"unlinked": true}`},
 	}, storage.UnstagedShare{Unlinked: true}},
 
-	{"storage", "CleanUp", func(ctx context.Context, c *Client) (any, error) { return c.Storage.CleanUp(ctx, true) }, []exchange{
-		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "incomplete_reason": "b"}`},
-	}, storage.Leftovers{IncompleteReason: "b", Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
+	{"storage", "CleanUp", func(ctx context.Context, c *Client) (any, error) { return c.Storage.CleanUp(ctx, true) },
+		[]exchange{
+			{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "incomplete_reason": "b"}`},
+		}, storage.Leftovers{IncompleteReason: "b",
+			Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
 
 	{"storage", "MoveAside", func(ctx context.Context, c *Client) (any, error) { return c.Storage.MoveAside(ctx, `C:\a`) }, []exchange{
 		{"v1alpha1", "MoveAside", `{"path":"C:\\a"}`, `{"moved_to": "b", "entries": [{"name": "c", "created_milliseconds": 1500}], "more_entries": true}`},
-	}, storage.MovedAside{MovedTo: "b", MoreEntries: true, Entries: []storage.MovedEntry{{Name: "c", Created: time.UnixMilli(1500).UTC()}}}},
+	}, storage.MovedAside{MovedTo: "b", MoreEntries: true,
+		Entries: []storage.MovedEntry{{Name: "c", Created: time.UnixMilli(1500).UTC()}}}},
 
-	{"storage", "ListRefusedLogOns", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListRefusedLogOns(ctx, true) }, []exchange{
+	{"storage", "ListRefusedLogOns", func(ctx context.Context,
+		c *Client) (any, error) {
+		return c.Storage.ListRefusedLogOns(ctx, true)
+	}, []exchange{
 		{"v1alpha1", "ListRefusedLogOns", `{"forget":true}`, `{"refused": [{"remote_path": "a", "windows_error": 1326, "refused_for_milliseconds": 2000, "held_back_for_milliseconds": 500}]}`},
-	}, []storage.RefusedLogOn{{RemotePath: "a", WindowsError: 1326, RefusedFor: 2 * time.Second, HeldBackFor: 500 * time.Millisecond}}},
+	}, []storage.RefusedLogOn{{RemotePath: "a", WindowsError: 1326, RefusedFor: 2 * time.Second,
+		HeldBackFor: 500 * time.Millisecond}}},
 
 	{"storage", "CheckVolume", func(ctx context.Context, c *Client) (any, error) {
 		return c.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true})
@@ -392,7 +459,8 @@ var operations = []operation{
 		{"v1alpha1", "WatchDisks", `{"disk":{"serialNumber":"vol1"}}`,
 			`{"removed": [{"number": 1}], "added": [{"number": 1, "serialNumber": "vol1"}], "changed": [{"number": 2, "online": true}]}`},
 	}, storage.DiskChanges{
-		Removed: []storage.Disk{{Number: 1}}, Added: []storage.Disk{{Number: 1, SerialNumber: "vol1"}}, Changed: []storage.Disk{{Number: 2, Online: true}},
+		Removed: []storage.Disk{{Number: 1}}, Added: []storage.Disk{{Number: 1, SerialNumber: "vol1"}},
+		Changed: []storage.Disk{{Number: 2, Online: true}},
 	}},
 }
 

@@ -113,7 +113,8 @@ type Server struct {
 // New returns a service. It fails if an option is missing or the directory can't be made.
 func New(o Options) (*Server, error) {
 	missing := map[string]bool{
-		"Name": o.Name == "", "NodeID": o.NodeID == "", "Storage": o.Storage == nil, "Source": o.Source == nil, "StateDir": o.StateDir == "",
+		"Name": o.Name == "", "NodeID": o.NodeID == "", "Storage": o.Storage == nil, "Source": o.Source == nil,
+		"StateDir": o.StateDir == "",
 	}
 	for option, is := range missing {
 		if is {
@@ -159,7 +160,8 @@ func (s *Server) Register(server grpc.ServiceRegistrar) {
 
 // Intercept logs a call and gives its error a code. It never logs the request, which may have
 // secrets.
-func (s *Server) Intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) Intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	response, err := handler(ctx, request)
 	err = withCode(err)

@@ -17,7 +17,8 @@ func (s *Server) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi
 }
 
 // GetPluginCapabilities implements csi.IdentityServer. Volumes grow while pods use them.
-func (s *Server) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+func (s *Server) GetPluginCapabilities(context.Context,
+	*csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	capabilities := slices.Clone(s.options.PluginCapabilities)
 	service := func(t csi.PluginCapability_Service_Type) {
 		capabilities = append(capabilities, &csi.PluginCapability{

@@ -25,7 +25,8 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 }
 
 // NodeGetCapabilities implements csi.NodeServer.
-func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (s *Server) NodeGetCapabilities(context.Context,
+	*csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	response := &csi.NodeGetCapabilitiesResponse{}
 	for _, c := range []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
@@ -42,7 +43,8 @@ func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 }
 
 // NodeGetVolumeStats implements csi.NodeServer.
-func (s *Server) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+func (s *Server) NodeGetVolumeStats(ctx context.Context,
+	r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	_, path, err := s.volumeAt(r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,8 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 
 // NodeGetVolumeHealth implements csi.NodeServer. In CSI 1.13 it replaces the volume
 // condition in NodeGetVolumeStats.
-func (s *Server) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+func (s *Server) NodeGetVolumeHealth(ctx context.Context,
+	r *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
@@ -78,13 +81,15 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHe
 	v, err := s.options.Storage.GetVolume(ctx, rec.StagingPath)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
-		v.Conditions = storage.Conditions{{Reason: storage.NotMounted, Inaccessible: true, Message: "nothing is mounted at the staging path"}}
+		v.Conditions = storage.Conditions{{Reason: storage.NotMounted, Inaccessible: true,
+			Message: "nothing is mounted at the staging path"}}
 	case err != nil:
 		return nil, err
 	}
 	health := &csi.VolumeHealth{VolumeId: r.VolumeId}
 	for _, c := range v.Conditions {
-		entry := &csi.VolumeHealth_VolumeHealthEntry{Status: csi.VolumeHealthErrorType_DEGRADED, Reason: string(c.Reason), Message: c.Message}
+		entry := &csi.VolumeHealth_VolumeHealthEntry{Status: csi.VolumeHealthErrorType_DEGRADED, Reason: string(c.Reason),
+			Message: c.Message}
 		if c.Inaccessible {
 			entry.Status = csi.VolumeHealthErrorType_INACCESSIBLE
 		}
@@ -96,7 +101,8 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, r *csi.NodeGetVolumeHe
 // NodeExpandVolume implements csi.NodeServer. The file system grows to the end of the
 // disk. It is a little smaller than the volume's capacity, which is the disk's size, since
 // the partition table needs room.
-func (s *Server) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+func (s *Server) NodeExpandVolume(ctx context.Context,
+	r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	rec, path, err := s.volumeAt(r.VolumeId, r.VolumePath)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,8 @@ import (
 // the container runtime to mount the volume read-only into the container, as it also
 // does for volumeMounts with readOnly. A process outside of such a container can write
 // to the path if it has the rights.
-func (s *Server) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (s *Server) NodePublishVolume(ctx context.Context,
+	r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	staging, at, err := checkPublish(r)
 	if err != nil {
 		return nil, err
@@ -77,11 +78,13 @@ func (rec *record) publish(at target) error {
 		same := samePath(other.Path, at.Path)
 		switch {
 		case same && (other.Mode != at.Mode || other.ReadOnly != at.ReadOnly):
-			return status.Errorf(codes.AlreadyExists, "volume %s is published at %s with another capability or readonly", rec.VolumeID, at.Path)
+			return status.Errorf(codes.AlreadyExists, "volume %s is published at %s with another capability or readonly",
+				rec.VolumeID, at.Path)
 		case same:
 			return nil
 		case slices.Contains(publishedOnce, at.Mode) || slices.Contains(publishedOnce, other.Mode):
-			return status.Errorf(codes.FailedPrecondition, "volume %s is published at %s; with %v it can be published only once", rec.VolumeID, other.Path, at.Mode)
+			return status.Errorf(codes.FailedPrecondition, "volume %s is published at %s; with %v it can be published only once",
+				rec.VolumeID, other.Path, at.Mode)
 		}
 	}
 	rec.Targets = append(rec.Targets, at)
@@ -89,7 +92,8 @@ func (rec *record) publish(at target) error {
 }
 
 // NodeUnpublishVolume implements csi.NodeServer.
-func (s *Server) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (s *Server) NodeUnpublishVolume(ctx context.Context,
+	r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}

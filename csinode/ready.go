@@ -69,8 +69,10 @@ func (s *Server) writeMetrics(w http.ResponseWriter, ready bool) {
 	if ready {
 		value = 1
 	}
-	fmt.Fprintf(w, "# HELP csi_node_csi_proxy_ready Whether CSI Proxy can be used.\n# TYPE csi_node_csi_proxy_ready gauge\ncsi_node_csi_proxy_ready %d\n", value)
-	fmt.Fprintf(w, "# HELP csi_node_calls_total Calls of the CSI services, by their result.\n# TYPE csi_node_calls_total counter\n")
+	fmt.Fprintf(w, "# HELP csi_node_csi_proxy_ready Whether CSI Proxy can be used.\n# TYPE csi_node_csi_proxy_ready "+
+		"gauge\ncsi_node_csi_proxy_ready %d\n", value)
+	fmt.Fprintf(w, "# HELP csi_node_calls_total Calls of the CSI services, by their result.\n# TYPE "+
+		"csi_node_calls_total counter\n")
 	for _, c := range s.calls.all() {
 		fmt.Fprintf(w, "csi_node_calls_total{call=%q,code=%q} %d\n", c.call, c.code.String(), c.count)
 	}

@@ -33,7 +33,8 @@ func newServer(t *testing.T, change func(*csinode.Options)) (*csinode.Server, *s
 	n := simnode.New(t)
 	n.AttachDisk(simnode.Disk{Serial: "vol-1", SizeBytes: 1 << 30})
 	o := csinode.Options{
-		Name: "disk.example.com", NodeID: "node-1", Storage: n.Client().Storage, StateDir: t.TempDir(), Wait: time.Millisecond,
+		Name: "disk.example.com", NodeID: "node-1", Storage: n.Client().Storage, StateDir: t.TempDir(),
+		Wait: time.Millisecond,
 		Source: func(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
 			return csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}}, nil
 		},
@@ -63,7 +64,8 @@ func stage(t *testing.T, s *csinode.Server, fsType string) error {
 }
 
 func unstage(t *testing.T, s *csinode.Server) error {
-	_, err := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: "vol-1", StagingTargetPath: staging})
+	_, err := s.NodeUnstageVolume(t.Context(),
+		&csi.NodeUnstageVolumeRequest{VolumeId: "vol-1", StagingTargetPath: staging})
 	return err
 }
 
@@ -223,7 +225,8 @@ func TestInfo(t *testing.T) {
 		o.MaxVolumes, o.Topology = 25, map[string]string{"zone": "a"}
 	})
 	info, err := s.NodeGetInfo(t.Context(), nil)
-	if err != nil || info.NodeId != "node-1" || info.MaxVolumesPerNode != 25 || info.AccessibleTopology.GetSegments()["zone"] != "a" {
+	if err != nil || info.NodeId != "node-1" || info.MaxVolumesPerNode != 25 ||
+		info.AccessibleTopology.GetSegments()["zone"] != "a" {
 		t.Errorf("%v, %v", info, err)
 	}
 	capabilities, err := s.GetPluginCapabilities(t.Context(), nil)
@@ -235,7 +238,8 @@ func TestInfo(t *testing.T) {
 // The whole of a volume's life on a node.
 func TestLife(t *testing.T) {
 	s, n := newServer(t, nil)
-	publish := &csi.NodePublishVolumeRequest{VolumeId: "vol-1", StagingTargetPath: staging, TargetPath: target, VolumeCapability: capability("")}
+	publish := &csi.NodePublishVolumeRequest{VolumeId: "vol-1", StagingTargetPath: staging, TargetPath: target,
+		VolumeCapability: capability("")}
 	for range 2 { // kubelet repeats what it isn't sure of
 		must(t, stage(t, s, ""))
 		_, err := s.NodePublishVolume(t.Context(), publish)

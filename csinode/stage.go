@@ -16,7 +16,8 @@ import (
 )
 
 // NodeStageVolume implements csi.NodeServer.
-func (s *Server) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (s *Server) NodeStageVolume(ctx context.Context,
+	r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	rec, err := s.recordOf(ctx, r)
 	if err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func (s *Server) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequ
 		return nil, err
 	}
 	if other != nil && other.VolumeID != rec.VolumeID {
-		return nil, status.Errorf(codes.FailedPrecondition, "another volume, %s, is staged at %s", other.VolumeID, rec.StagingPath)
+		return nil, status.Errorf(codes.FailedPrecondition, "another volume, %s, is staged at %s", other.VolumeID,
+			rec.StagingPath)
 	}
 	known, err := s.records.load(rec.VolumeID)
 	if err != nil {
@@ -41,7 +43,8 @@ func (s *Server) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequ
 	switch {
 	case known == nil:
 	case !known.Source.equal(rec.Source) || !samePath(known.StagingPath, rec.StagingPath):
-		return nil, status.Errorf(codes.AlreadyExists, "volume %s is already staged differently, at %s", rec.VolumeID, known.StagingPath)
+		return nil, status.Errorf(codes.AlreadyExists, "volume %s is already staged differently, at %s", rec.VolumeID,
+			known.StagingPath)
 	default:
 		rec.Targets = known.Targets
 	}
@@ -64,8 +67,9 @@ func (s *Server) stage(ctx context.Context, rec *record) error {
 		})
 	}
 	_, err := s.options.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-		Disk: source.Disk, Login: source.Login, StagingPath: rec.StagingPath, Partition: source.Partition, ReadOnly: source.ReadOnly,
-		Format: source.Format, NewIDsForClones: source.NewIDsForClones, Wait: s.options.Wait,
+		Disk: source.Disk, Login: source.Login, StagingPath: rec.StagingPath, Partition: source.Partition,
+		ReadOnly: source.ReadOnly,
+		Format:   source.Format, NewIDsForClones: source.NewIDsForClones, Wait: s.options.Wait,
 	})
 	return err
 }
@@ -74,12 +78,14 @@ func (s *Server) stage(ctx context.Context, rec *record) error {
 // NodeUnstageVolume only if the error leaves in doubt whether the volume is staged, so
 // giveUp does it for other errors. It doesn't undo an earlier staging, which pods use.
 func (s *Server) giveUp(ctx context.Context, rec *record, err error) {
-	inDoubt := []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted}
+	inDoubt := []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted,
+		codes.Aborted}
 	if len(rec.Targets) > 0 || slices.Contains(inDoubt, status.Code(withCode(err))) {
 		return
 	}
 	if err := s.unstage(ctx, rec); err != nil {
-		s.options.Logger.Error("a failed staging can't be undone now; NodeUnstageVolume must undo it", "volume", rec.VolumeID, "err", err)
+		s.options.Logger.Error("a failed staging can't be undone now; NodeUnstageVolume must undo it", "volume", rec.VolumeID,
+			"err", err)
 	}
 }
 
@@ -102,7 +108,8 @@ func (s *Server) recordOf(ctx context.Context, r *csi.NodeStageVolumeRequest) (*
 	if why := Unsupported(r.VolumeCapability, source.isShare()); why != "" {
 		return nil, status.Error(codes.FailedPrecondition, why)
 	}
-	if fs := r.VolumeCapability.GetMount().GetFsType(); source.Format.FileSystem == "" && strings.EqualFold(fs, string(storage.ReFS)) {
+	if fs := r.VolumeCapability.GetMount().GetFsType(); source.Format.FileSystem == "" &&
+		strings.EqualFold(fs, string(storage.ReFS)) {
 		source.Format.FileSystem = storage.ReFS
 	}
 	return &record{VolumeID: r.VolumeId, Source: source, StagingPath: staging}, nil
@@ -110,7 +117,8 @@ func (s *Server) recordOf(ctx context.Context, r *csi.NodeStageVolumeRequest) (*
 
 // NodeUnstageVolume implements csi.NodeServer. It goes on when its caller ends: a kubelet that is
 // restarted doesn't ask again, but has the disk detached (github.com/kubernetes/kubernetes/issues/121937).
-func (s *Server) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (s *Server) NodeUnstageVolume(ctx context.Context,
+	r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
@@ -156,9 +164,11 @@ func withoutCaller(ctx context.Context) (context.Context, context.CancelFunc) {
 // at the path, whose record was lost: that one stays.
 func (s *Server) unstage(ctx context.Context, rec *record) (err error) {
 	if rec.Source.isShare() {
-		_, err = s.options.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: rec.StagingPath, RemotePath: rec.Source.Share})
+		_, err = s.options.Storage.UnstageShare(ctx,
+			storage.UnstageShareRequest{StagingPath: rec.StagingPath, RemotePath: rec.Source.Share})
 	} else {
-		_, err = s.options.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: rec.StagingPath, Disk: rec.Source.Disk})
+		_, err = s.options.Storage.UnstageVolume(ctx,
+			storage.UnstageVolumeRequest{StagingPath: rec.StagingPath, Disk: rec.Source.Disk})
 	}
 	if err != nil {
 		return err

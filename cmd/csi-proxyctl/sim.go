@@ -111,7 +111,8 @@ func setSecret(cmd *cobra.Command, request protoreflect.Message, f simFlag, read
 }
 
 // callSim makes a call to the control of the simulated node.
-func (p *program) callSim(ctx context.Context, method protoreflect.MethodDescriptor, request *dynamicpb.Message) (protoreflect.Message, error) {
+func (p *program) callSim(ctx context.Context, method protoreflect.MethodDescriptor,
+	request *dynamicpb.Message) (protoreflect.Message, error) {
 	address := pipe.Address(p.endpointDir, simv1.EndpointName)
 	probe, err := pipe.Dial(ctx, address)
 	if err != nil {
@@ -317,7 +318,8 @@ func isDuration(fd protoreflect.FieldDescriptor) bool {
 
 // notOffered are values that only answers have.
 var notOffered = map[protoreflect.FullName]bool{
-	"csiproxy.sim.v1.OFFLINE_REASON_UNKNOWN": true, "csiproxy.sim.v1.START_TYPE_BOOT": true, "csiproxy.sim.v1.START_TYPE_SYSTEM": true,
+	"csiproxy.sim.v1.OFFLINE_REASON_UNKNOWN": true, "csiproxy.sim.v1.START_TYPE_BOOT": true,
+	"csiproxy.sim.v1.START_TYPE_SYSTEM": true,
 }
 
 // enumNames are the names of an enum's values that the command line takes.

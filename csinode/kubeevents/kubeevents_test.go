@@ -25,10 +25,12 @@ func TestWarn(t *testing.T) {
 		t.Fatalf("%v, %v", list, err)
 	}
 	e := list.Items[0]
-	if e.Type != "Warning" || e.Reason != "VolumeUnstageRefused" || len(e.Message) > 1024 || !utf8.ValidString(e.Message) || !strings.HasPrefix(e.Message, "in use by ") {
+	if e.Type != "Warning" || e.Reason != "VolumeUnstageRefused" || len(e.Message) > 1024 ||
+		!utf8.ValidString(e.Message) || !strings.HasPrefix(e.Message, "in use by ") {
 		t.Errorf("%+v", e)
 	}
-	if o := e.InvolvedObject; o.Kind != "Node" || o.Name != "node-1" || o.UID != "node-1" || e.Source.Component != "disk.example.com" {
+	if o := e.InvolvedObject; o.Kind != "Node" || o.Name != "node-1" || o.UID != "node-1" ||
+		e.Source.Component != "disk.example.com" {
 		t.Errorf("%+v", e)
 	}
 }

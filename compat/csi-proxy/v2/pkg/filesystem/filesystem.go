@@ -1,7 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filesystem has the published library's methods for the node's directories and links, over CSI Proxy's operations.
+// Package filesystem has the published library's methods for the node's directories and links,
+// over CSI Proxy's operations.
 package filesystem
 
 import (

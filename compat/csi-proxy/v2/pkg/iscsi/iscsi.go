@@ -69,17 +69,20 @@ func New(hostAPI api.HostAPI) (*ISCSI, error) { return &ISCSI{hostAPI}, nil }
 func (i *ISCSI) host(ctx context.Context) api.HostAPI { return host.WithContext(ctx, i.hostAPI) }
 
 // AddTargetPortal implements [Interface].
-func (i *ISCSI) AddTargetPortal(ctx context.Context, request *AddTargetPortalRequest) (*AddTargetPortalResponse, error) {
+func (i *ISCSI) AddTargetPortal(ctx context.Context,
+	request *AddTargetPortalRequest) (*AddTargetPortalResponse, error) {
 	return &AddTargetPortalResponse{}, i.host(ctx).AddTargetPortal(portal(request.TargetPortal))
 }
 
 // DisconnectTarget implements [Interface].
-func (i *ISCSI) DisconnectTarget(ctx context.Context, request *DisconnectTargetRequest) (*DisconnectTargetResponse, error) {
+func (i *ISCSI) DisconnectTarget(ctx context.Context,
+	request *DisconnectTargetRequest) (*DisconnectTargetResponse, error) {
 	return &DisconnectTargetResponse{}, i.host(ctx).DisconnectTarget(portal(request.TargetPortal), request.IQN)
 }
 
 // DiscoverTargetPortal implements [Interface].
-func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, request *DiscoverTargetPortalRequest) (*DiscoverTargetPortalResponse, error) {
+func (i *ISCSI) DiscoverTargetPortal(ctx context.Context,
+	request *DiscoverTargetPortalRequest) (*DiscoverTargetPortalResponse, error) {
 	iQNs, err := i.host(ctx).DiscoverTargetPortal(portal(request.TargetPortal))
 	return &DiscoverTargetPortalResponse{iQNs}, err
 }
@@ -91,12 +94,14 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, request *GetTargetDisksReque
 }
 
 // RemoveTargetPortal implements [Interface].
-func (i *ISCSI) RemoveTargetPortal(ctx context.Context, request *RemoveTargetPortalRequest) (*RemoveTargetPortalResponse, error) {
+func (i *ISCSI) RemoveTargetPortal(ctx context.Context,
+	request *RemoveTargetPortalRequest) (*RemoveTargetPortalResponse, error) {
 	return &RemoveTargetPortalResponse{}, i.host(ctx).RemoveTargetPortal(portal(request.TargetPortal))
 }
 
 // SetMutualChapSecret implements [Interface].
-func (i *ISCSI) SetMutualChapSecret(ctx context.Context, request *SetMutualChapSecretRequest) (*SetMutualChapSecretResponse, error) {
+func (i *ISCSI) SetMutualChapSecret(ctx context.Context,
+	request *SetMutualChapSecretRequest) (*SetMutualChapSecretResponse, error) {
 	return &SetMutualChapSecretResponse{}, i.host(ctx).SetMutualChapSecret(request.MutualChapSecret)
 }
 
@@ -106,12 +111,14 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, request *ConnectTargetRequest
 	if err != nil {
 		return nil, err
 	}
-	err = i.host(ctx).ConnectTarget(portal(request.TargetPortal), request.IQN, auth, request.ChapUsername, request.ChapSecret)
+	err = i.host(ctx).ConnectTarget(portal(request.TargetPortal), request.IQN, auth, request.ChapUsername,
+		request.ChapSecret)
 	return &ConnectTargetResponse{}, err
 }
 
 // ListTargetPortals implements [Interface].
-func (i *ISCSI) ListTargetPortals(ctx context.Context, _ *ListTargetPortalsRequest) (*ListTargetPortalsResponse, error) {
+func (i *ISCSI) ListTargetPortals(ctx context.Context,
+	_ *ListTargetPortalsRequest) (*ListTargetPortalsResponse, error) {
 	known, err := i.host(ctx).ListTargetPortals()
 	if err != nil {
 		return nil, err

@@ -33,7 +33,8 @@ func (s *SMB) host(ctx context.Context) api.HostAPI { return host.WithContext(ct
 
 // NewSMBGlobalMapping implements [Interface]. A mapping that works is kept, and one that fails
 // for everybody is made again: CSI Proxy's operation decides that.
-func (s *SMB) NewSMBGlobalMapping(ctx context.Context, request *NewSMBGlobalMappingRequest) (*NewSMBGlobalMappingResponse, error) {
+func (s *SMB) NewSMBGlobalMapping(ctx context.Context,
+	request *NewSMBGlobalMappingRequest) (*NewSMBGlobalMappingResponse, error) {
 	r, hostAPI := request, s.host(ctx)
 	if ours, ok := hostAPI.(interface {
 		MapAndLink(remotePath, localPath, username, password string) error
@@ -48,6 +49,7 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, request *NewSMBGlobalMapp
 }
 
 // RemoveSMBGlobalMapping implements [Interface].
-func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, request *RemoveSMBGlobalMappingRequest) (*RemoveSMBGlobalMappingResponse, error) {
+func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context,
+	request *RemoveSMBGlobalMappingRequest) (*RemoveSMBGlobalMappingResponse, error) {
 	return &RemoveSMBGlobalMappingResponse{}, s.host(ctx).RemoveSMBGlobalMapping(request.RemotePath)
 }

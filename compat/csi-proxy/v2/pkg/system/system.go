@@ -65,7 +65,8 @@ func New(hostAPI api.HostAPI) (*System, error) { return &System{hostAPI}, nil }
 func (s *System) host(ctx context.Context) api.HostAPI { return host.WithContext(ctx, s.hostAPI) }
 
 // GetBIOSSerialNumber implements [Interface].
-func (s *System) GetBIOSSerialNumber(ctx context.Context, _ *GetBIOSSerialNumberRequest) (*GetBIOSSerialNumberResponse, error) {
+func (s *System) GetBIOSSerialNumber(ctx context.Context,
+	_ *GetBIOSSerialNumberRequest) (*GetBIOSSerialNumberResponse, error) {
 	serialNumber, err := s.host(ctx).GetBIOSSerialNumber()
 	return &GetBIOSSerialNumberResponse{serialNumber}, err
 }

@@ -16,11 +16,14 @@ type Interface interface {
 	// FormatVolume formats a raw volume with NTFS.
 	FormatVolume(context.Context, *FormatVolumeRequest) (*FormatVolumeResponse, error)
 	// GetClosestVolumeIDFromTargetPath returns the volume that a path is on.
-	GetClosestVolumeIDFromTargetPath(context.Context, *GetClosestVolumeIDFromTargetPathRequest) (*GetClosestVolumeIDFromTargetPathResponse, error)
+	GetClosestVolumeIDFromTargetPath(context.Context,
+		*GetClosestVolumeIDFromTargetPathRequest) (*GetClosestVolumeIDFromTargetPathResponse, error)
 	// GetDiskNumberFromVolumeID returns the disk that a volume is on.
-	GetDiskNumberFromVolumeID(context.Context, *GetDiskNumberFromVolumeIDRequest) (*GetDiskNumberFromVolumeIDResponse, error)
+	GetDiskNumberFromVolumeID(context.Context,
+		*GetDiskNumberFromVolumeIDRequest) (*GetDiskNumberFromVolumeIDResponse, error)
 	// GetVolumeIDFromTargetPath returns the volume that is mounted at a path.
-	GetVolumeIDFromTargetPath(context.Context, *GetVolumeIDFromTargetPathRequest) (*GetVolumeIDFromTargetPathResponse, error)
+	GetVolumeIDFromTargetPath(context.Context,
+		*GetVolumeIDFromTargetPathRequest) (*GetVolumeIDFromTargetPathResponse, error)
 	// GetVolumeStats returns the size of a volume and what is in use, in bytes.
 	GetVolumeStats(context.Context, *GetVolumeStatsRequest) (*GetVolumeStatsResponse, error)
 	// IsVolumeFormatted reports whether a volume has a file system.
@@ -53,19 +56,22 @@ func (v *Volume) FormatVolume(ctx context.Context, request *FormatVolumeRequest)
 }
 
 // GetClosestVolumeIDFromTargetPath implements [Interface].
-func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, request *GetClosestVolumeIDFromTargetPathRequest) (*GetClosestVolumeIDFromTargetPathResponse, error) {
+func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context,
+	request *GetClosestVolumeIDFromTargetPathRequest) (*GetClosestVolumeIDFromTargetPathResponse, error) {
 	volumeID, err := v.host(ctx).GetClosestVolumeIDFromTargetPath(request.TargetPath)
 	return &GetClosestVolumeIDFromTargetPathResponse{volumeID}, err
 }
 
 // GetDiskNumberFromVolumeID implements [Interface].
-func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, request *GetDiskNumberFromVolumeIDRequest) (*GetDiskNumberFromVolumeIDResponse, error) {
+func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context,
+	request *GetDiskNumberFromVolumeIDRequest) (*GetDiskNumberFromVolumeIDResponse, error) {
 	diskNumber, err := v.host(ctx).GetDiskNumberFromVolumeID(request.VolumeID)
 	return &GetDiskNumberFromVolumeIDResponse{diskNumber}, err
 }
 
 // GetVolumeIDFromTargetPath implements [Interface].
-func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, request *GetVolumeIDFromTargetPathRequest) (*GetVolumeIDFromTargetPathResponse, error) {
+func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context,
+	request *GetVolumeIDFromTargetPathRequest) (*GetVolumeIDFromTargetPathResponse, error) {
 	volumeID, err := v.host(ctx).GetVolumeIDFromTargetPath(request.TargetPath)
 	return &GetVolumeIDFromTargetPathResponse{volumeID}, err
 }
@@ -77,13 +83,15 @@ func (v *Volume) GetVolumeStats(ctx context.Context, request *GetVolumeStatsRequ
 }
 
 // IsVolumeFormatted implements [Interface].
-func (v *Volume) IsVolumeFormatted(ctx context.Context, request *IsVolumeFormattedRequest) (*IsVolumeFormattedResponse, error) {
+func (v *Volume) IsVolumeFormatted(ctx context.Context,
+	request *IsVolumeFormattedRequest) (*IsVolumeFormattedResponse, error) {
 	formatted, err := v.host(ctx).IsVolumeFormatted(request.VolumeID)
 	return &IsVolumeFormattedResponse{formatted}, err
 }
 
 // ListVolumesOnDisk implements [Interface].
-func (v *Volume) ListVolumesOnDisk(ctx context.Context, request *ListVolumesOnDiskRequest) (*ListVolumesOnDiskResponse, error) {
+func (v *Volume) ListVolumesOnDisk(ctx context.Context,
+	request *ListVolumesOnDiskRequest) (*ListVolumesOnDiskResponse, error) {
 	volumeIDs, err := v.host(ctx).ListVolumesOnDisk(request.DiskNumber, request.PartitionNumber)
 	return &ListVolumesOnDiskResponse{volumeIDs}, err
 }
@@ -104,6 +112,7 @@ func (v *Volume) UnmountVolume(ctx context.Context, request *UnmountVolumeReques
 }
 
 // WriteVolumeCache implements [Interface].
-func (v *Volume) WriteVolumeCache(ctx context.Context, request *WriteVolumeCacheRequest) (*WriteVolumeCacheResponse, error) {
+func (v *Volume) WriteVolumeCache(ctx context.Context,
+	request *WriteVolumeCacheRequest) (*WriteVolumeCacheResponse, error) {
 	return &WriteVolumeCacheResponse{}, v.host(ctx).WriteVolumeCache(request.VolumeID)
 }

@@ -41,7 +41,8 @@ func (d DiskAPI) GetDiskNumberAndPage83ID(path string) (uint32, string, error) {
 	if err != nil {
 		return 0, "", err
 	}
-	h, err := windows.CreateFile(name, 0, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE, nil, windows.OPEN_EXISTING, 0, 0)
+	h, err := windows.CreateFile(name, 0, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE, nil, windows.OPEN_EXISTING,
+		0, 0)
 	if err != nil {
 		return 0, "", fmt.Errorf("%s: %w", path, err)
 	}

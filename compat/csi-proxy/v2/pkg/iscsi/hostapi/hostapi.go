@@ -48,7 +48,8 @@ func (i iscsiAPI) do(f func(ctx context.Context, initiator iscsi.Operations) err
 }
 
 // at calls f with a portal.
-func (i iscsiAPI) at(p *TargetPortal, f func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error) error {
+func (i iscsiAPI) at(p *TargetPortal,
+	f func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error) error {
 	switch {
 	case p == nil:
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the portal is missing")
@@ -97,10 +98,12 @@ var authTypes = map[string]iscsi.AuthType{
 	"NONE": iscsi.NoAuth, "ONEWAYCHAP": iscsi.OneWayCHAP, "MUTUALCHAP": iscsi.MutualCHAP,
 }
 
-func (i iscsiAPI) ConnectTarget(portal *TargetPortal, iqn string, authType string, chapUser string, chapSecret string) error {
+func (i iscsiAPI) ConnectTarget(portal *TargetPortal, iqn string, authType string, chapUser string,
+	chapSecret string) error {
 	auth, ok := authTypes[strings.ToUpper(authType)]
 	if !ok {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the authentication type is %q; it must be NONE, ONEWAYCHAP or MUTUALCHAP", authType)
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"the authentication type is %q; it must be NONE, ONEWAYCHAP or MUTUALCHAP", authType)
 	}
 	return i.at(portal, func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error {
 		a := iscsi.Authentication{Type: auth, Username: chapUser, Secret: secret.New(chapSecret)}

@@ -42,7 +42,8 @@ func (s smbAPI) IsSMBMapped(remotePath string) (bool, error) {
 // NewSMBLink refuses: CSI Proxy makes no link to a share without knowing the credentials that its
 // mapping must have.
 func (s smbAPI) NewSMBLink(remotePath, localPath string) error {
-	return csiproxy.Errorf(csiproxy.ErrUnimplemented, "NewSMBLink alone; call NewSMBGlobalMapping of package smb with a LocalPath")
+	return csiproxy.Errorf(csiproxy.ErrUnimplemented,
+		"NewSMBLink alone; call NewSMBGlobalMapping of package smb with a LocalPath")
 }
 
 func (s smbAPI) NewSMBGlobalMapping(remotePath, username, password string) error {
