@@ -63,7 +63,8 @@ deploy/kustomize/upgrade-gate.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&c.options.Drivers, "driver", nil, "a CSI `driver` that each node must have; may be repeated")
 	selectorFlag(cmd, &c.options.Selector)
-	flags.StringVar(&c.options.MinVersion, "min-version", "", "the least `version` of CSI Proxy. Only its numbers count, not what follows them")
+	flags.StringVar(&c.options.MinVersion, "min-version", "",
+		"the least `version` of CSI Proxy. Only its numbers count, not what follows them")
 	flags.BoolVar(&c.options.WithoutDaemon, "without-daemon", false, "the drivers need no CSI Proxy on the nodes")
 	flags.BoolVar(&c.options.NoInTree, "no-in-tree", false, "a volume that an in-tree plugin handles is a problem")
 	outputFlag(cmd, &c.output)

@@ -35,9 +35,12 @@ func (c *connection) add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.overrides.CurrentContext, clientcmd.FlagContext, "", "the `context` of the kubeconfig to use")
 	flags.StringVar(&c.overrides.Context.Cluster, clientcmd.FlagClusterName, "", "the `cluster` of the kubeconfig to use")
 	flags.StringVar(&c.overrides.Context.AuthInfo, clientcmd.FlagAuthInfoName, "", "the `user` of the kubeconfig to use")
-	flags.StringVarP(&c.overrides.Context.Namespace, clientcmd.FlagNamespace, "n", "csi-proxy", "the `namespace` of CSI Proxy's pods")
-	flags.StringVar(&c.overrides.AuthInfo.Impersonate, clientcmd.FlagImpersonate, "", "the `name` of the user to impersonate")
-	flags.StringArrayVar(&c.overrides.AuthInfo.ImpersonateGroups, clientcmd.FlagImpersonateGroup, nil, "a `group` to impersonate; may be repeated")
+	flags.StringVarP(&c.overrides.Context.Namespace, clientcmd.FlagNamespace, "n", "csi-proxy",
+		"the `namespace` of CSI Proxy's pods")
+	flags.StringVar(&c.overrides.AuthInfo.Impersonate, clientcmd.FlagImpersonate, "",
+		"the `name` of the user to impersonate")
+	flags.StringArrayVar(&c.overrides.AuthInfo.ImpersonateGroups, clientcmd.FlagImpersonateGroup, nil,
+		"a `group` to impersonate; may be repeated")
 	flags.StringVar(&c.overrides.Timeout, clientcmd.FlagTimeout, "30s", "how `long` a single request may take; 0 for ever")
 }
 
@@ -59,8 +62,9 @@ type scraping struct{ ca, user, passwordFile string }
 
 func metricsFlags(cmd *cobra.Command) *scraping {
 	m := new(scraping)
-	cmd.Flags().StringVar(&m.ca, "metrics-ca", "", "the `file` with the authority of the nodes' certificates, in PEM: ask the nodes "+
-		"themselves for their metrics, over TLS, instead of by way of the API server, which checks no certificate of a node")
+	cmd.Flags().StringVar(&m.ca, "metrics-ca", "",
+		"the `file` with the authority of the nodes' certificates, in PEM: ask the nodes "+
+			"themselves for their metrics, over TLS, instead of by way of the API server, which checks no certificate of a node")
 	cmd.Flags().StringVar(&m.user, "metrics-user", "", "the `name` for the nodes' metrics; with --metrics-ca")
 	cmd.Flags().StringVar(&m.passwordFile, "metrics-password-file", "", "the `file` with the password for them")
 	return m
@@ -69,7 +73,8 @@ func metricsFlags(cmd *cobra.Command) *scraping {
 func (m *scraping) scraper() (cluster.Scraper, error) {
 	switch {
 	case m.ca == "" && m.user+m.passwordFile != "":
-		return cluster.Scraper{}, errors.New("--metrics-user and --metrics-password-file go with --metrics-ca: the API server passes no password on")
+		return cluster.Scraper{}, errors.New(
+			"--metrics-user and --metrics-password-file go with --metrics-ca: the API server passes no password on")
 	case m.ca == "":
 		return cluster.Scraper{}, nil
 	case (m.user == "") != (m.passwordFile == ""):

@@ -96,7 +96,8 @@ Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be 
 
 // watchStatus prints the status each time it changes, until ctx ends. A look that fails is
 // told, and repeated.
-func watchStatus(ctx context.Context, interval time.Duration, output string, stdout, stderr io.Writer, look func(context.Context) (fleet.Status, error)) error {
+func watchStatus(ctx context.Context, interval time.Duration, output string, stdout, stderr io.Writer,
+	look func(context.Context) (fleet.Status, error)) error {
 	var last string
 	for {
 		status, err := look(ctx)
@@ -185,14 +186,16 @@ func (a *asker) connect(stderr io.Writer, names []string) error {
 }
 
 // askCommand makes a command that asks nodes and prints what they say.
-func askCommand[T asked](c *connection, name, short, long string, ask func(context.Context, *fleet.Asker) (T, error), judge func(T) error) *cobra.Command {
+func askCommand[T asked](c *connection, name, short, long string, ask func(context.Context, *fleet.Asker) (T, error),
+	judge func(T) error) *cobra.Command {
 	a := &asker{connection: c}
 	var output string
 	cmd := &cobra.Command{
-		Use:     name + " [NODE…]",
-		Short:   short,
-		Long:    long + administrator,
-		Example: fmt.Sprintf("  kubectl csi-proxy %s win-1 win-2\n  kubectl csi-proxy %s -l pool=storage -o json", name, name),
+		Use:   name + " [NODE…]",
+		Short: short,
+		Long:  long + administrator,
+		Example: fmt.Sprintf("  kubectl csi-proxy %s win-1 win-2\n  kubectl csi-proxy %s -l pool=storage -o json", name,
+			name),
 	}
 	a.add(cmd)
 	outputFlag(cmd, &output)
@@ -291,7 +294,8 @@ give it away. missing.txt in it says what couldn't be had.` + administrator,
 		Example: "  kubectl csi-proxy sysdump\n  kubectl csi-proxy sysdump win-1 --file dump.zip",
 	}
 	a.add(cmd)
-	cmd.Flags().StringVar(&name, "file", "", "the `file` to write (default csi-proxy-sysdump-TIME.zip in the current directory)")
+	cmd.Flags().StringVar(&name, "file", "",
+		"the `file` to write (default csi-proxy-sysdump-TIME.zip in the current directory)")
 	cmd.RunE = func(cmd *cobra.Command, names []string) (err error) {
 		if err := a.connect(cmd.ErrOrStderr(), names); err != nil {
 			return err

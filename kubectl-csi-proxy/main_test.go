@@ -39,10 +39,13 @@ func TestWait(t *testing.T) {
 	}{
 		{name: "ready at once", wait: time.Minute, looks: []look{{report: ready}}, ready: true},
 		{name: "looks once", looks: []look{{report: notReady}}},
-		{name: "ready later", wait: time.Minute, looks: []look{{report: notReady}, {report: notReady}, {report: ready}}, ready: true, after: 20 * time.Second, said: 1},
+		{name: "ready later", wait: time.Minute, looks: []look{{report: notReady}, {report: notReady}, {report: ready}},
+			ready: true, after: 20 * time.Second, said: 1},
 		{name: "never", wait: 25 * time.Second, looks: []look{{report: notReady}}, after: 25 * time.Second, said: 1},
-		{name: "an error that passes", wait: time.Minute, looks: []look{{err: broken}, {report: ready}}, ready: true, after: 10 * time.Second, said: 1},
-		{name: "an error that stays", wait: time.Minute, looks: []look{{report: notReady}, {err: broken}}, err: broken, after: time.Minute, said: 2},
+		{name: "an error that passes", wait: time.Minute, looks: []look{{err: broken}, {report: ready}}, ready: true,
+			after: 10 * time.Second, said: 1},
+		{name: "an error that stays", wait: time.Minute, looks: []look{{report: notReady}, {err: broken}}, err: broken,
+			after: time.Minute, said: 2},
 		{name: "no rights", wait: time.Minute, looks: []look{{err: forbidden}}, err: forbidden},
 		{name: "wrong flags", wait: time.Minute, looks: []look{{err: gate.ErrOptions}}, err: gate.ErrOptions},
 	} {
@@ -51,13 +54,14 @@ func TestWait(t *testing.T) {
 				start := time.Now()
 				var progress bytes.Buffer
 				looks := tt.looks
-				report, err := waitUntilReady(t.Context(), tt.wait, 10*time.Second, &progress, func(context.Context) (gate.Report, error) {
-					now := looks[0]
-					if len(looks) > 1 {
-						looks = looks[1:]
-					}
-					return now.report, now.err
-				})
+				report, err := waitUntilReady(t.Context(), tt.wait, 10*time.Second, &progress,
+					func(context.Context) (gate.Report, error) {
+						now := looks[0]
+						if len(looks) > 1 {
+							looks = looks[1:]
+						}
+						return now.report, now.err
+					})
 				if report.Ready != tt.ready || !errors.Is(err, tt.err) {
 					t.Errorf("ready %t, error %v", report.Ready, err)
 				}
@@ -91,7 +95,8 @@ func TestFlags(t *testing.T) {
 	for _, args := range []string{
 		"check extra", "check -o yaml", "check --wait -1s", "check --interval 0s", "check --unknown", "unknown",
 		"check --kubeconfig /dev/null/missing", "check --token secret",
-		"status extra", "status -o text", "status --interval 0s", "disks -o x", "doctor --node-timeout 0s", "logs --kubeconfig /dev/null/missing",
+		"status extra", "status -o text", "status --interval 0s", "disks -o x", "doctor --node-timeout 0s",
+		"logs --kubeconfig /dev/null/missing",
 		"sysdump --kubeconfig /dev/null/missing",
 	} {
 		var stdout, stderr bytes.Buffer
@@ -102,7 +107,8 @@ func TestFlags(t *testing.T) {
 			t.Errorf("%s: stdout %q, stderr %q", args, &stdout, &stderr)
 		}
 	}
-	for _, args := range []string{"", "--help", "check --help", "--version", "status --help", "disks --help", "sysdump --help"} {
+	for _, args := range []string{"", "--help", "check --help", "--version", "status --help", "disks --help",
+		"sysdump --help"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != exitOK || stdout.Len() == 0 {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)
@@ -132,9 +138,10 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%v\n%s\n%s", err, &stdout, &stderr)
 		}
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no role"))
-		err = watchStatus(t.Context(), time.Minute, outputTable, &stdout, &stderr, func(context.Context) (fleet.Status, error) {
-			return fleet.Status{}, forbidden
-		})
+		err = watchStatus(t.Context(), time.Minute, outputTable, &stdout, &stderr,
+			func(context.Context) (fleet.Status, error) {
+				return fleet.Status{}, forbidden
+			})
 		if !errors.Is(err, forbidden) {
 			t.Errorf("without rights: %v", err)
 		}

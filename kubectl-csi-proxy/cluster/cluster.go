@@ -64,7 +64,8 @@ func DaemonPods(ctx context.Context, client kubernetes.Interface, namespace stri
 func Each[T any, L runtime.Object, P interface {
 	*T
 	runtime.Object
-}](ctx context.Context, what string, list func(context.Context, meta.ListOptions) (L, error), o meta.ListOptions, do func(P)) error {
+}](ctx context.Context, what string, list func(context.Context, meta.ListOptions) (L, error), o meta.ListOptions,
+	do func(P)) error {
 	pages := pager.New(func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) { return list(ctx, o) })
 	err := pages.EachListItem(ctx, o, func(object runtime.Object) error {
 		typed, ok := object.(P)

@@ -71,12 +71,14 @@ func TestExec(t *testing.T) {
 		t.Errorf("stdout %q, stderr %q", &stdout, &stderr)
 	}
 	command := asked.URL.Query()["command"]
-	if asked.URL.Path != "/api/v1/namespaces/csi-proxy/pods/csi-proxy-1/exec" || asked.URL.Query().Get("container") != "daemon" ||
+	if asked.URL.Path != "/api/v1/namespaces/csi-proxy/pods/csi-proxy-1/exec" ||
+		asked.URL.Query().Get("container") != "daemon" ||
 		!slices.Equal(command, []string{ctl, "disk", "list", "a b"}) {
 		t.Errorf("asked %s", asked.URL)
 	}
 	var exit interface{ ExitStatus() int }
-	if err := Exec(t.Context(), config, client, pod, []string{"fail"}, &stdout, &stderr); !errors.As(err, &exit) || exit.ExitStatus() != 3 {
+	if err := Exec(t.Context(), config, client, pod, []string{"fail"}, &stdout, &stderr); !errors.As(err, &exit) ||
+		exit.ExitStatus() != 3 {
 		t.Errorf("a program that fails: %v", err)
 	}
 }

@@ -77,7 +77,8 @@ func (s Scraper) Metrics(ctx context.Context, client kubernetes.Interface, p *co
 		}
 		return metrics, err
 	}
-	metrics, err := readMetrics(client.CoreV1().Pods(p.Namespace).ProxyGet(scheme, p.Name, strconv.Itoa(int(port)), "metrics", nil).Stream(ctx))
+	metrics, err := readMetrics(client.CoreV1().Pods(p.Namespace).ProxyGet(scheme, p.Name, strconv.Itoa(int(port)),
+		"metrics", nil).Stream(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the pod %s: %w", p.Name, err)
 	}
@@ -137,7 +138,8 @@ type Labels map[string]string
 func (m Metrics) Series(name string) []Series {
 	var all []Series
 	for _, metric := range m[name].GetMetric() {
-		s := Series{Labels: make(Labels), Value: metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + metric.GetUntyped().GetValue()}
+		s := Series{Labels: make(Labels), Value: metric.GetGauge().GetValue() + metric.GetCounter().GetValue() +
+			metric.GetUntyped().GetValue()}
 		for _, label := range metric.GetLabel() {
 			s.Labels[label.GetName()] = label.GetValue()
 		}

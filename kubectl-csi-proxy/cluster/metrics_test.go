@@ -61,17 +61,19 @@ func TestScrapeDirectly(t *testing.T) {
 		asks       int
 		err        string
 	}{
-		"all is well":      {Scraper{roots, "me", "open sesame"}, "example.com", tlsMetricsPort, 1, ""},
-		"wrong password":   {Scraper{roots, "me", "wrong"}, "example.com", tlsMetricsPort, 1, "401 Unauthorized"},
-		"another node":     {Scraper{roots, "me", "open sesame"}, "win-2", tlsMetricsPort, 0, "not win-2"},
-		"other authority":  {Scraper{x509.NewCertPool(), "me", "open sesame"}, "example.com", tlsMetricsPort, 0, "unknown authority"},
+		"all is well":    {Scraper{roots, "me", "open sesame"}, "example.com", tlsMetricsPort, 1, ""},
+		"wrong password": {Scraper{roots, "me", "wrong"}, "example.com", tlsMetricsPort, 1, "401 Unauthorized"},
+		"another node":   {Scraper{roots, "me", "open sesame"}, "win-2", tlsMetricsPort, 0, "not win-2"},
+		"other authority": {Scraper{x509.NewCertPool(), "me", "open sesame"}, "example.com", tlsMetricsPort, 0,
+			"unknown authority"},
 		"without TLS":      {Scraper{roots, "me", "open sesame"}, "example.com", metricsPort, 0, "without TLS"},
 		"on the node only": {Scraper{roots, "me", "open sesame"}, "example.com", "local-metrics", 0, ErrLocal.Error()},
 	} {
 		asked = 0
 		p := &core.Pod{}
 		p.Spec.NodeName, p.Status.PodIP = test.node, address.IP.String()
-		p.Spec.Containers = []core.Container{{Ports: []core.ContainerPort{{Name: test.port, ContainerPort: int32(address.Port)}}}}
+		p.Spec.Containers = []core.Container{{Ports: []core.ContainerPort{{Name: test.port,
+			ContainerPort: int32(address.Port)}}}}
 		metrics, err := test.scraper.Metrics(t.Context(), nil, p)
 		if asked != test.asks || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s: asked %d times, %v", name, asked, err)

@@ -69,7 +69,8 @@ func (a *Asker) find(ctx context.Context) ([]*core.Node, map[string]*core.Pod, e
 	}
 	for _, name := range a.Names {
 		if !slices.ContainsFunc(nodes, func(n *core.Node) bool { return n.Name == name }) {
-			return nil, nil, fmt.Errorf("there is no Windows node %s: kubectl get nodes -l kubernetes.io/os=windows lists them", name)
+			return nil, nil, fmt.Errorf("there is no Windows node %s: kubectl get nodes -l kubernetes.io/os=windows lists them",
+				name)
 		}
 	}
 	if len(a.Names) > 0 {
@@ -81,7 +82,8 @@ func (a *Asker) find(ctx context.Context) ([]*core.Node, map[string]*core.Pod, e
 
 // ask asks each node, and returns the answers by the nodes' names. A node that can't be asked
 // keeps nobody from the answers of the others.
-func ask[T any](ctx context.Context, a *Asker, question func(ctx context.Context, n *core.Node, pod *core.Pod) (T, error)) ([]answer[T], error) {
+func ask[T any](ctx context.Context, a *Asker,
+	question func(ctx context.Context, n *core.Node, pod *core.Pod) (T, error)) ([]answer[T], error) {
 	nodes, pods, err := a.find(ctx)
 	if err != nil {
 		return nil, err
@@ -93,7 +95,8 @@ func ask[T any](ctx context.Context, a *Asker, question func(ctx context.Context
 		err := noPod(n)
 		if pod := pods[n.Name]; pod != nil {
 			got.Pod = pod.Name
-			ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout, fmt.Errorf("the node hasn't answered within %v: see --node-timeout", a.Timeout))
+			ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout,
+				fmt.Errorf("the node hasn't answered within %v: see --node-timeout", a.Timeout))
 			defer cancel()
 			got.result, err = question(ctx, n, pod)
 			if err != nil && ctx.Err() != nil {
@@ -117,7 +120,8 @@ func ask[T any](ctx context.Context, a *Asker, question func(ctx context.Context
 // noPod says what to do about a node on which nothing can be run.
 func noPod(n *core.Node) error {
 	if v := n.Annotations[cluster.VersionAnnotation]; v != "" {
-		return fmt.Errorf("CSI Proxy %s was installed there by something else than its DaemonSet, so there is no pod to ask: "+
+		return fmt.Errorf("CSI Proxy %s was installed there by something else than its DaemonSet, "+
+			"so there is no pod to ask: "+
 			"run csi-proxyctl on the node", v)
 	}
 	return errors.New("there is no pod of CSI Proxy on the node: see kubectl csi-proxy status")

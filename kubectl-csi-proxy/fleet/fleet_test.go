@@ -178,11 +178,13 @@ func TestAskThreeHundredNodes(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	hang := fmt.Sprintf("csi_proxy_windows_hanging_call_start_time_seconds{call=\"CreateFileW\",object=\"PhysicalDrive3\"} %d\n",
+	hang := fmt.Sprintf("csi_proxy_windows_hanging_call_start_time_seconds"+
+		"{call=\"CreateFileW\",object=\"PhysicalDrive3\"} %d\n",
 		time.Now().Add(-time.Hour).Unix())
 	waiting := daemonPod("win-1", "metrics")
 	waiting.Status = core.PodStatus{ContainerStatuses: []core.ContainerStatus{{
-		RestartCount: 4, State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}},
+		RestartCount: 4, State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ImagePullBackOff",
+			Message: "no such image"}},
 	}}}
 	annotated := node("win-1")
 	annotated.Annotations = map[string]string{cluster.VersionAnnotation: "v9"}
@@ -203,11 +205,13 @@ func TestStatus(t *testing.T) {
 			check: func(n NodeStatus) bool { return *n.Volumes == 3 && *n.Disks == 5 && *n.OfflineDisks == 1 },
 		},
 		{
-			name: "over TLS", metrics: "https" + healthy, objects: []runtime.Object{node("win-1"), daemonPod("win-1", "https-metrics")},
-			mode: Container, version: "v0.1.0",
+			name: "over TLS", metrics: "https" + healthy,
+			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "https-metrics")},
+			mode:    Container, version: "v0.1.0",
 		},
 		{
-			name: "metrics are local", objects: []runtime.Object{node("win-1"), daemonPod("win-1", "local-metrics", "service", "install")},
+			name: "metrics are local", objects: []runtime.Object{node("win-1"),
+				daemonPod("win-1", "local-metrics", "service", "install")},
 			mode: Service, version: "v0.1.0",
 			check: func(n NodeStatus) bool { return n.Volumes == nil && strings.Contains(n.Unknown, "on its node only") },
 		},
@@ -217,7 +221,8 @@ func TestStatus(t *testing.T) {
 			problem: "the node isn't ready", mode: Container, version: "v0.1.0"},
 		{name: "the pod isn't ready", objects: []runtime.Object{node("win-1"), waiting},
 			problem: "ImagePullBackOff: no such image, after 4 restarts", mode: Container},
-		{name: "removal", objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics", "service", "uninstall")}, mode: Removal},
+		{name: "removal", objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics", "service", "uninstall")},
+			mode: Removal},
 		{name: "a hang", metrics: healthy + hang, objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
 			problem: "Windows hasn't answered CreateFileW on PhysicalDrive3 for 1h", mode: Container, version: "v0.1.0",
 			check: func(n NodeStatus) bool { return len(n.Hangs) == 1 }},
@@ -235,7 +240,8 @@ func TestStatus(t *testing.T) {
 			problem: "3000 calls are under way, of 4096", mode: Container, version: "v0.1.0"},
 		{name: "another program", metrics: "<html>", objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
 			problem: "CSI Proxy doesn't answer", mode: Container, version: "v0.1.0"},
-		{name: "endless", metrics: strings.Repeat("#", 17<<20), objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
+		{name: "endless", metrics: strings.Repeat("#", 17<<20),
+			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
 			problem: "more than 16777216 bytes", mode: Container, version: "v0.1.0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -251,7 +257,8 @@ func TestStatus(t *testing.T) {
 			}
 			n := s.Nodes[0]
 			switch {
-			case tt.problem == "" && len(n.Problems) > 0, tt.problem != "" && (len(n.Problems) != 1 || !strings.Contains(n.Problems[0], tt.problem)):
+			case tt.problem == "" && len(n.Problems) > 0,
+				tt.problem != "" && (len(n.Problems) != 1 || !strings.Contains(n.Problems[0], tt.problem)):
 				t.Errorf("problems: %q", n.Problems)
 			case s.OK != (tt.problem == "") || n.Mode != tt.mode || n.Version != tt.version || tt.check != nil && !tt.check(n):
 				t.Errorf("%+v", n)
@@ -280,8 +287,9 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 	quoted := strings.NewReplacer("\x1b", `\u001b`, "\x07", `\u0007`, "\n", `\n`).Replace(hostile)
 	raw := []byte(fmt.Sprintf(`{"path":"%s","serial_number":"%s","kind":"%s"}`, quoted, quoted, quoted))
 	for name, found := range map[string]interface{ Print(io.Writer) error }{
-		"status":  s,
-		"disks":   Disks{[]NodeDisks{{Asked{Node: hostile, Error: hostile}, nil}, {Asked{Node: "a"}, []json.RawMessage{raw}}}},
+		"status": s,
+		"disks": Disks{[]NodeDisks{{Asked{Node: hostile, Error: hostile}, nil},
+			{Asked{Node: "a"}, []json.RawMessage{raw}}}},
 		"volumes": Volumes{[]NodeVolumes{{Asked{Node: hostile}, []Mount{{Mount: raw, Problem: hostile}}, hostile}}},
 		"doctor":  Findings{[]NodeFindings{{Asked{Node: hostile}, []Finding{{hostile, "problem", hostile, hostile}}}}},
 		"logs":    Logs{[]NodeLog{{Asked{Node: hostile}, []string{hostile}}, {Asked{Node: "a"}, nil}}},
@@ -290,7 +298,8 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 		if err := found.Print(&out); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r < ' ' || r == '\u202e' }); i >= 0 || out.Len() == 0 {
+		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r < ' ' || r == '\u202e' }); i >= 0 ||
+			out.Len() == 0 {
 			t.Errorf("%s: %q", name, out.String())
 		}
 		for line := range strings.Lines(out.String()) {
@@ -306,8 +315,10 @@ func TestVolumes(t *testing.T) {
 	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pv-1"}}
 	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com", VolumeHandle: "vol-1"}
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: "data"}
-	app := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "app", UID: "0a1b2c"}, Spec: core.PodSpec{NodeName: "win-1"}}
-	a := &Asker{Client: aCluster(nil, node("win-1"), daemonPod("win-1", "metrics"), pv, app), Namespace: "csi-proxy", Timeout: time.Minute}
+	app := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "app", UID: "0a1b2c"},
+		Spec: core.PodSpec{NodeName: "win-1"}}
+	a := &Asker{Client: aCluster(nil, node("win-1"), daemonPod("win-1", "metrics"), pv, app), Namespace: "csi-proxy",
+		Timeout: time.Minute}
 	a.Exec = func(_ context.Context, _ *core.Pod, args []string, stdout, _ io.Writer) error {
 		if strings.Join(args[:2], " ") != "storage volumes" {
 			return fmt.Errorf("arguments %q", args)
@@ -329,7 +340,8 @@ func TestVolumes(t *testing.T) {
 		{problem: "nobody needs it: it leads nowhere; the node has no pod with the id ffff"},
 		{},
 	} {
-		if m := v.Nodes[0].Mounts[i]; m.Pod != want.pod || m.Claim != want.claim || m.PersistentVolume != want.pv || m.Problem != want.problem {
+		if m := v.Nodes[0].Mounts[i]; m.Pod != want.pod || m.Claim != want.claim || m.PersistentVolume != want.pv ||
+			m.Problem != want.problem {
 			t.Errorf("mount %d: %+v", i, m)
 		}
 	}
@@ -338,7 +350,8 @@ func TestVolumes(t *testing.T) {
 // TestDoctor: findings count even if csi-proxyctl ends with the code that says that there are
 // problems; an error that it says itself is the node's.
 func TestDoctor(t *testing.T) {
-	objects := []runtime.Object{node("win-1"), node("win-2"), node("win-3"), daemonPod("win-1", "metrics"), daemonPod("win-2", "metrics")}
+	objects := []runtime.Object{node("win-1"), node("win-2"), node("win-3"), daemonPod("win-1", "metrics"),
+		daemonPod("win-2", "metrics")}
 	a := &Asker{Client: aCluster(nil, objects...), Namespace: "csi-proxy", Timeout: time.Minute}
 	a.Exec = func(_ context.Context, pod *core.Pod, _ []string, stdout, stderr io.Writer) error {
 		if pod.Name == "csi-proxy-win-1" {
@@ -356,7 +369,8 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("%+v", f.Nodes)
 	}
 	var out bytes.Buffer
-	if err := f.Print(&out); err != nil || !strings.Contains(out.String(), "to do: look") || !strings.Contains(out.String(), "can't tell") ||
+	if err := f.Print(&out); err != nil || !strings.Contains(out.String(), "to do: look") ||
+		!strings.Contains(out.String(), "can't tell") ||
 		!strings.Contains(out.String(), "2 of 3 nodes gave no answer") || !strings.Contains(out.String(), "On 0 of 3 nodes") {
 		t.Errorf("%v\n%s", err, &out)
 	}
@@ -382,19 +396,24 @@ func bundleOf(t *testing.T, log string) []byte {
 }
 
 func TestSysdump(t *testing.T) {
-	driver := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "kube-system", Name: "ebs-csi-node", Annotations: map[string]string{
-		core.LastAppliedConfigAnnotation: "hunter2",
-	}}, Spec: core.PodSpec{NodeName: "win-1", Containers: []core.Container{{Name: "ebs"}, {Name: "node-driver-registrar"}}}}
-	app := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "app"}, Spec: core.PodSpec{NodeName: "win-1", Containers: []core.Container{{Name: "app"}}}}
+	driver := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "kube-system", Name: "ebs-csi-node",
+		Annotations: map[string]string{
+			core.LastAppliedConfigAnnotation: "hunter2",
+		}}, Spec: core.PodSpec{NodeName: "win-1", Containers: []core.Container{{Name: "ebs"},
+		{Name: "node-driver-registrar"}}}}
+	app := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "app"},
+		Spec: core.PodSpec{NodeName: "win-1", Containers: []core.Container{{Name: "app"}}}}
 	daemon := daemonPod("win-1", "metrics", "service", "install")
 	daemon.Spec.Containers[0].Env = []core.EnvVar{{Name: "PASSWORD", Value: "hunter2"}}
 	daemon.Annotations = map[string]string{core.LastAppliedConfigAnnotation: "hunter2"}
 	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pv-1"}}
-	pv.Spec.CSI = &core.CSIPersistentVolumeSource{VolumeAttributes: map[string]string{"password": "hunter2", "secretName": "kept"}}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{VolumeAttributes: map[string]string{"password": "hunter2",
+		"secretName": "kept"}}
 	// On win-2 something else has installed CSI Proxy.
 	elsewhere := driver.DeepCopy()
 	elsewhere.Name, elsewhere.Spec.NodeName = "ebs-csi-node-2", "win-2"
-	a := &Asker{Client: aCluster(nil, node("win-1"), node("win-2"), daemon, driver, elsewhere, app, pv), Namespace: "csi-proxy", Timeout: time.Minute}
+	a := &Asker{Client: aCluster(nil, node("win-1"), node("win-2"), daemon, driver, elsewhere, app, pv),
+		Namespace: "csi-proxy", Timeout: time.Minute}
 	a.Exec = func(_ context.Context, _ *core.Pod, args []string, stdout, _ io.Writer) error {
 		_, err := stdout.Write(bundleOf(t, "line 1\r\nline 2\r\n"))
 		return err

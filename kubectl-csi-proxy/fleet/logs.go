@@ -54,7 +54,8 @@ func (a *Asker) Logs(ctx context.Context, lines int) (Logs, error) {
 // serviceLog returns the end of the service's log file, which the node's support bundle has.
 func (a *Asker) serviceLog(ctx context.Context, pod *core.Pod) (_ []byte, err error) {
 	bundle, stderr := limited{left: mostBundle}, limited{left: mostAnswer}
-	if err := a.Exec(ctx, pod, []string{"support-bundle", "-", "--timeout=" + a.Timeout.String()}, &bundle, &stderr); err != nil {
+	if err := a.Exec(ctx, pod, []string{"support-bundle", "-", "--timeout=" + a.Timeout.String()}, &bundle,
+		&stderr); err != nil {
 		return nil, fmt.Errorf("support bundle: %w", execError(err, stderr.Bytes()))
 	}
 	files, err := zip.NewReader(bytes.NewReader(bundle.Bytes()), int64(bundle.Len()))

@@ -30,7 +30,8 @@ type NodeDisks struct {
 
 // Disks asks the nodes for their disks.
 func (a *Asker) Disks(ctx context.Context) (Disks, error) {
-	answers, err := ask(ctx, a, func(ctx context.Context, _ *core.Node, pod *core.Pod) (disks []json.RawMessage, err error) {
+	answers, err := ask(ctx, a, func(ctx context.Context, _ *core.Node,
+		pod *core.Pod) (disks []json.RawMessage, err error) {
 		return disks, a.askJSON(ctx, pod, &disks, "disk", "list")
 	})
 	d := Disks{Nodes: []NodeDisks{}}
@@ -89,7 +90,8 @@ func (d Disks) Print(w io.Writer) error {
 			for _, p := range disk.Partitions {
 				paths = append(paths, p.Paths...)
 			}
-			disks.Row(n.Node, strconv.Itoa(disk.Number), size(disk.SizeBytes), state, disk.Bus, disk.SerialNumber, strings.Join(paths, ", "))
+			disks.Row(n.Node, strconv.Itoa(disk.Number), size(disk.SizeBytes), state, disk.Bus, disk.SerialNumber,
+				strings.Join(paths, ", "))
 		}
 	}
 	return errors.Join(disks.Flush(), printFailed(w, d.Asked()))

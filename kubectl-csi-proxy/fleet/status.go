@@ -76,7 +76,8 @@ type Hang struct {
 
 // ReadStatus asks the API server, and by way of it the daemons, once. An error says that the
 // cluster couldn't be looked at.
-func ReadStatus(ctx context.Context, client kubernetes.Interface, scraper cluster.Scraper, namespace, selector string) (Status, error) {
+func ReadStatus(ctx context.Context, client kubernetes.Interface, scraper cluster.Scraper, namespace,
+	selector string) (Status, error) {
 	nodes, err := cluster.Nodes(ctx, client, selector)
 	if err != nil {
 		return Status{}, err
@@ -102,7 +103,8 @@ func ReadStatus(ctx context.Context, client kubernetes.Interface, scraper cluste
 }
 
 // statusOf returns the status of a node, with CSI Proxy's pod on it; nil for none.
-func statusOf(ctx context.Context, client kubernetes.Interface, scraper cluster.Scraper, n *core.Node, pod *core.Pod) NodeStatus {
+func statusOf(ctx context.Context, client kubernetes.Interface, scraper cluster.Scraper, n *core.Node,
+	pod *core.Pod) NodeStatus {
 	s := NodeStatus{Node: n.Name, Problems: []string{}, Hangs: []Hang{}}
 	if !cluster.NodeIsReady(n) {
 		s.problem("the node isn't ready")
@@ -213,8 +215,10 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 	}
 	for _, sign := range []struct{ metric, label, value, text string }{
 		{"csi_proxy_skipped_disks", "", "", "disks don't answer"},
-		{"csi_proxy_links_to_nothing", "", "", "links lead to no volume: see kubectl csi-proxy volumes, and restart the pods that use them"},
-		{"csi_proxy_smb_mappings", "state", "network_error", "SMB mappings have network errors: can the node reach the servers?"},
+		{"csi_proxy_links_to_nothing", "", "",
+			"links lead to no volume: see kubectl csi-proxy volumes, and restart the pods that use them"},
+		{"csi_proxy_smb_mappings", "state", "network_error",
+			"SMB mappings have network errors: can the node reach the servers?"},
 		{"csi_proxy_smb_refused_accounts", "", "", "accounts were refused by SMB servers: look at the secrets"},
 	} {
 		if n := count(sign.metric, sign.label, sign.value); n != nil && *n > 0 {
@@ -287,8 +291,9 @@ func (s Status) summary() string {
 func (s Status) hints() []string {
 	var hints []string
 	if n := s.with(func(n NodeStatus) bool { return n.Unknown == cluster.ErrLocal.Error() }); n > 0 {
-		hints = append(hints, fmt.Sprintf("%d nodes: volumes, disks and hangs aren't known, since metrics are served on the node only. "+
-			"See docs/fleet.md, or run kubectl csi-proxy doctor.", n))
+		hints = append(hints, fmt.Sprintf(
+			"%d nodes: volumes, disks and hangs aren't known, since metrics are served on the node only. "+
+				"See docs/fleet.md, or run kubectl csi-proxy doctor.", n))
 	}
 	if n := s.with(func(n NodeStatus) bool { return n.Mode == Other }); n > 0 {
 		hints = append(hints, fmt.Sprintf("%d nodes: what installed CSI Proxy there set its version as an annotation; "+

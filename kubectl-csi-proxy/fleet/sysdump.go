@@ -118,7 +118,8 @@ func (a *Asker) dumpBundle(ctx context.Context, d *dump, n *core.Node, pod *core
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	stderr := limited{left: mostAnswer}
-	if err := a.Exec(ctx, pod, []string{"support-bundle", "-", "--timeout=" + a.Timeout.String()}, &bounded{f, mostBundle}, &stderr); err != nil {
+	if err := a.Exec(ctx, pod, []string{"support-bundle", "-", "--timeout=" + a.Timeout.String()}, &bounded{f, mostBundle},
+		&stderr); err != nil {
 		return fmt.Errorf("support bundle: %w", execError(err, stderr.Bytes()))
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -152,7 +153,8 @@ func (a *Asker) dumpLogs(ctx context.Context, d *dump, n *core.Node) error {
 		return err
 	}
 	for _, pod := range pods[n.Name] {
-		isDriver := slices.ContainsFunc(pod.Spec.Containers, func(c core.Container) bool { return strings.Contains(c.Name, registrar) })
+		isDriver := slices.ContainsFunc(pod.Spec.Containers,
+			func(c core.Container) bool { return strings.Contains(c.Name, registrar) })
 		if !isDriver && pod.Namespace != a.Namespace {
 			continue
 		}
@@ -162,7 +164,8 @@ func (a *Asker) dumpLogs(ctx context.Context, d *dump, n *core.Node) error {
 				d.miss("log of container %s of the pod %s/%s: %v", c.Name, pod.Namespace, pod.Name, err)
 				continue
 			}
-			d.add(file("nodes", n.Name, "logs", pod.Namespace, pod.Name, c.Name+".log"), strings.NewReader(mask.Text(string(log))))
+			d.add(file("nodes", n.Name, "logs", pod.Namespace, pod.Name, c.Name+".log"),
+				strings.NewReader(mask.Text(string(log))))
 		}
 	}
 	return nil

@@ -111,13 +111,14 @@ type owners struct {
 
 func (a *Asker) readOwners(ctx context.Context) (*owners, error) {
 	o := &owners{make(map[string]*core.PersistentVolume), make(map[string]*core.PersistentVolume)}
-	err := cluster.Each(ctx, "PersistentVolumes", a.Client.CoreV1().PersistentVolumes().List, meta.ListOptions{}, func(pv *core.PersistentVolume) {
-		o.volumes[pv.Name] = pv
-		if csi := pv.Spec.CSI; csi != nil {
-			handle := sha256.Sum256([]byte(csi.VolumeHandle))
-			o.staged[csi.Driver+"/"+hex.EncodeToString(handle[:])] = pv
-		}
-	})
+	err := cluster.Each(ctx, "PersistentVolumes", a.Client.CoreV1().PersistentVolumes().List, meta.ListOptions{},
+		func(pv *core.PersistentVolume) {
+			o.volumes[pv.Name] = pv
+			if csi := pv.Spec.CSI; csi != nil {
+				handle := sha256.Sum256([]byte(csi.VolumeHandle))
+				o.staged[csi.Driver+"/"+hex.EncodeToString(handle[:])] = pv
+			}
+		})
 	return o, err
 }
 
@@ -194,7 +195,8 @@ func (v Volumes) Print(w io.Writer) error {
 			if path == "" {
 				path = m.Target
 			}
-			rows.Row(n.Node, m.Kind, owned.Pod, owned.Claim, owned.PersistentVolume, size(m.Volume.SizeBytes), size(m.Volume.FreeBytes),
+			rows.Row(n.Node, m.Kind, owned.Pod, owned.Claim, owned.PersistentVolume, size(m.Volume.SizeBytes),
+				size(m.Volume.FreeBytes),
 				path, owned.Problem)
 		}
 	}
@@ -203,7 +205,8 @@ func (v Volumes) Print(w io.Writer) error {
 	}
 	for _, n := range v.Nodes {
 		if n.IncompleteReason != "" {
-			if err := table.Line(w, "%s: the list may be incomplete, since this couldn't be looked at: %s", n.Node, n.IncompleteReason); err != nil {
+			if err := table.Line(w, "%s: the list may be incomplete, since this couldn't be looked at: %s", n.Node,
+				n.IncompleteReason); err != nil {
 				return err
 			}
 		}

@@ -204,7 +204,8 @@ func expected(drivers []string, volumes []Volume) map[string]string {
 func judgeDaemon(d Daemon, o Options, least *version.Version) string {
 	switch {
 	case d.Pod == "" && d.Version == "":
-		return fmt.Sprintf("CSI Proxy isn't there: no pod of it in the namespace %s, and no annotation %s", o.Namespace, cluster.VersionAnnotation)
+		return fmt.Sprintf("CSI Proxy isn't there: no pod of it in the namespace %s, and no annotation %s", o.Namespace,
+			cluster.VersionAnnotation)
 	case d.Pod != "" && !d.PodReady:
 		return fmt.Sprintf("CSI Proxy isn't ready: see the pod %s in the namespace %s", d.Pod, o.Namespace)
 	case d.Version == "":

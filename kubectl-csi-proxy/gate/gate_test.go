@@ -53,7 +53,8 @@ func attached(name string) func(*core.Node) {
 }
 
 func csiNode(name, migrated string, drivers ...string) *storage.CSINode {
-	n := &storage.CSINode{ObjectMeta: meta.ObjectMeta{Name: name, Annotations: map[string]string{core.MigratedPluginsAnnotationKey: migrated}}}
+	n := &storage.CSINode{ObjectMeta: meta.ObjectMeta{Name: name,
+		Annotations: map[string]string{core.MigratedPluginsAnnotationKey: migrated}}}
 	for _, driver := range drivers {
 		n.Spec.Drivers = append(n.Spec.Drivers, storage.CSINodeDriver{Name: driver, NodeID: name})
 	}
@@ -130,7 +131,8 @@ func check(t *testing.T, o Options, objects ...runtime.Object) (Report, error) {
 	client.PrependProxyReactor("pods", func(action clienttesting.Action) (bool, rest.ResponseWrapper, error) {
 		get := action.(clienttesting.ProxyGetAction)
 		for _, object := range objects {
-			if p, ok := object.(*core.Pod); ok && p.Name == get.GetName() && get.GetPort() == "29810" && get.GetPath() == "metrics" {
+			if p, ok := object.(*core.Pod); ok && p.Name == get.GetName() && get.GetPort() == "29810" &&
+				get.GetPath() == "metrics" {
 				return true, metricsOf(p.Annotations["test/version"]), nil
 			}
 		}
@@ -144,14 +146,16 @@ func metricsOf(version string) rest.ResponseWrapper {
 	if version == "" {
 		return answer{err: errors.New("connection refused")}
 	}
-	return answer{body: fmt.Sprintf("# TYPE csi_proxy_build_info gauge\ncsi_proxy_build_info{commit=\"abc\",version=%q} 1\n", version)}
+	return answer{body: fmt.Sprintf("# TYPE csi_proxy_build_info "+
+		"gauge\ncsi_proxy_build_info{commit=\"abc\",version=%q} 1\n", version)}
 }
 
 func TestCheck(t *testing.T) {
 	pv1 := "pv-1"
-	translated, err := translator.TranslateInTreeInlineVolumeToCSI(klog.Background(), &core.Volume{Name: "data", VolumeSource: core.VolumeSource{
-		AzureDisk: &core.AzureDiskVolumeSource{DiskName: "inline", DataDiskURI: diskURI + "inline"},
-	}}, "default")
+	translated, err := translator.TranslateInTreeInlineVolumeToCSI(klog.Background(),
+		&core.Volume{Name: "data", VolumeSource: core.VolumeSource{
+			AzureDisk: &core.AzureDiskVolumeSource{DiskName: "inline", DataDiskURI: diskURI + "inline"},
+		}}, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +169,8 @@ func TestCheck(t *testing.T) {
 		{
 			name:    "ready",
 			options: Options{Drivers: []string{azureDisk}, MinVersion: "v0.1.0"},
-			objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureDisk, azureFile), daemon("win-1", "v0.1.0", true)},
+			objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureDisk, azureFile),
+				daemon("win-1", "v0.1.0", true)},
 		},
 		{
 			name:    "any driver will do",
@@ -188,8 +193,10 @@ func TestCheck(t *testing.T) {
 			problems: []string{azureDisk + " isn't registered"},
 		},
 		{
-			name:     "not a ready node",
-			objects:  []runtime.Object{node("win-1", func(n *core.Node) { n.Status.Conditions[0].Status = core.ConditionUnknown }), csiNode("win-1", "", azureFile), daemon("win-1", "v0.1.0", true)},
+			name: "not a ready node",
+			objects: []runtime.Object{node("win-1",
+				func(n *core.Node) { n.Status.Conditions[0].Status = core.ConditionUnknown }), csiNode("win-1", "", azureFile),
+				daemon("win-1", "v0.1.0", true)},
 			problems: []string{"the node isn't ready"},
 		},
 		{
@@ -208,15 +215,17 @@ func TestCheck(t *testing.T) {
 			objects: []runtime.Object{node("win-1", annotated("v1.0.1")), csiNode("win-1", "", azureFile)},
 		},
 		{
-			name:     "the daemon itself knows better than the annotation",
-			options:  Options{MinVersion: "v1.0.0"},
-			objects:  []runtime.Object{node("win-1", annotated("v1.0.1")), csiNode("win-1", "", azureFile), daemon("win-1", "v0.9.9", true)},
+			name:    "the daemon itself knows better than the annotation",
+			options: Options{MinVersion: "v1.0.0"},
+			objects: []runtime.Object{node("win-1", annotated("v1.0.1")), csiNode("win-1", "", azureFile),
+				daemon("win-1", "v0.9.9", true)},
 			problems: []string{"CSI Proxy is v0.9.9, older than v1.0.0"},
 		},
 		{
 			name:    "a later commit of the version",
 			options: Options{MinVersion: "v1.0.0"},
-			objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile), daemon("win-1", "v1.0.0-5-gabcdef0", true)},
+			objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile),
+				daemon("win-1", "v1.0.0-5-gabcdef0", true)},
 		},
 		{
 			name:     "an unknown version",
@@ -230,14 +239,16 @@ func TestCheck(t *testing.T) {
 			problems: []string{"doesn't tell its version: metrics of the pod csi-proxy-win-1: connection refused"},
 		},
 		{
-			name:     "a daemon that isn't ready",
-			objects:  []runtime.Object{node("win-1", annotated("v1.0.0")), csiNode("win-1", "", azureFile), daemon("win-1", "v1.0.0", false)},
+			name: "a daemon that isn't ready",
+			objects: []runtime.Object{node("win-1", annotated("v1.0.0")), csiNode("win-1", "", azureFile),
+				daemon("win-1", "v1.0.0", false)},
 			problems: []string{"CSI Proxy isn't ready: see the pod csi-proxy-win-1"},
 		},
 		{
 			name: "a volume whose driver is missing",
 			objects: []runtime.Object{
-				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", "", azureFile), daemon("win-1", "v1.0.0", true),
+				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", "", azureFile),
+				daemon("win-1", "v1.0.0", true),
 				diskPV("pv-1", "data"), pod("app", "win-1", claimed("data")),
 			},
 			problems: []string{azureDisk + " isn't registered; the node has volumes for it: pv-1"},
@@ -246,7 +257,8 @@ func TestCheck(t *testing.T) {
 		{
 			name: "a volume whose driver is there",
 			objects: []runtime.Object{
-				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", "", azureDisk), daemon("win-1", "v1.0.0", true),
+				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", "", azureDisk),
+				daemon("win-1", "v1.0.0", true),
 				diskPV("pv-1", "data"), pod("app", "win-1", claimed("data")),
 			},
 			volumes: []Volume{{"pv-1", "kubernetes.io/azure-disk", azureDisk, ByInTree, []string{"default/app"}}},
@@ -255,7 +267,8 @@ func TestCheck(t *testing.T) {
 			name:    "nothing in-tree is allowed",
 			options: Options{NoInTree: true},
 			objects: []runtime.Object{
-				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", "kubernetes.io/azure-disk", azureDisk), daemon("win-1", "v1.0.0", true),
+				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")),
+				csiNode("win-1", "kubernetes.io/azure-disk", azureDisk), daemon("win-1", "v1.0.0", true),
 				diskPV("pv-1", "data"), pod("app", "win-1", claimed("data")),
 			},
 			problems: []string{"the volume pv-1 is handled by the in-tree plugin kubernetes.io/azure-disk"},
@@ -264,16 +277,19 @@ func TestCheck(t *testing.T) {
 		{
 			name: "attached, and no pod any more",
 			objects: []runtime.Object{
-				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", ""), daemon("win-1", "v1.0.0", true),
+				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", ""),
+				daemon("win-1", "v1.0.0", true),
 			},
 			problems: []string{azureDisk + " isn't registered"},
-			volumes:  []Volume{{"kubernetes.io/azure-disk/" + diskURI + "pv-1", "kubernetes.io/azure-disk", azureDisk, ByInTree, []string{}}},
+			volumes: []Volume{{"kubernetes.io/azure-disk/" + diskURI + "pv-1", "kubernetes.io/azure-disk", azureDisk, ByInTree,
+				[]string{}}},
 		},
 		{
 			name:    "migrated",
 			options: Options{NoInTree: true},
 			objects: []runtime.Object{
-				node("win-1", attached("kubernetes.io/csi/"+azureDisk+"^"+diskURI+"pv-1")), csiNode("win-1", "", azureDisk), daemon("win-1", "v1.0.0", true),
+				node("win-1", attached("kubernetes.io/csi/"+azureDisk+"^"+diskURI+"pv-1")), csiNode("win-1", "", azureDisk),
+				daemon("win-1", "v1.0.0", true),
 				diskPV("pv-1", "data"), pod("app", "win-1", claimed("data")), pod("other", "win-1", claimed("data")),
 				attachment("csi-1", "win-1", azureDisk, storage.VolumeAttachmentSource{PersistentVolumeName: &pv1}),
 			},
@@ -286,14 +302,17 @@ func TestCheck(t *testing.T) {
 				node("win-1"), csiNode("win-1", "kubernetes.io/azure-disk", azureDisk), daemon("win-1", "v1.0.0", true),
 				attachment("csi-1", "win-1", azureDisk, storage.VolumeAttachmentSource{InlineVolumeSpec: &translated.Spec}),
 			},
-			volumes: []Volume{{"kubernetes.io/azure-disk/" + diskURI + "inline", "kubernetes.io/azure-disk", azureDisk, ByCSI, []string{}}},
+			volumes: []Volume{{"kubernetes.io/azure-disk/" + diskURI + "inline", "kubernetes.io/azure-disk", azureDisk, ByCSI,
+				[]string{}}},
 		},
 		{
 			name:    "a share, which isn't attached, migrated",
 			options: Options{NoInTree: true},
 			objects: []runtime.Object{
-				node("win-1"), csiNode("win-1", "kubernetes.io/aws-ebs,kubernetes.io/azure-file", azureFile), daemon("win-1", "v1.0.0", true),
-				pod("app", "win-1", core.Volume{Name: "share", VolumeSource: core.VolumeSource{AzureFile: &core.AzureFileVolumeSource{ShareName: "s"}}}),
+				node("win-1"), csiNode("win-1", "kubernetes.io/aws-ebs,kubernetes.io/azure-file", azureFile),
+				daemon("win-1", "v1.0.0", true),
+				pod("app", "win-1", core.Volume{Name: "share",
+					VolumeSource: core.VolumeSource{AzureFile: &core.AzureFileVolumeSource{ShareName: "s"}}}),
 			},
 			volumes: []Volume{{"default/app/share", "kubernetes.io/azure-file", azureFile, ByCSI, []string{"default/app"}}},
 		},
@@ -301,7 +320,8 @@ func TestCheck(t *testing.T) {
 			name: "a share of kubelet's",
 			objects: []runtime.Object{
 				node("win-1"), csiNode("win-1", "", azureDisk), daemon("win-1", "v1.0.0", true),
-				pod("app", "win-1", core.Volume{Name: "share", VolumeSource: core.VolumeSource{AzureFile: &core.AzureFileVolumeSource{ShareName: "s"}}}),
+				pod("app", "win-1", core.Volume{Name: "share",
+					VolumeSource: core.VolumeSource{AzureFile: &core.AzureFileVolumeSource{ShareName: "s"}}}),
 			},
 			problems: []string{azureFile + " isn't registered; the node has volumes for it: default/app/share"},
 			volumes:  []Volume{{"default/app/share", "kubernetes.io/azure-file", azureFile, ByInTree, []string{"default/app"}}},
@@ -309,11 +329,13 @@ func TestCheck(t *testing.T) {
 		{
 			name: "what else there is",
 			objects: []runtime.Object{
-				node("win-1", attached("kubernetes.io/iscsi/target"), attached("kubernetes.io/csi/"+azureDisk+"^x")), csiNode("win-1", "", azureDisk), daemon("win-1", "v1.0.0", true),
+				node("win-1", attached("kubernetes.io/iscsi/target"), attached("kubernetes.io/csi/"+azureDisk+"^x")),
+				csiNode("win-1", "", azureDisk), daemon("win-1", "v1.0.0", true),
 				diskPV("pv-1", "data"), pod("elsewhere", "linux-1", claimed("data")),
 				&core.Node{ObjectMeta: meta.ObjectMeta{Name: "linux-1", Labels: map[string]string{core.LabelOSStable: "linux"}}},
 				ended(pod("done", "win-1", claimed("data"))),
-				pod("app", "win-1", claimed("unbound"), core.Volume{Name: "e", VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}),
+				pod("app", "win-1", claimed("unbound"),
+					core.Volume{Name: "e", VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}),
 				attachment("csi-2", "linux-1", azureDisk, storage.VolumeAttachmentSource{PersistentVolumeName: &pv1}),
 			},
 		},
@@ -382,7 +404,8 @@ func TestReplacedDaemon(t *testing.T) {
 	old.Name = "csi-proxy-aaa"
 	old.DeletionTimestamp = &meta.Time{}
 	old.Finalizers = []string{"test/keep"}
-	report, err := check(t, Options{}, node("win-1"), csiNode("win-1", "", azureDisk), old, daemon("win-1", "v2.0.0", true))
+	report, err := check(t, Options{}, node("win-1"), csiNode("win-1", "", azureDisk), old,
+		daemon("win-1", "v2.0.0", true))
 	if err != nil || !report.Ready || report.Nodes[0].Daemon.Version != "v2.0.0" {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -395,7 +418,8 @@ func TestErrors(t *testing.T) {
 	for _, resource := range []string{"nodes", "csinodes", "volumeattachments", "persistentvolumes", "pods"} {
 		client := fake.NewClientset(node("win-1"))
 		broken := errors.New("broken")
-		client.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
+		client.PrependReactor("list", resource,
+			func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
 		if _, err := Check(t.Context(), client, Options{}); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", resource, err)
 		}

@@ -41,20 +41,22 @@ func look(ctx context.Context, client kubernetes.Interface, o Options) (*cluster
 	if err != nil {
 		return nil, err
 	}
-	err = cluster.Each(ctx, "VolumeAttachments", client.StorageV1().VolumeAttachments().List, meta.ListOptions{}, func(a *storage.VolumeAttachment) {
-		if c.nodes[a.Spec.NodeName] != nil {
-			c.attachments[a.Spec.NodeName] = append(c.attachments[a.Spec.NodeName], *a)
-		}
-	})
+	err = cluster.Each(ctx, "VolumeAttachments", client.StorageV1().VolumeAttachments().List, meta.ListOptions{},
+		func(a *storage.VolumeAttachment) {
+			if c.nodes[a.Spec.NodeName] != nil {
+				c.attachments[a.Spec.NodeName] = append(c.attachments[a.Spec.NodeName], *a)
+			}
+		})
 	if err != nil {
 		return nil, err
 	}
-	err = cluster.Each(ctx, "PersistentVolumes", client.CoreV1().PersistentVolumes().List, meta.ListOptions{}, func(pv *core.PersistentVolume) {
-		c.pvs[pv.Name] = pv
-		if claim := pv.Spec.ClaimRef; claim != nil {
-			c.claimed[claim.Namespace+"/"+claim.Name] = pv
-		}
-	})
+	err = cluster.Each(ctx, "PersistentVolumes", client.CoreV1().PersistentVolumes().List, meta.ListOptions{},
+		func(pv *core.PersistentVolume) {
+			c.pvs[pv.Name] = pv
+			if claim := pv.Spec.ClaimRef; claim != nil {
+				c.claimed[claim.Namespace+"/"+claim.Name] = pv
+			}
+		})
 	if err != nil {
 		return nil, err
 	}

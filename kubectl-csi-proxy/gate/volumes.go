@@ -133,7 +133,8 @@ func ofPV(pv *core.PersistentVolume) (reported string, _ Volume, ok bool) {
 	if !ok {
 		return "", Volume{}, false
 	}
-	return reportedName(plugin, &pv.Spec.PersistentVolumeSource, pv.Name), Volume{Name: pv.Name, Plugin: plugin, Driver: driver}, true
+	return reportedName(plugin, &pv.Spec.PersistentVolumeSource, pv.Name),
+		Volume{Name: pv.Name, Plugin: plugin, Driver: driver}, true
 }
 
 // pluginAndDriver returns the in-tree plugin of a volume, and the driver that replaces it.

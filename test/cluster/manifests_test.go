@@ -147,7 +147,8 @@ func checkContainer(t *testing.T, name string, pod *core.PodSpec, c core.Contain
 			}
 			continue
 		}
-		if isPipe(v.HostPath.Path) != isPipe(mount.MountPath) || isPipe(mount.MountPath) && v.HostPath.Path != mount.MountPath {
+		if isPipe(v.HostPath.Path) != isPipe(mount.MountPath) || isPipe(mount.MountPath) &&
+			v.HostPath.Path != mount.MountPath {
 			t.Errorf("%s: %s is mounted at %s", name, v.HostPath.Path, mount.MountPath)
 		}
 		if isPipe(v.HostPath.Path) && *v.HostPath.Type != core.HostPathUnset {
@@ -224,13 +225,14 @@ func seconds(t *testing.T, args []string, format string) (n int64) {
 // more of, and without namespaces, which Helm doesn't make.
 func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 	for base, values := range map[string]string{
-		"hostprocess":                "",
-		"service":                    "mode: service",
-		"remove-service":             "mode: removeService",
-		"upgrade-gate":               "upgradeGate: {rbac: {enabled: true}}",
-		"kubectl-plugin":             "kubectlPlugin: {viewers: {enabled: true}, nodeAdministrators: {enabled: true}}",
-		"example-driver/classic":     "exampleDriver: {enabled: true}",
-		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: 'csi-example-driver:hostprocess'}",
+		"hostprocess":            "",
+		"service":                "mode: service",
+		"remove-service":         "mode: removeService",
+		"upgrade-gate":           "upgradeGate: {rbac: {enabled: true}}",
+		"kubectl-plugin":         "kubectlPlugin: {viewers: {enabled: true}, nodeAdministrators: {enabled: true}}",
+		"example-driver/classic": "exampleDriver: {enabled: true}",
+		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: " +
+			"'csi-example-driver:hostprocess'}",
 	} {
 		fromKustomize := forComparison(t, manifests.Kustomized(t, base))
 		fromChart := forComparison(t, manifests.MustHelm(t, values))
@@ -329,7 +331,8 @@ func TestCommandLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(written, lines); diff != "" {
-		t.Errorf("%s (-) isn't what the manifests have (+); run go -C test/cluster test -run TestCommandLines -update:\n%s", file, diff)
+		t.Errorf("%s (-) isn't what the manifests have (+); run go -C test/cluster test -run TestCommandLines -update:\n%s",
+			file, diff)
 	}
 }
 
@@ -432,12 +435,14 @@ func TestMetricsAreLocal(t *testing.T) {
 				continue
 			}
 			port := c.ReadinessProbe.HTTPGet.Port.IntValue()
-			if !slices.Contains(args, fmt.Sprintf("-health-bind-address=127.0.0.1:%d", port)) || c.ReadinessProbe.HTTPGet.Host != "127.0.0.1" ||
+			if !slices.Contains(args, fmt.Sprintf("-health-bind-address=127.0.0.1:%d", port)) ||
+				c.ReadinessProbe.HTTPGet.Host != "127.0.0.1" ||
 				c.LivenessProbe.HTTPGet.Port.IntValue() != port || c.StartupProbe.HTTPGet.Port.IntValue() != port {
 				t.Errorf("%s: the probes don't ask what the daemon serves: %q", name, args)
 			}
 			local := slices.ContainsFunc(args, func(arg string) bool {
-				return strings.HasPrefix(arg, "-metrics-bind-address=127.0.0.1:") || strings.HasPrefix(arg, "-metrics-bind-address=[::1]:")
+				return strings.HasPrefix(arg, "-metrics-bind-address=127.0.0.1:") ||
+					strings.HasPrefix(arg, "-metrics-bind-address=[::1]:")
 			})
 			if local != (c.Ports[0].Name == "local-metrics") {
 				t.Errorf("%s: the port %s, with %q", name, c.Ports[0].Name, args)
@@ -474,11 +479,13 @@ func TestFirstVolumes(t *testing.T) {
 			continue
 		}
 		pod, claim := pods[0].Spec, claims[0]
-		if pod.OS.Name != core.Windows || pod.NodeSelector[core.LabelOSStable] != "windows" || pod.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name ||
+		if pod.OS.Name != core.Windows || pod.NodeSelector[core.LabelOSStable] != "windows" ||
+			pod.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name ||
 			pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name {
 			t.Errorf("%s: the pod doesn't use the claim on a Windows node", file)
 		}
-		if len(classes) == 1 && *claim.Spec.StorageClassName != classes[0].Name || len(volumes) == 1 && claim.Spec.VolumeName != volumes[0].Name {
+		if len(classes) == 1 && *claim.Spec.StorageClassName != classes[0].Name || len(volumes) == 1 &&
+			claim.Spec.VolumeName != volumes[0].Name {
 			t.Errorf("%s: the claim uses neither the class nor the volume", file)
 		}
 		if !strings.Contains(string(readme), "("+filepath.Base(file)+")") {

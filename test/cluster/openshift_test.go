@@ -110,7 +110,8 @@ func TestOpenShiftJob(t *testing.T) {
 				t.Fatal(err)
 			}
 			// It removes what it made, and nothing else.
-			if made, removed := strings.Contains(string(calls), "create namespace csi-proxy-e2e"), strings.Contains(string(calls), "delete namespace csi-proxy-e2e"); made != removed {
+			if made, removed := strings.Contains(string(calls), "create namespace csi-proxy-e2e"),
+				strings.Contains(string(calls), "delete namespace csi-proxy-e2e"); made != removed {
 				t.Errorf("the calls of oc:\n%s", calls)
 			}
 			if test.ok {
@@ -160,7 +161,8 @@ esac`,
 		t.Errorf("%v, %s", err, out)
 	}
 	for name, want := range map[string]string{
-		"version": "csi-proxy\nv1.2.3\n", "sysdump.zip": "zip\n", "nodes/win-1-csi-proxy.log": "log of win-1\n", "nodes/win-1-csi-proxy.log.1": "log of win-1\n",
+		"version": "csi-proxy\nv1.2.3\n", "sysdump.zip": "zip\n", "nodes/win-1-csi-proxy.log": "log of win-1\n",
+		"nodes/win-1-csi-proxy.log.1": "log of win-1\n",
 		"missing.txt": "windows-services.yaml: Error: no such namespace\nnodes/win-2-csi-proxy.log: Error: win-2 is away\n" +
 			"nodes/win-2-csi-proxy.log.1: Error: win-2 is away\n",
 	} {

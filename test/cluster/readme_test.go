@@ -59,7 +59,8 @@ func TestChartReadme(t *testing.T) {
 		err = os.WriteFile(file, []byte(b.String()), 0o644)
 	}
 	if is, readErr := os.ReadFile(file); string(is) != b.String() || err != nil || readErr != nil {
-		t.Errorf("%s isn't what values.yaml says now; run go -C test/cluster test -run TestChartReadme -update: %v, %v", file, err, readErr)
+		t.Errorf("%s isn't what values.yaml says now; run go -C test/cluster test -run TestChartReadme -update: %v, %v", file,
+			err, readErr)
 	}
 }
 

@@ -26,7 +26,8 @@ const (
 func build(t *testing.T, args ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "driver")
-	out, err := exec.Command("go", append(append([]string{"build", "-o", program}, args...), "./testdata/driver")...).CombinedOutput()
+	out, err := exec.Command("go", append(append([]string{"build", "-o", program}, args...),
+		"./testdata/driver")...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

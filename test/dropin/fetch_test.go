@@ -61,9 +61,11 @@ func offer(t *testing.T, proxy string, m module.Version, folder string) {
 	t.Helper()
 	var files []zip.File
 	var apart []string // folders with modules of their own
-	listed := strings.Split(string(run(t, exec.Command("git", "-C", "../..", "ls-files", "-z", "--cached", "--others", "--exclude-standard"))), "\x00")
+	listed := strings.Split(string(run(t,
+		exec.Command("git", "-C", "../..", "ls-files", "-z", "--cached", "--others", "--exclude-standard"))), "\x00")
 	for _, name := range listed {
-		if dir := path.Dir(name) + "/"; path.Base(name) == "go.mod" && dir != folder && dir != "./" && strings.HasPrefix(dir, folder) {
+		if dir := path.Dir(name) + "/"; path.Base(name) == "go.mod" && dir != folder && dir != "./" &&
+			strings.HasPrefix(dir, folder) {
 			apart = append(apart, dir)
 		}
 	}

@@ -68,7 +68,8 @@ func TestRules(t *testing.T) {
 			} `yaml:"alert_rule_test"`
 		}
 	}
-	for name, into := range map[string]any{filepath.Join(files, "rules.yml"): &rules, filepath.Join(deploy, "rules_test.yml"): &tests} {
+	for name, into := range map[string]any{filepath.Join(files, "rules.yml"): &rules,
+		filepath.Join(deploy, "rules_test.yml"): &tests} {
 		text, err := os.ReadFile(name)
 		if err == nil {
 			err = yaml.Unmarshal(text, into)
@@ -176,10 +177,12 @@ func (n *node) stage(ctx context.Context, i int) (disk.Number, error) {
 	}
 	share := fmt.Sprintf("share-%d", i)
 	user := smb.Credentials{Username: "user", Password: secret.New("password")}
-	if _, err := simv1.Call[simv1.Empty](ctx, n.sim, "AddSmbShare", &simv1.SmbShare{Server: "files", Name: share}); err != nil {
+	if _, err := simv1.Call[simv1.Empty](ctx, n.sim, "AddSmbShare",
+		&simv1.SmbShare{Server: "files", Name: share}); err != nil {
 		return 0, err
 	}
-	if _, err := simv1.Call[simv1.Empty](ctx, n.sim, "SetSmbUser", &simv1.SmbUser{Server: "files", User: user.Username, Password: user.Password.Reveal()}); err != nil {
+	if _, err := simv1.Call[simv1.Empty](ctx, n.sim, "SetSmbUser",
+		&simv1.SmbUser{Server: "files", User: user.Username, Password: user.Password.Reveal()}); err != nil {
 		return 0, err
 	}
 	return number, errors.Join(
@@ -303,11 +306,13 @@ func TestDashboardAndAlert(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rule(&simv1.Rule{Call: "IOCTL_DISK_GET_DRIVE_GEOMETRY_EX", Object: object, Count: 1, Effect: &simv1.Rule_WindowsError{WindowsError: 1117}})
+	rule(&simv1.Rule{Call: "IOCTL_DISK_GET_DRIVE_GEOMETRY_EX", Object: object, Count: 1,
+		Effect: &simv1.Rule_WindowsError{WindowsError: 1117}})
 	if _, err := n.Disk.GetDiskStats(ctx, number); err == nil {
 		t.Error("the disk has no I/O error")
 	}
-	rule(&simv1.Rule{Call: "IOCTL_DISK_GET_DRIVE_GEOMETRY_EX", Object: object, Count: 1, Uncancellable: true, Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}})
+	rule(&simv1.Rule{Call: "IOCTL_DISK_GET_DRIVE_GEOMETRY_EX", Object: object, Count: 1, Uncancellable: true,
+		Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}})
 	go n.Disk.GetDiskStats(ctx, number)
 	defer simv1.Call[simv1.Empty](context.Background(), n.sim, "ClearRules", &simv1.Empty{})
 
@@ -322,7 +327,8 @@ func TestDashboardAndAlert(t *testing.T) {
 			return err
 		}
 		for _, alert := range data.Alerts {
-			if alert.Labels["alertname"] == "CSIProxyDiskErrors" && alert.Labels["error"] == "ERROR_IO_DEVICE" && alert.State == "firing" {
+			if alert.Labels["alertname"] == "CSIProxyDiskErrors" && alert.Labels["error"] == "ERROR_IO_DEVICE" &&
+				alert.State == "firing" {
 				return nil
 			}
 		}

@@ -93,7 +93,8 @@ func (c *reconnecting) current() (*grpc.ClientConn, error) {
 	return c.conn, nil
 }
 
-func (c *reconnecting) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *reconnecting) NewStream(context.Context, *grpc.StreamDesc, string,
+	...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, errors.New("the API has no streams")
 }
 

@@ -118,7 +118,8 @@ func describeMessages(messages protoreflect.MessageDescriptors) (lines []string)
 	for i := range messages.Len() {
 		m := messages.Get(i)
 		lines = append(lines, fmt.Sprintf("message %s map=%t oneofs=%d reserved=%d,%d extensions=%d",
-			m.FullName(), m.IsMapEntry(), m.Oneofs().Len(), m.ReservedNames().Len(), m.ReservedRanges().Len(), m.ExtensionRanges().Len()))
+			m.FullName(), m.IsMapEntry(), m.Oneofs().Len(), m.ReservedNames().Len(), m.ReservedRanges().Len(),
+			m.ExtensionRanges().Len()))
 		for i := range m.Fields().Len() {
 			f := m.Fields().Get(i)
 			kind := f.Kind().String()

@@ -55,7 +55,8 @@ func run(m *testing.M) int {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir+"/", "./cmd/csi-proxy", "./cmd/csi-proxyctl")
+		build := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir+"/", "./cmd/csi-proxy",
+			"./cmd/csi-proxyctl")
 		build.Dir = filepath.Join("..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)

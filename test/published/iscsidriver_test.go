@@ -16,7 +16,8 @@ type lun struct{ iqn, serial string }
 func newLUN(n *node, i int) storage {
 	l := lun{fmt.Sprintf("iqn.2014-09.io.example:pvc-%d", i), fmt.Sprintf("lun-%d", i)}
 	addTarget(n, l.iqn, nil, "", "")
-	addLUN(n, l.iqn, fields{"size_bytes": int64(4 * gib), "serial_number": l.serial, "sector_size": uint32(4096), "offline": true})
+	addLUN(n, l.iqn, fields{"size_bytes": int64(4 * gib), "serial_number": l.serial, "sector_size": uint32(4096),
+		"offline": true})
 	return l
 }
 

@@ -32,7 +32,8 @@ func leaks(data []byte) (found []string) {
 		bytes []byte
 	}{
 		{"as it is", mark}, {"in UTF-16", wide}, {"in hex", []byte(hex.EncodeToString(mark))},
-		{"in base64", []byte(base64.StdEncoding.EncodeToString(mark))}, {"as a list of numbers", []byte("104 117 115 104 33 33")},
+		{"in base64", []byte(base64.StdEncoding.EncodeToString(mark))},
+		{"as a list of numbers", []byte("104 117 115 104 33 33")},
 	} {
 		if bytes.Contains(bytes.ToLower(data), bytes.ToLower(form.bytes)) {
 			found = append(found, form.name)

@@ -77,7 +77,8 @@ func (s share) volume(n *node, dir string, volumes *drivers.VolumesOnShares) *sm
 	ctx := context.Background()
 	mapped := n.sees(s.path()) == nil
 	if !mapped {
-		_, err := o.smb.NewSmbGlobalMapping(ctx, &smbv1.NewSmbGlobalMappingRequest{RemotePath: s.path(), Username: s.user, Password: s.password})
+		_, err := o.smb.NewSmbGlobalMapping(ctx,
+			&smbv1.NewSmbGlobalMappingRequest{RemotePath: s.path(), Username: s.user, Password: s.password})
 		o.must(err)
 	}
 	n.mkdir(s.path() + `\` + dir)

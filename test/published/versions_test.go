@@ -231,7 +231,8 @@ func (c *client) fail(want codes.Code, method string, request fields) string {
 	c.t.Helper()
 	a, err := c.call(method, request)
 	if err == nil {
-		c.t.Errorf("%s %s(%v) gives {%s}, want the error %v", c.version, method, request, prototext.Format(a.m.Interface()), want)
+		c.t.Errorf("%s %s(%v) gives {%s}, want the error %v", c.version, method, request, prototext.Format(a.m.Interface()),
+			want)
 		return ""
 	}
 	if status.Code(err) != want {

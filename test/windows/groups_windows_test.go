@@ -60,7 +60,8 @@ func testDisk(t *testing.T, c *client) {
 		}
 	}
 	if c.has("GetDiskNumberByName") {
-		if got := c.call("GetDiskNumberByName", fields{"disk_name": page83}).get("disk_number").String(); got != decimal(disk) {
+		if got := c.call("GetDiskNumberByName",
+			fields{"disk_name": page83}).get("disk_number").String(); got != decimal(disk) {
 			t.Errorf("the disk with this page 83 identifier is %s, want %d", got, disk)
 		}
 	}
@@ -84,7 +85,8 @@ func testDisk(t *testing.T, c *client) {
 
 	for range 2 { // the second time it is partitioned already
 		c.call("PartitionDisk", fields{"disk_number": disk})
-		if ids := newest(t, "volume").call("ListVolumesOnDisk", fields{"disk_number": disk}).texts("volume_ids"); len(ids) != 1 {
+		if ids := newest(t, "volume").call("ListVolumesOnDisk",
+			fields{"disk_number": disk}).texts("volume_ids"); len(ids) != 1 {
 			t.Errorf("the partitioned disk has the volumes %q, want one", ids)
 		}
 	}
@@ -125,7 +127,8 @@ func testVolume(t *testing.T, c *client) {
 	}
 	sim(t, "file", "write", path+`\data`, "--text", "of a pod")
 	if c.has("GetVolumeIDFromTargetPath") {
-		if got := c.call("GetVolumeIDFromTargetPath", fields{"target_path": path}).get("volume_id").String(); got != volumes[0] {
+		if got := c.call("GetVolumeIDFromTargetPath",
+			fields{"target_path": path}).get("volume_id").String(); got != volumes[0] {
 			t.Errorf("at the mount point is %s, want %s", got, volumes[0])
 		}
 	}
@@ -142,7 +145,8 @@ func testVolume(t *testing.T, c *client) {
 	}
 	if c.has("GetVolumeStats") {
 		before := c.call("GetVolumeStats", volume)
-		if total, used := before.get("total_bytes").Int(), before.get("used_bytes").Int(); total <= gib/2 || total >= gib || used <= 0 || used >= total {
+		if total, used := before.get("total_bytes").Int(), before.get("used_bytes").Int(); total <= gib/2 || total >= gib ||
+			used <= 0 || used >= total {
 			t.Errorf("a fresh volume on a disk of 1 GiB has %d bytes, %d of them used", total, used)
 		}
 	}

@@ -81,7 +81,8 @@ func run(m *testing.M) (code int) {
 			}
 		}
 	}
-	for _, program := range []*string{&daemonProgram, &simProgram, &ctlProgram, &ctlSimProgram} { // the service manager has a current directory of its own
+	// the service manager has a current directory of its own
+	for _, program := range []*string{&daemonProgram, &simProgram, &ctlProgram, &ctlSimProgram} {
 		absolute, err := filepath.Abs(*program)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -157,7 +158,8 @@ func limit(s *mgr.Service) error {
 	}
 	list := utf16.Encode([]rune(strings.Join(needs.Privileges, "\x00") + "\x00\x00"))
 	first := &list[0] // SERVICE_REQUIRED_PRIVILEGES_INFO
-	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO, (*byte)(unsafe.Pointer(&first)))
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO,
+		(*byte)(unsafe.Pointer(&first)))
 }
 
 // installSimulated installs a daemon with a simulated node that outlives it.
@@ -333,7 +335,8 @@ func (s *service) terminate() error {
 		return err
 	}
 	defer windows.CloseHandle(process)
-	if err := windows.TerminateProcess(process, 1); err != nil && !errors.Is(err, windows.ERROR_ACCESS_DENIED) { // it has ended
+	// it has ended
+	if err := windows.TerminateProcess(process, 1); err != nil && !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 		return fmt.Errorf("terminate the service's process: %w", err)
 	}
 	return errors.Join(processEnds(process), s.awaitState(svc.Stopped))

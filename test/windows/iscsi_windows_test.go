@@ -107,12 +107,14 @@ func (i *initiator) session(t *testing.T) {
 		must(t, i.connect(target, api.AuthenticationType_NONE, "", ""))
 	}
 	var sessions []struct{ IsConnected, IsPersistent bool }
-	powershell(t, &sessions, "Get-IscsiSession | Where-Object TargetNodeAddress -eq '%s' | Select-Object IsConnected,IsPersistent", target.iqn)
+	powershell(t, &sessions, "Get-IscsiSession | Where-Object TargetNodeAddress -eq '%s' | Select-Object "+
+		"IsConnected,IsPersistent", target.iqn)
 	if len(sessions) != 1 || !sessions[0].IsConnected || sessions[0].IsPersistent {
 		t.Errorf("Get-IscsiSession says %+v", sessions)
 	}
 	var numbers []struct{ Number uint32 }
-	powershell(t, &numbers, "Get-IscsiSession | Where-Object TargetNodeAddress -eq '%s' | Get-Disk | Select-Object Number", target.iqn)
+	powershell(t, &numbers, "Get-IscsiSession | Where-Object TargetNodeAddress -eq '%s' | Get-Disk | Select-Object Number",
+		target.iqn)
 	if disks := i.disks(t, target); len(numbers) != 1 || len(disks) != 1 || disks[0] != decimal(numbers[0].Number) {
 		t.Errorf("GetTargetDisks gives %q, Get-Disk %+v", disks, numbers)
 	}
@@ -196,7 +198,8 @@ func (i *initiator) mutualCHAP(t *testing.T) {
 		credential("user", targets), credential("target", nodes))
 	i.discover(t)
 	must(t, i.setMutualSecret(secretMark+"wrong"))
-	wantCode(t, "ConnectTarget with another secret of the node", i.connect(target, api.AuthenticationType_MUTUAL_CHAP, "user", targets), codes.Unauthenticated)
+	wantCode(t, "ConnectTarget with another secret of the node",
+		i.connect(target, api.AuthenticationType_MUTUAL_CHAP, "user", targets), codes.Unauthenticated)
 	must(t, i.setMutualSecret(nodes))
 	must(t, i.connect(target, api.AuthenticationType_MUTUAL_CHAP, "user", targets))
 	must(t, i.disconnect(target))
@@ -206,7 +209,8 @@ func (i *initiator) mutualCHAP(t *testing.T) {
 func (i *initiator) persistentLogin(t *testing.T) {
 	target := newISCSITarget(t, "")
 	i.discover(t)
-	powershell(t, nil, "Connect-IscsiTarget -NodeAddress '%s' -TargetPortalAddress '%s' -TargetPortalPortNumber 3260 -IsPersistent $true",
+	powershell(t, nil, "Connect-IscsiTarget -NodeAddress '%s' -TargetPortalAddress '%s' -TargetPortalPortNumber 3260 "+
+		"-IsPersistent $true",
 		target.iqn, i.portal.TargetAddress)
 	persistent := func() bool {
 		var lines []string

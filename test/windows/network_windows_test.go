@@ -65,7 +65,8 @@ func simReadLink(t testing.TB, path string) string {
 func testSMB(t *testing.T, c *client) {
 	server, local := c.name+".example.com", kubeletPath+`\smb-`+c.name
 	source := simShare(t, server, passwordMark+"1")
-	request := fields{"remote_path": source + "/pvc-1", "local_path": local, "username": simUser, "password": passwordMark + "1"}
+	request := fields{"remote_path": source + "/pvc-1", "local_path": local, "username": simUser,
+		"password": passwordMark + "1"}
 	for range 2 { // the second time it is mapped and linked already
 		c.call("NewSmbGlobalMapping", request)
 		if got, want := simReadLink(t, local), `\\`+server+`\Exports\pvc-1\`; got != want {
@@ -92,7 +93,8 @@ func testSMB(t *testing.T, c *client) {
 }
 
 func testISCSI(t *testing.T, c *client) {
-	const noAuth, oneWayCHAP, mutualCHAP = protoreflect.EnumNumber(0), protoreflect.EnumNumber(1), protoreflect.EnumNumber(2)
+	const noAuth, oneWayCHAP, mutualCHAP = protoreflect.EnumNumber(0), protoreflect.EnumNumber(1),
+		protoreflect.EnumNumber(2)
 	const secret, own = secretMark + "-one", secretMark + "-two"
 	open, guarded := "iqn.2026-01.example:open-"+c.name, "iqn.2026-01.example:guarded-"+c.name
 	at := fields{"target_portal": fields{"target_address": simPortal}}
@@ -118,7 +120,8 @@ func testISCSI(t *testing.T, c *client) {
 	}
 
 	authentication := func(kind protoreflect.EnumNumber) fields {
-		request := fields{"target_portal": at["target_portal"], "iqn": guarded, "auth_type": kind, "chap_username": "node", "chap_secret": secret}
+		request := fields{"target_portal": at["target_portal"], "iqn": guarded, "auth_type": kind, "chap_username": "node",
+			"chap_secret": secret}
 		if kind == noAuth {
 			request = fields{"target_portal": at["target_portal"], "iqn": open}
 		}
@@ -148,7 +151,8 @@ func testISCSI(t *testing.T, c *client) {
 	wrong["chap_secret"] = secretMark + "-bad"
 	c.fail(codes.Unauthenticated, "ConnectTarget", wrong)
 	// Without the portal, the published daemon crashes.
-	for _, method := range []string{"AddTargetPortal", "DiscoverTargetPortal", "RemoveTargetPortal", "ConnectTarget", "GetTargetDisks", "DisconnectTarget"} {
+	for _, method := range []string{"AddTargetPortal", "DiscoverTargetPortal", "RemoveTargetPortal", "ConnectTarget",
+		"GetTargetDisks", "DisconnectTarget"} {
 		c.fail(codes.InvalidArgument, method, nil)
 	}
 	c.call("RemoveTargetPortal", at)

@@ -68,7 +68,8 @@ func startShell() error {
 		return err
 	}
 	defer l.Close()
-	cmd := exec.Command("powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encodedCommand(fmt.Sprintf(shellLoop, name)))
+	cmd := exec.Command("powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand",
+		encodedCommand(fmt.Sprintf(shellLoop, name)))
 	var output strings.Builder
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {

@@ -52,7 +52,8 @@ func TestLifeOfService(t *testing.T) {
 	} {
 		end.end()
 		s.start()
-		if got := volumes.call("GetVolumeIDFromTargetPath", fields{"target_path": path}).get("volume_id").String(); got != id {
+		if got := volumes.call("GetVolumeIDFromTargetPath",
+			fields{"target_path": path}).get("volume_id").String(); got != id {
 			t.Errorf("after the %s at the mount point is %q, want %s", end.name, got, id)
 		}
 		if got := disks.call("ListDiskIDs", nil).ofDisk("diskIDs", disk); len(got) == 0 {

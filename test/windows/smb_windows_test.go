@@ -111,7 +111,8 @@ func newShare(t *testing.T) *share {
 	t.Helper()
 	id := rand.Text()[:8]
 	// A user's name has 20 characters at most.
-	s := &share{t: t, domain: os.Getenv("COMPUTERNAME"), name: leftoverPrefix + id, user: "csi-wintest-" + id, dir: t.TempDir()}
+	s := &share{t: t, domain: os.Getenv("COMPUTERNAME"), name: leftoverPrefix + id, user: "csi-wintest-" + id,
+		dir: t.TempDir()}
 	plant(t, s.dir+`\file`)
 	s.password = passwordMark + rand.Text()
 	powershell(t, nil, "New-LocalUser -Name %s -Password (%s)", s.user, secureString(s.password))
@@ -119,7 +120,8 @@ func newShare(t *testing.T) *share {
 	powershell(t, nil, "New-SmbShare -Name %s -Path '%s' -FullAccess %s", s.name, s.dir, s.user)
 	cleanUp(t, "Remove-SmbShare -Name %s -Force", s.name)
 	cleanUp(t, "Get-SmbGlobalMapping | Where-Object RemotePath -eq '%s' | Remove-SmbGlobalMapping -Force", s.path())
-	powershell(t, nil, "icacls.exe '%s' /grant '%s:(OI)(CI)F'; if ($LASTEXITCODE -ne 0) { throw \"icacls.exe ends with $LASTEXITCODE\" }", s.dir, s.user)
+	powershell(t, nil, "icacls.exe '%s' /grant '%s:(OI)(CI)F'; if ($LASTEXITCODE -ne 0) { throw \"icacls.exe ends "+
+		"with $LASTEXITCODE\" }", s.dir, s.user)
 	return s
 }
 
@@ -149,6 +151,7 @@ type mapping struct {
 func mappingsOf(t *testing.T, remotePath string) []mapping {
 	t.Helper()
 	var mappings []mapping
-	powershell(t, &mappings, "Get-SmbGlobalMapping | Where-Object RemotePath -eq '%s' | Select-Object RequirePrivacy,@{n='Status';e={[int]$_.Status}}", remotePath)
+	powershell(t, &mappings, "Get-SmbGlobalMapping | Where-Object RemotePath -eq '%s' | Select-Object "+
+		"RequirePrivacy,@{n='Status';e={[int]$_.Status}}", remotePath)
 	return mappings
 }

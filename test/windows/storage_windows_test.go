@@ -140,7 +140,8 @@ func nativeVolume(t *testing.T, path string, sectorSize uint32) {
 	s.run("remove", func(t *testing.T) {
 		volumes := clients["volume"].in(t)
 		volumes.call("MountVolume", at)
-		clients["filesystem"].in(t).call("Rmdir", fields{"path": path, "force": true}) // the mount point, not what is behind it
+		// the mount point, not what is behind it
+		clients["filesystem"].in(t).call("Rmdir", fields{"path": path, "force": true})
 		wantGone(t, path)
 		volumes.call("MountVolume", at)
 		wantThere(t, path+`\data`)
@@ -188,7 +189,8 @@ func TestGuessLongMountPoint(t *testing.T) {
 		volumes.call("MountVolume", at)
 	}
 	plant(t, path+`\data`)
-	if got := volumes.call("GetVolumeIDFromTargetPath", fields{"target_path": path}).get("volume_id").String(); got != at["volume_id"] {
+	if got := volumes.call("GetVolumeIDFromTargetPath",
+		fields{"target_path": path}).get("volume_id").String(); got != at["volume_id"] {
 		t.Errorf("at the long path is %s, want %s", got, at["volume_id"])
 	}
 	for range 2 {
@@ -218,7 +220,8 @@ func TestGuessLayout(t *testing.T) {
 // initialize gives a disk a partition table with Windows' own commands.
 func initialize(t *testing.T, d *virtualDisk, style string) {
 	t.Helper()
-	powershell(t, nil, "Update-HostStorageCache; Get-Disk -Number %d | Where-Object IsOffline | Set-Disk -IsOffline $false", d.Number)
+	powershell(t, nil, "Update-HostStorageCache; Get-Disk -Number %d | Where-Object IsOffline | "+
+		"Set-Disk -IsOffline $false", d.Number)
 	powershell(t, nil, "Initialize-Disk -Number %d -PartitionStyle %s", d.Number, style)
 }
 
@@ -299,7 +302,8 @@ type windowsDisk struct {
 func getDisks(t *testing.T) []windowsDisk {
 	t.Helper()
 	var disks []windowsDisk
-	powershell(t, &disks, "Update-HostStorageCache; Get-Disk | Select-Object Number,Size,IsOffline,SerialNumber,Location,UniqueId")
+	powershell(t, &disks, "Update-HostStorageCache; Get-Disk | Select-Object "+
+		"Number,Size,IsOffline,SerialNumber,Location,UniqueId")
 	return disks
 }
 
@@ -323,6 +327,7 @@ type partition struct {
 func getPartitions(t *testing.T, disk uint32) []partition {
 	t.Helper()
 	var partitions []partition
-	powershell(t, &partitions, "Update-HostStorageCache; Get-Partition -DiskNumber %d | Sort-Object Offset | Select-Object PartitionNumber,Offset,Size,GptType", disk)
+	powershell(t, &partitions, "Update-HostStorageCache; Get-Partition -DiskNumber %d | Sort-Object Offset | "+
+		"Select-Object PartitionNumber,Offset,Size,GptType", disk)
 	return partitions
 }

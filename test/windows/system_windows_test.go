@@ -51,7 +51,8 @@ func nativeStopAndStart(t *testing.T) {
 			DisplayName       string
 			Status, StartType protoreflect.EnumNumber
 		}
-		powershell(t, &want, "Get-Service %s | Select-Object DisplayName,@{n='Status';e={[int]$_.Status}},@{n='StartType';e={[int]$_.StartType}}", name)
+		powershell(t, &want, "Get-Service %s | Select-Object "+
+			"DisplayName,@{n='Status';e={[int]$_.Status}},@{n='StartType';e={[int]$_.StartType}}", name)
 		if len(want) != 1 || got.get("display_name").String() != want[0].DisplayName ||
 			got.get("status").Enum() != want[0].Status || got.get("start_type").Enum() != want[0].StartType {
 			t.Errorf("GetService says %v, Get-Service says %+v", got.m, want)

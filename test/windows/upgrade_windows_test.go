@@ -334,7 +334,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		t.Errorf("the service was restarted")
 	}
 	for _, does := range []string{endsAtOnce, runsForNothing} {
-		if _, err := m.ctl("upgrade", failingDaemon(t, simProgram, does)); err == nil || !strings.Contains(err.Error(), "rolled back") {
+		if _, err := m.ctl("upgrade", failingDaemon(t, simProgram, does)); err == nil ||
+			!strings.Contains(err.Error(), "rolled back") {
 			t.Errorf("a daemon that %s: %v", does, err)
 		}
 		if !endsWith(t, program, "old") {
@@ -344,7 +345,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		l.goesOn(t)
 	}
 	for _, left := range []string{"new", "rollback"} {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(program), "csi-proxy."+left+".exe")); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(program), "csi-proxy."+left+".exe")); !errors.Is(err,
+			fs.ErrNotExist) {
 			t.Errorf("csi-proxy.%s.exe is left: %v", left, err)
 		}
 	}
@@ -401,7 +403,8 @@ func publishedService(t *testing.T) (m managed, program, log string) {
 		t.Fatal(err)
 	}
 	defer manager.Disconnect()
-	s, err := manager.CreateService("csiproxy", program, mgr.Config{DisplayName: displayName + " (published)", StartType: mgr.StartManual},
+	s, err := manager.CreateService("csiproxy", program,
+		mgr.Config{DisplayName: displayName + " (published)", StartType: mgr.StartManual},
 		"-windows-service", "-log_file="+log, "-logtostderr=false")
 	if err != nil {
 		t.Fatal(err)
@@ -470,10 +473,12 @@ func TestReplacePublished(t *testing.T) {
 			if _, err := m.ctl("install", ours); err == nil || !strings.Contains(err.Error(), "--replace") {
 				t.Errorf("install without --replace: %v", err)
 			}
-			if _, err := m.ctl("install", failingDaemon(t, daemonProgram, endsAtOnce), "--replace"); err == nil || !strings.Contains(err.Error(), "rolled back") {
+			if _, err := m.ctl("install", failingDaemon(t, daemonProgram, endsAtOnce), "--replace"); err == nil ||
+				!strings.Contains(err.Error(), "rolled back") {
 				t.Errorf("a daemon that doesn't serve: %v", err)
 			}
-			if after := m.state(); after.CommandLine != before.CommandLine || after.State != map[bool]string{true: "stopped", false: "running"}[stopped] {
+			if after := m.state(); after.CommandLine != before.CommandLine ||
+				after.State != map[bool]string{true: "stopped", false: "running"}[stopped] {
 				t.Errorf("after the rollback %+v, before %+v", after, before)
 			}
 
@@ -482,15 +487,18 @@ func TestReplacePublished(t *testing.T) {
 			}
 			m.wantServing()
 			after := m.state()
-			if want := ours + " -windows-service -log_file=" + log + " -logtostderr=false -v=2"; after.CommandLine != want || after.Replaced != before.CommandLine {
+			if want := ours + " -windows-service -log_file=" + log + " -logtostderr=false -v=2"; after.CommandLine != want ||
+				after.Replaced != before.CommandLine {
 				t.Errorf("replaced: %+v, want the command line %s", after, want)
 			}
-			if versions, err := exec.Command(ctlProgram, "versions").CombinedOutput(); err != nil || !strings.Contains(string(versions), "storage") {
+			if versions, err := exec.Command(ctlProgram, "versions").CombinedOutput(); err != nil ||
+				!strings.Contains(string(versions), "storage") {
 				t.Errorf("the versions that are served: %v\n%s", err, versions)
 			}
 
 			m.mustCtl("uninstall", "--restore")
-			if restored := m.state(); restored.CommandLine != before.CommandLine || (restored.State == "running") == stopped || restored.Replaced != "" {
+			if restored := m.state(); restored.CommandLine != before.CommandLine || (restored.State == "running") == stopped ||
+				restored.Replaced != "" {
 				t.Errorf("restored %+v, before %+v", restored, before)
 			}
 			if _, err := os.Stat(program); err != nil {

@@ -67,7 +67,8 @@ func TestNativeWatchDisks(t *testing.T) {
 		online = !online
 		newest(t, "disk").call("SetDiskState", fields{"disk_number": d.Number, "is_online": online})
 		await("its state has changed", func(_, _, changed []watchedDisk) bool {
-			return with(func(one watchedDisk) bool { return one.Online != nil && *one.Online == online && one.SizeBytes == gib }, changed...)
+			return with(func(one watchedDisk) bool { return one.Online != nil && *one.Online == online && one.SizeBytes == gib },
+				changed...)
 		})
 	}
 	d.detach(t)

@@ -21,7 +21,8 @@ func TestPack(t *testing.T) {
 	}
 	var packed [2]bytes.Buffer
 	for i := range packed {
-		if err := pack(&packed[i], filepath.Join(dir, "program"), 0, []string{"x/a=" + filepath.Join(dir, "a"), "b=" + filepath.Join(dir, "b")}); err != nil {
+		if err := pack(&packed[i], filepath.Join(dir, "program"), 0,
+			[]string{"x/a=" + filepath.Join(dir, "a"), "b=" + filepath.Join(dir, "b")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +54,8 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	var packed bytes.Buffer
-	if err := pack(&packed, "", 1767225600, []string{"program=" + filepath.Join(dir, "program"), "text=" + filepath.Join(dir, "text")}); err != nil {
+	if err := pack(&packed, "", 1767225600,
+		[]string{"program=" + filepath.Join(dir, "program"), "text=" + filepath.Join(dir, "text")}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := zip.NewReader(bytes.NewReader(packed.Bytes()), int64(packed.Len()))

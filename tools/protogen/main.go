@@ -161,7 +161,8 @@ func compile(ctx context.Context, dir string) ([]*descriptorpb.FileDescriptorPro
 }
 
 // runPlugin runs the plugin as protoc would and adds what it generates to files.
-func runPlugin(ctx context.Context, versions []string, described []*descriptorpb.FileDescriptorProto, files map[string][]byte) error {
+func runPlugin(ctx context.Context, versions []string, described []*descriptorpb.FileDescriptorProto,
+	files map[string][]byte) error {
 	request := &pluginpb.CodeGeneratorRequest{Parameter: proto.String("module=" + module), ProtoFile: described}
 	for _, version := range versions {
 		name := namePrefix + version + "/" + path.Dir(version) + ".proto"

@@ -89,7 +89,8 @@ func page(group string, versions []version) string {
 	about, _ := cutLast(comment(newest.service()))
 	fmt.Fprintf(&b, "# API reference: the group %s\n\n", group)
 	b.WriteString(wrap(escape(about)))
-	b.WriteString(wrap(fmt.Sprintf("`make generate` writes this page from the `.proto` files in `api/%s`, where the comments are; [any-language.md](../any-language.md#what-you-need) says how to make a client of them. "+
+	b.WriteString(wrap(fmt.Sprintf("`make generate` writes this page from the `.proto` files in `api/%s`, where the "+
+		"comments are; [any-language.md](../any-language.md#what-you-need) says how to make a client of them. "+
 		"Fields are given with their numbers on the wire. Errors are gRPC statuses, see [errors.md](../errors.md).", group)))
 
 	b.WriteString("## Versions\n\n| version | service on the wire | endpoint on Windows | |\n|---|---|---|---|\n")
@@ -200,7 +201,8 @@ func page(group string, versions []version) string {
 }
 
 // writeFields writes a table of the fields that a message has in any version.
-func writeFields(b *strings.Builder, title string, versions []version, of func(version) protoreflect.MessageDescriptor) {
+func writeFields(b *strings.Builder, title string, versions []version,
+	of func(version) protoreflect.MessageDescriptor) {
 	var all rows
 	for _, v := range versions {
 		if of(v) == nil {
@@ -208,14 +210,16 @@ func writeFields(b *strings.Builder, title string, versions []version, of func(v
 		}
 		for i := range of(v).Fields().Len() {
 			field := of(v).Fields().Get(i)
-			all.add(v, comment(field), fmt.Sprintf("`%s`", field.Name()), strconv.Itoa(int(field.Number())), "`"+typeOf(field)+"`")
+			all.add(v, comment(field), fmt.Sprintf("`%s`", field.Name()), strconv.Itoa(int(field.Number())),
+				"`"+typeOf(field)+"`")
 		}
 	}
 	if len(all) == 0 {
 		fmt.Fprintf(b, "%s: no fields.\n\n", title)
 		return
 	}
-	fmt.Fprintf(b, "%s:\n\n| field | number | type | meaning | versions |\n|---|---|---|---|---|\n%s\n", title, all.String(versionsWith(versions, of)))
+	fmt.Fprintf(b, "%s:\n\n| field | number | type | meaning | versions |\n|---|---|---|---|---|\n%s\n", title,
+		all.String(versionsWith(versions, of)))
 }
 
 // versionsWith returns the names of the versions that have something.

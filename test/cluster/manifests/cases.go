@@ -7,11 +7,13 @@ import "strings"
 
 // Cases are the values, in YAML, for which the chart is tested.
 var Cases = map[string]string{
-	"defaults":                          "",
-	"pinned":                            "image: {repository: registry.example.com/csi-proxy, tag: v1.2.3, digest: 'sha256:" + strings.Repeat("0a", 32) + "', pullPolicy: Always}",
-	"open":                              "metrics: {bindAddress: '', port: 19810, healthPort: 19811}",
-	"ipv6":                              "metrics: {bindAddress: '::1'}",
-	"podmonitor":                        "metrics: {bindAddress: '', podMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}}",
+	"defaults": "",
+	"pinned": "image: {repository: registry.example.com/csi-proxy, tag: v1.2.3, digest: " +
+		"'sha256:" + strings.Repeat("0a", 32) + "', pullPolicy: Always}",
+	"open": "metrics: {bindAddress: '', port: 19810, healthPort: 19811}",
+	"ipv6": "metrics: {bindAddress: '::1'}",
+	"podmonitor": "metrics: {bindAddress: '', podMonitor: {enabled: true, interval: 1m, " +
+		"labels: {release: prometheus}}}",
 	"monitoring over TLS with a Secret": `{metrics: {bindAddress: '', webConfigSecret: web}}`,
 	"monitoring over TLS": `{metrics: {bindAddress: 10.0.0.7, webConfigFile: 'C:\etc\csi-proxy\web.yml', prometheusRule: {enabled: true}, dashboard: {enabled: true},
 		podMonitor: {enabled: true, endpoint: {basicAuth: {username: {name: csi-proxy, key: user}, password: {name: csi-proxy, key: password}}, tlsConfig: {serverName: windows}}}}}`,
@@ -29,8 +31,9 @@ var Cases = map[string]string{
 	"service to remove and restore": "{mode: removeService, service: {name: csiproxy, restore: true}}",
 	"quota":                         "resourceQuota: {enabled: true}",
 	"gate":                          "upgradeGate: {rbac: {enabled: true}}",
-	"gate for a group":              "upgradeGate: {rbac: {enabled: true, subjects: [{kind: Group, name: admins, apiGroup: rbac.authorization.k8s.io}]}}",
-	"example driver":                "exampleDriver: {enabled: true}",
-	"example driver, other pipes":   "exampleDriver: {enabled: true, pipes: {iscsi: null, storage: v1alpha2, volume: v1}}",
-	"example driver, hostProcess":   `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
+	"gate for a group": "upgradeGate: {rbac: {enabled: true, subjects: [{kind: Group, name: admins, " +
+		"apiGroup: rbac.authorization.k8s.io}]}}",
+	"example driver":              "exampleDriver: {enabled: true}",
+	"example driver, other pipes": "exampleDriver: {enabled: true, pipes: {iscsi: null, storage: v1alpha2, volume: v1}}",
+	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
 }

@@ -84,7 +84,8 @@ func Everything(t testing.TB) map[string][]byte {
 // Kustomized returns the manifests of a base, as "kubectl kustomize" prints them.
 func Kustomized(t testing.TB, base string) []byte {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(KustomizeDir(t), base))
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+		filepath.Join(KustomizeDir(t), base))
 	if err != nil {
 		t.Fatalf("kustomize %s: %v", base, err)
 	}
@@ -171,7 +172,8 @@ func TryDecode(t testing.TB, manifests []byte) ([]runtime.Object, error) {
 			t.Fatal(err)
 		}
 	}
-	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, types, types, json.SerializerOptions{Yaml: true, Strict: true})
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, types, types,
+		json.SerializerOptions{Yaml: true, Strict: true})
 	var objects []runtime.Object
 	for _, document := range Documents(t, manifests) {
 		object, _, err := decoder.Decode(document, nil, nil)

@@ -64,20 +64,23 @@ func TestCheck(t *testing.T) {
 	// CSI Proxy comes.
 	makeDaemonPod(t, "win-1", daemon)
 	r := check("-o", "json")
-	if n := r.report(t).Nodes[0]; r.code != 1 || n.Daemon.Version != builtVersion || n.Daemon.Source != "metrics" || len(n.Problems) != 1 {
+	if n := r.report(t).Nodes[0]; r.code != 1 || n.Daemon.Version != builtVersion || n.Daemon.Source != "metrics" ||
+		len(n.Problems) != 1 {
 		t.Errorf("a node with CSI Proxy %s: %v", builtVersion, r)
 	}
 
 	// The daemon answers what the manifests' probes ask.
 	for _, path := range probePaths(t) {
 		url := fmt.Sprintf("http://%s%s", net.JoinHostPort(daemon.ip, fmt.Sprint(daemon.port)), path)
-		if response, err := http.Get(url); err != nil || response.StatusCode != http.StatusOK || response.Body.Close() != nil {
+		if response, err := http.Get(url); err != nil || response.StatusCode != http.StatusOK ||
+			response.Body.Close() != nil {
 			t.Errorf("%s: %v, %v", path, response, err)
 		}
 	}
 
 	// While the check waits, the driver comes.
-	waiting := startCheck(t, plugin, tokenOf(t, "csi-proxy-upgrade-gate"), "--driver", driver, "--wait", "2m", "--interval", "200ms", "-o", "json")
+	waiting := startCheck(t, plugin, tokenOf(t, "csi-proxy-upgrade-gate"), "--driver", driver, "--wait", "2m",
+		"--interval", "200ms", "-o", "json")
 	if line := <-waiting.progress; !strings.Contains(line, "0 of 1 Windows nodes are ready for CSI. Waiting.") {
 		t.Errorf("progress: %s", line)
 	}
@@ -85,7 +88,8 @@ func TestCheck(t *testing.T) {
 	if r := waiting.wait(); r.code != 0 || !r.report(t).Ready {
 		t.Errorf("after the driver came: %v", r)
 	}
-	if r := check("--driver", driver, "--driver", "another.example.com"); r.code != 1 || !strings.Contains(r.stdout, "win-1: the CSI driver another.example.com isn't registered") {
+	if r := check("--driver", driver, "--driver", "another.example.com"); r.code != 1 ||
+		!strings.Contains(r.stdout, "win-1: the CSI driver another.example.com isn't registered") {
 		t.Errorf("a driver that isn't there: %v", r)
 	}
 	if r := check("--wait", "1s", "--interval", "200ms", "--driver", "another.example.com"); r.code != 1 {
@@ -98,7 +102,8 @@ func TestCheck(t *testing.T) {
 	if r := check(); r.code != 0 || !strings.Contains(r.stdout, "in-tree") || !strings.Contains(r.stdout, "default/app") {
 		t.Errorf("a volume whose driver is there: %v", r)
 	}
-	if r := check("--no-in-tree"); r.code != 1 || !strings.Contains(r.stdout, "the volume pv-1 is handled by the in-tree plugin kubernetes.io/azure-disk") {
+	if r := check("--no-in-tree"); r.code != 1 ||
+		!strings.Contains(r.stdout, "the volume pv-1 is handled by the in-tree plugin kubernetes.io/azure-disk") {
 		t.Errorf("a volume of the in-tree plugin: %v", r)
 	}
 	// It is migrated.
@@ -124,7 +129,8 @@ func TestCheck(t *testing.T) {
 
 	// The daemon ends.
 	daemon.stop()
-	if r := check("-l", "kubernetes.io/hostname=win-1"); r.code != 1 || !strings.Contains(r.stdout, "CSI Proxy doesn't tell its version") {
+	if r := check("-l", "kubernetes.io/hostname=win-1"); r.code != 1 ||
+		!strings.Contains(r.stdout, "CSI Proxy doesn't tell its version") {
 		t.Errorf("a daemon that doesn't answer: %v", r)
 	}
 }
@@ -137,7 +143,8 @@ func checkStatus(t *testing.T, apply *applier, plugin string, d *daemonProcess) 
 		apply.really(t, document)
 	}
 	as := func(group string, args ...string) result {
-		return startPlugin(t, plugin, cluster.config.BearerToken, append(args, "--as", "somebody", "--as-group", group)...).wait()
+		return startPlugin(t, plugin, cluster.config.BearerToken,
+			append(args, "--as", "somebody", "--as-group", group)...).wait()
 	}
 	r := as("csi-proxy:viewers", "status", "-o", "json")
 	var status struct {
@@ -147,7 +154,8 @@ func checkStatus(t *testing.T, apply *applier, plugin string, d *daemonProcess) 
 			Disks               *int
 		}
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &status); err != nil || r.code != 0 || !status.OK || len(status.Nodes) != 2 {
+	if err := json.Unmarshal([]byte(r.stdout), &status); err != nil || r.code != 0 || !status.OK ||
+		len(status.Nodes) != 2 {
 		t.Fatalf("%v, %v", err, r)
 	}
 	if n := status.Nodes[0]; n.Mode != "container" || n.Version != builtVersion || n.Disks == nil {
@@ -162,10 +170,12 @@ func checkStatus(t *testing.T, apply *applier, plugin string, d *daemonProcess) 
 		t.Errorf("disks of a node whose kubelet is away: %v", r)
 	}
 	ran := startKubelet(t, "win-1", d)
-	if r := as("csi-proxy:viewers", "disks", "win-1"); r.code != 2 || !strings.Contains(r.stdout, "forbidden") || ran.Load() != 0 {
+	if r := as("csi-proxy:viewers", "disks", "win-1"); r.code != 2 || !strings.Contains(r.stdout, "forbidden") ||
+		ran.Load() != 0 {
 		t.Errorf("disks as a viewer: %v", r)
 	}
-	for command, want := range map[string]string{"disks": "SIMSYSTEM", "doctor": "this system is linux", "volumes": "PERSISTENT VOLUME"} {
+	for command, want := range map[string]string{"disks": "SIMSYSTEM", "doctor": "this system is linux",
+		"volumes": "PERSISTENT VOLUME"} {
 		if r := administrator(command, "win-1"); r.code != 0 || !strings.Contains(r.stdout, want) {
 			t.Errorf("%s as an administrator of nodes: %v", command, r)
 		}
@@ -227,16 +237,17 @@ func startDaemon(t *testing.T) *daemonProcess {
 		t.Fatal(err)
 	}
 	url := "http://" + net.JoinHostPort(ip, ports[0]) + "/metrics"
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		if ended, reason := p.ended(); ended {
-			return false, reason
-		}
-		response, err := http.Get(url)
-		if err != nil {
-			return false, nil
-		}
-		return response.StatusCode == http.StatusOK, response.Body.Close()
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			if ended, reason := p.ended(); ended {
+				return false, reason
+			}
+			response, err := http.Get(url)
+			if err != nil {
+				return false, nil
+			}
+			return response.StatusCode == http.StatusOK, response.Body.Close()
+		})
 	if err != nil {
 		t.Fatalf("the daemon's metrics: %v", err)
 	}
@@ -248,7 +259,8 @@ func probePaths(t *testing.T) []string {
 	t.Helper()
 	var paths []string
 	for _, base := range []string{"hostprocess", "service"} {
-		c := manifests.All[*apps.DaemonSet](manifests.Decode(t, manifests.Kustomized(t, base)))[0].Spec.Template.Spec.Containers[0]
+		c := manifests.All[*apps.DaemonSet](
+			manifests.Decode(t, manifests.Kustomized(t, base)))[0].Spec.Template.Spec.Containers[0]
 		paths = append(paths, c.StartupProbe.HTTPGet.Path, c.ReadinessProbe.HTTPGet.Path, c.LivenessProbe.HTTPGet.Path)
 	}
 	return paths
@@ -271,7 +283,8 @@ func address(t *testing.T) string {
 
 func makeNode(t *testing.T, name string) {
 	t.Helper()
-	n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "windows", core.LabelHostname: name}}}
+	n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name,
+		Labels: map[string]string{core.LabelOSStable: "windows", core.LabelHostname: name}}}
 	n, err := cluster.client.CoreV1().Nodes().Create(t.Context(), n, meta.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +351,8 @@ func makeDaemonPod(t *testing.T, node string, d *daemonProcess) {
 	pod.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionTrue}}
 	pod.Status.PodIPs = []core.PodIP{{IP: d.ip}}
 	pod.Status.PodIP = d.ip
-	if _, err := cluster.client.CoreV1().Pods("csi-proxy").UpdateStatus(t.Context(), pod, meta.UpdateOptions{}); err != nil {
+	if _, err := cluster.client.CoreV1().Pods("csi-proxy").UpdateStatus(t.Context(), pod,
+		meta.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -357,7 +371,8 @@ func makeVolume(t *testing.T, node string) {
 		t.Fatal(err)
 	}
 	account := &core.ServiceAccount{ObjectMeta: meta.ObjectMeta{Name: "default"}}
-	if _, err := cluster.client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := cluster.client.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
+		meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	pod := &core.Pod{ObjectMeta: meta.ObjectMeta{Name: "app"}, Spec: core.PodSpec{
@@ -386,7 +401,8 @@ func makeAttachment(t *testing.T, node string) {
 // tokenOf returns a token for an account in the namespace csi-proxy.
 func tokenOf(t *testing.T, account string) string {
 	t.Helper()
-	request, err := cluster.client.CoreV1().ServiceAccounts("csi-proxy").CreateToken(t.Context(), account, &authentication.TokenRequest{}, meta.CreateOptions{})
+	request, err := cluster.client.CoreV1().ServiceAccounts("csi-proxy").CreateToken(t.Context(), account,
+		&authentication.TokenRequest{}, meta.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,8 @@ func TestChartUpgrade(t *testing.T) {
 	}
 	apply := newApplier(t)
 	apply.really(t, []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: csi-proxy, labels: {pod-security.kubernetes.io/enforce: privileged}}}`))
-	for _, values := range []string{"", "mode: service", "upgradeGate: {rbac: {enabled: true}}", "exampleDriver: {enabled: true}"} {
+	for _, values := range []string{"", "mode: service", "upgradeGate: {rbac: {enabled: true}}",
+		"exampleDriver: {enabled: true}"} {
 		old, err := manifests.HelmedFrom(t, before, values)
 		if err != nil {
 			t.Fatalf("the chart before with %s: %v", values, err)
@@ -123,7 +124,8 @@ func tryPod(t *testing.T, set *apps.DaemonSet, namespace string) error {
 	t.Helper()
 	pod := &core.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 	pod.GenerateName = set.Name + "-"
-	_, err := cluster.client.CoreV1().Pods(namespace).Create(t.Context(), pod, meta.CreateOptions{DryRun: []string{meta.DryRunAll}, FieldValidation: "Strict"})
+	_, err := cluster.client.CoreV1().Pods(namespace).Create(t.Context(), pod,
+		meta.CreateOptions{DryRun: []string{meta.DryRunAll}, FieldValidation: "Strict"})
 	return err
 }
 
@@ -139,7 +141,8 @@ func newApplier(t *testing.T) *applier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &applier{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(cluster.client.Discovery()))}
+	return &applier{client, restmapper.NewDeferredDiscoveryRESTMapper(
+		memory.NewMemCacheClient(cluster.client.Discovery()))}
 }
 
 // apply applies a document as "kubectl apply --server-side" does.
@@ -157,7 +160,8 @@ func (a *applier) apply(t *testing.T, document []byte, dryRun []string) error {
 	}
 	force := true
 	_, err = a.client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Patch(t.Context(), object.GetName(),
-		types.ApplyPatchType, content, meta.PatchOptions{FieldManager: "test", DryRun: dryRun, FieldValidation: "Strict", Force: &force})
+		types.ApplyPatchType, content, meta.PatchOptions{FieldManager: "test", DryRun: dryRun, FieldValidation: "Strict",
+			Force: &force})
 	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), err)
 	}
@@ -207,21 +211,23 @@ spec:
 `)
 	apply := newApplier(t)
 	apply.really(t, []byte(definition))
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		object, err := apply.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
-			Get(ctx, singular+"s.monitoring.coreos.com", meta.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		status, _, err := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
-		conditions, _ := status.([]any) // none at first
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-				return true, nil
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			object, err := apply.client.Resource(
+				schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
+				Get(ctx, singular+"s.monitoring.coreos.com", meta.GetOptions{})
+			if err != nil {
+				return false, err
 			}
-		}
-		return false, err
-	})
+			status, _, err := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
+			conditions, _ := status.([]any) // none at first
+			for _, c := range conditions {
+				if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+					return true, nil
+				}
+			}
+			return false, err
+		})
 	if err != nil {
 		t.Fatalf("the server doesn't get to know the kind %s: %v", kind, err)
 	}

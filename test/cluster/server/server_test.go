@@ -102,21 +102,22 @@ func start(dir string) (stop func(), err error) {
 		Host: "https://127.0.0.1:" + ports[2], BearerToken: adminToken, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "certificates", "apiserver.crt")},
 	}
-	err = wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		for _, p := range programs {
-			if ended, reason := p.ended(); ended {
-				return false, reason
+	err = wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, 2*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			for _, p := range programs {
+				if ended, reason := p.ended(); ended {
+					return false, reason
+				}
 			}
-		}
-		// The key is made after the certificate, of which client-go must not read and keep a part.
-		if _, err := os.Stat(filepath.Join(dir, "certificates", "apiserver.key")); err != nil {
-			return false, nil
-		}
-		if cluster.client, err = kubernetes.NewForConfig(cluster.config); err != nil {
-			return false, err
-		}
-		return cluster.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
-	})
+			// The key is made after the certificate, of which client-go must not read and keep a part.
+			if _, err := os.Stat(filepath.Join(dir, "certificates", "apiserver.key")); err != nil {
+				return false, nil
+			}
+			if cluster.client, err = kubernetes.NewForConfig(cluster.config); err != nil {
+				return false, err
+			}
+			return cluster.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
+		})
 	if err != nil {
 		return stop, fmt.Errorf("kube-apiserver isn't ready: %w; its log ends with\n%s", err, apiserver.lastLog())
 	}

@@ -35,7 +35,8 @@ func main() {
 	loaded, err := packages.Load(&packages.Config{
 		Dir:  os.Args[1],
 		Env:  append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS=-mod=mod"),
-		Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedTypesInfo | packages.NeedSyntax,
+		Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps |
+			packages.NeedTypesInfo | packages.NeedSyntax,
 	}, patterns...)
 	if err != nil {
 		log.Fatal(err)
@@ -49,7 +50,8 @@ func main() {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "// Copyright The CSI Proxy Authors.\n// SPDX-License-Identifier: Apache-2.0\n\n")
-	fmt.Fprintf(&out, "// Code generated from %s by ./published. DO NOT EDIT.\n\npackage dropin\n\nimport (\n", path.Base(os.Args[1]))
+	fmt.Fprintf(&out, "// Code generated from %s by ./published. DO NOT EDIT.\n\npackage dropin\n\nimport (\n",
+		path.Base(os.Args[1]))
 	for _, i := range slices.Sorted(maps.Keys(w.imports)) {
 		fmt.Fprintf(&out, "%s %q\n", name(i), i)
 	}

@@ -209,9 +209,11 @@ func processOf(s *mgr.Service) (windows.Handle, error) {
 		return 0, err
 	}
 	if status.ProcessId == 0 {
-		return 0, fmt.Errorf("the service has ended with exit code %d (%d)", status.Win32ExitCode, status.ServiceSpecificExitCode)
+		return 0, fmt.Errorf("the service has ended with exit code %d (%d)", status.Win32ExitCode,
+			status.ServiceSpecificExitCode)
 	}
-	return windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE|windows.PROCESS_QUERY_INFORMATION|windows.PROCESS_VM_READ,
+	return windows.OpenProcess(
+		windows.SYNCHRONIZE|windows.PROCESS_TERMINATE|windows.PROCESS_QUERY_INFORMATION|windows.PROCESS_VM_READ,
 		false, status.ProcessId)
 }
 
@@ -297,16 +299,19 @@ func report(w io.Writer, programs []string, measured []figures) {
 	for i := range measured {
 		slices.Sort(measured[i].calls)
 	}
-	row(fmt.Sprintf("PathExists, mean of %d calls", len(measured[0].calls)), "%.3f ms", func(f *figures) float64 { return mean(f.calls) })
+	row(fmt.Sprintf("PathExists, mean of %d calls", len(measured[0].calls)), "%.3f ms",
+		func(f *figures) float64 { return mean(f.calls) })
 	row("PathExists, p50", "%.3f ms", func(f *figures) float64 { return percentile(f.calls, 50) })
 	row("PathExists, p99", "%.3f ms", func(f *figures) float64 { return percentile(f.calls, 99) })
 	row("resident memory, idle", "%.1f MiB", func(f *figures) float64 { return mebibytes(f.idle) })
-	row(fmt.Sprintf("resident memory, after %d calls", *total), "%.1f MiB", func(f *figures) float64 { return mebibytes(f.after) })
+	row(fmt.Sprintf("resident memory, after %d calls", *total), "%.1f MiB",
+		func(f *figures) float64 { return mebibytes(f.after) })
 	row("start to first answer", "%.0f ms", func(f *figures) float64 { return median(f.start) })
 	row("program size", "%.1f MiB", func(f *figures) float64 { return mebibytes([]int64{f.size}) })
 	row("stop to free pipes", "%.0f ms", func(f *figures) float64 { return median(f.free) })
 	row("stop to the end of the process", "%.0f ms", func(f *figures) float64 { return median(f.ended) })
-	row(fmt.Sprintf("not ended within %v of the stop, of %d", patience, *turns), "%.0f", func(f *figures) float64 { return float64(f.forced) })
+	row(fmt.Sprintf("not ended within %v of the stop, of %d", patience, *turns), "%.0f",
+		func(f *figures) float64 { return float64(f.forced) })
 }
 
 // The functions below return milliseconds, or -1 of nothing.

@@ -8,7 +8,8 @@ import "golang.org/x/sys/windows"
 // Enable enables a privilege that the token of this process has.
 func Enable(name string) error {
 	var token windows.Token
-	if err := windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_QUERY|windows.TOKEN_ADJUST_PRIVILEGES, &token); err != nil {
+	if err := windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_QUERY|windows.TOKEN_ADJUST_PRIVILEGES,
+		&token); err != nil {
 		return err
 	}
 	defer token.Close()

@@ -107,7 +107,8 @@ func TestDisk(t *testing.T) {
 			t.Errorf("ListDiskIDs: %v (-want +got)\n%s", err, diff)
 		}
 		locations, err := n.Disk.ListDiskLocations(ctx)
-		if diff := cmp.Diff(map[disk.Number]disk.Location{number: {Adapter: "3", Target: "1", LUNID: "7"}}, locations); err != nil || diff != "" {
+		if diff := cmp.Diff(map[disk.Number]disk.Location{number: {Adapter: "3", Target: "1", LUNID: "7"}},
+			locations); err != nil || diff != "" {
 			t.Errorf("ListDiskLocations: %v (-want +got)\n%s", err, diff)
 		}
 	})
@@ -161,9 +162,11 @@ func TestDisk(t *testing.T) {
 			fmt.Sprintf("create style=1 id=%s max=128", braced(layout.DiskID)),
 			"update properties",
 			fmt.Sprintf("layout style=1 count=2 id=%s usable=%d+%d max=128", braced(layout.DiskID), front, gib-front-back),
-			fmt.Sprintf("partition style=1 start=%d length=%d number=0 rewrite=1 type=%s id=%s attributes=0 name=Microsoft reserved partition",
+			fmt.Sprintf("partition style=1 start=%d length=%d number=0 rewrite=1 type=%s id=%s attributes=0 name=Microsoft "+
+				"reserved partition",
 				front, 16*mib-front, braced(win.PartitionTypeMicrosoftReserved), braced(reserved.ID)),
-			fmt.Sprintf("partition style=1 start=%d length=%d number=0 rewrite=1 type=%s id=%s attributes=8000000000000000 name=Basic data partition",
+			fmt.Sprintf("partition style=1 start=%d length=%d number=0 rewrite=1 type=%s id=%s attributes=8000000000000000 "+
+				"name=Basic data partition",
 				16*mib, gib-17*mib, braced(win.PartitionTypeBasicData), braced(data.ID)),
 			"update properties",
 		})
@@ -246,7 +249,8 @@ func (d *double) grow(size int64) {
 	d.t.Helper()
 	h := d.open(win.AccessNone)
 	defer h.Close()
-	if _, err := h.Control(d.t.Context(), ioctlGrowDisk, binary.LittleEndian.AppendUint64(nil, uint64(size)), nil); err != nil {
+	if _, err := h.Control(d.t.Context(), ioctlGrowDisk, binary.LittleEndian.AppendUint64(nil, uint64(size)),
+		nil); err != nil {
 		d.t.Fatal(err)
 	}
 }

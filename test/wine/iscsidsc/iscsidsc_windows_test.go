@@ -42,7 +42,8 @@ func TestPortals(t *testing.T) {
 	d.want("AddISCSISendTargetPortal", sys.AddISCSISendTargetPortal(ctx, portal), nil)
 	d.want("again", sys.AddISCSISendTargetPortal(ctx, portal), win.ISDSCTargetPortalAlreadyExists)
 	d.want("of another", sys.AddISCSISendTargetPortal(ctx, other), nil)
-	d.want("of one that isn't there", sys.AddISCSISendTargetPortal(ctx, win.ISCSIPortal{Address: "192.0.2.9", Port: 1}), win.ISDSCConnectionFailed)
+	d.want("of one that isn't there", sys.AddISCSISendTargetPortal(ctx, win.ISCSIPortal{Address: "192.0.2.9", Port: 1}),
+		win.ISDSCConnectionFailed)
 	d.want("RefreshISCSISendTargetPortal", sys.RefreshISCSISendTargetPortal(ctx, portal), nil)
 	got, err := sys.ISCSISendTargetPortals(ctx)
 	if diff := cmp.Diff([]win.ISCSIPortal{portal, other}, got); err != nil || diff != "" {
@@ -176,7 +177,8 @@ func TestCHAP(t *testing.T) {
 	try("CHAP as the node", win.ISCSICHAP, "", "target12target", win.ISDSCAuthenticationFailed)
 	try("wrong password", win.ISCSICHAP, "user", "target12wrong", win.ISDSCAuthenticationFailed)
 	try("short password", win.ISCSICHAP, "user", "short", shortCHAPSecret)
-	try("mutual CHAP before the node has a secret", win.ISCSIMutualCHAP, "user", "target12target", win.ISDSCAuthenticationFailed)
+	try("mutual CHAP before the node has a secret", win.ISCSIMutualCHAP, "user", "target12target",
+		win.ISDSCAuthenticationFailed)
 	d.want("SetISCSIInitiatorCHAPSecret", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("node12node12")), nil)
 	d.want("with a short one", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("short")), shortCHAPSecret)
 	d.want("with none", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.Text{}), shortCHAPSecret)
@@ -331,7 +333,8 @@ func TestErrors(t *testing.T) {
 			return err
 		},
 		"RemoveIScsiPersistentTargetW": func() error {
-			return sys.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", Portal: portal})
+			return sys.RemoveISCSIPersistentLogin(ctx,
+				win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", Portal: portal})
 		},
 		"SetIScsiInitiatorCHAPSharedSecret": func() error {
 			return sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("node12node12"))

@@ -34,7 +34,8 @@ func TestOperations(t *testing.T) {
 	ctx := t.Context()
 	i := initiator.New(system{sys}, initiator.Options{})
 	d.addTarget(target{name: iqn, portal: other, luns: 3, user: "user", secret: "target12target", mutual: "node12node12"})
-	d.addPersistentLogin(win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", InitiatorPort: 1, Portal: other}, "symbolic")
+	d.addPersistentLogin(win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", InitiatorPort: 1, Portal: other},
+		"symbolic")
 	d.call("DoubleSetLate", 2)
 	p := iscsi.Portal{Address: "[FD00::2]", Port: other.Port}
 

@@ -58,7 +58,8 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest, err := image.Manifest()
-	if err != nil || manifest.Config.MediaType != configType || len(manifest.Layers) != 1 || manifest.Layers[0].MediaType != layerType {
+	if err != nil || manifest.Config.MediaType != configType || len(manifest.Layers) != 1 ||
+		manifest.Layers[0].MediaType != layerType {
 		t.Fatalf("%+v, %v", manifest, err)
 	}
 	config, err := image.RawConfigFile()
@@ -92,7 +93,8 @@ func TestMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{}, {"pack"}, {"pack", source}, {"pack", "-version", "v1", "missing"}, {"push", "missing", "localhost:1/a"}, {"push", notAChart, "localhost:1/a"},
+		{}, {"pack"}, {"pack", source}, {"pack", "-version", "v1", "missing"}, {"push", "missing", "localhost:1/a"},
+		{"push", notAChart, "localhost:1/a"},
 	} {
 		if err := run(args, io.Discard); err == nil {
 			t.Errorf("%q: no error", args)

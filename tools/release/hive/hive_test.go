@@ -26,7 +26,8 @@ func TestEmpty(t *testing.T) {
 		})
 		t.Run(name+"/reglookup", func(t *testing.T) {
 			all := "QRY_VAL SET_VAL CREATE_KEY ENUM_KEYS NOTIFY CREATE_LNK DELETE R_CONT W_DAC W_OWNER:CI"
-			want := "/,KEY,,1970-01-01 00:00:00,S-1-5-32-544,S-1-5-18,,S-1-5-32-544:ALLOW:" + all + "|S-1-5-18:ALLOW:" + all + ","
+			want := "/,KEY,,1970-01-01 00:00:00,S-1-5-32-544,S-1-5-18,,S-1-5-32-544:ALLOW:" + all + "|S-1-5-18:ALLOW:" + all +
+				","
 			if out := strings.TrimSpace(output(t, "reglookup", "-H", "-s", file)); out != want {
 				t.Errorf("it has\n%s\nwant\n%s", out, want)
 			}

@@ -31,7 +31,8 @@ func writeArchive(w io.Writer, index v1.ImageIndex, about description) (err erro
 	if err != nil {
 		return err
 	}
-	err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": about.version}))
+	err = path.AppendIndex(index, layout.WithAnnotations(
+		map[string]string{"org.opencontainers.image.ref.name": about.version}))
 	if err != nil {
 		return err
 	}

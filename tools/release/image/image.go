@@ -52,7 +52,8 @@ const entryPoint = `%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxy.exe`
 // https://github.com/opencontainers/image-spec/blob/main/config.md
 func newImage(system v1.Platform, files []file, about description) (v1.Image, error) {
 	created := v1.Time{Time: about.created}
-	config := &v1.ConfigFile{Architecture: system.Architecture, OS: system.OS, Created: created, RootFS: v1.RootFS{Type: "layers"}}
+	config := &v1.ConfigFile{Architecture: system.Architecture, OS: system.OS, Created: created,
+		RootFS: v1.RootFS{Type: "layers"}}
 	programs := layerOf{"CSI Proxy's programs", linuxEntries(files)}
 	layers := []layerOf{programs}
 	title := "A simulated Windows node with CSI Proxy, for tests of CSI drivers"
@@ -65,10 +66,11 @@ func newImage(system v1.Platform, files []file, about description) (v1.Image, er
 		title = "The storage operations of a Windows node, for CSI drivers. For HostProcess containers only"
 	case "linux":
 		config.Config = v1.Config{
-			Entrypoint:  []string{"/csi-proxy-sim"},
-			Env:         []string{"PATH=/"},
-			Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/csi-proxyctl", "versions"}, Interval: 2 * time.Second, Timeout: 10 * time.Second},
-			Volumes:     map[string]struct{}{"/run/csi-proxy": {}},
+			Entrypoint: []string{"/csi-proxy-sim"},
+			Env:        []string{"PATH=/"},
+			Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/csi-proxyctl", "versions"}, Interval: 2 * time.Second,
+				Timeout: 10 * time.Second},
+			Volumes: map[string]struct{}{"/run/csi-proxy": {}},
 		}
 	default:
 		return nil, fmt.Errorf("%s: there are only images for windows and linux", system)
@@ -119,7 +121,8 @@ type entry struct {
 // baseEntries are those of the layer without programs. Like Microsoft's base image, they
 // say nothing of who may do what.
 func baseEntries() []entry {
-	entries := []entry{{name: "Files"}, {name: "Files/Windows"}, {name: "Files/Windows/System32"}, {name: "Files/Windows/System32/config"}}
+	entries := []entry{{name: "Files"}, {name: "Files/Windows"}, {name: "Files/Windows/System32"},
+		{name: "Files/Windows/System32/config"}}
 	for _, name := range hives {
 		entries = append(entries, entry{name: "Files/Windows/System32/config/" + name, contents: hive.Empty(name)})
 	}
@@ -167,7 +170,8 @@ func newLayer(entries []entry) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range entries {
-		header := &tar.Header{Format: tar.FormatPAX, Name: e.name, Typeflag: tar.TypeDir, Mode: 0o555, ModTime: time.Unix(0, 0), PAXRecords: e.extended}
+		header := &tar.Header{Format: tar.FormatPAX, Name: e.name, Typeflag: tar.TypeDir, Mode: 0o555,
+			ModTime: time.Unix(0, 0), PAXRecords: e.extended}
 		if e.contents != nil {
 			header.Typeflag, header.Size = tar.TypeReg, int64(len(e.contents))
 		}

@@ -41,7 +41,8 @@ func builtImage(t *testing.T, flags ...string) []byte {
 	}
 	args := append([]string{"build", "-version=v1.2.3", "-commit=0123abc", "-created=1767225600"}, flags...)
 	var out bytes.Buffer
-	if err := run(append(args, "windows/amd64", "csi-proxyctl.exe="+filepath.Join(dir, "ctl"), "csi-proxy.exe="+filepath.Join(dir, "daemon")), &out); err != nil {
+	if err := run(append(args, "windows/amd64", "csi-proxyctl.exe="+filepath.Join(dir, "ctl"),
+		"csi-proxy.exe="+filepath.Join(dir, "daemon")), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -90,7 +91,8 @@ func TestIndex(t *testing.T) {
 			t.Errorf("%s has another image", m.Platform)
 		}
 	}
-	want := []string{"windows/amd64:10.0.17763", "windows/amd64:10.0.20348", "windows/amd64:10.0.25398", "windows/amd64:10.0.26100",
+	want := []string{"windows/amd64:10.0.17763", "windows/amd64:10.0.20348", "windows/amd64:10.0.25398",
+		"windows/amd64:10.0.26100",
 		"windows/amd64", "unknown/unknown"}
 	if diff := cmp.Diff(want, platforms); diff != "" {
 		t.Errorf("the index (- want, + got):\n%s", diff)
@@ -114,14 +116,16 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.OS != "windows" || config.Architecture != "amd64" || config.Created.Unix() != 1767225600 || len(config.History) != 2 {
+	if config.OS != "windows" || config.Architecture != "amd64" || config.Created.Unix() != 1767225600 ||
+		len(config.History) != 2 {
 		t.Errorf("the config is %s", raw)
 	}
 	c := config.Config
 	if !slices.Equal(c.Entrypoint, []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxy.exe`}) || len(c.Cmd) > 0 || c.User != `NT AUTHORITY\SYSTEM` {
 		t.Errorf("it starts %q %q as %q", c.Entrypoint, c.Cmd, c.User)
 	}
-	for label, want := range map[string]string{"version": "v1.2.3", "revision": "0123abc", "created": "2026-01-01T00:00:00Z"} {
+	for label, want := range map[string]string{"version": "v1.2.3", "revision": "0123abc",
+		"created": "2026-01-01T00:00:00Z"} {
 		if got := c.Labels["org.opencontainers.image."+label]; got != want {
 			t.Errorf("the label %s is %q, want %q", label, got, want)
 		}
@@ -151,7 +155,8 @@ func TestLayers(t *testing.T) {
 	}
 
 	programs := entriesOf(t, layers[1])
-	if diff := cmp.Diff([]string{"Files/", "Hives/", "Files/csi-proxy.exe", "Files/csi-proxyctl.exe"}, namesOf(programs)); diff != "" {
+	if diff := cmp.Diff([]string{"Files/", "Hives/", "Files/csi-proxy.exe", "Files/csi-proxyctl.exe"},
+		namesOf(programs)); diff != "" {
 		t.Errorf("the second layer (- want, + got):\n%s", diff)
 	}
 	for _, e := range programs {
@@ -167,7 +172,8 @@ func TestLayers(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The users' entry: read and execute, nothing else.
-		if users := "00031800" + "a9001200" + "01020000000000052000000021020000"; strings.Count(hex.EncodeToString(sd), users) != 1 {
+		if users := "00031800" + "a9001200" + "01020000000000052000000021020000"; strings.Count(hex.EncodeToString(sd),
+			users) != 1 {
 			t.Errorf("%s has the security descriptor %x", e.header.Name, sd)
 		}
 	}
@@ -232,7 +238,8 @@ func TestReproducible(t *testing.T) {
 }
 
 func TestPush(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true),
+		registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	index, archive := unpacked(t, builtImage(t))
 	want, err := index.Digest()
@@ -299,7 +306,8 @@ func attached(t *testing.T, image name.Digest) map[string][]statement {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := attestation.Manifest(); err != nil || m.ArtifactType != attestationType || m.Subject.Digest.String() != image.DigestStr() {
+	if m, err := attestation.Manifest(); err != nil || m.ArtifactType != attestationType ||
+		m.Subject.Digest.String() != image.DigestStr() {
 		t.Errorf("it lists %+v for %s, %v", m, image, err)
 	}
 	layers, err := attestation.Layers()

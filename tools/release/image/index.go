@@ -45,7 +45,8 @@ func newIndex(systems []system, about description) (v1.ImageIndex, error) {
 		for _, version := range versions {
 			platform := s.platform
 			platform.OSVersion = version
-			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &platform}})
+			index = mutate.AppendManifests(index,
+				mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &platform}})
 		}
 		described, err := partial.Descriptor(image)
 		if err != nil {
@@ -56,8 +57,9 @@ func newIndex(systems []system, about description) (v1.ImageIndex, error) {
 			return nil, err
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: attestation, Descriptor: v1.Descriptor{
-			Platform:    &v1.Platform{OS: "unknown", Architecture: "unknown"},
-			Annotations: map[string]string{"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": described.Digest.String()},
+			Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"},
+			Annotations: map[string]string{"vnd.docker.reference.type": "attestation-manifest",
+				"vnd.docker.reference.digest": described.Digest.String()},
 		}})
 	}
 	return index, nil
@@ -84,10 +86,12 @@ func attest(image v1.Descriptor, s system, about description) (v1.Image, error) 
 		content, err := json.Marshal(map[string]any{
 			"_type":         "https://in-toto.io/Statement/v1",
 			"predicateType": predicateType,
-			"subject":       []any{map[string]any{"name": "csi-proxy", "digest": map[string]string{image.Digest.Algorithm: image.Digest.Hex}}},
-			"predicate":     predicate,
+			"subject": []any{map[string]any{"name": "csi-proxy",
+				"digest": map[string]string{image.Digest.Algorithm: image.Digest.Hex}}},
+			"predicate": predicate,
 		})
-		layers = append(layers, oci.Layer{Type: statementType, Content: content, Annotations: map[string]string{predicateTypeName: predicateType}})
+		layers = append(layers, oci.Layer{Type: statementType, Content: content,
+			Annotations: map[string]string{predicateTypeName: predicateType}})
 		return err
 	}
 	for _, f := range s.files {
@@ -100,12 +104,14 @@ func attest(image v1.Descriptor, s system, about description) (v1.Image, error) 
 	// https://slsa.dev/spec/v1.0/provenance
 	err := add(predicateOrigin, map[string]any{
 		"buildDefinition": map[string]any{
-			"buildType":            source + "/blob/main/docs/image.md#what-it-says-of-itself",
-			"externalParameters":   map[string]string{"version": about.version, "platform": s.platform.String()},
-			"resolvedDependencies": []any{map[string]any{"uri": "git+" + source, "digest": map[string]string{"gitCommit": about.commit}}},
+			"buildType":          source + "/blob/main/docs/image.md#what-it-says-of-itself",
+			"externalParameters": map[string]string{"version": about.version, "platform": s.platform.String()},
+			"resolvedDependencies": []any{map[string]any{"uri": "git+" + source,
+				"digest": map[string]string{"gitCommit": about.commit}}},
 		},
 		// Who ran it makes no difference to the bytes, and is known of who signs them.
-		"runDetails": map[string]any{"builder": map[string]string{"id": source + "/blob/" + about.commit + "/packaging/release.mk"}},
+		"runDetails": map[string]any{"builder": map[string]string{"id": source + "/blob/" + about.commit +
+			"/packaging/release.mk"}},
 	})
 	if err != nil {
 		return nil, err

@@ -6,7 +6,8 @@
 // repository's root:
 //
 //	go -C tools/release build -o ../../bin/ ./image
-//	bin/image build -version v1.2.3 -commit 0123abc -created 1767225600 windows/amd64 csi-proxy.exe=bin/csi-proxy.exe … >image.tar
+//	bin/image build -version v1.2.3 -commit 0123abc -created 1767225600 \
+//		windows/amd64 csi-proxy.exe=bin/csi-proxy.exe … >image.tar
 //	bin/image push image.tar registry.example.org/csi-proxy:v1.2.3
 //
 // The same files and flags give the same bytes. docs/image.md says what is in the image.

@@ -31,7 +31,8 @@ func TestPublish(t *testing.T) {
 	if repository == "" {
 		t.Skip("builds what is released: run make test-publish")
 	}
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true),
+		registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	cmd := exec.Command("make", "-C", repository, "publish", "REGISTRY="+host, "VERSION=v0.0.1-test")
@@ -106,10 +107,12 @@ func TestPublish(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	if out, err := inside("/csi-proxyctl", "sim", "disk", "attach", "--size=10GiB", "--serial=vol-1").CombinedOutput(); err != nil {
+	if out, err := inside("/csi-proxyctl", "sim", "disk", "attach", "--size=10GiB",
+		"--serial=vol-1").CombinedOutput(); err != nil {
 		t.Errorf("attach a disk: %v\n%s", err, out)
 	}
-	if out, err := inside("/csi-proxyctl", "disk", "list").CombinedOutput(); err != nil || !strings.Contains(string(out), "vol-1") {
+	if out, err := inside("/csi-proxyctl", "disk", "list").CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "vol-1") {
 		t.Errorf("the disk that was attached isn't listed: %v\n%s", err, out)
 	}
 	if err := stop(); err != nil {
@@ -141,7 +144,8 @@ func pulled(t *testing.T, tag name.Tag) map[string]v1.Image {
 			t.Fatal(err)
 		}
 		statements := attached(t, tag.Digest(m.Digest.String()))
-		if len(statements[predicateBill]) != 2 || !strings.Contains(string(statements[predicateBill][0].Predicate), "pkg:golang/google.golang.org/grpc@") ||
+		if len(statements[predicateBill]) != 2 ||
+			!strings.Contains(string(statements[predicateBill][0].Predicate), "pkg:golang/google.golang.org/grpc@") ||
 			len(statements[predicateOrigin]) != 1 {
 			t.Errorf("%s for %s has the statements %v", tag, m.Platform, statements)
 		}

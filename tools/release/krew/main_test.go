@@ -30,16 +30,19 @@ func TestManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	var m manifest
-	if err := yaml.UnmarshalStrict(out.Bytes(), &m); err != nil || len(m.Spec.Platforms) != 2 || m.Metadata["name"] != "csi-proxy" {
+	if err := yaml.UnmarshalStrict(out.Bytes(), &m); err != nil || len(m.Spec.Platforms) != 2 ||
+		m.Metadata["name"] != "csi-proxy" {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	p := m.Spec.Platforms[1]
-	if p.Bin != "kubectl-csi_proxy.exe" || p.Selector.MatchLabels["os"] != "windows" || p.Selector.MatchLabels["arch"] != "arm64" ||
+	if p.Bin != "kubectl-csi_proxy.exe" || p.Selector.MatchLabels["os"] != "windows" ||
+		p.Selector.MatchLabels["arch"] != "arm64" ||
 		p.URI != "https://example.org/v1.2.3/kubectl-csi_proxy-windows-arm64-v1.2.3.zip" ||
 		p.SHA256 != fmt.Sprintf("%x", sha256.Sum256([]byte("windows-arm64"))) {
 		t.Errorf("%+v", p)
 	}
-	for _, wrong := range []string{filepath.Join(dir, "missing-v1.2.3.zip"), filepath.Join(dir, "kubectl-csi_proxy-linux-arm64-v1.2.3.zip")} {
+	for _, wrong := range []string{filepath.Join(dir, "missing-v1.2.3.zip"),
+		filepath.Join(dir, "kubectl-csi_proxy-linux-arm64-v1.2.3.zip")} {
 		if err := run(io.Discard, "v1.2.3", "https://example.org", []string{wrong}); err == nil {
 			t.Errorf("%s: no error", wrong)
 		}

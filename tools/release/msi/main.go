@@ -95,7 +95,8 @@ func (p product) build(name string) error {
 	}
 
 	if err := p.run(dir, "wixl", "--arch", "x64", "--output", out,
-		"-D", "Version="+version, "-D", "FullVersion="+p.version, "-D", "ProductCode="+guid("product "+p.version), source); err != nil {
+		"-D", "Version="+version, "-D", "FullVersion="+p.version, "-D", "ProductCode="+guid("product "+p.version),
+		source); err != nil {
 		return err
 	}
 	for _, statement := range statements {
@@ -104,7 +105,8 @@ func (p product) build(name string) error {
 		}
 	}
 	// The last id is the package code, which wixl takes at random.
-	return p.run(dir, "msibuild", out, "-s", "CSI Proxy "+p.version, "The CSI Proxy Authors", "x64;1033", guid(fmt.Sprint("package ", p.version, p.created)))
+	return p.run(dir, "msibuild", out, "-s", "CSI Proxy "+p.version, "The CSI Proxy Authors", "x64;1033",
+		guid(fmt.Sprint("package ", p.version, p.created)))
 }
 
 // statements returns those of tables.sql.
@@ -127,7 +129,8 @@ func (p product) statements(version string) ([]string, error) {
 // stderr of what they don't understand, and go on, so that is an error here.
 func (p product) run(dir, program string, args ...string) error {
 	var stderr strings.Builder
-	cmd := exec.Command("faketime", append([]string{"-f", time.Unix(p.created, 0).UTC().Format("2006-01-02 15:04:05"), program}, args...)...)
+	cmd := exec.Command("faketime", append(
+		[]string{"-f", time.Unix(p.created, 0).UTC().Format("2006-01-02 15:04:05"), program}, args...)...)
 	cmd.Dir, cmd.Stderr = dir, &stderr
 	cmd.Env = append(os.Environ(), "TZ=UTC")
 	err := cmd.Run()

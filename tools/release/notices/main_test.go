@@ -42,12 +42,14 @@ func TestWrite(t *testing.T) {
 	for _, part := range strings.Split(out.String(), strings.Repeat("=", 80)+"\n")[1:] {
 		order = append(order, strings.TrimSpace(part))
 	}
-	want := []string{"a v2.0.0", "licence a", "b v1.0.0", "licence b\n\nnotice b", "Go and its standard library", "the licence of Go\n\nabout patents"}
+	want := []string{"a v2.0.0", "licence a", "b v1.0.0", "licence b\n\nnotice b", "Go and its standard library",
+		"the licence of Go\n\nabout patents"}
 	if strings.Join(order, "|") != strings.Join(want, "|") {
 		t.Errorf("got %q, want %q", order, want)
 	}
 
-	if err := write(&out, []*debug.Module{{Path: "unlicensed"}}, directory); err == nil || !strings.Contains(err.Error(), "unlicensed") {
+	if err := write(&out, []*debug.Module{{Path: "unlicensed"}}, directory); err == nil ||
+		!strings.Contains(err.Error(), "unlicensed") {
 		t.Errorf("of a module without a licence: %v", err)
 	}
 }

@@ -67,7 +67,8 @@ func write(out io.Writer, program string, packed []string, version string) error
 		return err
 	}
 	bom := describe(info, version, sha256.Sum256(contents))
-	return cyclonedx.NewBOMEncoder(out, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6)
+	return cyclonedx.NewBOMEncoder(out, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom,
+		cyclonedx.SpecVersion1_6)
 }
 
 func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) *cyclonedx.BOM {

@@ -26,19 +26,22 @@ func TestDescribe(t *testing.T) {
 		Deps: []*debug.Module{
 			{Path: "example.org/A", Version: "v1.0.0"},
 			{Path: "example.org/A", Version: "v1.0.0"}, // of a packed program
-			{Path: "example.org/b", Version: "v2.0.0", Replace: &debug.Module{Path: "example.org/c", Version: "v3.0.0+incompatible"}},
+			{Path: "example.org/b", Version: "v2.0.0",
+				Replace: &debug.Module{Path: "example.org/c", Version: "v3.0.0+incompatible"}},
 		},
 	}, "v1.2.3", sha256.Sum256(nil))
 
 	main := got.Metadata.Component
-	if main.Name != "program" || main.Version != "v1.2.3" || main.PackageURL != "pkg:golang/example.org/main@v1.2.3#cmd/program" {
+	if main.Name != "program" || main.Version != "v1.2.3" ||
+		main.PackageURL != "pkg:golang/example.org/main@v1.2.3#cmd/program" {
 		t.Errorf("the program is %+v", main)
 	}
 	var purls []string
 	for _, c := range *got.Components {
 		purls = append(purls, c.PackageURL)
 	}
-	want := []string{"pkg:golang/std@1.26.0", "pkg:golang/example.org/a@v1.0.0", "pkg:golang/example.org/c@v3.0.0%2Bincompatible"}
+	want := []string{"pkg:golang/std@1.26.0", "pkg:golang/example.org/a@v1.0.0",
+		"pkg:golang/example.org/c@v3.0.0%2Bincompatible"}
 	if !slices.Equal(purls, want) {
 		t.Errorf("the components are %q, want %q", purls, want)
 	}
@@ -71,7 +74,8 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Reset()
-	if err := write(&again, program, []string{list}, "v1.2.3"); err != nil || !strings.Contains(again.String(), "pkg:golang/example.org/listed@v1.2.3") {
+	if err := write(&again, program, []string{list}, "v1.2.3"); err != nil ||
+		!strings.Contains(again.String(), "pkg:golang/example.org/listed@v1.2.3") {
 		t.Errorf("the listed module is missing (%v)", err)
 	}
 	var got cyclonedx.BOM

@@ -113,7 +113,8 @@ func stage(ctx context.Context) error {
 	if _, err := files.Mkdir(ctx, &filesystem.MkdirRequest{Path: target[:len(target)-len(`\mount`)]}); err != nil {
 		return err
 	}
-	if _, err := files.CreateSymlink(ctx, &filesystem.CreateSymlinkRequest{SourcePath: staging, TargetPath: target}); err != nil {
+	if _, err := files.CreateSymlink(ctx,
+		&filesystem.CreateSymlinkRequest{SourcePath: staging, TargetPath: target}); err != nil {
 		return err
 	}
 	stats, err := volumes.GetVolumeStats(ctx, &volume.GetVolumeStatsRequest{VolumeID: id})
@@ -152,7 +153,8 @@ func unstage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := volumes.UnmountVolume(ctx, &volume.UnmountVolumeRequest{VolumeID: at.VolumeID, TargetPath: staging}); err != nil {
+	if _, err := volumes.UnmountVolume(ctx,
+		&volume.UnmountVolumeRequest{VolumeID: at.VolumeID, TargetPath: staging}); err != nil {
 		return err
 	}
 	if _, err := files.Rmdir(ctx, &filesystem.RmdirRequest{Path: staging, Force: true}); err != nil {
