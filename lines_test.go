@@ -14,11 +14,7 @@ import (
 
 // longLines are the directories whose lines may still be longer. None is to be added.
 var longLines = []string{
-	"api", "client", "cmd/csi-proxyctl/sim", "compat", "csinode", "examples", "internal/conformance", "internal/daemon",
-	"internal/fairshare", "internal/lab", "internal/logfile", "internal/nodeops", "internal/operation",
-	"internal/pathpolicy", "internal/pipe", "internal/server", "internal/signatures", "internal/sim", "internal/smbios",
-	"internal/smblogon", "internal/smbprobe", "internal/systemdisk", "internal/unc", "internal/win", "internal/wincalls",
-	"internal/winsys", "kubectl-csi-proxy", "simnode", "test", "tools",
+	"examples", "internal/lab", "internal/nodeops", "internal/wincalls", "internal/winsys", "test/kubelet", "tools/mutate",
 }
 
 // A line of code fits on a screen that is split in two: it has 120 characters at most, unless
@@ -34,11 +30,15 @@ func TestLinesFit(t *testing.T) {
 			slices.Contains(longLines, slash)) {
 			return filepath.SkipDir
 		}
-		if filepath.Ext(path) != ".go" || strings.HasPrefix(slash, "cmd/csi-proxyctl/sim") {
+		text := ""
+		if filepath.Ext(path) == ".go" {
+			text = readText(t, path)
+		}
+		if strings.Contains(text, "\n// Code generated ") {
 			return nil
 		}
 		raw := false
-		for i, line := range strings.Split(readText(t, path), "\n") {
+		for i, line := range strings.Split(text, "\n") {
 			inRaw := raw || strings.Contains(line, "`")
 			raw = raw != (strings.Count(line, "`")%2 == 1)
 			if n := utf8.RuneCountInString(line); n > limit && !inRaw {

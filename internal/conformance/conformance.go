@@ -66,7 +66,8 @@ func (c Check) Versions() []string {
 // Checks returns all checks in the order in which they run: those that could end the
 // daemon come last.
 func Checks() []Check {
-	all := slices.Concat(endpointChecks(), errorChecks(), diskChecks, volumeChecks, filesystemChecks, pathChecks, smbChecks,
+	all := slices.Concat(endpointChecks(), errorChecks(), diskChecks, volumeChecks, filesystemChecks, pathChecks,
+		smbChecks,
 		iscsiChecks, systemChecks, driverChecks)
 	slices.SortStableFunc(all, func(a, b Check) int {
 		switch {

@@ -39,7 +39,8 @@ func expendable(t testing.TB) (*simnode.Node, Options) {
 	// raw volume, which a disk of the former has.
 	for i := range 7 {
 		serial := fmt.Sprintf("expendable-%d", i)
-		n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: serial, Page83: []simnode.Designator{simnode.T10Designator("page83-" + serial)}, Offline: i%2 == 0})
+		n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: serial,
+			Page83: []simnode.Designator{simnode.T10Designator("page83-" + serial)}, Offline: i%2 == 0})
 		disks = append(disks, serial)
 	}
 	password, chap, mutual := secret.New("p&ss%word"), secret.New("chap secret 1"), secret.New("mutual secret")
@@ -61,7 +62,8 @@ func expendable(t testing.TB) (*simnode.Node, Options) {
 }
 
 // serve serves a node with further interceptors, and returns how to connect to it.
-func serve(t testing.TB, n *simnode.Node, interceptors ...grpc.UnaryServerInterceptor) func(context.Context, string, string) (net.Conn, error) {
+func serve(t testing.TB, n *simnode.Node, interceptors ...grpc.UnaryServerInterceptor) func(context.Context, string,
+	string) (net.Conn, error) {
 	listeners := make(map[string]*bufconn.Listener)
 	ops := n.Operations()
 	s, err := daemon.New(daemon.Config{
@@ -171,8 +173,10 @@ func TestWithoutInputs(t *testing.T) {
 // confirms it.
 func TestDisksAreNotErasedByMistake(t *testing.T) {
 	n := simnode.New(t)
-	n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "one", Page83: []simnode.Designator{simnode.T10Designator("same")}})
-	n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "two", Page83: []simnode.Designator{simnode.T10Designator("same")}})
+	n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "one",
+		Page83: []simnode.Designator{simnode.T10Designator("same")}})
+	n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "two",
+		Page83: []simnode.Designator{simnode.T10Designator("same")}})
 	system := n.Disks()[0].Serial
 	for _, test := range []struct {
 		id    string
@@ -199,7 +203,10 @@ func TestDisksAreNotErasedByMistake(t *testing.T) {
 }
 
 func TestNobodyServes(t *testing.T) {
-	results, err := Run(t.Context(), Options{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, fs.ErrNotExist }})
+	results, err := Run(t.Context(), Options{Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil,
+			fs.ErrNotExist
+	}})
 	if err == nil || len(results) > 0 {
 		t.Errorf("%d results, error %v", len(results), err)
 	}
@@ -212,7 +219,8 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o.Run = regexp.MustCompile("^volume.mount/")
 	var inside atomic.Bool
-	o.Dial = serve(t, n, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	o.Dial = serve(t, n, func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (any, error) {
 		resp, err := handler(ctx, req)
 		if strings.HasSuffix(info.FullMethod, "/MountVolume") {
 			inside.Store(true)

@@ -32,7 +32,8 @@ var diskChecks = []Check{
 	},
 	{
 		Name: "disk.locations-without-system", Group: "disk", Methods: []string{"ListDiskLocations"}, Better: true,
-		Promise: "A disk that Windows runs from isn't among the locations, so that a driver that looks for a LUN can't take it.",
+		Promise: "A disk that Windows runs from isn't among the locations, so that a driver that looks for a LUN can't " +
+			"take it.",
 		run: func(t *trial) {
 			system := t.kubeletDisk()
 			if system == "" {
@@ -83,7 +84,8 @@ var diskChecks = []Check{
 	},
 	{
 		Name: "disk.partition-raw", Group: "disk", Methods: []string{"PartitionDisk"},
-		Promise: "PartitionDisk of a disk without partitions returns when the volume can be used: a list of volumes right after isn't empty.",
+		Promise: "PartitionDisk of a disk without partitions returns when the volume can be used: a list of volumes " +
+			"right after isn't empty.",
 		run: func(t *trial) {
 			d := t.rawDisk()
 			t.do("PartitionDisk", fields{"disk": d.number})
@@ -107,7 +109,8 @@ var diskChecks = []Check{
 	},
 	{
 		Name: "disk.partition-offline", Group: "disk", Methods: []string{"PartitionDisk"},
-		Promise: "PartitionDisk succeeds on an offline disk that is partitioned: drivers call it before they bring the disk online.",
+		Promise: "PartitionDisk succeeds on an offline disk that is partitioned: drivers call it before they bring the " +
+			"disk online.",
 		run: func(t *trial) {
 			d := t.partition(t.anyDisk())
 			before := t.volumes(d)
@@ -141,7 +144,8 @@ var diskChecks = []Check{
 	},
 	{
 		Name: "disk.state", Group: "disk", Methods: []string{"SetDiskState", "GetDiskState"},
-		Promise: "SetDiskState takes a disk offline and brings it online, and may be repeated; GetDiskState says which it is.",
+		Promise: "SetDiskState takes a disk offline and brings it online, and may be repeated; " +
+			"GetDiskState says which it is.",
 		run: func(t *trial) {
 			d := t.anyDisk()
 			t.later(func() { t.online(d) })
@@ -186,8 +190,10 @@ var diskChecks = []Check{
 		},
 	},
 	{
-		Name: "disk.number-beyond-32-bits", Group: "disk", Methods: []string{"PartitionDisk"}, Better: true, only: textNumbers,
-		Promise: "In versions with disk numbers as texts, a number beyond 32 bits is refused and doesn't stand for another disk.",
+		Name: "disk.number-beyond-32-bits", Group: "disk", Methods: []string{"PartitionDisk"}, Better: true,
+		only: textNumbers,
+		Promise: "In versions with disk numbers as texts, a number beyond 32 bits is refused and doesn't stand for " +
+			"another disk.",
 		// The published daemon takes 4294967296 for disk 0. So this calls nothing that
 		// could change that disk: it is partitioned already, and online.
 		run: func(t *trial) { t.refusedDisk(codes.InvalidArgument, "4294967296") },

@@ -207,7 +207,8 @@ func (t *trial) unmountLater(volume, path string) {
 	t.later(func() {
 		a, err := t.call("GetVolumeIDFromTargetPath", fields{"path": path})
 		code := status.Code(err)
-		if code == codes.NotFound || t.Published && code == codes.Unknown || err == nil && !strings.EqualFold(a.text("volume"), volume) {
+		if code == codes.NotFound || t.Published && code == codes.Unknown || err == nil &&
+			!strings.EqualFold(a.text("volume"), volume) {
 			return
 		}
 		if _, err := t.call("UnmountVolume", fields{"volume": volume, "path": path}); err != nil {

@@ -19,28 +19,37 @@ const (
 // driverChecks make the calls of shipped drivers in their order, each step twice, as
 // kubelet may repeat it.
 var driverChecks = []Check{
-	driver("ebs", "AWS EBS's driver finds the disk by its serial number, and takes the text of an error for \"not mounted yet\".",
+	driver("ebs", "AWS EBS's driver finds the disk by its serial number, and takes the text of an error for \"not "+
+		"mounted yet\".",
 		[]string{
-			"ListDiskIDs", "PathExists", "Mkdir", "GetVolumeIDFromTargetPath", "GetDiskNumberFromVolumeID", "PartitionDisk", "SetDiskState",
+			"ListDiskIDs", "PathExists", "Mkdir", "GetVolumeIDFromTargetPath", "GetDiskNumberFromVolumeID", "PartitionDisk",
+			"SetDiskState",
 			"ListVolumesOnDisk", "IsVolumeFormatted", "MountVolume", "Rescan", "GetDiskStats", "GetVolumeStats", "ResizeVolume",
 			"CreateSymlink", "Rmdir", "UnmountVolume",
 		}, newEBS),
 	driver("azure-disk", "Azure Disk's driver never brings a disk online, and unmounts by removing the mount point.",
 		[]string{
-			"Rescan", "ListDiskLocations", "PathExists", "IsSymlink", "PartitionDisk", "ListVolumesOnDisk", "IsVolumeFormatted", "MountVolume",
+			"Rescan", "ListDiskLocations", "PathExists", "IsSymlink", "PartitionDisk", "ListVolumesOnDisk", "IsVolumeFormatted",
+			"MountVolume",
 			"CreateSymlink", "Rmdir", "GetVolumeIDFromTargetPath", "WriteVolumeCache",
 		}, newAzureDisk),
 	driver("gce-pd", "GCE PD's driver hands over kubelet's paths without a drive.",
 		[]string{
-			"ListDiskIDs", "IsSymlink", "GetDiskStats", "PartitionDisk", "SetDiskState", "ListVolumesOnDisk", "IsVolumeFormatted", "MountVolume",
-			"GetVolumeIDFromTargetPath", "ResizeVolume", "PathExists", "CreateSymlink", "Rmdir", "UnmountVolume", "GetDiskNumberFromVolumeID",
+			"ListDiskIDs", "IsSymlink", "GetDiskStats", "PartitionDisk", "SetDiskState", "ListVolumesOnDisk",
+			"IsVolumeFormatted", "MountVolume",
+			"GetVolumeIDFromTargetPath", "ResizeVolume", "PathExists", "CreateSymlink", "Rmdir", "UnmountVolume",
+			"GetDiskNumberFromVolumeID",
 		}, newGCEPD),
 	driver("smb", "The SMB driver maps the share with a link at the staging path.",
-		[]string{"PathExists", "IsSymlink", "Rmdir", "Mkdir", "NewSmbGlobalMapping", "RemoveSmbGlobalMapping", "CreateSymlink"}, newSMB),
-	driver("iscsi", "A driver for local iSCSI volumes insists on one disk and one volume, and removes the target path without force.",
+		[]string{"PathExists", "IsSymlink", "Rmdir", "Mkdir", "NewSmbGlobalMapping", "RemoveSmbGlobalMapping",
+			"CreateSymlink"}, newSMB),
+	driver("iscsi", "A driver for local iSCSI volumes insists on one disk and one volume, and removes the target path "+
+		"without force.",
 		[]string{
-			"DiscoverTargetPortal", "AddTargetPortal", "ConnectTarget", "GetTargetDisks", "SetDiskState", "PartitionDisk", "ListVolumesOnDisk",
-			"IsVolumeFormatted", "PathExists", "Mkdir", "MountVolume", "CreateSymlink", "Rmdir", "GetVolumeIDFromTargetPath", "UnmountVolume",
+			"DiscoverTargetPortal", "AddTargetPortal", "ConnectTarget", "GetTargetDisks", "SetDiskState", "PartitionDisk",
+			"ListVolumesOnDisk",
+			"IsVolumeFormatted", "PathExists", "Mkdir", "MountVolume", "CreateSymlink", "Rmdir", "GetVolumeIDFromTargetPath",
+			"UnmountVolume",
 			"DisconnectTarget",
 		}, newISCSI),
 }
@@ -66,7 +75,8 @@ func driver(name, promise string, methods []string, newSequence func(*trial) seq
 				})
 				twice("publish", life, func() error { return s.Publish(s.drive+s.staging[2:], s.drive+s.target[2:]) })
 				t.want(t.exists(s.target), "nothing is at the target path after publishing, in life %d", life)
-				t.want(t.do("IsSymlink", fields{"path": s.target}).is("isLink"), "the target path is no link that leads somewhere, in life %d", life)
+				t.want(t.do("IsSymlink", fields{"path": s.target}).is("isLink"),
+					"the target path is no link that leads somewhere, in life %d", life)
 				twice("unpublish", life, func() error { return s.Unpublish(s.drive + s.target[2:]) })
 				t.want(!t.exists(s.target), "something is at the target path after unpublishing, in life %d", life)
 				twice("unstage", life, func() error { return s.Unstage(s.drive + s.staging[2:]) })
@@ -114,7 +124,8 @@ func newAzureDisk(t *trial) sequence {
 		t.notApplicable("disk %s has no SCSI address, by which the driver finds it", d.number)
 	}
 	s := t.newSequence(d)
-	s.Driver = drivers.NewAzureDisk(driverNode{t}, func(number uint32, _ string) bool { return fmt.Sprint(number) == d.number },
+	s.Driver = drivers.NewAzureDisk(driverNode{t},
+		func(number uint32, _ string) bool { return fmt.Sprint(number) == d.number },
 		!t.Published) // which takes no number
 	return s
 }

@@ -39,8 +39,9 @@ func endpointChecks() []Check {
 			run:     checkServed,
 		}, Check{
 			Name: group + ".idle-connections", Group: group, Methods: []string{harmless[group].method},
-			Promise: "A connection that never sends a byte and is never closed, as each published Go client opens first, disturbs nobody.",
-			run:     checkIdleConnections,
+			Promise: "A connection that never sends a byte and is never closed, as each published Go client opens first, " +
+				"disturbs nobody.",
+			run: checkIdleConnections,
 		})
 	}
 	return all
@@ -100,7 +101,8 @@ var errorCases = []struct {
 	{"volume", "IsVolumeFormatted", fields{"volume": unknownVolume}, codes.NotFound, unknownVolume, true},
 	{"filesystem", "PathExists", fields{"path": "relative"}, codes.InvalidArgument, "relative", false},
 	{"smb", "RemoveSmbGlobalMapping", fields{"remote": unknownShare}, codes.NotFound, unknownShare, false},
-	{"iscsi", "GetTargetDisks", fields{"portal": fields{"address": "192.0.2.1", "port": 65536}, "iqn": unknownTarget}, codes.InvalidArgument, "65536", false},
+	{"iscsi", "GetTargetDisks", fields{"portal": fields{"address": "192.0.2.1", "port": 65536}, "iqn": unknownTarget},
+		codes.InvalidArgument, "65536", false},
 	{"system", "GetService", fields{"name": unknownService}, codes.NotFound, unknownService, true},
 }
 
@@ -109,7 +111,8 @@ func errorChecks() []Check {
 	for _, c := range errorCases {
 		all = append(all, Check{
 			Name: c.group + ".error-details", Group: c.group, Methods: []string{c.method}, Better: true,
-			Promise: "A failure has the code of its class; its message names operation and object; a detail has a stable reason and the Windows error number.",
+			Promise: "A failure has the code of its class; its message names operation and object; a detail has a stable " +
+				"reason and the Windows error number.",
 			run: func(t *trial) {
 				_, err := t.call(c.method, c.fields)
 				st := status.Convert(err)

@@ -37,12 +37,14 @@ type broken struct {
 
 // fault changes the answer of a method, which answer gives. The names of group, version
 // and method are as on the wire.
-type fault func(group, version, method string, request proto.Message, answer func() (proto.Message, error)) (proto.Message, error)
+type fault func(group, version, method string, request proto.Message,
+	answer func() (proto.Message, error)) (proto.Message, error)
 
 func newBroken(t testing.TB) *broken {
 	n, o := expendable(t)
 	b := &broken{Node: n, o: o}
-	b.o.Dial = serve(t, n, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	b.o.Dial = serve(t, n, func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (any, error) {
 		answer := func() (proto.Message, error) {
 			resp, err := handler(ctx, req)
 			if err != nil {
@@ -97,9 +99,10 @@ func TestEachCheckCanFail(t *testing.T) {
 		version := versions[len(versions)-1] // the newest ones make what a check needs
 		answersAnyway := strings.HasSuffix(c.Name, ".served") || strings.HasSuffix(c.Name, ".idle-connections")
 		isTheChecks := func(group, v, method string) bool {
-			return (group == c.Group || c.Group == driversGroup) && v == version && slices.ContainsFunc(c.Methods, func(m string) bool {
-				return m == method || olderMethods[m] == method
-			})
+			return (group == c.Group || c.Group == driversGroup) && v == version &&
+				slices.ContainsFunc(c.Methods, func(m string) bool {
+					return m == method || olderMethods[m] == method
+				})
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -108,25 +111,27 @@ func TestEachCheckCanFail(t *testing.T) {
 				code, message = codes.Unimplemented, "unknown method"
 			}
 			b := newBroken(t)
-			outcome, why := b.try(t, c, version, func(group, v, method string, _ proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
-				if isTheChecks(group, v, method) {
-					return nil, status.Error(code, message)
-				}
-				return answer()
-			})
+			outcome, why := b.try(t, c, version,
+				func(group, v, method string, _ proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
+					if isTheChecks(group, v, method) {
+						return nil, status.Error(code, message)
+					}
+					return answer()
+				})
 			if outcome != Failed {
 				t.Errorf("with methods that fail: %s: %s", outcome, why)
 			}
 			if answersAnyway || undetectable[c.Name] != "" {
 				return
 			}
-			outcome, why = b.try(t, c, version, func(group, v, method string, _ proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
-				if isTheChecks(group, v, method) {
-					service, _ := api.Service(group, v)
-					return dynamicpb.NewMessage(service.Methods().ByName(protoreflect.Name(method)).Output()), nil
-				}
-				return answer()
-			})
+			outcome, why = b.try(t, c, version,
+				func(group, v, method string, _ proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
+					if isTheChecks(group, v, method) {
+						service, _ := api.Service(group, v)
+						return dynamicpb.NewMessage(service.Methods().ByName(protoreflect.Name(method)).Output()), nil
+					}
+					return answer()
+				})
 			if outcome != Failed {
 				t.Errorf("with methods that do nothing: %s: %s", outcome, why)
 			}
@@ -135,7 +140,8 @@ func TestEachCheckCanFail(t *testing.T) {
 }
 
 // on is a fault of one method, by its newest name.
-func on(newest string, f func(request proto.Message, answer func() (proto.Message, error)) (proto.Message, error)) fault {
+func on(newest string, f func(request proto.Message,
+	answer func() (proto.Message, error)) (proto.Message, error)) fault {
 	return func(_, _, method string, request proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
 		if method == newest || method == olderMethods[newest] {
 			return f(request, answer)
@@ -207,7 +213,8 @@ func TestFaults(t *testing.T) {
 		fault  fault
 		failed string // the trials that have to fail
 	}{
-		{"PartitionDisk can't be repeated", once("PartitionDisk"), "disk.partition-twice/v1 disk.partition-twice/v1alpha1 drivers.ebs/v1"},
+		{"PartitionDisk can't be repeated", once("PartitionDisk"),
+			"disk.partition-twice/v1 disk.partition-twice/v1alpha1 drivers.ebs/v1"},
 		{"MountVolume can't be repeated", once("MountVolume"), "volume.mount/v1 volume.mount/v1alpha1"},
 		{"UnmountVolume can't be repeated", once("UnmountVolume"), "volume.unmount-twice/v1 volume.unmount-twice/v1beta1"},
 		{"Mkdir can't be repeated", once("Mkdir"), "filesystem.mkdir/v1 filesystem.mkdir/v1alpha1"},
@@ -223,9 +230,11 @@ func TestFaults(t *testing.T) {
 		{"ResizeVolume can't be repeated", once("ResizeVolume"), "volume.resize-nothing/v1"},
 
 		{"errors have no details", errorsAs(func(st *status.Status) error { return status.Error(st.Code(), st.Message()) }),
-			"disk.error-details/v1 volume.error-details/v1 filesystem.error-details/v1 smb.error-details/v1 iscsi.error-details/v1alpha1 system.error-details/v1alpha1"},
+			"disk.error-details/v1 volume.error-details/v1 filesystem.error-details/v1 smb.error-details/v1 " +
+				"iscsi.error-details/v1alpha1 system.error-details/v1alpha1"},
 		{"errors have no code", errorsAs(func(st *status.Status) error { return status.Error(codes.Unknown, st.Message()) }),
-			"disk.unknown-number/v1 volume.bad-id/v1 volume.unknown-id/v1 filesystem.paths-malformed/v1 smb.remove-unknown/v1 iscsi.bad-port/v1alpha2 system.unknown-service/v1alpha1"},
+			"disk.unknown-number/v1 volume.bad-id/v1 volume.unknown-id/v1 filesystem.paths-malformed/v1 " +
+				"smb.remove-unknown/v1 iscsi.bad-port/v1alpha2 system.unknown-service/v1alpha1"},
 		{"errors don't name the object", errorsAs(func(st *status.Status) error { return status.Error(st.Code(), "no") }),
 			"disk.error-details/v1 volume.id-from-path-missing/v1 volume.id-from-path-not-mounted/v1 drivers.ebs/v1"},
 
@@ -250,19 +259,23 @@ func TestFaults(t *testing.T) {
 			"filesystem.symlink/v1 filesystem.symlink-mount-point/v1 smb.map/v1 drivers.smb/v1"},
 		{"PathExists says yes", changed("PathExists", func(_, m protoreflect.Message) { set(m, "exists", true) }),
 			"filesystem.mkdir/v1 filesystem.rmdir/v1 filesystem.rmdir-link/v1beta2"},
-		{"all volumes are formatted", changed("IsVolumeFormatted", func(_, m protoreflect.Message) { set(m, "formatted", true) }), "volume.format/v1"},
-		{"disks stay as they are", changed("GetDiskState", func(_, m protoreflect.Message) { set(m, "online", true) }), "disk.state/v1 disk.state/v1beta2"},
-		{"disks have no size", changed("GetDiskStats", func(_, m protoreflect.Message) { set(m, "total", int64(0)) }), "disk.stats/v1 disk.stats/v1beta1"},
+		{"all volumes are formatted", changed("IsVolumeFormatted",
+			func(_, m protoreflect.Message) { set(m, "formatted", true) }), "volume.format/v1"},
+		{"disks stay as they are", changed("GetDiskState", func(_, m protoreflect.Message) { set(m, "online", true) }),
+			"disk.state/v1 disk.state/v1beta2"},
+		{"disks have no size", changed("GetDiskStats", func(_, m protoreflect.Message) { set(m, "total", int64(0)) }),
+			"disk.stats/v1 disk.stats/v1beta1"},
 		{"volumes are on another disk", changed("GetDiskNumberFromVolumeID", func(_, m protoreflect.Message) {
 			if f := fieldOf(m.Descriptor(), "disk"); f.Kind() == protoreflect.Uint32Kind {
 				m.Set(f, protoreflect.ValueOfUint32(77))
 			}
 		}), "volume.disk-number/v1 drivers.ebs/v1"},
 		{"volumes shrink", shrinking(), "volume.resize-smaller/v1 volume.resize-nothing/v1"},
-		{"a volume is listed in each partition", on("ListVolumesOnDisk", func(request proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
-			request.ProtoReflect().Clear(fieldOf(request.ProtoReflect().Descriptor(), "partition"))
-			return answer()
-		}), "volume.list-partition/v1"},
+		{"a volume is listed in each partition",
+			on("ListVolumesOnDisk", func(request proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
+				request.ProtoReflect().Clear(fieldOf(request.ProtoReflect().Descriptor(), "partition"))
+				return answer()
+			}), "volume.list-partition/v1"},
 		{"a disk's address isn't a number", changed("ListDiskLocations", func(_, m protoreflect.Message) {
 			for _, v := range m.Get(fieldOf(m.Descriptor(), "locations")).Map().Range {
 				set(v.Message(), "LUNID", "one")
@@ -286,13 +299,14 @@ func TestFaults(t *testing.T) {
 				m.Set(f, protoreflect.ValueOfString("none"))
 			}
 		}), "filesystem.mkdir/v1beta1"},
-		{"passwords are told", on("NewSmbGlobalMapping", func(request proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
-			response, err := answer()
-			if err != nil {
-				err = status.Error(status.Code(err), err.Error()+text(request.ProtoReflect(), "password"))
-			}
-			return response, err
-		}), "smb.password-not-told/v1"},
+		{"passwords are told", on("NewSmbGlobalMapping",
+			func(request proto.Message, answer func() (proto.Message, error)) (proto.Message, error) {
+				response, err := answer()
+				if err != nil {
+					err = status.Error(status.Code(err), err.Error()+text(request.ProtoReflect(), "password"))
+				}
+				return response, err
+			}), "smb.password-not-told/v1"},
 		{"Rmdir follows links", followsLinks(), "filesystem.rmdir-link/v1 filesystem.rmdir-tree-with-link/v1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

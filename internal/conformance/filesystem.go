@@ -36,7 +36,8 @@ var filesystemChecks = []Check{
 	},
 	{
 		Name: "filesystem.rmdir", Group: "filesystem", Methods: []string{"Rmdir"},
-		Promise: "Rmdir removes an empty directory, and one that isn't empty only with force; with force, a missing path is a success.",
+		Promise: "Rmdir removes an empty directory, and one that isn't empty only with force; with force, a missing path " +
+			"is a success.",
 		run: func(t *trial) {
 			path := t.dir() + `\a`
 			t.do("Mkdir", fields{"path": path + `\b`})
@@ -140,7 +141,8 @@ var filesystemChecks = []Check{
 		},
 	},
 	{
-		Name: "filesystem.path-context", Group: "filesystem", Methods: []string{"Mkdir", "PathExists", "Rmdir"}, only: pathContexts,
+		Name: "filesystem.path-context", Group: "filesystem", Methods: []string{"Mkdir", "PathExists", "Rmdir"},
+		only:    pathContexts,
 		Promise: "The old path contexts PLUGIN and POD are both accepted.",
 		run: func(t *trial) {
 			for context, name := range []string{`\plugin`, `\pod`} {

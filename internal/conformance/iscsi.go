@@ -67,7 +67,8 @@ var iscsiChecks = []Check{
 	},
 	{
 		Name: "iscsi.connect", Group: "iscsi", Methods: []string{"ConnectTarget", "DisconnectTarget", "GetTargetDisks"},
-		Promise: "ConnectTarget and DisconnectTarget may be repeated; GetTargetDisks gives the disks of the target, which are none while it isn't connected.",
+		Promise: "ConnectTarget and DisconnectTarget may be repeated; GetTargetDisks gives the disks of the target, " +
+			"which are none while it isn't connected.",
 		run: func(t *trial) {
 			login := t.login()
 			for range 2 {
@@ -131,7 +132,8 @@ var iscsiChecks = []Check{
 	},
 	{
 		Name: "iscsi.no-portal", Group: "iscsi", Methods: []string{"GetTargetDisks"}, Better: true, Crashes: true,
-		Promise: "A request without target_portal is refused, in each call. It ends the published daemon, with every driver's connection.",
+		Promise: "A request without target_portal is refused, in each call. It ends the published daemon, with every " +
+			"driver's connection.",
 		run: func(t *trial) {
 			t.refusedPortal(fields{})
 			t.portals() // it still answers

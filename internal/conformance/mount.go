@@ -12,7 +12,8 @@ import (
 var mountChecks = []Check{
 	{
 		Name: "volume.mount", Group: "volume", Methods: []string{"MountVolume", "UnmountVolume"},
-		Promise: "MountVolume presents the volume at an empty directory, and may be repeated; after UnmountVolume the directory is there and no mount point.",
+		Promise: "MountVolume presents the volume at an empty directory, and may be repeated; after UnmountVolume the " +
+			"directory is there and no mount point.",
 		run: func(t *trial) {
 			d, path := t.volumeDisk(), t.dir()
 			t.unmountLater(d.volume, path)
@@ -83,7 +84,8 @@ var mountChecks = []Check{
 	},
 	{
 		Name: "volume.mount-paths", Group: "volume", Methods: []string{"MountVolume"},
-		Promise: "The volume group takes a slash as a backslash, and a path without a drive on the kubelet directory's drive.",
+		Promise: "The volume group takes a slash as a backslash, " +
+			"and a path without a drive on the kubelet directory's drive.",
 		run: func(t *trial) {
 			d, path := t.volumeDisk(), t.dir()
 			t.unmountLater(d.volume, path)

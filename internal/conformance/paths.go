@@ -31,7 +31,8 @@ var pathFields = []pathField{
 	{"volume", "UnmountVolume", "path", fields{"volume": unknownVolume}, false},
 	{"volume", "GetVolumeIDFromTargetPath", "path", nil, false},
 	{"volume", "GetClosestVolumeIDFromTargetPath", "path", nil, false},
-	{"smb", "NewSmbGlobalMapping", "local", fields{"remote": unknownShare, "username": "user", "password": "conformance"}, false},
+	{"smb", "NewSmbGlobalMapping", "local", fields{"remote": unknownShare, "username": "user", "password": "conformance"},
+		false},
 }
 
 // Paths below the kubelet directory that no call may take. OWN is the directory of the
@@ -73,7 +74,8 @@ var pathChecks = slices.Concat(
 			Promise: "Names that look odd and are legal are accepted, such as a..b.",
 			run: func(t *trial) {
 				dir := t.dir()
-				for _, name := range []string{"a..b", "..a", " a", "COM", "COM10", "nulls", "a;b&c", "'$(x)'", "%TEMP%", "\u017c\u00f3\u0142\u0107", "\U0001F4BE"} {
+				for _, name := range []string{"a..b", "..a", " a", "COM", "COM10", "nulls", "a;b&c", "'$(x)'", "%TEMP%",
+					"\u017c\u00f3\u0142\u0107", "\U0001F4BE"} {
 					t.do("Mkdir", fields{"path": dir + `\` + name})
 					t.want(t.exists(dir+`\`+name), "%q doesn't exist after Mkdir", name)
 				}
@@ -89,7 +91,8 @@ var pathChecks = slices.Concat(
 		},
 		{
 			Name: "filesystem.paths-without-drive", Group: "filesystem", Methods: []string{"IsSymlink"},
-			Promise: "IsSymlink takes a path without a drive on the kubelet directory's drive: drivers hand over kubelet's paths as they are.",
+			Promise: "IsSymlink takes a path without a drive on the kubelet directory's drive: drivers hand over kubelet's " +
+				"paths as they are.",
 			run: func(t *trial) {
 				target, link := t.linked()
 				t.want(t.do("IsSymlink", fields{"path": withoutDrive(link)}).is("isLink"), "%s is no link", withoutDrive(link))
@@ -97,7 +100,8 @@ var pathChecks = slices.Concat(
 			},
 		},
 		{
-			Name: "filesystem.all-paths-without-drive", Group: "filesystem", Methods: []string{"Mkdir", "PathExists", "Rmdir"}, Better: true,
+			Name: "filesystem.all-paths-without-drive", Group: "filesystem", Methods: []string{"Mkdir", "PathExists", "Rmdir"},
+			Better:  true,
 			Promise: "All calls take a path without a drive on the kubelet directory's drive.",
 			run: func(t *trial) {
 				path := t.dir() + `\a`
@@ -123,10 +127,12 @@ func pathChecksOf(group string, better bool, further []string, methods ...string
 	return []Check{
 		check("paths-malformed", better, "Paths that aren't plain absolute Windows paths are refused, in each call.",
 			slices.Concat(malformedPaths, further)...),
-		check("paths-strict", true, "So are names of devices, names ending in a dot or blank, control characters and elements that are a dot.",
+		check("paths-strict", true, "So are names of devices, names ending in a dot or blank, control characters and "+
+			"elements that are a dot.",
 			strictPaths...),
 		check("paths-outside", better, "Paths outside of the kubelet directory are refused, in each call.", outsidePaths...),
-		check("paths-beside", true, "A directory whose name only begins as the kubelet directory's is outside.", strictOutsidePaths...),
+		check("paths-beside", true, "A directory whose name only begins as the kubelet directory's is outside.",
+			strictOutsidePaths...),
 	}
 }
 

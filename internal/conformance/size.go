@@ -20,7 +20,8 @@ var sizeChecks = []Check{
 	},
 	{
 		Name: "volume.resize-nothing", Group: "volume", Methods: []string{"ResizeVolume"},
-		Promise: "ResizeVolume to 0, which means as large as the disk allows, succeeds when there is nothing to do, as right after mounting.",
+		Promise: "ResizeVolume to 0, which means as large as the disk allows, succeeds when there is nothing to do, as " +
+			"right after mounting.",
 		run: func(t *trial) {
 			d := t.volumeDisk()
 			t.mount(d)
@@ -52,8 +53,9 @@ var sizeChecks = []Check{
 	},
 	{
 		Name: "volume.resize-disk-number", Group: "volume", Methods: []string{"ResizeVolume"}, Better: true,
-		Promise: "ResizeVolume takes a decimal disk number, which Azure Disk's driver sends, for that disk's only data volume.",
-		run:     func(t *trial) { t.do("ResizeVolume", fields{"volume": t.volumeDisk().number, "size": 0}) },
+		Promise: "ResizeVolume takes a decimal disk number, which Azure Disk's driver sends, for that disk's only data " +
+			"volume.",
+		run: func(t *trial) { t.do("ResizeVolume", fields{"volume": t.volumeDisk().number, "size": 0}) },
 	},
 }
 

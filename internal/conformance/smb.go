@@ -14,12 +14,14 @@ import (
 var smbChecks = []Check{
 	{
 		Name: "smb.map", Group: "smb", Methods: []string{"NewSmbGlobalMapping", "RemoveSmbGlobalMapping"},
-		Promise: "NewSmbGlobalMapping maps the share and makes local_path a link to remote_path; RemoveSmbGlobalMapping removes the mapping, which is not found then.",
+		Promise: "NewSmbGlobalMapping maps the share and makes local_path a link to remote_path; RemoveSmbGlobalMapping " +
+			"removes the mapping, which is not found then.",
 		run: func(t *trial) {
 			local := t.dir() + `\share`
 			t.do("NewSmbGlobalMapping", t.mapping(local))
 			t.unmapLater()
-			t.want(t.exists(local) && t.do("IsSymlink", fields{"path": local}).is("isLink"), "%s is no link that leads somewhere", local)
+			t.want(t.exists(local) && t.do("IsSymlink", fields{"path": local}).is("isLink"),
+				"%s is no link that leads somewhere", local)
 			t.do("RemoveSmbGlobalMapping", fields{"remote": t.Share})
 			t.refused(codes.NotFound, "RemoveSmbGlobalMapping", fields{"remote": t.Share})
 		},
@@ -75,7 +77,8 @@ var smbChecks = []Check{
 		Promise: `A remote path that isn't \\server\share or below is refused.`,
 		run: func(t *trial) {
 			for _, remote := range []string{"", "x", `\\csi-proxy-conformance.invalid`, `\\csi-proxy-conformance.invalid\`} {
-				t.refused(codes.InvalidArgument, "NewSmbGlobalMapping", fields{"remote": remote, "username": "user", "password": "conformance"})
+				t.refused(codes.InvalidArgument, "NewSmbGlobalMapping",
+					fields{"remote": remote, "username": "user", "password": "conformance"})
 				t.refused(codes.InvalidArgument, "RemoveSmbGlobalMapping", fields{"remote": remote})
 			}
 		},

@@ -24,9 +24,11 @@ var contentChecks = []Check{
 		Promise: "A raw volume isn't formatted; after FormatVolume it is, and can be used.",
 		run: func(t *trial) {
 			d := t.rawVolume()
-			t.want(!t.do("IsVolumeFormatted", fields{"volume": d.volume}).is("formatted"), "the raw volume %s is formatted", d.volume)
+			t.want(!t.do("IsVolumeFormatted", fields{"volume": d.volume}).is("formatted"), "the raw volume %s is formatted",
+				d.volume)
 			t.do("FormatVolume", fields{"volume": d.volume})
-			t.want(t.do("IsVolumeFormatted", fields{"volume": d.volume}).is("formatted"), "%s isn't formatted after FormatVolume", d.volume)
+			t.want(t.do("IsVolumeFormatted", fields{"volume": d.volume}).is("formatted"),
+				"%s isn't formatted after FormatVolume", d.volume)
 			d.state = formatted
 		},
 	},
@@ -36,7 +38,8 @@ var contentChecks = []Check{
 		run: func(t *trial) {
 			d := t.volumeDisk()
 			t.refused(codes.FailedPrecondition, "FormatVolume", fields{"volume": d.volume})
-			t.want(t.do("IsVolumeFormatted", fields{"volume": d.volume}).is("formatted"), "%s isn't formatted any more", d.volume)
+			t.want(t.do("IsVolumeFormatted", fields{"volume": d.volume}).is("formatted"), "%s isn't formatted any more",
+				d.volume)
 		},
 	},
 	{
@@ -130,7 +133,8 @@ var contentChecks = []Check{
 
 // volumeMethods are those that take a volume id.
 var volumeMethods = []string{
-	"IsVolumeFormatted", "FormatVolume", "MountVolume", "UnmountVolume", "ResizeVolume", "GetVolumeStats", "GetDiskNumberFromVolumeID", "WriteVolumeCache",
+	"IsVolumeFormatted", "FormatVolume", "MountVolume", "UnmountVolume", "ResizeVolume", "GetVolumeStats",
+	"GetDiskNumberFromVolumeID", "WriteVolumeCache",
 }
 
 // volumeRequest is a request of one of them.

@@ -27,8 +27,10 @@ var volumePathChecks = []Check{
 		},
 	},
 	{
-		Name: "volume.id-from-path-not-mounted", Group: "volume", Methods: []string{"GetVolumeIDFromTargetPath"}, Better: true,
-		Promise: "A directory that is no mount point has no volume, and the message has the phrase that EBS's driver looks for.",
+		Name: "volume.id-from-path-not-mounted", Group: "volume", Methods: []string{"GetVolumeIDFromTargetPath"},
+		Better: true,
+		Promise: "A directory that is no mount point has no volume, and the message has the phrase that EBS's driver " +
+			"looks for.",
 		run: func(t *trial) {
 			err := t.refused(codes.NotFound, "GetVolumeIDFromTargetPath", fields{"path": t.dir()})
 			t.want(strings.Contains(err.Error(), notMountedText), "the message %q hasn't %q", err, notMountedText)

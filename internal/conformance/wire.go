@@ -195,7 +195,10 @@ func connect(ctx context.Context, o Options, e endpoint) (*connection, error) {
 		return nil, err
 	}
 	conn, err := grpc.NewClient("passthrough:///"+api.EndpointName(e.group, e.version),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.Dial(ctx, e.group, e.version) }),
+		grpc.WithContextDialer(func(ctx context.Context,
+			_ string) (net.Conn, error) {
+			return o.Dial(ctx, e.group, e.version)
+		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials())) // nobody else is between the ends
 	if err != nil {
 		return nil, errors.Join(err, silent.Close())
@@ -213,7 +216,8 @@ func (c *connection) invoke(ctx context.Context, e endpoint, method string, f fi
 	if err := encode(request, f); err != nil {
 		return answer{}, err
 	}
-	err := c.conn.Invoke(ctx, "/"+api.ServiceName(e.group, e.version)+"/"+string(m.Name()), proto.Message(request), response)
+	err := c.conn.Invoke(ctx, "/"+api.ServiceName(e.group, e.version)+"/"+string(m.Name()), proto.Message(request),
+		response)
 	return answer{response}, err
 }
 

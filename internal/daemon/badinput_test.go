@@ -73,7 +73,8 @@ func newTarget(t testing.TB) *target {
 	}, func(ctx context.Context, name string) (net.Conn, error) { return listeners[name].DialContext(ctx) })
 }
 
-func serveTarget(t testing.TB, listen func(name string) (net.Listener, error), dial func(context.Context, string) (net.Conn, error)) *target {
+func serveTarget(t testing.TB, listen func(name string) (net.Listener, error),
+	dial func(context.Context, string) (net.Conn, error)) *target {
 	t.Helper()
 	g := &target{t: t, sys: simtest.Open(t, winsim.Delays{}), dial: dial, conns: map[string]*grpc.ClientConn{}}
 	g.volume, _ = simtest.Volume(t, g.sys)
@@ -280,7 +281,8 @@ var badStrings = []string{
 }
 
 var badNumbers = []uint64{
-	77, 255, 65536, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64, // -1 too
+	// -1 too
+	77, 255, 65536, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64,
 }
 
 // good returns the encoded fields of a message, but one, with nothing wrong in them,
@@ -289,7 +291,8 @@ func (g *target) good(m protoreflect.MessageDescriptor, but protoreflect.FieldNu
 	values := map[protoreflect.Name]any{
 		"volume_id": g.volume, "path": kubelet + `\pods\none`, "target_path": kubelet + `\pods\none`, "mount": kubelet + `\pods\none`,
 		"source_path": kubelet + `\pods\directory`, "remote_path": `\\server\share`,
-		"username": "user", "password": "password", "target_portal": fieldOf(1, "10.0.0.1"), "iqn": "iqn.2026-01.example:none",
+		"username": "user", "password": "password", "target_portal": fieldOf(1, "10.0.0.1"),
+		"iqn":  "iqn.2026-01.example:none",
 		"name": "none", "disk_name": "none", "diskID": "77", "disk_id": "77", "disk_number": uint64(77),
 		// The disk that Windows runs from is found at once, and refused.
 		"vendor": "none", "disk": fieldOf(1, uint64(0)), "wait_milliseconds": uint64(math.MaxUint64),
@@ -341,15 +344,19 @@ func (g *target) badRequests(m protoreflect.MessageDescriptor) (all []badRequest
 				add(fmt.Sprintf("%s %d", name, n), rest, fieldOf(f.Number(), n))
 			}
 		}
-		add(name+" of another wire type", rest, protowire.AppendFixed64(protowire.AppendTag(nil, f.Number(), protowire.Fixed64Type), math.MaxUint64))
-		add(name+" as a group", rest, protowire.AppendGroup(protowire.AppendTag(nil, f.Number(), protowire.StartGroupType), f.Number(), nil))
+		add(name+" of another wire type", rest,
+			protowire.AppendFixed64(protowire.AppendTag(nil, f.Number(), protowire.Fixed64Type), math.MaxUint64))
+		add(name+" as a group", rest, protowire.AppendGroup(protowire.AppendTag(nil, f.Number(), protowire.StartGroupType),
+			f.Number(), nil))
 		add(name+" without its value", rest, protowire.AppendTag(nil, f.Number(), protowire.VarintType))
 		add(name+" with half of its value", rest, fieldOf(f.Number(), "value")[:4])
 	}
 	broken := map[string]string{
 		"field number 0": "\x02\x00", "unknown wire type": "\x0e", "end of no group": "\x0c", "group without end": "\x0b",
-		"groups without end": strings.Repeat("\x0b", 11000), "varint without end": strings.Repeat("\xff", 11), "a zero": "\x00",
-		"length beyond the end": "\x0a\xff\xff\xff\xff\x07a", "negative length": "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"groups without end": strings.Repeat("\x0b", 11000), "varint without end": strings.Repeat("\xff", 11),
+		"a zero":                 "\x00",
+		"length beyond the end":  "\x0a\xff\xff\xff\xff\x07a",
+		"negative length":        "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 		"field number too large": "\xf8\xff\xff\xff\xff\x01\x01", "JSON": `{"path": "C:\\"}`, "text": "path: 1", "a frame within": "\x00\x00\x00\x00\x02\x0a\x00",
 	}
 	for name, data := range broken {

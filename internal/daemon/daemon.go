@@ -95,7 +95,8 @@ func shareWindows(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler
 }
 
 // shareWindowsOfStream is shareWindows for streaming calls.
-func shareWindowsOfStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func shareWindowsOfStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	return handler(srv, clientStream{stream, wincalls.WithClient(stream.Context(), server.ClientOf(stream.Context()))})
 }
 
@@ -107,7 +108,8 @@ type clientStream struct {
 
 func (s clientStream) Context() context.Context { return s.ctx }
 
-func listen(services map[string]server.Service, listener func(name string) (net.Listener, error)) ([]server.Endpoint, error) {
+func listen(services map[string]server.Service,
+	listener func(name string) (net.Listener, error)) ([]server.Endpoint, error) {
 	var endpoints []server.Endpoint
 	for _, name := range slices.Sorted(maps.Keys(services)) {
 		l, err := listener(name)

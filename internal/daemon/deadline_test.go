@@ -59,7 +59,8 @@ func TestDeadlineSaysWhatWasWaitedFor(t *testing.T) {
 						t.Errorf("got %v, want it to name %s%s", err, test.wantCall, since)
 					}
 				}
-				if left := test.timeout - time.Since(begun); left < min(test.timeout/20, 50*time.Millisecond) || left > 500*time.Millisecond {
+				if left := test.timeout - time.Since(begun); left < min(test.timeout/20, 50*time.Millisecond) ||
+					left > 500*time.Millisecond {
 					t.Errorf("answered %v before the deadline", left)
 				}
 				time.Sleep(2 * time.Hour)

@@ -63,8 +63,10 @@ func newAttacker(conn net.Conn) *attacker {
 func (a *attacker) begin(method string, all bool, padding string) (stream uint32, err error) {
 	a.block.Reset()
 	for _, field := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method}, {Name: ":authority", Value: "localhost"},
-		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}, {Name: "padding", Value: padding, Sensitive: true},
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method},
+		{Name: ":authority", Value: "localhost"},
+		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+		{Name: "padding", Value: padding, Sensitive: true},
 	} {
 		if err := a.headers.WriteField(field); err != nil {
 			return 0, err
@@ -72,14 +74,16 @@ func (a *attacker) begin(method string, all bool, padding string) (stream uint32
 	}
 	stream = a.next
 	a.next += 2
-	return stream, a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: a.block.Bytes(), EndHeaders: all})
+	return stream, a.framer.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: stream, BlockFragment: a.block.Bytes(), EndHeaders: all})
 }
 
 func (a *attacker) call(method string, request []byte) (stream uint32, err error) {
 	if stream, err = a.begin(method, true, ""); err != nil {
 		return 0, err
 	}
-	return stream, a.framer.WriteData(stream, true, append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...))
+	return stream, a.framer.WriteData(stream, true,
+		append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...))
 }
 
 const (
@@ -211,7 +215,8 @@ func TestSoakHostileClients(t *testing.T) {
 	for i, a := range attacks {
 		ctx, end := context.WithCancel(t.Context())
 		attacker := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSoakHostileClients$")
-		attacker.Env = append(os.Environ(), fmt.Sprintf("%s=%d", attackVariable, i), addressVariable+"="+pipe.Address(dir, hostileEndpoint))
+		attacker.Env = append(os.Environ(), fmt.Sprintf("%s=%d", attackVariable, i),
+			addressVariable+"="+pipe.Address(dir, hostileEndpoint))
 		simtest.Must(t, attacker.Start())
 		var mostMemory, mostGoroutines, mostThreads int
 		watched := make(chan struct{})
@@ -247,7 +252,8 @@ func TestSoakHostileClients(t *testing.T) {
 	}
 
 	// Nothing of it is left, once the last hanging calls have ended.
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutinesBefore+50; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutinesBefore+
+		50; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("%d goroutines are left, there were %d", runtime.NumGoroutine(), goroutinesBefore)
 			break

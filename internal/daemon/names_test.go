@@ -42,7 +42,8 @@ func TestErrorsNameTheMethod(t *testing.T) {
 		path := "/" + test.version + "." + map[string]string{
 			"disk": "Disk", "volume": "Volume", "filesystem": "Filesystem", "smb": "Smb", "iscsi": "Iscsi",
 		}[test.group] + "/" + test.method
-		err := g.conn(test.group, test.version).Invoke(t.Context(), path, test.request, new([]byte), grpc.ForceCodec(rawBytes{}))
+		err := g.conn(test.group, test.version).Invoke(t.Context(), path, test.request, new([]byte),
+			grpc.ForceCodec(rawBytes{}))
 		st := status.Convert(err)
 		if !strings.HasPrefix(st.Message(), test.want) {
 			t.Errorf("%s: the error is %q, want %q at its beginning", path, st.Message(), test.want)

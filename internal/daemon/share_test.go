@@ -27,7 +27,8 @@ func TestClientsShareWindows(t *testing.T) {
 		}
 		simtest.Must(t, g.sys.DelayUncancellable(winsim.Match{Call: "NtCreateFile", Object: "hangs"}, time.Hour))
 		invoke := func(version, path string) error {
-			return g.conn("filesystem", version).Invoke(t.Context(), "/"+version+".Filesystem/PathExists", fieldOf(1, path), new([]byte), grpc.ForceCodec(rawBytes{}))
+			return g.conn("filesystem", version).Invoke(t.Context(), "/"+version+".Filesystem/PathExists", fieldOf(1, path),
+				new([]byte), grpc.ForceCodec(rawBytes{}))
 		}
 		g.conn("filesystem", "v1")
 		for i := range calls {

@@ -107,7 +107,8 @@ func TestStopEndsWatches(t *testing.T) {
 		begun := time.Now()
 		simtest.Must(t, g.stop())
 		err := <-ended
-		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "WatchDisks: the daemon is stopping") || time.Since(begun) != 0 {
+		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "WatchDisks: the daemon is stopping") ||
+			time.Since(begun) != 0 {
 			t.Errorf("the watch ends with %v, after %v", err, time.Since(begun))
 		}
 		if err := watch(t.Context(), c, told); !errors.Is(err, csiproxy.ErrUnavailable) {

@@ -12,10 +12,12 @@ func TestRoom(t *testing.T) {
 		{48, 64, 64, 1, 1}, {63, 64, 64, 1, 1}, // the last quarter
 		{64, 64, 64, 1, 0}, {65, 64, 64, 1, 0},
 		{0, 64, 4, 1, 4}, {32, 64, 4, 1, 4}, {48, 64, 4, 1, 1}, // not more than most
-		{0, 6400, 6400, 100, 6400}, {3200, 6400, 6400, 100, few * 100}, {6300, 6400, 6400, 100, 100}, {6301, 6400, 6400, 100, 0},
+		{0, 6400, 6400, 100, 6400}, {3200, 6400, 6400, 100, few * 100}, {6300, 6400, 6400, 100, 100},
+		{6301, 6400, 6400, 100, 0},
 	} {
 		if got := Room(c.taken, c.all, c.most, c.unit); got != c.want {
-			t.Errorf("with %d of %d taken, in pieces of %d and at most %d, there is room for %d, want %d", c.taken, c.all, c.unit, c.most, got, c.want)
+			t.Errorf("with %d of %d taken, in pieces of %d and at most %d, there is room for %d, want %d", c.taken, c.all,
+				c.unit, c.most, got, c.want)
 		}
 	}
 }

@@ -53,7 +53,8 @@ func TestTurns(t *testing.T) {
 			release <- struct{}{}
 			synctest.Wait()
 		}
-		if last := order[len(order)-1]; len(order) != 102 || last != 0 || !slices.IsSorted(slices.DeleteFunc(slices.Clone(order[:101]), func(c int) bool { return c == 1000 })) {
+		if last := order[len(order)-1]; len(order) != 102 || last != 0 ||
+			!slices.IsSorted(slices.DeleteFunc(slices.Clone(order[:101]), func(c int) bool { return c == 1000 })) {
 			t.Errorf("the turns of connections came as %v", order)
 		}
 		if len(turns.processes) != 0 || len(turns.connections) != 0 || len(turns.running) != 0 {

@@ -82,7 +82,8 @@ func Open(config Config) (*File, error) {
 	case config.MaxBytes < 0:
 		return nil, fmt.Errorf("open log file %s: the size limit %d is negative", config.Name, config.MaxBytes)
 	case config.OldFiles < 1:
-		return nil, fmt.Errorf("open log file %s: the number of old files to keep is %d, must be at least 1", config.Name, config.OldFiles)
+		return nil, fmt.Errorf("open log file %s: the number of old files to keep is %d, must be at least 1", config.Name,
+			config.OldFiles)
 	}
 	if config.Report == nil {
 		config.Report = plainReport
@@ -288,5 +289,6 @@ func (f *File) confession() []byte {
 
 // plainReport is the default of Config.Report.
 func plainReport(since time.Time, lost int, err error) []byte {
-	return fmt.Appendf(nil, "log file: problems since %s, %d writes were lost: %q\n", since.UTC().Format(time.RFC3339), lost, err)
+	return fmt.Appendf(nil, "log file: problems since %s, %d writes were lost: %q\n", since.UTC().Format(time.RFC3339),
+		lost, err)
 }

@@ -81,7 +81,8 @@ func (l *Locks[K]) enter(key K) (*lock, error) {
 		l.held[key] = k
 	}
 	if k.users > maxLockWaiters {
-		return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "%d other calls already use or wait for this object; try again later", k.users)
+		return nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"%d other calls already use or wait for this object; try again later", k.users)
 	}
 	k.users++
 	return k, nil

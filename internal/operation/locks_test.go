@@ -101,7 +101,8 @@ func TestLockOfWorkThatHangs(t *testing.T) {
 		patience := wincalls.Patience(win.CallReenumerateDevice)
 		for range 3 { // the first waits until the call is overdue, the others learn that at once
 			_, err := locks.Lock(t.Context(), "disk 1")
-			if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "CM_Reenumerate_DevNode on the device tree") {
+			if !errors.Is(err, csiproxy.ErrUnavailable) ||
+				!strings.Contains(err.Error(), "CM_Reenumerate_DevNode on the device tree") {
 				t.Errorf("got %v", err)
 			}
 			if took := time.Since(begin); took < patience || took > patience+time.Second {

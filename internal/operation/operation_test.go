@@ -143,8 +143,10 @@ func TestWhatWindowsDoesNotAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		err := Do(ctx, NewRunner(nil), "Rescan", "", func(ctx context.Context) error { return sys.ReenumerateDevice(ctx, "") })
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Windows has not answered") || time.Since(begin) != time.Second {
+		err := Do(ctx, NewRunner(nil), "Rescan", "",
+			func(ctx context.Context) error { return sys.ReenumerateDevice(ctx, "") })
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Windows has not answered") ||
+			time.Since(begin) != time.Second {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		time.Sleep(time.Hour)

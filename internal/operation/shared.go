@@ -82,7 +82,8 @@ type Shared struct{ runs Flights[struct{}, struct{}] }
 // begins after Do was called. It returns csiproxy.ErrUnavailable while Windows doesn't
 // answer the run.
 func (s *Shared) Do(ctx context.Context, f func(context.Context) error) error {
-	_, err := s.runs.DoFresh(ctx, struct{}{}, untilOverdue, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	_, err := s.runs.DoFresh(ctx, struct{}{}, untilOverdue,
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
 }
 
@@ -111,13 +112,15 @@ func (e *SilentError) Unwrap() error { return context.DeadlineExceeded }
 // way. It returns a *SilentError once that has been under way for longer than patience,
 // also if the caller has just come; and ctx's error if ctx ends first. Those who wait for
 // the caller are told of the calls of the flight that are overdue.
-func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
+func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration,
+	f func(context.Context) (T, error)) (T, error) {
 	return s.Begin(ctx, key, f)(ctx, patience)
 }
 
 // Begin begins what Do does. wait waits for the result, and may be called again with more
 // patience.
-func (s *Flights[K, T]) Begin(ctx context.Context, key K, f func(context.Context) (T, error)) (wait func(ctx context.Context, patience time.Duration) (T, error)) {
+func (s *Flights[K, T]) Begin(ctx context.Context, key K,
+	f func(context.Context) (T, error)) (wait func(ctx context.Context, patience time.Duration) (T, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.underWay(key)
@@ -144,7 +147,8 @@ func (s *Flights[K, T]) Begin(ctx context.Context, key K, f func(context.Context
 // DoFresh is Do with an answer of a flight that begins after DoFresh was called, since its
 // caller may have changed the object right before. If a flight is under way, the caller waits
 // for its end, and shares the next one. Each of the two may take as long as patience.
-func (s *Flights[K, T]) DoFresh(ctx context.Context, key K, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
+func (s *Flights[K, T]) DoFresh(ctx context.Context, key K, patience time.Duration,
+	f func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
 	before := s.underWay(key)
 	s.mu.Unlock()

@@ -95,7 +95,8 @@ func TestSharedRunThatHangs(t *testing.T) {
 		begin := time.Now()
 		for range 3 {
 			err := s.Do(t.Context(), scan)
-			if !errors.Is(err, csiproxy.ErrUnavailable) || time.Since(begin) > wincalls.Patience(win.CallReenumerateDevice)+time.Second {
+			if !errors.Is(err, csiproxy.ErrUnavailable) ||
+				time.Since(begin) > wincalls.Patience(win.CallReenumerateDevice)+time.Second {
 				t.Errorf("after %v: %v", time.Since(begin), err)
 			}
 		}
@@ -176,7 +177,8 @@ func TestFlightsAnew(t *testing.T) {
 		time.Sleep(time.Second)
 		begin = time.Now()
 		for range 3 {
-			if _, err := flights.DoFresh(t.Context(), "disk 1", 5*time.Second, hang); !silent(err) || time.Since(begin) != 4*time.Second {
+			if _, err := flights.DoFresh(t.Context(), "disk 1", 5*time.Second, hang); !silent(err) ||
+				time.Since(begin) != 4*time.Second {
 				t.Errorf("after %v: %v", time.Since(begin), err)
 			}
 		}

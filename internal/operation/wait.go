@@ -27,7 +27,8 @@ type Polling struct {
 const soon = 2 * time.Millisecond
 
 // Poll calls check until it returns true, and then returns true. If that takes longer than
-// p.Patience, it returns false. An error of check ends it, and so does the end of ctx. No thread and no call to Windows is under way between two looks.
+// p.Patience, it returns false. An error of check ends it, and so does the end of ctx. No
+// thread and no call to Windows is under way between two looks.
 func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, error) {
 	if p.First <= 0 {
 		p.First = soon

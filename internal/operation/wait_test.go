@@ -90,7 +90,8 @@ func TestPollIntervals(t *testing.T) {
 
 // An error ends it.
 func TestPollFails(t *testing.T) {
-	done, err := operation.Poll(t.Context(), operation.Polling{Patience: time.Hour}, func() (bool, error) { return false, win.ErrorBusy })
+	done, err := operation.Poll(t.Context(), operation.Polling{Patience: time.Hour},
+		func() (bool, error) { return false, win.ErrorBusy })
 	if done || err != win.ErrorBusy {
 		t.Errorf("%v, %v", done, err)
 	}
@@ -104,10 +105,11 @@ func TestPollAfterWake(t *testing.T) {
 		ready := begin.Add(5*time.Second + 10*time.Millisecond)
 		time.AfterFunc(5*time.Second, func() { wake <- struct{}{} })
 		looks := 0
-		done, err := operation.Poll(t.Context(), operation.Polling{Patience: time.Hour, First: time.Second, Longest: time.Minute, Wake: wake}, func() (bool, error) {
-			looks++
-			return !time.Now().Before(ready), nil
-		})
+		done, err := operation.Poll(t.Context(),
+			operation.Polling{Patience: time.Hour, First: time.Second, Longest: time.Minute, Wake: wake}, func() (bool, error) {
+				looks++
+				return !time.Now().Before(ready), nil
+			})
 		// At 0, 1, 3, 5 and, after the notice, 2, 6 and 14 ms later.
 		if took := time.Since(begin); !done || err != nil || looks != 7 || took != 5*time.Second+14*time.Millisecond {
 			t.Errorf("%d looks in %v: %v, %v", looks, took, done, err)

@@ -72,7 +72,8 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 		case link.Tag == win.TagSymlink && same(link):
 			return false, e.recorded(ctx, link.Target(), func() error { return nil }) // others may have made it
 		}
-		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "a link is there already, to " + quote.Text(link.Target())}
+		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists,
+			Detail: "a link is there already, to " + quote.Text(link.Target())}
 	}
 	return false, errUnsettled()
 }
@@ -147,7 +148,8 @@ func (e Entry) makeSymlink(ctx context.Context, target string, file bool) error 
 		return nil
 	}
 	if removeErr := link.handle.Delete(context.WithoutCancel(ctx)); removeErr != nil {
-		return &csiproxy.Error{Kind: csiproxy.KindOf(err), Detail: "an empty file or directory is left: " + removeErr.Error(), Err: err}
+		return &csiproxy.Error{Kind: csiproxy.KindOf(err), Detail: "an empty file or directory is left: " + removeErr.Error(),
+			Err: err}
 	}
 	return err
 }
@@ -262,7 +264,8 @@ func (w *walk) count(e Entry) error {
 }
 
 func (e Entry) outside(link Link) error {
-	return e.refused(csiproxy.ErrPermissionDenied, "it is a link out of the allowed directories, to "+quote.Text(link.Target()))
+	return e.refused(csiproxy.ErrPermissionDenied,
+		"it is a link out of the allowed directories, to "+quote.Text(link.Target()))
 }
 
 // checkVolume refuses a link to a volume that is protected.

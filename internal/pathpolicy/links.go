@@ -97,7 +97,8 @@ func (s *linkSearch) note(err error) {
 // take reports whether one more entry may be looked at.
 func (s *linkSearch) take() bool {
 	if s.left--; s.left < 0 {
-		s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted, "the allowed directories have more than %d entries", maxLinkEntries))
+		s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted, "the allowed directories have more than %d entries",
+			maxLinkEntries))
 	}
 	return s.left >= 0
 }

@@ -129,7 +129,8 @@ func (f *File) unmount(ctx context.Context) error {
 	if winname.Length(f.Path())+len(`\\?\`)+len(`\`) <= MaxLongPath {
 		err = f.callMountManager(ctx, sys.DeleteVolumeMountPoint)
 	}
-	unknown := errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorInvalidParameter) || errors.Is(err, win.ErrorNotAReparsePoint)
+	unknown := errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorInvalidParameter) ||
+		errors.Is(err, win.ErrorNotAReparsePoint)
 	if !unknown {
 		return err
 	}
@@ -179,7 +180,8 @@ func (f *File) callMountManager(ctx context.Context, call func(ctx context.Conte
 		Options:     win.FileNonDirectoryFile | win.FileDeleteOnClose,
 	})
 	if guardErr != nil {
-		return &csiproxy.Error{Detail: "making a file that keeps the directory from becoming a link while Windows mounts there", Err: guardErr}
+		return &csiproxy.Error{Detail: "making a file that keeps the directory from becoming a link while Windows mounts " +
+			"there", Err: guardErr}
 	}
 	defer func() {
 		if closeErr := guard.Close(); err == nil {

@@ -29,7 +29,8 @@ func atDirectory(t *testing.T, sys *winsim.System, path string, f func(dir *path
 
 func mountedAt(t *testing.T, sys *winsim.System, path string) string {
 	name, err := sys.VolumeNameForMountPoint(t.Context(), path+`\`)
-	if err != nil && !errors.Is(err, win.ErrorNotAReparsePoint) && !errors.Is(err, win.ErrorFileNotFound) && !errors.Is(err, win.ErrorPathNotFound) {
+	if err != nil && !errors.Is(err, win.ErrorNotAReparsePoint) && !errors.Is(err, win.ErrorFileNotFound) &&
+		!errors.Is(err, win.ErrorPathNotFound) {
 		t.Fatal(err)
 	}
 	return name

@@ -140,7 +140,8 @@ func (p *Policy) IsBelow(path string) bool {
 func (p *Policy) IsOfKubelet(path Path) bool {
 	kubelet, at := p.allowed[0], path.full()
 	return path.volume == "" && at.inside(kubelet) && len(at.names) > len(kubelet.names)+1 &&
-		slices.ContainsFunc([]string{"plugins", "pods"}, func(name string) bool { return winname.Equal(at.names[len(kubelet.names)], name) })
+		slices.ContainsFunc([]string{"plugins", "pods"},
+			func(name string) bool { return winname.Equal(at.names[len(kubelet.names)], name) })
 }
 
 // directories names the allowed directories and the daemon's flags that allow them.

@@ -111,7 +111,8 @@ func (p *Policy) parseRecorded(about string) (path Path, ok bool) {
 // lookAtRecorded looks for a link that has a record of a name. It is gone if there is something
 // else at its path, or a link on the way: there was none when it was made. A link on a volume
 // that isn't there is neither there nor gone.
-func (p *Policy) lookAtRecorded(ctx context.Context, sys System, path Path, name string) (link Link, there, isGone bool, _ error) {
+func (p *Policy) lookAtRecorded(ctx context.Context, sys System, path Path,
+	name string) (link Link, there, isGone bool, _ error) {
 	err := p.walk(sys, func(w *walk) error {
 		if path.volume != "" {
 			if _, err := w.enter(ctx, path, win.FileOpen); Missing(err) || gone(err) {

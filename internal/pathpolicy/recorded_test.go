@@ -20,7 +20,8 @@ func makeLink(t *testing.T, sys *winsim.System, path string) {
 	t.Helper()
 	p := newPolicy(t)
 	must(t, p.ReachMaking(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
-		_, err := e.MakeSymlink(t.Context(), source, false, func(l pathpolicy.Link) bool { return strings.EqualFold(l.Target(), source) })
+		_, err := e.MakeSymlink(t.Context(), source, false,
+			func(l pathpolicy.Link) bool { return strings.EqualFold(l.Target(), source) })
 		return err
 	}))
 }

@@ -209,7 +209,8 @@ func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error))
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, missing{err}
 	case gone(err): // it says nothing of what is at the path
-		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer", Err: err}
+		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer",
+			Err: err}
 	case err != nil:
 		return nil, err
 	}

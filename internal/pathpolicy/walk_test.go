@@ -348,8 +348,10 @@ func TestReachWaits(t *testing.T) {
 		took                    time.Duration
 	}{
 		"until it is closed": {closeAfter: 300 * time.Millisecond, cancelAfter: time.Hour},
-		"not forever":        {closeAfter: time.Hour, cancelAfter: time.Hour, want: csiproxy.ErrUnavailable, took: time.Second},
-		"not past the end":   {closeAfter: time.Hour, cancelAfter: 10 * time.Millisecond, want: context.Canceled, took: 10 * time.Millisecond},
+		"not forever": {closeAfter: time.Hour, cancelAfter: time.Hour, want: csiproxy.ErrUnavailable,
+			took: time.Second},
+		"not past the end": {closeAfter: time.Hour, cancelAfter: 10 * time.Millisecond, want: context.Canceled,
+			took: 10 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -242,7 +242,8 @@ func TestPathLength(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Dial(context.Background(), filepath.Join(parent, strings.Repeat("d", maxPath))); err == nil || errors.Is(err, syscall.EINVAL) {
+	if _, err := Dial(context.Background(), filepath.Join(parent, strings.Repeat("d", maxPath))); err == nil ||
+		errors.Is(err, syscall.EINVAL) {
 		t.Errorf("dialling a path that is too long gives %v", err)
 	}
 }

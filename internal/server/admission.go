@@ -82,7 +82,8 @@ func (a admitting) RegisterService(desc *grpc.ServiceDesc, service any) {
 
 // bound returns handler for calls that are counted, or refused at once.
 func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodHandler {
-	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	return func(srv any, ctx context.Context, decode func(any) error,
+		interceptor grpc.UnaryServerInterceptor) (any, error) {
 		c := connOf(ctx)
 		begun, err := a.server.calls.begin(c.client, a.maxRequestBytes)
 		if err != nil {
@@ -168,7 +169,8 @@ func (s *Server) turn(ctx context.Context, c *conn) (*fairshare.Turn, error) {
 	}
 	turn, err := s.turns.Begin(ctx, process, c)
 	if err != nil {
-		return nil, csiproxy.Errorf(err, "the daemon is busy: until this call's deadline, the processors were needed for other calls; try again later")
+		return nil, csiproxy.Errorf(err, "the daemon is busy: until this call's deadline, the processors were needed for "+
+			"other calls; try again later")
 	}
 	return turn, nil
 }

@@ -160,7 +160,8 @@ func (a *calls) beginStream(c *client) (*call, error) {
 	if room := fairshare.Room(a.streams, maxStreams, maxStreamsPerClient, 1); c.streams >= room {
 		a.refused[RefusedStreams]++
 		return nil, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
-			"%d streaming calls are under way, %d of them this client's, which may have %d: end some of them, or try again later",
+			"%d streaming calls are under way, %d of them this client's, "+
+				"which may have %d: end some of them, or try again later",
 			a.streams, c.streams, room)
 	}
 	a.streams++
@@ -198,12 +199,14 @@ func (a *calls) refuse(c *client, bytes int) error {
 	case c.calls >= room:
 		a.refused[RefusedCalls]++
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
-			"%d calls are under way, %d of them this client's, and -max-calls is %d: with so many, a client may have %d; try again later",
+			"%d calls are under way, %d of them this client's, and -max-calls is %d: with so many, a client may have %d; "+
+				"try again later",
 			a.unary.Len(), c.calls, a.limits.Calls, room)
 	case c.bytes+bytes > fairshare.Room(a.bytes, a.maxBytes(), a.maxBytes(), bytes):
 		a.refused[RefusedBytes]++
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
-			"the requests of the calls under way hold %d bytes, %d of them this client's, and -max-calls allows %d (%d for each call); try again later",
+			"the requests of the calls under way hold %d bytes, %d of them this client's, and -max-calls allows %d (%d for "+
+				"each call); try again later",
 			a.bytes, c.bytes, a.maxBytes(), maxBytesOfCall)
 	}
 	return nil

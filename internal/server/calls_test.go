@@ -62,7 +62,8 @@ func TestCallsAreShared(t *testing.T) {
 			}
 		}
 	}
-	for name, greedy := range map[string]func(*calls, []*client, int){"one after the other": oneAfterTheOther, "by turns": byTurns} {
+	for name, greedy := range map[string]func(*calls, []*client, int){"one after the other": oneAfterTheOther,
+		"by turns": byTurns} {
 		for _, test := range []struct{ maxBytes, clients int }{{1, 600}, {wire.MaxRequestBytes, 400}} {
 			a := newCalls(Limits{})
 			clients := make([]*client, test.clients)
@@ -94,7 +95,8 @@ func TestNoRoomAtAll(t *testing.T) {
 		}
 	}
 	_, err := a.begin(a.connect(0), 1)
-	if err == nil || !strings.Contains(err.Error(), "3 calls are under way, 0 of them this client's, and -max-calls is 3") {
+	if err == nil || !strings.Contains(err.Error(),
+		"3 calls are under way, 0 of them this client's, and -max-calls is 3") {
 		t.Errorf("the fourth call of 3: %v", err)
 	}
 	if got := a.now().Refused[RefusedCalls]; got != 1 {
@@ -126,7 +128,8 @@ func TestBytesOfRequestsAreBounded(t *testing.T) {
 		total += len(begun) * wire.MaxRequestBytes / 2
 	}
 	if total > limit*maxBytesOfCall || total != a.now().Bytes {
-		t.Errorf("requests may come to hold %d bytes, counted as %d, more than %d", total, a.now().Bytes, limit*maxBytesOfCall)
+		t.Errorf("requests may come to hold %d bytes, counted as %d, more than %d", total, a.now().Bytes,
+			limit*maxBytesOfCall)
 	}
 	if a.now().Refused[RefusedBytes] == 0 {
 		t.Errorf("refused: %v, want some for their bytes", a.now().Refused)
@@ -196,7 +199,8 @@ func TestCallsAreCounted(t *testing.T) {
 		t.Error("there is no oldest call")
 	}
 	got.Oldest = 0
-	if diff := cmp.Diff(Calls{Receiving: 1, Running: 1, Streams: 1, Bytes: 510, Limit: DefaultMaxCalls, Refused: none}, got); diff != "" {
+	if diff := cmp.Diff(Calls{Receiving: 1, Running: 1, Streams: 1, Bytes: 510, Limit: DefaultMaxCalls, Refused: none},
+		got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	for _, one := range all {
@@ -227,7 +231,8 @@ func TestStreamsAreShared(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	for i := range 30 {
-		if begun, err := take(t, a, a.connect(uint32(i+1)), 1); i < 8 && len(begun) != DefaultMaxCallsPerClient || len(begun) == 0 {
+		if begun, err := take(t, a, a.connect(uint32(i+1)), 1); i < 8 && len(begun) != DefaultMaxCallsPerClient ||
+			len(begun) == 0 {
 			t.Errorf("client %d can make %d calls, then %v", i, len(begun), err)
 		}
 	}

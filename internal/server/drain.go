@@ -99,7 +99,8 @@ func (d *drain) leave() {
 }
 
 // drainUnary refuses calls during a drain.
-func (s *Server) drainUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) drainUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	if err := s.drain.enter(true); err != nil {
 		return nil, toStatus(info.FullMethod, err)
 	}
@@ -108,7 +109,8 @@ func (s *Server) drainUnary(ctx context.Context, req any, info *grpc.UnaryServer
 }
 
 // drainStream is drainUnary for streaming calls.
-func (s *Server) drainStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) drainStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	if err := s.drain.enter(false); err != nil {
 		return toStatus(info.FullMethod, err)
 	}

@@ -101,7 +101,8 @@ func say(ctx context.Context, client *grpc.ClientConn, text string) (string, err
 }
 
 // shout begins a streaming call of the echo service.
-func shout(t *testing.T, ctx context.Context, client *grpc.ClientConn, request any, options ...grpc.CallOption) grpc.ClientStream {
+func shout(t *testing.T, ctx context.Context, client *grpc.ClientConn, request any,
+	options ...grpc.CallOption) grpc.ClientStream {
 	t.Helper()
 	stream, err := client.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, shoutMethod, options...)
 	if err != nil {

@@ -45,7 +45,8 @@ func (w *waiting) say(_ context.Context, said string) (string, error) {
 // byte more.
 func TestUnknownFieldsAreDiscarded(t *testing.T) {
 	held := make(chan int, 1)
-	r := start(t, upper, func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	r := start(t, upper, func(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (any, error) {
 		held <- len(req.(*wrapperspb.StringValue).ProtoReflect().GetUnknown())
 		return handler(ctx, req)
 	})
@@ -116,7 +117,8 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 		for range 3 {
 			_, err := say(t.Context(), client, "at once")
 			wantCode(t, err, codes.ResourceExhausted)
-			if text := status.Convert(err).Message(); !strings.HasPrefix(text, "Say: this client has 256 calls under way, and -max-calls-per-client is 256") {
+			if text := status.Convert(err).Message(); !strings.HasPrefix(text,
+				"Say: this client has 256 calls under way, and -max-calls-per-client is 256") {
 				t.Errorf("the error says %q", text)
 			}
 		}
@@ -154,7 +156,8 @@ func TestRapidReset(t *testing.T) {
 		const resets = 5000
 		for range resets {
 			stream := c.begin(sayMethod)
-			if stream == 0 || c.framer.WriteData(stream, true, frameOf(nil, 0)) != nil || c.framer.WriteRSTStream(stream, http2.ErrCodeCancel) != nil {
+			if stream == 0 || c.framer.WriteData(stream, true, frameOf(nil, 0)) != nil ||
+				c.framer.WriteRSTStream(stream, http2.ErrCodeCancel) != nil {
 				t.Fatal("the connection is closed")
 			}
 		}

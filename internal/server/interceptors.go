@@ -18,7 +18,8 @@ import (
 )
 
 // logUnary logs each call in one line: see requestLog.
-func (s *Server) logUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) logUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	resp, err := handler(ctx, req)
 	s.logCall(ctx, info.FullMethod, req, start, err, err != nil)
@@ -26,7 +27,8 @@ func (s *Server) logUnary(ctx context.Context, req any, info *grpc.UnaryServerIn
 }
 
 // recoverUnary answers a call that panics with Internal.
-func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, s.panicked(info.FullMethod, p)
@@ -36,7 +38,8 @@ func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServ
 }
 
 // recoverStream is recoverUnary for streaming calls.
-func (s *Server) recoverStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (s *Server) recoverStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.panicked(info.FullMethod, p)
@@ -59,7 +62,8 @@ func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 }
 
 // boundStream counts a streaming call, or refuses it.
-func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	ctx := stream.Context()
 	c := connOf(ctx)
 	begun, err := s.calls.beginStream(c.client)
@@ -78,7 +82,8 @@ func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 
 // logStream logs each streaming call in one line when it has ended: see requestLog. That its
 // client or the daemon ends it is no failure.
-func (s *Server) logStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) logStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	start := time.Now()
 	logged := &requestStream{ServerStream: stream, server: s, method: info.FullMethod, single: !info.IsClientStream}
 	err := handler(srv, logged)
@@ -120,7 +125,8 @@ func (s *requestStream) RecvMsg(m any) error {
 // endStream ends streaming calls when a stop begins, since they last as long as the client
 // likes: WatchDisks, health watches and reflection. One whose client doesn't read what was
 // sent ends with the grace period.
-func (s *Server) endStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Server) endStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()

@@ -57,7 +57,8 @@ func (c *rawClient) begin(method string, more ...hpack.HeaderField) uint32 {
 	}
 	stream := c.next
 	c.next += 2
-	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.block.Bytes(), EndHeaders: true}); err != nil {
+	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.block.Bytes(),
+		EndHeaders: true}); err != nil {
 		return 0
 	}
 	return stream

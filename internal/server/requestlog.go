@@ -38,7 +38,8 @@ func (s *Server) logCall(ctx context.Context, method string, req any, start time
 	if message, ok := req.(proto.Message); ok {
 		attrs = append(attrs, slog.Attr{Key: "request", Value: arguments(message.ProtoReflect())})
 	}
-	attrs = append(attrs, slog.String("code", status.Code(err).String()), slog.Duration("duration", time.Since(start).Round(time.Microsecond)))
+	attrs = append(attrs, slog.String("code", status.Code(err).String()),
+		slog.Duration("duration", time.Since(start).Round(time.Microsecond)))
 	if caller := connOf(ctx).caller; caller.process != 0 {
 		attrs = append(attrs, slog.Int64("pid", int64(caller.process)))
 		if caller.program != "" {

@@ -222,7 +222,8 @@ func TestBounds(t *testing.T) {
 	_, err := say(t.Context(), client, string(make([]byte, wire.MaxRequestBytes)))
 	wantCode(t, err, codes.ResourceExhausted)
 	var answer wrapperspb.StringValue
-	err = client.Invoke(t.Context(), sayMethod, wrapperspb.String("much"), &answer, grpc.MaxCallRecvMsgSize(2*wire.MaxResponseBytes))
+	err = client.Invoke(t.Context(), sayMethod, wrapperspb.String("much"), &answer,
+		grpc.MaxCallRecvMsgSize(2*wire.MaxResponseBytes))
 	wantCode(t, err, codes.ResourceExhausted)
 	if _, err = say(t.Context(), client, string(make([]byte, wire.MaxRequestBytes/2))); err != nil {
 		t.Error(err)

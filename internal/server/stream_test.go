@@ -65,12 +65,14 @@ func TestStreamsAreBounded(t *testing.T) {
 			}
 			err = shout(t, t.Context(), client, wrapperspb.String("shout")).RecvMsg(new(wrapperspb.StringValue))
 			wantCode(t, err, codes.ResourceExhausted)
-			if text := status.Convert(err).Message(); !strings.HasPrefix(text, "Shout: 32 streaming calls are under way, 32 of them this client's") {
+			if text := status.Convert(err).Message(); !strings.HasPrefix(text,
+				"Shout: 32 streaming calls are under way, 32 of them this client's") {
 				t.Errorf("the error says %q", text)
 			}
 		}
 		synctest.Wait()
-		if calls := r.server.Calls(); calls.Streams != maxStreamsPerClient || calls.Running != 0 || calls.Refused[RefusedStreams] != 4 {
+		if calls := r.server.Calls(); calls.Streams != maxStreamsPerClient || calls.Running != 0 ||
+			calls.Refused[RefusedStreams] != 4 {
 			t.Errorf("the server counts %+v", calls)
 		}
 		if _, err := say(t.Context(), client, "hello"); err != nil {

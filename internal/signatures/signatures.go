@@ -179,7 +179,8 @@ func RecogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32)
 			if offset < 0 {
 				offset += m.size
 			}
-			return fmt.Sprintf("a GUID partition table that is damaged or lacks its protective MBR (sector %d)", offset/m.sector), nil
+			return fmt.Sprintf("a GUID partition table that is damaged or lacks its protective MBR (sector %d)",
+				offset/m.sector), nil
 		}
 	}
 	for _, offset := range bootSectors {
@@ -202,7 +203,8 @@ func RecogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32)
 func bootSector(b []byte) string {
 	ended := len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA
 	for _, s := range signatures {
-		if (s.offset == nameOffset || ended && (s.offset == fat16Offset || s.offset == fat32Offset)) && s.found(from(b, s.offset)) {
+		if (s.offset == nameOffset || ended && (s.offset == fat16Offset || s.offset == fat32Offset)) &&
+			s.found(from(b, s.offset)) {
 			return s.name + " where a partition usually begins"
 		}
 	}

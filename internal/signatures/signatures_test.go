@@ -51,7 +51,8 @@ func TestRecognise(t *testing.T) {
 		want  string
 		parts map[int64]string
 	}{
-		{"an ext2, ext3 or ext4 file system", map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x18: "\x02", 1024 + 0x4c: "\x01"}},
+		{"an ext2, ext3 or ext4 file system",
+			map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x18: "\x02", 1024 + 0x4c: "\x01"}},
 		{"an XFS file system", map[int64]string{0: "XFSB"}},
 		{"a Btrfs file system", map[int64]string{65536 + 64: "_BHRfS_M"}},
 		{"a LUKS encrypted volume", map[int64]string{0: "LUKS\xba\xbe\x00\x02"}},
@@ -101,7 +102,8 @@ func TestSmallMediumAndErrors(t *testing.T) {
 			t.Errorf("%d bytes recognised as %q", size, got)
 		}
 	}
-	if _, err := Recognise(t.Context(), medium{err: win.ErrorIODevice}, mediumSize, sector); !errors.Is(err, win.ErrorIODevice) {
+	if _, err := Recognise(t.Context(), medium{err: win.ErrorIODevice}, mediumSize, sector); !errors.Is(err,
+		win.ErrorIODevice) {
 		t.Errorf("a broken medium gave %v", err)
 	}
 	if _, err := Recognise(t.Context(), medium{}, mediumSize, 0); err == nil {
@@ -163,9 +165,11 @@ func TestRecogniseDisk(t *testing.T) {
 		{4096, "(sector 51199)", map[int64]string{size - 512: "EFI PART"}},
 		{512, "", map[int64]string{1 << 20: "EFI PART"}},
 		{512, "an exFAT file system where a partition usually begins (sector 2048)", map[int64]string{1<<20 + 3: "EXFAT   "}},
-		{512, "a FAT32 file system where a partition usually begins (sector 32768)", map[int64]string{16<<20 + 82: "FAT32   ", 16<<20 + 510: "\x55\xaa"}},
+		{512, "a FAT32 file system where a partition usually begins (sector 32768)",
+			map[int64]string{16<<20 + 82: "FAT32   ", 16<<20 + 510: "\x55\xaa"}},
 		{512, "", map[int64]string{16<<20 + 82: "FAT32   "}}, // no boot sector
-		{512, "an NTFS file system where a partition usually begins (sector 264192)", map[int64]string{129<<20 + 3: "NTFS    "}},
+		{512, "an NTFS file system where a partition usually begins (sector 264192)",
+			map[int64]string{129<<20 + 3: "NTFS    "}},
 		{512, "", map[int64]string{40<<20 + 3: "NTFS    "}}, // a leftover
 	} {
 		b := make([]byte, size)

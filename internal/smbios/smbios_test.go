@@ -57,16 +57,20 @@ func vendors() map[string]struct {
 		serial string
 	}{
 		"VMware": {
-			raw(bios, structure(1, system(1, 2, 3, 4, 0, 0), "VMware, Inc.", "VMware7,1", "None", "VMware-42 1c 7a 5c 9a 5f 6d 3e-8a 0b 5e 44 4f 22 10 9c"), end),
+			raw(bios, structure(1, system(1, 2, 3, 4, 0, 0), "VMware, Inc.", "VMware7,1", "None",
+				"VMware-42 1c 7a 5c 9a 5f 6d 3e-8a 0b 5e 44 4f 22 10 9c"), end),
 			"VMware-42 1c 7a 5c 9a 5f 6d 3e-8a 0b 5e 44 4f 22 10 9c",
 		},
 		"Hyper-V": { // the system information comes behind others
 			raw(bios, structure(2, make([]byte, 11), "Microsoft Corporation", "Virtual Machine"), structure(3, make([]byte, 17)),
-				structure(1, system(1, 2, 4, 3, 5, 6), "Microsoft Corporation", "Virtual Machine", "0000-0011-5139-3321-9311-7405-34", "Hyper-V UEFI Release v4.1", "None", "Virtual Machine"), end),
+				structure(1, system(1, 2, 4, 3, 5, 6), "Microsoft Corporation", "Virtual Machine",
+					"0000-0011-5139-3321-9311-7405-34", "Hyper-V UEFI Release v4.1", "None", "Virtual Machine"), end),
 			"0000-0011-5139-3321-9311-7405-34",
 		},
 		"Dell": { // vendor structures before, strings padded with blanks, no end
-			raw(structure(218, make([]byte, 70)), bios, structure(1, system(1, 2, 0, 3, 4, 5), "Dell Inc.", "PowerEdge R740", "7XK2PQ2  ", "SKU=NotProvided;ModelName=PowerEdge R740", "PowerEdge")),
+			raw(structure(218, make([]byte, 70)), bios,
+				structure(1, system(1, 2, 0, 3, 4, 5), "Dell Inc.", "PowerEdge R740", "7XK2PQ2  ",
+					"SKU=NotProvided;ModelName=PowerEdge R740", "PowerEdge")),
 			"7XK2PQ2",
 		},
 		"QEMU without a serial number": {
@@ -74,11 +78,13 @@ func vendors() map[string]struct {
 			"",
 		},
 		"Nutanix": {
-			raw(bios, structure(1, system(1, 2, 3, 4, 0, 5), "Nutanix", "AHV", "2020-02-10", "1c1a3bb4-9a0f-4d26-8d3b-6cf7f4f0b1a2", "Virtual Machine"), end),
+			raw(bios, structure(1, system(1, 2, 3, 4, 0, 5), "Nutanix", "AHV", "2020-02-10",
+				"1c1a3bb4-9a0f-4d26-8d3b-6cf7f4f0b1a2", "Virtual Machine"), end),
 			"1c1a3bb4-9a0f-4d26-8d3b-6cf7f4f0b1a2",
 		},
 		"AWS": { // the same string for two fields
-			raw(bios, structure(1, system(1, 2, 0, 3, 3, 0), "Amazon EC2", "m5.large", "ec2c1d2e-4f3a-9b8c-7d6e-5f4a3b2c1d0e"), end),
+			raw(bios, structure(1, system(1, 2, 0, 3, 3, 0), "Amazon EC2", "m5.large", "ec2c1d2e-4f3a-9b8c-7d6e-5f4a3b2c1d0e"),
+				end),
 			"ec2c1d2e-4f3a-9b8c-7d6e-5f4a3b2c1d0e",
 		},
 		"a blank one":               {raw(structure(1, system(0, 0, 0, 1, 0, 0), "   "), end), ""},
@@ -86,8 +92,9 @@ func vendors() map[string]struct {
 		"without room for a number": {raw(structure(1, []byte{1, 2, 0}, "ACME", "PC"), end), ""},
 		"Latin-1":                   {raw(structure(1, system(0, 0, 0, 1, 0, 0), "M\xfcnchen"), end), "München"},
 		"UTF-8":                     {raw(structure(1, system(0, 0, 0, 1, 0, 0), "München"), end), "München"},
-		"the first of two systems":  {raw(structure(1, system(0, 0, 0, 1, 0, 0), "first"), structure(1, system(0, 0, 0, 1, 0, 0), "second"), end), "first"},
-		"rubbish behind the table":  {append(raw(structure(1, system(0, 0, 0, 1, 0, 0), "S"), end), 0xff, 0xff), "S"},
+		"the first of two systems": {raw(structure(1, system(0, 0, 0, 1, 0, 0), "first"),
+			structure(1, system(0, 0, 0, 1, 0, 0), "second"), end), "first"},
+		"rubbish behind the table": {append(raw(structure(1, system(0, 0, 0, 1, 0, 0), "S"), end), 0xff, 0xff), "S"},
 	}
 }
 

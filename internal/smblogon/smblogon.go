@@ -100,7 +100,8 @@ func New(logger *slog.Logger) *Memory {
 // LogOn calls logOn, which maps the share of remote with c, unless these credentials are held
 // back: then it returns the server's last answer. asker is the path for which the share is
 // wanted; it may be empty. The call waits a moment for others with the same credentials.
-func (m *Memory) LogOn(ctx context.Context, remote unc.Path, c smb.Credentials, asker string, logOn func() error) error {
+func (m *Memory) LogOn(ctx context.Context, remote unc.Path, c smb.Credentials, asker string,
+	logOn func() error) error {
 	id := m.identity(remote, c)
 	end, err := m.beginFirst(ctx, id)
 	if err != nil {

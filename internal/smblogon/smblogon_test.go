@@ -78,7 +78,8 @@ const (
 
 // Pods that try all the time make one log-on in a window, which grows to two minutes.
 func TestWindow(t *testing.T) {
-	for _, refusal := range []win.Errno{win.ErrorLogonFailure, win.ErrorAccountRestriction, win.ErrorAccountDisabled, win.ErrorAccountLockedOut} {
+	for _, refusal := range []win.Errno{win.ErrorLogonFailure, win.ErrorAccountRestriction, win.ErrorAccountDisabled,
+		win.ErrorAccountLockedOut} {
 		t.Run(fmt.Sprint(uint32(refusal)), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
@@ -88,7 +89,8 @@ func TestWindow(t *testing.T) {
 				for time.Since(begin) < 12*time.Minute {
 					before := s.logOns
 					err := s.logOn(t, data, user, "wrong")
-					if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != refusal || !errors.Is(err, csiproxy.ErrUnauthenticated) {
+					if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != refusal ||
+						!errors.Is(err, csiproxy.ErrUnauthenticated) {
 						t.Fatal(err)
 					}
 					if text == "" {
@@ -372,7 +374,8 @@ func TestRefused(t *testing.T) {
 				t.Errorf("the log has no %s:\n%s", part, &log)
 			}
 		}
-		if text := strings.ToLower(log.String() + err.Error()); strings.Contains(text, "app") || strings.Contains(text, "wrong") || strings.Contains(text, "local") {
+		if text := strings.ToLower(log.String() + err.Error()); strings.Contains(text, "app") ||
+			strings.Contains(text, "wrong") || strings.Contains(text, "local") {
 			t.Errorf("the log or error shows credentials:\n%s", text)
 		}
 	})

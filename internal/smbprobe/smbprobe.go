@@ -54,7 +54,8 @@ func (p *Prober) LogOns() *smblogon.Memory { return p.logOns }
 func (p *Prober) Mappings(ctx context.Context) ([]win.SMBMapping, error) {
 	list, err := p.mappings.Do(ctx, struct{}{}, wincalls.Patience(win.CallSMBGlobalMappings), p.sys.SMBGlobalMappings)
 	if silent := new(operation.SilentError); errors.As(err, &silent) {
-		return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "WMI has not answered which SMB shares are mapped since %s; try again later",
+		return nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"WMI has not answered which SMB shares are mapped since %s; try again later",
 			silent.Since.UTC().Format(time.RFC3339))
 	}
 	return list, err
@@ -74,7 +75,8 @@ func (p *Prober) Probe(ctx context.Context, path unc.Path) error {
 		})
 	})
 	if silent := new(operation.SilentError); errors.As(err, &silent) {
-		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the SMB server has not answered since %s; try again later", silent.Since.UTC().Format(time.RFC3339))
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the SMB server has not answered since %s; try again later",
+			silent.Since.UTC().Format(time.RFC3339))
 	}
 	return err
 }

@@ -185,7 +185,8 @@ func TestMappings(t *testing.T) {
 		n.set(time.Minute, nil)
 		begin := time.Now()
 		for range 100 {
-			if _, err := p.Mappings(t.Context()); !errors.Is(err, csiproxy.ErrUnavailable) || time.Since(begin) != 10*time.Second {
+			if _, err := p.Mappings(t.Context()); !errors.Is(err, csiproxy.ErrUnavailable) ||
+				time.Since(begin) != 10*time.Second {
 				t.Errorf("after %v: %v", time.Since(begin), err)
 			}
 		}

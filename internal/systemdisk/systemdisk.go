@@ -202,7 +202,8 @@ func (d *Disks) systemFiles(ctx context.Context) ([]systemFile, error) {
 // may begin with.
 func plainPath(path, windows string) string {
 	path = strings.TrimPrefix(path, `\??\`)
-	for variable, value := range map[string]string{"%systemroot%": windows, "%windir%": windows, "%systemdrive%": windows[:min(2, len(windows))]} {
+	for variable, value := range map[string]string{"%systemroot%": windows, "%windir%": windows,
+		"%systemdrive%": windows[:min(2, len(windows))]} {
 		if len(path) >= len(variable) && strings.EqualFold(path[:len(variable)], variable) {
 			return value + path[len(variable):]
 		}

@@ -25,7 +25,8 @@ func TestPlaces(t *testing.T) {
 		simtest.Must(t, err)
 		ofVolume, err = disks.Protected(t.Context(), strings.ToUpper(name))
 		simtest.Must(t, err)
-		if err := disks.Check(t.Context(), number); (csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition) != (ofDisk != "") {
+		if err := disks.Check(t.Context(),
+			number); (csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition) != (ofDisk != "") {
 			t.Errorf("Check says %v where Disk says %q", err, ofDisk)
 		}
 		return ofDisk, ofVolume

@@ -64,7 +64,8 @@ func Parse(path string) (Path, error) {
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the share %s has no files", p.share)
 	}
 	if winname.Length(p.share) > maxShare {
-		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the share is longer than %d characters", maxShare)
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the share is longer than %d characters",
+			maxShare)
 	}
 	for _, name := range names[1:] {
 		if err := winname.CheckElement(name); err != nil {
@@ -92,7 +93,8 @@ func checkServer(server string) error {
 		}
 	}
 	if strings.HasPrefix(server, ".") || strings.HasSuffix(server, ".") || strings.Contains(server, "..") {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the server starts or ends with a dot, or has two in a row")
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"the name of the server starts or ends with a dot, or has two in a row")
 	}
 	return nil
 }

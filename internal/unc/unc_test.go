@@ -105,7 +105,8 @@ func FuzzParse(f *testing.F) {
 		if text := p.String(); !utf8.ValidString(text) || strings.ContainsAny(text, "/?*\"<>|:\x00") || strings.Contains(text, `\..\`) {
 			t.Fatalf("%q is accepted as %q", s, text)
 		}
-		if root, err := unc.Parse(p.Root()); err != nil || root.Server() != p.Server() || !strings.EqualFold(root.String(), p.Root()) {
+		if root, err := unc.Parse(p.Root()); err != nil || root.Server() != p.Server() ||
+			!strings.EqualFold(root.String(), p.Root()) {
 			t.Fatalf("the root of %q, %q, isn't a share: %v", s, p.Root(), err)
 		}
 	})

@@ -233,7 +233,8 @@ func TestABIEncode(t *testing.T) {
 			t.Errorf("%s is\n%x; want\n%x", name, got, want)
 		}
 	}
-	if got, want := EncodeDeviceIDs([]Identifier{sampleIdentifier, sampleIdentifier}), deviceIDSample(abi); !bytes.Equal(got, want) {
+	if got, want := EncodeDeviceIDs([]Identifier{sampleIdentifier, sampleIdentifier}),
+		deviceIDSample(abi); !bytes.Equal(got, want) {
 		t.Errorf("device_ids is\n%x; want\n%x", got, want)
 	}
 	for _, tt := range []struct {
@@ -295,9 +296,11 @@ func TestABIDecode(t *testing.T) {
 	check("device_location", location, err, sampleLocation)
 	ids, err := DecodeDeviceIDs(deviceIDSample(abi))
 	check("device_ids", ids, err, []Identifier{sampleIdentifier, sampleIdentifier})
-	point, err := DecodeReparsePoint(reparseSample(abi, "reparse_symlink", "REPARSE_DATA_BUFFER.SymbolicLinkReparseBuffer.PathBuffer"))
+	point, err := DecodeReparsePoint(reparseSample(abi, "reparse_symlink",
+		"REPARSE_DATA_BUFFER.SymbolicLinkReparseBuffer.PathBuffer"))
 	check("reparse_symlink", point, err, sampleSymlink)
-	point, err = DecodeReparsePoint(reparseSample(abi, "reparse_mount_point", "REPARSE_DATA_BUFFER.MountPointReparseBuffer.PathBuffer"))
+	point, err = DecodeReparsePoint(reparseSample(abi, "reparse_mount_point",
+		"REPARSE_DATA_BUFFER.MountPointReparseBuffer.PathBuffer"))
 	check("reparse_mount_point", point, err, sampleMountPoint)
 }
 

@@ -200,7 +200,8 @@ func (e Errno) Is(target error) bool {
 // Gone reports whether the device behind a handle or a name has left the node.
 func (e Errno) Gone() bool {
 	switch e {
-	case ErrorFileNotFound, ErrorPathNotFound, ErrorDevNotExist, ErrorNoSuchDevice, ErrorDeviceNotConnected, ErrorDeviceRemoved:
+	case ErrorFileNotFound, ErrorPathNotFound, ErrorDevNotExist, ErrorNoSuchDevice, ErrorDeviceNotConnected,
+		ErrorDeviceRemoved:
 		return true
 	}
 	return false

@@ -43,7 +43,8 @@ func TestErrnoNames(t *testing.T) {
 }
 
 func TestNameOfUnknownErrno(t *testing.T) {
-	for e, want := range map[Errno]string{ISDSCServiceNotRunning: "ISDSC_SERVICE_NOT_RUNNING", 64999: "64999", 0x8004100E: "0x8004100E"} {
+	for e, want := range map[Errno]string{ISDSCServiceNotRunning: "ISDSC_SERVICE_NOT_RUNNING", 64999: "64999",
+		0x8004100E: "0x8004100E"} {
 		if got := e.Name(); got != want {
 			t.Errorf("%#x is named %s, want %s", uint32(e), got, want)
 		}

@@ -39,7 +39,8 @@ type CreateOptions uint32
 const (
 	FileDirectoryFile    CreateOptions = 0x00000001 // must be, or becomes, a directory
 	FileNonDirectoryFile CreateOptions = 0x00000040 // must not be a directory
-	FileDeleteOnClose    CreateOptions = 0x00001000 // its name goes with the handle, also if the process dies; needs Delete
+	// its name goes with the handle, also if the process dies; needs Delete
+	FileDeleteOnClose    CreateOptions = 0x00001000
 	FileOpenForBackup    CreateOptions = 0x00004000 // FILE_FLAG_BACKUP_SEMANTICS
 	FileOpenReparsePoint CreateOptions = 0x00200000 // open a link itself, never its target
 )

@@ -62,7 +62,8 @@ func TestDriveLayoutRefusesBadBytes(t *testing.T) {
 	style := append([]byte{9}, good[1:]...)
 	count := append([]byte{}, good...)
 	count[4], count[7] = 0xff, 0xff
-	for name, b := range map[string][]byte{"empty": nil, "short": good[:47], "cut off": cutOff, "style": style, "count": count} {
+	for name, b := range map[string][]byte{"empty": nil, "short": good[:47], "cut off": cutOff, "style": style,
+		"count": count} {
 		if _, err := DecodeDriveLayout(b); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -111,7 +112,8 @@ func TestGUID(t *testing.T) {
 	if !ok || g.String() != text || g != PartitionTypeBasicData {
 		t.Errorf("ParseGUID gave %v, %v", g, ok)
 	}
-	for _, bad := range []string{"", text[1:], text + "0", strings.Replace(text, "-", "x", 1), "zz" + text[2:], strings.Replace(text, "a0a2", "a0-2", 1)} {
+	for _, bad := range []string{"", text[1:], text + "0", strings.Replace(text, "-", "x", 1), "zz" + text[2:],
+		strings.Replace(text, "a0a2", "a0-2", 1)} {
 		if g, ok := ParseGUID(bad); ok {
 			t.Errorf("ParseGUID(%q) gave %v", bad, g)
 		}

@@ -73,7 +73,8 @@ func DecodeNVMeNamespaceQuery(b []byte) (id uint32, err error) {
 		return 0, err
 	}
 	p := b[protocolQueryHeader:]
-	if le.Uint32(p) != protocolTypeNVMe || le.Uint32(p[4:]) != nvmeDataIdentify || le.Uint32(p[8:]) != nvmeCNSOneNamespace ||
+	if le.Uint32(p) != protocolTypeNVMe || le.Uint32(p[4:]) != nvmeDataIdentify ||
+		le.Uint32(p[8:]) != nvmeCNSOneNamespace ||
 		le.Uint32(p[16:]) < protocolDataSize || le.Uint32(p[20:]) < namespaceDataSize {
 		return 0, fmt.Errorf("%s: it doesn't ask for an NVMe namespace", what)
 	}

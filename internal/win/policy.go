@@ -15,7 +15,8 @@ const (
 	// RegistryPartitionManager is the key of the SAN policy. Microsoft documents what sets
 	// the policy, and the policy's numbers, but not where it is kept.
 	//
-	// Source: https://learn.microsoft.com/windows-hardware/customize/desktop/unattend/microsoft-windows-partitionmanager-sanpolicy
+	// Source:
+	// https://learn.microsoft.com/windows-hardware/customize/desktop/unattend/microsoft-windows-partitionmanager-sanpolicy
 	RegistryPartitionManager = `SYSTEM\CurrentControlSet\Services\partmgr\Parameters`
 	RegistrySANPolicy        = `SanPolicy` // a SANPolicy
 

@@ -446,7 +446,8 @@ func DecodeSetDiskAttributes(b []byte) (SetDiskAttributes, error) {
 		return SetDiskAttributes{}, err
 	}
 	if version := le.Uint32(b); version != setDiskAttributesSize {
-		return SetDiskAttributes{}, fmt.Errorf("SET_DISK_ATTRIBUTES: version %d is not its size %d", version, setDiskAttributesSize)
+		return SetDiskAttributes{}, fmt.Errorf("SET_DISK_ATTRIBUTES: version %d is not its size %d", version,
+			setDiskAttributesSize)
 	}
 	return SetDiskAttributes{b[4] != 0, DiskAttributes(le.Uint64(b[8:])), DiskAttributes(le.Uint64(b[16:]))}, nil
 }

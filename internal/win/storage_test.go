@@ -21,7 +21,8 @@ func TestStoragePropertiesRoundTrip(t *testing.T) {
 	}
 	for _, ids := range [][]Identifier{
 		nil,
-		{{CodeSetBinary, 3, AssociationDevice, []byte{1, 2, 3, 4, 5}}, {CodeSetASCII, 1, AssociationPort, []byte("Google  PersistentDisk")}},
+		{{CodeSetBinary, 3, AssociationDevice, []byte{1, 2, 3, 4, 5}},
+			{CodeSetASCII, 1, AssociationPort, []byte("Google  PersistentDisk")}},
 	} {
 		got, err := DecodeDeviceIDs(EncodeDeviceIDs(ids))
 		if err != nil || !cmp.Equal(got, ids) {
@@ -49,7 +50,8 @@ func TestStoragePropertiesRoundTrip(t *testing.T) {
 	if got, err := DecodeGetDiskAttributes(EncodeGetDiskAttributes(DiskOffline)); err != nil || got != DiskOffline {
 		t.Errorf("GET_DISK_ATTRIBUTES: %v, %v", got, err)
 	}
-	if got, err := DecodePropertyQuery(EncodePropertyQuery(PropertyDeviceLocation)); err != nil || got != PropertyDeviceLocation {
+	if got, err := DecodePropertyQuery(EncodePropertyQuery(PropertyDeviceLocation)); err != nil ||
+		got != PropertyDeviceLocation {
 		t.Errorf("STORAGE_PROPERTY_QUERY: %v, %v", got, err)
 	}
 	extents := []DiskExtent{{1, 16 << 20, 5 << 30}, {2, 0, 7}}
@@ -133,7 +135,8 @@ func FuzzDecodeDescriptors(f *testing.F) {
 
 // Windows lets each identifier begin on a multiple of four bytes.
 func TestIdentifiersAreAligned(t *testing.T) {
-	b := EncodeDeviceIDs([]Identifier{{CodeSet: CodeSetBinary, ID: make([]byte, 5)}, {CodeSet: CodeSetBinary, ID: []byte{7}}})
+	b := EncodeDeviceIDs([]Identifier{{CodeSet: CodeSetBinary, ID: make([]byte, 5)},
+		{CodeSet: CodeSetBinary, ID: []byte{7}}})
 	if next := le.Uint16(b[12+10:]); next != 24 || len(b) != 12+24+20 || b[12+24+16] != 7 {
 		t.Errorf("the second begins %d bytes after the first of 5 bytes; % x", next, b)
 	}

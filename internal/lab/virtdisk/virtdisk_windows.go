@@ -49,7 +49,8 @@ func New(path string, size uint64, sectorSize uint32) (*Disk, error) {
 	storageType := struct {
 		device uint32
 		vendor windows.GUID
-	}{3, windows.GUID{Data1: 0xec984aec, Data2: 0xa0f9, Data3: 0x47e9, Data4: [8]byte{0x90, 0x1f, 0x71, 0x41, 0x5a, 0x66, 0x34, 0x5b}}}
+	}{3, windows.GUID{Data1: 0xec984aec, Data2: 0xa0f9, Data3: 0x47e9,
+		Data4: [8]byte{0x90, 0x1f, 0x71, 0x41, 0x5a, 0x66, 0x34, 0x5b}}}
 	// CREATE_VIRTUAL_DISK_PARAMETERS, version 2, which needs the access mask to be 0.
 	create := parameters(184, 2)
 	binary.LittleEndian.PutUint64(create[24:], size)       // MaximumSize
@@ -87,7 +88,8 @@ func (d *Disk) attach() error {
 func (d *Disk) find() error {
 	var path [windows.MAX_PATH]uint16
 	size := uint32(unsafe.Sizeof(path))
-	r, err := call(getVirtualDiskPhysicalPath, uintptr(d.handle), uintptr(unsafe.Pointer(&size)), uintptr(unsafe.Pointer(&path)))
+	r, err := call(getVirtualDiskPhysicalPath, uintptr(d.handle), uintptr(unsafe.Pointer(&size)),
+		uintptr(unsafe.Pointer(&path)))
 	if err := result("GetVirtualDiskPhysicalPath", r, err); err != nil {
 		return err
 	}
@@ -97,7 +99,8 @@ func (d *Disk) find() error {
 	if !ok || err != nil {
 		return fmt.Errorf("the virtual disk is at %s, which has no disk number", disk)
 	}
-	handle, err := windows.CreateFile(&path[0], 0, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE, nil, windows.OPEN_EXISTING, 0, 0)
+	handle, err := windows.CreateFile(&path[0], 0, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE, nil,
+		windows.OPEN_EXISTING, 0, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", disk, err)
 	}

@@ -319,7 +319,8 @@ var (
 	oldestDesc = prometheus.NewDesc("csi_proxy_oldest_call_seconds",
 		"Age of the oldest call under way, other than streams; 0 if there is none.", nil, nil)
 	requestBytesDesc = prometheus.NewDesc("csi_proxy_request_bytes",
-		"Bytes that the requests of the calls under way hold. One that has not come counts with half of the most that it may have.", nil, nil)
+		"Bytes that the requests of the calls under way hold. One that has not come counts with half of the most that it "+
+			"may have.", nil, nil)
 	limitDesc = prometheus.NewDesc("csi_proxy_calls_limit",
 		"How many calls may be under way: -max-calls.", nil, nil)
 	refusedDesc = prometheus.NewDesc("csi_proxy_refused_calls_total",

@@ -73,7 +73,8 @@ func TestScrape(t *testing.T) {
 	e := New(Build{Version: "v1.2.3", Commit: "abc", GoVersion: "go1"}, slog.New(slog.DiscardHandler))
 	extra := prometheus.NewCounter(prometheus.CounterOpts{Name: "extra_total"})
 	e.Register(extra, Connections(func() map[string]server.Connections {
-		return map[string]server.Connections{"csi-proxy-disk-v1": {Open: 2, Silent: 3, Evicted: 4, Closed: 5}, "csi-proxy-disk-v2": {Open: 1}}
+		return map[string]server.Connections{"csi-proxy-disk-v1": {Open: 2, Silent: 3, Evicted: 4, Closed: 5},
+			"csi-proxy-disk-v2": {Open: 1}}
 	}), Calls(func() server.Calls {
 		return server.Calls{Receiving: 1, Running: 2, Streams: 3, Bytes: 4, Limit: 7, Oldest: 1500 * time.Millisecond,
 			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedBytes: 0}}
@@ -90,7 +91,10 @@ func TestScrape(t *testing.T) {
 		{FullMethod: "/csiproxy.storage.v1alpha1.Storage/WatchDisks", IsServerStream: true},
 		{FullMethod: "/v1.Any/Method", IsServerStream: true, IsClientStream: true}, // that isn't there
 	} {
-		err := e.CountStreams()(nil, nil, info, func(any, grpc.ServerStream) error { return status.Error(codes.Unavailable, "") })
+		err := e.CountStreams()(nil, nil, info, func(
+			any, grpc.ServerStream) error {
+			return status.Error(codes.Unavailable, "")
+		})
 		if status.Code(err) != codes.Unavailable {
 			t.Errorf("the counted stream gives %v", err)
 		}
@@ -230,9 +234,12 @@ func TestTLSAndPassword(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
-	for password, want := range map[string]int{"open sesame": http.StatusOK, "wrong": http.StatusUnauthorized, "": http.StatusUnauthorized} {
-		request, err := http.NewRequestWithContext(t.Context(), "GET", strings.Replace(url, "http:", "https:", 1)+"/metrics", nil)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+		ForceAttemptHTTP2: true}}
+	for password, want := range map[string]int{"open sesame": http.StatusOK, "wrong": http.StatusUnauthorized,
+		"": http.StatusUnauthorized} {
+		request, err := http.NewRequestWithContext(t.Context(), "GET", strings.Replace(url, "http:", "https:", 1)+"/metrics",
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
