@@ -33,8 +33,8 @@ func main() {
 		patterns = append(patterns, "./pkg/"+g, "./pkg/"+g+"/hostapi")
 	}
 	loaded, err := packages.Load(&packages.Config{
-		Dir:  os.Args[1],
-		Env:  append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS=-mod=mod"),
+		Dir: os.Args[1],
+		Env: append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS=-mod=mod"),
 		Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps |
 			packages.NeedTypesInfo | packages.NeedSyntax,
 	}, patterns...)
