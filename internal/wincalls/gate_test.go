@@ -359,6 +359,48 @@ func TestHangingOnTheWay(t *testing.T) {
 	})
 }
 
+// What is known of an object and a client stays while a call waits for room, so that the calls
+// that come later are counted with it.
+func TestWhoWaitsIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := New(nil, Options{})
+		p := sys.pools[files]
+		var held []*call
+		for i := range maxOfPool {
+			c, err := p.enter(t.Context(), i, "call", fmt.Sprintf("object %d", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, c)
+		}
+		late := make(chan *call, 1)
+		go func() {
+			c, err := p.enter(t.Context(), "client", "call", "object")
+			if err != nil {
+				t.Error(err)
+			}
+			late <- c
+		}()
+		time.Sleep(2 * lookInterval)
+		synctest.Wait()
+		p.mu.Lock()
+		object, client := p.objects["object"], p.clients["client"]
+		p.mu.Unlock()
+		if object == nil || client == nil {
+			t.Error("it is forgotten")
+		}
+		for _, c := range held {
+			p.leave(c)
+		}
+		p.leave(<-late)
+		time.Sleep(2 * lookInterval)
+		synctest.Wait()
+		if states := sys.remembered(); states != 0 {
+			t.Errorf("in the end, %d objects and clients are remembered", states)
+		}
+	})
+}
+
 // slow answers after a time that is no hang.
 type slow struct {
 	win.System
