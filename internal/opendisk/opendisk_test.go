@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/device"
@@ -151,4 +153,29 @@ func TestAskHardware(t *testing.T) {
 	if err != nil || !errors.Is(said.DescriptorErr, win.ErrorInvalidFunction) || !said.IdentifiersAsked {
 		t.Errorf("a disk that refuses a query: %+v, %v", said, err)
 	}
+}
+
+// All volumes of the node are searched only where Windows doesn't tell the volume of a partition.
+func TestSearchForVolumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, untold := range []bool{false, true} {
+			sim := simtest.Open(t, winsim.Delays{VolumeArrival: 3 * time.Second})
+			simtest.Must(t, sim.SetSettings(winsim.Settings{NoPartitionDevices: untold}))
+			finder := opendisk.NewFinder(sim)
+			for i, searched := range []bool{true, untold} {
+				n := simtest.Attach(t, sim, winsim.DiskSpec{})
+				simtest.Partition(t, sim, n, 1)
+				d, err := opendisk.Open(t.Context(), sim, n, win.AccessNone)
+				simtest.Must(t, err)
+				defer d.Close()
+				layout, err := d.Layout(t.Context())
+				simtest.Must(t, err)
+				searches := simtest.Counted(sim, win.CallFindVolumes)
+				found, err := d.AwaitVolumes(t.Context(), finder, opendisk.DataPartitions(layout), time.Minute, nil)
+				if got := searches()[0]; err != nil || len(found) != 1 || (got > 0) != searched {
+					t.Errorf("partitions untold %t, disk %d: %v after %d searches, %v", untold, i, found, got, err)
+				}
+			}
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -16,12 +17,21 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// VolumeFinder is what finding the volumes of a disk takes of Windows.
-type VolumeFinder interface {
+// Windows is what finding the volumes of a disk takes of Windows.
+type Windows interface {
 	win.DeviceOpener
 	win.Notices
 	win.VolumeNames
 }
+
+// Finder finds the volumes of disks.
+type Finder struct {
+	sys      Windows
+	byDevice atomic.Bool // this Windows has told the volume of a partition by the partition's device
+}
+
+// NewFinder returns a finder of volumes of the node sys.
+func NewFinder(sys Windows) *Finder { return &Finder{sys: sys} }
 
 // MountedAt returns where a volume is mounted: drives, as C:\, and directories without a
 // backslash at their end. Of the mount manager's records, only those count that the
@@ -59,12 +69,15 @@ type Volumes map[uint32]string
 // Volumes are found by the number of the disk. That it still is this disk's number is
 // looked at after they were found.
 func (d *Disk) AwaitVolumes(
-	ctx context.Context, sys VolumeFinder, partitions []uint32, patience time.Duration, keep func() error,
+	ctx context.Context, f *Finder, partitions []uint32, patience time.Duration, keep func() error,
 ) (Volumes, error) {
 	var found Volumes
 	// What hasn't arrived isn't found by a search either, so with patience that comes later.
 	var search time.Time
 	interval := firstSearch
+	if f.byDevice.Load() {
+		interval = lateSearch
+	}
 	if patience > 0 {
 		search = time.Now().Add(interval)
 	}
@@ -75,12 +88,12 @@ func (d *Disk) AwaitVolumes(
 			}
 		}
 		var err error
-		if found, err = volumesOfPartitions(ctx, sys, d.Number, partitions); err != nil {
+		if found, err = f.volumesOfPartitions(ctx, d.Number, partitions); err != nil {
 			return false, err
 		}
 		if now := time.Now(); len(found) < len(partitions) && !now.Before(search) {
 			search, interval = now.Add(interval), 2*interval
-			if found, err = searchVolumes(ctx, sys, d.Number, partitions); err != nil {
+			if found, err = searchVolumes(ctx, f.sys, d.Number, partitions); err != nil {
 				return false, err
 			}
 		}
@@ -96,7 +109,7 @@ func (d *Disk) AwaitVolumes(
 		// give one notice, a volume may need a moment after its notice, and some changes give
 		// none.
 		polling := operation.Polling{Patience: patience}
-		arrived, stop, noticeErr := sys.NotifyArrivals(ctx, win.InterfaceClassVolume)
+		arrived, stop, noticeErr := f.sys.NotifyArrivals(ctx, win.InterfaceClassVolume)
 		if noticeErr == nil {
 			defer stop()
 			polling.Wake, polling.First = arrived, withNotices
@@ -118,13 +131,14 @@ const withNotices = 250 * time.Millisecond
 
 // volumesOfPartitions asks for the volume of each partition by its device: one
 // call for each, however many volumes the node has.
-func volumesOfPartitions(ctx context.Context, sys VolumeFinder, n disk.Number, partitions []uint32) (Volumes, error) {
+func (f *Finder) volumesOfPartitions(ctx context.Context, n disk.Number, partitions []uint32) (Volumes, error) {
 	found := make(Volumes)
 	for _, p := range partitions {
-		name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p)+`\`)
+		name, err := f.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p)+`\`)
 		refused := errors.As(err, new(win.Errno))
 		switch {
 		case err == nil:
+			f.byDevice.Store(true)
 			found[p] = name
 		case !refused:
 			return nil, err
@@ -136,7 +150,7 @@ func volumesOfPartitions(ctx context.Context, sys VolumeFinder, n disk.Number, p
 // searchVolumes looks through all volumes of the node. That the volume of a device
 // can be asked for isn't documented; this is for a Windows that doesn't answer, and
 // it is done now and then only.
-func searchVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partitions []uint32) (Volumes, error) {
+func searchVolumes(ctx context.Context, sys Windows, n disk.Number, partitions []uint32) (Volumes, error) {
 	names, err := sys.FindVolumes(ctx)
 	if err != nil {
 		return nil, err
@@ -159,8 +173,12 @@ func searchVolumes(ctx context.Context, sys VolumeFinder, n disk.Number, partiti
 }
 
 // firstSearch is the time to the first search, if there is any patience, and from that to
-// the second; each further one comes after twice the time of the one before.
-const firstSearch = 250 * time.Millisecond
+// the second; each further one comes after twice the time of the one before. lateSearch is the
+// same where the volumes of partitions are told: a search opens all volumes of the node.
+const (
+	firstSearch = 250 * time.Millisecond
+	lateSearch  = 4 * time.Second
+)
 
 func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.DeviceNumber, error) {
 	h, err := device.Open(ctx, sys, device.VolumePath(name), win.AccessNone)

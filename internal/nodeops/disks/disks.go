@@ -47,6 +47,7 @@ const DefaultSilentDiskTimeout = 5 * time.Second
 // Disks are the disks of a node. All methods may be called concurrently.
 type Disks struct {
 	sys     System
+	finder  *opendisk.Finder
 	options Options
 	visits  *visits
 	rescan  rescans
@@ -61,7 +62,7 @@ func New(sys System, o Options) *Disks {
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}
-	return &Disks{sys: sys, options: o, visits: newVisits(sys, o)}
+	return &Disks{sys: sys, finder: opendisk.NewFinder(sys), options: o, visits: newVisits(sys, o)}
 }
 
 // object names the disk in errors.
@@ -263,13 +264,13 @@ func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volu
 		return nil, nil, err
 	}
 	wanted := opendisk.DataPartitions(layout)
-	if volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, 0, nil); err != nil {
+	if volumes, err = h.AwaitVolumes(ctx, d.finder, wanted, 0, nil); err != nil {
 		return nil, nil, err
 	}
 	if len(volumes) < len(wanted) {
 		awaited, err := d.options.Owner.MountsAway(ctx)
 		if err == nil && awaited {
-			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskPatience, nil)
+			volumes, err = h.AwaitVolumes(ctx, d.finder, wanted, freshDiskPatience, nil)
 			if err == nil && len(volumes) < len(wanted) {
 				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "one of its volumes hasn't arrived yet, and may be mounted; try again later")
 			}

@@ -256,7 +256,7 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 		return nil, err
 	}
 	wanted := opendisk.DataPartitions(layout)
-	volumes, err := h.AwaitVolumes(ctx, d.sys, wanted, volumePatience, func() error {
+	volumes, err := h.AwaitVolumes(ctx, d.finder, wanted, volumePatience, func() error {
 		attributes, err := h.Attributes(ctx)
 		if attributes &= keepClear; err != nil || attributes == 0 {
 			return err

@@ -45,6 +45,7 @@ type Options = shared.Options
 // Volumes are the volumes of a node. All methods may be called concurrently.
 type Volumes struct {
 	sys     System
+	finder  *opendisk.Finder
 	paths   *pathpolicy.Policy
 	options Options
 }
@@ -52,7 +53,7 @@ type Volumes struct {
 // New returns the operations on the volumes of sys. Paths are reached under
 // paths.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
-	return &Volumes{sys: sys, paths: paths, options: o.On(sys, paths)}
+	return &Volumes{sys: sys, finder: opendisk.NewFinder(sys), paths: paths, options: o.On(sys, paths)}
 }
 
 // Patience with states that pass by themselves.
@@ -74,7 +75,7 @@ func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partitio
 		if err != nil || len(wanted) == 0 {
 			return []volume.ID{}, err
 		}
-		volumes, err := h.AwaitVolumes(ctx, v.sys, wanted, arrivalPatience, nil)
+		volumes, err := h.AwaitVolumes(ctx, v.finder, wanted, arrivalPatience, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +140,7 @@ func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.I
 		default:
 			return "", refuse(fmt.Sprintf("it has %d data partitions; name one of its volumes instead", len(wanted)))
 		}
-		volumes, err := h.AwaitVolumes(ctx, v.sys, wanted, arrivalPatience, nil)
+		volumes, err := h.AwaitVolumes(ctx, v.finder, wanted, arrivalPatience, nil)
 		if err != nil {
 			return "", err
 		}
