@@ -105,14 +105,16 @@ func TestBuild(t *testing.T) {
 		{"InstallExecuteSequence", "LaunchConditions", "LaunchConditions\t\t100"},
 		{"Property", "ARPPRODUCTICON", "ARPPRODUCTICON\ticon.ico"},
 		{"CreateFolder", "APPLICATIONFOLDER", "APPLICATIONFOLDER\tCommandLine"},
-		{"MsiLockPermissionsEx", "Folder", "Folder\tAPPLICATIONFOLDER\tCreateFolder\tD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU)"},
+		{"MsiLockPermissionsEx", "Folder", "Folder\tAPPLICATIONFOLDER\tCreateFolder\t" +
+			"D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU)"},
 		{"Environment", "Path", "Path\t=-*PATH\t[~];[APPLICATIONFOLDER]\tCommandLine"},
 	} {
 		if got := table(row.table, row.key); got != row.want {
 			t.Errorf("%s has %q, want %q", row.table, got, row.want)
 		}
 	}
-	if streams, err := exec.Command("msiinfo", "streams", file).Output(); err != nil || !strings.Contains(string(streams), "Icon.icon.ico") {
+	streams, err := exec.Command("msiinfo", "streams", file).Output()
+	if err != nil || !strings.Contains(string(streams), "Icon.icon.ico") {
 		t.Errorf("the icon isn't among the streams: %s, %v", streams, err)
 	}
 }
