@@ -99,8 +99,12 @@ func TestRepeatsDontPileUp(t *testing.T) {
 		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), `GetFileAttributesW on C:\hangs since 2000-01-01T00:00:00Z`) || time.Since(begin) != 0 {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
+		refusals := sys.Load()[files].Refused
 		if _, err := sys.pools[files].enter(t.Context(), nil, "another call", `C:\hangs`); !errors.Is(err, csiproxy.ErrUnavailable) || time.Since(begin) != 0 {
 			t.Errorf("another call, after %v: %v", time.Since(begin), err)
+		}
+		if n := sys.Load()[files].Refused - refusals; n != 1 {
+			t.Errorf("%d refusals were counted", n)
 		}
 		if _, err := sys.FileAttributes(t.Context(), `C:\answers`); err != nil || time.Since(begin) != 0 {
 			t.Errorf("another path, after %v: %v", time.Since(begin), err)
