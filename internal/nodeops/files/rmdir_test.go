@@ -499,3 +499,32 @@ func TestRmdirBelievesItsOwnEyes(t *testing.T) {
 	}
 	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
 }
+
+// Who mounts a volume again where this call has unmounted one has come after it, and keeps it.
+func TestRmdirWhereSomebodyMountsAgain(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	const dir = kubelet + `\x`
+	name, _ := newVolume(t, sys)
+	must(t, sys.MkdirAll(dir))
+	mount(t, sys, dir, name)
+	unmounts, mounted := 0, true
+	sys.OnCall(func(call winsim.Call) {
+		switch {
+		case call.Name == win.CallDeleteVolumeMountPoint:
+			unmounts++
+			mounted = false
+		case call.Name == win.CallOpenAt && call.Object == dir && !mounted:
+			mounted = true // before the call, which comes by here too
+			mount(t, sys, dir, name)
+		}
+	})
+	err := f.Rmdir(t.Context(), dir, true)
+	sys.OnCall(nil)
+	if !errors.Is(err, csiproxy.ErrUnavailable) || unmounts != 1 {
+		t.Errorf("after %d unmounts: %v", unmounts, err)
+	}
+	if got, err := sys.VolumeNameForMountPoint(t.Context(), dir+`\`); err != nil || got != name {
+		t.Errorf("mounted is %q, %v", got, err)
+	}
+}

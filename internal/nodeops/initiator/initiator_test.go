@@ -167,6 +167,9 @@ func TestPortals(t *testing.T) {
 	}
 	must(t, i.RemoveTargetPortal(t.Context(), iscsi.Portal{Address: "STORAGE.example.com"}))
 
+	if text := logged.String(); strings.Contains(text, "level=WARN") {
+		t.Errorf("while all is well, the log has %q", text)
+	}
 	must(t, sys.ISCSI().SetPortal(win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}, false))
 	must(t, i.AddTargetPortal(t.Context(), portal)) // it is known
 	if text := logged.String(); !strings.Contains(text, "targets not discovered again") {
@@ -178,6 +181,26 @@ func TestPortals(t *testing.T) {
 	want(t, i.AddTargetPortal(t.Context(), iscsi.Portal{Address: "no.such.host"}), csiproxy.ErrUnavailable)
 	if list, err := i.ListTargetPortals(t.Context()); err != nil || len(list) != 2 {
 		t.Errorf("the portals are %v, %v", list, err)
+	}
+}
+
+// A portal isn't unknown because Windows doesn't tell which ones there are.
+func TestPortalsThatWindowsDoesNotTell(t *testing.T) {
+	sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+	must(t, i.AddTargetPortal(t.Context(), portal))
+	must(t, sys.Fail(winsim.Match{Call: win.CallISCSIPortals}, win.ErrorIODevice))
+	calls := counted(sys, win.CallAddISCSIPortal)
+	_, discoverErr := i.DiscoverTargetPortal(t.Context(), portal)
+	for what, err := range map[string]error{
+		"AddTargetPortal": i.AddTargetPortal(t.Context(), portal), "DiscoverTargetPortal": discoverErr,
+		"RemoveTargetPortal": i.RemoveTargetPortal(t.Context(), portal),
+	} {
+		if !errors.Is(err, win.ErrorIODevice) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n := calls()[0]; n != 0 {
+		t.Errorf("it was added %d times", n)
 	}
 }
 
