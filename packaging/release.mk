@@ -20,7 +20,7 @@
 
 # The packages whose tests on Windows docs/windows-proof.md names, apart from
 # test/windows, which is a module of its own.
-WINTEST_PACKAGES = internal/logfile internal/pipe internal/winservice internal/winsys internal/winsys/wmi
+WINTEST_PACKAGES = internal/lab/storagelife internal/logfile internal/pipe internal/winservice internal/winsys internal/winsys/wmi
 # The files of the repository that they read.
 WINTEST_FILES = internal/win/testdata/abi/layout.txt internal/win/testdata/abi/samples.txt
 # Lists the modules of tests, which their programs don't name.

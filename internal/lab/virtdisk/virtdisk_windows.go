@@ -19,6 +19,7 @@ import (
 var (
 	library                    = windows.NewLazySystemDLL("virtdisk.dll")
 	createVirtualDisk          = library.NewProc("CreateVirtualDisk")
+	openVirtualDisk            = library.NewProc("OpenVirtualDisk")
 	attachVirtualDisk          = library.NewProc("AttachVirtualDisk")
 	detachVirtualDisk          = library.NewProc("DetachVirtualDisk")
 	expandVirtualDisk          = library.NewProc("ExpandVirtualDisk")
@@ -28,6 +29,13 @@ var (
 
 // arrival limits the time from attaching a file until the disk can be opened.
 const arrival = 30 * time.Second
+
+// storageType is a VIRTUAL_STORAGE_TYPE: VIRTUAL_STORAGE_TYPE_DEVICE_VHDX of Microsoft.
+var storageType = struct {
+	device uint32
+	vendor windows.GUID
+}{3, windows.GUID{Data1: 0xec984aec, Data2: 0xa0f9, Data3: 0x47e9,
+	Data4: [8]byte{0x90, 0x1f, 0x71, 0x41, 0x5a, 0x66, 0x34, 0x5b}}}
 
 // Disk is a VHDX file that grows as it is written to. It is attached as a disk without a
 // drive letter. Closing it, or the end of the process, detaches it.
@@ -45,12 +53,6 @@ func New(path string, size uint64, sectorSize uint32) (*Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	// VIRTUAL_STORAGE_TYPE: VIRTUAL_STORAGE_TYPE_DEVICE_VHDX of Microsoft.
-	storageType := struct {
-		device uint32
-		vendor windows.GUID
-	}{3, windows.GUID{Data1: 0xec984aec, Data2: 0xa0f9, Data3: 0x47e9,
-		Data4: [8]byte{0x90, 0x1f, 0x71, 0x41, 0x5a, 0x66, 0x34, 0x5b}}}
 	// CREATE_VIRTUAL_DISK_PARAMETERS, version 2, which needs the access mask to be 0.
 	create := parameters(184, 2)
 	binary.LittleEndian.PutUint64(create[24:], size)       // MaximumSize
@@ -59,6 +61,26 @@ func New(path string, size uint64, sectorSize uint32) (*Disk, error) {
 	r, err := call(createVirtualDisk, uintptr(unsafe.Pointer(&storageType)), uintptr(unsafe.Pointer(path16)),
 		0, 0, 0, 0, uintptr(unsafe.Pointer(&create[0])), 0, uintptr(unsafe.Pointer(&d.handle)))
 	if err := result("CreateVirtualDisk", r, err); err != nil {
+		return nil, err
+	}
+	if err := d.attach(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Open attaches a file that New has made, or a copy of one.
+func Open(path string) (*Disk, error) {
+	path16, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, err
+	}
+	// OPEN_VIRTUAL_DISK_PARAMETERS, version 2, which needs the access mask to be 0.
+	open := parameters(28, 2)
+	d := new(Disk)
+	r, err := call(openVirtualDisk, uintptr(unsafe.Pointer(&storageType)), uintptr(unsafe.Pointer(path16)),
+		0, 0, uintptr(unsafe.Pointer(&open[0])), uintptr(unsafe.Pointer(&d.handle)))
+	if err := result("OpenVirtualDisk", r, err); err != nil {
 		return nil, err
 	}
 	if err := d.attach(); err != nil {

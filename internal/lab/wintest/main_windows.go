@@ -25,6 +25,9 @@ import (
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
+
+	"github.com/csi-proxy/csi-proxy/node"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 var version = "unknown" // set by the linker
@@ -43,7 +46,8 @@ const plan = `csi-proxy-wintest %s will, on this machine (%s):
   - install, start, stop, kill and remove services csi-proxy-wintest-* and
     csi-proxy-winsys-test*, which run as LocalSystem and open the named pipes csi-proxy-*
   - make VHDX files of up to 16 GiB (they take up some MB), attach them as disks, and
-    partition, format, mount, grow and detach these; it writes to no other disk
+    partition, format, mount, grow, copy and detach these; one gets a free drive letter
+    for a moment; it writes to no other disk
   - ask all disks for their size and identity, and rescan the storage adapters
   - make local users csi-wintest-* and shares csi-proxy-wintest-* of directories of its
     own, map these for the whole machine, and remove them
@@ -340,7 +344,7 @@ func judge(outcomes Outcomes, head Head, report string) int {
 	if err != nil {
 		return failed(err)
 	}
-	withoutNames(lines, host, os.Getenv("USERNAME"), os.Getenv("USERDOMAIN"))
+	withoutNames(lines, []string{host, os.Getenv("USERNAME"), os.Getenv("USERDOMAIN")}, serialNumbers())
 	var b bytes.Buffer
 	if err := writeReport(&b, head, lines); err != nil {
 		return failed(err)
@@ -372,6 +376,30 @@ func judge(outcomes Outcomes, head Head, report string) int {
 	}
 	fmt.Println("report:", report)
 	return code
+}
+
+// serialNumbers returns those of the machine, of its disks, and their identifiers, as far as
+// Windows tells them: where it doesn't, the tests haven't seen them either.
+func serialNumbers() []string {
+	var all []string
+	operations, err := node.Open(node.Options{})
+	if err != nil {
+		return nil
+	}
+	if bios, err := operations.System.GetBIOSSerialNumber(context.Background()); err == nil {
+		all = append(all, bios)
+	}
+	disks, err := operations.Storage.ListDisks(context.Background(), storage.Selector{})
+	if err != nil {
+		return all
+	}
+	for _, d := range disks {
+		all = append(all, d.SerialNumber, d.DiskID)
+		for _, id := range d.Identifiers {
+			all = append(all, id.Text)
+		}
+	}
+	return all
 }
 
 // endWithChildren makes Windows end the programs that this one started when it ends for

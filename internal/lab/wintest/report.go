@@ -141,19 +141,25 @@ type Line struct {
 	Tests map[string]string `json:"tests,omitempty"` // their results
 }
 
-// withoutNames replaces names of the machine and its user in what the lines have seen, so
-// that the report can be sent.
-func withoutNames(lines []Line, names ...string) {
+// withoutNames replaces names of the machine and its user, and serial numbers, in what the lines
+// have seen, so that the report can be sent.
+func withoutNames(lines []Line, names, serialNumbers []string) {
 	var forms []string
 	for _, name := range names {
 		if len(name) > 1 {
-			forms = append(forms, regexp.QuoteMeta(name))
+			forms = append(forms, `\b`+regexp.QuoteMeta(name)+`\b`)
+		}
+	}
+	for _, number := range serialNumbers {
+		// Also within another one, as in an identifier. A short one names nobody.
+		if number = strings.TrimSpace(number); len(number) > 5 {
+			forms = append(forms, regexp.QuoteMeta(number))
 		}
 	}
 	if len(forms) == 0 {
 		return
 	}
-	form := regexp.MustCompile(`(?i)\b(` + strings.Join(forms, "|") + `)\b`)
+	form := regexp.MustCompile(`(?i)` + strings.Join(forms, "|"))
 	for _, line := range lines {
 		for i, seen := range line.Seen {
 			line.Seen[i] = form.ReplaceAllString(seen, "…")

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,12 +168,14 @@ func TestEvaluate(t *testing.T) {
 }
 
 func TestWithoutNames(t *testing.T) {
-	lines := []Line{{Row: "a", Seen: []string{`C:\Users\Admin\x of NODE7 and node7.example, not node71 or administrators`}}, {Row: "b"}}
-	withoutNames(lines, "node7", "admin", "", "x")
-	if want := `C:\Users\…\x of … and ….example, not node71 or administrators`; lines[0].Seen[0] != want {
-		t.Errorf("%s, want %s", lines[0].Seen[0], want)
+	lines := []Line{{Row: "a", Seen: []string{`C:\Users\Admin\x of NODE7 and node7.example, not node71 or administrators`,
+		`disk 1: "vol0abc1_00000001.", naa.600vol0abc1 and x 1`}}, {Row: "b"}}
+	withoutNames(lines, []string{"node7", "admin", "", "x"}, []string{"  VOL0ABC1 ", "1", ""})
+	if want := []string{`C:\Users\…\x of … and ….example, not node71 or administrators`,
+		`disk 1: "…_00000001.", naa.600… and x 1`}; !slices.Equal(lines[0].Seen, want) {
+		t.Errorf("%q, want %q", lines[0].Seen, want)
 	}
-	withoutNames(lines, "")
+	withoutNames(lines, []string{""}, nil)
 }
 
 func TestUpdate(t *testing.T) {
