@@ -204,8 +204,9 @@ func expected(drivers []string, volumes []Volume) map[string]string {
 func judgeDaemon(d Daemon, o Options, least *version.Version) string {
 	switch {
 	case d.Pod == "" && d.Version == "":
-		return fmt.Sprintf("CSI Proxy isn't there: no pod of it in the namespace %s, and no annotation %s", o.Namespace,
-			cluster.VersionAnnotation)
+		return fmt.Sprintf("CSI Proxy isn't there: no pod of it in the namespace %s, and no annotation %s; if something "+
+			"else has installed it, as on OpenShift, set that annotation, and if no driver uses it, check --without-daemon",
+			o.Namespace, cluster.VersionAnnotation)
 	case d.Pod != "" && !d.PodReady:
 		return fmt.Sprintf("CSI Proxy isn't ready: see the pod %s in the namespace %s", d.Pod, o.Namespace)
 	case d.Version == "":
@@ -216,7 +217,8 @@ func judgeDaemon(d Daemon, o Options, least *version.Version) string {
 	is, err := version.ParseGeneric(d.Version)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("CSI Proxy's version %s can't be compared with %s", d.Version, o.MinVersion)
+		return fmt.Sprintf("CSI Proxy's version %s is no release's, so it can't be compared with %s: install a release, "+
+			"or leave the least version out", d.Version, o.MinVersion)
 	case is.LessThan(least):
 		return fmt.Sprintf("CSI Proxy is %s, older than %s", d.Version, o.MinVersion)
 	}
