@@ -138,7 +138,7 @@ test-cluster: ## test deploy and the plugin for kubectl with a real kube-apiserv
 	bin=$$(test/kubernetes/setup kube-apiserver) && CSI_PROXY_CLUSTER=$$bin $(GO) -C test/cluster test -count=1 ./server
 
 .PHONY: test-upgrade
-test-upgrade: ## upgrade the chart from the commit FROM, with a real kube-apiserver; make test-windows and test-msi do it for service and MSI
+test-upgrade: ## upgrade the chart from the commit FROM, with a real kube-apiserver; make test-msi FROM=… does it for MSI and service
 	rm -rf bin/.before && mkdir -p bin/.before && git archive $(or $(FROM),e87d536) deploy/charts | tar -x -C bin/.before
 	bin=$$(test/kubernetes/setup kube-apiserver) && CSI_PROXY_CLUSTER=$$bin CSI_PROXY_CHART_BEFORE=$(CURDIR)/bin/.before/deploy/charts/csi-proxy \
 		$(GO) -C test/cluster test -count=1 -run '^TestChartUpgrade$$' ./server
@@ -211,7 +211,7 @@ generate: ## regenerate the generated code and pages; the C side needs gcc-mingw
 .PHONY: docs
 docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and npm
 	@# Not npm ci, which refuses a lock file without the optional modules of other systems.
-	cd site && npm install && npm run plots && npm run build
+	cd site && npm install --ignore-scripts && npm run plots && npm run build
 
 # Needs Node.js. Records a run of make run as docs/images/make-run.svg.
 .PHONY: recording
