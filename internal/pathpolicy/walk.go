@@ -204,6 +204,9 @@ func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error))
 		return err
 	})
 	switch {
+	case err == nil:
+		w.files = append(w.files, f)
+		return f, nil
 	case errors.Is(err, win.ErrorReparsePointEncountered):
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Detail: "the directory has become a link", Err: err}
 	case errors.Is(err, fs.ErrNotExist):
@@ -211,11 +214,8 @@ func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error))
 	case gone(err): // it says nothing of what is at the path
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer",
 			Err: err}
-	case err != nil:
-		return nil, err
 	}
-	w.files = append(w.files, f)
-	return f, nil
+	return nil, err
 }
 
 // retry runs f again while it fails because somebody else has a file open, at most until the
@@ -249,6 +249,9 @@ func (m missing) Unwrap() error { return m.error }
 // directory on the way to it. An error of a call that Windows was given the path for
 // never says so, whatever its number: its reasons are its own.
 func Missing(err error) bool {
+	if err == nil {
+		return false
+	}
 	ok := errors.As(err, new(missing))
 	return ok
 }

@@ -305,7 +305,7 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		if c != '\\' {
 			continue
 		}
-		o := pathObject(f.path + `\` + name[:i])
+		o := pathObject(path[:len(f.path)+1+i])
 		if err := f.sys.pools[o.kind].hanging(win.CallOpenAt, o.name); err != nil {
 			return nil, err
 		}
