@@ -36,6 +36,13 @@ const (
 	slowDownBy = 20 * time.Millisecond
 	maxPause   = 5 * time.Second
 
+	// maxWithoutCall is how many bytes a connection may send without the whole request of a
+	// call among them, before it is read slowly: in pieces of slowRead, with a pause of
+	// slowDownBy before each. Clients send pings and the like, a few bytes for a call. Far
+	// more would keep all processors busy.
+	maxWithoutCall = 256 << 10
+	slowRead       = 1 << 10
+
 	// maxAcceptPause is the longest pause after an error of accept that may go
 	// away, like too many open files.
 	maxAcceptPause = time.Second
@@ -306,8 +313,9 @@ func (l *listener) connections() Connections {
 
 // conn is a connection that gives its first byte, read already, once more.
 //
-// Reading pauses when its calls are refused or given up. So a client that makes and resets
-// calls as fast as it can, or repeats what was refused, leaves the processors to others. If
+// Reading pauses when its calls are refused or given up, and when it sends much without making
+// calls. So a client that makes and resets calls as fast as it can, repeats what was refused, or
+// sends nothing but pings leaves the processors to others. If
 // the client reads nothing for writeTimeout, the connection is closed, and the answers that
 // wait to be written are dropped.
 type conn struct {
@@ -324,6 +332,8 @@ type conn struct {
 	lastCall atomic.Int64 // when one began or ended last, or the first byte came; in Unix nanoseconds
 	pause    atomic.Int64 // before the next read, a time.Duration
 
+	withoutCall atomic.Int64 // bytes that were read since a call began with its whole request
+
 	close  sync.Once
 	closed chan struct{}
 }
@@ -332,6 +342,10 @@ func (c *conn) Read(p []byte) (int, error) {
 	if c.unread && len(p) > 0 {
 		c.unread = false
 		return copy(p, c.first[:]), nil
+	}
+	if c.withoutCall.Load() > maxWithoutCall {
+		c.slowDown()
+		p = p[:min(len(p), slowRead)]
 	}
 	if pause := c.pause.Swap(0); pause > 0 {
 		select {
@@ -342,7 +356,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	// The calls that came with the last read run first, and those of other connections.
 	// Otherwise a connection that always has more to read would fill the memory with calls.
 	runtime.Gosched()
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	c.withoutCall.Add(int64(n))
+	return n, err
 }
 
 func (c *conn) Write(p []byte) (int, error) {
@@ -371,6 +387,7 @@ func (c *conn) slowDown() { c.pause.Add(int64(slowDownBy)) }
 // begin and end count the calls under way.
 func (c *conn) begin() {
 	c.used.Store(true)
+	c.withoutCall.Store(0)
 	c.calls.Add(1)
 	c.lastCall.Store(time.Now().UnixNano())
 }

@@ -263,3 +263,42 @@ func TestConnectionsOfOneProcess(t *testing.T) {
 		t.Error("a process with few connections got none")
 	}
 }
+
+// A connection that sends much and makes no calls is read slowly, until it makes one.
+func TestMuchWithoutCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner, client := net.Pipe()
+		defer client.Close()
+		go func() {
+			for {
+				if _, err := client.Write(make([]byte, 1<<20)); err != nil {
+					return // the test has ended
+				}
+			}
+		}()
+		c := &conn{Conn: inner, closed: make(chan struct{})}
+		read := func(bytes int) (took time.Duration) {
+			begun := time.Now()
+			for bytes > 0 {
+				n, err := c.Read(make([]byte, 32<<10))
+				if err != nil {
+					t.Fatal(err)
+				}
+				bytes -= n
+			}
+			return time.Since(begun)
+		}
+		if took := read(maxWithoutCall); took != 0 {
+			t.Errorf("the first bytes take %v", took)
+		}
+		read(1) // up to 32 KiB more
+		if took, want := read(10*slowRead), 10*slowDownBy; took != want {
+			t.Errorf("further %d bytes take %v, want %v", 10*slowRead, took, want)
+		}
+		c.begin()
+		if took := read(maxWithoutCall); took != 0 {
+			t.Errorf("after a call, they take %v", took)
+		}
+		inner.Close()
+	})
+}
