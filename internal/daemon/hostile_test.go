@@ -36,10 +36,10 @@ const (
 	maxAttackGoroutines = 8000
 	maxAttackThreads    = 64
 	// maxSlowdown is the median of another client's calls, as a ratio to the same
-	// without the attack. The attacks take all processors that there are, so
-	// what the calls wait for is mostly the system's scheduler: the ratio is below 50 on
-	// a busy machine with two processors.
-	maxSlowdown = 100
+	// without the attack. While all processors are busy, Go's runtime looks for what has come
+	// on connections every 10 ms only, which is some 50 times what a call usually takes. The
+	// bound is maxBusySlowdown for attacks that keep them busy.
+	maxSlowdown, maxBusySlowdown = 10, 100
 )
 
 // attacker is a connection that sends HTTP/2 frames as it likes.
@@ -96,59 +96,60 @@ type attack struct {
 	name        string
 	connections int  // at one time
 	reads       bool // what the daemon sends
+	busy        bool // it keeps all processors busy, with new connections again and again, or with calls
 	attack      func(ctx context.Context, a *attacker) error
 }
 
 var attacks = []attack{
-	{"settings, then silence", 1500, false, func(ctx context.Context, a *attacker) error {
+	{"settings, then silence", 1500, false, false, func(ctx context.Context, a *attacker) error {
 		<-ctx.Done()
 		return io.EOF
 	}},
-	{"rapid reset", 50, true, func(_ context.Context, a *attacker) error {
+	{"rapid reset", 50, true, false, func(_ context.Context, a *attacker) error {
 		stream, err := a.call(pathExists, fieldOf(1, kubelet))
 		if err != nil {
 			return err
 		}
 		return a.framer.WriteRSTStream(stream, http2.ErrCodeCancel)
 	}},
-	{"rapid reset of hanging calls", 50, true, func(_ context.Context, a *attacker) error {
+	{"rapid reset of hanging calls", 50, true, false, func(_ context.Context, a *attacker) error {
 		stream, err := a.call(pathExists, fieldOf(1, hangingPath))
 		if err != nil {
 			return err
 		}
 		return a.framer.WriteRSTStream(stream, http2.ErrCodeCancel)
 	}},
-	{"large headers", 50, true, func(_ context.Context, a *attacker) error {
+	{"large headers", 50, true, false, func(_ context.Context, a *attacker) error {
 		_, err := a.begin(pathExists, true, strings.Repeat("x", 12<<10))
 		return err
 	}},
-	{"headers without end", 50, true, func(_ context.Context, a *attacker) error {
+	{"headers without end", 50, true, true, func(_ context.Context, a *attacker) error {
 		stream, err := a.begin(pathExists, false, "")
 		for err == nil {
 			err = a.framer.WriteContinuation(stream, false, bytes.Repeat([]byte{0x40, 1, 'a', 1, 'b'}, 1000))
 		}
 		return err
 	}},
-	{"half requests", 300, true, func(_ context.Context, a *attacker) error {
+	{"half requests", 300, true, false, func(_ context.Context, a *attacker) error {
 		stream, err := a.begin(pathExists, true, "")
 		if err != nil {
 			return err
 		}
 		return a.framer.WriteData(stream, false, append([]byte{0, 0, 1, 0xff, 0xff}, make([]byte, 15<<10)...))
 	}},
-	{"answers that nobody reads", 30, false, func(_ context.Context, a *attacker) error {
+	{"answers that nobody reads", 30, false, true, func(_ context.Context, a *attacker) error {
 		_, err := a.call("/v1.Filesystem/IsSymlink", fieldOf(1, kubelet+`\none`))
 		return err
 	}},
-	{"much that is unknown", 30, true, func(_ context.Context, a *attacker) error {
+	{"much that is unknown", 30, true, false, func(_ context.Context, a *attacker) error {
 		_, err := a.call(pathExists, slices.Concat(fieldOf(1, hangingPath), fieldOf(100, strings.Repeat("x", 60<<10))))
 		return err
 	}},
-	{"pings", 20, false, func(_ context.Context, a *attacker) error { return a.framer.WritePing(false, [8]byte{1}) }},
-	{"settings", 20, false, func(_ context.Context, a *attacker) error {
+	{"pings", 20, false, false, func(_ context.Context, a *attacker) error { return a.framer.WritePing(false, [8]byte{1}) }},
+	{"settings", 20, false, false, func(_ context.Context, a *attacker) error {
 		return a.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	}},
-	{"connections", 20, false, func(context.Context, *attacker) error { return io.EOF }},
+	{"connections", 20, false, true, func(context.Context, *attacker) error { return io.EOF }},
 }
 
 const (
@@ -246,8 +247,12 @@ func TestSoakHostileClients(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: another client's call: %v", a.name, err)
 		}
-		if ratio > maxSlowdown {
-			t.Errorf("%s: another client's calls take %.1f times as long, want at most %d times", a.name, ratio, maxSlowdown)
+		most := maxSlowdown
+		if a.busy {
+			most = maxBusySlowdown
+		}
+		if ratio > float64(most) {
+			t.Errorf("%s: another client's calls take %.1f times as long, want at most %d times", a.name, ratio, most)
 		}
 	}
 
