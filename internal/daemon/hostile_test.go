@@ -145,7 +145,9 @@ var attacks = []attack{
 		_, err := a.call(pathExists, slices.Concat(fieldOf(1, hangingPath), fieldOf(100, strings.Repeat("x", 60<<10))))
 		return err
 	}},
-	{"pings", 20, false, false, func(_ context.Context, a *attacker) error { return a.framer.WritePing(false, [8]byte{1}) }},
+	{"pings", 20, false, false, func(_ context.Context, a *attacker) error {
+		return a.framer.WritePing(false, [8]byte{1})
+	}},
 	{"settings", 20, false, false, func(_ context.Context, a *attacker) error {
 		return a.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	}},

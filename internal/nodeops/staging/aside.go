@@ -120,7 +120,8 @@ func (s *Staging) checkUnused(ctx context.Context, dir *pathpolicy.File) error {
 	if failed = cmp.Or(failed, incomplete); failed != nil {
 		return &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: failed,
-			Detail: "whether something below the directory is used can't be found out; name the staging directory itself, or try again later",
+			Detail: "whether something below the directory is used can't be found out; " +
+				"name the staging directory itself, or try again later",
 		}
 	}
 	return nil
