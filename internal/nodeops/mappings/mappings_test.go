@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -585,6 +586,62 @@ func TestBrokenMappingIsRemovedFirst(t *testing.T) {
 				t.Errorf("it wasn't mapped any more, and isn't made: %v", err)
 			}
 		}
+	}
+}
+
+// A mapping that was to go with the last link stays if somebody asks for the share before it goes.
+func TestAskedForBeforeItGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		for _, local := range []string{stage, stage + "2"} {
+			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
+		}
+		must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`)) // it stays for the links
+		for _, local := range []string{stage, stage + "2"} {
+			must(t, sys.Remove(local))
+		}
+		must(t, sys.Delay(winsim.Match{Call: list}, 2*time.Second))
+		asked := make(chan error, 1)
+		go func() { asked <- m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice) }()
+		time.Sleep(3 * time.Second) // it has the right to the share, and looks whether that is mapped
+		remote, err := unc.Parse(`\\server\data`)
+		must(t, err)
+		m.Unlinked(t.Context(), remote, stage)
+		must(t, <-asked)
+		if got := mapped(t, sys); got != `\\server\data` {
+			t.Errorf("mapped is %q", got)
+		}
+	})
+}
+
+// A record seems stale, and another process makes the mapping before it is dropped: it stays.
+func TestRecordOfAMappingThatComes(t *testing.T) {
+	sys := newNode(t)
+	stageIt := func() {
+		m := newMappings(t, sys, mappings.Options{})
+		w, err := m.Parse(`\\server\data`, stage, alice)
+		must(t, err)
+		w.Staging = true
+		must(t, m.Map(t.Context(), w))
+	}
+	stageIt()
+	must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+	m := newMappings(t, sys, mappings.Options{})
+	listed := false
+	sys.OnCall(func(c winsim.Call) {
+		if listed {
+			sys.OnCall(nil)
+			stageIt()
+		}
+		listed = c.Name == list
+	})
+	_, err := m.Roots(t.Context())
+	must(t, err)
+	remote, err := unc.Parse(`\\server\data`)
+	must(t, err)
+	if unused, err := m.IsUnused(t.Context(), remote); !unused || err != nil {
+		t.Errorf("it isn't known any more that the mapping is ours: %v", err)
 	}
 }
 
