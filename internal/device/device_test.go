@@ -77,7 +77,10 @@ func TestErrorsArePassedOn(t *testing.T) {
 			t.Errorf("%s: %v after %d calls", name, err, len(a.sizes))
 		}
 	}
-	for _, length := range []func(out []byte) int{func([]byte) int { return -1 }, func(out []byte) int { return len(out) + 1 }} {
+	for _, length := range []func(out []byte) int{
+		func([]byte) int { return -1 },
+		func(out []byte) int { return len(out) + 1 },
+	} {
 		a.answer = func(out []byte) (int, error) { return length(out), nil }
 		for name, operation := range operations(t.Context(), h) {
 			if err := operation(); err == nil {
