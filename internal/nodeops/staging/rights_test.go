@@ -262,6 +262,23 @@ func TestMountDuringUnstage(t *testing.T) {
 	})
 }
 
+// A volume is mounted at the staging path while UnstageVolume looks for the disk that is named, and
+// isn't in the node: it doesn't say that nothing is staged.
+func TestMountAtTheStagingPathDuringUnstage(t *testing.T) {
+	sim, n := newNode(t)
+	name, _ := simtest.Volume(t, sim)
+	simtest.Must(t, sim.MkdirAll(stagingPath))
+	r := storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallDeviceInterfaces {
+			sim.OnCall(nil)
+			simtest.Mount(t, sim, stagingPath, name)
+		}
+	})
+	_, err := n.Storage.UnstageVolume(t.Context(), r)
+	wantKind(t, "while it is mounted", err, csiproxy.ErrUnavailable, name)
+}
+
 // A published volume isn't unstaged without force, and the error names the links.
 func TestUnstageVolumeThatIsPublished(t *testing.T) {
 	sim, n := newNode(t)
