@@ -30,7 +30,7 @@ type contents struct {
 func histories(n int) (all []definition) {
 	for i := range n {
 		all = append(all, definition{
-			name: fmt.Sprintf("history-%d", i+1), what: "what the seed makes up", unrecorded: true,
+			name: fmt.Sprintf("history-%d", i+1), what: "what the seed makes up", unrecorded: true, history: true,
 			run: func(s *scenario) { (&history{scenario: s, data: map[*volume]*contents{}}).run() },
 		})
 	}
@@ -184,7 +184,7 @@ func (h *history) anyCrash() crash {
 			}
 		}
 	}
-	h.expect(append([]string{grow}, ofNode...), append([]string{"VolumeResizeFailed"}, kubeletStarts...)...)
+	h.expect(append([]string{grow}, cycle...), append([]string{"VolumeResizeFailed", "FailedAttachVolume"}, kubeletStarts...)...)
 	return c
 }
 

@@ -67,10 +67,6 @@ func (s *scenario) finish() {
 	s.nothingOnTheNode()
 	s.nothingOfKubelet()
 	for _, v := range s.volumes {
-		if v.provisioned {
-			s.unclaim(v)
-			continue
-		}
 		s.unbind(v)
 		_, err := callController[csi.DeleteVolumeResponse](s.ctx, s.wire, "DeleteVolume", &csi.DeleteVolumeRequest{VolumeId: v.id})
 		s.must(err)

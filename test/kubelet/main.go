@@ -68,10 +68,10 @@ func parseFlags(args []string) (o options, err error) {
 		"the socket to serve at, the directory of CSI Proxy's sockets, one of the driver's own, and the node's name")
 	flags.StringVar(&o.dir, "dir", "", "the `directory` for logs and data; it must be short; by default a new one, removed if all is well")
 	flags.Uint64Var(&o.seed, "seed", 1, "what the order of the scenarios, sizes, contents and so on are made from; 0 for another one each time")
-	flags.StringVar(&o.only, "only", "", "the `names` of scenarios, separated by commas; by default all that are short")
+	flags.StringVar(&o.only, "only", "", "the `names` of scenarios, separated by commas, or "+allHistories+"; by default all that are short")
 	flags.BoolVar(&o.full, "full", false, "run the long scenarios, too")
-	flags.BoolVar(&o.sidecars, "sidecars", false, "have volumes made, attached and grown by the real external provisioner, attacher and resizer,\n"+
-		"which are in the folder of -kubernetes, not by the lab; the driver must have a Controller")
+	flags.BoolVar(&o.sidecars, "sidecars", false, "have volumes attached, detached and grown by the real external attacher and resizer, which are\n"+
+		"in the folder of -kubernetes, not by the lab; the driver must have a Controller")
 	flags.IntVar(&o.histories, "histories", 0, "run so many scenarios, too, which the seed makes up")
 	flags.StringVar(&o.planted, "plant", "", "the `name` of a fault that the run must notice, or all: "+plantNames())
 	flags.DurationVar(&o.sync, "sync", time.Second, "how often kubelet looks at each pod and reports what the node has")
@@ -107,7 +107,7 @@ func parseFlags(args []string) (o options, err error) {
 		return o, errors.New("-sidecars: they can't use -cloud, only a driver's Controller")
 	}
 	for _, name := range o.names() {
-		if !slices.ContainsFunc(o.scenarios(), func(d definition) bool { return d.name == name }) {
+		if name != allHistories && !slices.ContainsFunc(o.scenarios(), func(d definition) bool { return d.name == name }) {
 			return o, fmt.Errorf("-only: there is no scenario %q", name)
 		}
 	}
@@ -120,6 +120,9 @@ func parseFlags(args []string) (o options, err error) {
 	return o, nil
 }
 
+// allHistories means all histories, in -only.
+const allHistories = "histories"
+
 // scenarios returns all that there are.
 func (o options) scenarios() []definition {
 	return append(slices.Clone(scenarios), histories(o.histories)...)
@@ -131,7 +134,7 @@ func (o options) wants(d definition) bool {
 	case o.planted != "" && o.planted != "all", d.name == "smb-secret" && o.share == nil, d.name == "chap" && o.iscsi == nil:
 		return false
 	case len(names) > 0:
-		return slices.Contains(names, d.name)
+		return slices.Contains(names, d.name) || d.history && slices.Contains(names, allHistories)
 	default:
 		return !d.long || o.full
 	}
@@ -262,7 +265,7 @@ func (l *lab) start(ctx context.Context) (err error) {
 	if l.driver, err = l.wire.driverName(ctx); err != nil {
 		return err
 	}
-	yes, retain := true, corev1.PersistentVolumeReclaimRetain
+	yes := true
 	if _, err := l.cluster.StorageV1().CSIDrivers().Create(ctx, &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: l.driver}, Spec: storagev1.CSIDriverSpec{AttachRequired: &yes},
 	}, metav1.CreateOptions{}); err != nil {
@@ -270,7 +273,6 @@ func (l *lab) start(ctx context.Context) (err error) {
 	}
 	if _, err := l.cluster.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: storageClass}, Provisioner: l.driver, AllowVolumeExpansion: &yes,
-		Parameters: l.parameters, ReclaimPolicy: &retain,
 	}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -350,7 +352,9 @@ func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 		_, err = l.cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, metav1.CreateOptions{})
 		s.must(err)
 		l.wire.watch(s.mounted)
-		if !l.sidecars {
+		if l.sidecars {
+			s.expected.repeated = append(slices.Clone(s.expected.repeated), attach, detach) // as they are known to
+		} else {
 			helper := &attacher{cluster: l.cluster, wire: l.wire, driver: l.driver, failed: func(err error) { s.wrong("%v", err) }}
 			go helper.run(ctx)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
@@ -55,6 +56,13 @@ func dial(socket string) (*grpc.ClientConn, error) {
 
 // startDaemon starts CSI Proxy. The node is as it was when the one before ended.
 func (n *node) startDaemon() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for n.control.GetState() == connectivity.Ready { // with the one before, so that calls would fail
+		if !n.control.WaitForStateChange(ctx, connectivity.Ready) {
+			return fmt.Errorf("the connection to %s, which has ended, stays: %w", n.daemon.name, ctx.Err())
+		}
+	}
 	n.daemon, err = start(n.dir, "csi-proxy", n.csiProxy, "-node=simulated", "-endpoint-dir="+n.endpoints(),
 		"-sim-state="+filepath.Join(n.dir, "node.db"))
 	return err

@@ -14,12 +14,10 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 )
@@ -103,7 +101,6 @@ func (s *scenario) note(format string, a ...any) {
 type volume struct {
 	id, pv, claim string
 	size          int64
-	provisioned   bool // by the external provisioner, which will delete it
 }
 
 // volumeOptions are for volumes that aren't those of most scenarios.
@@ -141,11 +138,6 @@ func (s *scenario) newVolume(o volumeOptions) *volume {
 	request := &csi.CreateVolumeRequest{
 		Name: v.pv, Parameters: o.parameters, VolumeCapabilities: []*csi.VolumeCapability{capabilityOf(pv)},
 	}
-	if o.parameters == nil && s.options.sidecars {
-		s.volumes = append(s.volumes, v)
-		s.claim(v, pv)
-		return v
-	}
 	if o.parameters == nil {
 		request.Parameters, request.CapacityRange = s.options.parameters, &csi.CapacityRange{RequiredBytes: v.size}
 	}
@@ -181,54 +173,10 @@ func (s *scenario) bind(v *volume, pv *corev1.PersistentVolume) {
 	})
 }
 
-// claim has the external provisioner make a volume for a claim like those of a PersistentVolume.
-func (s *scenario) claim(v *volume, like *corev1.PersistentVolume) {
-	class := storageClass
-	v.claim, v.provisioned = "claim-"+v.pv, true
-	claims := s.cluster.CoreV1().PersistentVolumeClaims(s.name)
-	_, err := claims.Create(s.ctx, &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: v.claim},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: like.Spec.AccessModes, StorageClassName: &class,
-			Resources: corev1.VolumeResourceRequirements{Requests: like.Spec.Capacity},
-		},
-	}, metav1.CreateOptions{})
-	s.must(err)
-	s.await("the claim "+v.claim+" is bound", func() (bool, error) {
-		claim, err := claims.Get(s.ctx, v.claim, metav1.GetOptions{})
-		if err != nil || claim.Status.Phase != corev1.ClaimBound {
-			return false, err
-		}
-		v.pv = claim.Spec.VolumeName
-		return true, nil
-	})
-	pv, err := s.cluster.CoreV1().PersistentVolumes().Get(s.ctx, v.pv, metav1.GetOptions{})
-	s.must(err)
-	v.id = pv.Spec.CSI.VolumeHandle
-}
-
-// unclaim removes the claim, after which the external provisioner deletes the volume.
-func (s *scenario) unclaim(v *volume) {
-	_, err := s.cluster.CoreV1().PersistentVolumes().Patch(s.ctx, v.pv, types.MergePatchType,
-		[]byte(`{"spec": {"persistentVolumeReclaimPolicy": "Delete"}}`), metav1.PatchOptions{})
-	s.must(err)
-	s.must(s.cluster.CoreV1().PersistentVolumeClaims(s.name).Delete(s.ctx, v.claim, metav1.DeleteOptions{}))
-	s.awaitGone(v)
-	if !slices.ContainsFunc(s.calls(v), func(c call) bool { return c.method == "DeleteVolume" && c.code == codes.OK }) {
-		s.wrong("the PersistentVolume %s is gone, and its volume isn't deleted", v.pv)
-	}
-}
-
 // unbind removes the claim and the PersistentVolume, and leaves the volume.
 func (s *scenario) unbind(v *volume) {
 	s.must(s.cluster.CoreV1().PersistentVolumeClaims(s.name).Delete(s.ctx, v.claim, metav1.DeleteOptions{}))
 	s.must(s.cluster.CoreV1().PersistentVolumes().Delete(s.ctx, v.pv, metav1.DeleteOptions{}))
-	s.awaitGone(v)
-	v.provisioned = false
-}
-
-// awaitGone returns when the cluster has no such PersistentVolume.
-func (s *scenario) awaitGone(v *volume) {
 	s.await("the PersistentVolume "+v.pv+" is gone", func() (bool, error) {
 		_, err := s.cluster.CoreV1().PersistentVolumes().Get(s.ctx, v.pv, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -63,6 +64,7 @@ type definition struct {
 	run        func(s *scenario)
 	expected   expectation
 	long       bool // it is run with -full only
+	history    bool // the seed makes it up
 	unrecorded bool // the table doesn't have its calls: they aren't all, or in another order each time
 }
 
@@ -91,7 +93,7 @@ var scenarios = []definition{
 	{name: "kill-kubelet", what: "the same with kubelet", run: crashing(kubeletDies, ofNode...), long: true,
 		// It doesn't hear how the unstage ends that it has begun, nor asks again.
 		expected: expectation{calls: cyclesWith(2, unstage, 1), failing: ofNode, events: kubeletStarts, repeated: []string{stage, publish}}},
-	{name: "upgrade", what: "CSI Proxy ends in order in the middle of these calls, and another one starts", long: true,
+	{name: "upgrade", what: "CSI Proxy ends in order in the middle of these calls, and another one starts", long: true, unrecorded: true,
 		run:      crashing(upgrade, ofNode...),
 		expected: expectation{calls: cycles(2), failing: ofNode, events: []string{failedMount}}},
 	{name: "reboot", what: "Windows restarts in the middle of the calls up to unpublishing, and while the pod runs", long: true,
@@ -102,6 +104,10 @@ var scenarios = []definition{
 	{name: "lost-answers", what: "each answer of the driver is lost once", run: lostAnswers, long: true,
 		expected: expectation{calls: cyclesWith(1, grow, 1), failing: append([]string{attach, detach, grow}, ofNode...),
 			events: []string{failedMount, "FailedAttachVolume", "VolumeResizeFailed"}}},
+	{name: "in-doubt", what: "the pod goes before kubelet hears that its volume is staged", run: inDoubt, long: true,
+		expected: expectation{calls: map[string]int{attach: 1, unstage: 1, detach: 1}, failing: []string{stage}, events: []string{failedMount}}},
+	{name: "refused", what: "the pod goes when Windows refuses to format its disk, and kubelet unstages nothing", run: refused, long: true,
+		expected: expectation{calls: map[string]int{attach: 1, detach: 1}, failing: []string{stage}, events: []string{failedMount}}},
 	{name: "one-pod", what: "a second pod waits for a claim that is ReadWriteOncePod", run: onePod, long: true,
 		expected: expectation{calls: map[string]int{attach: 1, stage: 1, publish: 2, unpublish: 2, unstage: 1, detach: 1},
 			events: []string{failedMount}}},
@@ -349,6 +355,32 @@ func lostAnswers(s *scenario) {
 	for _, method := range append([]string{grow}, cycle...) {
 		s.awaitFailures(method, v, 1)
 	}
+}
+
+func inDoubt(s *scenario) {
+	s.wire.interpose(func(c call, pass func() error) error {
+		err := pass()
+		if c.method == stage && err == nil {
+			return status.Error(codes.Unavailable, "the answer is lost")
+		}
+		return err
+	})
+	v := s.newVolume(volumeOptions{})
+	p := s.newPod(v)
+	s.awaitFailures(stage, v, 2)
+	s.endLast(p)
+}
+
+func refused(s *scenario) {
+	const accessDenied = 5 // which passes by itself no more
+	_, err := sim[simv1.Empty](s.ctx, s.node, "AddRule", &simv1.Rule{
+		Call: "MSFT_Volume.Format", Effect: &simv1.Rule_WindowsError{WindowsError: accessDenied},
+	})
+	s.must(err)
+	v := s.newVolume(volumeOptions{})
+	p := s.newPod(v)
+	s.awaitFailures(stage, v, 2)
+	s.endLast(p)
 }
 
 func onePod(s *scenario) {

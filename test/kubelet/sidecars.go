@@ -21,13 +21,9 @@ import (
 
 // startSidecars starts the real helpers of a driver's Controller, in the place of the lab's.
 func (c *cluster) startSidecars(bin, socket string) error {
-	for name, flags := range map[string][]string{
-		"csi-provisioner": {"--default-fstype=ntfs"}, "csi-attacher": nil, "csi-resizer": nil,
-	} {
-		command := append([]string{
-			filepath.Join(bin, name), "--csi-address=" + socket, "--kubeconfig=" + c.kubeconfig, "--timeout=2m", "--v=4",
-		}, flags...)
-		if err := c.start(filepath.Dir(c.root), name, command...); err != nil {
+	for _, name := range []string{"csi-attacher", "csi-resizer"} {
+		if err := c.start(filepath.Dir(c.root), name,
+			filepath.Join(bin, name), "--csi-address="+socket, "--kubeconfig="+c.kubeconfig, "--timeout=2m", "--v=4"); err != nil {
 			return err
 		}
 	}
