@@ -262,11 +262,23 @@ test-deploy:
 
 # The example driver under a real kubelet, with each fault that the test must notice. The first time
 # it builds Kubernetes.
+KUBELET_LAB = test/kubelet/run -share type=smb,source=//files/data \
+	-iscsi type=iscsi,targetPortal=192.0.2.1,iqn=iqn.2001-04.com.example:storage \
+	-driver 'bin/csi-driver -endpoint unix://$$SOCKET -endpoint-dir $$ENDPOINTS -node-id $$NODE -state-dir $$STATE'
 .PHONY: test-kubelet
 test-kubelet:
 	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
-	test/kubelet/run -plant all -table csinode/testdata/kubelet-v1.36.jsonl -share type=smb,source=//files/data \
-		-driver 'bin/csi-driver -endpoint unix://$$SOCKET -endpoint-dir $$ENDPOINTS -node-id $$NODE -state-dir $$STATE'
+	$(KUBELET_LAB) -plant all -table csinode/testdata/kubelet-v1.36.jsonl
+
+# The same with all scenarios and HISTORIES that the seed makes up, then with the real sidecars. Not
+# in CI: it takes about 20 minutes, and building the sidecars 10 more.
+HISTORIES = 20
+.PHONY: test-kubelet-full
+test-kubelet-full:
+	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
+	$(KUBELET_LAB) -full -plant all -table csinode/testdata/kubelet-v1.36.jsonl
+	$(KUBELET_LAB) -seed 0 -histories $(HISTORIES) -only histories
+	$(KUBELET_LAB) -sidecars
 
 # deploy/monitoring with Debian's prometheus: each panel has data, each alert fires when it should.
 .PHONY: test-monitoring
