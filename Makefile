@@ -137,8 +137,10 @@ test-csi: ## test the example driver: csi-sanity over the pipe and in process, a
 test-cluster: ## test deploy and the plugin for kubectl with a real kube-apiserver, which is built the first time
 	bin=$$(test/kubernetes/setup kube-apiserver) && CSI_PROXY_CLUSTER=$$bin $(GO) -C test/cluster test -count=1 ./server
 
+# Before a release (RELEASE.md): upgrades the chart from the commit FROM, with a real
+# kube-apiserver. make test-msi FROM=… does it for the MSI and the service.
 .PHONY: test-upgrade
-test-upgrade: ## upgrade the chart from the commit FROM, with a real kube-apiserver; make test-msi FROM=… does it for MSI and service
+test-upgrade:
 	rm -rf bin/.before && mkdir -p bin/.before && git archive $(or $(FROM),e87d536) deploy/charts | tar -x -C bin/.before
 	bin=$$(test/kubernetes/setup kube-apiserver) && CSI_PROXY_CLUSTER=$$bin CSI_PROXY_CHART_BEFORE=$(CURDIR)/bin/.before/deploy/charts/csi-proxy \
 		$(GO) -C test/cluster test -count=1 -run '^TestChartUpgrade$$' ./server

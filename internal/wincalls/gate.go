@@ -54,13 +54,9 @@ type call struct {
 type state struct {
 	calls   []*call // under way, oldest first
 	waiting int
-	few     [2]*call // room for calls
 }
 
 func (s *state) begin(c *call) {
-	if s.calls == nil {
-		s.calls = s.few[:0]
-	}
 	s.calls = append(s.calls, c)
 }
 
