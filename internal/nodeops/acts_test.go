@@ -121,7 +121,8 @@ func moveAside(path string) func(context.Context, *rig, *nodeops.Node) (any, err
 }
 
 // plain is an operation that answers nothing.
-func plain(f func(ctx context.Context, r *rig, n *nodeops.Node) error) func(context.Context, *rig, *nodeops.Node) (any, error) {
+func plain(f func(ctx context.Context, r *rig, n *nodeops.Node) error) func(context.Context, *rig,
+	*nodeops.Node) (any, error) {
 	return func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) { return nil, f(ctx, r, n) }
 }
 
@@ -162,27 +163,34 @@ var acts = []act{
 	{name: "Rmdir of the staging path", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return gone(n.Filesystem.Rmdir(ctx, staging, false))
 	})},
-	{name: "Rmdir of the staging path by force", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return n.Filesystem.Rmdir(ctx, staging, true)
-	})},
-	{name: "RmdirContents above the staging path", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return gone(n.Filesystem.RmdirContents(ctx, simtest.Kubelet+`\plugins\example\pv-1`))
-	})},
+	{name: "Rmdir of the staging path by force", on: aVolume,
+		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Filesystem.Rmdir(ctx, staging, true)
+		})},
+	{name: "RmdirContents above the staging path", on: aVolume,
+		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return gone(n.Filesystem.RmdirContents(ctx, simtest.Kubelet+`\plugins\example\pv-1`))
+		})},
 	{name: "CreateSymlink", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Filesystem.CreateSymlink(ctx, staging, simtest.Kubelet+`\link`)
 	})},
-	{name: "Rmdir of the pod's directory", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return gone(n.Filesystem.Rmdir(ctx, target, false))
-	})},
+	{name: "Rmdir of the pod's directory", on: aVolume,
+		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return gone(n.Filesystem.Rmdir(ctx, target, false))
+		})},
 	{name: "Rmdir of the pod by force", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Filesystem.Rmdir(ctx, simtest.Kubelet+`\pods\6a1c2d3e`, true)
 	})},
 	{name: "StageVolume", on: aVolume, run: stage(func(*storage.StageVolumeRequest) {})},
-	{name: "StageVolume read-only", on: aVolume, run: stage(func(r *storage.StageVolumeRequest) { r.ReadOnly, r.Grow = true, false })},
-	{name: "StageVolume elsewhere", on: aVolume, run: stage(func(r *storage.StageVolumeRequest) { r.StagingPath = elsewhere })},
+	{name: "StageVolume read-only", on: aVolume,
+		run: stage(func(r *storage.StageVolumeRequest) { r.ReadOnly, r.Grow = true, false })},
+	{name: "StageVolume elsewhere", on: aVolume,
+		run: stage(func(r *storage.StageVolumeRequest) { r.StagingPath = elsewhere })},
 	{name: "UnstageVolume", on: aVolume, run: unstage(storage.UnstageVolumeRequest{StagingPath: staging})},
-	{name: "UnstageVolume of the disk", on: aVolume, run: unstage(storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})},
-	{name: "UnstageVolume by force", on: aVolume, run: unstage(storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk, Force: true})},
+	{name: "UnstageVolume of the disk", on: aVolume,
+		run: unstage(storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})},
+	{name: "UnstageVolume by force", on: aVolume,
+		run: unstage(storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk, Force: true})},
 	{name: "PublishVolume", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Storage.PublishVolume(ctx, staging, target)
 	})},
@@ -195,20 +203,22 @@ var acts = []act{
 	{name: "MoveAside of the staging path", on: aVolume, run: moveAside(staging)},
 	{name: "MoveAside above the staging paths", on: aVolume | aShare, run: moveAside(simtest.Kubelet + `\plugins`)},
 	{name: "MoveAside of the pod", on: aVolume | aShare, run: moveAside(simtest.Kubelet + `\pods\6a1c2d3e`)},
-	{name: "CheckVolume with a spot fix", on: aVolume, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-		checked, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
-		if errors.Is(err, csiproxy.ErrFailedPrecondition) {
-			err = nil // if there is nothing to repair, it doesn't matter that it may not
-		}
-		return checked.ErrorsFound && !checked.Fixed, err // who repairs it doesn't matter
-	}},
+	{name: "CheckVolume with a spot fix", on: aVolume,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+			checked, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+			if errors.Is(err, csiproxy.ErrFailedPrecondition) {
+				err = nil // if there is nothing to repair, it doesn't matter that it may not
+			}
+			return checked.ErrorsFound && !checked.Fixed, err // who repairs it doesn't matter
+		}},
 
 	{name: "NewSMBGlobalMapping", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, "", user)
 	})},
-	{name: "NewSMBGlobalMapping with a link", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, simtest.Kubelet+`\mapped`, user)
-	})},
+	{name: "NewSMBGlobalMapping with a link", on: aShare,
+		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, simtest.Kubelet+`\mapped`, user)
+		})},
 	{name: "RemoveSMBGlobalMapping", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return gone(n.SMB.RemoveSMBGlobalMapping(ctx, `\\server\data`))
 	})},
@@ -218,21 +228,23 @@ var acts = []act{
 	{name: "StageShare elsewhere", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Storage.StageShare(ctx, shareRequest(share+"2"))
 	})},
-	{name: "StageShare of a missing directory", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		request := shareRequest(share + "3")
-		request.RemotePath += `\none`
-		return n.Storage.StageShare(ctx, request)
-	})},
+	{name: "StageShare of a missing directory", on: aShare,
+		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := shareRequest(share + "3")
+			request.RemotePath += `\none`
+			return n.Storage.StageShare(ctx, request)
+		})},
 	{name: "UnstageShare", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
 		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
 		return done.Unmapped, err // who removes the link doesn't matter
 	}},
-	{name: "UnstageShare of the remote path", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		// Who removes the mapping doesn't matter: this, or the StageShare itself that has made
-		// it and fails, or makes it anew before it makes the link.
-		_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share + "2", RemotePath: `\\server\data`})
-		return err
-	})},
+	{name: "UnstageShare of the remote path", on: aShare,
+		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			// Who removes the mapping doesn't matter: this, or the StageShare itself that has made
+			// it and fails, or makes it anew before it makes the link.
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share + "2", RemotePath: `\\server\data`})
+			return err
+		})},
 	{name: "UnstageVolume of the share", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
 		done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
 		return done.Unmapped, err
@@ -240,26 +252,29 @@ var acts = []act{
 	{name: "PublishVolume of the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Storage.PublishVolume(ctx, share, podShare)
 	})},
-	{name: "UnpublishVolume of the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return n.Storage.UnpublishVolume(ctx, podShare)
-	})},
-	{name: "Rmdir of the link to the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
-		return gone(n.Filesystem.Rmdir(ctx, share, false))
-	})},
+	{name: "UnpublishVolume of the share", on: aShare,
+		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return n.Storage.UnpublishVolume(ctx, podShare)
+		})},
+	{name: "Rmdir of the link to the share", on: aShare,
+		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			return gone(n.Filesystem.Rmdir(ctx, share, false))
+		})},
 
-	{name: "CleanUp", on: aVolume | aShare, sweeps: true, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-		left, err := n.Storage.CleanUp(ctx, true)
-		var removed []string
-		for _, one := range left.Mounts {
-			if one.Removed {
-				removed = append(removed, string(one.Kind)+" "+one.Path)
+	{name: "CleanUp", on: aVolume | aShare, sweeps: true,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
+			left, err := n.Storage.CleanUp(ctx, true)
+			var removed []string
+			for _, one := range left.Mounts {
+				if one.Removed {
+					removed = append(removed, string(one.Kind)+" "+one.Path)
+				}
+				if one.Error != "" {
+					err = errors.Join(err, csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", one.Error))
+				}
 			}
-			if one.Error != "" {
-				err = errors.Join(err, csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", one.Error))
-			}
-		}
-		return removed, err
-	}},
+			return removed, err
+		}},
 
 	{name: "the disk leaves", on: aVolume,
 		run: plain(func(_ context.Context, r *rig, _ *nodeops.Node) error {

@@ -138,7 +138,8 @@ func TestCallsOfListVolumes(t *testing.T) {
 			path := fmt.Sprintf(simtest.Kubelet+`\plugins\example\pv-%d-%d\globalmount`, volumes, i)
 			serial := fmt.Sprintf("vol-%d-%d", volumes, i)
 			r.attach(winsim.DiskSpec{Serial: serial})
-			_, err := n.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: serial}, StagingPath: path})
+			_, err := n.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: serial},
+				StagingPath: path})
 			r.must(err)
 			r.must(n.PublishVolume(ctx, path, fmt.Sprintf(simtest.Kubelet+`\pods\pod-%d-%d\volumes\kubernetes.io~csi\pv\mount`, volumes, i)))
 		}

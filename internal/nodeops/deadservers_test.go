@@ -57,7 +57,8 @@ func TestDeadServers(t *testing.T) {
 					simtest.Must(t, sys.MkdirAll(simtest.Kubelet))
 					total := count.servers * count.paths
 					for i := range total {
-						simtest.Must(t, sys.SMB().AddShare(smbserver.Share{Server: fmt.Sprintf("dead%d", i/count.paths), Name: fmt.Sprint(i % count.paths)}))
+						simtest.Must(t, sys.SMB().AddShare(
+							smbserver.Share{Server: fmt.Sprintf("dead%d", i/count.paths), Name: fmt.Sprint(i % count.paths)}))
 						simtest.Must(t, sys.SMB().SetUser(fmt.Sprintf("dead%d", i/count.paths), user.Username, user.Password))
 						if test.mapped {
 							simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), share(i), link(i), user))

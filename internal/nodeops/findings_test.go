@@ -66,7 +66,8 @@ var findings = []finding{
 		promise: "a published volume isn't unstaged, and the error names the link", prepare: (*rig).published,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
-			err = errors.Join(names(err, csiproxy.ErrFailedPrecondition, target), names(err, csiproxy.ErrFailedPrecondition, "csi-proxyctl storage unpublish"),
+			err = errors.Join(names(err, csiproxy.ErrFailedPrecondition, target),
+				names(err, csiproxy.ErrFailedPrecondition, "csi-proxyctl storage unpublish"),
 				precious(r, target))
 			r.must(n.Storage.UnpublishVolume(ctx, target)) // which the command does
 			_, unstageErr := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
@@ -100,7 +101,8 @@ var findings = []finding{
 				err = fmt.Errorf("the published path has the conditions %v", v.Conditions)
 			}
 			_, stagingErr := n.Storage.GetVolume(ctx, staging)
-			err = errors.Join(err, want("marked", listed != "", true, nil), want("the number of leftovers", len(leftovers.Mounts), 1, nil),
+			err = errors.Join(err, want("marked", listed != "", true, nil),
+				want("the number of leftovers", len(leftovers.Mounts), 1, nil),
 				names(stagingErr, csiproxy.ErrNotFound, "mounted"))
 			if _, cleanErr := n.Storage.CleanUp(ctx, true); cleanErr != nil {
 				return cleanErr

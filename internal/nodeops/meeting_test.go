@@ -155,7 +155,8 @@ func orders(n int) (all [][]int) {
 // they are repeated, the node is as if all had come in turn and these had been repeated. So
 // it is with those that sweep.
 // together reports whether the acts have met.
-func (m *meeting) judge(t *testing.T, together func(r *rig, o *outcome, processes []*nodeops.Node) bool) (outcome, string) {
+func (m *meeting) judge(t *testing.T,
+	together func(r *rig, o *outcome, processes []*nodeops.Node) bool) (outcome, string) {
 	t.Helper()
 	met := false
 	meet := func(r *rig, o *outcome) {

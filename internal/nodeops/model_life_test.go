@@ -20,7 +20,8 @@ import (
 func (m *model) life(v *pv) {
 	staging := simtest.Kubelet + `\plugins\example\` + v.name + `\globalmount`
 	pod := simtest.Kubelet + `\pods\` + v.name
-	if _, err := m.sim.AttachDisk(winsim.DiskSpec{SizeBytes: v.size, Serial: v.name, Offline: true, NeedsRescan: m.intn(2) == 0}); err != nil {
+	if _, err := m.sim.AttachDisk(winsim.DiskSpec{SizeBytes: v.size, Serial: v.name, Offline: true,
+		NeedsRescan: m.intn(2) == 0}); err != nil {
 		m.t.Error(err)
 		return
 	}

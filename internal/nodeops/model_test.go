@@ -188,7 +188,8 @@ func (m *model) run() {
 // mishaps has something go wrong every now and then.
 func (m *model) mishaps(ended chan struct{}) {
 	calls := win.CallNames()
-	errnos := []win.Errno{win.ErrorIODevice, win.ErrorSharingViolation, win.ErrorAccessDenied, win.ErrorNotReady, win.ErrorDeviceNotConnected}
+	errnos := []win.Errno{win.ErrorIODevice, win.ErrorSharingViolation, win.ErrorAccessDenied, win.ErrorNotReady,
+		win.ErrorDeviceNotConnected}
 	for {
 		select {
 		case <-ended:

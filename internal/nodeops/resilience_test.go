@@ -44,7 +44,8 @@ func eachScenario(t *testing.T, test func(t *testing.T, s scenario)) {
 
 // atEachCall runs a scenario once for each call that it makes, in a bubble each. mishap is
 // called before the call with the index at; after says what follows.
-func atEachCall(t *testing.T, first int, s scenario, try func(t *testing.T, r *rig, before func(f func(c winsim.Call)))) {
+func atEachCall(t *testing.T, first int, s scenario,
+	try func(t *testing.T, r *rig, before func(f func(c winsim.Call)))) {
 	t.Helper()
 	for at, more := first, true; more; at += stride() {
 		synctest.Test(t, func(t *testing.T) {

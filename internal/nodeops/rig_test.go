@@ -57,7 +57,8 @@ func newSlowRig(t testing.TB, delays winsim.Delays) *rig {
 		r.must(r.sim.SMB().AddShare(smbserver.Share{Server: server, Name: "data"}))
 		r.must(r.sim.SMB().SetUser(server, user.Username, user.Password))
 	}
-	r.must(r.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
+	r.must(r.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: string(iqn),
+		Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
 		winsim.DiskSpec{SizeBytes: 1 << 30}))
 	r.must(r.sim.Services().Add(services.Spec{Name: "example"}))
 	r.must(r.sim.Services().Add(services.Spec{Name: "needs-example", DependsOn: []string{"example"}}))

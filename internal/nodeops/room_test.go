@@ -167,8 +167,10 @@ func TestTargetDisksBesideASilentAdapter(t *testing.T) {
 		simtest.Must(t, err)
 		simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), iscsi.Portal(portal)))
 		simtest.Must(t, sys.DelayUncancellable(winsim.Match{Call: win.CallReenumerateDevice}, time.Hour))
-		simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), iscsi.Portal(portal), iscsi.IQN(target.IQN), iscsi.Authentication{}))
-		if disks, err := n.ISCSI.GetTargetDisks(t.Context(), iscsi.Portal(portal), iscsi.IQN(target.IQN)); err != nil || len(disks) != 1 {
+		simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), iscsi.Portal(portal), iscsi.IQN(target.IQN),
+			iscsi.Authentication{}))
+		if disks, err := n.ISCSI.GetTargetDisks(t.Context(), iscsi.Portal(portal), iscsi.IQN(target.IQN)); err != nil ||
+			len(disks) != 1 {
 			t.Errorf("the target has the disks %v, %v", disks, err)
 		}
 		time.Sleep(2 * time.Hour)

@@ -203,7 +203,8 @@ var storageScenarios = []scenario{
 			r.must(r.sim.GrowDisk(r.number, 20<<30))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 20 << 30, Wait: time.Second})
+			_, err := n.Storage.ExpandVolume(ctx,
+				storage.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 20 << 30, Wait: time.Second})
 			return err
 		},
 		check: func(r *rig) error {
@@ -355,8 +356,10 @@ func refusal(err error) error {
 const mutualIQN = "iqn.2026-01.com.example:mutual"
 
 var (
-	stageRequest  = storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging, Grow: true, Wait: time.Second}
-	targetRequest = storage.StageVolumeRequest{Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}, StagingPath: staging, Wait: time.Second}
+	stageRequest = storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
+		Grow: true, Wait: time.Second}
+	targetRequest = storage.StageVolumeRequest{Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal,
+		IQN: iqn}}, StagingPath: staging, Wait: time.Second}
 )
 
 // unstaged makes it a disk with a file on its volume, that is offline.

@@ -344,7 +344,10 @@ var publishedScenarios = []scenario{
 		},
 	},
 	{
-		name: "ConnectTarget", prepare: func(r *rig) { r.must(r.process().ISCSI.AddTargetPortal(context.Background(), portal)) },
+		name: "ConnectTarget", prepare: func(
+			r *rig) {
+			r.must(r.process().ISCSI.AddTargetPortal(context.Background(), portal))
+		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			return n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{})
 		},

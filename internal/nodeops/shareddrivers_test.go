@@ -72,17 +72,19 @@ type shareCalls = []func(context.Context, *nodeops.Node) error
 // https://github.com/democratic-csi/democratic-csi/blob/master/src/driver/index.js,
 // https://github.com/NetApp/trident/blob/master/core/node/detach.go
 var shareDrivers = []shareDriver{
-	{"csi-driver-smb and Azure File count in memory, and unmap before they unlink", func(v *shareVolumes, path string) shareCalls {
-		delete(v.staged, path)
-		if len(v.staged) > 0 {
-			return shareCalls{rmdir(path, true)}
-		}
-		return shareCalls{remove(`\\server\data`), rmdir(path, true)}
-	}},
+	{"csi-driver-smb and Azure File count in memory, and unmap before they unlink",
+		func(v *shareVolumes, path string) shareCalls {
+			delete(v.staged, path)
+			if len(v.staged) > 0 {
+				return shareCalls{rmdir(path, true)}
+			}
+			return shareCalls{remove(`\\server\data`), rmdir(path, true)}
+		}},
 	{"csi-driver-smb after its restart counts nothing", func(_ *shareVolumes, path string) shareCalls {
 		return shareCalls{remove(`\\server\data`), rmdir(path, true)}
 	}},
-	{"csi-driver-smb that keeps mappings", func(_ *shareVolumes, path string) shareCalls { return shareCalls{rmdir(path, true)} }},
+	{"csi-driver-smb that keeps mappings",
+		func(_ *shareVolumes, path string) shareCalls { return shareCalls{rmdir(path, true)} }},
 	{"democratic-csi unmaps before it unlinks", func(_ *shareVolumes, path string) shareCalls {
 		return shareCalls{remove(`\\server\data`), rmdir(path, false)}
 	}},
@@ -155,7 +157,8 @@ func (v *shareVolumes) call(t *testing.T, call func(context.Context, *nodeops.No
 	if !twice {
 		return
 	}
-	if err := call(t.Context(), v.n); err != nil && (!errors.Is(err, csiproxy.ErrNotFound) || !last && !strings.Contains(err.Error(), "file specified")) {
+	if err := call(t.Context(), v.n); err != nil &&
+		(!errors.Is(err, csiproxy.ErrNotFound) || !last && !strings.Contains(err.Error(), "file specified")) {
 		t.Errorf("repeated: %v", err)
 	}
 }
@@ -200,10 +203,11 @@ func TestNewMappingIsThereWhenItsLinkIs(t *testing.T) {
 			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
 			return err
 		}, nil},
-		"CleanUp": {func(r *rig) { r.shared(); r.must(r.sim.Remove(share)) }, func(ctx context.Context, n *nodeops.Node) error {
-			_, err := n.Storage.CleanUp(ctx, true)
-			return err
-		}, nil},
+		"CleanUp": {func(r *rig) { r.shared(); r.must(r.sim.Remove(share)) },
+			func(ctx context.Context, n *nodeops.Node) error {
+				_, err := n.Storage.CleanUp(ctx, true)
+				return err
+			}, nil},
 		"a StageShare that fails": {func(*rig) {}, func(ctx context.Context, n *nodeops.Node) error {
 			return n.Storage.StageShare(ctx, fails)
 		}, csiproxy.ErrNotFound},

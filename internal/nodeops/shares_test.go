@@ -149,13 +149,15 @@ func TestStageSharesThatFailTogether(t *testing.T) {
 						ended <- n.SMB.NewSMBGlobalMapping(t.Context(), second.remote, second.local, user)
 						return
 					}
-					ended <- n.Storage.StageShare(t.Context(), storage.StageShareRequest{RemotePath: second.remote, StagingPath: share + "2", Credentials: user})
+					ended <- n.Storage.StageShare(t.Context(),
+						storage.StageShareRequest{RemotePath: second.remote, StagingPath: share + "2", Credentials: user})
 				}()
 				if err := <-first; !errors.Is(err, csiproxy.ErrNotFound) {
 					t.Errorf("the first: %v", err)
 				}
 				if len(ended) > 0 || removals.Load() != 0 || !r.isMapped() {
-					t.Errorf("while the second one is under way, ended: %v, there were %d removals, mapped: %v", len(ended) > 0, removals.Load(), r.isMapped())
+					t.Errorf("while the second one is under way, ended: %v, there were %d removals, mapped: %v", len(ended) > 0,
+						removals.Load(), r.isMapped())
 				}
 				if err := <-ended; (err == nil) != second.keeps {
 					t.Errorf("the second: %v", err)

@@ -51,8 +51,9 @@ func TestCloneAtEachCall(t *testing.T) {
 	// An operation can't do better than look right before a change: it asks the disk what it is,
 	// and then reads what is on it, with so many calls.
 	between := map[string]int64{
-		win.IoctlDiskSetDiskAttributes.String(): 0, win.IoctlDiskCreateDisk.String(): 9, win.IoctlDiskSetDriveLayoutEx.String(): 1,
-		win.IoctlDiskGrowPartition.String(): 2, win.CallFormatVolume: 6, win.FsctlExtendVolume.String(): 0,
+		win.IoctlDiskSetDiskAttributes.String(): 0, win.IoctlDiskCreateDisk.String(): 9,
+		win.IoctlDiskSetDriveLayoutEx.String(): 1,
+		win.IoctlDiskGrowPartition.String():    2, win.CallFormatVolume: 6, win.FsctlExtendVolume.String(): 0,
 	}
 	eachScenario(t, func(t *testing.T, s scenario) {
 		atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {

@@ -29,7 +29,8 @@ type Call struct {
 // String says in messages that the call is not answered. As long as it isn't, the text stays
 // the same: Kubernetes makes an event of each new text.
 func (c Call) String() string {
-	return fmt.Sprintf("Windows has not answered %s on %s since %s", c.Name, quote.Text(c.Object), c.Since.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("Windows has not answered %s on %s since %s", c.Name, quote.Text(c.Object),
+		c.Since.UTC().Format(time.RFC3339))
 }
 
 // refusal is the error for what would have to wait for c.
@@ -107,7 +108,8 @@ func (p *pool) enter(ctx context.Context, client any, name, object string) (*cal
 		return c, nil
 	}
 	if err == nil && !p.mayWait(c) {
-		err = csiproxy.Errorf(csiproxy.ErrResourceExhausted, "%d calls to Windows on %s are waiting already; try again later", len(p.waiting), p.name)
+		err = csiproxy.Errorf(csiproxy.ErrResourceExhausted, "%d calls to Windows on %s are waiting already; try again later",
+			len(p.waiting), p.name)
 	}
 	if err != nil {
 		p.refused++
@@ -152,7 +154,8 @@ func (p *pool) room(c *call) (bool, error) {
 	taken := len(p.all.calls)
 	if taken >= maxOfPool {
 		if n, oldest := p.all.overdue(); 2*n >= taken {
-			return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "%d calls to Windows on %s are under way; %v; try again later", taken, p.name, oldest)
+			return false, csiproxy.Errorf(csiproxy.ErrUnavailable,
+				"%d calls to Windows on %s are under way; %v; try again later", taken, p.name, oldest)
 		}
 		return false, nil
 	}
@@ -219,7 +222,8 @@ func (p *pool) leave(c *call) {
 	defer p.mu.Unlock()
 	p.end(c)
 	if c.overdue.Load() {
-		p.log.Info("Windows has answered a call after all", "call", c.Name, "object", quote.Text(c.Object), "took", time.Since(c.Since).Round(time.Millisecond))
+		p.log.Info("Windows has answered a call after all", "call", c.Name, "object", quote.Text(c.Object), "took",
+			time.Since(c.Since).Round(time.Millisecond))
 	}
 }
 

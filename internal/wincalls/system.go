@@ -34,7 +34,8 @@ func New(sys win.System, o Options) *System {
 	}
 	s := &System{sys: sys, observe: o.Observe, log: o.Logger}
 	for _, name := range kinds {
-		s.pools = append(s.pools, &pool{name: name, log: o.Logger, objects: make(map[string]*state), clients: make(map[any]*state)})
+		s.pools = append(s.pools, &pool{name: name, log: o.Logger, objects: make(map[string]*state),
+			clients: make(map[any]*state)})
 	}
 	return s
 }
@@ -66,7 +67,8 @@ func get[T any](ctx context.Context, s *System, name string, o object, f func() 
 	took := time.Since(c.Since)
 	s.observe(name, took, err)
 	if s.log.Enabled(ctx, slog.LevelDebug) {
-		attrs := []slog.Attr{slog.String("call", name), slog.String("object", quote.Text(o.name)), slog.Duration("duration", took.Round(time.Microsecond))}
+		attrs := []slog.Attr{slog.String("call", name), slog.String("object", quote.Text(o.name)),
+			slog.Duration("duration", took.Round(time.Microsecond))}
 		if err != nil {
 			attrs = append(attrs, slog.Any("err", err))
 		}
@@ -82,99 +84,123 @@ func do(ctx context.Context, s *System, name string, o object, f func() error) e
 }
 
 func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
-	return get(ctx, s, win.CallDeviceInterfaces, object{kind: machine, name: "the list of devices of class " + class.String()}, func() ([]string, error) { return s.sys.DeviceInterfaces(ctx, class) })
+	return get(ctx, s, win.CallDeviceInterfaces,
+		object{kind: machine, name: "the list of devices of class " + class.String()},
+		func() ([]string, error) { return s.sys.DeviceInterfaces(ctx, class) })
 }
 
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
-	return do(ctx, s, win.CallReenumerateDevice, object{kind: machine, name: deviceNode(interfacePath)}, func() error { return s.sys.ReenumerateDevice(ctx, interfacePath) })
+	return do(ctx, s, win.CallReenumerateDevice, object{kind: machine, name: deviceNode(interfacePath)},
+		func() error { return s.sys.ReenumerateDevice(ctx, interfacePath) })
 }
 
 func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
-	err = do(ctx, s, win.CallNotifyArrivals, object{kind: machine, name: "notices of devices of class " + class.String()}, func() (err error) {
-		arrived, stop, err = s.sys.NotifyArrivals(ctx, class)
-		return err
-	})
+	err = do(ctx, s, win.CallNotifyArrivals, object{kind: machine, name: "notices of devices of class " + class.String()},
+		func() (err error) {
+			arrived, stop, err = s.sys.NotifyArrivals(ctx, class)
+			return err
+		})
 	return arrived, stop, err
 }
 
 func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
-	return get(ctx, s, win.CallFindVolumes, object{kind: volumes, name: "the list of volumes"}, func() ([]string, error) { return s.sys.FindVolumes(ctx) })
+	return get(ctx, s, win.CallFindVolumes, object{kind: volumes, name: "the list of volumes"},
+		func() ([]string, error) { return s.sys.FindVolumes(ctx) })
 }
 
 func (s *System) VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error) {
-	return get(ctx, s, win.CallVolumeInformation, object{kind: volumes, name: root}, func() (win.VolumeInformation, error) { return s.sys.VolumeInformation(ctx, root) })
+	return get(ctx, s, win.CallVolumeInformation, object{kind: volumes, name: root},
+		func() (win.VolumeInformation, error) { return s.sys.VolumeInformation(ctx, root) })
 }
 
 func (s *System) DiskFreeSpace(ctx context.Context, directory string) (win.DiskSpace, error) {
-	return get(ctx, s, win.CallDiskFreeSpace, mountPointObject(directory), func() (win.DiskSpace, error) { return s.sys.DiskFreeSpace(ctx, directory) })
+	return get(ctx, s, win.CallDiskFreeSpace, mountPointObject(directory),
+		func() (win.DiskSpace, error) { return s.sys.DiskFreeSpace(ctx, directory) })
 }
 
 func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error) {
-	return get(ctx, s, win.CallVolumeNameForMountPoint, mountPointObject(mountPoint), func() (string, error) { return s.sys.VolumeNameForMountPoint(ctx, mountPoint) })
+	return get(ctx, s, win.CallVolumeNameForMountPoint, mountPointObject(mountPoint),
+		func() (string, error) { return s.sys.VolumeNameForMountPoint(ctx, mountPoint) })
 }
 
 func (s *System) VolumePathNames(ctx context.Context, volume string) ([]string, error) {
-	return get(ctx, s, win.CallVolumePathNames, object{kind: volumes, name: volume}, func() ([]string, error) { return s.sys.VolumePathNames(ctx, volume) })
+	return get(ctx, s, win.CallVolumePathNames, object{kind: volumes, name: volume},
+		func() ([]string, error) { return s.sys.VolumePathNames(ctx, volume) })
 }
 
 func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error {
-	return do(ctx, s, win.CallSetVolumeMountPoint, mountPointObject(mountPoint), func() error { return s.sys.SetVolumeMountPoint(ctx, mountPoint, volume) })
+	return do(ctx, s, win.CallSetVolumeMountPoint, mountPointObject(mountPoint),
+		func() error { return s.sys.SetVolumeMountPoint(ctx, mountPoint, volume) })
 }
 
 func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error {
-	return do(ctx, s, win.CallDeleteVolumeMountPoint, mountPointObject(mountPoint), func() error { return s.sys.DeleteVolumeMountPoint(ctx, mountPoint) })
+	return do(ctx, s, win.CallDeleteVolumeMountPoint, mountPointObject(mountPoint),
+		func() error { return s.sys.DeleteVolumeMountPoint(ctx, mountPoint) })
 }
 
 func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
-	return do(ctx, s, win.CallFormatVolume, object{kind: volumes, name: volume}, func() error { return s.sys.FormatVolume(ctx, volume, o) })
+	return do(ctx, s, win.CallFormatVolume, object{kind: volumes, name: volume},
+		func() error { return s.sys.FormatVolume(ctx, volume, o) })
 }
 
 func (s *System) RepairVolume(ctx context.Context, volume string, mode win.RepairMode) (win.RepairResult, error) {
-	return get(ctx, s, win.CallRepairVolume, object{kind: repairs, name: volume}, func() (win.RepairResult, error) { return s.sys.RepairVolume(ctx, volume, mode) })
+	return get(ctx, s, win.CallRepairVolume, object{kind: repairs, name: volume},
+		func() (win.RepairResult, error) { return s.sys.RepairVolume(ctx, volume, mode) })
 }
 
 func (s *System) OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error) {
-	return get(ctx, s, win.CallOfflineReasons, object{kind: machine, name: "storage management's list of disks"}, func() (map[disk.Number]win.OfflineReason, error) { return s.sys.OfflineReasons(ctx) })
+	return get(ctx, s, win.CallOfflineReasons, object{kind: machine, name: "storage management's list of disks"},
+		func() (map[disk.Number]win.OfflineReason, error) { return s.sys.OfflineReasons(ctx) })
 }
 
 func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (string, error) {
-	return get(ctx, s, win.CallProcessImage, object{kind: machine, name: fmt.Sprintf("process %d", id)}, func() (string, error) { return s.sys.ProcessImage(ctx, id) })
+	return get(ctx, s, win.CallProcessImage, object{kind: machine, name: fmt.Sprintf("process %d", id)},
+		func() (string, error) { return s.sys.ProcessImage(ctx, id) })
 }
 
 func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
-	return get(ctx, s, win.CallFileAttributes, pathObject(path), func() (win.FileAttributes, error) { return s.sys.FileAttributes(ctx, path) })
+	return get(ctx, s, win.CallFileAttributes, pathObject(path),
+		func() (win.FileAttributes, error) { return s.sys.FileAttributes(ctx, path) })
 }
 
 func (s *System) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
-	return get(ctx, s, win.CallSMBGlobalMappings, object{kind: mappings, name: "the list of SMB mappings"}, func() ([]win.SMBMapping, error) { return s.sys.SMBGlobalMappings(ctx) })
+	return get(ctx, s, win.CallSMBGlobalMappings, object{kind: mappings, name: "the list of SMB mappings"},
+		func() ([]win.SMBMapping, error) { return s.sys.SMBGlobalMappings(ctx) })
 }
 
 func (s *System) SMBConnections(ctx context.Context) ([]win.SMBConnection, error) {
-	return get(ctx, s, win.CallSMBConnections, object{kind: mappings, name: "the list of SMB connections"}, func() ([]win.SMBConnection, error) { return s.sys.SMBConnections(ctx) })
+	return get(ctx, s, win.CallSMBConnections, object{kind: mappings, name: "the list of SMB connections"},
+		func() ([]win.SMBConnection, error) { return s.sys.SMBConnections(ctx) })
 }
 
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
-	return do(ctx, s, win.CallCreateSMBGlobalMapping, pathObject(remotePath), func() error { return s.sys.CreateSMBGlobalMapping(ctx, remotePath, o) })
+	return do(ctx, s, win.CallCreateSMBGlobalMapping, pathObject(remotePath),
+		func() error { return s.sys.CreateSMBGlobalMapping(ctx, remotePath, o) })
 }
 
 func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	return do(ctx, s, win.CallRemoveSMBGlobalMapping, pathObject(remotePath), func() error { return s.sys.RemoveSMBGlobalMapping(ctx, remotePath) })
+	return do(ctx, s, win.CallRemoveSMBGlobalMapping, pathObject(remotePath),
+		func() error { return s.sys.RemoveSMBGlobalMapping(ctx, remotePath) })
 }
 
 func (s *System) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return do(ctx, s, win.CallAddISCSIPortal, portalObject(p), func() error { return s.sys.AddISCSISendTargetPortal(ctx, p) })
+	return do(ctx, s, win.CallAddISCSIPortal, portalObject(p),
+		func() error { return s.sys.AddISCSISendTargetPortal(ctx, p) })
 }
 
 func (s *System) RemoveISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return do(ctx, s, win.CallRemoveISCSIPortal, portalObject(p), func() error { return s.sys.RemoveISCSISendTargetPortal(ctx, p) })
+	return do(ctx, s, win.CallRemoveISCSIPortal, portalObject(p),
+		func() error { return s.sys.RemoveISCSISendTargetPortal(ctx, p) })
 }
 
 func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
-	return do(ctx, s, win.CallRefreshISCSIPortal, portalObject(p), func() error { return s.sys.RefreshISCSISendTargetPortal(ctx, p) })
+	return do(ctx, s, win.CallRefreshISCSIPortal, portalObject(p),
+		func() error { return s.sys.RefreshISCSISendTargetPortal(ctx, p) })
 }
 
 func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error) {
-	return get(ctx, s, win.CallISCSIPortals, initiator, func() ([]win.ISCSIPortal, error) { return s.sys.ISCSISendTargetPortals(ctx) })
+	return get(ctx, s, win.CallISCSIPortals, initiator,
+		func() ([]win.ISCSIPortal, error) { return s.sys.ISCSISendTargetPortals(ctx) })
 }
 
 func (s *System) ISCSITargets(ctx context.Context) ([]string, error) {
@@ -182,59 +208,73 @@ func (s *System) ISCSITargets(ctx context.Context) ([]string, error) {
 }
 
 func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error) {
-	return get(ctx, s, win.CallISCSITargetInformation, object{kind: targets, name: target}, func() ([]string, error) { return s.sys.ISCSIDiscoveryMechanisms(ctx, target) })
+	return get(ctx, s, win.CallISCSITargetInformation, object{kind: targets, name: target},
+		func() ([]string, error) { return s.sys.ISCSIDiscoveryMechanisms(ctx, target) })
 }
 
 func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.ISCSISessionID, error) {
-	return get(ctx, s, win.CallLoginISCSITarget, object{kind: targets, name: l.Target}, func() (win.ISCSISessionID, error) { return s.sys.LoginISCSITarget(ctx, l) })
+	return get(ctx, s, win.CallLoginISCSITarget, object{kind: targets, name: l.Target},
+		func() (win.ISCSISessionID, error) { return s.sys.LoginISCSITarget(ctx, l) })
 }
 
 func (s *System) LogoutISCSITarget(ctx context.Context, id win.ISCSISessionID) error {
-	return do(ctx, s, win.CallLogoutISCSITarget, sessionObject(id), func() error { return s.sys.LogoutISCSITarget(ctx, id) })
+	return do(ctx, s, win.CallLogoutISCSITarget, sessionObject(id),
+		func() error { return s.sys.LogoutISCSITarget(ctx, id) })
 }
 
 func (s *System) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
-	return get(ctx, s, win.CallISCSISessions, initiator, func() ([]win.ISCSISession, error) { return s.sys.ISCSISessions(ctx) })
+	return get(ctx, s, win.CallISCSISessions, initiator,
+		func() ([]win.ISCSISession, error) { return s.sys.ISCSISessions(ctx) })
 }
 
 func (s *System) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error) {
-	return get(ctx, s, win.CallISCSISessionDevices, sessionObject(id), func() ([]win.ISCSIDevice, error) { return s.sys.ISCSISessionDevices(ctx, id) })
+	return get(ctx, s, win.CallISCSISessionDevices, sessionObject(id),
+		func() ([]win.ISCSIDevice, error) { return s.sys.ISCSISessionDevices(ctx, id) })
 }
 
 func (s *System) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error) {
-	return get(ctx, s, win.CallISCSIPersistentLogins, initiator, func() ([]win.ISCSIPersistentLogin, error) { return s.sys.ISCSIPersistentLogins(ctx) })
+	return get(ctx, s, win.CallISCSIPersistentLogins, initiator,
+		func() ([]win.ISCSIPersistentLogin, error) { return s.sys.ISCSIPersistentLogins(ctx) })
 }
 
 func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
-	return do(ctx, s, win.CallRemoveISCSIPersistent, object{kind: targets, name: l.Target}, func() error { return s.sys.RemoveISCSIPersistentLogin(ctx, l) })
+	return do(ctx, s, win.CallRemoveISCSIPersistent, object{kind: targets, name: l.Target},
+		func() error { return s.sys.RemoveISCSIPersistentLogin(ctx, l) })
 }
 
 func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {
-	return do(ctx, s, win.CallSetISCSICHAPSecret, initiator, func() error { return s.sys.SetISCSIInitiatorCHAPSecret(ctx, chap) })
+	return do(ctx, s, win.CallSetISCSICHAPSecret, initiator,
+		func() error { return s.sys.SetISCSIInitiatorCHAPSecret(ctx, chap) })
 }
 
 func (s *System) QueryService(ctx context.Context, name string) (win.Service, error) {
-	return get(ctx, s, win.CallQueryService, object{kind: services, name: name}, func() (win.Service, error) { return s.sys.QueryService(ctx, name) })
+	return get(ctx, s, win.CallQueryService, object{kind: services, name: name},
+		func() (win.Service, error) { return s.sys.QueryService(ctx, name) })
 }
 
 func (s *System) StartService(ctx context.Context, name string) error {
-	return do(ctx, s, win.CallStartService, object{kind: services, name: name}, func() error { return s.sys.StartService(ctx, name) })
+	return do(ctx, s, win.CallStartService, object{kind: services, name: name},
+		func() error { return s.sys.StartService(ctx, name) })
 }
 
 func (s *System) StopService(ctx context.Context, name string) error {
-	return do(ctx, s, win.CallStopService, object{kind: services, name: name}, func() error { return s.sys.StopService(ctx, name) })
+	return do(ctx, s, win.CallStopService, object{kind: services, name: name},
+		func() error { return s.sys.StopService(ctx, name) })
 }
 
 func (s *System) ActiveDependentServices(ctx context.Context, name string) ([]string, error) {
-	return get(ctx, s, win.CallActiveDependentServices, object{kind: services, name: name}, func() ([]string, error) { return s.sys.ActiveDependentServices(ctx, name) })
+	return get(ctx, s, win.CallActiveDependentServices, object{kind: services, name: name},
+		func() ([]string, error) { return s.sys.ActiveDependentServices(ctx, name) })
 }
 
 func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
-	return get(ctx, s, win.CallFirmwareTable, object{kind: machine, name: "the firmware"}, func() ([]byte, error) { return s.sys.FirmwareTable(ctx) })
+	return get(ctx, s, win.CallFirmwareTable, object{kind: machine, name: "the firmware"},
+		func() ([]byte, error) { return s.sys.FirmwareTable(ctx) })
 }
 
 func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	d, err := get(ctx, s, win.CallOpen, s.deviceObject(path), func() (win.Device, error) { return s.sys.OpenDevice(ctx, path, access) })
+	d, err := get(ctx, s, win.CallOpen, s.deviceObject(path),
+		func() (win.Device, error) { return s.sys.OpenDevice(ctx, path, access) })
 	if err != nil {
 		return nil, err
 	}
@@ -250,15 +290,18 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 }
 
 func (s *System) RegistryStrings(ctx context.Context, key, value string) ([]string, error) {
-	return get(ctx, s, win.CallRegistryStrings, object{kind: machine, name: "the registry"}, func() ([]string, error) { return s.sys.RegistryStrings(ctx, key, value) })
+	return get(ctx, s, win.CallRegistryStrings, object{kind: machine, name: "the registry"},
+		func() ([]string, error) { return s.sys.RegistryStrings(ctx, key, value) })
 }
 
 func (s *System) RegistryNumber(ctx context.Context, key, value string) (uint32, error) {
-	return get(ctx, s, win.CallRegistryStrings, object{kind: machine, name: "the registry"}, func() (uint32, error) { return s.sys.RegistryNumber(ctx, key, value) })
+	return get(ctx, s, win.CallRegistryStrings, object{kind: machine, name: "the registry"},
+		func() (uint32, error) { return s.sys.RegistryNumber(ctx, key, value) })
 }
 
 func (s *System) SystemWindowsDirectory(ctx context.Context) (string, error) {
-	return get(ctx, s, win.CallSystemWindowsDirectory, object{kind: machine, name: "the Windows directory"}, func() (string, error) { return s.sys.SystemWindowsDirectory(ctx) })
+	return get(ctx, s, win.CallSystemWindowsDirectory, object{kind: machine, name: "the Windows directory"},
+		func() (string, error) { return s.sys.SystemWindowsDirectory(ctx) })
 }
 
 type device struct {
@@ -268,7 +311,8 @@ type device struct {
 }
 
 func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	n, err := get(ctx, d.sys, code.String(), d.sys.deviceObject(d.path), func() (int, error) { return d.Device.Control(ctx, code, in, out) })
+	n, err := get(ctx, d.sys, code.String(), d.sys.deviceObject(d.path),
+		func() (int, error) { return d.Device.Control(ctx, code, in, out) })
 	if err == nil && code == win.IoctlStorageGetDeviceNumber {
 		d.sys.names.learn(d.path, out[:min(n, len(out))])
 	}
@@ -276,7 +320,8 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 }
 
 func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
-	return get(ctx, d.sys, win.CallRead, d.sys.deviceObject(d.path), func() (int, error) { return d.Device.ReadAt(ctx, p, off) })
+	return get(ctx, d.sys, win.CallRead, d.sys.deviceObject(d.path),
+		func() (int, error) { return d.Device.ReadAt(ctx, p, off) })
 }
 
 func (d *device) Flush(ctx context.Context) error {
@@ -284,7 +329,8 @@ func (d *device) Flush(ctx context.Context) error {
 }
 
 func (d *device) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
-	return get(ctx, d.sys, win.CallProcessIDs, d.sys.deviceObject(d.path), func() ([]win.ProcessID, error) { return d.Device.ProcessIDs(ctx) })
+	return get(ctx, d.sys, win.CallProcessIDs, d.sys.deviceObject(d.path),
+		func() ([]win.ProcessID, error) { return d.Device.ProcessIDs(ctx) })
 }
 
 // maxObject is how long the path may be by which the calls on a file are known, in bytes. A path
@@ -313,7 +359,8 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 	if len(path) > maxObject {
 		path = f.path // of all that lies that deep: whole paths of a deep tree would fill the memory
 	}
-	child, err := get(ctx, f.sys, win.CallOpenAt, pathObject(path), func() (win.File, error) { return f.File.OpenAt(ctx, name, o) })
+	child, err := get(ctx, f.sys, win.CallOpenAt, pathObject(path),
+		func() (win.File, error) { return f.File.OpenAt(ctx, name, o) })
 	if err != nil {
 		return nil, err
 	}
@@ -333,19 +380,23 @@ func (f *file) Volume(ctx context.Context) (string, error) {
 }
 
 func (f *file) ReadDir(ctx context.Context, restart bool) ([]win.DirEntry, error) {
-	return get(ctx, f.sys, win.CallReadDir, pathObject(f.path), func() ([]win.DirEntry, error) { return f.File.ReadDir(ctx, restart) })
+	return get(ctx, f.sys, win.CallReadDir, pathObject(f.path),
+		func() ([]win.DirEntry, error) { return f.File.ReadDir(ctx, restart) })
 }
 
 func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	return get(ctx, f.sys, code.String(), pathObject(f.path), func() (int, error) { return f.File.Control(ctx, code, in, out) })
+	return get(ctx, f.sys, code.String(), pathObject(f.path),
+		func() (int, error) { return f.File.Control(ctx, code, in, out) })
 }
 
 func (f *file) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
-	return get(ctx, f.sys, win.CallProcessIDs, pathObject(f.path), func() ([]win.ProcessID, error) { return f.File.ProcessIDs(ctx) })
+	return get(ctx, f.sys, win.CallProcessIDs, pathObject(f.path),
+		func() ([]win.ProcessID, error) { return f.File.ProcessIDs(ctx) })
 }
 
 func (f *file) CreationDenied(ctx context.Context) (bool, error) {
-	return get(ctx, f.sys, win.CallQuerySecurity, pathObject(f.path), func() (bool, error) { return f.File.CreationDenied(ctx) })
+	return get(ctx, f.sys, win.CallQuerySecurity, pathObject(f.path),
+		func() (bool, error) { return f.File.CreationDenied(ctx) })
 }
 
 func (f *file) DenyCreation(ctx context.Context, deny bool) error {

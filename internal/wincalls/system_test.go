@@ -127,7 +127,8 @@ func TestRenameIntoADirectory(t *testing.T) {
 	}
 	sys := New(sim, Options{})
 	dir, err := sys.OpenFile(t.Context(), `C:\dir`, win.OpenOptions{
-		Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+		Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen,
+		Options: win.FileDirectoryFile,
 	})
 	if err != nil {
 		t.Fatal(err)

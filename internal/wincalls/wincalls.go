@@ -77,7 +77,8 @@ const (
 	repairs // of volumes: they take from seconds to hours
 )
 
-var kinds = []string{"files", "disks", "volumes", "smb-servers", "smb-mappings", "iscsi", "services", "machine", "repairs"}
+var kinds = []string{"files", "disks", "volumes", "smb-servers", "smb-mappings", "iscsi", "services", "machine",
+	"repairs"}
 
 // Patience returns how long a call may take before it counts as overdue. Most calls are
 // answered in milliseconds. Those that write out caches, wait for hardware or ask another
@@ -99,8 +100,9 @@ func Patience(call string) time.Duration {
 const repairPatience = 24 * time.Hour
 
 var mayTakeLonger = map[string]bool{
-	win.CallFlush: true, win.CallFormatVolume: true, win.CallSetVolumeMountPoint: true, win.CallDeleteVolumeMountPoint: true,
-	win.CallReenumerateDevice: true,
+	win.CallFlush: true, win.CallFormatVolume: true, win.CallSetVolumeMountPoint: true,
+	win.CallDeleteVolumeMountPoint: true,
+	win.CallReenumerateDevice:      true,
 
 	win.IoctlDiskSetDiskAttributes.String(): true, win.IoctlDiskCreateDisk.String(): true,
 	win.IoctlDiskSetDriveLayoutEx.String(): true, win.IoctlDiskUpdateProperties.String(): true,

@@ -57,7 +57,8 @@ func detailsFor(s storage.Selector) details {
 // those that have another serial number, or other identifiers. passed counts them.
 func (d *Disks) others(wanted storage.Selector) (passed *int, known func(path string) (any, bool)) {
 	passed = new(int)
-	serial, identifier := storage.Selector{SerialNumber: wanted.SerialNumber}, storage.Selector{Identifier: wanted.Identifier}
+	serial, identifier := storage.Selector{SerialNumber: wanted.SerialNumber},
+		storage.Selector{Identifier: wanted.Identifier}
 	return passed, func(path string) (any, bool) {
 		v := d.visits.of(win.InterfaceClassDisk, path)
 		if v.hardware == nil || v.trouble != "" {
@@ -133,7 +134,8 @@ func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage
 			return storage.Disk{Number: h.Number}, err
 		}
 	}
-	return d.hardware(ctx, h.Number, h.Handle, h.Hardware, details{address: !wanted.IsZero() && detailsFor(wanted).address})
+	return d.hardware(ctx, h.Number, h.Handle, h.Hardware,
+		details{address: !wanted.IsZero() && detailsFor(wanted).address})
 }
 
 // askHardware asks a disk for its descriptor and some details, and remembers them.
@@ -141,7 +143,8 @@ func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage
 // The details belong to the disk, as its descriptor does. So it is asked for them once, as long
 // as the disk at its interface has the same number and the same descriptor, with a serial
 // number. One that has told no identifiers, no address or no text is asked for these again.
-func (d *Disks) askHardware(ctx context.Context, path string, n disk.Number, h device.Handle, asked details) (storage.Disk, error) {
+func (d *Disks) askHardware(ctx context.Context, path string, n disk.Number, h device.Handle,
+	asked details) (storage.Disk, error) {
 	said, err := opendisk.AskHardware(ctx, h, false)
 	if err != nil {
 		return storage.Disk{Number: n}, err
@@ -159,13 +162,15 @@ func (d *Disks) askHardware(ctx context.Context, path string, n disk.Number, h d
 	}
 	s, err := d.hardware(ctx, n, h, said, asked)
 	if err == nil {
-		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.hardware, v.descriptor, v.said = &s, said.Descriptor, asked })
+		d.visits.update(win.InterfaceClassDisk, path,
+			func(v *visited) { v.hardware, v.descriptor, v.said = &s, said.Descriptor, asked })
 	}
 	return s, err
 }
 
 // hardware describes a disk by what it has said, and by where it is as far as that is asked for.
-func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said opendisk.Hardware, asked details) (storage.Disk, error) {
+func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said opendisk.Hardware,
+	asked details) (storage.Disk, error) {
 	s := storage.Disk{Number: n}
 	descriptor := said.Descriptor
 	if err := d.tolerate(n, "serial number", said.DescriptorErr); err != nil {
@@ -262,8 +267,10 @@ func kindOf(busType win.BusType, id win.Identifier) storage.IdentifierKind {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ne-winioctl-storage_bus_type
 var buses = map[win.BusType]storage.Bus{
-	1: storage.BusSCSI, 2: "ATAPI", 3: "ATA", 4: "1394", 5: "SSA", 6: "Fibre Channel", 7: "USB", 8: "RAID", 9: storage.BusISCSI,
-	10: storage.BusSAS, 11: storage.BusSATA, 12: "SD", 13: "MMC", 14: "Virtual", 15: "File Backed Virtual", 16: "Storage Spaces",
+	1: storage.BusSCSI, 2: "ATAPI", 3: "ATA", 4: "1394", 5: "SSA", 6: "Fibre Channel", 7: "USB", 8: "RAID",
+	9:  storage.BusISCSI,
+	10: storage.BusSAS, 11: storage.BusSATA, 12: "SD", 13: "MMC", 14: "Virtual", 15: "File Backed Virtual",
+	16: "Storage Spaces",
 	17: storage.BusNVMe, 18: "SCM", 19: "UFS",
 }
 
@@ -303,7 +310,8 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h device.Handle) 
 		if p.Number == 0 || p.Length == 0 { // an entry of an MBR that isn't in use
 			continue
 		}
-		described := storage.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length, Data: opendisk.IsDataPartition(p)}
+		described := storage.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length,
+			Data: opendisk.IsDataPartition(p)}
 		if described.Data && s.Online {
 			if err := d.describeVolume(ctx, s.Number, &described); err != nil {
 				return err

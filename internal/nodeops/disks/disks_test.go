@@ -50,7 +50,8 @@ func layoutOf(t *testing.T, sim *winsim.System, n disk.Number) *win.DriveLayout 
 
 func writes(sim *winsim.System) int {
 	calls := sim.Calls()
-	return calls["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"] + calls["IOCTL_DISK_CREATE_DISK"] + calls["IOCTL_DISK_SET_DISK_ATTRIBUTES"]
+	return calls["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"] + calls["IOCTL_DISK_CREATE_DISK"] +
+		calls["IOCTL_DISK_SET_DISK_ATTRIBUTES"]
 }
 
 type part struct {
@@ -92,7 +93,8 @@ func TestPartitionDisk(t *testing.T) {
 			layout := layoutOf(t, sim, n)
 			want := []part{
 				{win.PartitionTypeMicrosoftReserved, c.usable, 16 << 20, 0, "Microsoft reserved partition", true},
-				{win.PartitionTypeBasicData, 16 << 20, 10*gibibyte - 1<<20, win.GPTAttributeNoDriveLetter, "Basic data partition", true},
+				{win.PartitionTypeBasicData, 16 << 20, 10*gibibyte - 1<<20, win.GPTAttributeNoDriveLetter, "Basic data partition",
+					true},
 			}
 			if diff := cmp.Diff(want, parts(layout)); diff != "" {
 				t.Errorf("partitions -want +got:\n%s", diff)
@@ -401,12 +403,15 @@ func TestListDiskIDs(t *testing.T) {
 		spec winsim.DiskSpec
 		want disk.IDs
 	}{
-		{winsim.DiskSpec{Serial: "  vol 1  ", Page83: []win.Identifier{ascii("Google  pvc-1 ")}}, disk.IDs{Page83: "Google  pvc-1 ", SerialNumber: "vol 1"}},
-		{winsim.DiskSpec{Serial: "s2", Page83: []win.Identifier{port, utf8, binary, ascii("later")}, Offline: true}, disk.IDs{Page83: "60ab01", SerialNumber: "s2"}},
+		{winsim.DiskSpec{Serial: "  vol 1  ", Page83: []win.Identifier{ascii("Google  pvc-1 ")}},
+			disk.IDs{Page83: "Google  pvc-1 ", SerialNumber: "vol 1"}},
+		{winsim.DiskSpec{Serial: "s2", Page83: []win.Identifier{port, utf8, binary, ascii("later")}, Offline: true},
+			disk.IDs{Page83: "60ab01", SerialNumber: "s2"}},
 		{winsim.DiskSpec{Serial: "s3", Page83: []win.Identifier{port}}, disk.IDs{SerialNumber: "s3"}},
 		{winsim.DiskSpec{Serial: "s4", Page83Error: win.ErrorInvalidFunction}, disk.IDs{SerialNumber: "s4"}},
 		{winsim.DiskSpec{Serial: "s5", Page83Error: win.ErrorIODevice}, disk.IDs{SerialNumber: "s5"}},
-		{winsim.DiskSpec{Serial: "s6", Page83: slices.Repeat([]win.Identifier{port}, 300)}, disk.IDs{SerialNumber: "s6"}}, // over 4096 bytes
+		// over 4096 bytes
+		{winsim.DiskSpec{Serial: "s6", Page83: slices.Repeat([]win.Identifier{port}, 300)}, disk.IDs{SerialNumber: "s6"}},
 	} {
 		want[attach(t, sim, c.spec)] = c.want
 	}
@@ -446,8 +451,10 @@ func TestListDiskLocations(t *testing.T) {
 		spec winsim.DiskSpec
 		want disk.Location
 	}{
-		{winsim.DiskSpec{Location: "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : LUN 12"}, disk.Location{Adapter: "1", Bus: "0", Target: "0", LUNID: "12"}},
-		{winsim.DiskSpec{Location: "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0"}, disk.Location{Adapter: "0", Target: "1", LUNID: "0"}},
+		{winsim.DiskSpec{Location: "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : " +
+			"LUN 12"}, disk.Location{Adapter: "1", Bus: "0", Target: "0", LUNID: "12"}},
+		{winsim.DiskSpec{Location: "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0"},
+			disk.Location{Adapter: "0", Target: "1", LUNID: "0"}},
 		// Azure's data disk with LUN 2 has the NVMe namespace 4, which Windows presents as LUN 3.
 		{winsim.DiskSpec{
 			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "MSFT NVMe Accele",
@@ -458,14 +465,16 @@ func TestListDiskLocations(t *testing.T) {
 			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 1},
 		}, disk.Location{Adapter: "7", Target: "0", LUNID: "0"}},
 		{winsim.DiskSpec{Location: `C:\vm\disk.vhdx`, SCSI: &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 6}}, disk.Location{Adapter: "4", Target: "5", LUNID: "6"}},
-		{winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 1, TargetID: 2, LUN: 255}}, disk.Location{Adapter: "1", Target: "2", LUNID: "255"}},
+		{winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 1, TargetID: 2, LUN: 255}},
+			disk.Location{Adapter: "1", Target: "2", LUNID: "255"}},
 	} {
 		want[attach(t, sim, c.spec)] = c.want
 	}
 	none := []disk.Number{
 		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorInvalidFunction, SCSIAddressError: win.ErrorInvalidFunction}),
 		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "Amazon Elastic B"}),
-		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele", SCSI: &win.SCSIAddress{PortNumber: 8}}),
+		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele",
+			SCSI: &win.SCSIAddress{PortNumber: 8}}),
 	}
 	got, err := ops.ListDiskLocations(t.Context())
 	if err != nil {
@@ -561,7 +570,8 @@ func TestRescanPassesOverASickDisk(t *testing.T) {
 	if err := sim.GrowDisk(grown, 20*gibibyte); err != nil {
 		t.Fatal(err)
 	}
-	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: win.PhysicalDrive(sick)}, win.ErrorIODevice); err != nil {
+	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: win.PhysicalDrive(sick)},
+		win.ErrorIODevice); err != nil {
 		t.Fatal(err)
 	}
 	if err := ops.Rescan(t.Context()); err != nil {

@@ -96,7 +96,8 @@ func TestDetailsAreAskedOnce(t *testing.T) {
 		counted := simtest.Counted(sim, win.IoctlStorageQueryProperty.String(), win.IoctlScsiGetAddress.String())
 		all, err := ops.Describe(t.Context(), storage.Selector{})
 		simtest.Must(t, err)
-		if len(all) != 1 || len(all[0].Identifiers) != 1 || !strings.HasSuffix(all[0].Identifiers[0].Text, last) || all[0].Location.SCSI == nil {
+		if len(all) != 1 || len(all[0].Identifiers) != 1 || !strings.HasSuffix(all[0].Identifiers[0].Text, last) ||
+			all[0].Location.SCSI == nil {
 			t.Errorf("the disks are %+v", all)
 		}
 		if got := counted(); !slices.Equal(got, []int{queries, addresses}) {
@@ -112,5 +113,6 @@ func TestDetailsAreAskedOnce(t *testing.T) {
 }
 
 func naa(last byte) []win.Identifier {
-	return []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: []byte{0x60, 1, 2, 3, 4, 5, 6, last}}}
+	return []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA,
+		ID: []byte{0x60, 1, 2, 3, 4, 5, 6, last}}}
 }

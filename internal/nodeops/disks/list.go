@@ -22,9 +22,10 @@ import (
 
 // ListDiskIDs implements [disk.Operations].
 func (d *Disks) ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
-	return operation.Get(ctx, d.options.Runner, "ListDiskIDs", "", func(ctx context.Context) (map[disk.Number]disk.IDs, error) {
-		return d.listIDs(ctx)
-	})
+	return operation.Get(ctx, d.options.Runner, "ListDiskIDs", "",
+		func(ctx context.Context) (map[disk.Number]disk.IDs, error) {
+			return d.listIDs(ctx)
+		})
 }
 
 func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
@@ -55,42 +56,44 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 
 // FindDiskByPage83 implements [disk.Operations].
 func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (disk.Number, error) {
-	return operation.Get(ctx, d.options.Runner, "FindDiskByPage83", strconv.Quote(page83), func(ctx context.Context) (disk.Number, error) {
-		if page83 == "" {
-			return 0, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the identifier is empty")
-		}
-		all, err := d.listIDs(ctx)
-		if err != nil {
-			return 0, err
-		}
-		for _, n := range slices.Sorted(maps.Keys(all)) {
-			if all[n].Page83 == page83 {
-				return n, nil
+	return operation.Get(ctx, d.options.Runner, "FindDiskByPage83", strconv.Quote(page83),
+		func(ctx context.Context) (disk.Number, error) {
+			if page83 == "" {
+				return 0, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the identifier is empty")
 			}
-		}
-		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has this page 83 identifier")
-	})
+			all, err := d.listIDs(ctx)
+			if err != nil {
+				return 0, err
+			}
+			for _, n := range slices.Sorted(maps.Keys(all)) {
+				if all[n].Page83 == page83 {
+					return n, nil
+				}
+			}
+			return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has this page 83 identifier")
+		})
 }
 
 // ListDiskLocations implements [disk.Operations].
 func (d *Disks) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error) {
-	return operation.Get(ctx, d.options.Runner, "ListDiskLocations", "", func(ctx context.Context) (map[disk.Number]disk.Location, error) {
-		windows, err := d.options.SystemDisks.All(ctx)
-		if err != nil {
-			return nil, err
-		}
-		protected, err := d.options.Owner.ProtectedDisks(ctx)
-		if err != nil {
-			return nil, err
-		}
-		locations := make(map[disk.Number]disk.Location)
-		err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(n disk.Number, l *disk.Location) {
-			if _, runsWindows := windows[n]; l != nil && !runsWindows && !protected[n] {
-				locations[n] = *l
+	return operation.Get(ctx, d.options.Runner, "ListDiskLocations", "",
+		func(ctx context.Context) (map[disk.Number]disk.Location, error) {
+			windows, err := d.options.SystemDisks.All(ctx)
+			if err != nil {
+				return nil, err
 			}
-		}, nil, nil)
-		return locations, err
-	})
+			protected, err := d.options.Owner.ProtectedDisks(ctx)
+			if err != nil {
+				return nil, err
+			}
+			locations := make(map[disk.Number]disk.Location)
+			err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(n disk.Number, l *disk.Location) {
+				if _, runsWindows := windows[n]; l != nil && !runsWindows && !protected[n] {
+					locations[n] = *l
+				}
+			}, nil, nil)
+			return locations, err
+		})
 }
 
 // page83 returns the first device-associated identifier with a code set that
@@ -148,7 +151,8 @@ func (d *Disks) location(ctx context.Context, _ string, n disk.Number, h device.
 // address, and the location text has none. Only one cloud's driver looks disks up by
 // their locations: that of Azure, by LUNID alone. Windows' NVMe driver presents namespace
 // m as SCSI LUN m-1. Other NVMe disks have no location.
-func (d *Disks) namespaceLocation(ctx context.Context, n disk.Number, h device.Handle, descriptor win.DeviceDescriptor) (*disk.Location, error) {
+func (d *Disks) namespaceLocation(ctx context.Context, n disk.Number, h device.Handle,
+	descriptor win.DeviceDescriptor) (*disk.Location, error) {
 	address, err := h.SCSIAddress(ctx)
 	if err != nil {
 		return nil, d.tolerate(n, "SCSI address", err)

@@ -91,7 +91,8 @@ func (d *Disks) AskAdapters(ctx context.Context) error {
 func (d *Disks) settle(ctx context.Context) ([]string, error) {
 	var last []string
 	first := true
-	_, err := operation.Poll(ctx, operation.Polling{Patience: settlePatience, First: settleInterval, Longest: settleInterval}, func() (bool, error) {
+	_, err := operation.Poll(ctx, operation.Polling{Patience: settlePatience, First: settleInterval,
+		Longest: settleInterval}, func() (bool, error) {
 		now, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 		if err != nil {
 			return false, err

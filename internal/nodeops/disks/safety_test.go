@@ -139,7 +139,8 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 		spec winsim.DiskSpec
 		run  func(ctx context.Context, ops *disks.Disks, n disk.Number) error
 	}{
-		"PartitionDisk": {winsim.DiskSpec{}, func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) }},
+		"PartitionDisk": {winsim.DiskSpec{},
+			func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) }},
 		"offline": {winsim.DiskSpec{}, func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
 			return ops.SetDiskState(ctx, n, false)
 		}},
@@ -184,7 +185,10 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 // stays as it is.
 func TestAnotherDiskGetsTheNumber(t *testing.T) {
 	for name, run := range map[string]func(ctx context.Context, ops *disks.Disks, n disk.Number) error{
-		"PartitionDisk": func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) },
+		"PartitionDisk": func(ctx context.Context, ops *disks.Disks,
+			n disk.Number) error {
+			return ops.PartitionDisk(ctx, n)
+		},
 		"online": func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
 			return ops.SetDiskState(ctx, n, true)
 		},
@@ -245,7 +249,8 @@ func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 		for range 2 {
 			simtest.WantKind(t, <-ended, csiproxy.ErrNotFound)
 		}
-		if infos := sim.Disks(); layoutOf(t, sim, n).Style != win.StyleRAW || infos[len(infos)-1].Attributes != win.DiskOffline {
+		if infos := sim.Disks(); layoutOf(t, sim, n).Style != win.StyleRAW ||
+			infos[len(infos)-1].Attributes != win.DiskOffline {
 			t.Error("the other disk was changed")
 		}
 	})
@@ -258,7 +263,8 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 		call string
 		run  func(ctx context.Context, ops *disks.Disks, n disk.Number) error
 	}{
-		"PartitionDisk": {"IOCTL_DISK_CREATE_DISK", func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) }},
+		"PartitionDisk": {"IOCTL_DISK_CREATE_DISK",
+			func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) }},
 		"SetDiskState": {"IOCTL_DISK_SET_DISK_ATTRIBUTES", func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
 			return ops.SetDiskState(ctx, n, true)
 		}},
@@ -362,7 +368,8 @@ func TestPartitionDiskBringsTheDiskOnlineAgain(t *testing.T) {
 				// After the table was written, at each look for the volume.
 				if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, "Harddisk") && left > 0 {
 					left--
-					simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
+					simtest.Must(t, sim.SetDiskAttributes(n,
+						win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
 				}
 			})
 			err := ops.PartitionDisk(t.Context(), n)
@@ -388,10 +395,13 @@ func TestPartitionDiskRefusesADamagedTable(t *testing.T) {
 		"4096":                {4096, map[int64]int{0: 4096}, nil, "sector 1)"},
 		"only the copy":       {512, map[int64]int{0: 34 * 512}, nil, fmt.Sprintf("sector %d)", size/512-1)},
 		"two damaged headers": {512, map[int64]int{512 + 16: 4, size - 512 + 16: 4}, nil, "sector 1)"},
-		"1 MiB":               {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{1 << 20: ntfs}, "sector 2048)"},
-		"16 MiB":              {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{16 << 20: ntfs}, "sector 32768)"},
-		"32 MiB":              {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{32 << 20: "\xeb\x58\x90-FVE-FS-"}, "sector 65536)"},
-		"129 MiB":             {4096, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{129 << 20: ntfs}, "sector 33024)"},
+		"1 MiB": {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{1 << 20: ntfs},
+			"sector 2048)"},
+		"16 MiB": {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{16 << 20: ntfs}, "sector 32768)"},
+		"32 MiB": {512, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{32 << 20: "\xeb\x58\x90-FVE-FS-"},
+			"sector 65536)"},
+		"129 MiB": {4096, map[int64]int{0: 1 << 20, size - 1<<20: 1 << 20}, map[int64]string{129 << 20: ntfs},
+			"sector 33024)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, ops := newNode(t)
@@ -418,7 +428,8 @@ func TestPartitionDiskRefusesADamagedTable(t *testing.T) {
 // be found out, nothing is done to any disk.
 func TestSystemDisks(t *testing.T) {
 	sim, ops := newNode(t)
-	data, pages, dump := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	data, pages, dump := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{}),
+		attach(t, sim, winsim.DiskSpec{})
 	for n, letter := range map[disk.Number]string{pages: "P", dump: "Q"} {
 		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 		simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), letter+`:\`, sim.VolumesOfDisk(n)[0]))
@@ -428,7 +439,8 @@ func TestSystemDisks(t *testing.T) {
 	simtest.Must(t, sim.SetRegistryStrings(win.RegistryCrashControl, win.RegistryDedicatedDumpFile, `Q:\dump.sys`))
 	for n, why := range map[disk.Number]string{0: `C:\Windows`, pages: `page file P:\pagefile.sys`, dump: `crash dump file Q:\dump.sys`} {
 		for name, err := range map[string]error{
-			"PartitionDisk": ops.PartitionDisk(t.Context(), n), "online": ops.SetDiskState(t.Context(), n, true), "offline": ops.SetDiskState(t.Context(), n, false),
+			"PartitionDisk": ops.PartitionDisk(t.Context(), n), "online": ops.SetDiskState(t.Context(), n, true),
+			"offline": ops.SetDiskState(t.Context(), n, false),
 		} {
 			if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), why) {
 				t.Errorf("%s of disk %d: %v", name, n, err)
@@ -480,9 +492,11 @@ func TestClones(t *testing.T) {
 			copied := clone(t, sim, original)
 			before := layoutOf(t, sim, copied)
 			for call, err := range map[string]error{
-				"SetDiskState": ops.SetDiskState(t.Context(), copied, true), "PartitionDisk": ops.PartitionDisk(t.Context(), copied),
+				"SetDiskState":  ops.SetDiskState(t.Context(), copied, true),
+				"PartitionDisk": ops.PartitionDisk(t.Context(), copied),
 			} {
-				if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), fmt.Sprintf("copy of disk %d", original)) {
+				if !errors.Is(err, csiproxy.ErrFailedPrecondition) ||
+					!strings.Contains(err.Error(), fmt.Sprintf("copy of disk %d", original)) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
@@ -494,7 +508,8 @@ func TestClones(t *testing.T) {
 			simtest.Must(t, ops.PartitionDisk(t.Context(), copied))
 			simtest.Must(t, ops.SetDiskState(t.Context(), copied, true))
 			after := layoutOf(t, sim, copied)
-			if len(after.Partitions) != len(before.Partitions) || after.Partitions[0].StartingOffset != before.Partitions[0].StartingOffset {
+			if len(after.Partitions) != len(before.Partitions) ||
+				after.Partitions[0].StartingOffset != before.Partitions[0].StartingOffset {
 				t.Errorf("its partitions are %+v, were %+v", after.Partitions, before.Partitions)
 			}
 			if after.DiskID == before.DiskID && after.Signature == before.Signature {
@@ -608,7 +623,8 @@ func TestIDsThatChangedAMomentAgo(t *testing.T) {
 // An error of the moment hides no original: its copy isn't brought online.
 func TestOriginalWithAnErrorOfTheMoment(t *testing.T) {
 	for _, call := range []string{
-		win.CallOpen, win.IoctlDiskGetDriveLayoutEx.String(), win.IoctlDiskGetDiskAttributes.String(), win.IoctlStorageGetDeviceNumber.String(),
+		win.CallOpen, win.IoctlDiskGetDriveLayoutEx.String(), win.IoctlDiskGetDiskAttributes.String(),
+		win.IoctlStorageGetDeviceNumber.String(),
 	} {
 		for _, errno := range []win.Errno{win.ErrorIODevice, win.ErrorDeviceNotConnected} {
 			sim, ops := newNode(t)
@@ -717,7 +733,8 @@ func TestCloneIsSwappedMeanwhile(t *testing.T) {
 					since = 0
 				}
 			})
-			_ = disks.New(sim, disks.Options{NewIDsForClones: true}).SetDiskState(operation.Inline(t.Context()), copied, true) // it may be done already
+			// it may be done already
+			_ = disks.New(sim, disks.Options{NewIDsForClones: true}).SetDiskState(operation.Inline(t.Context()), copied, true)
 			sim.OnCall(nil)
 			more = at < calls
 		}

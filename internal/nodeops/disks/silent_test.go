@@ -119,7 +119,8 @@ func TestSilentDiskHasLostItsNumber(t *testing.T) {
 		_, err := ops.ListDiskIDs(t.Context())
 		simtest.Must(t, err)
 		before = false
-		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(silent)}, time.Hour))
+		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(silent)},
+			time.Hour))
 		ids, err := ops.ListDiskIDs(t.Context())
 		simtest.Must(t, err)
 		if ids[other].SerialNumber != "other" {
@@ -131,7 +132,8 @@ func TestSilentDiskHasLostItsNumber(t *testing.T) {
 // A disk that answers with an error doesn't hide the others.
 func TestSickDisks(t *testing.T) {
 	for name, call := range all {
-		for _, at := range []string{win.CallOpen, "IOCTL_STORAGE_GET_DEVICE_NUMBER", "IOCTL_STORAGE_QUERY_PROPERTY", "IOCTL_DISK_UPDATE_DRIVE_SIZE"} {
+		for _, at := range []string{win.CallOpen, "IOCTL_STORAGE_GET_DEVICE_NUMBER", "IOCTL_STORAGE_QUERY_PROPERTY",
+			"IOCTL_DISK_UPDATE_DRIVE_SIZE"} {
 			for _, errno := range []win.Errno{5, 31, 32, 50, 1117} {
 				sim, ops := newNode(t)
 				healthy, sick := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})

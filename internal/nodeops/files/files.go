@@ -59,7 +59,8 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Filesystem {
 }
 
 // get runs the operation name on a path.
-func get[T any](ctx context.Context, f *Filesystem, name, path string, run func(context.Context, pathpolicy.Path) (T, error)) (T, error) {
+func get[T any](ctx context.Context, f *Filesystem, name, path string,
+	run func(context.Context, pathpolicy.Path) (T, error)) (T, error) {
 	return operation.Get(ctx, f.options.Runner, name, quote.Text(path), func(ctx context.Context) (T, error) {
 		p, err := f.paths.Parse(path, pathpolicy.MaxPath)
 		if err != nil {
@@ -71,7 +72,8 @@ func get[T any](ctx context.Context, f *Filesystem, name, path string, run func(
 }
 
 // do is get for an operation without a result.
-func (f *Filesystem) do(ctx context.Context, name, path string, run func(context.Context, pathpolicy.Path) error) error {
+func (f *Filesystem) do(ctx context.Context, name, path string,
+	run func(context.Context, pathpolicy.Path) error) error {
 	_, err := get(ctx, f, name, path, func(ctx context.Context, p pathpolicy.Path) (struct{}, error) {
 		return struct{}{}, run(ctx, p)
 	})

@@ -72,7 +72,8 @@ func tree(t *testing.T, sys *winsim.System, dir string) map[string]string {
 // linkTarget reads a link.
 func linkTarget(t *testing.T, sys *winsim.System, path string) string {
 	t.Helper()
-	f, err := sys.OpenFile(t.Context(), path, win.OpenOptions{Disposition: win.FileOpen, Options: win.FileOpenReparsePoint})
+	f, err := sys.OpenFile(t.Context(), path,
+		win.OpenOptions{Disposition: win.FileOpen, Options: win.FileOpenReparsePoint})
 	must(t, err)
 	defer f.Close()
 	b := make([]byte, win.MaximumReparseDataSize)

@@ -112,7 +112,8 @@ func (r *remover) removeBelow(ctx context.Context, top *level) (first error) {
 					l.ended, l.restart = false, true
 					continue
 				}
-				err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "other processes keep making files in it; try again later", Err: err}
+				err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+					Detail: "other processes keep making files in it; try again later", Err: err}
 			}
 			note(l, l.dir.Path, err)
 		}
@@ -268,7 +269,8 @@ func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id v
 	}
 	defer right.Release()
 	link, err := file.Link(ctx)
-	if errors.Is(err, win.ErrorNotAReparsePoint) || err == nil && !(link.IsMountPoint() && id.Equal(volume.ID(link.Volume))) {
+	if errors.Is(err, win.ErrorNotAReparsePoint) || err == nil &&
+		!(link.IsMountPoint() && id.Equal(volume.ID(link.Volume))) {
 		return nil // another call has changed it; it is looked at again
 	}
 	if err == nil {

@@ -32,7 +32,8 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 }
 
 // rmdir also returns the directory of a share, if a link to it was removed.
-func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry, force bool) (remote unc.Path, isShare bool, _ error) {
+func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
+	force bool) (remote unc.Path, isShare bool, _ error) {
 	if err := at.CheckReplaceable(); err != nil {
 		return remote, false, err
 	}
@@ -72,7 +73,8 @@ func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool
 // report logs what a remover has removed of a directory, also if it failed in the end.
 func (f *Filesystem) report(r *remover, at pathpolicy.Entry) {
 	if r.removed+r.unmounted > 0 {
-		f.options.Logger.Info("files and directories removed", "path", at.Path(), "entries", r.removed, "unmounted", r.unmounted)
+		f.options.Logger.Info("files and directories removed", "path", at.Path(), "entries", r.removed, "unmounted",
+			r.unmounted)
 	}
 }
 

@@ -291,10 +291,14 @@ func TestRmdirChanged(t *testing.T) {
 	volume, _ := newVolume(t, sys)
 	const dir, entry = kubelet + `\x`, kubelet + `\x\entry`
 	things := map[string]func(){
-		"a file":        func() { must(t, sys.WriteFile(entry, nil)) },
-		"a directory":   func() { must(t, sys.MkdirAll(entry+`\sub`)) },
-		"a link":        func() { must(t, sys.Junction(entry, `C:\Windows`)) },
-		"a mount point": func() { must(t, sys.MkdirAll(entry)); must(t, sys.SetReparsePoint(entry, win.NewMountPoint(volume))) },
+		"a file":      func() { must(t, sys.WriteFile(entry, nil)) },
+		"a directory": func() { must(t, sys.MkdirAll(entry+`\sub`)) },
+		"a link":      func() { must(t, sys.Junction(entry, `C:\Windows`)) },
+		"a mount point": func() {
+			must(t, sys.MkdirAll(entry))
+			must(t,
+				sys.SetReparsePoint(entry, win.NewMountPoint(volume)))
+		},
 	}
 	before := tree(t, sys, `C:\Windows`)
 	for was, makeFirst := range things {

@@ -49,11 +49,13 @@ func IsLinkTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
 }
 
 // Reach is [pathpolicy.Policy.Reach] or [pathpolicy.Policy.ReachMaking].
-type Reach func(ctx context.Context, sys pathpolicy.System, path pathpolicy.Path, f func(e pathpolicy.Entry) error) error
+type Reach func(ctx context.Context, sys pathpolicy.System, path pathpolicy.Path,
+	f func(e pathpolicy.Entry) error) error
 
 // MakeLink makes target a link to source by make, which reports whether it has. If the link is there
 // already, CleanUp may just be removing it, so that is waited for, and the link made again.
-func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Path, reach Reach, make func(e pathpolicy.Entry) (bool, error)) error {
+func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Path, reach Reach,
+	make func(e pathpolicy.Entry) (bool, error)) error {
 	made := false
 	try := func(e pathpolicy.Entry) (err error) {
 		made, err = make(e)
@@ -79,7 +81,8 @@ func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
 	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) error {
 		removed, err := f.RemoveEmpty(ctx, e)
 		if errors.Is(err, win.ErrorDirNotEmpty) {
-			return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: "it is a directory with entries and no link, so nothing is published there", Err: err}
+			return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition,
+				Detail: "it is a directory with entries and no link, so nothing is published there", Err: err}
 		}
 		if err != nil || removed {
 			return err
@@ -95,7 +98,8 @@ func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
 
 // UnlinkIf removes the symbolic link at a path, and reports whether it has. isMeant is called
 // while the link is held open, and says whether it is to be removed.
-func (f *Filesystem) UnlinkIf(ctx context.Context, path pathpolicy.Path, isMeant func(context.Context) (bool, error)) (removed bool, _ error) {
+func (f *Filesystem) UnlinkIf(ctx context.Context, path pathpolicy.Path,
+	isMeant func(context.Context) (bool, error)) (removed bool, _ error) {
 	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) (err error) {
 		removed, err = f.unlink(ctx, e, isMeant)
 		return err
@@ -106,7 +110,8 @@ func (f *Filesystem) UnlinkIf(ctx context.Context, path pathpolicy.Path, isMeant
 	return removed, err
 }
 
-func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry, isMeant func(context.Context) (bool, error)) (removed bool, _ error) {
+func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry,
+	isMeant func(context.Context) (bool, error)) (removed bool, _ error) {
 	file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 	if err != nil {
 		return false, err
@@ -116,7 +121,8 @@ func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry, isMeant fun
 	case errors.Is(err, win.ErrorNotAReparsePoint):
 		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is no link, so nothing is published there")
 	case err == nil && link.Tag != win.TagSymlink:
-		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a mount point or junction and no link of PublishVolume; UnstageVolume unmounts a volume")
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"it is a mount point or junction and no link of PublishVolume; UnstageVolume unmounts a volume")
 	}
 	meant := false
 	if err == nil {
@@ -148,5 +154,6 @@ func (f *Filesystem) checkShare(ctx context.Context, target string) error {
 	if err != nil || mapped {
 		return err
 	}
-	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "it is a link to %s, a share without a global mapping", quote.Text(target))
+	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "it is a link to %s, a share without a global mapping",
+		quote.Text(target))
 }

@@ -28,8 +28,14 @@ func TestServiceIsStarted(t *testing.T) {
 		"ConnectTarget": func(ctx context.Context, i *initiator.Initiator) error {
 			return i.ConnectTarget(ctx, portal, name, noAuth)
 		},
-		"DisconnectTarget":   func(ctx context.Context, i *initiator.Initiator) error { return i.DisconnectTarget(ctx, portal, name) },
-		"RemoveTargetPortal": func(ctx context.Context, i *initiator.Initiator) error { return i.RemoveTargetPortal(ctx, portal) },
+		"DisconnectTarget": func(ctx context.Context,
+			i *initiator.Initiator) error {
+			return i.DisconnectTarget(ctx, portal, name)
+		},
+		"RemoveTargetPortal": func(ctx context.Context,
+			i *initiator.Initiator) error {
+			return i.RemoveTargetPortal(ctx, portal)
+		},
 		"GetTargetDisks": func(ctx context.Context, i *initiator.Initiator) error {
 			_, err := i.GetTargetDisks(ctx, portal, name)
 			return err

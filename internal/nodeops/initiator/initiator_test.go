@@ -137,7 +137,8 @@ func TestConnect(t *testing.T) {
 }
 
 func TestPortals(t *testing.T) {
-	v6 := testTarget{Target: iscsitarget.Target{IQN: string(name), Portals: []win.ISCSIPortal{{Address: "2001:db8::1", Port: 860}, {Address: "storage.example.com", Port: 3260}}}}
+	v6 := testTarget{Target: iscsitarget.Target{IQN: string(name),
+		Portals: []win.ISCSIPortal{{Address: "2001:db8::1", Port: 860}, {Address: "storage.example.com", Port: 3260}}}}
 	sys, _ := newNode(t, winsim.Delays{}, v6, target(other, 0))
 	var logged strings.Builder
 	i := initiator.New(sys, initiator.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
@@ -158,7 +159,8 @@ func TestPortals(t *testing.T) {
 	}
 	list, err := i.ListTargetPortals(t.Context())
 	must(t, err)
-	if diff := cmp.Diff([]iscsi.Portal{{Address: "10.0.0.1", Port: 3260}, {Address: "2001:db8::1", Port: 860}, {Address: "Storage.Example.com", Port: 3260}}, list); diff != "" {
+	if diff := cmp.Diff([]iscsi.Portal{{Address: "10.0.0.1", Port: 3260}, {Address: "2001:db8::1", Port: 860},
+		{Address: "Storage.Example.com", Port: 3260}}, list); diff != "" {
 		t.Errorf("the portals (-want +got):\n%s", diff)
 	}
 	// Another port or address is another portal.
@@ -216,12 +218,16 @@ func TestInvalidArguments(t *testing.T) {
 	_, disksErr := i.GetTargetDisks(ctx, bad, name)
 	_, disksErr2 := i.GetTargetDisks(ctx, portal, "bad")
 	for what, err := range map[string]error{
-		"AddTargetPortal": i.AddTargetPortal(ctx, bad), "DiscoverTargetPortal": discoverErr, "RemoveTargetPortal": i.RemoveTargetPortal(ctx, bad),
-		"ConnectTarget": i.ConnectTarget(ctx, bad, name, noAuth), "ConnectTarget to": i.ConnectTarget(ctx, portal, "bad", noAuth),
-		"DisconnectTarget": i.DisconnectTarget(ctx, bad, name), "DisconnectTarget from": i.DisconnectTarget(ctx, portal, ""),
-		"GetTargetDisks": disksErr, "GetTargetDisks of": disksErr2,
-		"an empty user":      i.ConnectTarget(ctx, portal, name, chap(iscsi.OneWayCHAP, "", "secretsecret")),
-		"a long user":        i.ConnectTarget(ctx, portal, name, chap(iscsi.OneWayCHAP, strings.Repeat("u", 257), "secretsecret")),
+		"AddTargetPortal": i.AddTargetPortal(ctx, bad), "DiscoverTargetPortal": discoverErr,
+		"RemoveTargetPortal":    i.RemoveTargetPortal(ctx, bad),
+		"ConnectTarget":         i.ConnectTarget(ctx, bad, name, noAuth),
+		"ConnectTarget to":      i.ConnectTarget(ctx, portal, "bad", noAuth),
+		"DisconnectTarget":      i.DisconnectTarget(ctx, bad, name),
+		"DisconnectTarget from": i.DisconnectTarget(ctx, portal, ""),
+		"GetTargetDisks":        disksErr, "GetTargetDisks of": disksErr2,
+		"an empty user": i.ConnectTarget(ctx, portal, name, chap(iscsi.OneWayCHAP, "", "secretsecret")),
+		"a long user": i.ConnectTarget(ctx, portal, name,
+			chap(iscsi.OneWayCHAP, strings.Repeat("u", 257), "secretsecret")),
 		"a null character":   i.ConnectTarget(ctx, portal, name, chap(iscsi.OneWayCHAP, "u\x00", "secretsecret")),
 		"a short secret":     i.ConnectTarget(ctx, portal, name, chap(iscsi.OneWayCHAP, "u", "secretsecre")),
 		"a long secret":      i.ConnectTarget(ctx, portal, name, chap(iscsi.MutualCHAP, "u", "secretsecretsecre")),
@@ -246,7 +252,8 @@ func TestInvalidArguments(t *testing.T) {
 
 func TestCHAP(t *testing.T) {
 	secured := target(name, 1)
-	secured.CHAPUser, secured.CHAPSecret, secured.MutualSecret = "user", secret.New("secretsecret"), secret.New("targetsecret")
+	secured.CHAPUser, secured.CHAPSecret, secured.MutualSecret = "user", secret.New("secretsecret"),
+		secret.New("targetsecret")
 	with := func(typ iscsi.AuthType, user, text string) iscsi.Authentication {
 		return iscsi.Authentication{Type: typ, Username: user, Secret: secret.New(text)}
 	}
@@ -255,13 +262,14 @@ func TestCHAP(t *testing.T) {
 		mutual string
 		want   error
 	}{
-		"one way":                         {with(iscsi.OneWayCHAP, "user", "secretsecret"), "", nil},
-		"mutual":                          {with(iscsi.MutualCHAP, "user", "secretsecret"), "targetsecret", nil},
-		"none":                            {noAuth, "", csiproxy.ErrUnauthenticated},
-		"another user":                    {with(iscsi.OneWayCHAP, "other", "secretsecret"), "", csiproxy.ErrUnauthenticated},
-		"another secret":                  {with(iscsi.OneWayCHAP, "user", "secretsecre2"), "", csiproxy.ErrUnauthenticated},
-		"mutual without one of the node":  {with(iscsi.MutualCHAP, "user", "secretsecret"), "", csiproxy.ErrUnauthenticated},
-		"mutual with another of the node": {with(iscsi.MutualCHAP, "user", "secretsecret"), "another one!", csiproxy.ErrUnauthenticated},
+		"one way":                        {with(iscsi.OneWayCHAP, "user", "secretsecret"), "", nil},
+		"mutual":                         {with(iscsi.MutualCHAP, "user", "secretsecret"), "targetsecret", nil},
+		"none":                           {noAuth, "", csiproxy.ErrUnauthenticated},
+		"another user":                   {with(iscsi.OneWayCHAP, "other", "secretsecret"), "", csiproxy.ErrUnauthenticated},
+		"another secret":                 {with(iscsi.OneWayCHAP, "user", "secretsecre2"), "", csiproxy.ErrUnauthenticated},
+		"mutual without one of the node": {with(iscsi.MutualCHAP, "user", "secretsecret"), "", csiproxy.ErrUnauthenticated},
+		"mutual with another of the node": {with(iscsi.MutualCHAP, "user", "secretsecret"), "another one!",
+			csiproxy.ErrUnauthenticated},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, i := newNode(t, winsim.Delays{}, secured)
@@ -322,9 +330,10 @@ func TestLateDisks(t *testing.T) {
 		most    time.Duration
 	}{
 		"they come by themselves": {target(name, 3), 5 * time.Second, 3, 6 * time.Second},
-		"only after a rescan":     {testTarget{iscsitarget.Target{IQN: string(name)}, []winsim.DiskSpec{{SizeBytes: 1 << 30, NeedsRescan: true}}}, 0, 1, 2 * time.Second},
-		"there are none":          {target(name, 0), 0, 0, 4 * time.Second},
-		"they don't come":         {target(name, 1), time.Hour, 0, 16 * time.Second},
+		"only after a rescan": {testTarget{iscsitarget.Target{IQN: string(name)},
+			[]winsim.DiskSpec{{SizeBytes: 1 << 30, NeedsRescan: true}}}, 0, 1, 2 * time.Second},
+		"there are none":  {target(name, 0), 0, 0, 4 * time.Second},
+		"they don't come": {target(name, 1), time.Hour, 0, 16 * time.Second},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -382,7 +391,8 @@ func TestPersistentLogin(t *testing.T) {
 	discovered(t, i)
 	for _, iqn := range []iscsi.IQN{name, other} {
 		must(t, i.ConnectTarget(t.Context(), portal, iqn, noAuth))
-		must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(iqn), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
+		must(t, sys.ISCSI().SetPersistentLogin(
+			win.ISCSILogin{Target: string(iqn), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
 	}
 	persistent := func() (targets []string) {
 		logins, err := sys.ISCSIPersistentLogins(t.Context())
@@ -448,7 +458,8 @@ func TestChangedBySomebodyElse(t *testing.T) {
 	}
 
 	sys.OnCall(nil)
-	must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
+	must(t, sys.ISCSI().SetPersistentLogin(
+		win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
 	ended = false
 	sys.OnCall(func(c winsim.Call) {
 		if c.Name == "RemoveIScsiPersistentTargetW" && !ended {
@@ -483,7 +494,8 @@ func (multipath) ISCSISessionDevices(_ context.Context, id win.ISCSISessionID) (
 	if id.AdapterUnique == 3 {
 		return []win.ISCSIDevice{device(win.FileDeviceDisk, 4)}, nil
 	}
-	return []win.ISCSIDevice{device(win.FileDeviceDisk, 9), device(tape, 0), device(tape, win.NoNumber), device(win.FileDeviceDisk, 3)}, nil
+	return []win.ISCSIDevice{device(win.FileDeviceDisk, 9), device(tape, 0), device(tape, win.NoNumber),
+		device(win.FileDeviceDisk, 3)}, nil
 }
 
 func TestDisksOfSeveralSessions(t *testing.T) {

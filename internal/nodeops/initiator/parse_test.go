@@ -30,7 +30,8 @@ func TestCheckPortal(t *testing.T) {
 		}
 	}
 	for _, address := range []string{
-		"", " ", "a b", "10.0.0.1 ", "host\x00", "host\n", "host:3260", "[10.0.0.1]", "[host]", "[2001:db8::1", "2001:db8::1]", "::g",
+		"", " ", "a b", "10.0.0.1 ", "host\x00", "host\n", "host:3260", "[10.0.0.1]", "[host]", "[2001:db8::1",
+		"2001:db8::1]", "::g",
 		"fe80::1%a b", "fe80::1%\x00", "fe80::1%ü", "höst", `\\host`, "*", "a*", strings.Repeat("a", 256),
 	} {
 		if got, err := checkPortal(iscsi.Portal{Address: address}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
@@ -52,7 +53,8 @@ func TestParseMechanism(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "SendTargets:", "SendTargets:*", "SendTargets:*10.0.0.1", "SendTargets:*10.0.0.1 0", "SendTargets:*10.0.0.1 65536", "SendTargets:*10.0.0.1 -1",
+		"", "SendTargets:", "SendTargets:*", "SendTargets:*10.0.0.1", "SendTargets:*10.0.0.1 0",
+		"SendTargets:*10.0.0.1 65536", "SendTargets:*10.0.0.1 -1",
 		"SendTargets:*10.0.0.1 x", "iSNSServer:10.0.0.1 0003205", `HBARoot\ISCSIPRT\0000_0`, "sendtarget", "10.0.0.1 3260",
 	} {
 		if got, ok := parseMechanism(text); ok {

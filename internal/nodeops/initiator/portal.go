@@ -60,23 +60,24 @@ func (i *Initiator) rediscover(ctx context.Context, p win.ISCSIPortal) {
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-refreshiscsisendtargetportalw,
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
 func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) ([]iscsi.IQN, error) {
-	return operation.Get(ctx, i.options.Runner, "DiscoverTargetPortal", portalObject(p), func(ctx context.Context) ([]iscsi.IQN, error) {
-		want, err := checkPortal(p)
-		if err != nil {
-			return nil, err
-		}
-		portal, known, err := i.known(ctx, want)
-		if err != nil {
-			return nil, err
-		}
-		if !known {
-			return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "the initiator doesn't know the portal: add it first")
-		}
-		if err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, portal) }); err != nil {
-			return nil, err
-		}
-		return i.targetsOf(ctx, want)
-	})
+	return operation.Get(ctx, i.options.Runner, "DiscoverTargetPortal", portalObject(p),
+		func(ctx context.Context) ([]iscsi.IQN, error) {
+			want, err := checkPortal(p)
+			if err != nil {
+				return nil, err
+			}
+			portal, known, err := i.known(ctx, want)
+			if err != nil {
+				return nil, err
+			}
+			if !known {
+				return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "the initiator doesn't know the portal: add it first")
+			}
+			if err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, portal) }); err != nil {
+				return nil, err
+			}
+			return i.targetsOf(ctx, want)
+		})
 }
 
 // targetsOf returns the targets that were found at a portal.
@@ -104,7 +105,10 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]iscsi.I
 
 // foundAt returns the portals at which a target was found.
 func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPortal, error) {
-	mechanisms, err := query(ctx, i, func(ctx context.Context) ([]string, error) { return i.sys.ISCSIDiscoveryMechanisms(ctx, target) })
+	mechanisms, err := query(ctx, i, func(ctx context.Context) (
+		[]string, error) {
+		return i.sys.ISCSIDiscoveryMechanisms(ctx, target)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -121,17 +125,18 @@ func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPort
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-reportiscsisendtargetportalsexw
 func (i *Initiator) ListTargetPortals(ctx context.Context) ([]iscsi.Portal, error) {
-	return operation.Get(ctx, i.options.Runner, "ListTargetPortals", "", func(ctx context.Context) ([]iscsi.Portal, error) {
-		known, err := query(ctx, i, i.sys.ISCSISendTargetPortals)
-		if err != nil {
-			return nil, err
-		}
-		var list []iscsi.Portal
-		for _, p := range known {
-			list = append(list, iscsi.Portal(p))
-		}
-		return list, nil
-	})
+	return operation.Get(ctx, i.options.Runner, "ListTargetPortals", "",
+		func(ctx context.Context) ([]iscsi.Portal, error) {
+			known, err := query(ctx, i, i.sys.ISCSISendTargetPortals)
+			if err != nil {
+				return nil, err
+			}
+			var list []iscsi.Portal
+			for _, p := range known {
+				list = append(list, iscsi.Portal(p))
+			}
+			return list, nil
+		})
 }
 
 // RemoveTargetPortal implements [iscsi.Operations].
@@ -191,13 +196,15 @@ func checkPortal(p iscsi.Portal) (win.ISCSIPortal, error) {
 	if _, err := netip.ParseAddr(checked.Address); err == nil {
 		// A zone is the only part of an address with free text.
 		if strings.ContainsFunc(checked.Address, func(r rune) bool { return r <= ' ' || r >= 0x7F }) {
-			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the zone of the IPv6 address has a space or a character that isn't ASCII")
+			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+				"the zone of the IPv6 address has a space or a character that isn't ASCII")
 		}
 		return checked, nil
 	}
 	for _, r := range checked.Address {
 		if !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r)) {
-			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the address is neither an IP address nor the name of a host: it has the character %q", r)
+			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+				"the address is neither an IP address nor the name of a host: it has the character %q", r)
 		}
 	}
 	return checked, nil

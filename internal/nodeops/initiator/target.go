@@ -184,39 +184,44 @@ func checkLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (win.ISCSILogin,
 // stay. So do those with a target that a driver has connected by ConnectTarget, until it
 // disconnects it: a disk that it hasn't brought online yet may be of that.
 func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (bool, error) {
-	return operation.Get(ctx, i.options.Runner, "DisconnectTarget", targetObject(iqn), func(ctx context.Context) (bool, error) {
-		unlock, err := i.lock(ctx, iqn)
-		if err != nil {
-			return false, err
-		}
-		defer unlock()
-		if i.isClaimed(iqn) {
-			return false, nil
-		}
-		logins, err := query(ctx, i, i.sys.ISCSIPersistentLogins)
-		if err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(logins, func(l win.ISCSIPersistentLogin) bool { return iqn.Equal(iscsi.IQN(l.Target)) }) {
-			return false, nil
-		}
-		all, err := query(ctx, i, i.sys.ISCSISessions)
-		if err != nil {
-			return false, err
-		}
-		at := slices.IndexFunc(all, func(s win.ISCSISession) bool { return iqn.Equal(iscsi.IQN(s.Target)) && len(s.Portals) > 0 })
-		if at < 0 {
-			return false, nil
-		}
-		return true, i.logoutWhenFree(ctx, all[at].Portals[0], iqn)
-	})
+	return operation.Get(ctx, i.options.Runner, "DisconnectTarget", targetObject(iqn),
+		func(ctx context.Context) (bool, error) {
+			unlock, err := i.lock(ctx, iqn)
+			if err != nil {
+				return false, err
+			}
+			defer unlock()
+			if i.isClaimed(iqn) {
+				return false, nil
+			}
+			logins, err := query(ctx, i, i.sys.ISCSIPersistentLogins)
+			if err != nil {
+				return false, err
+			}
+			if slices.ContainsFunc(logins, func(l win.ISCSIPersistentLogin) bool { return iqn.Equal(iscsi.IQN(l.Target)) }) {
+				return false, nil
+			}
+			all, err := query(ctx, i, i.sys.ISCSISessions)
+			if err != nil {
+				return false, err
+			}
+			at := slices.IndexFunc(all, func(s win.ISCSISession) bool {
+				return iqn.Equal(iscsi.IQN(s.Target)) &&
+					len(s.Portals) > 0
+			})
+			if at < 0 {
+				return false, nil
+			}
+			return true, i.logoutWhenFree(ctx, all[at].Portals[0], iqn)
+		})
 }
 
 // logoutWhenFree is logout, and waits for those who use a disk of the target for a moment.
 func (i *Initiator) logoutWhenFree(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
 	err := operation.Retry(ctx, logoutPatience, retryInterval, busy, func() error { return i.logout(ctx, p, iqn) })
 	if busy(err) && ctx.Err() == nil {
-		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "a disk of the target is in use; try again when it isn't", Err: err}
+		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+			Detail: "a disk of the target is in use; try again when it isn't", Err: err}
 	}
 	return err
 }
@@ -268,23 +273,25 @@ func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 
 // busy reports whether a session can't end for now.
 func busy(err error) bool {
-	return errors.Is(err, win.ISDSCDeviceBusyOnSession) || errors.Is(err, win.ISDSCSessionBusy) || errors.Is(err, win.ISDSCRemoveConnectionInProgress)
+	return errors.Is(err, win.ISDSCDeviceBusyOnSession) || errors.Is(err, win.ISDSCSessionBusy) ||
+		errors.Is(err, win.ISDSCRemoveConnectionInProgress)
 }
 
 // GetTargetDisks implements [iscsi.Operations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getdevicesforiscsisessionw
 func (i *Initiator) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) ([]disk.Number, error) {
-	return operation.Get(ctx, i.options.Runner, "GetTargetDisks", targetObject(iqn), func(ctx context.Context) ([]disk.Number, error) {
-		portal, err := checkPortal(p)
-		if err != nil {
-			return nil, err
-		}
-		if err := iqn.Validate(); err != nil {
-			return nil, err
-		}
-		return i.awaitDisks(ctx, portal, iqn)
-	})
+	return operation.Get(ctx, i.options.Runner, "GetTargetDisks", targetObject(iqn),
+		func(ctx context.Context) ([]disk.Number, error) {
+			portal, err := checkPortal(p)
+			if err != nil {
+				return nil, err
+			}
+			if err := iqn.Validate(); err != nil {
+				return nil, err
+			}
+			return i.awaitDisks(ctx, portal, iqn)
+		})
 }
 
 // sessions returns the sessions with a target. If there are any, p must be one of the
@@ -312,8 +319,10 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn iscsi.I
 	}
 	portals = append(portals, found...)
 	// Without any, such as with a session of the firmware's, nothing speaks against p.
-	if len(portals) > 0 && !slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
-		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the target is connected, but not through %s; its portals are %s",
+	if len(portals) > 0 && !slices.ContainsFunc(portals,
+		func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
+		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the target is connected, but not through %s; its portals are %s",
 			quote.Text(iscsi.Portal(p).String()), portalList(portals))
 	}
 	return sessions, nil

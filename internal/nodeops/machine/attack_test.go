@@ -76,7 +76,8 @@ func TestServiceIsSwapped(t *testing.T) {
 					simtest.BeforeCalls(sys, func(i int, _ winsim.Call) {
 						if calls++; i == at {
 							must(t, sys.Services().Remove("alone"))
-							must(t, sys.Services().Add(services.Spec{Name: "alone", DisplayName: "another", StartType: win.ServiceDemandStart}))
+							must(t, sys.Services().Add(services.Spec{Name: "alone", DisplayName: "another",
+								StartType: win.ServiceDemandStart}))
 						}
 					})
 					err := call()

@@ -64,16 +64,18 @@ func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (string, error) {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatusex
 func (m *Machine) GetService(ctx context.Context, name string) (system.Service, error) {
-	return operation.Get(ctx, m.options.Runner, "GetService", object(name), func(ctx context.Context) (system.Service, error) {
-		if err := winname.CheckService(name); err != nil {
-			return system.Service{}, err
-		}
-		s, err := m.sys.QueryService(ctx, name)
-		if err != nil {
-			return system.Service{}, err
-		}
-		return system.Service{DisplayName: s.DisplayName, StartType: system.StartType(s.StartType), Status: status(s.State)}, nil
-	})
+	return operation.Get(ctx, m.options.Runner, "GetService", object(name),
+		func(ctx context.Context) (system.Service, error) {
+			if err := winname.CheckService(name); err != nil {
+				return system.Service{}, err
+			}
+			s, err := m.sys.QueryService(ctx, name)
+			if err != nil {
+				return system.Service{}, err
+			}
+			return system.Service{DisplayName: s.DisplayName, StartType: system.StartType(s.StartType), Status: status(s.State)},
+				nil
+		})
 }
 
 // status takes a state that Windows may get one day as Unknown.

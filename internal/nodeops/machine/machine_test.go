@@ -131,7 +131,8 @@ func TestStartAndStop(t *testing.T) {
 		ctx := t.Context()
 		for range 2 {
 			must(t, m.StartService(ctx, "top"))
-			if got := [3]system.Status{status(t, m, "base"), status(t, m, "middle"), status(t, m, "top")}; got != [3]system.Status{system.Running, system.Running, system.Running} {
+			if got := [3]system.Status{status(t, m, "base"), status(t, m, "middle"),
+				status(t, m, "top")}; got != [3]system.Status{system.Running, system.Running, system.Running} {
 				t.Errorf("after the start: %v", got)
 			}
 		}
@@ -142,7 +143,8 @@ func TestStartAndStop(t *testing.T) {
 		}
 		for range 2 {
 			must(t, m.StopService(ctx, "base", true))
-			if got := [3]system.Status{status(t, m, "base"), status(t, m, "middle"), status(t, m, "top")}; got != [3]system.Status{system.Stopped, system.Stopped, system.Stopped} {
+			if got := [3]system.Status{status(t, m, "base"), status(t, m, "middle"),
+				status(t, m, "top")}; got != [3]system.Status{system.Stopped, system.Stopped, system.Stopped} {
 				t.Errorf("after the stop: %v", got)
 			}
 		}
@@ -152,7 +154,8 @@ func TestStartAndStop(t *testing.T) {
 
 func TestServiceErrors(t *testing.T) {
 	_, m := newMachine(t, winsim.Delays{})
-	for name, number := range map[string]win.Errno{"broken": win.ErrorServiceSpecificError, "disabled": win.ErrorServiceDisabled} {
+	for name, number := range map[string]win.Errno{"broken": win.ErrorServiceSpecificError,
+		"disabled": win.ErrorServiceDisabled} {
 		err := m.StartService(t.Context(), name)
 		want(t, err, csiproxy.ErrFailedPrecondition)
 		if got, _ := csiproxy.WindowsErrorOf(err); win.Errno(got) != number {

@@ -47,7 +47,8 @@ func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volum
 		return d, err
 	}
 	if !slices.Contains(roots, remote.Root()) {
-		d.Conditions = storage.Conditions{{Reason: storage.ShareNotMapped, Inaccessible: true, Message: "the share isn't mapped"}}
+		d.Conditions = storage.Conditions{{Reason: storage.ShareNotMapped, Inaccessible: true,
+			Message: "the share isn't mapped"}}
 		return d, nil
 	}
 	err = m.options.Shares.Probe(ctx, remote.Share())
@@ -64,7 +65,8 @@ func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volum
 		if kind := csiproxy.KindOf(err); kind == csiproxy.ErrUnauthenticated || kind == csiproxy.ErrPermissionDenied {
 			reason = storage.ShareRefused
 		}
-		d.Conditions = storage.Conditions{{Reason: reason, Inaccessible: true, Message: "the share can't be used: " + err.Error()}}
+		d.Conditions = storage.Conditions{{Reason: reason, Inaccessible: true,
+			Message: "the share can't be used: " + err.Error()}}
 	}
 	return d, nil
 }

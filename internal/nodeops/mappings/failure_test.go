@@ -111,7 +111,8 @@ func TestNothingShowsThePassword(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&shown, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	sys := newNode(t)
 	m := newMappings(t, sys, mappings.Options{Logger: log})
-	for _, c := range []smb.Credentials{alice, bob, {Username: alice.Username, Password: secret.New("wrong " + alice.Password.Reveal())}} {
+	for _, c := range []smb.Credentials{alice, bob,
+		{Username: alice.Username, Password: secret.New("wrong " + alice.Password.Reveal())}} {
 		for _, remote := range []string{`\\server\data`, `\\server\logs`, `\\server\nothing`, `\\nobody\data`, `bad`} {
 			fmt.Fprintln(&shown, m.NewSMBGlobalMapping(t.Context(), remote, stage, c), c)
 		}

@@ -30,11 +30,14 @@ func TestDirectoryNeverCostsTheMapping(t *testing.T) {
 	for number, kind := range map[win.Errno]error{
 		2: nil, 3: nil, // it may be made later
 		5:  csiproxy.ErrPermissionDenied,
-		32: csiproxy.ErrUnavailable, 123: csiproxy.ErrUnavailable, 267: csiproxy.ErrFailedPrecondition, 303: csiproxy.ErrUnavailable,
-		1117: csiproxy.ErrUnavailable, 1463: csiproxy.ErrUnavailable, 1920: csiproxy.ErrUnavailable, 1921: csiproxy.ErrUnavailable,
+		32: csiproxy.ErrUnavailable, 123: csiproxy.ErrUnavailable, 267: csiproxy.ErrFailedPrecondition,
+		303:  csiproxy.ErrUnavailable,
+		1117: csiproxy.ErrUnavailable, 1463: csiproxy.ErrUnavailable, 1920: csiproxy.ErrUnavailable,
+		1921: csiproxy.ErrUnavailable,
 		4392: csiproxy.ErrUnavailable,
 		// These would, of the root of the share.
-		win.ErrorBadNetName: csiproxy.ErrUnavailable, win.ErrorLogonFailure: csiproxy.ErrUnauthenticated, win.ErrorNoSuchLogonSession: csiproxy.ErrUnavailable,
+		win.ErrorBadNetName: csiproxy.ErrUnavailable, win.ErrorLogonFailure: csiproxy.ErrUnauthenticated,
+		win.ErrorNoSuchLogonSession: csiproxy.ErrUnavailable,
 	} {
 		t.Run(fmt.Sprint(uint32(number)), func(t *testing.T) {
 			sys := newNode(t)
@@ -148,7 +151,8 @@ func TestDecisions(t *testing.T) {
 // While one mapping of a server works, or may work again, Windows takes no other
 // credentials. Then those that are refused aren't removed either: nothing would come of it.
 func TestConflictRemovesNothingInVain(t *testing.T) {
-	for name, number := range map[string]win.Errno{"works": 0, "is away": win.ErrorBadNetPath, "is locked out": win.ErrorAccountLockedOut} {
+	for name, number := range map[string]win.Errno{"works": 0, "is away": win.ErrorBadNetPath,
+		"is locked out": win.ErrorAccountLockedOut} {
 		t.Run(name, func(t *testing.T) {
 			sys := newNode(t)
 			for _, share := range []string{"a", "z"} {

@@ -206,7 +206,8 @@ func (l Links) At(path pathpolicy.Path) bool {
 
 // Except returns the other links than the one at a path.
 func (l Links) Except(path pathpolicy.Path) Links {
-	l.ways = slices.DeleteFunc(slices.Clone(l.ways), func(way []string) bool { return winname.Equal(way[0], path.String()) })
+	l.ways = slices.DeleteFunc(slices.Clone(l.ways),
+		func(way []string) bool { return winname.Equal(way[0], path.String()) })
 	return l
 }
 

@@ -131,7 +131,8 @@ func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 			return err == nil, err
 		}
 	}
-	return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "the mapping was changed by others on every attempt; try again later")
+	return false, csiproxy.Errorf(csiproxy.ErrUnavailable,
+		"the mapping was changed by others on every attempt; try again later")
 }
 
 // look sees what became of the mapping that is wanted. The error is why it fails, or why it
@@ -181,10 +182,12 @@ func (m *Mappings) compare(ctx context.Context, w Wanted) (state, error) {
 	switch {
 	case !sameUser:
 		return foreign, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"the share is mapped for another user than the one given, and all pods of the node share a mapping: use the same user, or unstage the share everywhere first")
+			"the share is mapped for another user than the one given, and all pods of the node share a mapping: use the "+
+				"same user, or unstage the share everywhere first")
 	case known && !samePassword:
 		return foreign, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"the share is mapped with another password than the one given, which works: if the password was changed, unstage the share everywhere first")
+			"the share is mapped with another password than the one given, which works: if the password was changed, "+
+				"unstage the share everywhere first")
 	case !known:
 		return foreign, nil
 	}
@@ -242,7 +245,8 @@ func (m *Mappings) judge(w Wanted, err error) (state, error) {
 	switch errno {
 	case win.ErrorBadNetName, win.ErrorNoSuchLogonSession:
 		return broken, err
-	case win.ErrorInvalidPassword, win.ErrorLogonFailure, win.ErrorPasswordExpired, win.ErrorPasswordMustChange, win.ErrorBadUsername:
+	case win.ErrorInvalidPassword, win.ErrorLogonFailure, win.ErrorPasswordExpired, win.ErrorPasswordMustChange,
+		win.ErrorBadUsername:
 		if sameCredentials {
 			return kept, keptError(err, "its server refuses its credentials, which are the ones given")
 		}
@@ -327,7 +331,8 @@ func (m *Mappings) create(ctx context.Context, server *use.Server, w Wanted, ins
 		}
 	}
 	if errors.Is(err, win.ErrorAccessDenied) && !m.options.WithoutPrivacy {
-		return &csiproxy.Error{Detail: "access denied: the user lacks rights to the share, or the server can't encrypt; the flag -require-privacy=false allows that", Err: err}
+		return &csiproxy.Error{Detail: "access denied: the user lacks rights to the share, or the server can't encrypt; " +
+			"the flag -require-privacy=false allows that", Err: err}
 	}
 	return err
 }
@@ -367,7 +372,8 @@ func (m *Mappings) createInstead(ctx context.Context, server *use.Server, w Want
 	var again []unc.Path
 	for _, other := range others {
 		_, sameUser, _ := m.logOns.Compare(other, w.credentials)
-		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other", w.remote.Root())
+		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other",
+			w.remote.Root())
 		if err := m.makeWay(ctx, server, other); err != nil {
 			return err
 		}
@@ -377,7 +383,8 @@ func (m *Mappings) createInstead(ctx context.Context, server *use.Server, w Want
 	}
 	if err := m.create(ctx, server, w, false); err != nil {
 		if errors.Is(err, win.ErrorSessionCredentialConflict) {
-			return &csiproxy.Error{Detail: "the server is in use with other credentials, and Windows allows one user for each server", Err: err}
+			return &csiproxy.Error{Detail: "the server is in use with other credentials, and Windows allows one user for " +
+				"each server", Err: err}
 		}
 		return err
 	}
@@ -406,7 +413,8 @@ func (m *Mappings) makeWay(ctx context.Context, server *use.Server, other unc.Pa
 func conflict(other unc.Path, err error) error {
 	return &csiproxy.Error{
 		Kind: csiproxy.ErrFailedPrecondition,
-		Detail: "another mapping of the server, " + quote.Text(other.Root()) + ", uses other credentials, and Windows allows one user for each server: " +
+		Detail: "another mapping of the server, " + quote.Text(
+			other.Root()) + ", uses other credentials, and Windows allows one user for each server: " +
 			"use the same user, remove that mapping, or name the server differently",
 		Err: err,
 	}

@@ -116,31 +116,33 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/create-msft-smbglobalmapping
 func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
-	return operation.Do(ctx, m.options.Runner, "NewSMBGlobalMapping", quote.Text(remotePath), func(ctx context.Context) error {
-		w, err := m.Parse(remotePath, localPath, c)
-		if err != nil {
-			return err
-		}
-		return m.Map(ctx, w)
-	})
+	return operation.Do(ctx, m.options.Runner, "NewSMBGlobalMapping", quote.Text(remotePath),
+		func(ctx context.Context) error {
+			w, err := m.Parse(remotePath, localPath, c)
+			if err != nil {
+				return err
+			}
+			return m.Map(ctx, w)
+		})
 }
 
 // RemoveSMBGlobalMapping implements [smb.Operations].
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/remove-msft-smbglobalmapping
 func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	return operation.Do(ctx, m.options.Runner, "RemoveSMBGlobalMapping", quote.Text(remotePath), func(ctx context.Context) error {
-		remote, err := parseMapped(remotePath)
-		if err != nil {
-			return err
-		}
-		ctx, rights, err := m.Rights(ctx, remote)
-		if err != nil {
-			return err
-		}
-		defer rights.Release()
-		return m.unmapForDriver(ctx, rights)
-	})
+	return operation.Do(ctx, m.options.Runner, "RemoveSMBGlobalMapping", quote.Text(remotePath),
+		func(ctx context.Context) error {
+			remote, err := parseMapped(remotePath)
+			if err != nil {
+				return err
+			}
+			ctx, rights, err := m.Rights(ctx, remote)
+			if err != nil {
+				return err
+			}
+			defer rights.Release()
+			return m.unmapForDriver(ctx, rights)
+		})
 }
 
 // parseMapped checks the name of a share that is to be unmapped. One backslash at its beginning

@@ -142,7 +142,8 @@ func TestLink(t *testing.T) {
 
 func readLink(t *testing.T, sys *winsim.System, path string) win.ReparsePoint {
 	t.Helper()
-	f, err := sys.OpenFile(t.Context(), path, win.OpenOptions{Disposition: win.FileOpen, Options: win.FileOpenReparsePoint})
+	f, err := sys.OpenFile(t.Context(), path,
+		win.OpenOptions{Disposition: win.FileOpen, Options: win.FileOpenReparsePoint})
 	must(t, err)
 	defer f.Close()
 	b := make([]byte, win.MaximumReparseDataSize)
@@ -200,7 +201,8 @@ func TestInvalidArguments(t *testing.T) {
 		{`\\server\data`, "", with("u\x00", "p")}, {`\\server\data`, "", with("u\nv", "p")}, {`\\server\data`, "", with("u\xff", "p")}, {`\\server\data`, "", with(long, "p")},
 		{`\\server\data`, "", with("u", "p\x00")}, {`\\server\data`, "", with("u", "p\xff")}, {`\\server\data`, "", with("u", long)},
 	} {
-		if err := m.NewSMBGlobalMapping(t.Context(), test.remote, test.local, test.c); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if err := m.NewSMBGlobalMapping(t.Context(), test.remote, test.local, test.c); !errors.Is(err,
+			csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q at %q for %q: %v", test.remote, test.local, test.c.Username, err)
 		}
 	}
@@ -280,17 +282,27 @@ func TestHealth(t *testing.T) {
 		"the server is away": {func(sys *winsim.System) error {
 			return sys.SMB().SetState("server", smbserver.State{Unreachable: true})
 		}, "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the access is denied":                {fail(win.ErrorAccessDenied), "", alice, csiproxy.ErrPermissionDenied, []int{0, 0}},
-		"the connection breaks":               {fail(win.ErrorNetNameDeleted), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the network is down":                 {fail(win.ErrorNetworkUnreachable), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the server resets the connection":    {fail(1236), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"no domain controller answers":        {fail(1311), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the server has no room":              {fail(71), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the node has no resources":           {fail(1450), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the password was changed":            {func(sys *winsim.System) error { return sys.SMB().SetUser("server", bob.Username, secret.New("new")) }, "", smb.Credentials{Username: "bob", Password: secret.New("new")}, nil, []int{1, 1}},
-		"the password was changed, not known": {func(sys *winsim.System) error { return sys.SMB().SetUser("server", bob.Username, secret.New("new")) }, "", bob, csiproxy.ErrUnauthenticated, []int{0, 0}},
-		"the share has gone":                  {func(sys *winsim.System) error { return sys.SMB().RemoveShare("server", "data") }, "", bob, csiproxy.ErrNotFound, []int{1, 1}},
-		"the logon session has gone":          {fail(win.ErrorNoSuchLogonSession), "", bob, nil, []int{1, 1}},
+		"the access is denied": {fail(win.ErrorAccessDenied), "", alice, csiproxy.ErrPermissionDenied,
+			[]int{0, 0}},
+		"the connection breaks": {fail(win.ErrorNetNameDeleted), "", alice, csiproxy.ErrUnavailable,
+			[]int{0, 0}},
+		"the network is down": {fail(win.ErrorNetworkUnreachable), "", alice, csiproxy.ErrUnavailable,
+			[]int{0, 0}},
+		"the server resets the connection": {fail(1236), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"no domain controller answers":     {fail(1311), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the server has no room":           {fail(71), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the node has no resources":        {fail(1450), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
+		"the password was changed": {func(
+			sys *winsim.System) error {
+			return sys.SMB().SetUser("server", bob.Username, secret.New("new"))
+		}, "", smb.Credentials{Username: "bob", Password: secret.New("new")}, nil, []int{1, 1}},
+		"the password was changed, not known": {func(sys *winsim.System) error {
+			return sys.SMB().SetUser("server",
+				bob.Username, secret.New("new"))
+		}, "", bob, csiproxy.ErrUnauthenticated, []int{0, 0}},
+		"the share has gone": {func(sys *winsim.System) error { return sys.SMB().RemoveShare("server", "data") }, "",
+			bob, csiproxy.ErrNotFound, []int{1, 1}},
+		"the logon session has gone": {fail(win.ErrorNoSuchLogonSession), "", bob, nil, []int{1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys := newNode(t)

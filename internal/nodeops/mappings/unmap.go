@@ -24,17 +24,20 @@ func (m *Mappings) RemoveUnused(ctx context.Context, r *Rights, links Links) (re
 	case len(links.ways) > 0:
 		return false, nil
 	case csiproxy.KindOf(links.Incomplete) == csiproxy.ErrResourceExhausted: // for good
-		m.options.Logger.Warn("a mapping stays, since the links to its share can't be counted", "remotePath", remote.Root(), "err", links.Incomplete)
+		m.options.Logger.Warn("a mapping stays, since the links to its share can't be counted", "remotePath", remote.Root(),
+			"err", links.Incomplete)
 		return false, nil
 	case links.Incomplete != nil:
-		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the links to the share can't be counted; try again later", Err: links.Incomplete}
+		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+			Detail: "the links to the share can't be counted; try again later", Err: links.Incomplete}
 	}
 	ours, open, err := m.usedOtherwise(ctx, remote)
 	switch {
 	case err != nil:
 		return false, err
 	case !ours:
-		m.options.Logger.Debug("a mapping stays, since CSI Proxy hasn't made it for a staged path", "remotePath", remote.Root())
+		m.options.Logger.Debug("a mapping stays, since CSI Proxy hasn't made it for a staged path", "remotePath",
+			remote.Root())
 		return false, nil
 	case open > 0:
 		m.options.Logger.Info("a mapping stays, since files on its share are open", "remotePath", remote.Root(), "open", open)
@@ -255,7 +258,8 @@ func (m *Mappings) Unlinked(ctx context.Context, remote unc.Path, local string) 
 		return
 	}
 	if err := m.unmapLast(ctx, remote); err != nil {
-		m.options.Logger.Warn("a mapping that no link needs any more can't be removed", "remotePath", remote.Root(), "err", err)
+		m.options.Logger.Warn("a mapping that no link needs any more can't be removed", "remotePath", remote.Root(), "err",
+			err)
 	}
 }
 

@@ -53,7 +53,8 @@ func TestMoveAside(t *testing.T) {
 		t.Fatalf("it is at %q; told was %q", at, moved.MovedTo)
 	}
 	first := moved.Entries[0]
-	if len(moved.Entries) != storage.MostMovedEntries || !moved.MoreEntries || first.Name != "a-link" || first.Created.IsZero() {
+	if len(moved.Entries) != storage.MostMovedEntries || !moved.MoreEntries || first.Name != "a-link" ||
+		first.Created.IsZero() {
 		t.Errorf("listed are %d entries, more %t: %+v", len(moved.Entries), moved.MoreEntries, first)
 	}
 	if data, err := sim.ReadFile(moved.MovedTo + `\dir\sub` + file); string(data) != "precious" || err != nil {
@@ -128,7 +129,8 @@ func TestMoveAsideRefuses(t *testing.T) {
 		_, err := n.Storage.MoveAside(t.Context(), path)
 		wantKind(t, path, err, want.kind, want.word)
 	}
-	h, err := sim.Hold(otherPath+file, win.OpenOptions{Access: win.FileListDirectory, Share: win.ShareRead, Disposition: win.FileOpen})
+	h, err := sim.Hold(otherPath+file,
+		win.OpenOptions{Access: win.FileListDirectory, Share: win.ShareRead, Disposition: win.FileOpen})
 	simtest.Must(t, err)
 	_, err = n.Storage.MoveAside(t.Context(), otherPath)
 	wantKind(t, "while a file is open", err, csiproxy.ErrFailedPrecondition, "has a file in it open")

@@ -130,37 +130,39 @@ func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed b
 
 // CheckVolume implements [storage.Operations].
 func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
-	return operation.Get(ctx, s.options.Runner, "CheckVolume", "at "+quote.Text(r.Path), func(ctx context.Context) (done storage.CheckedVolume, _ error) {
-		ctx = operation.Inline(ctx)
-		id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
-		if err != nil {
-			return done, err
-		}
-		if r.SpotFix { // before a scan that may take hours
-			links, err := s.Owner.LinksTo(ctx, id)
-			if err == nil {
-				err = refusePublished(links, forSpotFix)
-			}
+	return operation.Get(ctx, s.options.Runner, "CheckVolume", "at "+quote.Text(r.Path),
+		func(ctx context.Context) (done storage.CheckedVolume, _ error) {
+			ctx = operation.Inline(ctx)
+			id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
 			if err != nil {
 				return done, err
 			}
-		}
-		begun := time.Now()
-		if since, busy := s.beginCheck(id, begun); busy {
-			return done, csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows has been checking the volume since %s; try again when that has ended", since.UTC().Format(time.RFC3339))
-		}
-		defer s.endCheck(id)
-		done.ErrorsFound, err = s.Volumes.Repair(ctx, id, win.RepairScan)
-		if err == nil && done.ErrorsFound && r.SpotFix {
-			if err = s.spotFix(ctx, id); err == nil {
-				left := false
-				left, err = s.Volumes.Repair(ctx, id, win.RepairScan)
-				done.Fixed = err == nil && !left
+			if r.SpotFix { // before a scan that may take hours
+				links, err := s.Owner.LinksTo(ctx, id)
+				if err == nil {
+					err = refusePublished(links, forSpotFix)
+				}
+				if err != nil {
+					return done, err
+				}
 			}
-		}
-		done.Duration = time.Since(begun)
-		return done, err
-	})
+			begun := time.Now()
+			if since, busy := s.beginCheck(id, begun); busy {
+				return done, csiproxy.Errorf(csiproxy.ErrUnavailable,
+					"Windows has been checking the volume since %s; try again when that has ended", since.UTC().Format(time.RFC3339))
+			}
+			defer s.endCheck(id)
+			done.ErrorsFound, err = s.Volumes.Repair(ctx, id, win.RepairScan)
+			if err == nil && done.ErrorsFound && r.SpotFix {
+				if err = s.spotFix(ctx, id); err == nil {
+					left := false
+					left, err = s.Volumes.Repair(ctx, id, win.RepairScan)
+					done.Fixed = err == nil && !left
+				}
+			}
+			done.Duration = time.Since(begun)
+			return done, err
+		})
 }
 
 // beginCheck notes that a volume is being checked, unless it is already: since then. A scan
@@ -218,5 +220,6 @@ func refusePublished(links []string, why string) error {
 	if len(links) == 0 {
 		return nil
 	}
-	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, why, use.Listed(links))
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, why,
+		use.Listed(links))
 }

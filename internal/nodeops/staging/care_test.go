@@ -91,7 +91,8 @@ func TestListsWithoutMappings(t *testing.T) {
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSMBGlobalMappings}, win.ErrorServiceNotActive))
 	list, err := n.Storage.ListVolumes(ctx)
 	simtest.Must(t, err)
-	if list.Complete() || !strings.Contains(list.IncompleteReason, "which shares are mapped") || !strings.Contains(list.IncompleteReason, "1062") {
+	if list.Complete() || !strings.Contains(list.IncompleteReason, "which shares are mapped") ||
+		!strings.Contains(list.IncompleteReason, "1062") {
 		t.Errorf("lacking is %q", list.IncompleteReason)
 	}
 	listed := make(map[string]storage.Mount)
@@ -108,7 +109,8 @@ func TestListsWithoutMappings(t *testing.T) {
 	wantKind(t, "GetVolume of the share", err, csiproxy.ErrUnavailable)
 
 	left, err := n.Storage.CleanUp(ctx, true)
-	if err != nil || left.IncompleteReason != list.IncompleteReason || len(left.Mounts) != 1 || left.Mounts[0].Path != dangling || !left.Mounts[0].Removed {
+	if err != nil || left.IncompleteReason != list.IncompleteReason || len(left.Mounts) != 1 ||
+		left.Mounts[0].Path != dangling || !left.Mounts[0].Removed {
 		t.Errorf("cleaned up are %+v, %v", left, err)
 	}
 	sim.ResetRules()
@@ -139,7 +141,8 @@ func TestCheckVolume(t *testing.T) {
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath, Format: storage.FormatOptions{FileSystem: storage.ReFS}})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath,
+		Format: storage.FormatOptions{FileSystem: storage.ReFS}})
 	check := func(what string, spotFix, errorsFound, fixed bool) {
 		t.Helper()
 		got, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: spotFix})
@@ -166,7 +169,8 @@ func TestCheckVolume(t *testing.T) {
 		}
 	})
 	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
-	wantKind(t, "a volume that is published during the scan", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
+	wantKind(t, "a volume that is published during the scan", err, csiproxy.ErrFailedPrecondition, "it is published at",
+		targetPath)
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
 	check("a spot fix", true, true, true)
 	check("a volume that was fixed", false, false, false)

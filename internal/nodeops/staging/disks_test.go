@@ -50,18 +50,28 @@ func TestListDisksOfEachCloud(t *testing.T) {
 	scsi := func(port, lun byte) *win.SCSIAddress { return &win.SCSIAddress{PortNumber: port, LUN: lun} }
 	numbers := map[string]disk.Number{}
 	for name, spec := range map[string]winsim.DiskSpec{
-		"EBS on Nitro":   {Serial: "vol0abc1234def567890_00000001.", BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "Amazon Elastic B", SCSI: scsi(2, 0)},
-		"EBS on Xen":     {Serial: "vol0fed1234def567890", BusType: win.BusTypeSCSI, VendorID: "AMAZON", ProductID: "PVDISK", SCSI: scsi(3, 4)},
-		"Azure by SCSI":  {Serial: "azure", VendorID: "Msft    ", ProductID: "Virtual Disk", SCSI: scsi(4, 7)},
-		"Azure by NVMe":  {Serial: "azure-nvme", BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "MSFT NVMe Accele", SCSI: scsi(5, 4)},
-		"GCE by SCSI":    {Serial: "gce", Page83: t10("Google  pvc-6a1c2d3e"), VendorID: "Google", ProductID: "PersistentDisk", SCSI: scsi(6, 1)},
-		"GCE by NVMe":    {Serial: "pvc-7b1c2d3e_00000003.", BusType: win.BusTypeNVMe, ProductID: "nvme_card-pd", SCSI: scsi(7, 2)},
-		"vSphere":        {Serial: "6000c29f0123", Page83: []win.Identifier{{CodeSet: win.CodeSetBinary, Type: 3, ID: []byte{0x60, 0, 0xC2, 0x9F, 1, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF, 1, 0x23, 0x45, 0x67}}}, SCSI: scsi(8, 0)},
-		"Cinder, virtio": {Serial: uuid[:20], BusType: win.BusTypeSCSI, VendorID: "Red Hat", ProductID: "VirtIO", SCSI: scsi(9, 0)},
+		"EBS on Nitro": {Serial: "vol0abc1234def567890_00000001.", BusType: win.BusTypeNVMe, VendorID: "NVMe",
+			ProductID: "Amazon Elastic B", SCSI: scsi(2, 0)},
+		"EBS on Xen": {Serial: "vol0fed1234def567890", BusType: win.BusTypeSCSI, VendorID: "AMAZON", ProductID: "PVDISK",
+			SCSI: scsi(3, 4)},
+		"Azure by SCSI": {Serial: "azure", VendorID: "Msft    ", ProductID: "Virtual Disk", SCSI: scsi(4, 7)},
+		"Azure by NVMe": {Serial: "azure-nvme", BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "MSFT NVMe Accele",
+			SCSI: scsi(5, 4)},
+		"GCE by SCSI": {Serial: "gce", Page83: t10("Google  pvc-6a1c2d3e"), VendorID: "Google",
+			ProductID: "PersistentDisk", SCSI: scsi(6, 1)},
+		"GCE by NVMe": {Serial: "pvc-7b1c2d3e_00000003.", BusType: win.BusTypeNVMe, ProductID: "nvme_card-pd",
+			SCSI: scsi(7, 2)},
+		"vSphere": {Serial: "6000c29f0123",
+			Page83: []win.Identifier{{CodeSet: win.CodeSetBinary, Type: 3,
+				ID: []byte{0x60, 0, 0xC2, 0x9F, 1, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF, 1, 0x23, 0x45, 0x67}}},
+			SCSI: scsi(8, 0)},
+		"Cinder, virtio": {Serial: uuid[:20], BusType: win.BusTypeSCSI, VendorID: "Red Hat", ProductID: "VirtIO",
+			SCSI: scsi(9, 0)},
 	} {
 		numbers[name] = simtest.Attach(t, sim, spec)
 	}
-	simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
+	simtest.Must(t, sim.ISCSI().AddTarget(
+		iscsitarget.Target{IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
 		winsim.DiskSpec{SizeBytes: 1 << 30}, winsim.DiskSpec{SizeBytes: 1 << 30}))
 	simtest.Must(t, n.ISCSI.AddTargetPortal(ctx, portal))
 	simtest.Must(t, n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{}))
@@ -112,8 +122,10 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 		t.Errorf("the disk of Windows is %+v", d)
 	}
 	d := disks[1]
-	if d.Number != number || d.SystemReason != "" || !d.Online || d.Style != storage.GPT || d.DiskID == "" || d.SizeBytes != 10<<30 ||
-		len(d.Identifiers) != 1 || d.Identifiers[0].Kind != storage.NAA || d.Location.SCSI == nil || !strings.Contains(d.Location.Text, "LUN") {
+	if d.Number != number || d.SystemReason != "" || !d.Online || d.Style != storage.GPT || d.DiskID == "" ||
+		d.SizeBytes != 10<<30 ||
+		len(d.Identifiers) != 1 || d.Identifiers[0].Kind != storage.NAA || d.Location.SCSI == nil ||
+		!strings.Contains(d.Location.Text, "LUN") {
 		t.Errorf("the formatted disk is %+v", d)
 	}
 	var data []storage.Partition
@@ -122,10 +134,12 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 			data = append(data, p)
 		}
 	}
-	if len(data) != 1 || string(data[0].VolumeID) != name || data[0].FileSystem != "NTFS" || data[0].OffsetBytes != 16<<20 || data[0].Error != "" {
+	if len(data) != 1 || string(data[0].VolumeID) != name || data[0].FileSystem != "NTFS" ||
+		data[0].OffsetBytes != 16<<20 || data[0].Error != "" {
 		t.Errorf("its data partitions are %+v", data)
 	}
-	if d := disks[2]; d.Number != raw || d.Online || !d.ReadOnly || d.OfflineReason == "" || d.Style != storage.RAW || len(d.Partitions) != 0 {
+	if d := disks[2]; d.Number != raw || d.Online || !d.ReadOnly || d.OfflineReason == "" || d.Style != storage.RAW ||
+		len(d.Partitions) != 0 {
 		t.Errorf("the raw disk is %+v", d)
 	}
 
@@ -137,7 +151,8 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 	}
 
 	// A disk that refuses what it is asked is listed with its error, and hides no other.
-	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"}, win.ErrorIODevice))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"},
+		win.ErrorIODevice))
 	disks, err = n.Storage.ListDisks(ctx, storage.Selector{})
 	if err != nil || len(disks) != 3 || disks[1].Error == "" || disks[1].SerialNumber == "" || disks[2].Error != "" {
 		t.Errorf("%+v, %v", disks, err)
@@ -181,7 +196,8 @@ func TestListDisksNamesTheOriginal(t *testing.T) {
 
 func TestListDisksChecksTheSelector(t *testing.T) {
 	_, n := newNode(t)
-	if _, err := n.Storage.ListDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+	if _, err := n.Storage.ListDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}); !errors.Is(err,
+		csiproxy.ErrInvalidArgument) {
 		t.Error(err)
 	}
 }

@@ -21,12 +21,14 @@ import (
 
 // ExpandVolume implements [storage.Operations].
 func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
-	return operation.Get(ctx, s.options.Runner, "ExpandVolume", "at "+quote.Text(r.Path), func(ctx context.Context) (storage.ExpandedVolume, error) {
-		if r.DiskSizeBytes < 0 {
-			return storage.ExpandedVolume{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
-		}
-		return s.expand(systemdisk.Once(operation.Inline(ctx)), r)
-	})
+	return operation.Get(ctx, s.options.Runner, "ExpandVolume", "at "+quote.Text(r.Path),
+		func(ctx context.Context) (storage.ExpandedVolume, error) {
+			if r.DiskSizeBytes < 0 {
+				return storage.ExpandedVolume{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative",
+					r.DiskSizeBytes)
+			}
+			return s.expand(systemdisk.Once(operation.Inline(ctx)), r)
+		})
 }
 
 func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (done storage.ExpandedVolume, _ error) {
@@ -37,25 +39,29 @@ func (s *Staging) expand(ctx context.Context, r storage.ExpandVolumeRequest) (do
 	var rescan time.Time
 	interval := firstRescan
 	patience := cmp.Or(r.Wait, storage.DefaultWait)
-	grown, err := operation.Poll(ctx, operation.Polling{Patience: max(patience, 0), First: 50 * time.Millisecond}, func() (bool, error) {
-		if err = s.growOnce(ctx, id, &done); err != nil {
+	grown, err := operation.Poll(ctx, operation.Polling{Patience: max(patience, 0), First: 50 * time.Millisecond},
+		func() (bool, error) {
+			if err = s.growOnce(ctx, id, &done); err != nil {
+				return false, err
+			}
+			// That Windows has read the disk's size again is part of growing.
+			if done.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskSizeBytes >= r.DiskSizeBytes ||
+				patience < 0 {
+				return done.DiskSizeBytes >= r.DiskSizeBytes, err
+			}
+			if now := time.Now(); !now.Before(rescan) {
+				rescan, interval = now.Add(interval), 2*interval
+				err = s.Disks.Rescan(ctx)
+			}
 			return false, err
-		}
-		// That Windows has read the disk's size again is part of growing.
-		if done.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskSizeBytes >= r.DiskSizeBytes || patience < 0 {
-			return done.DiskSizeBytes >= r.DiskSizeBytes, err
-		}
-		if now := time.Now(); !now.Before(rescan) {
-			rescan, interval = now.Add(interval), 2*interval
-			err = s.Disks.Rescan(ctx)
-		}
-		return false, err
-	})
+		})
 	switch {
 	case ctx.Err() != nil:
-		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes, done.DiskSizeBytes, ctx.Err())
+		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes,
+			done.DiskSizeBytes, ctx.Err())
 	case err == nil && !grown:
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk has %d bytes after %v, and not the %d that are asked for; try again later",
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"the disk has %d bytes after %v, and not the %d that are asked for; try again later",
 			done.DiskSizeBytes, max(patience, 0), r.DiskSizeBytes)
 	}
 	return done, err
@@ -75,7 +81,8 @@ func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.Expa
 
 // grow grows a volume as far as its disk allows, and returns its size, and whether that is more
 // than it was.
-func (s *Staging) grow(ctx context.Context, d *use.Disk, id volume.ID, extent win.DiskExtent) (size int64, grown bool, _ error) {
+func (s *Staging) grow(ctx context.Context, d *use.Disk, id volume.ID,
+	extent win.DiskExtent) (size int64, grown bool, _ error) {
 	before, err := s.Volumes.GetVolumeStats(ctx, id)
 	if err != nil {
 		return 0, false, err

@@ -47,15 +47,16 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, patience ti
 		if noticeErr == nil {
 			defer stop()
 		} // else a nil channel never wakes, and polling does alone
-		found, err = operation.Poll(ctx, operation.Polling{Patience: patience, First: 20 * time.Millisecond, Wake: arrived}, func() (bool, error) {
-			if now := time.Now(); !now.Before(rescan) {
-				rescan, interval = now.Add(interval), 2*interval
-				if err := s.Disks.Rescan(operation.Inline(ctx)); err != nil {
-					return false, err
+		found, err = operation.Poll(ctx, operation.Polling{Patience: patience, First: 20 * time.Millisecond, Wake: arrived},
+			func() (bool, error) {
+				if now := time.Now(); !now.Before(rescan) {
+					rescan, interval = now.Add(interval), 2*interval
+					if err := s.Disks.Rescan(operation.Inline(ctx)); err != nil {
+						return false, err
+					}
 				}
-			}
-			return look()
-		})
+				return look()
+			})
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -63,7 +64,8 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, patience ti
 	case err != nil:
 		return 0, err
 	case !found:
-		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s", wanted, max(patience, 0), listed("the node has", all))
+		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s", wanted, max(patience, 0),
+			listed("the node has", all))
 	}
 	return s.only(ctx, wanted, matching)
 }
@@ -80,11 +82,14 @@ func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []
 	others := slices.DeleteFunc(slices.Clone(matching), func(d storage.Disk) bool { return windows[d.Number] != "" })
 	switch len(others) {
 	case 0:
-		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted, listed("", matching))
+		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted,
+			listed("", matching))
 	case 1:
 		return others[0].Number, nil
 	}
-	return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%d disks have %v: %s; narrow the selector, for example to one serial number", len(others), wanted, listed("", others))
+	return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		"%d disks have %v: %s; narrow the selector, for example to one serial number", len(others), wanted,
+		listed("", others))
 }
 
 // maxListed bounds how many disks an error names.

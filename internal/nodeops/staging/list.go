@@ -27,36 +27,37 @@ const silentPatience = 5 * time.Second
 
 // GetVolume implements [storage.Operations].
 func (s *Staging) GetVolume(ctx context.Context, path string) (storage.Volume, error) {
-	return operation.Get(ctx, s.options.Runner, "GetVolume", quote.Text(path), func(ctx context.Context) (storage.Volume, error) {
-		if remote, err := unc.Parse(path); err == nil {
-			return s.describeShare(ctx, remote)
-		}
-		p, err := s.Volumes.Parse(path)
-		if err != nil {
-			return storage.Volume{}, err
-		}
-		to, err := s.endOf(ctx, p)
-		if err != nil {
-			return storage.Volume{}, err
-		}
-		switch to.Kind {
-		case pathpolicy.MountedVolume:
-			return s.describe(ctx, volume.ID(to.Volume))
-		case pathpolicy.SharedDirectory:
-			remote, err := unc.Parse(to.Target)
+	return operation.Get(ctx, s.options.Runner, "GetVolume", quote.Text(path),
+		func(ctx context.Context) (storage.Volume, error) {
+			if remote, err := unc.Parse(path); err == nil {
+				return s.describeShare(ctx, remote)
+			}
+			p, err := s.Volumes.Parse(path)
 			if err != nil {
 				return storage.Volume{}, err
 			}
-			return s.describeShare(ctx, remote)
-		}
-		if to.ByLink {
-			why, err := s.Paths.Nowhere(ctx, s.Sys, p)
-			if err != nil || why != "" {
-				return storage.Volume{Conditions: notMounted(why)}, err
+			to, err := s.endOf(ctx, p)
+			if err != nil {
+				return storage.Volume{}, err
 			}
-		}
-		return storage.Volume{}, csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
-	})
+			switch to.Kind {
+			case pathpolicy.MountedVolume:
+				return s.describe(ctx, volume.ID(to.Volume))
+			case pathpolicy.SharedDirectory:
+				remote, err := unc.Parse(to.Target)
+				if err != nil {
+					return storage.Volume{}, err
+				}
+				return s.describeShare(ctx, remote)
+			}
+			if to.ByLink {
+				why, err := s.Paths.Nowhere(ctx, s.Sys, p)
+				if err != nil || why != "" {
+					return storage.Volume{Conditions: notMounted(why)}, err
+				}
+			}
+			return storage.Volume{}, csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
+		})
 }
 
 // endOf returns where a path ends. Most paths are those of staged volumes, which one look without
@@ -81,7 +82,8 @@ func notMounted(why string) storage.Conditions {
 // after each of them has called, so that each sees what it has changed before. A volume that
 // doesn't answer has that as a condition.
 func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
-	d, err := s.volumes.DoFresh(ctx, id, silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
+	d, err := s.volumes.DoFresh(ctx, id, silentPatience,
+		func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
 	if silent(err) && ctx.Err() == nil {
 		return storage.Volume{VolumeID: id, Conditions: unanswered(storage.NotAnswering, "it")}, nil
 	}
@@ -90,7 +92,8 @@ func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, e
 
 // describeShare is describe for a share.
 func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (storage.Volume, error) {
-	d, err := s.shares.DoFresh(ctx, remote.Root(), silentPatience, func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
+	d, err := s.shares.DoFresh(ctx, remote.Root(), silentPatience,
+		func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
 	if silent(err) && ctx.Err() == nil {
 		return storage.Volume{Share: remote.Root(), Conditions: unanswered(storage.ShareUnreachable, "its server")}, nil
 	}
@@ -99,7 +102,8 @@ func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (storage.V
 
 // unanswered is the condition of what doesn't answer.
 func unanswered(reason storage.Reason, who string) storage.Conditions {
-	return storage.Conditions{{Reason: reason, Inaccessible: true, Message: who + " has not answered for " + silentPatience.String() + " or longer"}}
+	return storage.Conditions{{Reason: reason, Inaccessible: true,
+		Message: who + " has not answered for " + silentPatience.String() + " or longer"}}
 }
 
 func silent(err error) bool {
@@ -156,9 +160,11 @@ func incompleteReason(links, mappings error) string {
 // markGone marks the mounts of volumes that aren't on the node, if it is known that no link
 // leads to them: pods that have ended have left these. Mounts where kubelet has none are an
 // administrator's.
-func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pathpolicy.FoundLink, complete bool) error {
+func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pathpolicy.FoundLink,
+	complete bool) error {
 	for i, m := range mounts {
-		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() || !s.Paths.IsOfKubelet(all[i].Path) {
+		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
+			!s.Paths.IsOfKubelet(all[i].Path) {
 			continue
 		}
 		gone, err := s.isGone(ctx, m.Volume.VolumeID)
@@ -180,7 +186,8 @@ const listedAtOnce = 16
 
 // mounted returns what a link or mount point is. mountPoints are the paths, in lower case, of
 // those that were found.
-func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, mountPoints map[string]bool) (m storage.Mount, err error) {
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink,
+	mountPoints map[string]bool) (m storage.Mount, err error) {
 	m = storage.Mount{Path: l.Path.String(), Target: l.Link.Target()}
 	switch {
 	case l.Link.IsMountPoint():
@@ -194,7 +201,8 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, mountPoin
 			return m, nil
 		}
 		if m.Volume, err = s.describeShare(ctx, remote); err != nil {
-			m.Volume = storage.Volume{Share: remote.Root(), Conditions: storage.Conditions{{Reason: storage.ShareUnknown, Message: err.Error()}}}
+			m.Volume = storage.Volume{Share: remote.Root(),
+				Conditions: storage.Conditions{{Reason: storage.ShareUnknown, Message: err.Error()}}}
 		}
 		return m, ctx.Err()
 	}
@@ -215,13 +223,15 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, mountPoin
 // unusedMappings returns the mappings that no staged path leads to. One is a leftover if CSI Proxy
 // has made it for a staged path, and no file on its share is open. The error is that Windows
 // doesn't tell all that.
-func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount, complete bool) (unused []storage.Mount, unknown error) {
+func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount,
+	complete bool) (unused []storage.Mount, unknown error) {
 	roots, err := s.Mappings.Roots(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, root := range roots {
-		used := slices.ContainsFunc(mounts, func(m storage.Mount) bool { return m.Kind == storage.ShareLink && m.Volume.Share == root })
+		used := slices.ContainsFunc(mounts,
+			func(m storage.Mount) bool { return m.Kind == storage.ShareLink && m.Volume.Share == root })
 		if used {
 			continue
 		}

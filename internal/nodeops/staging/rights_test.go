@@ -60,7 +60,8 @@ func atEachCall(t *testing.T, prepare func(t *testing.T, sim *winsim.System, n *
 // An error that says that something is gone proves nothing: UnstageVolume unmounts neither a
 // volume that somebody has open, nor one of another disk than the one that is named.
 func TestUnstageVolumeAsksAgain(t *testing.T) {
-	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorDevNotExist, win.ErrorNoSuchDevice, win.ErrorDeviceNotConnected} {
+	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorDevNotExist, win.ErrorNoSuchDevice,
+		win.ErrorDeviceNotConnected} {
 		for name, r := range map[string]storage.UnstageVolumeRequest{
 			"in use":       {StagingPath: stagingPath},
 			"another disk": {StagingPath: stagingPath, Disk: serial("vol-2")},
@@ -73,7 +74,8 @@ func TestUnstageVolumeAsksAgain(t *testing.T) {
 					simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 					if name == "in use" {
 						open, err := sim.OpenFile(t.Context(), stagingPath+file, win.OpenOptions{
-							Access: win.FileReadAttributes | win.GenericRead, Disposition: win.FileOpen, Share: win.ShareRead | win.ShareWrite,
+							Access: win.FileReadAttributes | win.GenericRead, Disposition: win.FileOpen,
+							Share: win.ShareRead | win.ShareWrite,
 						})
 						simtest.Must(t, err)
 						t.Cleanup(func() { open.Close() })
@@ -184,7 +186,8 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 		t.Errorf("unstaged, its attributes are %v", got)
 	}
 	// A process that dies before it has made the disk writable again leaves that to the next.
-	simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	simtest.Must(t, sim.SetDiskAttributes(number,
+		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")})
 	if got := attributesOf(sim, number); got != win.DiskOffline {
 		t.Errorf("unstaged again, its attributes are %v", got)
@@ -202,7 +205,8 @@ func TestReadOnlyOfNobody(t *testing.T) {
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
-	simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	simtest.Must(t, sim.SetDiskAttributes(number,
+		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
 	if got := attributesOf(sim, number); got != 0 {
 		t.Errorf("its attributes are %v", got)
@@ -217,7 +221,8 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 	ctx := t.Context()
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	wantKind(t, "offline", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath, "unmount it first")
+	wantKind(t, "offline", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath,
+		"unmount it first")
 	if got := attributesOf(sim, number); got != 0 {
 		t.Errorf("its attributes are %v", got)
 	}
@@ -228,7 +233,8 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
 	// One error proves nothing.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Count: 1}, win.ErrorIODevice))
-	wantKind(t, "offline, with an error", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath)
+	wantKind(t, "offline, with an error", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition,
+		stagingPath)
 }
 
 // A volume is mounted at each call of UnstageVolume, by the published API and of another
@@ -246,7 +252,8 @@ func TestMountDuringUnstage(t *testing.T) {
 		go func() { ended <- other.Volume.MountVolume(t.Context(), volume.ID(id), otherPath) }()
 		synctest.Wait()
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
-		_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()),
+			storage.UnstageVolumeRequest{StagingPath: stagingPath})
 		sim.OnCall(nil)
 		simtest.Must(t, err)
 		select {
@@ -312,7 +319,8 @@ func TestSpotFixFailsClosed(t *testing.T) {
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorDeviceNotConnected))
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
-		_, err := n.Storage.CheckVolume(operation.Inline(t.Context()), storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+		_, err := n.Storage.CheckVolume(operation.Inline(t.Context()),
+			storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
 		if err == nil {
 			t.Errorf("it was checked, with an error of %+v", c)
 		}
@@ -334,12 +342,14 @@ func TestOneStagingPath(t *testing.T) {
 				simtest.Must(t, err)
 			}
 			go func() {
-				_, err := other.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: otherPath})
+				_, err := other.Storage.StageVolume(t.Context(),
+					storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: otherPath})
 				ended <- err
 			}()
 			synctest.Wait()
 		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
-			_, err := n.Storage.StageVolume(operation.Inline(t.Context()), storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			_, err := n.Storage.StageVolume(operation.Inline(t.Context()),
+				storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 			sim.OnCall(nil)
 			select {
 			case other := <-ended:
@@ -360,16 +370,19 @@ func TestLetteredVolume(t *testing.T) {
 		name, number, letter := simtest.Lettered(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 		staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: readOnly})
 		paths, err := sim.VolumePathNames(t.Context(), name)
-		if err != nil || len(paths) != 1 || strings.EqualFold(paths[0], letter) || !strings.EqualFold(string(staged.VolumeID), name) {
+		if err != nil || len(paths) != 1 || strings.EqualFold(paths[0], letter) ||
+			!strings.EqualFold(string(staged.VolumeID), name) {
 			t.Errorf("read-only %v: it is mounted at %q, %v", readOnly, paths, err)
 		}
-		if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline || attributesOf(sim, number) != win.DiskOffline {
+		if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline ||
+			attributesOf(sim, number) != win.DiskOffline {
 			t.Errorf("read-only %v: %+v", readOnly, done)
 		}
 	}
 	sim, n := newNode(t)
 	_, number, _ := simtest.Lettered(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}); !done.DiskOffline || attributesOf(sim, number) != win.DiskOffline {
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath,
+		Disk: serial("vol-1")}); !done.DiskOffline || attributesOf(sim, number) != win.DiskOffline {
 		t.Errorf("with a letter only: %+v", done)
 	}
 }
@@ -398,7 +411,8 @@ func TestPublishVolumeOutsideOfVolumes(t *testing.T) {
 		t.Errorf("the user's directory: %v", err)
 	}
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	wantKind(t, "from a link", n.Storage.PublishVolume(ctx, targetPath, targetPath+"2"), csiproxy.ErrFailedPrecondition, "not a staging path")
+	wantKind(t, "from a link", n.Storage.PublishVolume(ctx, targetPath, targetPath+"2"), csiproxy.ErrFailedPrecondition,
+		"not a staging path")
 }
 
 // The mount of a volume whose disk is only offline, or to which a link leads, is no leftover.
@@ -437,7 +451,10 @@ func TestCleanUpLooksAgain(t *testing.T) {
 			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 			sim.Settle()
 		},
-		"a link is made": func(t *testing.T, sim *winsim.System) { simtest.Must(t, sim.Symlink(dangling, stagingPath, true)) },
+		"a link is made": func(t *testing.T,
+			sim *winsim.System) {
+			simtest.Must(t, sim.Symlink(dangling, stagingPath, true))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, n := newNode(t)
@@ -497,7 +514,8 @@ func TestStageAndPublishDuringCleanUp(t *testing.T) {
 			simtest.Must(t, err)
 			go func() {
 				defer close(done)
-				_, err := other.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+				_, err := other.Storage.StageVolume(t.Context(),
+					storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 				staged = err == nil
 				published = staged && other.Storage.PublishVolume(t.Context(), stagingPath, targetPath) == nil
 			}()
@@ -555,5 +573,6 @@ func TestWriteAfterUnstage(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(stagingPath))
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
 	_, err := n.Storage.StageVolume(ctx, r)
-	wantKind(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt (since 20", "csi-proxyctl storage move-aside PATH")
+	wantKind(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt (since 20",
+		"csi-proxyctl storage move-aside PATH")
 }

@@ -41,24 +41,25 @@ func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) e
 
 // UnstageShare implements [storage.Operations].
 func (s *Staging) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
-	return operation.Get(ctx, s.options.Runner, "UnstageShare", "at "+quote.Text(r.StagingPath), func(ctx context.Context) (done storage.UnstagedShare, _ error) {
-		local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
-		if err != nil {
-			return done, err
-		}
-		if r.RemotePath != "" {
-			remote, err := unc.Parse(r.RemotePath)
+	return operation.Get(ctx, s.options.Runner, "UnstageShare", "at "+quote.Text(r.StagingPath),
+		func(ctx context.Context) (done storage.UnstagedShare, _ error) {
+			local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
 			if err != nil {
 				return done, err
 			}
-			return s.unstageShare(ctx, unstaging{local: local, remote: remote, named: true})
-		}
-		remote, staged, err := s.stagedAt(ctx, local, refuseOther)
-		if err != nil || !staged {
-			return done, err
-		}
-		return s.unstageShare(ctx, unstaging{local: local, remote: remote})
-	})
+			if r.RemotePath != "" {
+				remote, err := unc.Parse(r.RemotePath)
+				if err != nil {
+					return done, err
+				}
+				return s.unstageShare(ctx, unstaging{local: local, remote: remote, named: true})
+			}
+			remote, staged, err := s.stagedAt(ctx, local, refuseOther)
+			if err != nil || !staged {
+				return done, err
+			}
+			return s.unstageShare(ctx, unstaging{local: local, remote: remote})
+		})
 }
 
 // unstaging is a share that is to be unstaged.
@@ -93,7 +94,8 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done storage.U
 	}
 	if staged {
 		if published := links.By(u.local); len(published) > 0 && !u.force {
-			return done, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share is published at %s; "+unpublishFirst, use.Listed(published))
+			return done, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share is published at %s; "+unpublishFirst,
+				use.Listed(published))
 		}
 		links = links.Except(u.local)
 	}
@@ -110,7 +112,8 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done storage.U
 
 // stagedAt returns the directory of a share that a path is a link to, and whether it is one.
 // If something else is there, the error is that of other.
-func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path, other somethingElse) (remote unc.Path, staged bool, _ error) {
+func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
+	other somethingElse) (remote unc.Path, staged bool, _ error) {
 	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
 		file, err := e.Open(ctx, pathpolicy.Look)
 		if err != nil {
@@ -174,7 +177,8 @@ func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link)
 }
 
 // unlink removes the link to remote at a staging path, and reports whether there was one.
-func (s *Staging) unlink(ctx context.Context, _ *use.Share, local pathpolicy.Path, remote unc.Path) (removed bool, _ error) {
+func (s *Staging) unlink(ctx context.Context, _ *use.Share, local pathpolicy.Path,
+	remote unc.Path) (removed bool, _ error) {
 	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
 		file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 		if err != nil {
@@ -208,18 +212,19 @@ func changedMeanwhile() error {
 
 // ListRefusedLogOns implements [storage.Operations].
 func (s *Staging) ListRefusedLogOns(ctx context.Context, forget bool) ([]storage.RefusedLogOn, error) {
-	return operation.Get(ctx, s.options.Runner, "ListRefusedLogOns", "", func(context.Context) (all []storage.RefusedLogOn, _ error) {
-		refused := s.LogOns.Refused()
-		if forget {
-			refused = s.LogOns.Forget()
-		}
-		for _, r := range refused {
-			number, _ := csiproxy.WindowsErrorOf(r.Err)
-			all = append(all, storage.RefusedLogOn{
-				RemotePath: r.RemotePath, WindowsError: number,
-				RefusedFor: time.Since(r.Since), HeldBackFor: max(0, time.Until(r.NextAttempt)),
-			})
-		}
-		return all, nil
-	})
+	return operation.Get(ctx, s.options.Runner, "ListRefusedLogOns", "",
+		func(context.Context) (all []storage.RefusedLogOn, _ error) {
+			refused := s.LogOns.Refused()
+			if forget {
+				refused = s.LogOns.Forget()
+			}
+			for _, r := range refused {
+				number, _ := csiproxy.WindowsErrorOf(r.Err)
+				all = append(all, storage.RefusedLogOn{
+					RemotePath: r.RemotePath, WindowsError: number,
+					RefusedFor: time.Since(r.Since), HeldBackFor: max(0, time.Until(r.NextAttempt)),
+				})
+			}
+			return all, nil
+		})
 }

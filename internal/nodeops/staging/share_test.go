@@ -132,13 +132,15 @@ func TestUnstageVolumeOfAShare(t *testing.T) {
 	for _, path := range []string{sharePath, share2Path} {
 		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, path)))
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}); done != (storage.UnstagedVolume{Unmounted: true}) {
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}); done !=
+		(storage.UnstagedVolume{Unmounted: true}) {
 		t.Errorf("the first: %+v", done)
 	}
 	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}); done != (storage.UnstagedVolume{}) {
 		t.Errorf("the first again: %+v", done)
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: share2Path}); done != (storage.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: share2Path}); done !=
+		(storage.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
 		t.Errorf("the last: %+v, mapped are %s", done, mappings(t, sim))
 	}
 }
@@ -165,7 +167,8 @@ func TestStageShareRefuses(t *testing.T) {
 	simtest.Must(t, err)
 	other = shareRequest(`\\filer\data`, share2Path)
 	other.Credentials.Username = `EXAMPLE\other`
-	wantKind(t, "another user, later", later.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition, "another user")
+	wantKind(t, "another user, later", later.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition,
+		"another user")
 	simtest.Must(t, later.Storage.StageShare(ctx, shareRequest(`\\filer\data`, share2Path)))
 
 	wantKind(t, "no credentials", n.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
@@ -216,7 +219,8 @@ func TestUnstageWhatIsNamed(t *testing.T) {
 	check("a share, where nothing is", share2Path, `\\filer\data`, nothing)
 	// The disk is retired, since it isn't staged there, but nothing at the path is touched.
 	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeOf(t, n, number), otherPath))
-	if got := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath, Disk: serial("vol-1")}); got != (storage.UnstagedVolume{DiskOffline: true}) {
+	if got := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath,
+		Disk: serial("vol-1")}); got != (storage.UnstagedVolume{DiskOffline: true}) {
 		t.Errorf("a disk, where a share is: %+v", got)
 	}
 	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
@@ -265,7 +269,8 @@ func TestUnstageShareOfSomethingElse(t *testing.T) {
 		}
 	}
 	for _, path := range []string{plugins + `\empty`, plugins + `\none`} {
-		if done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path}); done != (storage.UnstagedShare{}) || err != nil {
+		if done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path}); done !=
+			(storage.UnstagedShare{}) || err != nil {
 			t.Errorf("%s: %+v, %v", path, done, err)
 		}
 	}
@@ -310,7 +315,8 @@ func TestGetVolume(t *testing.T) {
 	sim, n := newShares(t)
 	ctx := t.Context()
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "data"}})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath,
+		Format: storage.FormatOptions{Label: "data"}})
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 
@@ -408,9 +414,12 @@ func TestConditions(t *testing.T) {
 			simtest.Must(t, sim.SetVolumeReadOnly(stagingPath, false))
 		}},
 		{"raw", otherPath, nil, conditions{storage.NotFormatted: inaccessible}, nil},
-		{"unreadable", stagingPath, fail(win.CallVolumeInformation, "", win.ErrorFileCorrupt), conditions{storage.Unreadable: inaccessible}, nil},
-		{"without a size", stagingPath, fail(win.CallDiskFreeSpace, "", win.ErrorFileCorrupt), conditions{storage.Unreadable: inaccessible}, nil},
-		{"a sick disk", stagingPath, fail(win.IoctlDiskGetDriveLayoutEx.String(), "", win.ErrorIODevice), conditions{storage.DiskUnreadable: degraded}, nil},
+		{"unreadable", stagingPath, fail(win.CallVolumeInformation, "", win.ErrorFileCorrupt),
+			conditions{storage.Unreadable: inaccessible}, nil},
+		{"without a size", stagingPath, fail(win.CallDiskFreeSpace, "", win.ErrorFileCorrupt),
+			conditions{storage.Unreadable: inaccessible}, nil},
+		{"a sick disk", stagingPath, fail(win.IoctlDiskGetDriveLayoutEx.String(), "", win.ErrorIODevice),
+			conditions{storage.DiskUnreadable: degraded}, nil},
 		{
 			"the volume offline", stagingPath, func() { control(win.IoctlVolumeOffline) },
 			conditions{storage.VolumeOffline: inaccessible}, func() { control(win.IoctlVolumeOnline) },
@@ -418,7 +427,8 @@ func TestConditions(t *testing.T) {
 		{"a server that is away", sharePath, fail(win.CallFileAttributes, `\\filer`, win.ErrorBadNetPath), conditions{storage.ShareUnreachable: inaccessible}, nil},
 		{"a server that refuses", sharePath, fail(win.CallFileAttributes, `\\filer`, win.ErrorLogonFailure), conditions{storage.ShareRefused: inaccessible}, nil},
 		{"not mapped", sharePath, func() { simtest.Must(t, sim.RemoveSMBGlobalMapping(ctx, `\\filer\data`)) }, conditions{storage.ShareNotMapped: inaccessible}, nil},
-		{"detached", stagingPath, func() { simtest.Must(t, sim.DetachDisk(number)) }, conditions{storage.DiskMissing: inaccessible}, nil},
+		{"detached", stagingPath, func() { simtest.Must(t, sim.DetachDisk(number)) },
+			conditions{storage.DiskMissing: inaccessible}, nil},
 	} {
 		if test.spoil != nil {
 			test.spoil()

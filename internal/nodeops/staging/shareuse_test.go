@@ -52,7 +52,8 @@ func TestMappingsOfOthersStay(t *testing.T) {
 			ctx := t.Context()
 			makeIt(t, sim, n)
 			list, err := n.Storage.ListVolumes(ctx)
-			if err != nil || len(list.Mounts) != 1 || list.Mounts[0].Kind != storage.Mapping || list.Mounts[0].LeftoverReason != "" {
+			if err != nil || len(list.Mounts) != 1 || list.Mounts[0].Kind != storage.Mapping ||
+				list.Mounts[0].LeftoverReason != "" {
 				t.Errorf("listed are %+v, %v", list, err)
 			}
 			left, err := n.Storage.CleanUp(ctx, true)
@@ -93,7 +94,8 @@ func TestOpenFilesKeepTheMapping(t *testing.T) {
 	}
 	// Windows doesn't tell: it may be open.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSMBConnections, Count: 1}, win.ErrorAccessDenied))
-	if list, err := n.Storage.ListVolumes(ctx); err != nil || list.Complete() || len(list.Mounts) != 1 || list.Mounts[0].LeftoverReason != "" {
+	if list, err := n.Storage.ListVolumes(ctx); err != nil || list.Complete() || len(list.Mounts) != 1 ||
+		list.Mounts[0].LeftoverReason != "" {
 		t.Errorf("listed are %+v, %v", list, err)
 	}
 	simtest.Must(t, open.Close())
@@ -119,7 +121,8 @@ func TestPublishedShareIsNotUnstaged(t *testing.T) {
 			wantKind(t, "UnstageVolume", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
 			simtest.Must(t, sim.WriteFile(targetPath+file, nil))
 			// By force the link goes, and the mapping stays for the pod.
-			if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath, Force: true}); done != (storage.UnstagedVolume{Unmounted: true}) {
+			if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath,
+				Force: true}); done != (storage.UnstagedVolume{Unmounted: true}) {
 				t.Errorf("by force: %+v", done)
 			}
 			simtest.Must(t, sim.WriteFile(`\\filer\data`+file, nil))

@@ -25,18 +25,19 @@ import (
 
 // StageVolume implements [storage.Operations].
 func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
-	return operation.Get(ctx, s.options.Runner, "StageVolume", "at "+quote.Text(r.StagingPath), func(ctx context.Context) (storage.StagedVolume, error) {
-		path, err := s.checkStage(r)
-		if err != nil {
-			return storage.StagedVolume{}, err
-		}
-		// The operations that it is made of run on this goroutine.
-		ctx = systemdisk.Once(operation.Inline(ctx))
-		if staged, done, err := s.stagedAlready(ctx, r, path); done {
-			return staged, err
-		}
-		return s.stageInFull(ctx, r, path)
-	})
+	return operation.Get(ctx, s.options.Runner, "StageVolume", "at "+quote.Text(r.StagingPath),
+		func(ctx context.Context) (storage.StagedVolume, error) {
+			path, err := s.checkStage(r)
+			if err != nil {
+				return storage.StagedVolume{}, err
+			}
+			// The operations that it is made of run on this goroutine.
+			ctx = systemdisk.Once(operation.Inline(ctx))
+			if staged, done, err := s.stagedAlready(ctx, r, path); done {
+				return staged, err
+			}
+			return s.stageInFull(ctx, r, path)
+		})
 }
 
 // checkStage finds out what is wrong with a request in any state of the node, before
@@ -46,7 +47,8 @@ func (s *Staging) checkStage(r storage.StageVolumeRequest) (path pathpolicy.Path
 		return path, err
 	}
 	if r.Disk.IsZero() {
-		return path, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "no disk is named: give its number, its serial number, an identifier or its iSCSI target")
+		return path, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"no disk is named: give its number, its serial number, an identifier or its iSCSI target")
 	}
 	if err := r.Disk.Validate(); err != nil {
 		return path, err
@@ -62,7 +64,8 @@ func (s *Staging) checkStage(r storage.StageVolumeRequest) (path pathpolicy.Path
 // stagedAlready is StageVolume for a volume that is staged just as the request asks for,
 // which is so whenever kubelet repeats it. In any other state, or on an error, done is false,
 // and the full sequence decides.
-func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path) (staged storage.StagedVolume, done bool, _ error) {
+func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest,
+	path pathpolicy.Path) (staged storage.StagedVolume, done bool, _ error) {
 	if r.Disk.ISCSI != nil || r.Partition != 0 {
 		return staged, false, nil
 	}
@@ -109,7 +112,8 @@ func otherFileSystem(o storage.FormatOptions, fileSystem string) bool {
 }
 
 // stageInFull is StageVolume for a volume that isn't staged, or not as the request asks for.
-func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path) (staged storage.StagedVolume, _ error) {
+func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
+	path pathpolicy.Path) (staged storage.StagedVolume, _ error) {
 	if r.Disk.ISCSI != nil {
 		done, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
 		if err != nil {
@@ -164,7 +168,8 @@ func onDisk(n disk.Number, err error) error {
 
 // prepare brings a disk online, with a data partition, and returns the volume of that, which
 // can be used then. made says whether it has partitioned the disk.
-func (s *Staging) prepare(ctx context.Context, d *use.Disk, r storage.StageVolumeRequest) (id volume.ID, made bool, _ error) {
+func (s *Staging) prepare(ctx context.Context, d *use.Disk,
+	r storage.StageVolumeRequest) (id volume.ID, made bool, _ error) {
 	attributes, err := d.Attributes(ctx)
 	if err != nil {
 		return "", false, err
@@ -209,13 +214,15 @@ func chosen(volumes opendisk.Volumes, partition uint32) (volume.ID, error) {
 }
 
 // makeWritable brings a disk online for writing, with a data partition.
-func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, attributes win.DiskAttributes, newIDs bool) (made bool, _ error) {
+func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, attributes win.DiskAttributes,
+	newIDs bool) (made bool, _ error) {
 	paths, err := s.Disks.StagedReadOnly(ctx, d, attributes)
 	if err != nil {
 		return false, err
 	}
 	if len(paths) > 0 {
-		return false, refuse("it is staged read-only at " + use.Listed(paths) + ", and can't be staged writable too; unstage it there first")
+		return false, refuse("it is staged read-only at " + use.Listed(paths) +
+			", and can't be staged writable too; unstage it there first")
 	}
 	made, err = s.Disks.EnsurePartition(ctx, d, attributes, newIDs)
 	if err == nil && !made {
@@ -242,7 +249,8 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, attributes win.
 				return err
 			}
 			if len(paths) > 0 {
-				return refuse("it is staged writable at " + use.Listed(paths) + ", and can't be staged read-only too; unstage it there first")
+				return refuse("it is staged writable at " + use.Listed(paths) +
+					", and can't be staged read-only too; unstage it there first")
 			}
 			if err := s.Disks.TakeOffline(ctx, d, volumes); err != nil {
 				return err
@@ -271,14 +279,16 @@ func refuse(why string) error {
 }
 
 // format formats a volume if it is raw, and returns its file system.
-func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
+func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+	r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
 	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
 	if err != nil {
 		return "", false, err
 	}
 	if !hasOne {
 		if r.ReadOnly {
-			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s has no file system, and a volume that is staged read-only isn't formatted", right.ID)
+			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+				"volume %s has no file system, and a volume that is staged read-only isn't formatted", right.ID)
 		}
 		err := s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
 			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), storage.NTFS)),
@@ -296,9 +306,11 @@ func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, ex
 	fileSystem = info.FileSystem
 	switch {
 	case fileSystem == "":
-		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again", right.ID)
+		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again",
+			right.ID)
 	case otherFileSystem(r.Format, fileSystem):
-		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s has the file system %s, not %s as requested", right.ID, fileSystem, r.Format.FileSystem)
+		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"volume %s has the file system %s, not %s as requested", right.ID, fileSystem, r.Format.FileSystem)
 	}
 	return fileSystem, formatted, nil
 }
@@ -312,7 +324,8 @@ func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, pat
 	}
 	for _, at := range s.Owner.Allowed(mounted) {
 		if other, err := s.Volumes.Parse(at); err != nil || !other.Equal(path) {
-			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "volume %s is staged at another path, %s; unstage it there first", right.ID, quote.Text(at))
+			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+				"volume %s is staged at another path, %s; unstage it there first", right.ID, quote.Text(at))
 		}
 	}
 	if err := s.Volumes.Mount(ctx, d, right, path); err != nil {
@@ -330,14 +343,16 @@ func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, pat
 // A letter that stays does no harm, so it is only logged.
 func (s *Staging) takeLetter(ctx context.Context, right *use.Volume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
-		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", right.ID, "drive", letter, "err", err)
+		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", right.ID, "drive",
+			letter, "err", err)
 		return
 	}
 	s.options.Logger.Info("drive letter taken away", "volume", right.ID, "drive", letter)
 }
 
 // measure fills in the size of a staged volume, after it has grown it if that is asked for.
-func (s *Staging) measure(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
+func (s *Staging) measure(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+	r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
 	if !r.Grow || r.ReadOnly {
 		now, err := s.Volumes.GetVolumeStats(ctx, right.ID)
 		staged.SizeBytes = now.SizeBytes

@@ -105,7 +105,8 @@ func TestLifeOfAVolume(t *testing.T) {
 	for range 2 {
 		simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline || done.LoggedOut {
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted ||
+		!done.DiskOffline || done.LoggedOut {
 		t.Errorf("unstaged: %+v", done)
 	}
 	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); done != (storage.UnstagedVolume{}) {
@@ -120,7 +121,8 @@ func TestLifeOfAVolume(t *testing.T) {
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "between"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol0abc", SizeBytes: 30 << 30})
 	third := stage(t, n, request)
-	if third.Disk == number || third.VolumeID != first.VolumeID || third.Formatted || !third.Grown || third.SizeBytes < 29<<30 {
+	if third.Disk == number || third.VolumeID != first.VolumeID || third.Formatted || !third.Grown ||
+		third.SizeBytes < 29<<30 {
 		t.Errorf("staged under another number: %+v", third)
 	}
 	data, err := sim.ReadFile(stagingPath + file)
@@ -198,14 +200,18 @@ func TestStageVolumeFindsOneDisk(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
 	for _, s := range []string{"one", "two"} {
-		simtest.Attach(t, sim, winsim.DiskSpec{Serial: s, Page83: []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("Example same")}}})
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: s,
+			Page83: []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("Example same")}}})
 	}
 	before := sim.Disks()
-	_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{Identifier: "same"}, StagingPath: stagingPath})
+	_, err := n.Storage.StageVolume(ctx,
+		storage.StageVolumeRequest{Disk: storage.Selector{Identifier: "same"}, StagingPath: stagingPath})
 	wantKind(t, "two disks", err, csiproxy.ErrFailedPrecondition, "2 disks have", `"one"`, `"two"`)
-	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{Number: new(disk.Number)}, StagingPath: stagingPath})
+	_, err = n.Storage.StageVolume(ctx,
+		storage.StageVolumeRequest{Disk: storage.Selector{Number: new(disk.Number)}, StagingPath: stagingPath})
 	wantKind(t, "the disk of Windows", err, csiproxy.ErrFailedPrecondition, "Windows runs from this disk")
-	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: stagingPath, Wait: -1})
+	_, err = n.Storage.StageVolume(ctx,
+		storage.StageVolumeRequest{Disk: serial("none"), StagingPath: stagingPath, Wait: -1})
 	wantKind(t, "no disk", err, csiproxy.ErrNotFound, `no disk has the serial number "none"`, `"one"`, `"two"`)
 	for i, after := range sim.Disks() {
 		if after.Attributes != before[i].Attributes || len(sim.VolumesOfDisk(after.Number)) != 0 && !after.System {
@@ -234,7 +240,8 @@ func TestStageVolumeWaits(t *testing.T) {
 	simtest.Must(t, err)
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("late"), StagingPath: stagingPath})
 
-	_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
+	_, err = n.Storage.StageVolume(t.Context(),
+		storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
 	wantKind(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
 	ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), 10*time.Millisecond)
 	defer cancel()
@@ -246,16 +253,18 @@ func TestStageVolumeNeverWritesOverData(t *testing.T) {
 	sim, n := newNode(t)
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Must(t, sim.WriteImage(number, []byte("LUKS\xba\xbe"), 0))
-	_, err := n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	_, err := n.Storage.StageVolume(t.Context(),
+		storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	wantKind(t, "a foreign disk", err, csiproxy.ErrFailedPrecondition, "LUKS", "disk 1")
 }
 
 func TestStageVolumeFormats(t *testing.T) {
 	sim, n := newNode(t)
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{
-		FileSystem: storage.ReFS, AllocationUnitBytes: 64 << 10, Label: "data", IntegrityStreams: true,
-	}})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath,
+		Format: storage.FormatOptions{
+			FileSystem: storage.ReFS, AllocationUnitBytes: 64 << 10, Label: "data", IntegrityStreams: true,
+		}})
 	info, err := sim.VolumeInformation(t.Context(), string(staged.VolumeID))
 	if err != nil || staged.FileSystem != "ReFS" || info.FileSystem != "ReFS" || info.Label != "data" {
 		t.Errorf("%+v %+v, %v", staged, info, err)
@@ -300,7 +309,8 @@ func TestStageVolumeWithMutualCHAP(t *testing.T) {
 		login := storage.Login{MutualSecret: secret.New(mutual)}
 		login.Type, login.Username, login.Secret = iscsi.MutualCHAP, "node", secret.New("twelve bytes")
 		return storage.StageVolumeRequest{
-			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}, Login: login, StagingPath: stagingPath,
+			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}, Login: login,
+			StagingPath: stagingPath,
 		}
 	}
 	set := 0
@@ -349,7 +359,8 @@ func TestLogOutDuringStage(t *testing.T) {
 		}, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun-0"}, winsim.DiskSpec{SizeBytes: 2 << 30, Serial: "lun-1"}))
 		request := func(lun uint32, path string) storage.StageVolumeRequest {
 			return storage.StageVolumeRequest{
-				Disk:        storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: "iqn.2026-01.com.example:vol-1", LUN: lun}},
+				Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: "iqn.2026-01.com.example:vol-1",
+					LUN: lun}},
 				StagingPath: path,
 			}
 		}
@@ -376,12 +387,14 @@ func TestStageVolumeOfATarget(t *testing.T) {
 	const iqn = iscsi.IQN("iqn.2026-01.com.example:vol-1")
 	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
 	simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
-		IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}, CHAPUser: "node", CHAPSecret: secret.New("twelve bytes"),
+		IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}, CHAPUser: "node",
+		CHAPSecret: secret.New("twelve bytes"),
 	}, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun-0"}, winsim.DiskSpec{SizeBytes: 2 << 30, Serial: "lun-1"}))
 	request := func(lun uint32, path string) storage.StageVolumeRequest {
 		return storage.StageVolumeRequest{
-			Disk:        storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn, LUN: lun}},
-			Login:       storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("twelve bytes")}},
+			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn, LUN: lun}},
+			Login: storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node",
+				Secret: secret.New("twelve bytes")}},
 			StagingPath: path,
 		}
 	}
@@ -452,7 +465,8 @@ func testUnstageVolumeInUse(t *testing.T) {
 	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true}); !done.Unmounted || !done.DiskOffline {
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true}); !done.Unmounted ||
+		!done.DiskOffline {
 		t.Errorf("%+v", done)
 	}
 	simtest.Must(t, sim.EndProcess(process))
@@ -633,22 +647,27 @@ func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
 	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	_, err := n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
+	_, err := n.Storage.StageVolume(t.Context(),
+		storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
 	wantKind(t, "another volume at the path", err, csiproxy.ErrFailedPrecondition)
-	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath}); done.Unmounted || !done.DiskOffline {
+	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"),
+		StagingPath: stagingPath}); done.Unmounted || !done.DiskOffline {
 		t.Errorf("undoing it: %+v", done)
 	}
 	if id, err := n.Volume.GetVolumeIDFromTargetPath(t.Context(), stagingPath); id != staged.VolumeID {
 		t.Errorf("at the path is %q, %v", id, err)
 	}
 	// A sick disk that doesn't tell which one it is may be meant, unless another disk is.
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(), Object: win.PhysicalDrive(staged.Disk)}, win.ErrorInvalidFunction))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
+		Object: win.PhysicalDrive(staged.Disk)}, win.ErrorInvalidFunction))
 	n, err = nodeops.New(sim, nodeops.Options{}) // which remembers nothing of it
 	simtest.Must(t, err)
-	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath}); done.Unmounted {
+	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"),
+		StagingPath: stagingPath}); done.Unmounted {
 		t.Errorf("unstaging another disk: %+v", done)
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
+	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-1"),
+		StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
 		t.Errorf("unstaging it: %+v", done)
 	}
 }
@@ -663,7 +682,8 @@ func TestUnstageVolumeOfASwappedDisk(t *testing.T) {
 		simtest.Must(t, sim.DetachDisk(number))
 		swapped = simtest.Attach(t, sim, winsim.DiskSpec{Serial: "stranger"}) == number
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
-		_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()), storage.UnstageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+		_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()),
+			storage.UnstageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 		if swapped && attributesOf(sim, number) != 0 {
 			t.Errorf("the other disk's attributes are %v; %v", attributesOf(sim, number), err)
 		}
@@ -689,7 +709,8 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	wantKind(t, "nothing staged", n.Storage.PublishVolume(ctx, stagingPath, targetPath), csiproxy.ErrFailedPrecondition, "neither a volume nor a share")
+	wantKind(t, "nothing staged", n.Storage.PublishVolume(ctx, stagingPath, targetPath), csiproxy.ErrFailedPrecondition,
+		"neither a volume nor a share")
 	simtest.Must(t, sim.MkdirAll(stagingPath))
 	wantKind(t, "a plain directory", n.Storage.PublishVolume(ctx, stagingPath, targetPath), csiproxy.ErrFailedPrecondition)
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
@@ -703,12 +724,15 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
 	elsewhere := simtest.Kubelet + `\pods\link`
 	simtest.Must(t, sim.Symlink(elsewhere, directory, true))
-	for what, path := range map[string]string{"a directory": directory, "a file": directory + file, "another link": elsewhere, "a mount point": stagingPath} {
-		if err := n.Storage.PublishVolume(ctx, stagingPath, path); csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists && csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+	for what, path := range map[string]string{"a directory": directory, "a file": directory + file,
+		"another link": elsewhere, "a mount point": stagingPath} {
+		if err := n.Storage.PublishVolume(ctx, stagingPath, path); csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists &&
+			csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 			t.Errorf("publish over %s: %v", what, err)
 		}
 	}
-	for what, path := range map[string]string{"a directory": directory, "a file": directory + file, "a mount point": stagingPath} {
+	for what, path := range map[string]string{"a directory": directory, "a file": directory + file,
+		"a mount point": stagingPath} {
 		wantKind(t, "unpublish "+what, n.Storage.UnpublishVolume(ctx, path), csiproxy.ErrFailedPrecondition)
 	}
 	for _, path := range []string{directory, stagingPath, targetPath} {
@@ -786,19 +810,28 @@ func TestBadStorageRequests(t *testing.T) {
 	_, n := newNode(t)
 	ctx := t.Context()
 	for what, r := range map[string]storage.StageVolumeRequest{
-		"no disk":             {StagingPath: stagingPath},
-		"a LUN alone":         {StagingPath: stagingPath, Disk: storage.Selector{LUN: pointer(uint32(1))}},
-		"no path":             {Disk: serial("vol-1")},
-		"a path outside":      {Disk: serial("vol-1"), StagingPath: `C:\Windows`},
-		"another file system": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{FileSystem: "ext4"}},
-		"an odd cluster":      {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{AllocationUnitBytes: 1000}},
-		"a cluster of ReFS":   {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{FileSystem: storage.ReFS, AllocationUnitBytes: 512}},
-		"a long label":        {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: strings.Repeat("x", 33)}},
-		"integrity of NTFS":   {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{IntegrityStreams: true}},
-		"short names of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{FileSystem: storage.ReFS, NoShortNames: true}},
-		"a bad label":         {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "a\x00"}},
-		"a short CHAP secret": {StagingPath: stagingPath, Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"}, IQN: "iqn.2026-01.a:b"}},
-			Login: storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("short")}}},
+		"no disk":        {StagingPath: stagingPath},
+		"a LUN alone":    {StagingPath: stagingPath, Disk: storage.Selector{LUN: pointer(uint32(1))}},
+		"no path":        {Disk: serial("vol-1")},
+		"a path outside": {Disk: serial("vol-1"), StagingPath: `C:\Windows`},
+		"another file system": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{FileSystem: "ext4"}},
+		"an odd cluster": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{AllocationUnitBytes: 1000}},
+		"a cluster of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{FileSystem: storage.ReFS, AllocationUnitBytes: 512}},
+		"a long label": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{Label: strings.Repeat("x", 33)}},
+		"integrity of NTFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{IntegrityStreams: true}},
+		"short names of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{FileSystem: storage.ReFS, NoShortNames: true}},
+		"a bad label": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "a\x00"}},
+		"a short CHAP secret": {StagingPath: stagingPath,
+			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"},
+				IQN: "iqn.2026-01.a:b"}},
+			Login: storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u",
+				Secret: secret.New("short")}}},
 	} {
 		_, err := n.Storage.StageVolume(ctx, r)
 		wantKind(t, what, err, csiproxy.ErrInvalidArgument)

@@ -70,7 +70,8 @@ type Staging struct {
 
 // New returns the tasks that are made of the operations of one node.
 func New(g Groups, o Options) *Staging {
-	return &Staging{Groups: g, options: o.Logged(), connecting: make(map[string]int), checking: make(map[volume.ID]time.Time)}
+	return &Staging{Groups: g, options: o.Logged(), connecting: make(map[string]int),
+		checking: make(map[volume.ID]time.Time)}
 }
 
 // ListDisks implements [storage.Operations].
@@ -98,7 +99,8 @@ func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) ([]sto
 
 // addTargets fills in which disks are logical units of iSCSI targets. The initiator is
 // asked, by ask, only if there are disks on that bus: asking it starts its service.
-func (s *Staging) addTargets(ctx context.Context, all []storage.Disk, ask func(context.Context) (map[disk.Number]storage.ISCSILUN, error)) error {
+func (s *Staging) addTargets(ctx context.Context, all []storage.Disk,
+	ask func(context.Context) (map[disk.Number]storage.ISCSILUN, error)) error {
 	if !slices.ContainsFunc(all, func(d storage.Disk) bool { return d.Bus == storage.BusISCSI }) {
 		return nil
 	}

@@ -26,21 +26,23 @@ import (
 
 // UnstageVolume implements [storage.Operations].
 func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
-	return operation.Get(ctx, s.options.Runner, "UnstageVolume", "at "+quote.Text(r.StagingPath), func(ctx context.Context) (storage.UnstagedVolume, error) {
-		path, err := s.Volumes.Parse(r.StagingPath)
-		if err == nil {
-			err = r.Disk.Validate()
-		}
-		if err != nil {
-			return storage.UnstagedVolume{}, err
-		}
-		return s.unstage(systemdisk.Once(operation.Inline(ctx)), r, path)
-	})
+	return operation.Get(ctx, s.options.Runner, "UnstageVolume", "at "+quote.Text(r.StagingPath),
+		func(ctx context.Context) (storage.UnstagedVolume, error) {
+			path, err := s.Volumes.Parse(r.StagingPath)
+			if err == nil {
+				err = r.Disk.Validate()
+			}
+			if err != nil {
+				return storage.UnstagedVolume{}, err
+			}
+			return s.unstage(systemdisk.Once(operation.Inline(ctx)), r, path)
+		})
 }
 
 // unstage unstages the volume or share that is staged at a path, or only the disk that the
 // request names.
-func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
+func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest,
+	path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
 	at, err := s.Paths.Glance(ctx, s.Sys, path) // looked at again with the right to the volume
 	mounted := volume.ID(at.Volume)
 	var remote unc.Path
@@ -95,7 +97,8 @@ func (s *Staging) checkNotStaged(ctx context.Context, path pathpolicy.Path, moun
 	}
 	now, err := s.Volumes.MountedAtPath(ctx, path)
 	if err == nil && now != "" && !now.Equal(mounted) {
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again", now)
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again",
+			now)
 	}
 	return err
 }
@@ -199,13 +202,15 @@ func meanwhileGone(err error) error {
 	if !use.IsGone(err) {
 		return err
 	}
-	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the disk does not answer, or has left the node during the call; try again", Err: err}
+	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+		Detail: "the disk does not answer, or has left the node during the call; try again", Err: err}
 }
 
 // unstageAway unmounts a volume that isn't there, without writing anything out: its pods must
 // be able to end. why is the error that says so, which alone proves nothing. A disk that the
 // request names and that is online doesn't have the volume.
-func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path, why error, done *storage.UnstagedVolume) error {
+func (s *Staging) unstageAway(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path,
+	why error, done *storage.UnstagedVolume) error {
 	if !r.Disk.IsZero() {
 		inside, d, err := s.named(ctx, r.Disk)
 		if err != nil {

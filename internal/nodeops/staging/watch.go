@@ -92,12 +92,13 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector, tell func(
 	first, lastSeen := true, time.Now()
 	for {
 		// Each look is an operation of its own: what the caller does in between is none.
-		changes, err := operation.Get(ctx, s.options.Runner, "WatchDisks", "", func(ctx context.Context) (storage.DiskChanges, error) {
-			if first || interval < storage.WatchInterval {
-				s.outdate()
-			}
-			return s.compare(ctx, &w, atMost)
-		})
+		changes, err := operation.Get(ctx, s.options.Runner, "WatchDisks", "",
+			func(ctx context.Context) (storage.DiskChanges, error) {
+				if first || interval < storage.WatchInterval {
+					s.outdate()
+				}
+				return s.compare(ctx, &w, atMost)
+			})
 		if err != nil && (first || ctx.Err() != nil || time.Since(lastSeen) > failurePatience) {
 			return err
 		}
@@ -284,7 +285,8 @@ func mayBeSame(a, b storage.Disk) bool {
 		return false
 	}
 	if len(a.Identifiers) > 0 && len(b.Identifiers) > 0 {
-		return slices.ContainsFunc(a.Identifiers, func(id storage.Identifier) bool { return slices.Contains(b.Identifiers, id) })
+		return slices.ContainsFunc(a.Identifiers,
+			func(id storage.Identifier) bool { return slices.Contains(b.Identifiers, id) })
 	}
 	return true
 }

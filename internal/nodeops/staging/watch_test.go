@@ -148,7 +148,8 @@ func TestWatchDisks(t *testing.T) {
 				a := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 				sim.Settle()
 				w := watchDisks(t, n, storage.Selector{})
-				if c := w.next(0, "+0 system, +1 a"); len(c.Added) != 2 || c.Added[0].SystemReason == "" || c.Added[1].SizeBytes != 10<<30 {
+				if c := w.next(0, "+0 system, +1 a"); len(c.Added) != 2 || c.Added[0].SystemReason == "" ||
+					c.Added[1].SizeBytes != 10<<30 {
 					t.Errorf("the list is %+v", c)
 				}
 				w.quiet(time.Hour)
@@ -253,7 +254,8 @@ func TestWatchDisksWithOneThatHangs(t *testing.T) {
 		all.next(0, "+0 system, +1 a")
 		a.next(0, "+1 a")
 
-		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.IoctlStorageGetDeviceNumber.String(), Object: win.PhysicalDrive(one)}, 2*time.Hour))
+		simtest.Must(t, sim.DelayUncancellable(
+			winsim.Match{Call: win.IoctlStorageGetDeviceNumber.String(), Object: win.PhysicalDrive(one)}, 2*time.Hour))
 		hang := all.next(polled+patient, "*1 error")
 		if d := hang.Changed[0]; d.Online || d.SizeBytes != 0 {
 			t.Errorf("of the disk that hangs is told %+v", d)
@@ -309,7 +311,8 @@ func TestWatchDisksWhileACallHangs(t *testing.T) {
 		sim, n := newNode(t)
 		one := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		sim.Settle()
-		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.IoctlDiskGetDiskAttributes.String(), Object: win.PhysicalDrive(one), Count: 1}, 2*time.Hour))
+		simtest.Must(t, sim.DelayUncancellable(
+			winsim.Match{Call: win.IoctlDiskGetDiskAttributes.String(), Object: win.PhysicalDrive(one), Count: 1}, 2*time.Hour))
 		go n.Disk.GetDiskState(t.Context(), one)
 		time.Sleep(time.Minute)
 		w := watchDisks(t, n, storage.Selector{})
@@ -480,7 +483,8 @@ func TestWatchDisksFails(t *testing.T) {
 			t.Errorf("it ends with %v", err)
 		}
 		begun = time.Now()
-		if _, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{})); !errors.Is(err, win.ErrorNoSystemResources) || time.Since(begun) > 0 {
+		if _, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{})); !errors.Is(err,
+			win.ErrorNoSystemResources) || time.Since(begun) > 0 {
 			t.Errorf("it begins with %v, after %v", err, time.Since(begun))
 		}
 	})
@@ -512,7 +516,8 @@ func TestWatchDisksWithoutTheInitiator(t *testing.T) {
 		simtest.Must(t, err)
 		ctx := t.Context()
 		portal, iqn := iscsi.Portal{Address: "10.0.0.1", Port: 3260}, iscsi.IQN("iqn.2010-10.org.openstack:volume-1")
-		simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
+		simtest.Must(t, sim.ISCSI().AddTarget(
+			iscsitarget.Target{IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
 			winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun"}))
 		simtest.Must(t, n.ISCSI.AddTargetPortal(ctx, portal))
 		simtest.Must(t, n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{}))

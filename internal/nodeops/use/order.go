@@ -48,7 +48,8 @@ const (
 	linkRight
 )
 
-var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share", linkRight: "link"}
+var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share",
+	linkRight: "link"}
 
 type heldKey struct{}
 
@@ -57,7 +58,8 @@ type heldKey struct{}
 // of a later one already.
 func holding(ctx context.Context, k kind) (context.Context, error) {
 	if held, _ := ctx.Value(heldKey{}).(kind); held >= k {
-		return ctx, fmt.Errorf("a bug in CSI Proxy: the right to a %s is asked for while one to a %s is held", kinds[k], kinds[held])
+		return ctx, fmt.Errorf("a bug in CSI Proxy: the right to a %s is asked for while one to a %s is held", kinds[k],
+			kinds[held])
 	}
 	return context.WithValue(ctx, heldKey{}, k), nil
 }

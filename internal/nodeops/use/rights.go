@@ -70,7 +70,8 @@ func unlessGiven(given *bool, back func()) {
 
 // take takes the lock of key, and then the file of the name, which may be "" if no other
 // process needs to be excluded. what names the object in errors.
-func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.Locks[K], key K, file, what string) (context.Context, right, error) {
+func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.Locks[K], key K, file,
+	what string) (context.Context, right, error) {
 	inside, err := holding(ctx, k)
 	if err != nil {
 		return ctx, right{}, err
@@ -152,7 +153,8 @@ func (o *Owner) DiskOf(ctx context.Context, id volume.ID) (context.Context, *Dis
 
 // tryDiskOf is DiskOf for a volume that lay on disk n a moment ago. The right is nil if it
 // lies on another one by the time that the right to disk n is there.
-func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID, n disk.Number) (_ context.Context, _ *Disk, extent win.DiskExtent, _ error) {
+func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID,
+	n disk.Number) (_ context.Context, _ *Disk, extent win.DiskExtent, _ error) {
 	inside, r, err := o.disk(ctx, n)
 	if err != nil {
 		return ctx, nil, extent, err
@@ -200,7 +202,8 @@ func OnlyExtent(ctx context.Context, h device.Handle) (win.DiskExtent, error) {
 		return win.DiskExtent{}, err
 	}
 	if len(extents) != 1 {
-		return win.DiskExtent{}, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the volume lies on %d parts of disks; only a volume on one part of one disk can be used", len(extents))
+		return win.DiskExtent{}, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the volume lies on %d parts of disks; only a volume on one part of one disk can be used", len(extents))
 	}
 	return extents[0], nil
 }
@@ -229,7 +232,8 @@ func (o *Owner) TryVolume(ctx context.Context, id volume.ID) (context.Context, *
 	_, right, err := o.Volume(soon, id)
 	if err != nil {
 		if ctx.Err() == nil && soon.Err() != nil {
-			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "another call is changing where the volume at this path is mounted; try again later")
+			err = csiproxy.Errorf(csiproxy.ErrUnavailable,
+				"another call is changing where the volume at this path is mounted; try again later")
 		}
 		return ctx, nil, err
 	}
@@ -250,7 +254,8 @@ func (o *Owner) Server(ctx context.Context, remote unc.Path) (context.Context, *
 func (o *Owner) Share(ctx context.Context, remote unc.Path) (context.Context, *Share, error) {
 	root := remote.Root()
 	name := sha256.Sum256([]byte(root)) // which has no characters that a file can't have
-	inside, r, err := take(ctx, o, shareRight, &o.shares, root, fmt.Sprintf("share-%x", name[:8]), "the mapping of the share")
+	inside, r, err := take(ctx, o, shareRight, &o.shares, root, fmt.Sprintf("share-%x", name[:8]),
+		"the mapping of the share")
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -271,7 +276,8 @@ func (o *Owner) Link(ctx context.Context, path pathpolicy.Path) (context.Context
 // MountedAt gives the right to the volume or share that is mounted where a path ends, so that
 // it isn't unmounted or unmapped before release is called. If the path ends elsewhere, no right
 // is needed, and release does nothing. to is where the path ends once the right is there.
-func (o *Owner) MountedAt(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
+func (o *Owner) MountedAt(ctx context.Context,
+	path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
 	const attempts = 4
 	for range attempts {
 		inside, to, release, err := o.tryMountedAt(ctx, path)
@@ -279,11 +285,13 @@ func (o *Owner) MountedAt(ctx context.Context, path pathpolicy.Path) (_ context.
 			return inside, to, release, err
 		}
 	}
-	return ctx, to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "other calls keep changing what is mounted there; try again later")
+	return ctx, to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
+		"other calls keep changing what is mounted there; try again later")
 }
 
 // tryMountedAt is MountedAt; release is nil if the path ends elsewhere once the right is there.
-func (o *Owner) tryMountedAt(ctx context.Context, path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
+func (o *Owner) tryMountedAt(ctx context.Context,
+	path pathpolicy.Path) (_ context.Context, to pathpolicy.Resolved, release func(), _ error) {
 	// The first look only says which right to take.
 	to, err := o.paths.Glance(ctx, o.sys, path)
 	if err == nil && to.Kind == pathpolicy.Nothing {
@@ -302,7 +310,8 @@ func (o *Owner) tryMountedAt(ctx context.Context, path pathpolicy.Path) (_ conte
 	given := false
 	defer unlessGiven(&given, back)
 	now, err := o.paths.Resolve(inside, o.sys, path)
-	given = err == nil && now.Kind == to.Kind && strings.EqualFold(now.Volume, to.Volume) && winname.Equal(now.Target, to.Target)
+	given = err == nil && now.Kind == to.Kind && strings.EqualFold(now.Volume, to.Volume) &&
+		winname.Equal(now.Target, to.Target)
 	if err != nil || !given {
 		return ctx, now, nil, err
 	}

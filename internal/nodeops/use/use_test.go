@@ -155,7 +155,8 @@ func TestAnotherProcess(t *testing.T) {
 		begun := time.Now()
 		_, _, err = n.process().Volume(t.Context(), n.id)
 		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
-		if took := time.Since(begun); took < 10*time.Second || !strings.Contains(err.Error(), "another process of CSI Proxy is changing the volume") {
+		if took := time.Since(begun); took < 10*time.Second ||
+			!strings.Contains(err.Error(), "another process of CSI Proxy is changing the volume") {
 			t.Errorf("after %v: %v", took, err)
 		}
 		held.Release()

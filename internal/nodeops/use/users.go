@@ -40,7 +40,8 @@ func (o *Owner) Away(ctx context.Context, id volume.ID) (bool, error) {
 		return false, listErr
 	}
 	if slices.ContainsFunc(names, func(name string) bool { return id.Equal(volume.ID(name)) }) {
-		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
+		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+			Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
 	}
 	return true, nil
 }
@@ -120,7 +121,8 @@ func unknownLinks(err error) error {
 
 // leadsTo reports whether a link leads to a volume. The links and mount points that were
 // found needn't be looked at again.
-func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID, found map[string]pathpolicy.FoundLink) (bool, error) {
+func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID,
+	found map[string]pathpolicy.FoundLink) (bool, error) {
 	for range len(found) + 1 {
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:

@@ -70,7 +70,8 @@ func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message st
 }
 
 // describeDisk fills in what is known of the disk that a volume lies on.
-func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume device.Handle, extent win.DiskExtent) (readOnly bool, _ error) {
+func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume device.Handle,
+	extent win.DiskExtent) (readOnly bool, _ error) {
 	d.Disk = &extent.DiskNumber
 	h, err := opendisk.Open(ctx, v.sys, extent.DiskNumber, win.AccessNone)
 	if err != nil {

@@ -120,7 +120,8 @@ func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 		names = append(names, name)
 	}
 	return refuse("the directory is not empty: it has " + use.Listed(names) +
-		"; somebody wrote there while nothing was mounted; csi-proxyctl storage move-aside PATH moves all of it to another directory")
+		"; somebody wrote there while nothing was mounted; csi-proxyctl storage move-aside PATH moves all of it to " +
+		"another directory")
 }
 
 // explain says why a volume couldn't be mounted at a directory that is on another file
@@ -137,9 +138,10 @@ func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mount
 		return mountErr
 	}
 	return &csiproxy.Error{
-		Kind:   csiproxy.ErrFailedPrecondition,
-		Detail: fmt.Sprintf("the directory is on %s, where Windows mounts no volumes; the kubelet directory must be on NTFS", info.FileSystem),
-		Err:    mountErr,
+		Kind: csiproxy.ErrFailedPrecondition,
+		Detail: fmt.Sprintf("the directory is on %s, where Windows mounts no volumes; the kubelet directory must be on NTFS",
+			info.FileSystem),
+		Err: mountErr,
 	}
 }
 
@@ -204,7 +206,8 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 			}
 			away, awayErr := v.options.Owner.Away(ctx, id)
 			if awayErr == nil && !away {
-				awayErr = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err, Detail: "the volume can't be written out now; try again"}
+				awayErr = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+					Detail: "the volume can't be written out now; try again"}
 			}
 			if awayErr == nil { // its pods must be able to end
 				v.options.Logger.Warn("a volume that is away is unmounted without a flush", "volume", id, "err", err)
@@ -217,8 +220,10 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 
 // Unmount unmounts a volume at a path, if it is mounted there. flush is called before, and
 // its error ends the call.
-func (v *Volumes) Unmount(ctx context.Context, right *use.Volume, path pathpolicy.Path, flush func(context.Context) error) error {
-	return v.unmount(ctx, right, path, flush, func(ctx context.Context, at *pathpolicy.File) error { return at.Unmount(ctx) })
+func (v *Volumes) Unmount(ctx context.Context, right *use.Volume, path pathpolicy.Path,
+	flush func(context.Context) error) error {
+	return v.unmount(ctx, right, path, flush,
+		func(ctx context.Context, at *pathpolicy.File) error { return at.Unmount(ctx) })
 }
 
 // remover takes away the mount point that a directory is.
@@ -228,14 +233,16 @@ type remover func(ctx context.Context, at *pathpolicy.File) error
 func (v *Volumes) unmount(
 	ctx context.Context, right *use.Volume, path pathpolicy.Path, flush func(context.Context) error, remove remover,
 ) error {
-	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.unmountAt(ctx, right.ID, e, flush, remove) })
+	err := v.paths.Reach(ctx, v.sys, path,
+		func(e pathpolicy.Entry) error { return v.unmountAt(ctx, right.ID, e, flush, remove) })
 	if pathpolicy.Missing(err) {
 		return nil
 	}
 	return err
 }
 
-func (v *Volumes) unmountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry, flush func(context.Context) error, remove remover) error {
+func (v *Volumes) unmountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry, flush func(context.Context) error,
+	remove remover) error {
 	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, win.ErrorDirectory) {
 		return refuse(notADirectory)
@@ -262,23 +269,24 @@ func (v *Volumes) unmountAt(ctx context.Context, id volume.ID, e pathpolicy.Entr
 
 // GetVolumeIDFromTargetPath implements [volume.Operations].
 func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (volume.ID, error) {
-	return operation.Get(ctx, v.options.Runner, "GetVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (volume.ID, error) {
-		path, err := v.Parse(targetPath)
-		if err != nil {
-			return "", err
-		}
-		to, err := v.paths.Resolve(ctx, v.sys, path)
-		if err != nil {
-			return "", err
-		}
-		switch to.Kind {
-		case pathpolicy.MountedVolume:
-			return volume.ID(to.Volume), nil
-		case pathpolicy.Nothing:
-			return "", notFound("the path can't be found because it does not exist")
-		}
-		return "", notFound("no volume is mounted there: the mount point can't be found because it does not exist")
-	})
+	return operation.Get(ctx, v.options.Runner, "GetVolumeIDFromTargetPath", strconv.Quote(targetPath),
+		func(ctx context.Context) (volume.ID, error) {
+			path, err := v.Parse(targetPath)
+			if err != nil {
+				return "", err
+			}
+			to, err := v.paths.Resolve(ctx, v.sys, path)
+			if err != nil {
+				return "", err
+			}
+			switch to.Kind {
+			case pathpolicy.MountedVolume:
+				return volume.ID(to.Volume), nil
+			case pathpolicy.Nothing:
+				return "", notFound("the path can't be found because it does not exist")
+			}
+			return "", notFound("no volume is mounted there: the mount point can't be found because it does not exist")
+		})
 }
 
 // notADirectory says why nothing is mounted at a path.
@@ -290,30 +298,31 @@ func notFound(why string) error {
 
 // GetClosestVolumeIDFromTargetPath implements [volume.Operations].
 func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (volume.ID, error) {
-	return operation.Get(ctx, v.options.Runner, "GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), func(ctx context.Context) (volume.ID, error) {
-		path, err := v.Parse(targetPath)
-		if err != nil {
-			return "", err
-		}
-		to, on, err := v.paths.ResolveVolume(ctx, v.sys, path)
-		if err != nil {
-			return "", err
-		}
-		switch to.Kind {
-		case pathpolicy.SharedDirectory:
-			return "", refuse("it leads to a share, which is on no volume of this node")
-		case pathpolicy.Nothing:
-			exists, err := v.paths.Exists(ctx, v.sys, path)
+	return operation.Get(ctx, v.options.Runner, "GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath),
+		func(ctx context.Context) (volume.ID, error) {
+			path, err := v.Parse(targetPath)
 			if err != nil {
 				return "", err
 			}
-			if !exists {
-				return "", notFound("the path can't be found because it does not exist")
+			to, on, err := v.paths.ResolveVolume(ctx, v.sys, path)
+			if err != nil {
+				return "", err
 			}
-		}
-		if on == "" {
-			return "", notFound("the path is on no volume")
-		}
-		return volume.ID(on), nil
-	})
+			switch to.Kind {
+			case pathpolicy.SharedDirectory:
+				return "", refuse("it leads to a share, which is on no volume of this node")
+			case pathpolicy.Nothing:
+				exists, err := v.paths.Exists(ctx, v.sys, path)
+				if err != nil {
+					return "", err
+				}
+				if !exists {
+					return "", notFound("the path can't be found because it does not exist")
+				}
+			}
+			if on == "" {
+				return "", notFound("the path is on no volume")
+			}
+			return volume.ID(on), nil
+		})
 }

@@ -350,7 +350,8 @@ func TestSlashesAndErrors(t *testing.T) {
 		t.Errorf("mounted is %q", got)
 	}
 	for _, path := range []string{`//server/share`, `/??/C:/var/lib/kubelet/x`, `//?/C:/var/lib/kubelet/x`, `C:/Windows`} {
-		if err := n.volumes.MountVolume(ctx, id, path); !errors.Is(err, csiproxy.ErrInvalidArgument) || !strings.Contains(err.Error(), path) {
+		if err := n.volumes.MountVolume(ctx, id, path); !errors.Is(err, csiproxy.ErrInvalidArgument) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -381,7 +382,8 @@ func TestMountOnReFS(t *testing.T) {
 func TestUnmountWithoutMountManager(t *testing.T) {
 	n := newNode(t)
 	_, id := n.formatted(winsim.DiskSpec{})
-	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorInvalidParameter, win.ErrorNotAReparsePoint} {
+	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorInvalidParameter,
+		win.ErrorNotAReparsePoint} {
 		n.do(n.volumes.MountVolume(t.Context(), id, staging))
 		n.do(n.sim.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, errno))
 		if err := n.volumes.UnmountVolume(t.Context(), id, staging); err != nil {

@@ -144,7 +144,8 @@ func plan(ctx context.Context, dv diskVolume, sizeBytes int64) (_ win.Partition,
 	case sizeBytes == 0:
 		wanted = maximum
 	case sizeBytes > geometry.DiskSize+tolerance:
-		return win.Partition{}, 0, refuse(fmt.Sprintf("%d bytes are asked for, but its disk has only %d", sizeBytes, geometry.DiskSize))
+		return win.Partition{}, 0, refuse(
+			fmt.Sprintf("%d bytes are asked for, but its disk has only %d", sizeBytes, geometry.DiskSize))
 	case sizeBytes >= geometry.DiskSize, sizeBytes > maximum && sizeBytes-maximum <= tolerance:
 		wanted = maximum // the size of the disk stands for what is possible on it
 	}
@@ -223,13 +224,15 @@ func maximumLength(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) in
 }
 
 // growFileSystem makes the file system of the open volume h as large as its partition.
-func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVolume, fileSystem string, partitionLength int64) error {
+func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVolume, fileSystem string,
+	partitionLength int64) error {
 	data, err := h.FileSystemData(ctx, fileSystem)
 	if err != nil {
 		return err
 	}
 	if data.BytesPerSector == 0 || data.BytesPerCluster == 0 {
-		return fmt.Errorf("Windows says that the %s file system has sectors of %d and clusters of %d bytes, and 0 can't be", fileSystem, data.BytesPerSector, data.BytesPerCluster)
+		return fmt.Errorf("Windows says that the %s file system has sectors of %d and clusters of %d bytes, and 0 can't be",
+			fileSystem, data.BytesPerSector, data.BytesPerCluster)
 	}
 	// Windows refuses a growth below one cluster, and NTFS keeps the last sector
 	// for the copy of its boot sector.

@@ -67,7 +67,8 @@ func TestFormatVolumeBesideSomebodyElse(t *testing.T) {
 				n.sim.OnCall(nil)
 				if during != "" {
 					if data, readErr := n.sim.ReadFile(mount + `\file`); string(data) != "data" {
-						t.Errorf("%d refusals, before call %d, %s: the data are gone (%v); the error is %v", refusals, at, during, readErr, err)
+						t.Errorf("%d refusals, before call %d, %s: the data are gone (%v); the error is %v", refusals, at, during,
+							readErr, err)
 					}
 				}
 				more = at < calls
@@ -196,7 +197,8 @@ func (d cdDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byt
 // At each call in turn, the disk is pulled out and another one gets its number. No volume
 // of that one is returned, and nothing on it is changed.
 func TestAnotherDiskGetsTheNumber(t *testing.T) {
-	for name, run := range map[string]func(ctx context.Context, n *node, number disk.Number, id volume.ID) ([]volume.ID, error){
+	for name, run := range map[string]func(ctx context.Context, n *node, number disk.Number,
+		id volume.ID) ([]volume.ID, error){
 		"ListVolumesOnDisk": func(ctx context.Context, n *node, number disk.Number, _ volume.ID) ([]volume.ID, error) {
 			return n.volumes.ListVolumesOnDisk(ctx, number, 0)
 		},
@@ -381,7 +383,8 @@ func TestSystemVolumes(t *testing.T) {
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	for id, why := range map[volume.ID]string{windows: `C:\Windows`, pages: `P:\pagefile.sys`} {
 		for name, err := range map[string]error{
-			"MountVolume": n.volumes.MountVolume(t.Context(), id, staging), "FormatVolume": n.volumes.FormatVolume(t.Context(), id),
+			"MountVolume":  n.volumes.MountVolume(t.Context(), id, staging),
+			"FormatVolume": n.volumes.FormatVolume(t.Context(), id),
 			"ResizeVolume": n.volumes.ResizeVolume(t.Context(), id, 0),
 		} {
 			if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), why) {
@@ -392,7 +395,8 @@ func TestSystemVolumes(t *testing.T) {
 	_, data := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.Fail(winsim.Match{Call: win.CallRegistryStrings}, win.ErrorAccessDenied))
 	for name, err := range map[string]error{
-		"MountVolume": n.volumes.MountVolume(t.Context(), data, staging), "FormatVolume": n.volumes.FormatVolume(t.Context(), data),
+		"MountVolume":  n.volumes.MountVolume(t.Context(), data, staging),
+		"FormatVolume": n.volumes.FormatVolume(t.Context(), data),
 		"ResizeVolume": n.volumes.ResizeVolume(t.Context(), data, 0),
 	} {
 		if !errors.Is(err, csiproxy.ErrUnavailable) {
@@ -475,7 +479,8 @@ func TestResizeVolumeSizes(t *testing.T) {
 		n.do(n.sim.GrowDisk(number, disk20))
 		err := n.volumes.ResizeVolume(t.Context(), id, c.asked)
 		simtest.WantKind(t, err, c.kind)
-		if c.kind != nil && !(strings.Contains(err.Error(), fmt.Sprint(c.asked)) && strings.Contains(err.Error(), fmt.Sprint(int64(disk20)))) {
+		if c.kind != nil && !(strings.Contains(err.Error(), fmt.Sprint(c.asked)) &&
+			strings.Contains(err.Error(), fmt.Sprint(int64(disk20)))) {
 			t.Errorf("the sizes aren't in: %v", err)
 		}
 		got := size(n, id)

@@ -61,7 +61,8 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 		// It was written out before, and by the lock. Whether a locked volume takes this call
 		// isn't documented.
 		if err := flushHandle(ctx, h); err != nil {
-			v.options.Logger.Warn("a volume was written out before it was locked, but can't be since", "volume", right.ID, "err", err)
+			v.options.Logger.Warn("a volume was written out before it was locked, but can't be since", "volume", right.ID, "err",
+				err)
 		}
 		return nil
 	}
@@ -78,7 +79,8 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 // mayBeOfLock reports whether err, of the mount manager, may say that it can't take away the
 // mount point of a volume that is locked. Whether that is so isn't documented.
 func mayBeOfLock(err error) bool {
-	return errors.Is(err, win.ErrorAccessDenied) || errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorNotReady)
+	return errors.Is(err, win.ErrorAccessDenied) || errors.Is(err, win.ErrorSharingViolation) ||
+		errors.Is(err, win.ErrorNotReady)
 }
 
 // unmountUnlocked unmounts a volume that isn't locked, and finds out by a lock whether
@@ -106,7 +108,8 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 		err = errors.Join(err, mountErr, lookErr)
 		after = "it is unmounted and must be staged again, since Windows doesn't mount it again, and "
 	}
-	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Detail: after + why, Err: err}
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Detail: after + why,
+		Err: err}
 }
 
 // lock opens a volume, writes it out and locks it. IsInUse is true of the error if somebody

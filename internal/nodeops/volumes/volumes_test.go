@@ -142,7 +142,8 @@ func TestDataVolumeOfDisk(t *testing.T) {
 	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), raw); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("no volume: %q, %v", got, err)
 	}
-	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), n.twoPartitions()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
+	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), n.twoPartitions()); !errors.Is(err,
+		csiproxy.ErrFailedPrecondition) {
 		t.Errorf("two volumes: %q, %v", got, err)
 	}
 }
@@ -244,7 +245,8 @@ func TestIsVolumeFormattedNeverGuesses(t *testing.T) {
 		t.Errorf("a locked volume: %v, %v", formatted, err)
 	}
 	n.do(n.sim.SetVolumeLocked(string(id), false))
-	for _, errno := range []win.Errno{win.ErrorNotReady, win.ErrorIODevice, win.ErrorFileCorrupt, win.ErrorDiskCorrupt, win.ErrorAccessDenied} {
+	for _, errno := range []win.Errno{win.ErrorNotReady, win.ErrorIODevice, win.ErrorFileCorrupt, win.ErrorDiskCorrupt,
+		win.ErrorAccessDenied} {
 		n.do(n.sim.Fail(winsim.Match{Call: "GetVolumeInformationW", Count: 1}, errno))
 		if formatted, err := n.volumes.IsVolumeFormatted(t.Context(), id); !errors.Is(err, errno) {
 			t.Errorf("error %d: %v, %v", errno, formatted, err)
@@ -307,13 +309,15 @@ func TestGetVolumeStats(t *testing.T) {
 	n.do(n.volumes.MountVolume(t.Context(), id, staging))
 	before, err := n.volumes.GetVolumeStats(t.Context(), id)
 	n.do(err)
-	if before.SizeBytes <= 9*gibibyte || before.SizeBytes > 10*gibibyte || before.UsedBytes <= 0 || before.UsedBytes > gibibyte {
+	if before.SizeBytes <= 9*gibibyte || before.SizeBytes > 10*gibibyte || before.UsedBytes <= 0 ||
+		before.UsedBytes > gibibyte {
 		t.Errorf("an empty volume on 10 GiB: %+v", before)
 	}
 	n.do(n.sim.WriteFile(staging+`\file`, make([]byte, 3*mebibyte)))
 	after, err := n.volumes.GetVolumeStats(t.Context(), id)
 	n.do(err)
-	if grown := after.UsedBytes - before.UsedBytes; after.SizeBytes != before.SizeBytes || grown < 3*mebibyte || grown > 4*mebibyte {
+	if grown := after.UsedBytes - before.UsedBytes; after.SizeBytes != before.SizeBytes || grown < 3*mebibyte ||
+		grown > 4*mebibyte {
 		t.Errorf("with a file of 3 MiB: %+v, before %+v", after, before)
 	}
 }
@@ -365,7 +369,8 @@ func TestResizeVolume(t *testing.T) {
 	if err := n.volumes.ResizeVolume(t.Context(), id, -1); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Errorf("a negative size: %v", err)
 	}
-	if err := n.volumes.ResizeVolume(t.Context(), id, 20*gibibyte+21*mebibyte); !errors.Is(err, csiproxy.ErrFailedPrecondition) || size(n, id) != original {
+	if err := n.volumes.ResizeVolume(t.Context(), id, 20*gibibyte+21*mebibyte); !errors.Is(err,
+		csiproxy.ErrFailedPrecondition) || size(n, id) != original {
 		t.Errorf("more than the disk has: %v, size %d", err, size(n, id))
 	}
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte))
