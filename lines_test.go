@@ -6,6 +6,7 @@ package csiproxy_test
 import (
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +15,11 @@ import (
 
 // longLines are the directories whose lines may still be longer. None is to be added.
 var longLines = []string{
-	"examples", "internal/lab", "internal/nodeops", "internal/wincalls", "internal/winsys", "test/kubelet", "tools/mutate",
+	"internal/nodeops/disks", "internal/nodeops/volumes", "internal/wincalls", "test/kubelet",
 }
+
+// generated matches what generators write into their files.
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
 // A line of code fits on a screen that is split in two: it has 120 characters at most, unless
 // a raw string makes it longer.
@@ -34,14 +38,15 @@ func TestLinesFit(t *testing.T) {
 		if filepath.Ext(path) == ".go" {
 			text = readText(t, path)
 		}
-		if strings.Contains(text, "\n// Code generated ") {
+		if generated.MatchString(text) {
 			return nil
 		}
 		raw := false
 		for i, line := range strings.Split(text, "\n") {
 			inRaw := raw || strings.Contains(line, "`")
 			raw = raw != (strings.Count(line, "`")%2 == 1)
-			if n := utf8.RuneCountInString(line); n > limit && !inRaw {
+			directive := strings.HasPrefix(line, "//") && !strings.HasPrefix(line, "// ") // such as //sys
+			if n := utf8.RuneCountInString(line); n > limit && !inRaw && !directive {
 				t.Errorf("%s:%d has %d characters; wrap it at %d", path, i+1, n, limit)
 			}
 		}

@@ -85,7 +85,8 @@ func TestTargetRefuses(t *testing.T) {
 		r.refused("a wrong secret", r.stage(targetVolume("twelve  bytes", "")), codes.Unauthenticated)
 		r.RemoveISCSITarget(iqn)
 		r.AddISCSITarget(target("twelve bytes", "other 12 byte"))
-		r.refused("a target that can't prove its identity", r.stage(targetVolume("twelve bytes", "other  12 byte")), codes.Unauthenticated)
+		r.refused("a target that can't prove its identity", r.stage(targetVolume("twelve bytes", "other  12 byte")),
+			codes.Unauthenticated)
 		v := targetVolume("twelve bytes", "")
 		v.VolumeContext["lun"] = "1"
 		r.refused("a LUN that the target doesn't have", r.stage(v), codes.NotFound)

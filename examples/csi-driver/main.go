@@ -66,9 +66,11 @@ func parseFlags(args []string) (o options, err error) {
 		return o, err
 	}
 	flags := flag.NewFlagSet("csi-driver", flag.ContinueOnError)
-	flags.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "the `address` to serve CSI at: unix:///csi/csi.sock or tcp://127.0.0.1:10000")
+	flags.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock",
+		"the `address` to serve CSI at: unix:///csi/csi.sock or tcp://127.0.0.1:10000")
 	flags.StringVar(&o.nodeID, "node-id", host, "the `name` of this node in the cloud")
-	flags.StringVar(&o.via, "via", viaPipe, "how to use CSI Proxy: `"+viaPipe+"` for the daemon, "+viaInProcess+" for the library")
+	flags.StringVar(&o.via, "via", viaPipe,
+		"how to use CSI Proxy: `"+viaPipe+"` for the daemon, "+viaInProcess+" for the library")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
 		"the `directory` of CSI Proxy's sockets; not used on Windows, which has named pipes")
 	flags.StringVar(&o.stateDir, "state-dir", "", "a `directory` of the driver's own that survives its restart")

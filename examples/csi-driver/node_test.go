@@ -94,7 +94,8 @@ func TestRefusals(t *testing.T) {
 	})
 	readOnly := with(func(v *volume) { v.readOnly = true })
 	elsewhere := with(func(v *volume) {
-		v.Volume = &csi.Volume{VolumeId: v.VolumeId, VolumeContext: map[string]string{"type": "smb", "source": "//server/share"}}
+		v.Volume = &csi.Volume{VolumeId: v.VolumeId,
+			VolumeContext: map[string]string{"type": "smb", "source": "//server/share"}}
 	})
 	unknown := with(func(v *volume) { v.Volume = &csi.Volume{VolumeId: "vol-unknown"} })
 
@@ -103,7 +104,8 @@ func TestRefusals(t *testing.T) {
 	r.refused("publish before stage", r.publish(v, "pod"), codes.FailedPrecondition)
 	r.must(r.attach(v))
 	r.refused("attach otherwise", r.attach(readOnly), codes.AlreadyExists)
-	for name, exceeding := range map[string]*volume{"block": block, "multi node": multiNode, "ext4": ext4, "options": options} {
+	for name, exceeding := range map[string]*volume{"block": block, "multi node": multiNode, "ext4": ext4,
+		"options": options} {
 		r.refused("create for "+name, r.createFor(exceeding), codes.InvalidArgument)
 		r.refused("attach for "+name, r.attach(exceeding), codes.FailedPrecondition)
 		r.refused("stage for "+name, r.stage(exceeding), codes.FailedPrecondition)
@@ -136,7 +138,8 @@ func TestRefusals(t *testing.T) {
 
 // createFor is what a claim leads to that asks for what the volume's capability says.
 func (r *rig) createFor(v *volume) error {
-	_, err := r.CreateVolume(r.t.Context(), &csi.CreateVolumeRequest{Name: "other", VolumeCapabilities: []*csi.VolumeCapability{v.capability}})
+	_, err := r.CreateVolume(r.t.Context(),
+		&csi.CreateVolumeRequest{Name: "other", VolumeCapabilities: []*csi.VolumeCapability{v.capability}})
 	return err
 }
 
@@ -150,7 +153,8 @@ func (r *rig) confirms(v *volume) bool {
 
 func TestDiskThatWindowsHasNotSeen(t *testing.T) {
 	r := newRig(t, viaInProcess)
-	v := &volume{Volume: &csi.Volume{VolumeId: "late"}, capability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
+	v := &volume{Volume: &csi.Volume{VolumeId: "late"},
+		capability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
 	r.AttachDisk(simnode.Disk{SizeBytes: gib, Serial: v.VolumeId, NeedsRescan: true, Offline: true})
 	r.up(v, "pod")
 	r.write(v, "pod", "found")
@@ -197,7 +201,8 @@ func TestListVolumesInPages(t *testing.T) {
 // What somebody else has left on a disk, or put where a link was, isn't lost.
 func TestNothingIsLost(t *testing.T) {
 	r := newRig(t, viaInProcess)
-	xfs := &volume{Volume: &csi.Volume{VolumeId: "from-linux"}, capability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
+	xfs := &volume{Volume: &csi.Volume{VolumeId: "from-linux"},
+		capability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
 	r.WriteDisk(r.AttachDisk(simnode.Disk{SizeBytes: gib, Serial: xfs.VolumeId}), []byte("XFSB"), 0)
 	r.refused("stage a disk with XFS", r.stage(xfs), codes.FailedPrecondition)
 
@@ -228,7 +233,8 @@ func TestOnePathForTwoVolumes(t *testing.T) {
 		return err
 	}
 	unstageOther := func() error {
-		_, err := r.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: other.VolumeId, StagingTargetPath: one.stagingPath()})
+		_, err := r.NodeUnstageVolume(t.Context(),
+			&csi.NodeUnstageVolumeRequest{VolumeId: other.VolumeId, StagingTargetPath: one.stagingPath()})
 		return err
 	}
 	r.refused("stage another volume there", stageOther(), codes.FailedPrecondition)

@@ -29,7 +29,8 @@ func startProcesses(t *testing.T) (address string, c *client.Client) {
 	build(t, ".", bin, ".")
 
 	endpoints, socket := filepath.Join(dir, "run"), filepath.Join(dir, "csi.sock")
-	start(t, filepath.Join(bin, "csi-proxy"), "-node=simulated", "-endpoint-dir="+endpoints, "-sim-state="+filepath.Join(dir, "node.db"))
+	start(t, filepath.Join(bin, "csi-proxy"), "-node=simulated", "-endpoint-dir="+endpoints,
+		"-sim-state="+filepath.Join(dir, "node.db"))
 	c = client.New(client.WithEndpointDir(endpoints))
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

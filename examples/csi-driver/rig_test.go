@@ -71,8 +71,9 @@ func (r *rig) startDriver() {
 	volumes, err := cloud.Open(filepath.Join(r.dir, "cloud.json"), nodeID, plugs)
 	r.must(err)
 	d, err := driver.New(driver.Options{
-		Version: "test", NodeID: nodeID, Storage: storage, StateDir: filepath.Join(r.dir, "volumes"), Cloud: volumes, DiskWait: diskWait,
-		Logger: slog.New(slog.NewTextHandler(ginkgo.GinkgoWriter, nil)),
+		Version: "test", NodeID: nodeID, Storage: storage, StateDir: filepath.Join(r.dir, "volumes"), Cloud: volumes,
+		DiskWait: diskWait,
+		Logger:   slog.New(slog.NewTextHandler(ginkgo.GinkgoWriter, nil)),
 	})
 	r.must(err)
 	l, err := listen("unix://" + r.socket())
@@ -139,14 +140,16 @@ func (v *volume) targetPath(pod string) string {
 
 func (r *rig) attach(v *volume) error {
 	response, err := r.ControllerPublishVolume(r.t.Context(), &csi.ControllerPublishVolumeRequest{
-		VolumeId: v.VolumeId, NodeId: nodeID, VolumeCapability: v.capability, VolumeContext: v.VolumeContext, Readonly: v.readOnly,
+		VolumeId: v.VolumeId, NodeId: nodeID, VolumeCapability: v.capability, VolumeContext: v.VolumeContext,
+		Readonly: v.readOnly,
 	})
 	v.published = response.GetPublishContext()
 	return err
 }
 
 func (r *rig) detach(v *volume) error {
-	_, err := r.ControllerUnpublishVolume(r.t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: v.VolumeId, NodeId: nodeID})
+	_, err := r.ControllerUnpublishVolume(r.t.Context(),
+		&csi.ControllerUnpublishVolumeRequest{VolumeId: v.VolumeId, NodeId: nodeID})
 	return err
 }
 
@@ -159,20 +162,23 @@ func (r *rig) stage(v *volume) error {
 }
 
 func (r *rig) unstage(v *volume) error {
-	_, err := r.NodeUnstageVolume(r.t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: v.VolumeId, StagingTargetPath: v.stagingPath()})
+	_, err := r.NodeUnstageVolume(r.t.Context(),
+		&csi.NodeUnstageVolumeRequest{VolumeId: v.VolumeId, StagingTargetPath: v.stagingPath()})
 	return err
 }
 
 func (r *rig) publish(v *volume, pod string) error {
 	_, err := r.NodePublishVolume(r.t.Context(), &csi.NodePublishVolumeRequest{
-		VolumeId: v.VolumeId, StagingTargetPath: v.stagingPath(), TargetPath: v.targetPath(pod), VolumeCapability: v.capability,
-		VolumeContext: v.VolumeContext, PublishContext: v.published, Readonly: v.readOnly,
+		VolumeId: v.VolumeId, StagingTargetPath: v.stagingPath(), TargetPath: v.targetPath(pod),
+		VolumeCapability: v.capability,
+		VolumeContext:    v.VolumeContext, PublishContext: v.published, Readonly: v.readOnly,
 	})
 	return err
 }
 
 func (r *rig) unpublish(v *volume, pod string) error {
-	_, err := r.NodeUnpublishVolume(r.t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: v.VolumeId, TargetPath: v.targetPath(pod)})
+	_, err := r.NodeUnpublishVolume(r.t.Context(),
+		&csi.NodeUnpublishVolumeRequest{VolumeId: v.VolumeId, TargetPath: v.targetPath(pod)})
 	return err
 }
 

@@ -65,7 +65,8 @@ func TestShare(t *testing.T) {
 		r.write(v, "pod-a", "written by a pod")
 		r.must(r.publish(v, "pod-b"))
 		r.read(v, "pod-b", "written by a pod")
-		stats, err := r.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.VolumeId, VolumePath: v.targetPath("pod-b")})
+		stats, err := r.NodeGetVolumeStats(t.Context(),
+			&csi.NodeGetVolumeStatsRequest{VolumeId: v.VolumeId, VolumePath: v.targetPath("pod-b")})
 		r.must(err)
 		if u := stats.Usage[0]; u.Total == 0 || u.Available == 0 || u.Available > u.Total {
 			t.Errorf("usage %v", u)
@@ -165,7 +166,8 @@ func TestShareRefuses(t *testing.T) {
 		r.healthIs(v, "INACCESSIBLE ShareUnreachable")
 		r.down(v, "pod") // also then
 		r.SetSMBServer(server, simnode.SMBServer{})
-		_, err := r.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: v.VolumeId, VolumePath: v.targetPath("pod")})
+		_, err := r.NodeExpandVolume(t.Context(),
+			&csi.NodeExpandVolumeRequest{VolumeId: v.VolumeId, VolumePath: v.targetPath("pod")})
 		r.refused("grow a share that isn't staged", err, codes.NotFound)
 	})
 }

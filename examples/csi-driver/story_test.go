@@ -33,7 +33,8 @@ func TestLifeOfAVolume(t *testing.T) {
 			t.Errorf("after unstaging: the disk is online %t, %v", online, err)
 		}
 		r.end(v, "pod-a")
-		if id, err := r.Operations().Volume.GetVolumeIDFromTargetPath(t.Context(), v.stagingPath()); !errors.Is(err, csiproxy.ErrNotFound) {
+		if id, err := r.Operations().Volume.GetVolumeIDFromTargetPath(t.Context(), v.stagingPath()); !errors.Is(err,
+			csiproxy.ErrNotFound) {
 			t.Errorf("after unstaging: volume %s, %v", id, err)
 		}
 		r.start(v, "pod-b")
@@ -94,7 +95,8 @@ func TestLifeOfAVolume(t *testing.T) {
 // disk and something in it.
 func (r *rig) usage(v *volume, pod string, diskBytes int64) {
 	r.t.Helper()
-	stats, err := r.NodeGetVolumeStats(r.t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.VolumeId, VolumePath: v.targetPath(pod)})
+	stats, err := r.NodeGetVolumeStats(r.t.Context(),
+		&csi.NodeGetVolumeStatsRequest{VolumeId: v.VolumeId, VolumePath: v.targetPath(pod)})
 	r.must(err)
 	const tables = 32 << 20 // the partition table and Windows' reserved partition
 	u := stats.Usage[0]

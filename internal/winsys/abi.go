@@ -66,7 +66,8 @@ const (
 
 // decodeProcessIDs reads a FILE_PROCESS_IDS_USING_FILE_INFORMATION.
 //
-// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/ns-ntifs-_file_process_ids_using_file_information
+// Source:
+// https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/ns-ntifs-_file_process_ids_using_file_information
 func decodeProcessIDs(b []byte) ([]win.ProcessID, error) {
 	const what = "FILE_PROCESS_IDS_USING_FILE_INFORMATION"
 	if len(b) < processIDList {

@@ -140,7 +140,8 @@ func TestDecodeDirectory(t *testing.T) {
 	le.PutUint64(b[third+abi.Offset("FILE_FULL_DIR_INFO.CreationTime"):], 0x0102030405060708)
 	want := []win.DirEntry{
 		{Name: "file with EAs", Created: 0x0102030405060708},
-		{Name: "mount", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint}},
+		{Name: "mount", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory | win.AttributeReparsePoint,
+			ReparseTag: win.TagMountPoint}},
 		{Name: "...", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory}},
 		{Name: "名 \U0001f4be", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory}},
 		{Name: "half a pair \xed\xa0\xbd", FileInfo: win.FileInfo{Attributes: win.AttributeDirectory}},
@@ -182,7 +183,8 @@ func TestDecodeDirectoryRefuses(t *testing.T) {
 
 func FuzzDecodeDirectory(f *testing.F) {
 	abi := abitest.Load(f, abiDir)
-	f.Add(directory(abi, directoryEntry(abi, "a", 0, 0), directoryEntry(abi, "b", uint32(win.AttributeReparsePoint), uint32(win.TagSymlink))))
+	f.Add(directory(abi, directoryEntry(abi, "a", 0, 0),
+		directoryEntry(abi, "b", uint32(win.AttributeReparsePoint), uint32(win.TagSymlink))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		entries, err := decodeDirectory(b)
 		if err != nil && entries != nil {

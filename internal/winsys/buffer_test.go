@@ -73,7 +73,8 @@ func TestDecodeProcessIDs(t *testing.T) {
 	if want := []win.ProcessID{4, 10000}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
-	for name, bad := range map[string][]byte{"nothing": nil, "no list": b[:7], "cut off": b[:23], "many": {255, 255, 255, 255, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}} {
+	for name, bad := range map[string][]byte{"nothing": nil, "no list": b[:7], "cut off": b[:23],
+		"many": {255, 255, 255, 255, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}} {
 		if got, err := decodeProcessIDs(bad); err == nil {
 			t.Errorf("%s gives %v", name, got)
 		}

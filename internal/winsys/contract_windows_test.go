@@ -43,23 +43,24 @@ func contractConfig() seamtest.Config {
 
 // notInWine has what Wine 10 lacks or does otherwise, by rows of the suite.
 var notInWine = map[string]string{
-	"File.OpenAt/isn't led astray":                           noReparse,
-	"File.OpenAt/below what has become a link":               noReparse,
-	"File.FinalPath/below its volume":                        "Wine has no paths below a volume's name",
-	"File.FinalPath/of a deleted file":                       "Wine deletes a file when it is closed",
-	"File.FinalPath/through a link":                          noReparse,
-	"Files.OpenFile/follows links":                           noReparse,
-	"Files.OpenFile/of a link to itself":                     noReparse,
-	"Files.FileAttributes/of a link":                         noReparse,
-	"File.ReadDir/shows links":                               noReparse,
-	"File.Control/reparse points":                            noReparse,
-	"File.Control/errors of reparse points":                  noReparse,
-	"File.Delete/a link itself":                              noReparse,
-	"File.DenyCreation":                                      "Wine makes a file's mode of its access list",
-	"File.Rename/a directory with a link in it":              noReparse,
-	"File.Rename/a directory in use":                         "Wine moves a directory also while a file in it is open",
-	"File.ReadDir/names of half pairs":                       "the files below Wine can't have such names",
-	"Devices.OpenDevice/a root directory":                    "Wine opens a volume's root directory without being asked for backup",
+	"File.OpenAt/isn't led astray":              noReparse,
+	"File.OpenAt/below what has become a link":  noReparse,
+	"File.FinalPath/below its volume":           "Wine has no paths below a volume's name",
+	"File.FinalPath/of a deleted file":          "Wine deletes a file when it is closed",
+	"File.FinalPath/through a link":             noReparse,
+	"Files.OpenFile/follows links":              noReparse,
+	"Files.OpenFile/of a link to itself":        noReparse,
+	"Files.FileAttributes/of a link":            noReparse,
+	"File.ReadDir/shows links":                  noReparse,
+	"File.Control/reparse points":               noReparse,
+	"File.Control/errors of reparse points":     noReparse,
+	"File.Delete/a link itself":                 noReparse,
+	"File.DenyCreation":                         "Wine makes a file's mode of its access list",
+	"File.Rename/a directory with a link in it": noReparse,
+	"File.Rename/a directory in use":            "Wine moves a directory also while a file in it is open",
+	"File.ReadDir/names of half pairs":          "the files below Wine can't have such names",
+	"Devices.OpenDevice/a root directory": "Wine opens a volume's root directory without being " +
+		"asked for backup",
 	"Devices.DeviceInterfaces":                               "Wine has no device interfaces of disks",
 	"Devices.ReenumerateDevice":                              "Wine has no CM_Reenumerate_DevNode",
 	"Device.Flush/without the right":                         "Wine's volumes don't know FlushFileBuffers",
@@ -157,7 +158,8 @@ func blockedRead(t *testing.T) func(ctx context.Context) error {
 func contractServices(t *testing.T) seamtest.Services {
 	t.Helper()
 	const prefix = "csi-proxy-winsys-test-"
-	s := seamtest.Services{Plain: prefix + "plain", Disabled: prefix + "disabled", Chain: []string{prefix + "top", prefix + "middle", prefix + "base"}}
+	s := seamtest.Services{Plain: prefix + "plain", Disabled: prefix + "disabled",
+		Chain: []string{prefix + "top", prefix + "middle", prefix + "base"}}
 	createService(t, s.Plain, win.ServiceDemandStart, "runs")
 	createService(t, s.Disabled, win.ServiceDisabled, "runs")
 	createService(t, s.Chain[2], win.ServiceDemandStart, "runs")

@@ -61,7 +61,8 @@ type file struct {
 }
 
 // openFile opens a name below the directory root, or a full path if root is 0.
-func (s *System) openFile(ctx context.Context, root windows.Handle, name string, attributes uint32, o win.OpenOptions) (win.File, error) {
+func (s *System) openFile(ctx context.Context, root windows.Handle, name string, attributes uint32,
+	o win.OpenOptions) (win.File, error) {
 	var h windows.Handle
 	open := func() (err error) {
 		h, err = ntCreateFile(root, name, attributes, o)
@@ -82,7 +83,8 @@ func (s *System) openFile(ctx context.Context, root windows.Handle, name string,
 // ntCreateFile opens a file for synchronous calls.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winternl/nf-winternl-ntcreatefile
-func ntCreateFile(root windows.Handle, name string, attributes uint32, o win.OpenOptions) (h windows.Handle, err error) {
+func ntCreateFile(root windows.Handle, name string, attributes uint32,
+	o win.OpenOptions) (h windows.Handle, err error) {
 	objectName, err := windows.NewNTUnicodeString(name)
 	if err != nil {
 		return 0, win.ErrorInvalidName // a NUL within, or more than 32,766 units
@@ -105,7 +107,8 @@ func ntCreateFile(root windows.Handle, name string, attributes uint32, o win.Ope
 func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
 	err = interruptible(ctx, func() error {
 		var i fileTagInfo
-		err := windows.GetFileInformationByHandleEx(f.h, windows.FileAttributeTagInfo, (*byte)(unsafe.Pointer(&i)), uint32(unsafe.Sizeof(i)))
+		err := windows.GetFileInformationByHandleEx(f.h, windows.FileAttributeTagInfo, (*byte)(unsafe.Pointer(&i)),
+			uint32(unsafe.Sizeof(i)))
 		if err == windows.ERROR_INVALID_PARAMETER { // a file system without reparse points, such as FAT
 			var d windows.ByHandleFileInformation
 			err = windows.GetFileInformationByHandle(f.h, &d)
@@ -257,5 +260,6 @@ func (f *file) setAttributes(a win.FileAttributes) error {
 		a = windows.FILE_ATTRIBUTE_NORMAL
 	}
 	basic := fileBasicInfo{attributes: uint32(a)}
-	return errno(windows.SetFileInformationByHandle(h, windows.FileBasicInfo, (*byte)(unsafe.Pointer(&basic)), uint32(unsafe.Sizeof(basic))))
+	return errno(windows.SetFileInformationByHandle(h, windows.FileBasicInfo, (*byte)(unsafe.Pointer(&basic)),
+		uint32(unsafe.Sizeof(basic))))
 }

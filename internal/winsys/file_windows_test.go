@@ -115,7 +115,8 @@ func TestDeleteKeepsReadOnly(t *testing.T) {
 
 // The portable WTF-8 is that of package syscall, which makes the names for x/sys.
 func TestUTF16IsThatOfSyscall(t *testing.T) {
-	for _, units := range [][]uint16{{'a'}, {0xD83D, 0xDCBE}, {0xD83D}, {0xDCBE, 0xD83D}, {0xD83D, 0xD83D, 0xDCBE, 'b'}, {0xFFFD}} {
+	for _, units := range [][]uint16{{'a'}, {0xD83D, 0xDCBE}, {0xD83D}, {0xDCBE, 0xD83D}, {0xD83D, 0xD83D, 0xDCBE, 'b'},
+		{0xFFFD}} {
 		text := windows.UTF16ToString(units)
 		if got := win.StringFromUTF16(units); got != text {
 			t.Errorf("%#x became %q; want %q", units, got, text)
@@ -199,7 +200,8 @@ func TestDeletePending(t *testing.T) {
 	s := newSystem(t)
 	dir := openDir(t, s, t.TempDir())
 	f, err := dir.OpenAt(t.Context(), "x", win.OpenOptions{
-		Access: win.Delete | win.FileReadAttributes, Share: shareAll, Disposition: win.FileCreate, Options: win.FileNonDirectoryFile,
+		Access: win.Delete | win.FileReadAttributes, Share: shareAll, Disposition: win.FileCreate,
+		Options: win.FileNonDirectoryFile,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,8 @@ func knownVolume(ctx context.Context, m storageManagement, name string) (string,
 }
 
 // repairVolume checks or repairs a volume, and waits until that is done.
-func repairVolume(ctx context.Context, m storageManagement, name string, mode win.RepairMode) (win.RepairResult, error) {
+func repairVolume(ctx context.Context, m storageManagement, name string,
+	mode win.RepairMode) (win.RepairResult, error) {
 	volume, err := knownVolume(ctx, m, name)
 	if err != nil {
 		return 0, err

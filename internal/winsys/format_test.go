@@ -90,7 +90,8 @@ func TestFormatVolumeFails(t *testing.T) {
 		}
 	}
 	p := &provider{err: win.ErrorServiceNotActive}
-	if err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{}); err != win.ErrorServiceNotActive || len(p.calls) != 1 {
+	if err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{}); err != win.ErrorServiceNotActive ||
+		len(p.calls) != 1 {
 		t.Errorf("error %v after %q; want ErrorServiceNotActive at once", err, p.calls)
 	}
 }
@@ -107,7 +108,8 @@ func TestFormatOptions(t *testing.T) {
 		},
 		"ReFS": {win.FormatOptions{FileSystem: "ReFS", IntegrityStreams: true}, map[string]any{"SetIntegrityStreams": true}},
 	} {
-		want := map[string]any{"FileSystem": tt.options.FileSystem, "FileSystemLabel": tt.options.Label, "Full": false, "Force": false}
+		want := map[string]any{"FileSystem": tt.options.FileSystem, "FileSystemLabel": tt.options.Label, "Full": false,
+			"Force": false}
 		maps.Copy(want, tt.want)
 		if diff := cmp.Diff(want, formatOptions(tt.options)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -134,7 +136,8 @@ func TestRepairVolume(t *testing.T) {
 			t.Errorf("result %d gives %v; want %v", result, err, want)
 		}
 	}
-	if _, err := repairVolume(t.Context(), &provider{updates: 1}, volumeName, win.RepairScan); !errors.Is(err, win.ErrorRetry) {
+	if _, err := repairVolume(t.Context(), &provider{updates: 1}, volumeName, win.RepairScan); !errors.Is(err,
+		win.ErrorRetry) {
 		t.Errorf("a volume that the provider doesn't know: %v", err)
 	}
 }
@@ -145,7 +148,8 @@ func TestOfflineReasons(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if got, err := offlineReasons(t.Context(), &provider{err: win.ErrorServiceNotActive}); err != win.ErrorServiceNotActive || got != nil {
+	if got, err := offlineReasons(t.Context(),
+		&provider{err: win.ErrorServiceNotActive}); err != win.ErrorServiceNotActive || got != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 }

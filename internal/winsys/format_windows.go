@@ -28,7 +28,8 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 // RepairVolume is MSFT_Volume.Repair. Once it has begun, the end of ctx doesn't stop it.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/storage/repair-msft-volume
-func (s *System) RepairVolume(ctx context.Context, volume string, mode win.RepairMode) (result win.RepairResult, err error) {
+func (s *System) RepairVolume(ctx context.Context, volume string,
+	mode win.RepairMode) (result win.RepairResult, err error) {
 	err = wmi.Connect(ctx, storageNamespace, func(services *wmi.Services) (err error) {
 		result, err = repairVolume(ctx, storageProvider{services}, volume, mode)
 		return err
@@ -81,7 +82,8 @@ func (p storageProvider) format(_ context.Context, volume string, o win.FormatOp
 	return p.services.Execute("MSFT_Volume", volume, "Format", formatOptions(o))
 }
 
-func (p storageProvider) repair(_ context.Context, volume string, mode win.RepairMode) (result, output uint32, err error) {
+func (p storageProvider) repair(_ context.Context, volume string,
+	mode win.RepairMode) (result, output uint32, err error) {
 	out, err := p.services.Call("MSFT_Volume", volume, "Repair", map[string]any{repairParameters[mode]: true})
 	if err != nil {
 		return 0, 0, err

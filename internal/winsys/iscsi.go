@@ -362,7 +362,8 @@ const (
 // decodes its contents. f gets the number of elements of the given size for which the
 // buffer has room. It returns the number that it needs or has written. Buffers are
 // erased, since some reports contain passwords.
-func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, buf []byte) error, decode func(buf []byte) (T, error)) (report T, err error) {
+func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, buf []byte) error,
+	decode func(buf []byte) (T, error)) (report T, err error) {
 	buf, err := grown(int(max(size, firstISCSIReport)), func(buf []byte) (uint32, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err

@@ -198,7 +198,8 @@ const sessionsAddress = 0x7ff612340000
 func TestDecodeSessions(t *testing.T) {
 	b := abitest.Load(t, abiDir).Sample("iscsi_sessions")
 	want := []win.ISCSISession{
-		{ID: win.ISCSISessionID{AdapterUnique: 0xffff8d8012345010, AdapterSpecific: 0x4000013700000002}, Target: "iqn.2026-01.a:1", Portals: []win.ISCSIPortal{{Address: "192.0.2.1", Port: 860}}},
+		{ID: win.ISCSISessionID{AdapterUnique: 0xffff8d8012345010, AdapterSpecific: 0x4000013700000002},
+			Target: "iqn.2026-01.a:1", Portals: []win.ISCSIPortal{{Address: "192.0.2.1", Port: 860}}},
 		{ID: win.ISCSISessionID{AdapterUnique: 3, AdapterSpecific: 4}, Target: "iqn.2026-01.a:2"}, // has no node name
 	}
 	got, err := decodeSessions(b, sessionsAddress, 2)
@@ -252,7 +253,8 @@ func TestDecodeSessionDevices(t *testing.T) {
 		},
 		{
 			SCSIAddress: win.SCSIAddress{PortNumber: 5, PathID: 6, TargetID: 7, LUN: 9},
-			Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: win.NoNumber, PartitionNumber: win.NoNumber},
+			Device: win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: win.NoNumber,
+				PartitionNumber: win.NoNumber},
 		},
 	}
 	got, err := decodeSessionDevices(b, 2)
@@ -348,9 +350,12 @@ func TestISCSIReport(t *testing.T) {
 		{"code of the initiator", initiator{elements: 5000, tooSmall: win.ISDSCBufferTooSmall}, []uint32{first, 5000}, nil},
 		{"it doesn't say how much", initiator{elements: 1000, tooSmall: win.ErrorInsufficientBuffer, silent: true},
 			[]uint32{first, 2 * first, 4 * first}, nil},
-		{"too many", initiator{elements: maxISCSIReport/16 + 1, tooSmall: win.ISDSCBufferTooSmall}, []uint32{first}, win.ErrorInsufficientBuffer},
-		{"far too many", initiator{elements: 0xFFFFFFFF, tooSmall: win.ISDSCBufferTooSmall}, []uint32{first}, win.ErrorInsufficientBuffer},
-		{"another error", initiator{elements: 1000, tooSmall: win.ISDSCServiceNotRunning}, []uint32{first}, win.ISDSCServiceNotRunning},
+		{"too many", initiator{elements: maxISCSIReport/16 + 1, tooSmall: win.ISDSCBufferTooSmall}, []uint32{first},
+			win.ErrorInsufficientBuffer},
+		{"far too many", initiator{elements: 0xFFFFFFFF, tooSmall: win.ISDSCBufferTooSmall}, []uint32{first},
+			win.ErrorInsufficientBuffer},
+		{"another error", initiator{elements: 1000, tooSmall: win.ISDSCServiceNotRunning}, []uint32{first},
+			win.ISDSCServiceNotRunning},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var seen []byte

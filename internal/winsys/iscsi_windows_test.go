@@ -19,12 +19,19 @@ import (
 func iscsiCalls(s *System) map[string]func(context.Context) error {
 	portal := win.ISCSIPortal{Address: "192.0.2.1", Port: 3260}
 	return map[string]func(context.Context) error{
-		"AddISCSISendTargetPortal":     func(ctx context.Context) error { return s.AddISCSISendTargetPortal(ctx, portal) },
-		"RemoveISCSISendTargetPortal":  func(ctx context.Context) error { return s.RemoveISCSISendTargetPortal(ctx, portal) },
-		"RefreshISCSISendTargetPortal": func(ctx context.Context) error { return s.RefreshISCSISendTargetPortal(ctx, portal) },
-		"ISCSISendTargetPortals":       func(ctx context.Context) error { _, err := s.ISCSISendTargetPortals(ctx); return err },
-		"ISCSITargets":                 func(ctx context.Context) error { _, err := s.ISCSITargets(ctx); return err },
-		"ISCSIDiscoveryMechanisms":     func(ctx context.Context) error { _, err := s.ISCSIDiscoveryMechanisms(ctx, "iqn"); return err },
+		"AddISCSISendTargetPortal":    func(ctx context.Context) error { return s.AddISCSISendTargetPortal(ctx, portal) },
+		"RemoveISCSISendTargetPortal": func(ctx context.Context) error { return s.RemoveISCSISendTargetPortal(ctx, portal) },
+		"RefreshISCSISendTargetPortal": func(
+			ctx context.Context) error {
+			return s.RefreshISCSISendTargetPortal(ctx, portal)
+		},
+		"ISCSISendTargetPortals": func(ctx context.Context) error { _, err := s.ISCSISendTargetPortals(ctx); return err },
+		"ISCSITargets":           func(ctx context.Context) error { _, err := s.ISCSITargets(ctx); return err },
+		"ISCSIDiscoveryMechanisms": func(ctx context.Context) error {
+			_, err := s.ISCSIDiscoveryMechanisms(ctx,
+				"iqn")
+			return err
+		},
 		"LoginISCSITarget": func(ctx context.Context) error {
 			_, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: "iqn", Portal: portal})
 			return err
@@ -39,8 +46,14 @@ func iscsiCalls(s *System) map[string]func(context.Context) error {
 			_, err := s.ISCSIPersistentLogins(ctx)
 			return err
 		},
-		"RemoveISCSIPersistentLogin":  func(ctx context.Context) error { return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{}) },
-		"SetISCSIInitiatorCHAPSecret": func(ctx context.Context) error { return s.SetISCSIInitiatorCHAPSecret(ctx, secret.New("s")) },
+		"RemoveISCSIPersistentLogin": func(
+			ctx context.Context) error {
+			return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{})
+		},
+		"SetISCSIInitiatorCHAPSecret": func(
+			ctx context.Context) error {
+			return s.SetISCSIInitiatorCHAPSecret(ctx, secret.New("s"))
+		},
 	}
 }
 

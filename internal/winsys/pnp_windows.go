@@ -74,7 +74,8 @@ func deviceInstance(interfacePath string) (id [maxDeviceIDLen + 1]uint16, err er
 	}
 	var propertyType uint32
 	size := uint32(2 * maxDeviceIDLen)
-	if err := cm(cmGetDeviceInterfaceProperty(path, &devpkeyDeviceInstanceID, &propertyType, &id[0], &size, 0)); err != nil {
+	if err := cm(cmGetDeviceInterfaceProperty(path, &devpkeyDeviceInstanceID, &propertyType, &id[0], &size,
+		0)); err != nil {
 		return id, err
 	}
 	if propertyType != devpropTypeString {

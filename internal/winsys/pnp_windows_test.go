@@ -14,7 +14,8 @@ func TestArrivalCallback(t *testing.T) {
 	w := &watcher{make(chan struct{}, 1)}
 	var eventData [32]byte
 	for range 2 {
-		r, _, _ := syscall.SyscallN(arrivalCallback(), 1, uintptr(unsafe.Pointer(w)), 0, uintptr(unsafe.Pointer(&eventData)), uintptr(len(eventData)))
+		r, _, _ := syscall.SyscallN(arrivalCallback(), 1, uintptr(unsafe.Pointer(w)), 0, uintptr(unsafe.Pointer(&eventData)),
+			uintptr(len(eventData)))
 		if r != 0 {
 			t.Errorf("the callback returns %d", r)
 		}

@@ -63,7 +63,8 @@ func TestDenyCreation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if back[descriptorControl+1]&^1 != without[descriptorControl+1]&^1 || !bytes.Equal(back[descriptorSize:], without[descriptorSize:]) {
+			if back[descriptorControl+1]&^1 != without[descriptorControl+1]&^1 ||
+				!bytes.Equal(back[descriptorSize:], without[descriptorSize:]) {
 				t.Errorf("allowed again: % x; want % x", back, without)
 			}
 		})

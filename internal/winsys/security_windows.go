@@ -41,7 +41,8 @@ func (f *file) DenyCreation(ctx context.Context, deny bool) error {
 	}
 	buf := aligned(len(changed))
 	copy(buf, changed)
-	return errno(windows.SetKernelObjectSecurity(f.h, windows.DACL_SECURITY_INFORMATION, (*windows.SECURITY_DESCRIPTOR)(unsafe.Pointer(&buf[0]))))
+	return errno(windows.SetKernelObjectSecurity(f.h, windows.DACL_SECURITY_INFORMATION,
+		(*windows.SECURITY_DESCRIPTOR)(unsafe.Pointer(&buf[0]))))
 }
 
 // security returns the security descriptor of the file with its access list alone.

@@ -42,31 +42,33 @@ func withService(ctx context.Context, name string, rights uint32, f func(service
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryserviceconfigw
 // and https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatusex
 func (s *System) QueryService(ctx context.Context, name string) (queried win.Service, err error) {
-	err = withService(ctx, name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS, func(service windows.Handle) error {
-		const usual = 1 << 10 // bytes
-		buf, err := grown(usual, func(buf []byte) (needed uint32, err error) {
-			err = windows.QueryServiceConfig(service, (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&buf[0])), uint32(len(buf)), &needed)
-			return needed, errno(err)
+	err = withService(ctx, name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS,
+		func(service windows.Handle) error {
+			const usual = 1 << 10 // bytes
+			buf, err := grown(usual, func(buf []byte) (needed uint32, err error) {
+				err = windows.QueryServiceConfig(service, (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&buf[0])),
+					uint32(len(buf)), &needed)
+				return needed, errno(err)
+			})
+			if err != nil {
+				return err
+			}
+			config := (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&buf[0]))
+			var status windows.SERVICE_STATUS_PROCESS
+			var needed uint32
+			if err := windows.QueryServiceStatusEx(service, windows.SC_STATUS_PROCESS_INFO,
+				(*byte)(unsafe.Pointer(&status)), uint32(unsafe.Sizeof(status)), &needed); err != nil {
+				return err
+			}
+			queried = win.Service{
+				DisplayName:      windows.UTF16PtrToString(config.DisplayName),
+				StartType:        win.ServiceStartType(config.StartType),
+				State:            win.ServiceState(status.CurrentState),
+				ExitCode:         win.Errno(status.Win32ExitCode),
+				SpecificExitCode: status.ServiceSpecificExitCode,
+			}
+			return nil
 		})
-		if err != nil {
-			return err
-		}
-		config := (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&buf[0]))
-		var status windows.SERVICE_STATUS_PROCESS
-		var needed uint32
-		if err := windows.QueryServiceStatusEx(service, windows.SC_STATUS_PROCESS_INFO,
-			(*byte)(unsafe.Pointer(&status)), uint32(unsafe.Sizeof(status)), &needed); err != nil {
-			return err
-		}
-		queried = win.Service{
-			DisplayName:      windows.UTF16PtrToString(config.DisplayName),
-			StartType:        win.ServiceStartType(config.StartType),
-			State:            win.ServiceState(status.CurrentState),
-			ExitCode:         win.Errno(status.Win32ExitCode),
-			SpecificExitCode: status.ServiceSpecificExitCode,
-		}
-		return nil
-	})
 	return queried, err
 }
 

@@ -97,7 +97,8 @@ type behaviour string
 // failure is the exit code of a service that fails.
 const failure = 7
 
-func (b behaviour) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (specific bool, code uint32) {
+func (b behaviour) Execute(_ []string, requests <-chan svc.ChangeRequest,
+	status chan<- svc.Status) (specific bool, code uint32) {
 	running := svc.Status{State: svc.Running}
 	if b != "does not stop" {
 		running.Accepts = svc.AcceptStop
@@ -185,7 +186,9 @@ func awaitState(t *testing.T, name string, want win.ServiceState) win.Service {
 func TestServiceThatIsNew(t *testing.T) {
 	const name = "csi-proxy-winsys-testservice"
 	createService(t, name, win.ServiceDemandStart, "runs")
-	want := win.Service{DisplayName: name + " ☃", StartType: win.ServiceDemandStart, State: win.ServiceStopped, ExitCode: 1077} // ERROR_SERVICE_NEVER_STARTED
+	// ERROR_SERVICE_NEVER_STARTED
+	want := win.Service{DisplayName: name + " ☃", StartType: win.ServiceDemandStart, State: win.ServiceStopped,
+		ExitCode: 1077}
 	got, err := newSystem(t).QueryService(t.Context(), name)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)

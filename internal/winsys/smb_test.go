@@ -117,9 +117,10 @@ func TestCreateSMBMapping(t *testing.T) {
 		privacy    bool
 		credential string // as the provider gets it; empty for none
 	}{
-		"a user":            {win.SMBMappingOptions{Username: "user", Password: secret.New("p")}, false, "user:p"},
-		"a user of domain":  {win.SMBMappingOptions{Username: `D\user`, Password: secret.New("p")}, false, `D\\user:p`},
-		"a principal":       {win.SMBMappingOptions{Username: "u@d.example", Password: secret.New("p")}, false, "u@d.example:p"},
+		"a user":           {win.SMBMappingOptions{Username: "user", Password: secret.New("p")}, false, "user:p"},
+		"a user of domain": {win.SMBMappingOptions{Username: `D\user`, Password: secret.New("p")}, false, `D\\user:p`},
+		"a principal": {win.SMBMappingOptions{Username: "u@d.example", Password: secret.New("p")}, false,
+			"u@d.example:p"},
 		"a colon in a user": {win.SMBMappingOptions{Username: `D\u:r`, Password: secret.New("p")}, false, `D\\u\:r:p`},
 		"odd passwords": {win.SMBMappingOptions{Username: "user", Password: secret.New(`a\b:c\\"'é💾`)},
 			false, `user:a\b:c\\"'é💾`},
@@ -223,7 +224,8 @@ func TestSMBErrors(t *testing.T) {
 		smbQuery: func(p *mappingProvider) error { _, err := listSMBMappings(t.Context(), p); return err },
 	}
 	for name, operation := range operations {
-		p := &mappingProvider{objects: []properties{mapping("1", path, win.SMBMappingOK)}, failing: map[string]error{name: win.ErrorBadNetPath}}
+		p := &mappingProvider{objects: []properties{mapping("1", path, win.SMBMappingOK)},
+			failing: map[string]error{name: win.ErrorBadNetPath}}
 		if err := operation(p); err != win.ErrorBadNetPath {
 			t.Errorf("%s: error %v; want that of the call", name, err)
 		}

@@ -105,7 +105,8 @@ func (h *handle) Close() error {
 // Source: https://learn.microsoft.com/windows/win32/secauthz/enabling-and-disabling-privileges-in-c--
 func enablePrivileges(names ...string) (missing []string, err error) {
 	var token windows.Token
-	if err := windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_QUERY|windows.TOKEN_ADJUST_PRIVILEGES, &token); err != nil {
+	if err := windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_QUERY|windows.TOKEN_ADJUST_PRIVILEGES,
+		&token); err != nil {
 		return nil, errno(err)
 	}
 	defer token.Close()
@@ -147,7 +148,8 @@ func lookupPrivilege(name string) (luid windows.LUID, err error) {
 // AdjustTokenPrivileges doesn't fail for one that the token lacks.
 func tokenPrivileges(token windows.Token) (map[windows.LUID]uint32, error) {
 	var size uint32
-	if err := windows.GetTokenInformation(token, windows.TokenPrivileges, nil, 0, &size); err != windows.ERROR_INSUFFICIENT_BUFFER {
+	if err := windows.GetTokenInformation(token, windows.TokenPrivileges, nil, 0,
+		&size); err != windows.ERROR_INSUFFICIENT_BUFFER {
 		return nil, errno(err)
 	}
 	buf := aligned(int(size))

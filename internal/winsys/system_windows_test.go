@@ -70,7 +70,8 @@ func TestPrivileges(t *testing.T) {
 		}
 	}
 	missing, err := enablePrivileges("SeTcbPrivilege", "SeLoadDriverPrivilege")
-	if err != nil || slices.Contains(missing, "SeLoadDriverPrivilege") != strings.Contains(log.String(), "SeLoadDriverPrivilege") {
+	if err != nil || slices.Contains(missing, "SeLoadDriverPrivilege") != strings.Contains(log.String(),
+		"SeLoadDriverPrivilege") {
 		t.Errorf("the second time: missing %q, error %v; log %s", missing, err, log.String())
 	}
 	missing, err = enablePrivileges("SeNoSuchPrivilege")

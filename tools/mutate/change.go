@@ -190,7 +190,8 @@ func instrument(file, text string, firstID int, alone map[int]bool) (all []chang
 			switch n := n.(type) {
 			case *ast.IfStmt:
 				condition, suffix := code(n.Cond), ""
-				if b, ok := n.Cond.(*ast.BinaryExpr); !ok || b.Op == token.LAND || b.Op == token.LOR { // or it is turned round below
+				// or it is turned round below
+				if b, ok := n.Cond.(*ast.BinaryExpr); !ok || b.Op == token.LAND || b.Op == token.LOR {
 					suffix = " != mutantOn(" + add(n.Cond, condition, "!("+condition+")") + ")"
 				}
 				if n.Else == nil && (n.Init != nil || condition != "err != nil") {

@@ -42,8 +42,10 @@ func main() {
 	n := flag.Int("n", 100, "how many changes to try in each `package`")
 	seed := flag.Uint64("seed", 1, "decides which changes are tried")
 	limit := flag.Duration("time", time.Hour, "begin no change after this time")
-	equivalent := flag.String("equivalent", "", "`file` with the changes that no test can notice, a line for each: the change, a tab, the reason")
-	by := flag.String("tests", "./...", "run the tests of these `packages` only, with blanks between; the score is that or more")
+	equivalent := flag.String("equivalent", "",
+		"`file` with the changes that no test can notice, a line for each: the change, a tab, the reason")
+	by := flag.String("tests", "./...",
+		"run the tests of these `packages` only, with blanks between; the score is that or more")
 	only := flag.String("only", "", "try all changes whose description matches the `expression`, in the place of a sample")
 	flag.Parse()
 	if flag.NArg() == 0 {
@@ -65,7 +67,8 @@ type score struct {
 	survived int
 }
 
-func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Duration, equivalentFile, only string, by []string) error {
+func run(out io.Writer, patterns []string, n int, seed uint64, limit time.Duration, equivalentFile, only string,
+	by []string) error {
 	matching, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -269,13 +272,15 @@ func (b *build) tests(out io.Writer, scores []*score, by []string) error {
 			name = strings.TrimSpace(name)
 			file := t.program + "." + name
 			start := time.Now()
-			said, err := b.command(t.pkg.Dir, []string{"MUTANTS_REACHED=" + file}, t.program, "-test.short", "-test.run=^"+name+"$")
+			said, err := b.command(t.pkg.Dir, []string{"MUTANTS_REACHED=" + file}, t.program, "-test.short",
+				"-test.run=^"+name+"$")
 			reached, _ := os.ReadFile(file)
 			if len(reached) == 0 {
 				continue
 			}
 			if err != nil { // or each change would be noticed
-				failing[i] = append(failing[i], fmt.Sprintf("%s of %s is left out, since it fails without any change: %s", name, t.pkg.ImportPath, said))
+				failing[i] = append(failing[i], fmt.Sprintf("%s of %s is left out, since it fails without any change: %s", name,
+					t.pkg.ImportPath, said))
 				continue
 			}
 			t.took[name] = time.Since(start)
@@ -342,7 +347,8 @@ func (b *build) try(pkg *goPackage, c change) (noticed bool, reaching int, _ err
 func (b *build) command(dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+b.overlay())), env...)
+	cmd.Env = append(append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+b.overlay())),
+		env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -386,10 +392,12 @@ func list(patterns ...string) (all []*goPackage, err error) {
 func usersOf(paths []string, all []*goPackage) (users []*tests) {
 	uses := map[string]bool{} // not counting tests
 	for _, p := range all {
-		uses[p.ImportPath] = slices.ContainsFunc(append(p.Deps, p.ImportPath), func(d string) bool { return slices.Contains(paths, d) })
+		uses[p.ImportPath] = slices.ContainsFunc(append(p.Deps, p.ImportPath),
+			func(d string) bool { return slices.Contains(paths, d) })
 	}
 	for _, p := range all {
-		reaches := uses[p.ImportPath] || slices.ContainsFunc(append(p.TestImports, p.XTestImports...), func(i string) bool { return uses[i] })
+		reaches := uses[p.ImportPath] || slices.ContainsFunc(append(p.TestImports, p.XTestImports...),
+			func(i string) bool { return uses[i] })
 		if reaches && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
 			users = append(users, &tests{pkg: p})
 		}

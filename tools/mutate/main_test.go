@@ -65,9 +65,11 @@ func limit(n, most int) (int, error) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":      "module example.org/m\n\ngo 1.26\n",
-		"x/x.go":      "package x\n\nvar calls int\n\nfunc Larger(a, b int) int {\n\tcalls++\n\tif a > b {\n\t\treturn a\n\t}\n\treturn b\n}\n",
-		"y/y_test.go": "package y\n\nimport (\n\t\"testing\"\n\n\t\"example.org/m/x\"\n)\n\nfunc Test(t *testing.T) {\n\tif x.Larger(1, 2) != 2 || x.Larger(2, 1) != 2 {\n\t\tt.Error()\n\t}\n}\n",
+		"go.mod": "module example.org/m\n\ngo 1.26\n",
+		"x/x.go": "package x\n\nvar calls int\n\nfunc Larger(a, b int) int {\n\tcalls++\n\tif a > b {\n\t\treturn " +
+			"a\n\t}\n\treturn b\n}\n",
+		"y/y_test.go": "package y\n\nimport (\n\t\"testing\"\n\n\t\"example.org/m/x\"\n)\n\nfunc Test(t *testing.T) " +
+			"{\n\tif x.Larger(1, 2) != 2 || x.Larger(2, 1) != 2 {\n\t\tt.Error()\n\t}\n}\n",
 		"known":       "# a comment\nx/x.go Larger: a > b → a >= b\tof two that are equal either is the larger one\n",
 		"unexplained": "x/x.go Larger: a > b → a >= b\n",
 	} {

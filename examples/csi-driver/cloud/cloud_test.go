@@ -139,7 +139,8 @@ func TestCloudOutlastsItsProcess(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := []string{"attach 1024 MiB, read-only true", "attach 1024 MiB, read-only true", "grow to 2048 MiB", "detach", "delete", "delete"}
+	want := []string{"attach 1024 MiB, read-only true", "attach 1024 MiB, read-only true", "grow to 2048 MiB", "detach",
+		"delete", "delete"}
 	if diff := cmp.Diff(want, h.done); diff != "" {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}

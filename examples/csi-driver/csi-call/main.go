@@ -50,7 +50,8 @@ func run(args []string, out io.Writer) error {
 			"SERVICE is Identity, Controller or Node. REQUEST is JSON, by default {}.\n\n")
 		flags.PrintDefaults()
 	}
-	endpoint := flags.String("endpoint", os.Getenv("CSI_ENDPOINT"), "the `address` of the driver: unix:///csi/csi.sock or tcp://host:port")
+	endpoint := flags.String("endpoint", os.Getenv("CSI_ENDPOINT"),
+		"the `address` of the driver: unix:///csi/csi.sock or tcp://host:port")
 	timeout := flags.Duration("timeout", 2*time.Minute, "how long to wait for the response")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -23,7 +23,8 @@ type Controller struct {
 }
 
 // ControllerGetCapabilities implements csi.ControllerServer.
-func (c *Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+func (c *Controller) ControllerGetCapabilities(context.Context,
+	*csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	response := &csi.ControllerGetCapabilitiesResponse{}
 	for _, capability := range []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
@@ -98,7 +99,8 @@ func (c *Controller) DeleteVolume(ctx context.Context, r *csi.DeleteVolumeReques
 }
 
 // ControllerPublishVolume implements csi.ControllerServer.
-func (c *Controller) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (c *Controller) ControllerPublishVolume(ctx context.Context,
+	r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
@@ -129,7 +131,8 @@ func (c *Controller) ControllerPublishVolume(ctx context.Context, r *csi.Control
 }
 
 // ControllerUnpublishVolume implements csi.ControllerServer.
-func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (c *Controller) ControllerUnpublishVolume(ctx context.Context,
+	r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
@@ -137,14 +140,16 @@ func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *csi.Contr
 }
 
 // ControllerExpandVolume implements csi.ControllerServer. NodeExpandVolume must follow.
-func (c *Controller) ControllerExpandVolume(ctx context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+func (c *Controller) ControllerExpandVolume(ctx context.Context,
+	r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
 	if r.CapacityRange == nil {
 		return nil, invalid("capacity_range is missing")
 	}
-	v, err := c.cloud.Grow(ctx, r.VolumeId, cloud.Range{Required: r.CapacityRange.RequiredBytes, Limit: r.CapacityRange.LimitBytes})
+	v, err := c.cloud.Grow(ctx, r.VolumeId,
+		cloud.Range{Required: r.CapacityRange.RequiredBytes, Limit: r.CapacityRange.LimitBytes})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +157,8 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, r *csi.Controll
 }
 
 // ControllerGetVolume implements csi.ControllerServer.
-func (c *Controller) ControllerGetVolume(_ context.Context, r *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+func (c *Controller) ControllerGetVolume(_ context.Context,
+	r *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}
@@ -198,7 +204,8 @@ func (c *Controller) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (
 }
 
 // ValidateVolumeCapabilities implements csi.ControllerServer.
-func (c *Controller) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+func (c *Controller) ValidateVolumeCapabilities(_ context.Context,
+	r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return nil, err
 	}

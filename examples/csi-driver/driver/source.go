@@ -70,7 +70,8 @@ func sourceOf(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source,
 	if s.Type == typeSMB {
 		return csinode.Source{Share: s.Share, Credentials: smb.Credentials{Username: user, Password: password}}, nil
 	}
-	volume := csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}, ReadOnly: r.PublishContext[publishReadOnly] == "true"}
+	volume := csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId},
+		ReadOnly: r.PublishContext[publishReadOnly] == "true"}
 	if s.Type == typeISCSI {
 		volume.Disk = storage.Selector{ISCSI: &storage.ISCSISelector{Portal: s.Portal, IQN: s.IQN, LUN: s.LUN}}
 	}
@@ -104,7 +105,8 @@ func parseSource(params map[string]string) (source, error) {
 		if err != nil {
 			return source{}, invalid("%s %q must be a number from 0", paramLUN, params[paramLUN])
 		}
-		return source{Type: typeISCSI, Portal: portal, IQN: iscsi.IQN(params[paramIQN]), LUN: uint32(lun)}, required(paramIQN, params[paramIQN])
+		return source{Type: typeISCSI, Portal: portal, IQN: iscsi.IQN(params[paramIQN]), LUN: uint32(lun)},
+			required(paramIQN, params[paramIQN])
 	default:
 		return source{}, invalid("%s %q must be %s, %s or %s", paramType, t, typeDisk, typeSMB, typeISCSI)
 	}

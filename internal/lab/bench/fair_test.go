@@ -135,7 +135,8 @@ func startNode(b *testing.B, binary string) string {
 	dir := shortDir(b)
 	p := start(b, binary, dir)
 	b.Cleanup(func() { stop(b, p) })
-	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, simv1.EndpointName+".sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, simv1.EndpointName+".sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -144,7 +145,8 @@ func startNode(b *testing.B, binary string) string {
 	defer c.Close()
 	for i := range 8 {
 		serial := fmt.Sprintf("serial%d", i)
-		if _, err := simv1.Call[simv1.DiskNumber](b.Context(), conn, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: serial}); err != nil {
+		if _, err := simv1.Call[simv1.DiskNumber](b.Context(), conn, "AttachDisk",
+			&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: serial}); err != nil {
 			b.Fatal(err)
 		}
 		if i%2 == 0 {

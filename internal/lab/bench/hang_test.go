@@ -26,7 +26,8 @@ import (
 const kubelet = `C:\var\lib\kubelet`
 
 func pathExists(ctx context.Context, conn *grpc.ClientConn, path string) error {
-	return conn.Invoke(ctx, "/v1.Filesystem/PathExists", &filesystemv1.PathExistsRequest{Path: path}, new(filesystemv1.PathExistsResponse))
+	return conn.Invoke(ctx, "/v1.Filesystem/PathExists", &filesystemv1.PathExistsRequest{Path: path},
+		new(filesystemv1.PathExistsResponse))
 }
 
 // hangs is a node with a driver that makes 1,000 calls on paths for which Windows never
@@ -77,7 +78,8 @@ func (h *hangs) everybody() (took []time.Duration) {
 			for i := range calls {
 				took1 := timed(h.tb, func() error {
 					if i%8 == 0 {
-						return disk.Invoke(h.tb.Context(), "/v1.Disk/ListDiskIDs", new(diskv1.ListDiskIDsRequest), new(diskv1.ListDiskIDsResponse))
+						return disk.Invoke(h.tb.Context(), "/v1.Disk/ListDiskIDs", new(diskv1.ListDiskIDsRequest),
+							new(diskv1.ListDiskIDsResponse))
 					}
 					return pathExists(h.tb.Context(), file, fmt.Sprintf(`%s\pods\%d`, kubelet, c))
 				})
@@ -119,7 +121,8 @@ func (h *hangs) besideDriver() []time.Duration {
 
 // hangRounds measures everybody round by round, as long as more says: on a node on which
 // Windows answers the driver, and on one on which it doesn't.
-func hangRounds(tb testing.TB, path func(i int) string, more func() bool) (answers, silent []time.Duration, repeats int64) {
+func hangRounds(tb testing.TB, path func(i int) string,
+	more func() bool) (answers, silent []time.Duration, repeats int64) {
 	answering, hanging := newHangs(tb, path), newHangs(tb, path)
 	_, err := simv1.Call[simv1.Empty](tb.Context(), hanging.sim, "AddRule", &simv1.Rule{
 		Call: "NtCreateFile", Object: "hangs", Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}, Uncancellable: true,
@@ -164,9 +167,11 @@ func TestSoakHang(t *testing.T) {
 	for name, path := range hangingPaths {
 		t.Run(name, func(t *testing.T) {
 			begun := time.Now()
-			answers, silent, _ := hangRounds(t, path, func() bool { return time.Since(begun) < duration/time.Duration(len(hangingPaths)) })
+			answers, silent, _ := hangRounds(t, path,
+				func() bool { return time.Since(begun) < duration/time.Duration(len(hangingPaths)) })
 			ratio := float64(p99(silent)) / float64(p99(answers))
-			t.Logf("p99 %v with hung calls, %v without: %.1f times; the slowest took %v", p99(silent), p99(answers), ratio, silent[len(silent)-1])
+			t.Logf("p99 %v with hung calls, %v without: %.1f times; the slowest took %v", p99(silent), p99(answers), ratio,
+				silent[len(silent)-1])
 			if ratio > 3 {
 				t.Errorf("the p99 is %.1f times as high, want at most 3 times", ratio)
 			}

@@ -79,7 +79,8 @@ func nodeStage(ctx context.Context, n *simnode.Node, serial, path string) error 
 }
 
 func stageVolume(ctx context.Context, n *simnode.Node, serial, path string) error {
-	_, err := n.Operations().Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: serial}, StagingPath: path})
+	_, err := n.Operations().Storage.StageVolume(ctx,
+		storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: serial}, StagingPath: path})
 	return err
 }
 
@@ -181,7 +182,8 @@ func BenchmarkStageVolumeBesideOthers(b *testing.B) {
 				n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Offline: true, Serial: fmt.Sprintf("vol-%d", i)})
 			}
 			unstage := func() error {
-				_, err := n.Operations().Storage.UnstageVolume(b.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath(0)})
+				_, err := n.Operations().Storage.UnstageVolume(b.Context(),
+					storage.UnstageVolumeRequest{StagingPath: stagingPath(0)})
 				return err
 			}
 			stage := func() error { return stageVolume(b.Context(), n, "vol-0", stagingPath(0)) }

@@ -55,7 +55,8 @@ var deviceRows = []row{
 		method: "Devices.OpenDevice", name: "any case",
 		promise: "Names of devices, volumes and files compare without regard to case.",
 		test: func(t *testing.T, f *Fixture) {
-			for _, path := range []string{strings.ToUpper(deviceOf(f.systemVolume(t))), strings.ToLower(deviceOf(f.systemVolume(t)))} {
+			for _, path := range []string{strings.ToUpper(deviceOf(f.systemVolume(t))),
+				strings.ToLower(deviceOf(f.systemVolume(t)))} {
 				closing(t, f.device(t, path, win.AccessNone))
 			}
 		},
@@ -165,7 +166,8 @@ var deviceRows = []row{
 		method: "Device.Flush", name: "without the right",
 		promise: "needs GenericWrite, without which the error is ErrorAccessDenied",
 		test: func(t *testing.T, f *Fixture) {
-			wantErrno(t, "flush", f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone).Flush(t.Context()), win.ErrorAccessDenied)
+			wantErrno(t, "flush", f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone).Flush(t.Context()),
+				win.ErrorAccessDenied)
 		},
 	},
 }
@@ -188,7 +190,8 @@ func (f *Fixture) partition(t *testing.T, n disk.Number) (volume string) {
 	t.Helper()
 	drive := physicalDrive(n)
 	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
-	_, err := f.control(t, drive, win.IoctlDiskSetDiskAttributes, win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}.Encode(), 0)
+	_, err := f.control(t, drive, win.IoctlDiskSetDiskAttributes,
+		win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}.Encode(), 0)
 	must(t, err)
 	_, err = f.control(t, drive, win.IoctlDiskCreateDisk, create.Encode(), 0)
 	must(t, err)
@@ -235,7 +238,8 @@ func (f *Fixture) volumesOf(t *testing.T, n disk.Number) (on []string) {
 		}
 		out := make([]byte, 12)
 		if k, err := d.Control(t.Context(), win.IoctlStorageGetDeviceNumber, nil, out); err == nil {
-			if number, err := win.DecodeDeviceNumber(out[:k]); err == nil && number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n {
+			if number, err := win.DecodeDeviceNumber(out[:k]); err == nil && number.DeviceType == win.FileDeviceDisk &&
+				number.DeviceNumber == n {
 				on = append(on, name)
 			}
 		}
@@ -339,7 +343,8 @@ var diskRows = []row{
 	},
 	{
 		method: "Device.Control", name: "a property that is cut", needs: []need{aDisk},
-		promise: "Two answers are cut instead, and begin with their length: a storage property, and, with ErrorMoreData, the extents of a volume.",
+		promise: "Two answers are cut instead, and begin with their length: a storage property, and, with ErrorMoreData, " +
+			"the extents of a volume.",
 		test: func(t *testing.T, f *Fixture) {
 			drive, query := physicalDrive(f.NewDisk(t).Number), win.EncodePropertyQuery(win.PropertyDevice)
 			whole, err := f.control(t, drive, win.IoctlStorageQueryProperty, query, 4096)
@@ -361,7 +366,8 @@ var diskRows = []row{
 	},
 	{
 		method: "Device.ReadAt", name: "of a disk", needs: []need{aDisk},
-		promise: "Both must be multiples of the sector size, or the error is ErrorInvalidParameter. It needs GenericRead. Reading past the end gives fewer bytes without an error.",
+		promise: "Both must be multiples of the sector size, or the error is ErrorInvalidParameter. It needs " +
+			"GenericRead. Reading past the end gives fewer bytes without an error.",
 		test: func(t *testing.T, f *Fixture) {
 			drive := physicalDrive(f.NewDisk(t).Number)
 			d := f.device(t, drive, win.GenericRead)
@@ -374,7 +380,8 @@ var diskRows = []row{
 				off  int64
 				n    int
 				want int
-			}{{0, 4096, 4096}, {size - 4096, 4096, 4096}, {size - 4096, 16384, 4096}, {size, 4096, 0}, {size + 1<<20, 4096, 0}, {0, 0, 0}} {
+			}{{0, 4096, 4096}, {size - 4096, 4096, 4096}, {size - 4096, 16384, 4096}, {size, 4096, 0}, {size + 1<<20, 4096, 0},
+				{0, 0, 0}} {
 				n, err := d.ReadAt(t.Context(), make([]byte, c.n), c.off)
 				if err != nil || n != c.want {
 					t.Errorf("%d bytes at %d of %d: %d, %v", c.n, c.off, size, n, err)
@@ -390,7 +397,8 @@ var diskRows = []row{
 	},
 	{
 		method: "Device.Control", name: "partitions", needs: []need{aDisk},
-		promise: "IoctlDiskSetDriveLayoutEx replaces the whole partition table: a partition that it leaves out is gone. The volumes of new partitions arrive afterwards.",
+		promise: "IoctlDiskSetDriveLayoutEx replaces the whole partition table: a partition that it leaves out is gone. " +
+			"The volumes of new partitions arrive afterwards.",
 		test: func(t *testing.T, f *Fixture) {
 			n := f.NewDisk(t).Number
 			f.partition(t, n)
@@ -415,7 +423,8 @@ var diskRows = []row{
 			before := f.partition(t, n)
 			f.setOffline(t, n, true)
 			f.await(t, "its volume is gone", func() bool { return len(f.volumesOf(t, n)) == 0 })
-			_, err := f.control(t, physicalDrive(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}.Encode(), 0)
+			_, err := f.control(t, physicalDrive(n), win.IoctlDiskCreateDisk,
+				win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}.Encode(), 0)
 			wantErrno(t, "IOCTL_DISK_CREATE_DISK", err, win.ErrorWriteProtect)
 			f.setOffline(t, n, false)
 			if after := f.volumeOf(t, n); !strings.EqualFold(after, before) {
@@ -437,7 +446,8 @@ var diskRows = []row{
 	},
 	{
 		method: "Device.Control", name: "reserved partition", needs: []need{aDisk},
-		promise: "IOCTL_DISK_CREATE_DISK adds no partition", guess: "its documentation says that it adds the reserved one, and public code adds its own",
+		promise: "IOCTL_DISK_CREATE_DISK adds no partition",
+		guess:   "its documentation says that it adds the reserved one, and public code adds its own",
 		test: func(t *testing.T, f *Fixture) {
 			n := f.NewDisk(t).Number
 			create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
@@ -450,7 +460,8 @@ var diskRows = []row{
 	},
 	{
 		method: "Device.Control", name: "through handles of before", needs: []need{aDisk},
-		promise: "FSCTL_EXTEND_VOLUME takes a handle that was opened before the partition grew", guess: "whether a handle keeps the length isn't documented",
+		promise: "FSCTL_EXTEND_VOLUME takes a handle that was opened before the partition grew",
+		guess:   "whether a handle keeps the length isn't documented",
 		test: func(t *testing.T, f *Fixture) {
 			d, volume := f.formatted(t)
 			v := f.device(t, deviceOf(volume), readWrite)
@@ -460,7 +471,8 @@ var diskRows = []row{
 					number = p.Number
 				}
 			}
-			_, err := f.control(t, physicalDrive(d.Number), win.IoctlDiskGrowPartition, win.GrowPartition{PartitionNumber: number, BytesToGrow: 256 << 20}.Encode(), 0)
+			_, err := f.control(t, physicalDrive(d.Number), win.IoctlDiskGrowPartition,
+				win.GrowPartition{PartitionNumber: number, BytesToGrow: 256 << 20}.Encode(), 0)
 			must(t, err)
 			_, err = v.Control(t.Context(), win.FsctlExtendVolume, win.EncodeInt64(512<<20/512), nil)
 			wantErrno(t, "FSCTL_EXTEND_VOLUME", err)

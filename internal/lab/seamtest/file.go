@@ -25,13 +25,16 @@ var relative = []struct {
 	{"sub", open(win.FileReadAttributes), win.ErrorFileNotFound, "of the last element that is missing"},
 	{"sub", creating(win.FileCreate, win.FileDirectoryFile), 0, "create it; fail if it is there"},
 	{"sub", creating(win.FileCreate, win.FileDirectoryFile), win.ErrorAlreadyExists, "183 FileCreate of what is there"},
-	{"SUB", creating(win.FileCreate, win.FileDirectoryFile), win.ErrorAlreadyExists, "Names of devices, volumes and files compare without regard to case."},
+	{"SUB", creating(win.FileCreate, win.FileDirectoryFile), win.ErrorAlreadyExists,
+		"Names of devices, volumes and files compare without regard to case."},
 	{"Sub", open(win.FileReadAttributes), 0, "Names of devices, volumes and files compare without regard to case."},
 	{"sub", creating(win.FileOpenIf, win.FileDirectoryFile), 0, "open it or create it"},
 	{"new", creating(win.FileOpenIf, win.FileDirectoryFile), 0, "open it or create it"},
-	{"sub", creating(win.FileOpen, win.FileNonDirectoryFile), win.ErrorAccessDenied, "5 is also said of a directory where FileNonDirectoryFile wants a file"},
+	{"sub", creating(win.FileOpen, win.FileNonDirectoryFile), win.ErrorAccessDenied,
+		"5 is also said of a directory where FileNonDirectoryFile wants a file"},
 	{"file", creating(win.FileCreate, win.FileNonDirectoryFile), 0, "must not be a directory"},
-	{"file", creating(win.FileOpen, win.FileDirectoryFile), win.ErrorDirectory, "267 a file where FileDirectoryFile wants a directory"},
+	{"file", creating(win.FileOpen, win.FileDirectoryFile), win.ErrorDirectory,
+		"267 a file where FileDirectoryFile wants a directory"},
 	{`sub\x`, open(win.FileReadAttributes), win.ErrorFileNotFound, "of the last element that is missing"},
 	{`sub\x`, creating(win.FileCreate, win.FileDirectoryFile), 0, "or below it if name has several elements"},
 	{`sub\X`, open(win.FileReadAttributes), 0, "or below it if name has several elements"},
@@ -39,7 +42,8 @@ var relative = []struct {
 	{`file\x`, open(win.FileReadAttributes), win.ErrorPathNotFound, "3 of one before it, which may be a file"},
 	{"a?b", open(win.FileReadAttributes), win.ErrorInvalidName, "123 a name that no file can have"},
 	{"a\x01b", open(win.FileReadAttributes), win.ErrorInvalidName, "123 a name that no file can have"},
-	{"nul\x00", open(win.FileReadAttributes), win.ErrorInvalidName, "A path or a name with a NUL within gives [ErrorInvalidName]."},
+	{"nul\x00", open(win.FileReadAttributes), win.ErrorInvalidName,
+		"A path or a name with a NUL within gives [ErrorInvalidName]."},
 }
 
 // astray are names that lead elsewhere or nowhere.
@@ -146,7 +150,8 @@ var fileRows = []row{
 	},
 	{
 		method: "File.OpenAt", name: "through a handle for attributes only", needs: []need{aDirectory},
-		promise: "a directory's handle that was opened for attributes only is enough", guess: "which right to a directory a relative open needs isn't documented",
+		promise: "a directory's handle that was opened for attributes only is enough",
+		guess:   "which right to a directory a relative open needs isn't documented",
 		test: func(t *testing.T, f *Fixture) {
 			must(t, at(t, f.dir(t), "below", creating(win.FileCreate, win.FileDirectoryFile)))
 			kept := f.openFile(t, f.Directory, open(win.FileReadAttributes, win.FileDirectoryFile))
@@ -170,14 +175,16 @@ var fileRows = []row{
 	},
 	{
 		method: "File.OpenAt", name: "isn't led astray", needs: []need{aDirectory},
-		promise: "A reparse point on the way is refused with ErrorReparsePointEncountered; the last element is opened itself with FileOpenReparsePoint and refused without.",
+		promise: "A reparse point on the way is refused with ErrorReparsePointEncountered; the last element is opened " +
+			"itself with FileOpenReparsePoint and refused without.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `target\`, `target\x\`)
 			f.link(t, "symlink", win.NewSymlink(f.Directory+`\target`))
 			f.link(t, "junction", win.NewJunction(f.Directory+`\target`))
 			dir := f.dir(t)
 			for name, tag := range map[string]win.ReparseTag{"symlink": win.TagSymlink, "junction": win.TagMountPoint} {
-				wantErrno(t, name+" followed", at(t, dir, name, open(win.FileReadAttributes, win.FileOpenForBackup)), win.ErrorReparsePointEncountered)
+				wantErrno(t, name+" followed", at(t, dir, name, open(win.FileReadAttributes, win.FileOpenForBackup)),
+					win.ErrorReparsePointEncountered)
 				wantErrno(t, "a path by "+name, at(t, dir, name+`\x`, open(win.FileReadAttributes, openLink)), win.ErrorReparsePointEncountered)
 				h, err := dir.OpenAt(t.Context(), name, open(win.FileReadAttributes, openLink))
 				must(t, err)
@@ -275,7 +282,8 @@ var fileRows = []row{
 		method: "Files.OpenFile", name: "shares", needs: []need{aDirectory},
 		promise: "32 the sharing of o and of others' handles don't agree",
 		test: func(t *testing.T, f *Fixture) {
-			const read, write, del, attributes = win.FileListDirectory, win.FileAddSubdirectory, win.Delete, win.FileReadAttributes
+			const read, write, del, attributes = win.FileListDirectory, win.FileAddSubdirectory, win.Delete,
+				win.FileReadAttributes
 			f.make(t, `held\`)
 			path := f.Directory + `\held`
 			with := func(a win.Access, s win.Share) win.OpenOptions {
@@ -482,7 +490,8 @@ var fileRows = []row{
 	},
 	{
 		method: "File.ReadDir", name: "names of half pairs", needs: []need{aDirectory},
-		promise: "Its name is WTF-8, as AppendUTF16 has it: half a surrogate pair in it isn't valid UTF-8, and File.OpenAt takes it so.",
+		promise: "Its name is WTF-8, as AppendUTF16 has it: half a surrogate pair in it isn't valid UTF-8, and " +
+			"File.OpenAt takes it so.",
 		test: func(t *testing.T, f *Fixture) {
 			want := []string{"first half \xed\xa0\xbd", "second half \xed\xb2\xbe", "\U0001f4be"}
 			f.make(t, want...)
@@ -550,7 +559,9 @@ var fileRows = []row{
 	},
 	{
 		method: "File.Control", name: "errors of reparse points", needs: []need{aDirectory},
-		promise: "FsctlGetReparsePoint and FsctlDeleteReparsePoint give ErrorNotAReparsePoint where there is none. FsctlSetReparsePoint gives ErrorDirNotEmpty for a directory with entries, and ErrorReparseTagMismatch where there is a reparse point with another tag. With too little room FsctlGetReparsePoint gives ErrorMoreData.",
+		promise: "FsctlGetReparsePoint and FsctlDeleteReparsePoint give ErrorNotAReparsePoint where there is none. " +
+			"FsctlSetReparsePoint gives ErrorDirNotEmpty for a directory with entries, and ErrorReparseTagMismatch where " +
+			"there is a reparse point with another tag. With too little room FsctlGetReparsePoint gives ErrorMoreData.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `plain\`, `full\`, `full\x\`)
 			f.link(t, "link", win.NewSymlink(f.Directory+`\plain`))
@@ -561,7 +572,8 @@ var fileRows = []row{
 				_, err := h.Control(t.Context(), code, in, make([]byte, out))
 				return err
 			}
-			wantErrno(t, "get of none", control("plain", win.FsctlGetReparsePoint, nil, win.MaximumReparseDataSize), win.ErrorNotAReparsePoint)
+			wantErrno(t, "get of none", control("plain", win.FsctlGetReparsePoint, nil, win.MaximumReparseDataSize),
+				win.ErrorNotAReparsePoint)
 			wantErrno(t, "set on a full directory", control("full", win.FsctlSetReparsePoint, junction, 0), win.ErrorDirNotEmpty)
 			wantErrno(t, "set another tag", control("link", win.FsctlSetReparsePoint, junction, 0), win.ErrorReparseTagMismatch)
 			wantErrno(t, "get into a small buffer", control("link", win.FsctlGetReparsePoint, nil, 32), win.ErrorMoreData)
@@ -569,7 +581,8 @@ var fileRows = []row{
 	},
 	{
 		method: "File.DenyCreation", name: "keeps new entries out", needs: []need{aDirectory},
-		promise: "As long as the entry is there, whoever makes a file or a directory in this directory, or moves one into it, gets ErrorAccessDenied, as does an open of the directory with one of the two rights.",
+		promise: "As long as the entry is there, whoever makes a file or a directory in this directory, or moves one " +
+			"into it, gets ErrorAccessDenied, as does an open of the directory with one of the two rights.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `in\`, `in\before\`)
 			h := f.security(t, "in", 0)
@@ -619,7 +632,8 @@ var fileRows = []row{
 	},
 	{
 		method: "File.DenyCreation", name: "for backup", needs: []need{aDirectory},
-		promise: "Exempt are handles that were opened before, and opens with FileOpenForBackup in a process that holds SeRestorePrivilege.",
+		promise: "Exempt are handles that were opened before, and opens with FileOpenForBackup in a process that holds " +
+			"SeRestorePrivilege.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `in\`)
 			must(t, f.security(t, "in", 0).DenyCreation(t.Context(), true))
@@ -628,7 +642,8 @@ var fileRows = []row{
 	},
 	{
 		method: "File.DenyCreation", name: "and a link in its place", needs: []need{aDirectory},
-		promise: "The directory can be deleted, and its reparse point set and deleted through a handle with FileWriteAttributes.",
+		promise: "The directory can be deleted, and its reparse point set and deleted through a handle with " +
+			"FileWriteAttributes.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `in\`, `target\`)
 			h := f.security(t, "in", win.FileWriteAttributes)
@@ -671,7 +686,8 @@ var fileRows = []row{
 	{
 		method: "File.DenyCreation", name: "and the mount manager", needs: []need{aDirectory, aDisk},
 		promise: "whether the mount manager, which opens the directory itself, needs a right that the entry denies",
-		guess:   "the rights that the mount manager asks for aren't documented; setting a reparse point needs FILE_WRITE_ATTRIBUTES only",
+		guess: "the rights that the mount manager asks for aren't documented; setting a reparse point needs " +
+			"FILE_WRITE_ATTRIBUTES only",
 		test: func(t *testing.T, f *Fixture) {
 			_, name := f.formatted(t)
 			f.make(t, `in\`)
@@ -690,7 +706,8 @@ var fileRows = []row{
 	},
 	{
 		method: "File.Rename", name: "a directory with all that is in it", needs: []need{aDirectory, aReadOnly},
-		promise: "moves this file, or this directory with all that is in it, to the entry name of dir, which is an open directory of the same volume",
+		promise: "moves this file, or this directory with all that is in it, to the entry name of dir, which is an open " +
+			"directory of the same volume",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `full\`, `full\in\`, `full\in\read-only`, `aside\`)
 			f.SetReadOnly(t, f.Directory+`\full\in\read-only`, true)

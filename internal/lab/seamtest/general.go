@@ -19,69 +19,131 @@ func calls(s win.System, dir string) map[string]func(ctx context.Context) error 
 	portal := win.ISCSIPortal{Address: "192.0.2.1", Port: 3260}
 	none := dir + `\missing\`
 	return map[string]func(ctx context.Context) error{
-		"Devices.DeviceInterfaces":  func(ctx context.Context) error { _, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk); return err },
-		"Devices.OpenDevice":        func(ctx context.Context) error { _, err := s.OpenDevice(ctx, noVolume, 0); return err },
+		"Devices.DeviceInterfaces": func(ctx context.Context) error {
+			_, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+			return err
+		},
+		"Devices.OpenDevice": func(ctx context.Context) error {
+			_, err := s.OpenDevice(ctx, noVolume, 0)
+			return err
+		},
 		"Devices.ReenumerateDevice": func(ctx context.Context) error { return s.ReenumerateDevice(ctx, "") },
 		"Notices.NotifyArrivals": func(ctx context.Context) error {
 			_, _, err := s.NotifyArrivals(ctx, win.InterfaceClassDisk)
 			return err
 		},
-		"Volumes.FindVolumes":             func(ctx context.Context) error { _, err := s.FindVolumes(ctx); return err },
-		"Volumes.VolumeNameForMountPoint": func(ctx context.Context) error { _, err := s.VolumeNameForMountPoint(ctx, `C:\`); return err },
-		"Volumes.SetVolumeMountPoint":     func(ctx context.Context) error { return s.SetVolumeMountPoint(ctx, none, noVolume) },
-		"Volumes.DeleteVolumeMountPoint":  func(ctx context.Context) error { return s.DeleteVolumeMountPoint(ctx, none) },
-		"Volumes.VolumeInformation":       func(ctx context.Context) error { _, err := s.VolumeInformation(ctx, `C:\`); return err },
-		"Volumes.DiskFreeSpace":           func(ctx context.Context) error { _, err := s.DiskFreeSpace(ctx, `C:\`); return err },
-		"Volumes.VolumePathNames":         func(ctx context.Context) error { _, err := s.VolumePathNames(ctx, noVolume); return err },
+		"Volumes.FindVolumes": func(ctx context.Context) error { _, err := s.FindVolumes(ctx); return err },
+		"Volumes.VolumeNameForMountPoint": func(ctx context.Context) error {
+			_, err := s.VolumeNameForMountPoint(ctx, `C:\`)
+			return err
+		},
+		"Volumes.SetVolumeMountPoint": func(ctx context.Context) error {
+			return s.SetVolumeMountPoint(ctx, none, noVolume)
+		},
+		"Volumes.DeleteVolumeMountPoint": func(ctx context.Context) error { return s.DeleteVolumeMountPoint(ctx, none) },
+		"Volumes.VolumeInformation": func(ctx context.Context) error {
+			_, err := s.VolumeInformation(ctx, `C:\`)
+			return err
+		},
+		"Volumes.DiskFreeSpace": func(ctx context.Context) error {
+			_, err := s.DiskFreeSpace(ctx, `C:\`)
+			return err
+		},
+		"Volumes.VolumePathNames": func(ctx context.Context) error {
+			_, err := s.VolumePathNames(ctx, noVolume)
+			return err
+		},
 		"Volumes.RepairVolume": func(ctx context.Context) error {
 			_, err := s.RepairVolume(ctx, noVolume, win.RepairScan)
 			return err
 		},
-		"Devices.OfflineReasons":        func(ctx context.Context) error { _, err := s.OfflineReasons(ctx); return err },
-		"Processes.ProcessImage":        func(ctx context.Context) error { _, err := s.ProcessImage(ctx, 4); return err },
-		"SMBMappings.SMBConnections":    func(ctx context.Context) error { _, err := s.SMBConnections(ctx); return err },
-		"Volumes.FormatVolume":          func(ctx context.Context) error { return s.FormatVolume(ctx, noVolume, win.FormatOptions{}) },
-		"Files.OpenFile":                func(ctx context.Context) error { _, err := s.OpenFile(ctx, none, open(0)); return err },
-		"Files.FileAttributes":          func(ctx context.Context) error { _, err := s.FileAttributes(ctx, none); return err },
+		"Devices.OfflineReasons":     func(ctx context.Context) error { _, err := s.OfflineReasons(ctx); return err },
+		"Processes.ProcessImage":     func(ctx context.Context) error { _, err := s.ProcessImage(ctx, 4); return err },
+		"SMBMappings.SMBConnections": func(ctx context.Context) error { _, err := s.SMBConnections(ctx); return err },
+		"Volumes.FormatVolume": func(ctx context.Context) error {
+			return s.FormatVolume(ctx, noVolume, win.FormatOptions{})
+		},
+		"Files.OpenFile": func(ctx context.Context) error {
+			_, err := s.OpenFile(ctx, none, open(0))
+			return err
+		},
+		"Files.FileAttributes": func(ctx context.Context) error {
+			_, err := s.FileAttributes(ctx, none)
+			return err
+		},
 		"SMBMappings.SMBGlobalMappings": func(ctx context.Context) error { _, err := s.SMBGlobalMappings(ctx); return err },
 		"SMBMappings.CreateSMBGlobalMapping": func(ctx context.Context) error {
 			return s.CreateSMBGlobalMapping(ctx, `\\localhost\csi-proxy-none`, win.SMBMappingOptions{Username: "user", Password: secret.New("password")})
 		},
-		"SMBMappings.RemoveSMBGlobalMapping":          func(ctx context.Context) error { return s.RemoveSMBGlobalMapping(ctx, `\\localhost\csi-proxy-none`) },
-		"ISCSIInitiator.AddISCSISendTargetPortal":     func(ctx context.Context) error { return s.AddISCSISendTargetPortal(ctx, portal) },
-		"ISCSIInitiator.RemoveISCSISendTargetPortal":  func(ctx context.Context) error { return s.RemoveISCSISendTargetPortal(ctx, portal) },
-		"ISCSIInitiator.RefreshISCSISendTargetPortal": func(ctx context.Context) error { return s.RefreshISCSISendTargetPortal(ctx, portal) },
-		"ISCSIInitiator.ISCSISendTargetPortals":       func(ctx context.Context) error { _, err := s.ISCSISendTargetPortals(ctx); return err },
-		"ISCSIInitiator.ISCSITargets":                 func(ctx context.Context) error { _, err := s.ISCSITargets(ctx); return err },
-		"ISCSIInitiator.ISCSIDiscoveryMechanisms":     func(ctx context.Context) error { _, err := s.ISCSIDiscoveryMechanisms(ctx, "iqn"); return err },
+		"SMBMappings.RemoveSMBGlobalMapping": func(ctx context.Context) error {
+			return s.RemoveSMBGlobalMapping(ctx, `\\localhost\csi-proxy-none`)
+		},
+		"ISCSIInitiator.AddISCSISendTargetPortal": func(ctx context.Context) error {
+			return s.AddISCSISendTargetPortal(ctx, portal)
+		},
+		"ISCSIInitiator.RemoveISCSISendTargetPortal": func(ctx context.Context) error {
+			return s.RemoveISCSISendTargetPortal(ctx, portal)
+		},
+		"ISCSIInitiator.RefreshISCSISendTargetPortal": func(ctx context.Context) error {
+			return s.RefreshISCSISendTargetPortal(ctx, portal)
+		},
+		"ISCSIInitiator.ISCSISendTargetPortals": func(ctx context.Context) error {
+			_, err := s.ISCSISendTargetPortals(ctx)
+			return err
+		},
+		"ISCSIInitiator.ISCSITargets": func(ctx context.Context) error {
+			_, err := s.ISCSITargets(ctx)
+			return err
+		},
+		"ISCSIInitiator.ISCSIDiscoveryMechanisms": func(ctx context.Context) error {
+			_, err := s.ISCSIDiscoveryMechanisms(ctx, "iqn")
+			return err
+		},
 		"ISCSIInitiator.LoginISCSITarget": func(ctx context.Context) error {
 			_, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: "iqn", Portal: portal})
 			return err
 		},
-		"ISCSIInitiator.LogoutISCSITarget": func(ctx context.Context) error { return s.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
-		"ISCSIInitiator.ISCSISessions":     func(ctx context.Context) error { _, err := s.ISCSISessions(ctx); return err },
+		"ISCSIInitiator.LogoutISCSITarget": func(ctx context.Context) error {
+			return s.LogoutISCSITarget(ctx, win.ISCSISessionID{})
+		},
+		"ISCSIInitiator.ISCSISessions": func(ctx context.Context) error { _, err := s.ISCSISessions(ctx); return err },
 		"ISCSIInitiator.ISCSISessionDevices": func(ctx context.Context) error {
 			_, err := s.ISCSISessionDevices(ctx, win.ISCSISessionID{})
 			return err
 		},
-		"ISCSIInitiator.ISCSIPersistentLogins": func(ctx context.Context) error { _, err := s.ISCSIPersistentLogins(ctx); return err },
+		"ISCSIInitiator.ISCSIPersistentLogins": func(ctx context.Context) error {
+			_, err := s.ISCSIPersistentLogins(ctx)
+			return err
+		},
 		"ISCSIInitiator.RemoveISCSIPersistentLogin": func(ctx context.Context) error {
 			return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{})
 		},
 		"ISCSIInitiator.SetISCSIInitiatorCHAPSecret": func(ctx context.Context) error {
 			return s.SetISCSIInitiatorCHAPSecret(ctx, secret.New("twelve bytes"))
 		},
-		"Services.QueryService": func(ctx context.Context) error { _, err := s.QueryService(ctx, "csi-proxy-none"); return err },
+		"Services.QueryService": func(ctx context.Context) error {
+			_, err := s.QueryService(ctx, "csi-proxy-none")
+			return err
+		},
 		"Services.StartService": func(ctx context.Context) error { return s.StartService(ctx, "csi-proxy-none") },
 		"Services.StopService":  func(ctx context.Context) error { return s.StopService(ctx, "csi-proxy-none") },
 		"Services.ActiveDependentServices": func(ctx context.Context) error {
 			_, err := s.ActiveDependentServices(ctx, "csi-proxy-none")
 			return err
 		},
-		"Firmware.FirmwareTable":          func(ctx context.Context) error { _, err := s.FirmwareTable(ctx); return err },
-		"Registry.RegistryStrings":        func(ctx context.Context) error { _, err := s.RegistryStrings(ctx, "none", "none"); return err },
-		"Registry.RegistryNumber":         func(ctx context.Context) error { _, err := s.RegistryNumber(ctx, "none", "none"); return err },
-		"Registry.SystemWindowsDirectory": func(ctx context.Context) error { _, err := s.SystemWindowsDirectory(ctx); return err },
+		"Firmware.FirmwareTable": func(ctx context.Context) error { _, err := s.FirmwareTable(ctx); return err },
+		"Registry.RegistryStrings": func(ctx context.Context) error {
+			_, err := s.RegistryStrings(ctx, "none", "none")
+			return err
+		},
+		"Registry.RegistryNumber": func(ctx context.Context) error {
+			_, err := s.RegistryNumber(ctx, "none", "none")
+			return err
+		},
+		"Registry.SystemWindowsDirectory": func(ctx context.Context) error {
+			_, err := s.SystemWindowsDirectory(ctx)
+			return err
+		},
 	}
 }
 
@@ -147,7 +209,8 @@ var generalRows = []row{
 	},
 	{
 		method: "System", name: "context that ends while a call reads", needs: []need{aBlocked},
-		promise: "When ctx ends during a call that only reads, Windows is asked to give the call up, and it returns ctx's error if Windows does so.",
+		promise: "When ctx ends during a call that only reads, Windows is asked to give the call up, and it returns " +
+			"ctx's error if Windows does so.",
 		test: func(t *testing.T, f *Fixture) {
 			call := f.Blocked(t)
 			ctx, cancel := context.WithCancel(t.Context())

@@ -229,7 +229,8 @@ var healthRows = []row{
 	},
 	{
 		method: "Device.Control", name: "lock", needs: []need{aDisk},
-		promise: "FsctlLockVolume gives the volume to the handle alone: whoever opens the volume or a file on it afterwards gets ErrorAccessDenied, until FsctlUnlockVolume or the end of the handle.",
+		promise: "FsctlLockVolume gives the volume to the handle alone: whoever opens the volume or a file on it " +
+			"afterwards gets ErrorAccessDenied, until FsctlUnlockVolume or the end of the handle.",
 		test: func(t *testing.T, f *Fixture) {
 			_, volume := f.formatted(t)
 			closing(t, f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile)))
@@ -258,7 +259,8 @@ var healthRows = []row{
 	},
 	{
 		method: "Device.Flush", name: "under the lock", needs: []need{aDisk},
-		promise: "Flush is FlushFileBuffers", guess: "NTFS treats a locked volume as a dismounted one; whether it can be flushed isn't documented",
+		promise: "Flush is FlushFileBuffers",
+		guess:   "NTFS treats a locked volume as a dismounted one; whether it can be flushed isn't documented",
 		test: func(t *testing.T, f *Fixture) {
 			_, volume := f.formatted(t)
 			d := f.device(t, deviceOf(volume), readWrite)
@@ -286,7 +288,8 @@ var healthRows = []row{
 	},
 	{
 		method: "Device.Control", name: "lock of a volume in use", needs: []need{aDisk},
-		promise: "It fails with ErrorAccessDenied while anybody has something open on the volume, or the handle has locked it already",
+		promise: "It fails with ErrorAccessDenied while anybody has something open on the volume, or the handle has " +
+			"locked it already",
 		test: func(t *testing.T, f *Fixture) {
 			_, volume := f.formatted(t)
 			h := f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile))
@@ -298,7 +301,8 @@ var healthRows = []row{
 	},
 	{
 		method: "Device.Control", name: "dismount", needs: []need{aDisk},
-		promise: "what is open on it then fails with ErrorNotReady, and so do new opens and a second dismount, until the handle is closed. The next use of the volume then mounts it again.",
+		promise: "what is open on it then fails with ErrorNotReady, and so do new opens and a second dismount, until the " +
+			"handle is closed. The next use of the volume then mounts it again.",
 		test: func(t *testing.T, f *Fixture) {
 			_, volume := f.formatted(t)
 			h := f.openFile(t, volume+"dir", creating(win.FileCreate, win.FileDirectoryFile))
@@ -326,7 +330,8 @@ var healthRows = []row{
 	},
 	{
 		method: "Device.Control", name: "writable", needs: []need{aDisk},
-		promise: "IoctlDiskIsWritable succeeds on a disk or volume that can be written to. Else the error is ErrorWriteProtect.",
+		promise: "IoctlDiskIsWritable succeeds on a disk or volume that can be written to. Else the error is " +
+			"ErrorWriteProtect.",
 		test: func(t *testing.T, f *Fixture) {
 			d, volume := f.formatted(t)
 			check := func(want ...win.Errno) {

@@ -25,7 +25,8 @@ func (s *Share) options() win.SMBMappingOptions {
 // unmapped is the share, which stops being mapped when the test ends.
 func (f *Fixture) unmapped(t *testing.T) *Share {
 	t.Helper()
-	t.Cleanup(func() { _ = f.System.RemoveSMBGlobalMapping(context.WithoutCancel(t.Context()), f.Share.Path) }) // if the test hasn't
+	// if the test hasn't
+	t.Cleanup(func() { _ = f.System.RemoveSMBGlobalMapping(context.WithoutCancel(t.Context()), f.Share.Path) })
 	return f.Share
 }
 
@@ -59,7 +60,8 @@ var smbRows = []row{
 			_, err := h.Volume(t.Context())
 			wantErrno(t, "the volume of a file on it", err, win.ErrorPathNotFound)
 			closing(t, h)
-			wantErrno(t, "mapped twice", f.System.CreateSMBGlobalMapping(t.Context(), share.Path, share.options()), win.ErrorAlreadyAssigned, 1202)
+			wantErrno(t, "mapped twice", f.System.CreateSMBGlobalMapping(t.Context(), share.Path, share.options()),
+				win.ErrorAlreadyAssigned, 1202)
 			must(t, f.System.RemoveSMBGlobalMapping(t.Context(), share.Path))
 			if f.mapped(t, share.Path) {
 				t.Error("it is listed when it was removed")
@@ -120,7 +122,8 @@ var noPortal = win.ISCSIPortal{Address: "192.0.2.1", Port: 3260}
 func (f *Fixture) known(t *testing.T) *Target {
 	t.Helper()
 	must(t, f.System.AddISCSISendTargetPortal(t.Context(), f.Target.Portal))
-	t.Cleanup(func() { _ = f.System.RemoveISCSISendTargetPortal(context.WithoutCancel(t.Context()), f.Target.Portal) }) // if the test hasn't
+	// if the test hasn't
+	t.Cleanup(func() { _ = f.System.RemoveISCSISendTargetPortal(context.WithoutCancel(t.Context()), f.Target.Portal) })
 	return f.Target
 }
 
@@ -166,7 +169,8 @@ var iscsiRows = []row{
 				t.Errorf("targets %q, %v", targets, err)
 			}
 			how, err := f.System.ISCSIDiscoveryMechanisms(t.Context(), target.IQN)
-			if err != nil || !slices.ContainsFunc(how, func(m string) bool { return strings.Contains(m, target.Portal.Address) }) {
+			if err != nil || !slices.ContainsFunc(how,
+				func(m string) bool { return strings.Contains(m, target.Portal.Address) }) {
 				t.Errorf("discovery mechanisms %q, %v", how, err)
 			}
 		},
@@ -188,17 +192,20 @@ var iscsiRows = []row{
 	},
 	{
 		method: "ISCSIInitiator.RemoveISCSISendTargetPortal", name: "forgets", needs: []need{aTarget},
-		promise: "Targets of which only this portal has told are forgotten; sessions go on. Errors: [ISDSCPortalNotFound] for one that wasn't added.",
+		promise: "Targets of which only this portal has told are forgotten; sessions go on. Errors: " +
+			"[ISDSCPortalNotFound] for one that wasn't added.",
 		test: func(t *testing.T, f *Fixture) {
 			target := f.known(t)
 			must(t, f.System.RemoveISCSISendTargetPortal(t.Context(), target.Portal))
 			if targets, err := f.System.ISCSITargets(t.Context()); err != nil || slices.Contains(targets, target.IQN) {
 				t.Errorf("targets %q, %v", targets, err)
 			}
-			if portals, err := f.System.ISCSISendTargetPortals(t.Context()); err != nil || slices.Contains(portals, target.Portal) {
+			if portals, err := f.System.ISCSISendTargetPortals(t.Context()); err != nil ||
+				slices.Contains(portals, target.Portal) {
 				t.Errorf("portals %v, %v", portals, err)
 			}
-			wantErrno(t, "remove it again", f.System.RemoveISCSISendTargetPortal(t.Context(), target.Portal), win.ISDSCPortalNotFound)
+			wantErrno(t, "remove it again", f.System.RemoveISCSISendTargetPortal(t.Context(), target.Portal),
+				win.ISDSCPortalNotFound)
 		},
 	},
 	{
@@ -243,7 +250,8 @@ var iscsiRows = []row{
 			_, err = f.System.LoginISCSITarget(t.Context(), win.ISCSILogin{Target: target.IQN, Portal: target.Portal})
 			wantErrno(t, "log in again", err, win.ISDSCTargetAlreadyLoggedIn)
 			must(t, f.System.LogoutISCSITarget(t.Context(), id))
-			if sessions, err := f.System.ISCSISessions(t.Context()); err != nil || slices.ContainsFunc(sessions, func(s win.ISCSISession) bool { return s.ID == id }) {
+			if sessions, err := f.System.ISCSISessions(t.Context()); err != nil ||
+				slices.ContainsFunc(sessions, func(s win.ISCSISession) bool { return s.ID == id }) {
 				t.Errorf("sessions %+v, %v after the logout", sessions, err)
 			}
 		},
@@ -252,13 +260,15 @@ var iscsiRows = []row{
 		method: "ISCSIInitiator.LoginISCSITarget", name: "to an unknown target", needs: []need{aTarget},
 		promise: "Errors: [ISDSCTargetNotFound]; [ISDSCTargetAlreadyLoggedIn]",
 		test: func(t *testing.T, f *Fixture) {
-			_, err := f.System.LoginISCSITarget(t.Context(), win.ISCSILogin{Target: "iqn.2026-01.com.example:none", Portal: f.known(t).Portal})
+			_, err := f.System.LoginISCSITarget(t.Context(),
+				win.ISCSILogin{Target: "iqn.2026-01.com.example:none", Portal: f.known(t).Portal})
 			wantErrno(t, "log in", err, win.ISDSCTargetNotFound)
 		},
 	},
 	{
 		method: "ISCSIInitiator.LogoutISCSITarget", name: "in use", needs: []need{aTarget},
-		promise: "Errors: [ISDSCDeviceBusyOnSession] while a handle to a disk or volume of the session is open; [ISDSCInvalidSessionID].",
+		promise: "Errors: [ISDSCDeviceBusyOnSession] while a handle to a disk or volume of the session is open; " +
+			"[ISDSCInvalidSessionID].",
 		test: func(t *testing.T, f *Fixture) {
 			id := f.login(t, f.known(t))
 			d := f.device(t, physicalDrive(f.lun(t, id).Device.DeviceNumber), win.GenericRead)
@@ -292,7 +302,8 @@ var iscsiRows = []row{
 		test: func(t *testing.T, f *Fixture) {
 			f.login(t, f.known(t))
 			logins, err := f.System.ISCSIPersistentLogins(t.Context())
-			if err != nil || slices.ContainsFunc(logins, func(l win.ISCSIPersistentLogin) bool { return l.Target == f.Target.IQN }) {
+			if err != nil || slices.ContainsFunc(logins,
+				func(l win.ISCSIPersistentLogin) bool { return l.Target == f.Target.IQN }) {
 				t.Errorf("%+v, %v", logins, err)
 			}
 		},
@@ -334,7 +345,8 @@ var serviceRows = []row{
 		test: func(t *testing.T, f *Fixture) {
 			s := f.NewServices(t)
 			got, err := f.System.QueryService(t.Context(), strings.ToUpper(s.Plain))
-			if err != nil || got.State != win.ServiceStopped || got.StartType != win.ServiceDemandStart || got.DisplayName == "" {
+			if err != nil || got.State != win.ServiceStopped || got.StartType != win.ServiceDemandStart ||
+				got.DisplayName == "" {
 				t.Errorf("%+v, %v", got, err)
 			}
 		},
@@ -359,7 +371,8 @@ var serviceRows = []row{
 			_, dependentsErr := f.System.ActiveDependentServices(t.Context(), "name\x00")
 			for method, err := range map[string]error{
 				"QueryService": queryErr, "ActiveDependentServices": dependentsErr,
-				"StartService": f.System.StartService(t.Context(), "name\x00"), "StopService": f.System.StopService(t.Context(), "name\x00"),
+				"StartService": f.System.StartService(t.Context(), "name\x00"),
+				"StopService":  f.System.StopService(t.Context(), "name\x00"),
 			} {
 				wantErrno(t, method, err, win.ErrorInvalidName)
 			}

@@ -164,13 +164,15 @@ func (r *oracleRun) keep(t *testing.T, s OracleStep, h interface{ Close() error 
 // and no others.
 var (
 	rights = map[string]win.Access{
-		"r": win.FileListDirectory, "w": win.FileAddFile, "a": win.FileAddSubdirectory, "x": win.FileTraverse, "ra": win.FileReadAttributes,
+		"r": win.FileListDirectory, "w": win.FileAddFile, "a": win.FileAddSubdirectory, "x": win.FileTraverse,
+		"ra": win.FileReadAttributes,
 		"wa": win.FileWriteAttributes, "del": win.Delete, "gr": win.GenericRead, "gw": win.GenericWrite,
 	}
 	sharings     = map[string]win.Share{"+r": win.ShareRead, "+w": win.ShareWrite, "+d": win.ShareDelete, "+none": 0}
 	dispositions = map[string]win.Disposition{"create": win.FileCreate, "openif": win.FileOpenIf}
 	openOptions  = map[string]win.CreateOptions{
-		"dir": win.FileDirectoryFile, "nondir": win.FileNonDirectoryFile, "link": openLink, "backup": win.FileOpenForBackup, "onclose": win.FileDeleteOnClose,
+		"dir": win.FileDirectoryFile, "nondir": win.FileNonDirectoryFile, "link": openLink, "backup": win.FileOpenForBackup,
+		"onclose": win.FileDeleteOnClose,
 	}
 )
 
@@ -318,7 +320,8 @@ func runList(t *testing.T, r *oracleRun, s OracleStep) error {
 }
 
 func runListed(t *testing.T, r *oracleRun, s OracleStep) error {
-	listed := slices.ContainsFunc(list(t, r.file(t, s.Args[0]), true), func(e win.DirEntry) bool { return e.Name == s.Args[1] })
+	listed := slices.ContainsFunc(list(t, r.file(t, s.Args[0]), true),
+		func(e win.DirEntry) bool { return e.Name == s.Args[1] })
 	if listed != (s.Verb == "listed") {
 		t.Errorf("%s: it is listed: %t", s, listed)
 	}
@@ -352,7 +355,8 @@ func runGetReparse(t *testing.T, r *oracleRun, s OracleStep) error {
 
 // Reparse tags that no driver has. Bit 28 says that a directory may have entries, bit 31
 // that the tag is Microsoft's.
-var strangeTags = map[string]uint32{"tag-0": 0, "tag-1": 1, "microsoft": 0x8000F00D, "other-microsoft": 0x8000F00E, "no-guid": 0x0000F00D}
+var strangeTags = map[string]uint32{"tag-0": 0, "tag-1": 1, "microsoft": 0x8000F00D, "other-microsoft": 0x8000F00E,
+	"no-guid": 0x0000F00D}
 
 // reparseBytes makes a REPARSE_DATA_BUFFER of the arguments of a step.
 func reparseBytes(t *testing.T, r *oracleRun, args []string, data bool) []byte {
@@ -382,12 +386,14 @@ func reparseBytes(t *testing.T, r *oracleRun, args []string, data bool) []byte {
 }
 
 func runSetReparse(t *testing.T, r *oracleRun, s OracleStep) error {
-	_, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlSetReparsePoint, reparseBytes(t, r, s.Args[1:], true), nil)
+	_, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlSetReparsePoint, reparseBytes(t, r, s.Args[1:], true),
+		nil)
 	return err
 }
 
 func runDeleteReparse(t *testing.T, r *oracleRun, s OracleStep) error {
-	_, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlDeleteReparsePoint, reparseBytes(t, r, s.Args[1:], false), nil)
+	_, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlDeleteReparsePoint, reparseBytes(t, r, s.Args[1:], false),
+		nil)
 	return err
 }
 
@@ -486,7 +492,8 @@ func runVolumeName(t *testing.T, r *oracleRun, s OracleStep) error {
 // runPaths asks where a volume is mounted, and looks for a path if a second argument says so.
 func runPaths(t *testing.T, r *oracleRun, s OracleStep) error {
 	paths, err := r.f.System.VolumePathNames(t.Context(), r.path(t, s.Args[0]))
-	if err == nil && len(s.Args) > 1 && !slices.ContainsFunc(paths, func(p string) bool { return strings.EqualFold(p, r.path(t, s.Args[1])) }) {
+	if err == nil && len(s.Args) > 1 &&
+		!slices.ContainsFunc(paths, func(p string) bool { return strings.EqualFold(p, r.path(t, s.Args[1])) }) {
 		t.Errorf("%s: there are %q", s, paths)
 	}
 	return err

@@ -147,7 +147,8 @@ func (f *Fixture) has(n need) bool {
 
 // rows are all rows.
 func rows() []row {
-	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, smbRows, iscsiRows, serviceRows, machineRows, numberRows)
+	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, smbRows, iscsiRows,
+		serviceRows, machineRows, numberRows)
 }
 
 func run(t *testing.T, c Config, which func(row) bool) {
@@ -276,7 +277,8 @@ func creating(d win.Disposition, options win.CreateOptions) win.OpenOptions {
 // dir opens the test's directory.
 func (f *Fixture) dir(t *testing.T) win.File {
 	t.Helper()
-	return f.openFile(t, f.Directory, open(win.FileListDirectory|win.FileTraverse|win.FileReadAttributes, win.FileDirectoryFile))
+	return f.openFile(t, f.Directory, open(win.FileListDirectory|win.FileTraverse|win.FileReadAttributes,
+		win.FileDirectoryFile))
 }
 
 func (f *Fixture) openFile(t *testing.T, path string, o win.OpenOptions) win.File {

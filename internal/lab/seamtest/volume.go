@@ -54,7 +54,8 @@ var volumeRows = []row{
 	},
 	{
 		method: "Volumes.VolumeNameForMountPoint", name: "of no mount point", needs: []need{aDirectory},
-		promise: "87 a junction or link to something else; 4390 a directory that is no mount point, for which 87 is seen, too.",
+		promise: "87 a junction or link to something else; 4390 a directory that is no mount point, for which 87 is " +
+			"seen, too.",
 		test: func(t *testing.T, f *Fixture) {
 			_, err := f.System.VolumeNameForMountPoint(t.Context(), f.Directory+`\`)
 			wantErrno(t, "a plain directory", err, win.ErrorNotAReparsePoint, win.ErrorInvalidParameter)
@@ -155,7 +156,8 @@ var volumeRows = []row{
 	},
 	{
 		method: "Volumes.FormatVolume", name: "errors", needs: []need{aDisk},
-		promise: "Errors: the Errno that means the same as the method's result, such as 5 a system volume, 19 a read-only disk, 87 the cluster size, and 31 a result that says nothing more",
+		promise: "Errors: the Errno that means the same as the method's result, such as 5 a system volume, 19 a " +
+			"read-only disk, 87 the cluster size, and 31 a result that says nothing more",
 		test: func(t *testing.T, f *Fixture) {
 			volume := f.partition(t, f.NewDisk(t).Number)
 			for what, o := range map[string]win.FormatOptions{
@@ -172,12 +174,14 @@ var volumeRows = []row{
 		method: "Volumes.FormatVolume", name: "of no volume",
 		promise: "1237 storage management doesn't know the volume, or not yet",
 		test: func(t *testing.T, f *Fixture) {
-			wantErrno(t, "format", f.System.FormatVolume(t.Context(), noVolume, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorRetry)
+			wantErrno(t, "format", f.System.FormatVolume(t.Context(), noVolume, win.FormatOptions{FileSystem: "NTFS"}),
+				win.ErrorRetry)
 		},
 	},
 	{
 		method: "Volumes.FormatVolume", name: "of one in use", needs: []need{aDisk},
-		promise: "a volume that somebody has open isn't formatted: 31, 121 or 32", guess: "which result the method has then isn't documented",
+		promise: "a volume that somebody has open isn't formatted: 31, 121 or 32",
+		guess:   "which result the method has then isn't documented",
 		test: func(t *testing.T, f *Fixture) {
 			volume := f.partition(t, f.NewDisk(t).Number)
 			f.device(t, deviceOf(volume), win.GenericRead)
@@ -212,12 +216,15 @@ var volumeRows = []row{
 				t.Errorf("the directory has %v", left)
 			}
 			closing(t, d)
-			wantErrno(t, "unmounted twice", f.System.DeleteVolumeMountPoint(t.Context(), point), win.ErrorNotAReparsePoint, win.ErrorInvalidParameter)
+			wantErrno(t, "unmounted twice", f.System.DeleteVolumeMountPoint(t.Context(), point), win.ErrorNotAReparsePoint,
+				win.ErrorInvalidParameter)
 		},
 	},
 	{
 		method: "Volumes.SetVolumeMountPoint", name: "errors", needs: []need{aDirectory},
-		promise: "Errors: 145 the directory isn't empty, or a volume is mounted there; 267 or 123 a file; 2 and 3 no such directory or volume; 87 the volume's name is malformed; 4390 or 1 a file system without reparse points. A call that fails leaves the directory as it was.",
+		promise: "Errors: 145 the directory isn't empty, or a volume is mounted there; 267 or 123 a file; 2 and 3 no " +
+			"such directory or volume; 87 the volume's name is malformed; 4390 or 1 a file system without reparse points. A " +
+			"call that fails leaves the directory as it was.",
 		test: func(t *testing.T, f *Fixture) {
 			f.make(t, `empty\`, `full\`, `full\x\`, "file")
 			c := f.systemVolume(t)
@@ -262,12 +269,14 @@ var volumeRows = []row{
 	},
 	{
 		method: "Volumes.SetVolumeMountPoint", name: "of a directory that is held", needs: []need{aDirectory, aDisk},
-		promise: "a directory that is held open without ShareDelete can be mounted at", guess: "how Windows opens it isn't documented",
+		promise: "a directory that is held open without ShareDelete can be mounted at",
+		guess:   "how Windows opens it isn't documented",
 		test: func(t *testing.T, f *Fixture) {
 			_, volume := f.formatted(t)
 			f.make(t, `mount\`)
 			f.openFile(t, f.Directory+`\mount`, win.OpenOptions{
-				Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
+				Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen,
+				Options: win.FileDirectoryFile,
 			})
 			wantErrno(t, "mount", f.System.SetVolumeMountPoint(t.Context(), f.Directory+`\mount\`, volume))
 			wantErrno(t, "unmount", f.System.DeleteVolumeMountPoint(t.Context(), f.Directory+`\mount\`))

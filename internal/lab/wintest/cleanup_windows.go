@@ -108,7 +108,8 @@ exit 0`
 func cleanUpByPowershell() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "powershell.exe", "-NoProfile", "-NonInteractive", "-Command", leftovers).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "powershell.exe", "-NoProfile", "-NonInteractive", "-Command",
+		leftovers).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("remove mappings, shares, users and targets: %w: %s", err, out)
 	}

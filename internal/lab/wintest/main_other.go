@@ -13,7 +13,8 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: wintest page report…\n\nThis system isn't Windows: the program writes reports of runs on Windows into the page.")
+		fmt.Fprintln(os.Stderr, "usage: wintest page report…\n\nThis system isn't Windows: the program writes reports of "+
+			"runs on Windows into the page.")
 		os.Exit(2)
 	}
 	if err := update(os.Args[1], os.Args[2:]); err != nil {

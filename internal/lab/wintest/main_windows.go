@@ -65,7 +65,9 @@ const planISCSI = `  - stop and start the services MSiSCSI and WinTarget, make t
 func main() {
 	yes := flag.Bool("yes", false, "go on without asking")
 	report := flag.String("report", "csi-proxy-wintest.jsonl", "the `file` for the report; - is standard output")
-	iscsi := flag.Bool("iscsi", false, "also test iSCSI: needs Install-WindowsFeature FS-iSCSITarget-Server, and changes the CHAP secret of this machine's initiator")
+	iscsi := flag.Bool("iscsi", false,
+		"also test iSCSI: needs Install-WindowsFeature FS-iSCSITarget-Server, and changes the CHAP secret of this "+
+			"machine's initiator")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
@@ -149,7 +151,8 @@ func describe() (head Head, err error) {
 func check() error {
 	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
 	if err != nil {
-		return fmt.Errorf("this program must run as an administrator; start it from a terminal that was opened as administrator: %w", err)
+		return fmt.Errorf("this program must run as an administrator; start it from a terminal that was opened as "+
+			"administrator: %w", err)
 	}
 	if err := windows.CloseServiceHandle(m); err != nil {
 		return err
@@ -197,7 +200,8 @@ func prove(ctx context.Context, dir string, iscsi bool) (Outcomes, error) {
 		return nil, err
 	}
 	env := append(os.Environ(),
-		"CSI_PROXY_BIN="+filepath.Join(dir, "csi-proxy.exe"), "CSI_PROXY_SIM_BIN="+filepath.Join(dir, "csi-proxy-sim.exe"), "CSI_PROXYCTL_BIN="+filepath.Join(dir, "csi-proxyctl.exe"),
+		"CSI_PROXY_BIN="+filepath.Join(dir, "csi-proxy.exe"), "CSI_PROXY_SIM_BIN="+filepath.Join(dir, "csi-proxy-sim.exe"),
+		"CSI_PROXYCTL_BIN="+filepath.Join(dir, "csi-proxyctl.exe"),
 		"CSI_PROXYCTL_SIM_BIN="+filepath.Join(dir, "csi-proxyctl-sim.exe"),
 		"TMP="+dir, "TEMP="+dir)
 	if iscsi {
@@ -208,7 +212,8 @@ func prove(ctx context.Context, dir string, iscsi bool) (Outcomes, error) {
 		fmt.Printf("\n%s\n", pkg)
 		runs := []testRun{{pkg, "TestMain", nil}}
 		if pkg == guessing {
-			runs = []testRun{{pkg, "TestMain", []string{"-test.skip=^TestGuess"}}, {pkg, "TestGuessMain", []string{"-test.run=^TestGuess"}}}
+			runs = []testRun{{pkg, "TestMain", []string{"-test.skip=^TestGuess"}},
+				{pkg, "TestGuessMain", []string{"-test.run=^TestGuess"}}}
 		}
 		for _, run := range runs {
 			if err := run.run(ctx, dir, env, outcomes); err != nil {
@@ -242,7 +247,8 @@ func (r testRun) run(ctx context.Context, dir string, env []string, outcomes Out
 	if err := os.MkdirAll(source, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, programOf(dir, r.pkg), append([]string{"-test.v=test2json", "-test.timeout=" + testTimeout.String()}, r.flags...)...)
+	cmd := exec.CommandContext(ctx, programOf(dir, r.pkg),
+		append([]string{"-test.v=test2json", "-test.timeout=" + testTimeout.String()}, r.flags...)...)
 	cmd.Dir, cmd.Env = source, env
 	var log bytes.Buffer
 	output := io.MultiWriter(&log, &progress{out: os.Stdout})

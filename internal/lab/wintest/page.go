@@ -64,7 +64,8 @@ func parsePage(text string) ([]Row, error) {
 				}
 			case inTable && !strings.HasPrefix(cells[0], "---"):
 				row := Row{line: i}
-				if m := linkForm.FindStringSubmatch(cells[0]); len(cells) == len(columns) && m != nil && m[1] == m[2] && find(m[1]) < 0 {
+				if m := linkForm.FindStringSubmatch(cells[0]); len(cells) == len(columns) && m != nil && m[1] == m[2] &&
+					find(m[1]) < 0 {
 					row.ID, row.Result = m[1], cells[2]
 				} else {
 					return fail("%q isn't a row, or comes twice", line)
@@ -82,7 +83,8 @@ func parsePage(text string) ([]Row, error) {
 			continue
 		}
 		row := &rows[find(*section)]
-		for prefix, part := range map[string]*string{"Assumption: ": &row.Assumption, "Proven by: ": &row.Proof, "Check: ": &row.Check} {
+		for prefix, part := range map[string]*string{"Assumption: ": &row.Assumption, "Proven by: ": &row.Proof,
+			"Check: ": &row.Check} {
 			if rest, ok := strings.CutPrefix(line, prefix); ok {
 				if *part != "" {
 					return fail("%s has two of %q", *section, prefix)

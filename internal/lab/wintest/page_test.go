@@ -58,7 +58,8 @@ func sources(t *testing.T) map[string]*source {
 			return err
 		}
 		if d.IsDir() {
-			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" || base == "dist") {
+			if base := d.Name(); name != "." &&
+				(strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" || base == "dist") {
 				return fs.SkipDir
 			}
 			return nil
@@ -111,7 +112,8 @@ func (s *source) add(f *ast.File, isTest bool) {
 		s.tests[f.Name.Name] = true
 		skips := false
 		ast.Inspect(f, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok && slices.Contains([]string{"skipUnderWine", "notOnWine", "startOnStorage"}, id.Name) {
+			if id, ok := n.(*ast.Ident); ok &&
+				slices.Contains([]string{"skipUnderWine", "notOnWine", "startOnStorage"}, id.Name) {
 				skips = true
 			}
 			return true
@@ -167,7 +169,8 @@ func TestPageNamesTests(t *testing.T) {
 		if row.Check == "" && row.Result != "" || row.Check != "" && row.Result == "" {
 			t.Errorf("row %s has the check %q and the result %q", row.ID, row.Check, row.Result)
 		}
-		if row.Check != "" && len(Patterns(row.Check)) == 0 && !strings.Contains(row.Check, "by hand") && row.Result == NotRun {
+		if row.Check != "" && len(Patterns(row.Check)) == 0 && !strings.Contains(row.Check, "by hand") &&
+			row.Result == NotRun {
 			t.Errorf("row %s has a check that is neither a test nor by hand: %s", row.ID, row.Check)
 		}
 	}
@@ -219,7 +222,8 @@ var (
 // Functions of golang.org/x/sys/windows that make no call worth a row: conversions, and
 // those that can't fail.
 var noCalls = []string{
-	"Errno", "Handle", "NTStatus", "CONFIGRET", "GUID", "Token", "ByteSliceToString", "UTF16FromString", "UTF16PtrFromString",
+	"Errno", "Handle", "NTStatus", "CONFIGRET", "GUID", "Token", "ByteSliceToString", "UTF16FromString",
+	"UTF16PtrFromString",
 	"UTF16PtrToString", "UTF16ToString", "StringToUTF16", "StringToUTF16Ptr", "NewLazySystemDLL", "NewNTUnicodeString",
 	"NewCallback", "CloseHandle", "CloseServiceHandle", "CurrentProcess", "GetCurrentThreadId",
 	"CoUninitialize", "FindVolumeClose",
@@ -266,7 +270,8 @@ func TestPageHasCalls(t *testing.T) {
 func TestParsePage(t *testing.T) {
 	const head = "| id | facts | on Windows |\n|---|---|---|\n"
 	const a, section = "| [a](#a) | 0 | e |\n", "### a\nAssumption: b\n\nProven by: c\n"
-	if rows, err := parsePage(head + a + section + "\nCheck: d\nd\n"); err != nil || len(rows) != 1 || rows[0].Check != "d d" {
+	if rows, err := parsePage(head + a + section + "\nCheck: d\nd\n"); err != nil || len(rows) != 1 ||
+		rows[0].Check != "d d" {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	for name, page := range map[string]string{

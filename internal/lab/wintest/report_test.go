@@ -154,8 +154,11 @@ func TestEvaluate(t *testing.T) {
 		{"size", Refuted, []string{"x/y.TestDisk/512/size: disk_test.go:1: the disk has 1 byte want 2"},
 			map[string]string{"x/y.TestDisk/512/size": "fail", "x/y.TestDisk/4096/size": "pass"}},
 		{"large-size", Proven, nil, map[string]string{"x/y.TestDisk/4096/size": "pass"}},
-		{"state", NotRun, []string{"x/y.TestDisk/4096 ended before state", "x/y.TestDisk/512/state: disk_test.go:2: it needs the step size"}, map[string]string{"x/y.TestDisk/512/state": "skip"}},
-		{"half", NotRun, []string{"x/y.TestHalf/4096 ended before flush"}, map[string]string{"x/y.TestHalf/512/flush": "pass"}},
+		{"state", NotRun, []string{"x/y.TestDisk/4096 ended before state",
+			"x/y.TestDisk/512/state: disk_test.go:2: it needs the step size"},
+			map[string]string{"x/y.TestDisk/512/state": "skip"}},
+		{"half", NotRun, []string{"x/y.TestHalf/4096 ended before flush"},
+			map[string]string{"x/y.TestHalf/512/flush": "pass"}},
 		{"whole", Proven, nil, map[string]string{"x/y.TestWhole": "pass"}},
 		{"other", NotRun, []string{"x.TestWhole was not run"}, map[string]string{}},
 		{"cut", Refuted, []string{"x/y.TestCutOff: panic: no memory"}, map[string]string{"x/y.TestCutOff": "fail"}},
@@ -201,7 +204,8 @@ func TestUpdate(t *testing.T) {
 		got[r.ID] = r.Result
 	}
 	want := map[string]string{
-		"size":       "refuted on 10.0.1; proven on 10.0.2: x/y.TestDisk/512/size: disk_test.go:1: the disk has 1 byte want 2",
+		"size": "refuted on 10.0.1; proven on 10.0.2: x/y.TestDisk/512/size: disk_test.go:1: " +
+			"the disk has 1 byte want 2",
 		"large-size": "proven on 10.0.1",
 		"state":      "proven on 10.0.2; not run on 10.0.1",
 		"half":       "not run",

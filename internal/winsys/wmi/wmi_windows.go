@@ -18,9 +18,13 @@ import (
 )
 
 var (
-	clsidWbemLocator = windows.GUID{Data1: 0x4590f811, Data2: 0x1d3a, Data3: 0x11d0, Data4: [8]byte{0x89, 0x1f, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}}
-	iidIWbemLocator  = windows.GUID{Data1: 0xdc12a687, Data2: 0x737f, Data3: 0x11cf, Data4: [8]byte{0x88, 0x4d, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}}
-	iidIWbemObject   = windows.GUID{Data1: 0xdc12a681, Data2: 0x737f, Data3: 0x11cf, Data4: [8]byte{0x88, 0x4d, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}} // IID_IWbemClassObject
+	clsidWbemLocator = windows.GUID{Data1: 0x4590f811, Data2: 0x1d3a, Data3: 0x11d0,
+		Data4: [8]byte{0x89, 0x1f, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}}
+	iidIWbemLocator = windows.GUID{Data1: 0xdc12a687, Data2: 0x737f, Data3: 0x11cf,
+		Data4: [8]byte{0x88, 0x4d, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}}
+	// IID_IWbemClassObject
+	iidIWbemObject = windows.GUID{Data1: 0xdc12a681, Data2: 0x737f, Data3: 0x11cf,
+		Data4: [8]byte{0x88, 0x4d, 0x00, 0xaa, 0x00, 0x4b, 0x2e, 0x24}}
 )
 
 // Services is a connection to a namespace (IWbemServices).
@@ -60,7 +64,8 @@ func Connect(ctx context.Context, namespace string, f func(*Services) error) err
 		return strings.err
 	}
 	var services *object
-	if r := locator.call(slotConnectServer, resource, 0, 0, 0, connectUseMaxWait, 0, 0, uintptr(unsafe.Pointer(&services))); r.failed() {
+	if r := locator.call(slotConnectServer, resource, 0, 0, 0, connectUseMaxWait, 0, 0,
+		uintptr(unsafe.Pointer(&services))); r.failed() {
 		return fmt.Errorf("IWbemLocator.ConnectServer %s: %w", namespace, r)
 	}
 	defer services.release()
@@ -104,7 +109,8 @@ func (s *Services) Select(ctx context.Context, query string, f func(*Object) err
 		return strings.err
 	}
 	var objects *object
-	if r := s.o.call(slotExecQuery, language, text, returnImmediately|forwardOnly, 0, uintptr(unsafe.Pointer(&objects))); r.failed() {
+	if r := s.o.call(slotExecQuery, language, text, returnImmediately|forwardOnly, 0,
+		uintptr(unsafe.Pointer(&objects))); r.failed() {
 		return fmt.Errorf("IWbemServices.ExecQuery %s: %w", query, r)
 	}
 	defer objects.release()
@@ -165,7 +171,8 @@ func (s *Services) Call(class, path, method string, in map[string]any) (*Object,
 	}
 	setErrorInfo(0, nil) // so that error information found later is from this call
 	var out *object
-	if r := s.o.call(slotExecMethod, objectPath, name, 0, 0, uintptr(unsafe.Pointer(parameters)), uintptr(unsafe.Pointer(&out)), 0); r.failed() {
+	if r := s.o.call(slotExecMethod, objectPath, name, 0, 0, uintptr(unsafe.Pointer(parameters)),
+		uintptr(unsafe.Pointer(&out)), 0); r.failed() {
 		return nil, fmt.Errorf("%s.%s: %w", class, method, providerError(r))
 	}
 	if out == nil {
@@ -197,7 +204,8 @@ func providerError(r HRESULT) error {
 		return r
 	}
 	defer info.release()
-	if info.call(slotQueryInterface, uintptr(unsafe.Pointer(&iidIWbemObject)), uintptr(unsafe.Pointer(&details))).failed() {
+	if info.call(slotQueryInterface, uintptr(unsafe.Pointer(&iidIWbemObject)),
+		uintptr(unsafe.Pointer(&details))).failed() {
 		return r
 	}
 	defer details.release()
@@ -228,7 +236,8 @@ func (s *Services) parameters(class, method string, in map[string]any) (*object,
 		return nil, r
 	}
 	defer definition.release()
-	if r := definition.call(slotGetMethod, uintptr(unsafe.Pointer(methodName)), 0, uintptr(unsafe.Pointer(&signature)), 0); r.failed() {
+	if r := definition.call(slotGetMethod, uintptr(unsafe.Pointer(methodName)), 0, uintptr(unsafe.Pointer(&signature)),
+		0); r.failed() {
 		return nil, r
 	}
 	defer signature.release()

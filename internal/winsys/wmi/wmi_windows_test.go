@@ -112,7 +112,8 @@ func TestCall(t *testing.T) {
 		if got, err := out.String("sValue"); err != nil || got != "Windows_NT" {
 			t.Errorf("OS is %q, %v", got, err)
 		}
-		if _, err := s.Call("StdRegProv", "StdRegProv", "GetStringValue", map[string]any{"NoSuchParameter": "x"}); err == nil {
+		if _, err := s.Call("StdRegProv", "StdRegProv", "GetStringValue",
+			map[string]any{"NoSuchParameter": "x"}); err == nil {
 			t.Error("an unknown parameter is accepted")
 		}
 		_, err = s.Call("StdRegProv", "StdRegProv", "NoSuchMethod", nil)

@@ -14,7 +14,8 @@ import (
 )
 
 func dialControl(string) (*Simulated, error) {
-	return dial("passthrough:///"+simv1.EndpointName, grpc.WithContextDialer(func(ctx context.Context, name string) (net.Conn, error) {
-		return winio.DialPipeContext(ctx, `\\.\pipe\`+name)
-	}))
+	return dial("passthrough:///"+simv1.EndpointName,
+		grpc.WithContextDialer(func(ctx context.Context, name string) (net.Conn, error) {
+			return winio.DialPipeContext(ctx, `\\.\pipe\`+name)
+		}))
 }

@@ -30,9 +30,10 @@ func OfDaemon(endpointDir string) (*Simulated, error) { return dialControl(endpo
 
 // InProcess returns the hardware of a node in this process.
 func InProcess(n *simnode.Node) (*Simulated, error) {
-	return dial("passthrough:///"+simv1.EndpointName, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return n.Dial(ctx, "sim", "v1")
-	}))
+	return dial("passthrough:///"+simv1.EndpointName,
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return n.Dial(ctx, "sim", "v1")
+		}))
 }
 
 // dial returns hardware to which the first call connects.
@@ -50,7 +51,8 @@ func (s *Simulated) Close() error { return s.conn.Close() }
 // Attach implements cloud.Hardware. Simulated hardware has no write protection, so a
 // read-only disk is one with Windows' read-only attribute.
 func (s *Simulated) Attach(ctx context.Context, serial string, sizeBytes int64, readOnly bool) error {
-	_, err := simv1.Call[simv1.DiskNumber](ctx, s.conn, "AttachDisk", &simv1.DiskHardware{SerialNumber: serial, SizeBytes: sizeBytes})
+	_, err := simv1.Call[simv1.DiskNumber](ctx, s.conn, "AttachDisk",
+		&simv1.DiskHardware{SerialNumber: serial, SizeBytes: sizeBytes})
 	if err != nil && status.Code(err) != codes.AlreadyExists {
 		return wrap("attach", serial, err)
 	}
@@ -83,7 +85,8 @@ func (s *Simulated) Grow(ctx context.Context, serial string, sizeBytes int64) er
 	if err != nil || number == nil {
 		return err
 	}
-	_, err = simv1.Call[simv1.Empty](ctx, s.conn, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: *number, SizeBytes: sizeBytes})
+	_, err = simv1.Call[simv1.Empty](ctx, s.conn, "GrowDisk",
+		&simv1.GrowDiskRequest{DiskNumber: *number, SizeBytes: sizeBytes})
 	return wrap("grow", serial, err)
 }
 
