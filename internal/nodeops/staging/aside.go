@@ -21,20 +21,21 @@ import (
 
 // MoveAside implements [storage.Operations].
 func (s *Staging) MoveAside(ctx context.Context, path string) (storage.MovedAside, error) {
-	return operation.Get(ctx, s.options.Runner, "MoveAside", quote.Text(path), func(ctx context.Context) (moved storage.MovedAside, _ error) {
-		p, err := s.Volumes.Parse(path)
-		if err != nil {
+	return operation.Get(ctx, s.options.Runner, "MoveAside", quote.Text(path),
+		func(ctx context.Context) (moved storage.MovedAside, _ error) {
+			p, err := s.Volumes.Parse(path)
+			if err != nil {
+				return moved, err
+			}
+			err = s.Paths.Reach(ctx, s.Sys, p, func(e pathpolicy.Entry) (err error) {
+				moved, err = s.moveAside(ctx, e)
+				return err
+			})
+			if pathpolicy.Missing(err) {
+				return moved, nil
+			}
 			return moved, err
-		}
-		err = s.Paths.Reach(ctx, s.Sys, p, func(e pathpolicy.Entry) (err error) {
-			moved, err = s.moveAside(ctx, e)
-			return err
 		})
-		if pathpolicy.Missing(err) {
-			return moved, nil
-		}
-		return moved, err
-	})
 }
 
 // moveAside moves the directory e, with all that is in it, in one step. It opens the directory
@@ -75,7 +76,8 @@ func (s *Staging) moveAside(ctx context.Context, e pathpolicy.Entry) (moved stor
 	if errors.Is(err, win.ErrorAccessDenied) {
 		err = &csiproxy.Error{
 			Kind: csiproxy.ErrFailedPrecondition, Err: err,
-			Detail: "Windows doesn't move the directory, most likely since a process has a file in it open; end the pod that writes there, and try again",
+			Detail: "Windows doesn't move the directory, most likely since a process has a file in it open; end the pod " +
+				"that writes there, and try again",
 		}
 	}
 	if err != nil {
