@@ -61,7 +61,9 @@ func Serve(ctx context.Context, l net.Listener, drain func(ctx context.Context, 
 		// If it can't be written, the client has gone, and the drain goes on.
 		_ = json.NewEncoder(w).Encode(answer{drain(waiting, wait+stopWithin)})
 	})
-	s := &http.Server{Handler: mux, ReadTimeout: requestTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 4 << 10}
+	s := &http.Server{
+		Handler: mux, ReadHeaderTimeout: requestTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 4 << 10,
+	}
 	defer context.AfterFunc(ctx, func() { s.Close() })() // Serve returns then
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", EndpointName, err)

@@ -6,11 +6,13 @@ package drain
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -112,4 +114,61 @@ func TestNoDrain(t *testing.T) {
 			t.Errorf("%v gives %s", request, response.Status)
 		}
 	}
+}
+
+// oneConn is a listener to which one client connects.
+type oneConn struct {
+	conn   chan net.Conn
+	closed chan struct{}
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneConn) Close() error   { close(l.closed); return nil }
+func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A drain may wait for much longer than a request may take to come.
+func TestLongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		theirs, ours := net.Pipe() // it keeps deadlines, which bufconn doesn't
+		l := &oneConn{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
+		l.conn <- ours
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() {
+			served <- Serve(ctx, l, func(ctx context.Context, _ time.Duration) int {
+				select {
+				case <-time.After(20 * requestTimeout):
+					return 0
+				case <-ctx.Done():
+					return 1
+				}
+			})
+		}()
+		dial := func(context.Context, string, string) (net.Conn, error) { return theirs, nil }
+		transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://drain"+path+"?wait=1h", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil || string(body) != "{\"running\":0}\n" {
+			t.Errorf("the drain answers %q, %v", body, err)
+		}
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
