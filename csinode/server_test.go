@@ -183,7 +183,6 @@ func TestEventOfARefusedUnstage(t *testing.T) {
 	}
 }
 
-// A second call with another source of the same volume is refused; secrets don't count.
 // A kubelet that ends in the middle of it doesn't ask again.
 func TestUnstageGoesOnWithoutItsCaller(t *testing.T) {
 	s, n := newServer(t, nil)
@@ -205,6 +204,7 @@ func TestUnstageGoesOnWithoutItsCaller(t *testing.T) {
 	}
 }
 
+// A second call with another source of the same volume is refused; secrets don't count.
 func TestAnotherSource(t *testing.T) {
 	readOnly := false
 	s, _ := newServer(t, func(o *csinode.Options) {
