@@ -21,7 +21,7 @@ import (
 )
 
 // The daemon has an endpoint for each version that was published, and no other but
-// our own storage group and the one that controls the simulated node.
+// our own storage group, and those for drains and the control of the simulated node.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -35,7 +35,9 @@ func TestEndpoints(t *testing.T) {
 			got = append(got, s.Name())
 		}
 	}
-	want := []string{filepath.Base(n.socket("sim", "v1")), filepath.Base(n.socket("storage", "v1alpha1"))}
+	want := []string{
+		"csi-proxy-drain.sock", filepath.Base(n.socket("sim", "v1")), filepath.Base(n.socket("storage", "v1alpha1")),
+	}
 	for _, v := range versions {
 		want = append(want, filepath.Base(n.socket(v.group, v.name)))
 	}
