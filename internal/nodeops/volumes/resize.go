@@ -231,7 +231,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVo
 		return err
 	}
 	if data.BytesPerSector == 0 || data.BytesPerCluster == 0 {
-		return fmt.Errorf("Windows says that the %s file system has sectors of %d and clusters of %d bytes, and 0 can't be",
+		return fmt.Errorf("the %s file system has sectors of %d and clusters of %d bytes, as Windows says, and 0 can't be",
 			fileSystem, data.BytesPerSector, data.BytesPerCluster)
 	}
 	// Windows refuses a growth below one cluster, and NTFS keeps the last sector
