@@ -92,7 +92,7 @@ func (p Path) Equal(q Path) bool {
 
 // IsBelow reports whether p lies below q, by their texts.
 func (p Path) IsBelow(q Path) bool {
-	return p.volume == "" && q.volume == "" && p.full().inside(q.full()) && !p.Equal(q)
+	return p.volume == "" && p.full().inside(q.full()) && !p.Equal(q)
 }
 
 // full is the path from its drive on.

@@ -201,6 +201,72 @@ func TestPathEqual(t *testing.T) {
 	}
 }
 
+func TestIsBelow(t *testing.T) {
+	p := mustPolicy(t, kubelet, `D:\work`)
+	for path, want := range map[string]bool{
+		kubelet: false, kubelet + `\x`: true, `\VAR\lib\kubelet\x`: true, `D:\work\x`: true, `D:\work`: false,
+		`D:\other\x`: false, `x`: false, "": false,
+	} {
+		if got := p.IsBelow(path); got != want {
+			t.Errorf("%s is below an allowed directory: %v", path, got)
+		}
+	}
+
+	dir := Path{root: p.roots[0], names: []string{"a"}}
+	volume := `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
+	for _, c := range []struct {
+		path, above Path
+		want        bool
+	}{
+		{Path{root: p.roots[0], names: []string{"A", "b"}}, dir, true},
+		{dir, dir, false},
+		{Path{root: p.roots[0]}, dir, false},
+		{Path{root: p.roots[0], names: []string{"ab"}}, dir, false},
+		{Path{root: p.roots[1], names: []string{"a", "b"}}, dir, false},
+		{Path{volume: volume, names: []string{"a", "b"}}, dir, false},
+		{Path{root: p.roots[0], names: []string{"a"}}, Path{volume: volume}, false},
+		{Path{volume: volume, names: []string{"a"}}, Path{volume: volume}, false},
+	} {
+		if got := c.path.IsBelow(c.above); got != c.want {
+			t.Errorf("%v is below %v: %v", c.path, c.above, got)
+		}
+	}
+}
+
+func TestIsOfKubelet(t *testing.T) {
+	p := mustPolicy(t, kubelet, `D:\work`)
+	for path, want := range map[string]bool{
+		kubelet + `\plugins\x`: true, kubelet + `\PODS\x\mount`: true, kubelet + `\pods`: false, kubelet: false,
+		kubelet + `\other\x`: false, kubelet + `\other\pods\x`: false, `D:\work\pods\x`: false,
+		`D:\work\lib\kubelet\pods\x`: false,
+	} {
+		parsed, err := p.Parse(path, MaxPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.IsOfKubelet(parsed); got != want {
+			t.Errorf("%s is kubelet's: %v", path, got)
+		}
+	}
+}
+
+// A search for links that ends early says why: the first reason counts, and what has gone
+// meanwhile is none.
+func TestLinkSearchSaysWhatIsMissing(t *testing.T) {
+	s := &linkSearch{left: 1}
+	s.note(nil)
+	s.note(missing{win.ErrorFileNotFound})
+	if !s.take() || s.incomplete != nil {
+		t.Errorf("the last entry isn't taken: %v", s.incomplete)
+	}
+	if s.take() || !errors.Is(s.incomplete, csiproxy.ErrResourceExhausted) {
+		t.Errorf("one entry more than may be looked at: %v", s.incomplete)
+	}
+	if s.note(win.ErrorAccessDenied); !errors.Is(s.incomplete, csiproxy.ErrResourceExhausted) {
+		t.Errorf("a later reason takes the place of the first: %v", s.incomplete)
+	}
+}
+
 // good is what every accepted path looks like, said another way.
 var good = regexp.MustCompile(`^C:\\var\\lib\\kubelet(\\[^\x00-\x1f\x7f-\x9f/\\:*?"<>|]*[^\x00-\x1f\x7f-\x9f/\\:*?"<>|. ])*$`)
 

@@ -6,6 +6,7 @@ package pathpolicy_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +97,37 @@ func TestProtectsFailures(t *testing.T) {
 		_, err := p.Protects(t.Context(), sys, `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`)
 		return err
 	})
+}
+
+// Where the volumes of the node can't all be told, none is.
+func TestProtected(t *testing.T) {
+	sys := newNode(t)
+	system, err := sys.VolumeNameForMountPoint(t.Context(), `C:\`)
+	must(t, err)
+	volume, _ := newVolume(t, sys)
+	must(t, sys.SetVolumeMountPoint(t.Context(), `D:\`, volume))
+	const id = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
+	p := protect(t, nil, "D", "X", id) // no drive has the letter X
+	got, err := p.Protected(t.Context(), sys)
+	if want := []string{system, volume, id}; !slices.Equal(got, want) || err != nil {
+		t.Errorf("protected are %q, %v, want %q", got, err, want)
+	}
+	eachCallFails(t, sys, func() error {
+		got, err := p.Protected(t.Context(), sys)
+		if err != nil && got != nil {
+			t.Errorf("protected are %q, and the error is %v", got, err)
+		}
+		return err
+	})
+}
+
+// What goes wrong when an allowed directory is closed is told, too.
+func TestProtectsTellsErrorsOfClosing(t *testing.T) {
+	sys := newNode(t)
+	volume, _ := newVolume(t, sys)
+	if reason, err := newPolicy(t).Protects(t.Context(), unclosable{sys}, volume); !errors.Is(err, win.ErrorIODevice) {
+		t.Errorf("%q, %v", reason, err)
+	}
 }
 
 // A path's volume is that of the directory that it leads to, also if the kubelet directory

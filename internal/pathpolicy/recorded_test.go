@@ -132,16 +132,24 @@ func TestUnrecorded(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)
 	must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: `C:\Windows\csi-proxy-links`}, win.ErrorAccessDenied))
 	path := kubelet + strings.Repeat(`\n`, 9)
-	err := p.ReachMaking(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
-		_, err := e.MakeSymlink(t.Context(), source, false, func(pathpolicy.Link) bool { return true })
-		return err
-	})
-	if err == nil {
+	makeIt := func() error {
+		return p.ReachMaking(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+			_, err := e.MakeSymlink(t.Context(), source, false, func(pathpolicy.Link) bool { return true })
+			return err
+		})
+	}
+	if makeIt() == nil {
 		t.Error("the link is made without a record")
 	}
-	sys.ResetRules()
-	wantFound(t, sys, 0)
 	if _, err := sys.ReadLink(path); err == nil {
 		t.Error("the link is there")
 	}
+	must(t, sys.Symlink(path, source+`\`, true))
+	if makeIt() == nil {
+		t.Error("somebody else's link is taken for ours without a record")
+	}
+	sys.ResetRules()
+	wantFound(t, sys, 0)
+	must(t, makeIt())
+	wantFound(t, sys, 1, path) // recorded as it is written
 }

@@ -38,6 +38,11 @@ func (u unclosable) OpenFile(ctx context.Context, path string, o win.OpenOptions
 
 type unclosableFile struct{ win.File }
 
+func (f unclosableFile) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
+	child, err := f.File.OpenAt(ctx, name, o)
+	return unclosableFile{child}, err
+}
+
 func (f unclosableFile) Close() error {
 	if err := f.File.Close(); err != nil {
 		return err
@@ -61,6 +66,47 @@ func TestReachTellsErrorsOfClosing(t *testing.T) {
 			t.Errorf("after %v: %v", earlier, err)
 		}
 	}
+}
+
+// recording notes how files are opened by their paths.
+type recording struct {
+	pathpolicy.System
+	opens map[string]win.OpenOptions
+}
+
+func (r recording) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
+	r.opens[path] = o
+	return r.System.OpenFile(ctx, path, o)
+}
+
+// The administrator's directories that needn't be held are opened so that nobody is kept from
+// what he does with them, also where Windows takes more care than the simulation.
+func TestOpensOfAllowedDirectoriesShareAll(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	stop := p.KeepDirectories()
+	for name, do := range map[string]func(r recording, path pathpolicy.Path) error{
+		"the volume of one is told": func(r recording, _ pathpolicy.Path) error {
+			_, err := p.Protects(t.Context(), r, `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`)
+			return err
+		},
+		"one is made": func(r recording, path pathpolicy.Path) error {
+			return p.ReachMaking(t.Context(), r, path, func(pathpolicy.Entry) error { return nil })
+		},
+		"one is kept": func(r recording, path pathpolicy.Path) error {
+			must(t, sys.MkdirAll(kubelet+`\x`))
+			_, err := p.Exists(t.Context(), r, mustParse(t, p, kubelet+`\x`))
+			return err
+		},
+	} {
+		r := recording{sys, map[string]win.OpenOptions{}}
+		must(t, do(r, mustParse(t, p, kubelet)))
+		o := r.opens[kubelet]
+		if o.Access != win.FileReadAttributes|win.Synchronize ||
+			o.Share != win.ShareRead|win.ShareWrite|win.ShareDelete || o.Options&win.FileOpenForBackup == 0 {
+			t.Errorf("when %s, it is opened with %+v", name, o)
+		}
+	}
+	must(t, stop())
 }
 
 func TestReachHolds(t *testing.T) {
