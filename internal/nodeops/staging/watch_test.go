@@ -435,6 +435,7 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 			t.Errorf("%d disks are told", len(c.Added))
 		}
 		for _, online := range []bool{false, true} {
+			w.quiet(2 * time.Minute)
 			simtest.Must(t, n.Disk.SetDiskState(ctx, one, online))
 			w.next(polled, "*1 0")
 		}

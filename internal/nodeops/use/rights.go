@@ -310,8 +310,8 @@ func (o *Owner) tryMountedAt(ctx context.Context,
 	given := false
 	defer unlessGiven(&given, back)
 	now, err := o.paths.Resolve(inside, o.sys, path)
-	given = err == nil && now.Kind == to.Kind && strings.EqualFold(now.Volume, to.Volume) &&
-		winname.Equal(now.Target, to.Target)
+	// The target names the volume, too.
+	given = err == nil && now.Kind == to.Kind && winname.Equal(now.Target, to.Target)
 	if err != nil || !given {
 		return ctx, now, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
@@ -182,5 +183,144 @@ func TestObjects(t *testing.T) {
 	right.Release()
 	if _, _, err := owner.Volume(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 		t.Errorf("no volume id: %v", err)
+	}
+}
+
+// A disk takes the place of the volume's at each call in turn, with the same contents: the right
+// is to the one that is there, or there is none.
+func TestDiskIsSwapped(t *testing.T) {
+	for at, more := 0, true; more; at++ {
+		n := newNode(t)
+		more = false
+		simtest.BeforeCalls(n.sim, func(i int, _ winsim.Call) {
+			if i == at {
+				more = true
+				simtest.Must(t, n.sim.SwapDisk(n.number, winsim.DiskSpec{Serial: "clone"}, true))
+			}
+		})
+		ctx, d, _, err := n.process().DiskOf(t.Context(), n.id)
+		n.sim.OnCall(nil)
+		if err != nil {
+			continue
+		}
+		if err := d.Verify(ctx); err != nil {
+			t.Errorf("swapped at call %d: %v", at, err)
+		}
+		d.Release()
+	}
+}
+
+// Who holds directories open waits for a moment only.
+func TestTryVolume(t *testing.T) {
+	for _, where := range []string{"one process", "two processes"} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			one := n.process()
+			other := one
+			if where == "two processes" {
+				other = n.process()
+			}
+			_, held, err := one.Volume(t.Context(), n.id)
+			simtest.Must(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, _, err = other.TryVolume(ctx, n.id)
+			simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+			if ctx.Err() != nil {
+				t.Errorf("%s: it waits on: %v", where, err)
+			}
+			held.Release()
+			_, got, err := other.TryVolume(ctx, n.id)
+			simtest.Must(t, err)
+			got.Release()
+		})
+	}
+}
+
+// Another process changes where a path ends at each call in turn, with the right to what is
+// there. The right that MountedAt gives is to where the path ends then.
+func TestMountedAt(t *testing.T) {
+	const path = simtest.Kubelet + `\path`
+	paths, err := pathpolicy.New(simtest.Kubelet)
+	simtest.Must(t, err)
+	parsed, err := paths.Parse(path, pathpolicy.MaxPath)
+	simtest.Must(t, err)
+	for what, kind := range map[string]pathpolicy.Kind{
+		"volume": pathpolicy.MountedVolume, "share": pathpolicy.SharedDirectory,
+	} {
+		for at, more := 0, true; more && !t.Failed(); at++ {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				number := simtest.Attach(t, n.sim, winsim.DiskSpec{})
+				simtest.Partition(t, n.sim, number, 1)
+				n.sim.Settle()
+				ends := map[pathpolicy.Kind][]string{
+					pathpolicy.MountedVolume:   {string(n.id), n.sim.VolumesOfDisk(number)[0]},
+					pathpolicy.SharedDirectory: {`\\server\share`, `\\server\other`},
+				}[kind]
+				lead := func(to string) error {
+					if kind == pathpolicy.SharedDirectory {
+						return n.sim.Symlink(path, to, true)
+					}
+					return n.sim.SetVolumeMountPoint(t.Context(), path+`\`, to)
+				}
+				other := n.process()
+				take := func(to string) (taken, error) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+					defer cancel()
+					if kind == pathpolicy.MountedVolume {
+						_, r, err := other.Volume(ctx, volume.ID(to))
+						return r, err
+					}
+					remote, err := unc.Parse(to)
+					simtest.Must(t, err)
+					_, r, err := other.Share(ctx, remote)
+					return r, err
+				}
+				simtest.Must(t, n.sim.MkdirAll(simtest.Kubelet))
+				if kind == pathpolicy.MountedVolume {
+					simtest.Must(t, n.sim.MkdirAll(path))
+				}
+				simtest.Must(t, lead(ends[0]))
+				more = false
+				ended, i := 0, -1
+				busy := false
+				n.sim.OnCall(func(winsim.Call) {
+					if busy {
+						return
+					}
+					if i++; i != at {
+						return
+					}
+					more, busy = true, true
+					defer func() { busy = false }()
+					r, err := take(ends[0])
+					if err != nil {
+						return // the right is given already
+					}
+					defer r.Release()
+					if kind == pathpolicy.MountedVolume {
+						err = n.sim.DeleteVolumeMountPoint(t.Context(), path+`\`)
+					} else {
+						err = n.sim.Remove(path)
+					}
+					if err == nil {
+						simtest.Must(t, lead(ends[1]))
+						ended = 1
+					}
+				})
+				_, to, release, err := n.process().MountedAt(t.Context(), parsed)
+				n.sim.OnCall(nil)
+				simtest.Must(t, err)
+				defer release()
+				if to.Kind != kind || strings.TrimSuffix(to.Target, `\`) != strings.TrimSuffix(ends[ended], `\`) {
+					t.Errorf("a %s is changed at call %d: the path ends at %q, not at %q", what, at, to.Target, ends[ended])
+				}
+				if r, err := take(ends[ended]); err == nil {
+					t.Errorf("a %s is changed at call %d: there is no right to where the path ends", what, at)
+					r.Release()
+				}
+			})
+		}
 	}
 }
