@@ -11,6 +11,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -279,5 +280,204 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 			unmountThere()
 			must(t, sys.WriteFile(path+`\x`, nil))
 		})
+	}
+}
+
+// noAccessList are the errors of a directory, or a file system, without an access list.
+var noAccessList = []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported, 1336}
+
+func unmountAt(t *testing.T, sys *winsim.System, path string) error {
+	t.Helper()
+	return atDirectory(t, sys, path, func(dir *pathpolicy.File) error { return dir.Unmount(t.Context()) })
+}
+
+// What leads nowhere is told by what is there, and what can't be found out isn't "somewhere".
+func TestNowhere(t *testing.T) {
+	const unmounted, nothing = "it leads to a directory whose volume was unmounted", "it leads to nothing"
+	sys, p := newNode(t), newPolicy(t, `C:\missing`)
+	volume, _ := newVolume(t, sys)
+	mount(t, sys, kubelet+`\unmounted`, volume)
+	must(t, unmountAt(t, sys, kubelet+`\unmounted`))
+	mount(t, sys, kubelet+`\mnt`, volume)
+	must(t, unmountAt(t, sys, kubelet+`\mnt`))
+	must(t, sys.SetReparsePoint(kubelet+`\mnt`, win.NewMountPoint(volume))) // the entry is of no account then
+	must(t, sys.MkdirAll(kubelet+`\mnt\in`))
+	must(t, sys.WriteFile(kubelet+`\file`, nil))
+	must(t, sys.Symlink(kubelet+`\link`, `unmounted`, true))
+	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
+	must(t, sys.Symlink(kubelet+`\share`, `\\server\share`, true))
+	nowhere := func(path string) (string, error) { return p.Nowhere(t.Context(), sys, mustParse(t, p, path)) }
+	for path, want := range map[string]string{
+		kubelet: "", kubelet + `\file`: "", kubelet + `\mnt`: "", kubelet + `\mnt\in`: "", kubelet + `\share`: "",
+		kubelet + `\unmounted`: unmounted, kubelet + `\link`: unmounted,
+		kubelet + `\none`: nothing, kubelet + `\none\x`: nothing, kubelet + `\dangling`: nothing, `C:\missing`: nothing,
+	} {
+		if got, err := nowhere(path); got != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
+		}
+	}
+	must(t, sys.Junction(kubelet+`\evil`, `C:\Windows`))
+	if why, err := nowhere(kubelet + `\evil`); why != "" || !errors.Is(err, csiproxy.ErrPermissionDenied) {
+		t.Errorf("outside: %q, %v", why, err)
+	}
+	eachCallFails(t, sys, func() error {
+		_, err := nowhere(kubelet + `\link`)
+		return err
+	})
+	for _, none := range noAccessList {
+		must(t, sys.Fail(winsim.Match{Call: win.CallQuerySecurity, Count: 1}, none))
+		if why, err := nowhere(kubelet + `\mnt\in`); why != "" || err != nil {
+			t.Errorf("without an access list: %q, %v", why, err)
+		}
+	}
+	must(t, sys.Fail(winsim.Match{Call: win.CallQuerySecurity, Count: 1}, win.ErrorFileNotFound))
+	if why, err := nowhere(kubelet + `\unmounted`); err == nil {
+		t.Errorf("a directory whose access list isn't there: %q", why)
+	}
+}
+
+// Every failure of a mount and an unmount is told, and a volume whose directory can't be kept
+// empty stays mounted, unless there are no access lists.
+func TestUnmountFailures(t *testing.T) {
+	const path = kubelet + `\mnt`
+	for _, settings := range []winsim.Settings{{}, {DeniedMountPoints: true}, {MountManagerExclusive: true}} {
+		sys := newNode(t)
+		must(t, sys.SetSettings(settings))
+		volume, _ := newVolume(t, sys)
+		again := func() {
+			_ = sys.Remove(path)
+			must(t, sys.MkdirAll(path))
+			must(t, sys.SetReparsePoint(path, win.NewMountPoint(volume)))
+		}
+		eachCallFails(t, sys, func() error {
+			again()
+			return unmountAt(t, sys, path)
+		})
+		eachCallFails(t, sys, func() error {
+			_ = sys.Remove(path)
+			must(t, sys.MkdirAll(path))
+			return atDirectory(t, sys, path, func(dir *pathpolicy.File) error { return dir.Mount(t.Context(), volume) })
+		})
+		for _, call := range []string{win.CallQuerySecurity, win.CallSetSecurity} {
+			again()
+			must(t, sys.Fail(winsim.Match{Call: call, Count: 1}, win.ErrorAccessDenied))
+			err := unmountAt(t, sys, path)
+			if got := mountedAt(t, sys, path); !errors.Is(err, win.ErrorAccessDenied) || got != volume {
+				t.Errorf("%+v, %s is refused: %v, mounted is %q", settings, call, err, got)
+			}
+			for _, none := range noAccessList {
+				again()
+				must(t, sys.Fail(winsim.Match{Call: call}, none))
+				err := unmountAt(t, sys, path)
+				sys.ResetRules()
+				if got := mountedAt(t, sys, path); err != nil || got != "" {
+					t.Errorf("%+v, %s is %v: %v, mounted is %q", settings, call, none, err, got)
+				}
+			}
+		}
+	}
+}
+
+// Where the mount manager doesn't know a mount point, the reparse point alone is removed, and
+// nothing else that is there.
+func TestUnmountOfLostRecords(t *testing.T) {
+	const path, gone = kubelet + `\mnt`, `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
+	sys, p := newNode(t), newPolicy(t).AllowCreation()
+	must(t, sys.SetSettings(winsim.Settings{GoneMountPoint: win.ErrorFileNotFound}))
+	again := func(r win.ReparsePoint) {
+		_ = sys.Remove(path)
+		must(t, sys.MkdirAll(path))
+		must(t, sys.SetReparsePoint(path, r))
+	}
+	for _, unknown := range []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorInvalidParameter,
+		win.ErrorNotAReparsePoint} {
+		for _, link := range []win.ReparsePoint{win.NewMountPoint(gone), win.NewSymlink(gone), win.NewJunction(source)} {
+			again(link)
+			must(t, sys.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint, Count: 1}, unknown))
+			must(t, unmountAt(t, sys, path))
+			if _, err := sys.ReadLink(path); (err != nil) != (link == win.NewMountPoint(gone)) {
+				t.Errorf("%v: after the unmount of %+v: %v", unknown, link, err)
+			}
+		}
+	}
+	eachCallFails(t, sys, func() error {
+		again(win.NewMountPoint(gone))
+		return unmountAt(t, sys, path)
+	})
+	again(win.NewMountPoint(gone))
+	_ = p.Reach(t.Context(), unclosable{sys}, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+		dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
+		must(t, err)
+		if err := dir.Unmount(t.Context()); !errors.Is(err, win.ErrorIODevice) {
+			t.Errorf("what is open can't be closed: %v", err)
+		}
+		return nil
+	})
+}
+
+// Without the file that keeps the directory above from becoming a link, nothing is mounted.
+func TestMountWithoutGuard(t *testing.T) {
+	sys := newNode(t)
+	must(t, sys.SetSettings(winsim.Settings{MountManagerExclusive: true}))
+	volume, _ := newVolume(t, sys)
+	const path = kubelet + `\mnt`
+	must(t, sys.MkdirAll(path))
+	must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Object: `.csi-proxy-`}, win.ErrorAccessDenied))
+	err := atDirectory(t, sys, path, func(dir *pathpolicy.File) error { return dir.Mount(t.Context(), volume) })
+	if got := mountedAt(t, sys, path); !errors.Is(err, win.ErrorAccessDenied) || got != "" {
+		t.Errorf("error %v, mounted is %q", err, got)
+	}
+}
+
+// A relative open that fails with ErrorInvalidParameter is tried again, then made by path. One of
+// several elements is never made by path, which would follow links.
+func TestOpensAgainAfterInvalidParameter(t *testing.T) {
+	for name, c := range map[string]struct{ failing, byPath int }{"once": {1, 0}, "twice": {2, 1}} {
+		sys, p := newNode(t), newPolicy(t)
+		must(t, sys.MkdirAll(kubelet+`\a\b`))
+		for _, exists := range []bool{false, true} {
+			must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Count: c.failing}, win.ErrorInvalidParameter))
+			opens, want := simtest.Counted(sys, win.CallOpen), 1+c.byPath // with the kubelet directory
+			if exists {
+				got, err := p.Exists(t.Context(), sys, mustParse(t, p, kubelet+`\a\b`))
+				if !got || err != nil {
+					t.Errorf("%s: exists %v, %v", name, got, err)
+				}
+			} else if _, err := reach(t, sys, p, kubelet+`\a\b`); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if n := opens()[0]; n != want {
+				t.Errorf("%s, exists %v: %d opens by path, want %d", name, exists, n, want)
+			}
+		}
+	}
+}
+
+// A directory that others make and remove all the time is missing at last.
+func TestMakingBehindABindFilterEnds(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	must(t, sys.SetSettings(winsim.Settings{BindFilter: true}))
+	must(t, sys.MkdirAll(kubelet))
+	making := func() error {
+		path := mustParse(t, p, kubelet+`\x\y`)
+		return p.ReachMaking(t.Context(), sys, path, func(pathpolicy.Entry) error { return nil })
+	}
+	eachCallFails(t, sys, func() error {
+		_ = sys.Remove(kubelet + `\x`)
+		return making()
+	})
+	opens := 0
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name != win.CallOpen || c.Object != kubelet+`\x` {
+			return
+		}
+		if opens++; opens%2 == 0 {
+			must(t, sys.MkdirAll(kubelet+`\x`))
+		} else {
+			_ = sys.Remove(kubelet + `\x`)
+		}
+	})
+	if err := making(); !pathpolicy.Missing(err) || opens != 6 {
+		t.Errorf("after %d opens: %v", opens, err)
 	}
 }

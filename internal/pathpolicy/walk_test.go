@@ -66,6 +66,11 @@ func TestReachTellsErrorsOfClosing(t *testing.T) {
 			t.Errorf("after %v: %v", earlier, err)
 		}
 	}
+	made := func(pathpolicy.Entry) error { return nil }
+	err := p.ReachMaking(t.Context(), unclosable{sys}, mustParse(t, p, kubelet), made)
+	if !errors.Is(err, win.ErrorIODevice) {
+		t.Errorf("of the allowed directory: %v", err)
+	}
 }
 
 // recording notes how files are opened by their paths.
@@ -453,6 +458,9 @@ func TestReachFailures(t *testing.T) {
 		})
 	}
 	eachCallFails(t, sys, run)
+	eachCallFails(t, sys, func() error { // makes the allowed directory
+		return p.ReachMaking(t.Context(), sys, mustParse(t, p, kubelet), func(pathpolicy.Entry) error { return nil })
+	})
 }
 
 // eachCallFails has each call of the seam that run makes fail once.
