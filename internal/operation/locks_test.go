@@ -118,6 +118,34 @@ func TestLockOfWorkThatHangs(t *testing.T) {
 	})
 }
 
+// The calls of an operation that has given the lock back are no reason to refuse others, also
+// before the next holder is known.
+func TestLockOfWorkThatHangsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var locks Locks[string]
+		k, err := locks.enter("disk 1") // the next holder
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.leave("disk 1", k)
+		sys := wincalls.New(hanging{}, wincalls.Options{})
+		ctx, _ := wincalls.WithTracker(t.Context())
+		unlock, err := locks.Lock(ctx, "disk 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock()
+		<-k.token
+		go sys.ReenumerateDevice(ctx, "")
+		waiting, cancel := context.WithTimeout(t.Context(), 2*wincalls.Patience(win.CallReenumerateDevice))
+		defer cancel()
+		if _, err := locks.Lock(waiting, "disk 1"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
 // Those who wait for a lock are bounded.
 func TestLockWaitersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

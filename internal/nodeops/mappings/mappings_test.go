@@ -14,6 +14,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -654,6 +655,52 @@ func TestRecordOfAMappingThatComes(t *testing.T) {
 	must(t, err)
 	if unused, err := m.IsUnused(t.Context(), remote); !unused || err != nil {
 		t.Errorf("it isn't known any more that the mapping is ours: %v", err)
+	}
+}
+
+// A call that fails without having made a mapping has nothing to undo, and waits for nobody.
+func TestFailedCallTakesNoRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		owner := use.Default(sys)
+		m := newMappings(t, sys, mappings.Options{Owner: owner})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		remote, err := unc.Parse(`\\server\data`)
+		must(t, err)
+		_, held, err := owner.Server(t.Context(), remote)
+		must(t, err)
+		defer held.Release()
+		must(t, sys.Fail(winsim.Match{Call: probe}, win.ErrorAccountLockedOut))
+		begun := time.Now()
+		if err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice); err == nil {
+			t.Error("a mapping that can't be used is no error")
+		}
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("it has waited for %v", took)
+		}
+	})
+}
+
+// The mapping of an earlier process counts as used while not all links are known: it isn't made
+// again with the caller's credentials, and serves a caller with the same user.
+func TestMappingOfAnEarlierProcessWithUnknownLinks(t *testing.T) {
+	sys := newNode(t)
+	stageIt := func(local string) error {
+		m := newMappings(t, sys, mappings.Options{})
+		w, err := m.Parse(`\\server\data`, local, alice)
+		must(t, err)
+		w.Staging = true
+		return m.Map(t.Context(), w)
+	}
+	must(t, stageIt(stage))
+	must(t, sys.Remove(stage))
+	const hidden = kubelet + `\hidden`
+	must(t, sys.MkdirAll(hidden))
+	must(t, sys.Fail(winsim.Match{Call: "NtCreateFile", Object: hidden}, win.ErrorAccessDenied))
+	changes := counted(sys, remove, create)
+	must(t, stageIt(stage+"2"))
+	if diff := cmp.Diff([]int{0, 0}, changes()); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -194,6 +194,26 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 	}
 }
 
+// Another disk takes the place of one that was staged read-only, at any call: it stays read-only.
+func TestReadOnlyOfASwappedDisk(t *testing.T) {
+	var number disk.Number
+	atEachCall(t, func(t *testing.T, sim *winsim.System, _ *nodeops.Node) {
+		number = simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
+		simtest.Must(t, sim.SetDiskAttributes(number,
+			win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	}, func(t *testing.T, sim *winsim.System, _ *nodeops.Node, hit winsim.Call) {
+		simtest.Must(t, sim.SwapDisk(number, winsim.DiskSpec{Serial: "stranger"}, true))
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+				t.Errorf("swapped at %s: its attributes are set", hit.Name)
+			}
+		})
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+		n.Storage.UnstageVolume(operation.Inline(t.Context()), // it may find out, or be done already
+			storage.UnstageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	})
+}
+
 // A disk that nobody has staged inherits no wish: it may be read-only since the one before it
 // at its place was.
 func TestReadOnlyOfNobody(t *testing.T) {

@@ -373,6 +373,78 @@ func TestFormatVolumeRetries(t *testing.T) {
 	}
 }
 
+// Another disk with the same contents takes the place of the volume's while a format that was
+// refused for a moment is to be tried again. It isn't formatted.
+func TestFormatVolumeOfADiskSwappedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		number, id := n.attach(winsim.DiskSpec{})
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 1}, win.ErrorGenFailure))
+		formats := 0
+		n.sim.OnCall(func(c winsim.Call) {
+			if c.Name != win.CallFormatVolume {
+				return
+			}
+			if formats++; formats == 1 {
+				n.do(n.sim.SwapDisk(number, winsim.DiskSpec{Serial: "clone"}, true))
+			}
+		})
+		err := n.volumes.FormatVolume(t.Context(), id)
+		n.sim.OnCall(nil)
+		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		if formats != 1 {
+			t.Errorf("%d formats were tried", formats)
+		}
+	})
+}
+
+// moved is a node on which a volume lies on another disk than it did, from when it is told.
+type moved struct {
+	*winsim.System
+	id  volume.ID
+	now *bool
+}
+
+func (s moved) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	d, err := s.System.OpenDevice(ctx, path, access)
+	if err != nil || path != device.VolumePath(string(s.id)) {
+		return d, err
+	}
+	return movedDevice{d, s.now}, nil
+}
+
+type movedDevice struct {
+	win.Device
+	now *bool
+}
+
+func (d movedDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	size, err := d.Device.Control(ctx, code, in, out)
+	if err == nil && code == win.IoctlVolumeGetVolumeDiskExtents && *d.now {
+		out[8]++ // the number of the first extent's disk
+	}
+	return size, err
+}
+
+// Once its partition is grown, a volume with the same name lies at the same place of another
+// disk. Its file system isn't grown.
+func TestResizeVolumeThatHasMoved(t *testing.T) {
+	n := newNode(t)
+	number, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
+	paths, err := pathpolicy.New(kubelet)
+	n.do(err)
+	now := false
+	n.sim.OnCall(func(c winsim.Call) { now = now || c.Name == win.IoctlDiskGrowPartition.String() })
+	extends := simtest.Counted(n.sim, win.FsctlExtendVolume.String())
+	err = volumes.New(moved{n.sim, id, &now}, paths, volumes.Options{}).ResizeVolume(t.Context(), id, 0)
+	n.sim.OnCall(nil)
+	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+	if got := extends()[0]; !now || got != 0 {
+		t.Errorf("the partition is grown: %v; the file system was grown %d times", now, got)
+	}
+}
+
 // Volumes of a disk that Windows runs from are neither presented to a pod nor changed.
 func TestSystemVolumes(t *testing.T) {
 	n := newNode(t)
