@@ -619,6 +619,34 @@ func TestUnstageVolumeWithoutLock(t *testing.T) {
 	}
 }
 
+// The disk leaves once its volume is unmounted without the lock. Windows isn't asked to mount that
+// again, and a repeated call finds nothing to do.
+func TestUnstageVolumeThatLeaves(t *testing.T) {
+	sim, n := newNode(t)
+	simtest.Must(t, sim.SetSettings(winsim.Settings{LockedMountPoint: win.ErrorAccessDenied}))
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	mounts := simtest.Counted(sim, win.CallSetVolumeMountPoint)
+	unmounting := false
+	sim.OnCall(func(c winsim.Call) {
+		unmounting = unmounting || c.Name == win.CallDeleteVolumeMountPoint
+		if unmounting && c.Name == win.CallOpen && strings.HasPrefix(c.Object, `\\?\Volume`) {
+			sim.OnCall(nil)
+			simtest.Must(t, sim.DetachDisk(number)) // right before it is locked again
+		}
+	})
+	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	_, err := n.Storage.UnstageVolume(t.Context(), request)
+	sim.OnCall(nil)
+	wantKind(t, "it leaves", err, csiproxy.ErrUnavailable)
+	if got := mounts()[0]; got != 0 {
+		t.Errorf("Windows is asked %d times to mount it again: %v", got, err)
+	}
+	if done := unstage(t, n, request); done.Unmounted {
+		t.Errorf("the repeated call: %+v", done)
+	}
+}
+
 // The disk stays online while another of its volumes is mounted.
 func TestUnstageVolumeOfTwo(t *testing.T) {
 	sim, n := newNode(t)
