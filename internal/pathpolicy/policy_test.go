@@ -138,7 +138,7 @@ func TestParseLength(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, dir := range []string{"", `\var\lib\kubelet`, `var`, `\\server\share`, `C:\a\..`, `C:/var/lib/kubelet`} {
+	for _, dir := range []string{"", `\var\lib\kubelet`, `var`, `\\server\share`, `C:\a\..`, `C:/var/lib/kubelet`, `[:\a`} {
 		if _, err := New(kubelet, dir); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("New with %q: %v", dir, err)
 		}
@@ -171,7 +171,7 @@ func TestNestedDirectories(t *testing.T) {
 }
 
 func TestPathEqual(t *testing.T) {
-	p := mustPolicy(t, kubelet)
+	p := mustPolicy(t, kubelet, `Z:\work`, `a:\work`)
 	parse := func(s string) Path {
 		path, err := p.Parse(s, MaxPath)
 		if err != nil {
@@ -191,6 +191,9 @@ func TestPathEqual(t *testing.T) {
 		{a, parse(kubelet + `\a\b`), false},
 		{inVolume, Path{volume: strings.ToUpper(inVolume.volume), names: []string{"A"}}, true},
 		{inVolume, parse(kubelet + `\a`), false},
+		{parse(kubelet + `\a`), inVolume, false},
+		{inVolume, Path{volume: strings.Replace(inVolume.volume, "0", "1", 1), names: []string{"a"}}, false},
+		{parse(kubelet + `\a`), parse(`z:\work\a`), false},
 	} {
 		if got := c.a.Equal(c.b); got != c.want {
 			t.Errorf("%v equals %v: %v", c.a, c.b, got)

@@ -156,7 +156,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{one, `C:/var/lib/kubelet/x`, []string{"slash", "backslash"}},
 		{one, `/var/lib/kubelet/x`, []string{"slash"}},
 		{one, `x`, []string{"not an absolute Windows path"}},
-		{one, `C:\Windows`, []string{kubelet, "-kubelet-path", "-working-dir"}},
+		{one, `C:\Windows`, []string{kubelet, "-kubelet-path", "-working-dir allows others"}},
 		{two, `C:\Windows`, []string{kubelet, "-kubelet-path", `D:\work`, "-working-dir"}},
 	} {
 		_, err := c.p.Parse(c.path, pathpolicy.MaxPath)
