@@ -647,6 +647,27 @@ func TestUnstageVolumeThatLeaves(t *testing.T) {
 	}
 }
 
+// A disk that leaves right after its volume was unmounted is no disk that was never there.
+func TestUnstageVolumeWhoseDiskLeaves(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	unmounted := false
+	sim.OnCall(func(c winsim.Call) {
+		unmounted = unmounted || c.Name == win.CallDeleteVolumeMountPoint
+		if unmounted && c.Name == win.IoctlDiskGetDiskAttributes.String() {
+			sim.OnCall(nil)
+			simtest.Must(t, sim.DetachDisk(number))
+		}
+	})
+	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	_, err := n.Storage.UnstageVolume(t.Context(), request)
+	wantKind(t, "its disk leaves", err, csiproxy.ErrUnavailable, "has left the node")
+	if done := unstage(t, n, request); done.Unmounted {
+		t.Errorf("the repeated call: %+v", done)
+	}
+}
+
 // The disk stays online while another of its volumes is mounted.
 func TestUnstageVolumeOfTwo(t *testing.T) {
 	sim, n := newNode(t)

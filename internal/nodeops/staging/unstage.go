@@ -173,7 +173,7 @@ func (s *Staging) unstageVolume(
 	if target, err = s.targetOf(ctx, d.Disk); err == nil {
 		done.DiskOffline, err = s.retire(ctx, d)
 	}
-	return target, cmp.Or(err, removeErr)
+	return target, meanwhileGone(cmp.Or(err, removeErr))
 }
 
 // isStillMounted reports whether a volume is mounted at a path once the right to it is there:
