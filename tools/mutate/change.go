@@ -45,7 +45,7 @@ var compared = map[token.Token][2]token.Token{
 
 // calculated are the operators on numbers that take the place of others.
 var calculated = map[token.Token]token.Token{
-	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.REM: token.MUL,
+	token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.REM: token.MUL,
 	token.AND: token.OR, token.OR: token.AND,
 }
 
@@ -101,6 +101,14 @@ func mutantOr(id int, x bool, y func() bool) bool {
 		return x && y()
 	}
 	return x || y()
+}
+
+// mutantAdd is for texts as well, which the syntax doesn't tell from numbers.
+func mutantAdd[T cmp.Ordered](id int, x, y T) T {
+	if mutantOn(id) {
+		return x
+	}
+	return x + y
 }
 
 func mutantNumber[T ~int | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64](id int, op, other string, x, y T) T {
@@ -215,6 +223,11 @@ func instrument(file, text string, firstID int, alone map[int]bool) (all []chang
 					wrap(n, "((", ") != mutantOn("+with(token.NEQ)+"))")
 				case n.Op == token.NEQ:
 					wrap(n, "((", ") != mutantOn("+with(token.EQL)+"))")
+				case n.Op == token.ADD:
+					if !hasText(n) {
+						wrap(n, "mutantAdd("+add(n, code(n), code(n.X))+", ", ")")
+						operator(",")
+					}
 				case n.Op == token.LAND:
 					wrap(n, "mutantAnd("+with(token.LOR)+", ", ")})")
 					operator(", func() bool { return (")
@@ -268,7 +281,7 @@ func instrument(file, text string, firstID int, alone map[int]bool) (all []chang
 	return all, b.String() + text[at:], nil
 }
 
-// hasText reports whether an expression has a text in it, so that + doesn't mean numbers.
+// hasText reports whether an expression has a text in it: tests of it would be tests of words.
 func hasText(n ast.Node) (has bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		literal, ok := n.(*ast.BasicLit)
