@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -321,6 +323,47 @@ func TestMountedAt(t *testing.T) {
 					r.Release()
 				}
 			})
+		}
+	}
+}
+
+// A link may lead to a volume by way of what isn't searched. What can't be found out is an error,
+// and what the rules forbid, or a volume that is gone, is no use.
+func TestLinksAmong(t *testing.T) {
+	const mount, link = simtest.Kubelet + `\mount`, simtest.Kubelet + `\link`
+	for name, c := range map[string]struct {
+		target string
+		errno  win.Errno // of opens in the volume
+		times  int
+		want   []string
+		kind   error
+	}{
+		"into the volume":         {target: mount + `\sub`, want: []string{link}},
+		"elsewhere":               {target: simtest.Kubelet + `\other`},
+		"through a way outside":   {target: simtest.Kubelet + `\outside\sub`},
+		"into a volume not ready": {target: mount + `\sub`, errno: win.ErrorNotReady, times: 100, kind: csiproxy.ErrUnavailable},
+		"refused by Windows":      {target: mount + `\sub`, errno: win.ErrorAccessDenied, times: 100, kind: csiproxy.ErrUnavailable},
+		"by way of what is gone":  {target: mount + `\sub`, errno: win.ErrorDeviceNotConnected, times: 100},
+		"gone for a moment":       {target: mount + `\sub`, errno: win.ErrorDeviceNotConnected, times: 1, want: []string{link}},
+	} {
+		sim := simtest.Open(t, winsim.Delays{})
+		id, _ := simtest.Volume(t, sim)
+		simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\other`))
+		simtest.Must(t, sim.MkdirAll(`C:\elsewhere\sub`))
+		simtest.Must(t, sim.Symlink(simtest.Kubelet+`\outside`, `C:\elsewhere`, true))
+		simtest.Mount(t, sim, mount, id)
+		simtest.Must(t, sim.MkdirAll(mount+`\sub`))
+		simtest.Must(t, sim.Symlink(link, c.target, true))
+		paths, err := pathpolicy.New(simtest.Kubelet)
+		simtest.Must(t, err)
+		all, incomplete, err := paths.Links(t.Context(), sim)
+		simtest.Must(t, errors.Join(incomplete, err))
+		if c.errno != 0 {
+			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `sub`, Count: c.times}, c.errno))
+		}
+		links, err := use.Default(sim).LinksAmong(t.Context(), all, volume.ID(id))
+		if !slices.Equal(links, c.want) || c.kind == nil && err != nil || !errors.Is(err, c.kind) {
+			t.Errorf("%s: %q, %v", name, links, err)
 		}
 	}
 }
