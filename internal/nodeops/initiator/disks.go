@@ -75,8 +75,7 @@ func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN)
 	}
 	found := devices{sessions: len(sessions)}
 	for _, s := range sessions {
-		list, err := query(ctx, i, func(ctx context.Context) (
-			[]win.ISCSIDevice, error) {
+		list, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
 			return i.sys.ISCSISessionDevices(ctx, s.ID)
 		})
 		if errors.Is(err, win.ISDSCInvalidSessionID) { // there may be another one now
@@ -123,8 +122,7 @@ func (i *Initiator) LUNs(ctx context.Context) (map[disk.Number]storage.ISCSILUN,
 	}
 	luns := make(map[disk.Number]storage.ISCSILUN)
 	for _, s := range sessions {
-		devices, err := query(ctx, i, func(ctx context.Context) (
-			[]win.ISCSIDevice, error) {
+		devices, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
 			return i.sys.ISCSISessionDevices(ctx, s.ID)
 		})
 		if errors.Is(err, win.ISDSCInvalidSessionID) { // it has ended meanwhile

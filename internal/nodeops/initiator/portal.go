@@ -105,8 +105,7 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]iscsi.I
 
 // foundAt returns the portals at which a target was found.
 func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPortal, error) {
-	mechanisms, err := query(ctx, i, func(ctx context.Context) (
-		[]string, error) {
+	mechanisms, err := query(ctx, i, func(ctx context.Context) ([]string, error) {
 		return i.sys.ISCSIDiscoveryMechanisms(ctx, target)
 	})
 	if err != nil {

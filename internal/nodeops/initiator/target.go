@@ -206,8 +206,7 @@ func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (bool, error) {
 				return false, err
 			}
 			at := slices.IndexFunc(all, func(s win.ISCSISession) bool {
-				return iqn.Equal(iscsi.IQN(s.Target)) &&
-					len(s.Portals) > 0
+				return iqn.Equal(iscsi.IQN(s.Target)) && len(s.Portals) > 0
 			})
 			if at < 0 {
 				return false, nil

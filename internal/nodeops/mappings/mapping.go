@@ -413,8 +413,8 @@ func (m *Mappings) makeWay(ctx context.Context, server *use.Server, other unc.Pa
 func conflict(other unc.Path, err error) error {
 	return &csiproxy.Error{
 		Kind: csiproxy.ErrFailedPrecondition,
-		Detail: "another mapping of the server, " + quote.Text(
-			other.Root()) + ", uses other credentials, and Windows allows one user for each server: " +
+		Detail: "another mapping of the server, " + quote.Text(other.Root()) +
+			", uses other credentials, and Windows allows one user for each server: " +
 			"use the same user, remove that mapping, or name the server differently",
 		Err: err,
 	}
