@@ -30,9 +30,9 @@ func makeLink(t *testing.T, sys *winsim.System, path string) {
 // points, and how many records there are then.
 func wantFound(t *testing.T, sys *winsim.System, recorded int, paths ...string) {
 	t.Helper()
-	links, lacking, err := newPolicy(t).Links(t.Context(), sys)
+	links, incomplete, err := newPolicy(t).Links(t.Context(), sys)
 	must(t, err)
-	must(t, lacking)
+	must(t, incomplete)
 	var found []string
 	for _, l := range links {
 		if !l.Link.IsMountPoint() {
@@ -119,7 +119,7 @@ func TestRecordedLinks(t *testing.T) {
 		sys := newNode(t)
 		makeLink(t, sys, nine+`\link`)
 		must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: `C:\Windows\csi-proxy-links`}, win.ErrorAccessDenied))
-		if _, lacking, err := newPolicy(t).Links(t.Context(), sys); err != nil || lacking == nil {
+		if _, incomplete, err := newPolicy(t).Links(t.Context(), sys); err != nil || incomplete == nil {
 			t.Errorf("no reason for what is missing: %v", err)
 		}
 		sys.ResetRules()

@@ -93,7 +93,7 @@ func TestListsWithoutMappings(t *testing.T) {
 	simtest.Must(t, err)
 	if list.Complete() || !strings.Contains(list.IncompleteReason, "which shares are mapped") ||
 		!strings.Contains(list.IncompleteReason, "1062") {
-		t.Errorf("lacking is %q", list.IncompleteReason)
+		t.Errorf("the incomplete reason is %q", list.IncompleteReason)
 	}
 	listed := make(map[string]storage.Mount)
 	for _, m := range list.Mounts {
