@@ -33,8 +33,9 @@ func (p *program) drain() *cobra.Command {
 			return done, err
 		})
 	cmd.Long = `Let the calls under way finish before the daemon is stopped. New ones are refused with
-Unavailable, which drivers repeat. The command ends when no call runs any more. The daemon goes on to
-refuse calls for 30 seconds, and takes them again if it hasn't been stopped by then.
+Unavailable, which drivers repeat. The command ends when no call runs any more, or when --wait is
+over. The daemon refuses calls until 30 seconds after the end of --wait, also if the command ends
+before that. Then it takes calls again, if it hasn't been stopped.
 
 It is for a preStop hook where the end of a container gives the daemon a few seconds only, as it does
 in HostProcess containers. A service needs no drain: it waits for its calls when it is stopped. Only

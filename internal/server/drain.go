@@ -24,8 +24,8 @@ type drain struct {
 
 // Drain refuses new calls, and returns when those under way have ended or ctx is done, with
 // the number of those that still run. Streaming calls go on, and aren't counted. Unless the
-// server is stopped, the drain ends by itself: it takes calls again after so long. Another
-// Drain makes it last longer.
+// server is stopped, the drain ends by itself: it takes calls again after so long. With another
+// Drain it lasts for as long as that one says, from then on.
 func (s *Server) Drain(ctx context.Context, lasts time.Duration) (running int) {
 	idle := s.drain.begin(lasts, s.drainIsOver)
 	s.log.Info("draining: refusing new calls, since the daemon is about to be stopped", "for", lasts)
@@ -44,7 +44,7 @@ func (s *Server) drainIsOver() {
 	}
 }
 
-// begin begins a drain, or makes one last longer, and returns a channel that is closed when
+// begin begins a drain, or says anew how long it lasts, and returns a channel that is closed when
 // no call runs.
 func (d *drain) begin(lasts time.Duration, over func()) (idle <-chan struct{}) {
 	d.mu.Lock()
