@@ -224,21 +224,25 @@ func seconds(t *testing.T, args []string, format string) (n int64) {
 // TestChartMakesWhatKustomizeMakes compares the two sources, without labels, which Helm has
 // more of, and without namespaces, which Helm doesn't make.
 func TestChartMakesWhatKustomizeMakes(t *testing.T) {
+	const readers = "{kubectlPlugin: {viewers: {enabled: true}}, upgradeGate: {rbac: {enabled: true}}"
 	for base, values := range map[string]string{
 		"hostprocess":            "",
 		"service":                "mode: service",
 		"remove-service":         "mode: removeService",
 		"upgrade-gate":           "upgradeGate: {rbac: {enabled: true}}",
 		"kubectl-plugin":         "kubectlPlugin: {viewers: {enabled: true}, nodeAdministrators: {enabled: true}}",
+		"metrics-reader":         readers + ", metrics: {bindAddress: ''}}",
 		"example-driver/classic": "exampleDriver: {enabled: true}",
 		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: " +
 			"'csi-example-driver:hostprocess'}",
 	} {
 		fromKustomize := forComparison(t, manifests.Kustomized(t, base))
 		fromChart := forComparison(t, manifests.MustHelm(t, values))
-		if strings.HasPrefix(base, "example-driver/") || base == "upgrade-gate" || base == "kubectl-plugin" {
-			// The chart has the daemon too.
-			for key := range forComparison(t, manifests.MustHelm(t, "")) {
+		// The chart has the daemon too, and those that read the metrics.
+		beside := map[string]string{"upgrade-gate": "{}", "kubectl-plugin": "{}", "metrics-reader": readers + "}",
+			"example-driver/classic": "{}", "example-driver/hostprocess": "{}"}
+		if values, found := beside[base]; found {
+			for key := range forComparison(t, manifests.MustHelm(t, values)) {
 				delete(fromChart, key)
 			}
 		}

@@ -65,6 +65,7 @@ var Bases = []string{
 	"example-driver/hostprocess",
 	"upgrade-gate",
 	"kubectl-plugin",
+	"metrics-reader",
 }
 
 // Everything returns all manifests that people can get: each base, and the chart for each of

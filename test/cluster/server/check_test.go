@@ -61,8 +61,14 @@ func TestCheck(t *testing.T) {
 		t.Errorf("a node without anything: %v", r)
 	}
 
-	// CSI Proxy comes.
+	// CSI Proxy comes, and the right to read its metrics.
 	makeDaemonPod(t, "win-1", daemon)
+	if r := check(); r.code != 1 || !strings.Contains(r.stdout, "pods/proxy") {
+		t.Errorf("metrics that mustn't be read: %v", r)
+	}
+	for _, document := range manifests.Documents(t, manifests.Kustomized(t, "metrics-reader")) {
+		apply.really(t, document)
+	}
 	r := check("-o", "json")
 	if n := r.report(t).Nodes[0]; r.code != 1 || n.Daemon.Version != builtVersion || n.Daemon.Source != "metrics" ||
 		len(n.Problems) != 1 {
