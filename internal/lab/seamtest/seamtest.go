@@ -147,8 +147,8 @@ func (f *Fixture) has(n need) bool {
 
 // rows are all rows.
 func rows() []row {
-	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, smbRows, iscsiRows,
-		serviceRows, machineRows, numberRows)
+	return slices.Concat(generalRows, openRows, fileRows, accessRows, deviceRows, diskRows, volumeRows, healthRows,
+		smbRows, iscsiRows, serviceRows, machineRows, numberRows)
 }
 
 func run(t *testing.T, c Config, which func(row) bool) {
