@@ -4,22 +4,16 @@
 package mappings_test
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
-	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -436,141 +430,6 @@ func TestCredentialConflict(t *testing.T) {
 	})
 }
 
-// Somebody else makes and removes mappings at the same time.
-func TestMadeBySomebodyElse(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	o := win.SMBMappingOptions{Username: alice.Username, Password: alice.Password, RequirePrivacy: true}
-	made := false
-	sys.OnCall(func(c winsim.Call) {
-		if c.Name == create && !made {
-			made = true // before the call, which comes by here too
-			must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\server\data`, o))
-		}
-	})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob))
-	if got := mapped(t, sys); got != `\\server\data` {
-		t.Errorf("mapped is %q", got)
-	}
-
-	sys.OnCall(nil)
-	must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
-	must(t, sys.Fail(winsim.Match{Call: create}, win.ErrorAlreadyAssigned))
-	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob), csiproxy.ErrUnavailable)
-}
-
-func TestRemovedBySomebodyElse(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-	must(t, sys.SMB().SetUser("server", alice.Username, bob.Password))
-	removed := false
-	sys.OnCall(func(c winsim.Call) {
-		if c.Name == remove && !removed {
-			removed = true // before the call, which comes by here too
-			must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
-		}
-	})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", smb.Credentials{Username: alice.Username, Password: bob.Password}))
-	if got := mapped(t, sys); got != `\\server\data` || !removed {
-		t.Errorf("mapped is %q", got)
-	}
-}
-
-// Who has made or removed a mapping doesn't get an answer to others that Windows began before
-// that.
-func TestLooksBeginAnewAfterAChange(t *testing.T) {
-	for name, test := range map[string]struct {
-		call   string
-		change func(ctx context.Context, m *mappings.Mappings) error
-		want   string
-	}{
-		"made": {create, func(ctx context.Context, m *mappings.Mappings) error {
-			return m.NewSMBGlobalMapping(ctx, `\\server\logs`, "", alice)
-		}, `\\server\data \\server\logs`},
-		"removed": {remove, func(ctx context.Context, m *mappings.Mappings) error {
-			return m.RemoveSMBGlobalMapping(ctx, `\\server\data`)
-		}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				sys := newNode(t)
-				m := newMappings(t, sys, mappings.Options{})
-				must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-				must(t, sys.Delay(winsim.Match{Call: test.call}, 2*time.Second))
-				changed := make(chan error, 1)
-				go func() { changed <- test.change(t.Context(), m) }()
-				synctest.Wait() // it is in the call
-				must(t, sys.Delay(winsim.Match{Call: list, Count: 1}, 8*time.Second))
-				must(t, sys.Fail(winsim.Match{Call: list, Count: 1}, win.ErrorIODevice))
-				before := make(chan error, 1)
-				go func() {
-					_, err := m.Roots(t.Context())
-					before <- err
-				}()
-				synctest.Wait()
-				must(t, <-changed)
-				got, err := m.Roots(t.Context())
-				if strings.Join(got, " ") != test.want || err != nil {
-					t.Errorf("after the change, mapped are %q, %v", got, err)
-				}
-				if err := <-before; !errors.Is(err, win.ErrorIODevice) {
-					t.Errorf("who looked before the change got %v", err)
-				}
-			})
-		})
-	}
-}
-
-// Somebody else maps a share again that this process has unmapped: then it doesn't know with
-// which credentials.
-func TestMappedAgainBySomebodyElse(t *testing.T) {
-	for name, unmap := range map[string]func(sys *winsim.System, m *mappings.Mappings) error{
-		"unmapped by this process": func(_ *winsim.System, m *mappings.Mappings) error {
-			return m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`)
-		},
-		"unmapped by both": func(sys *winsim.System, m *mappings.Mappings) error {
-			must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
-			want(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`), csiproxy.ErrNotFound)
-			return nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			sys := newNode(t)
-			m := newMappings(t, sys, mappings.Options{})
-			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-			must(t, unmap(sys, m))
-			must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\server\data`, win.SMBMappingOptions{Username: bob.Username, Password: bob.Password}))
-			w, err := m.Parse(`\\server\data`, stage, alice)
-			must(t, err)
-			w.Staging = true
-			want(t, m.Map(t.Context(), w), csiproxy.ErrFailedPrecondition)
-		})
-	}
-}
-
-// Before a staged path becomes a link, another call maps the share with other credentials.
-func TestMappedWithOtherCredentialsMeanwhile(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	made := false
-	sys.OnCall(func(c winsim.Call) {
-		made = made || c.Name == create
-		if made && c.Name == probe {
-			sys.OnCall(nil)
-			must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
-			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage+"2", bob))
-		}
-	})
-	w, err := m.Parse(`\\server\data`, stage, alice)
-	must(t, err)
-	w.Staging = true
-	want(t, m.Map(t.Context(), w), csiproxy.ErrFailedPrecondition)
-	if err := sys.WriteFile(stage+`\file`, nil); err == nil {
-		t.Error("the path leads to the share")
-	}
-}
-
 // A mapping that is broken and can't be removed stays, and its error is told. One that can is made
 // again at once.
 func TestBrokenMappingIsRemovedFirst(t *testing.T) {
@@ -599,130 +458,5 @@ func TestBrokenMappingIsRemovedFirst(t *testing.T) {
 				t.Errorf("it wasn't mapped any more, and isn't made: %v", err)
 			}
 		}
-	}
-}
-
-// A mapping that was to go with the last link stays if somebody asks for the share before it goes.
-func TestAskedForBeforeItGoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		for _, local := range []string{stage, stage + "2"} {
-			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
-		}
-		must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`)) // it stays for the links
-		for _, local := range []string{stage, stage + "2"} {
-			must(t, sys.Remove(local))
-		}
-		must(t, sys.Delay(winsim.Match{Call: list}, 2*time.Second))
-		asked := make(chan error, 1)
-		go func() { asked <- m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice) }()
-		time.Sleep(3 * time.Second) // it has the right to the share, and looks whether that is mapped
-		remote, err := unc.Parse(`\\server\data`)
-		must(t, err)
-		m.Unlinked(t.Context(), remote, stage)
-		must(t, <-asked)
-		if got := mapped(t, sys); got != `\\server\data` {
-			t.Errorf("mapped is %q", got)
-		}
-	})
-}
-
-// A record seems stale, and another process makes the mapping before it is dropped: it stays.
-func TestRecordOfAMappingThatComes(t *testing.T) {
-	sys := newNode(t)
-	stageIt := func() {
-		m := newMappings(t, sys, mappings.Options{})
-		w, err := m.Parse(`\\server\data`, stage, alice)
-		must(t, err)
-		w.Staging = true
-		must(t, m.Map(t.Context(), w))
-	}
-	stageIt()
-	must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
-	m := newMappings(t, sys, mappings.Options{})
-	listed := false
-	sys.OnCall(func(c winsim.Call) {
-		if listed {
-			sys.OnCall(nil)
-			stageIt()
-		}
-		listed = c.Name == list
-	})
-	_, err := m.Roots(t.Context())
-	must(t, err)
-	remote, err := unc.Parse(`\\server\data`)
-	must(t, err)
-	if unused, err := m.IsUnused(t.Context(), remote); !unused || err != nil {
-		t.Errorf("it isn't known any more that the mapping is ours: %v", err)
-	}
-}
-
-// A call that fails without having made a mapping has nothing to undo, and waits for nobody.
-func TestFailedCallTakesNoRights(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		owner := use.Default(sys)
-		m := newMappings(t, sys, mappings.Options{Owner: owner})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-		remote, err := unc.Parse(`\\server\data`)
-		must(t, err)
-		_, held, err := owner.Server(t.Context(), remote)
-		must(t, err)
-		defer held.Release()
-		must(t, sys.Fail(winsim.Match{Call: probe}, win.ErrorAccountLockedOut))
-		begun := time.Now()
-		if err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice); err == nil {
-			t.Error("a mapping that can't be used is no error")
-		}
-		if took := time.Since(begun); took != 0 {
-			t.Errorf("it has waited for %v", took)
-		}
-	})
-}
-
-// The mapping of an earlier process counts as used while not all links are known: it isn't made
-// again with the caller's credentials, and serves a caller with the same user.
-func TestMappingOfAnEarlierProcessWithUnknownLinks(t *testing.T) {
-	sys := newNode(t)
-	stageIt := func(local string) error {
-		m := newMappings(t, sys, mappings.Options{})
-		w, err := m.Parse(`\\server\data`, local, alice)
-		must(t, err)
-		w.Staging = true
-		return m.Map(t.Context(), w)
-	}
-	must(t, stageIt(stage))
-	must(t, sys.Remove(stage))
-	const hidden = kubelet + `\hidden`
-	must(t, sys.MkdirAll(hidden))
-	must(t, sys.Fail(winsim.Match{Call: "NtCreateFile", Object: hidden}, win.ErrorAccessDenied))
-	changes := counted(sys, remove, create)
-	must(t, stageIt(stage+"2"))
-	if diff := cmp.Diff([]int{0, 0}, changes()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// Many pods start at once.
-func TestConcurrently(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	calls := counted(sys, remove)
-	var callers sync.WaitGroup
-	for i := range 32 {
-		callers.Go(func() {
-			remote := []string{`\\server\data`, `//SERVER/logs/`}[i%2]
-			if err := m.NewSMBGlobalMapping(t.Context(), remote, stage+[]string{"0", "1"}[i%2], alice); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	callers.Wait()
-	if got := mapped(t, sys); got != `\\server\data \\server\logs` {
-		t.Errorf("mapped is %q", got)
-	}
-	if diff := cmp.Diff([]int{0}, calls()); diff != "" {
-		t.Error("a mapping was removed")
 	}
 }
