@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -165,22 +166,25 @@ func (e *events) Warn(_ context.Context, reason, message string) error {
 // Kubelet makes no event of an unstage that is refused, so the driver does, with the process
 // that keeps the volume.
 func TestEventOfARefusedUnstage(t *testing.T) {
-	var got events
-	s, n := newServer(t, func(o *csinode.Options) { o.Events = &got })
-	must(t, stage(t, s, ""))
-	must(t, n.WriteFile(`C:`+staging+`\open.txt`, []byte("x")))
-	process := n.StartProcess(`C:\app\app.exe`, `C:`+staging+`\open.txt`)
-	if err := unstage(t, s); err == nil {
-		t.Error("a volume that a process uses was unstaged")
-	}
-	if len(got) != 1 || !strings.HasPrefix(got[0], "VolumeUnstageRefused: volume vol-1 ") || !strings.Contains(got[0], `C:\app\app.exe`) {
-		t.Errorf("events: %q", got)
-	}
-	n.EndProcess(process)
-	must(t, unstage(t, s))
-	if len(got) != 1 {
-		t.Errorf("events of a success: %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) { // it waits for the process
+		var got events
+		s, n := newServer(t, func(o *csinode.Options) { o.Events = &got })
+		must(t, stage(t, s, ""))
+		must(t, n.WriteFile(`C:`+staging+`\open.txt`, []byte("x")))
+		process := n.StartProcess(`C:\app\app.exe`, `C:`+staging+`\open.txt`)
+		if err := unstage(t, s); err == nil {
+			t.Error("a volume that a process uses was unstaged")
+		}
+		if len(got) != 1 || !strings.HasPrefix(got[0], "VolumeUnstageRefused: volume vol-1 ") ||
+			!strings.Contains(got[0], `C:\app\app.exe`) {
+			t.Errorf("events: %q", got)
+		}
+		n.EndProcess(process)
+		must(t, unstage(t, s))
+		if len(got) != 1 {
+			t.Errorf("events of a success: %q", got)
+		}
+	})
 }
 
 // A kubelet that ends in the middle of it doesn't ask again.
