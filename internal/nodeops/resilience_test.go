@@ -99,16 +99,9 @@ func (s scenario) holds(t *testing.T, r *rig) {
 	}
 }
 
-// errorsAtCalls are the errors that a call may have, one of each class: the device has left,
-// somebody else uses it, it is sick for a moment, the node may not touch it, and one that
-// nobody has thought of.
-var errorsAtCalls = []win.Errno{
-	win.ErrorDeviceNotConnected, win.ErrorSharingViolation, win.ErrorIODevice, win.ErrorAccessDenied, win.Errno(1337),
-}
-
 func TestErrorAtEachCall(t *testing.T) {
 	eachScenario(t, func(t *testing.T, s scenario) {
-		for _, errno := range errorsAtCalls {
+		for _, errno := range simtest.Errors {
 			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
 				before(func(c winsim.Call) { r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno)) })
 				if err := s.run(t.Context(), r, r.process()); err == nil || s.refused {
