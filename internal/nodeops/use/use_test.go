@@ -34,7 +34,7 @@ type node struct {
 func newNode(t *testing.T) node {
 	t.Helper()
 	sim := simtest.Open(t, winsim.Delays{})
-	n := simtest.Attach(t, sim, winsim.DiskSpec{})
+	n := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "moves"})
 	simtest.Partition(t, sim, n, 1)
 	sim.Settle()
 	return node{sim, n, volume.ID(sim.VolumesOfDisk(n)[0])}
@@ -188,6 +188,39 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// The disk of a volume gets another number at each call in turn: the right is to the disk that the
+// volume lies on, or there is none. Nobody is told that the disk is missing.
+func TestDiskGetsAnotherNumber(t *testing.T) {
+	for at, more := 0, true; more; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			more = false
+			opening := false
+			simtest.BeforeCalls(n.sim, func(i int, c winsim.Call) {
+				if i != at {
+					return
+				}
+				more, opening = true, strings.HasSuffix(c.Object, "PhysicalDrive1")
+				simtest.Must(t, n.sim.DetachDisk(n.number))
+				other := simtest.Attach(t, n.sim, winsim.DiskSpec{Serial: "other"})
+				simtest.Attach(t, n.sim, winsim.DiskSpec{Serial: "moves"})
+				simtest.Must(t, n.sim.DetachDisk(other))
+				n.sim.Settle()
+			})
+			_, d, extent, err := n.process().DiskOf(t.Context(), n.id)
+			n.sim.OnCall(nil)
+			if err == nil {
+				if now := n.sim.VolumesOfDisk(d.Number); extent.DiskNumber != d.Number || len(now) == 0 {
+					t.Errorf("at call %d: disk %d has the volumes %q", at, d.Number, now)
+				}
+				d.Release()
+			} else if opening || !use.IsGone(err) {
+				t.Errorf("at call %d: %v", at, err)
+			}
+		})
+	}
+}
+
 // A disk takes the place of the volume's at each call in turn, with the same contents: the right
 // is to the one that is there, or there is none.
 func TestDiskIsSwapped(t *testing.T) {
@@ -235,6 +268,15 @@ func TestTryVolume(t *testing.T) {
 			_, got, err := other.TryVolume(ctx, n.id)
 			simtest.Must(t, err)
 			got.Release()
+			// Another reason than that isn't taken for it.
+			simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Count: 1}, win.ErrorIODevice))
+			if _, _, err = other.TryVolume(ctx, n.id); !errors.Is(err, win.ErrorIODevice) {
+				t.Errorf("%s: %v", where, err)
+			}
+			cancel()
+			if _, _, err = other.TryVolume(ctx, n.id); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", where, err)
+			}
 		})
 	}
 }
@@ -243,10 +285,7 @@ func TestTryVolume(t *testing.T) {
 // there. The right that MountedAt gives is to where the path ends then.
 func TestMountedAt(t *testing.T) {
 	const path = simtest.Kubelet + `\path`
-	paths, err := pathpolicy.New(simtest.Kubelet)
-	simtest.Must(t, err)
-	parsed, err := paths.Parse(path, pathpolicy.MaxPath)
-	simtest.Must(t, err)
+	parsed := parse(t, path)
 	for what, kind := range map[string]pathpolicy.Kind{
 		"volume": pathpolicy.MountedVolume, "share": pathpolicy.SharedDirectory,
 	} {
@@ -324,6 +363,29 @@ func TestMountedAt(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What is mounted at a path changes whenever the right to it is there.
+func TestMountedAtKeepsChanging(t *testing.T) {
+	n := newNode(t)
+	number := simtest.Attach(t, n.sim, winsim.DiskSpec{})
+	simtest.Partition(t, n.sim, number, 1)
+	n.sim.Settle()
+	volumes := []string{string(n.id), n.sim.VolumesOfDisk(number)[0]}
+	simtest.Mount(t, n.sim, mountPath, volumes[0])
+	rights := 0
+	n.sim.OnCall(func(c winsim.Call) {
+		if strings.HasSuffix(c.Object, ".lock") {
+			rights++
+			simtest.Must(t, n.sim.DeleteVolumeMountPoint(t.Context(), mountPath+`\`))
+			simtest.Must(t, n.sim.SetVolumeMountPoint(t.Context(), mountPath+`\`, volumes[rights%2]))
+		}
+	})
+	_, _, _, err := n.process().MountedAt(t.Context(), parse(t, mountPath))
+	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+	if rights != 4 {
+		t.Errorf("it was tried %d times", rights)
 	}
 }
 

@@ -4,6 +4,7 @@
 package use
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -179,7 +180,11 @@ func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error
 	for _, name := range volumes {
 		extents, err := device.ExtentsOf(ctx, o.sys, device.VolumePath(name))
 		if IsGone(err) {
-			continue // it is on no disk that could be listed
+			away, awayErr := o.Away(ctx, volume.ID(name))
+			if away {
+				continue // it is on no disk that could be listed
+			}
+			err = cmp.Or(awayErr, err)
 		}
 		if err != nil {
 			return nil, &csiproxy.Error{Object: "protected volume " + quote.Text(name), Err: err}

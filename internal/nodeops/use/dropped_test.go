@@ -1,0 +1,200 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package use_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+const (
+	mountPath = simtest.Kubelet + `\mount`
+	linkPath  = simtest.Kubelet + `\link`  // to mountPath
+	again     = simtest.Kubelet + `\again` // to linkPath
+	sharePath = simtest.Kubelet + `\share`
+)
+
+// newUsedNode returns a node whose volume is mounted, with links to it and to a share.
+func newUsedNode(t *testing.T) node {
+	t.Helper()
+	n := newNode(t)
+	simtest.Mount(t, n.sim, mountPath, string(n.id))
+	simtest.Must(t, n.sim.Symlink(linkPath, mountPath, true))
+	simtest.Must(t, n.sim.Symlink(again, linkPath, true))
+	simtest.Must(t, n.sim.Symlink(sharePath, `\\server\share`, true))
+	return n
+}
+
+func parse(t *testing.T, path string) pathpolicy.Path {
+	t.Helper()
+	paths, err := pathpolicy.New(simtest.Kubelet)
+	simtest.Must(t, err)
+	parsed, err := paths.Parse(path, pathpolicy.MaxPath)
+	simtest.Must(t, err)
+	return parsed
+}
+
+func TestNoErrorIsDropped(t *testing.T) {
+	type operation = func(ctx context.Context, o *use.Owner, n node) (any, error)
+	mountedAt := func(path string) operation {
+		return func(ctx context.Context, o *use.Owner, n node) (any, error) {
+			_, to, release, err := o.MountedAt(ctx, parse(t, path))
+			if err != nil {
+				return nil, err
+			}
+			release()
+			return fmt.Sprint(to.Kind, to.ByLink, to.Volume == string(n.id)), nil
+		}
+	}
+	operations := map[string]operation{
+		"mounted volume":  mountedAt(mountPath),
+		"link to it":      mountedAt(linkPath),
+		"share":           mountedAt(sharePath),
+		"directory":       mountedAt(simtest.Kubelet),
+		"links to volume": func(ctx context.Context, o *use.Owner, n node) (any, error) { return o.LinksTo(ctx, n.id) },
+		"away":            func(ctx context.Context, o *use.Owner, n node) (any, error) { return o.Away(ctx, n.id) },
+		"away, detached": func(ctx context.Context, o *use.Owner, n node) (any, error) {
+			detach(t, n)
+			return o.Away(ctx, n.id)
+		},
+		"a mount is away": func(ctx context.Context, o *use.Owner, n node) (any, error) {
+			detach(t, n)
+			return o.MountsAway(ctx)
+		},
+		"no mount is away": func(ctx context.Context, o *use.Owner, n node) (any, error) {
+			maybe, err := o.MountsAway(ctx)
+			if maybe && err == nil {
+				err = errors.New("it isn't known")
+			}
+			return maybe, err
+		},
+		"try volume": func(ctx context.Context, o *use.Owner, n node) (any, error) {
+			inside, r, err := o.TryVolume(ctx, n.id)
+			if err == nil {
+				r.Release()
+				_, _, err = o.Volume(inside, n.id)
+				return err != nil, nil // it is out of order
+			}
+			return nil, err
+		},
+		"link": func(ctx context.Context, o *use.Owner, n node) (any, error) {
+			_, r, err := o.Link(ctx, parse(t, linkPath))
+			if err == nil {
+				r.Release()
+			}
+			return nil, err
+		},
+		"protected disks": func(ctx context.Context, _ *use.Owner, n node) (any, error) {
+			protected, err := protecting(t, n, string(n.id)).ProtectedDisks(ctx)
+			return protected[n.number], err
+		},
+	}
+	for _, r := range rights {
+		operations[r.name] = func(ctx context.Context, o *use.Owner, n node) (any, error) {
+			inside, held, err := r.take(ctx, o, n)
+			if err != nil {
+				return nil, err
+			}
+			defer held.Release()
+			if d, ok := held.(*use.Disk); ok { // it can be changed
+				err = d.UpdateProperties(inside)
+			}
+			return nil, err
+		}
+	}
+	for name, do := range operations {
+		t.Run(name, func(t *testing.T) {
+			simtest.NoErrorIsDropped(t, func(t *testing.T) simtest.Attempt {
+				n := newUsedNode(t)
+				o := n.process()
+				return simtest.Attempt{Sys: n.sim, Run: func(ctx context.Context) (any, error) {
+					before := o.Changes()
+					result, err := do(ctx, o, n)
+					return fmt.Sprint(result, o.Changes() > before), err
+				}}
+			})
+		})
+	}
+}
+
+func detach(t *testing.T, n node) {
+	t.Helper()
+	if slices.ContainsFunc(n.sim.Disks(), func(d disks.Info) bool { return d.Number == n.number }) {
+		simtest.Must(t, n.sim.DetachDisk(n.number))
+	}
+}
+
+// protecting returns the owner of a node whose administrator protects volumes.
+func protecting(t *testing.T, n node, volumes ...string) *use.Owner {
+	t.Helper()
+	paths, err := pathpolicy.New(simtest.Kubelet)
+	simtest.Must(t, err)
+	paths, err = paths.Protect(volumes, nil)
+	simtest.Must(t, err)
+	return use.New(n.sim, paths, systemdisk.New(n.sim))
+}
+
+// What is known of a volume that comes and goes.
+func TestUsers(t *testing.T) {
+	n := newUsedNode(t)
+	o := protecting(t, n, string(n.id))
+	is := func(what string, got, want any, err error) {
+		t.Helper()
+		if fmt.Sprint(got) != fmt.Sprint(want) || err != nil {
+			t.Errorf("%s: %v, %v, want %v", what, got, err, want)
+		}
+	}
+	links, err := o.LinksTo(t.Context(), n.id)
+	is("links", links, []string{again, linkPath}, err)
+	protected, err := o.ProtectedDisks(t.Context())
+	is("protected", protected, map[disk.Number]bool{0: true, n.number: true}, err)
+	awaited, err := o.MountsAway(t.Context())
+	is("a mount is away", awaited, false, err)
+	// One error proves nothing.
+	simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Object: string(n.id[:20]), Count: 1},
+		win.ErrorDeviceNotConnected))
+	_, err = o.Away(t.Context(), n.id)
+	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+	const hidden = simtest.Kubelet + `\hidden`
+	simtest.Must(t, n.sim.MkdirAll(hidden))
+	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `hidden`}, win.ErrorAccessDenied))
+	_, err = o.LinksTo(t.Context(), n.id)
+	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+	awaited, err = o.MountsAway(t.Context())
+	is("a mount may be away", awaited, true, err)
+	n.sim.ResetRules()
+
+	detach(t, n)
+	away, err := o.Away(t.Context(), n.id)
+	is("away", away, true, err)
+	awaited, err = o.MountsAway(t.Context())
+	is("a mount is away", awaited, true, err)
+	protected, err = o.ProtectedDisks(t.Context())
+	is("protected", protected, map[disk.Number]bool{0: true}, err)
+	asked := simtest.Counted(n.sim, win.CallSystemWindowsDirectory)
+	for range 2 {
+		_, right, err := o.Volume(t.Context(), n.id)
+		simtest.Must(t, err)
+		changes := o.Changes()
+		right.Release()
+		o.Changed()
+		is("changes", o.Changes()-changes, 2, nil)
+	}
+	is("times that Windows was asked for its directory", asked()[0], 1, nil)
+	is("listed", use.Listed([]string{"1", "2", "3", "4", "5"}), "1, 2, 3, 4, 5", nil)
+	is("listed", use.Listed([]string{"1", "2", "3", "4", "5", "6"}), "1, 2, 3, 4, 5, …", nil)
+}
