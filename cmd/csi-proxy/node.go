@@ -46,6 +46,7 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 	}
 	metrics.Watch(n.Load)
 	metrics.WatchLogOns(n.RefusedLogOns)
+	metrics.WatchUnstages(n.RefusedUnstages)
 	metrics.LookAt(nodemetrics.Inventory{
 		Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates, LinksToNothing: n.LinksToNothing,
 	})

@@ -29,6 +29,7 @@ type Node struct {
 	skipped    prometheus.Gauge
 	load       atomic.Pointer[func() []wincalls.Load]
 	logOns     atomic.Pointer[func() (refused int, heldBack uint64)]
+	unstages   atomic.Pointer[func() (refused int)]
 	inventory  *inventory
 }
 
@@ -50,6 +51,8 @@ var (
 		"Accounts whose log-on an SMB server has refused lately.", nil, nil)
 	heldBack = prometheus.NewDesc("csi_proxy_smb_log_ons_held_back_total",
 		"Log-ons to SMB servers that weren't made, since the same credentials were refused a moment ago.", nil, nil)
+	refusedUnstages = prometheus.NewDesc("csi_proxy_refused_unstages",
+		"Staging paths at which UnstageVolume was refused lately, mostly since something uses the volume.", nil, nil)
 )
 
 // causes are the Windows errors whose counters start at 0, so that the first one is seen as
@@ -104,7 +107,7 @@ func (n *Node) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range n.collectors() {
 		c.Describe(ch)
 	}
-	for _, desc := range []*prometheus.Desc{underWay, refused, hanging, refusedAccounts, heldBack} {
+	for _, desc := range []*prometheus.Desc{underWay, refused, hanging, refusedAccounts, heldBack, refusedUnstages} {
 		ch <- desc
 	}
 }
@@ -120,6 +123,9 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(refusedAccounts, prometheus.GaugeValue, float64(accounts))
 		ch <- prometheus.MustNewConstMetric(heldBack, prometheus.CounterValue, float64(calls))
 	}
+	if unstages := n.unstages.Load(); unstages != nil {
+		ch <- prometheus.MustNewConstMetric(refusedUnstages, prometheus.GaugeValue, float64((*unstages)()))
+	}
 }
 
 // Watch takes the load of the calls to Windows from load whenever the metrics are read.
@@ -128,6 +134,9 @@ func (n *Node) Watch(load func() []wincalls.Load) { n.load.Store(&load) }
 // WatchLogOns takes from logOns, whenever the metrics are read, how many accounts SMB servers
 // have refused lately, and how many log-ons weren't made because of that.
 func (n *Node) WatchLogOns(logOns func() (refused int, heldBack uint64)) { n.logOns.Store(&logOns) }
+
+// WatchUnstages has the node's volumes collected that refuse to be unstaged.
+func (n *Node) WatchUnstages(unstages func() (refused int)) { n.unstages.Store(&unstages) }
 
 // collectLoad collects what the calls to Windows have to do now.
 func (n *Node) collectLoad(ch chan<- prometheus.Metric) {

@@ -101,11 +101,13 @@ func TestFailuresStartAtZero(t *testing.T) {
 	}
 }
 
-func TestLogOns(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	n := NewNode()
 	n.WatchLogOns(func() (int, uint64) { return 2, 30 })
+	n.WatchUnstages(func() int { return 4 })
 	all := values(t, n)
-	if all["csi_proxy_smb_refused_accounts"] != 2 || all["csi_proxy_smb_log_ons_held_back_total"] != 30 {
+	if all["csi_proxy_smb_refused_accounts"] != 2 || all["csi_proxy_smb_log_ons_held_back_total"] != 30 ||
+		all["csi_proxy_refused_unstages"] != 4 {
 		t.Errorf("got %v", all)
 	}
 }

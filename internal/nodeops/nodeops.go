@@ -71,10 +71,11 @@ type Operations struct {
 // Node is the operations with what bears them.
 type Node struct {
 	Operations
-	calls  *wincalls.System
-	paths  *pathpolicy.Policy
-	disks  *disks.Disks
-	shares *smbprobe.Prober
+	calls   *wincalls.System
+	paths   *pathpolicy.Policy
+	disks   *disks.Disks
+	shares  *smbprobe.Prober
+	staging *staging.Staging
 }
 
 // Load returns what the calls to Windows have to do, by the kind of their objects.
@@ -85,6 +86,10 @@ func (n *Node) Load() []wincalls.Load { return n.calls.Load() }
 func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
 	return len(n.shares.LogOns().Refused()), n.shares.LogOns().HeldBack()
 }
+
+// RefusedUnstages returns at how many paths UnstageVolume was refused lately, mostly since
+// something uses the volume, and hasn't succeeded since.
+func (n *Node) RefusedUnstages() int { return n.staging.RefusedUnstages() }
 
 // KeepDirectories has PathExists be quicker when it is called often: see
 // [pathpolicy.Policy.KeepDirectories]. Call stop after the last operation, before the
@@ -122,16 +127,17 @@ func New(sys win.System, o Options) (*Node, error) {
 	options.OnUnlinked, options.AskAdapters = allMappings.Unlinked, allDisks.AskAdapters
 	allFiles := files.New(calls, paths, options)
 	targets := initiator.New(calls, options)
-	return &Node{calls: calls, paths: paths, disks: allDisks, shares: probes, Operations: Operations{
+	tasks := staging.New(staging.Groups{
+		Sys: calls, Paths: paths, Owner: owner, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Mappings: allMappings,
+		LogOns: probes.LogOns(), Initiator: targets, SystemDisks: systemDisks,
+	}, options)
+	return &Node{calls: calls, paths: paths, disks: allDisks, shares: probes, staging: tasks, Operations: Operations{
 		Disk:       allDisks,
 		Volume:     allVolumes,
 		Filesystem: allFiles,
 		SMB:        allMappings,
 		ISCSI:      targets,
 		System:     machine.New(calls, options),
-		Storage: staging.New(staging.Groups{
-			Sys: calls, Paths: paths, Owner: owner, Disks: allDisks, Volumes: allVolumes, Files: allFiles, Mappings: allMappings,
-			LogOns: probes.LogOns(), Initiator: targets, SystemDisks: systemDisks,
-		}, options),
+		Storage:    tasks,
 	}}, nil
 }

@@ -66,12 +66,13 @@ type Staging struct {
 	mu         sync.Mutex              // guards the fields below
 	connecting map[string]int          // how many disks of a target are being staged
 	checking   map[volume.ID]time.Time // since when volumes are being checked
+	refused    map[string]time.Time    // when a path was last refused to be unstaged, by its lower case
 }
 
 // New returns the tasks that are made of the operations of one node.
 func New(g Groups, o Options) *Staging {
 	return &Staging{Groups: g, options: o.Logged(), connecting: make(map[string]int),
-		checking: make(map[volume.ID]time.Time)}
+		checking: make(map[volume.ID]time.Time), refused: make(map[string]time.Time)}
 }
 
 // ListDisks implements [storage.Operations].

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -19,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/winname"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -35,8 +37,38 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 			if err != nil {
 				return storage.UnstagedVolume{}, err
 			}
-			return s.unstage(systemdisk.Once(operation.Inline(ctx)), r, path)
+			done, err := s.unstage(systemdisk.Once(operation.Inline(ctx)), r, path)
+			s.noteUnstaged(path, err)
+			return done, err
 		})
+}
+
+// refusedFor is how long a refusal to unstage counts. Kubelet asks again within two minutes.
+const refusedFor = 10 * time.Minute
+
+// noteUnstaged remembers whether a path was refused to be unstaged.
+func (s *Staging) noteUnstaged(path pathpolicy.Path, err error) {
+	key := winname.Lower(path.String())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetRefusedLocked()
+	delete(s.refused, key)
+	if csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+		s.refused[key] = time.Now()
+	}
+}
+
+func (s *Staging) forgetRefusedLocked() {
+	maps.DeleteFunc(s.refused, func(_ string, at time.Time) bool { return time.Since(at) > refusedFor })
+}
+
+// RefusedUnstages returns at how many paths UnstageVolume was refused lately, mostly since
+// something uses the volume, and hasn't succeeded since.
+func (s *Staging) RefusedUnstages() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetRefusedLocked()
+	return len(s.refused)
 }
 
 // unstage unstages the volume or share that is staged at a path, or only the disk that the

@@ -68,9 +68,19 @@ func testUnstageVolumeInUse(t *testing.T) {
 	simtest.Must(t, err)
 	_, err = n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
 	wantKind(t, "in use", err, csiproxy.ErrFailedPrecondition, fmt.Sprintf("in use by process %d", process), `server.exe`)
+	refused := func(what string, want int) {
+		t.Helper()
+		if got := n.RefusedUnstages(); got != want {
+			t.Errorf("%s, %d paths count as refused to be unstaged", what, got)
+		}
+	}
+	refused("after a refusal", 1)
+	time.Sleep(11 * time.Minute)
+	refused("when nobody has asked again", 0)
 	simtest.Must(t, sim.SetSettings(winsim.Settings{NoProcessIDs: true}))
 	_, err = n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
 	wantKind(t, "in use by somebody", err, csiproxy.ErrFailedPrecondition, "it is in use; ")
+	refused("after another one", 1)
 	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
@@ -79,6 +89,7 @@ func testUnstageVolumeInUse(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	simtest.Must(t, sim.EndProcess(process))
+	refused("after a success", 0)
 }
 
 // A volume that is in use for a moment is waited for, and nobody else waits meanwhile.
