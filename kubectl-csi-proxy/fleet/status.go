@@ -219,6 +219,7 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 			"links lead to no volume: see kubectl csi-proxy volumes, and restart the pods that use them"},
 		{"csi_proxy_smb_mappings", "state", "network_error",
 			"SMB mappings have network errors: can the node reach the servers?"},
+		{"csi_proxy_refused_unstages", "", "", "volumes can't be unstaged: kubectl csi-proxy logs says what uses them"},
 		{"csi_proxy_smb_refused_accounts", "", "", "accounts were refused by SMB servers: look at the secrets"},
 	} {
 		if n := count(sign.metric, sign.label, sign.value); n != nil && *n > 0 {
