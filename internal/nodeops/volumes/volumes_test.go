@@ -37,6 +37,7 @@ type node struct {
 	sim     *winsim.System
 	disks   *disks.Disks
 	volumes *volumes.Volumes
+	owner   *use.Owner
 }
 
 func newNode(t *testing.T) *node {
@@ -58,7 +59,8 @@ func (n *node) with(o volumes.Options) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	o.Owner = use.Default(n.sim)
+	n.owner = use.Default(n.sim)
+	o.Owner = n.owner
 	n.disks = disks.New(n.sim, disks.Options{Owner: o.Owner})
 	n.volumes = volumes.New(n.sim, paths, o)
 }

@@ -1,0 +1,161 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// subject is a node with the disk and the volume that an operation is about.
+type subject struct {
+	*node
+	number disk.Number
+	id     volume.ID
+}
+
+func raw(n *node) subject {
+	number, id := n.attach(winsim.DiskSpec{})
+	return subject{n, number, id}
+}
+
+func formatted(n *node) subject {
+	number, id := n.formatted(winsim.DiskSpec{})
+	return subject{n, number, id}
+}
+
+const link = kubelet + `\link` // to a volume
+
+func mounted(n *node) subject {
+	s := formatted(n)
+	n.do(n.volumes.MountVolume(n.t.Context(), s.id, staging))
+	n.do(n.sim.Symlink(link, staging, true))
+	return s
+}
+
+// grown is a node with a volume whose disk has grown since, and whose table doesn't follow by itself.
+func grown(n *node) subject {
+	n.do(n.sim.SetSettings(winsim.Settings{FixedUsableLength: true}))
+	s := formatted(n)
+	n.do(n.sim.GrowDisk(s.number, 20*gibibyte))
+	return s
+}
+
+func (n *node) path(text string) pathpolicy.Path {
+	n.t.Helper()
+	path, err := n.volumes.Parse(text)
+	n.do(err)
+	return path
+}
+
+func (s subject) unmountUnused(ctx context.Context, force bool) error {
+	ctx, right, err := s.owner.Volume(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	return s.volumes.UnmountUnused(ctx, right, s.path(staging), force)
+}
+
+// An error at any call to Windows of any operation reaches the caller, apart from few that
+// don't matter, and nothing is left half-done that the operation doesn't complete when it is repeated.
+func TestErrorAtEachCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		subject func(*node) subject
+		operate func(context.Context, subject) (any, error)
+		passed  string // the calls whose errors don't reach the caller
+	}{
+		// Where Windows doesn't tell the volume of a partition, all volumes are looked through.
+		"ListVolumesOnDisk": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.ListVolumesOnDisk(ctx, s.number, 0)
+		}, "GetVolumeNameForVolumeMountPointW"},
+		"ListVolumesOnDisk of a partition": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.ListVolumesOnDisk(ctx, s.number, 2)
+		}, "GetVolumeNameForVolumeMountPointW"},
+		"DataVolumeOfDisk": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.DataVolumeOfDisk(ctx, s.number)
+		}, "GetVolumeNameForVolumeMountPointW"},
+		"GetDiskNumberFromVolumeID": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.GetDiskNumberFromVolumeID(ctx, s.id)
+		}, ""},
+		"DiskBytes": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.DiskBytes(ctx, s.id)
+		}, ""},
+		"IsVolumeFormatted": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.IsVolumeFormatted(ctx, s.id)
+		}, ""},
+		"FormatVolume": {raw, func(ctx context.Context, s subject) (any, error) {
+			for _, v := range s.sim.Volumes() {
+				if v.Name == string(s.id) && v.FileSystem != "" {
+					return nil, nil // it is the repetition, and would be refused
+				}
+			}
+			return nil, s.volumes.FormatVolume(ctx, s.id)
+		}, ""},
+		"GetVolumeStats": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.GetVolumeStats(ctx, s.id)
+		}, ""},
+		"WriteVolumeCache": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.volumes.WriteVolumeCache(ctx, s.id)
+		}, ""},
+		"ResizeVolume": {grown, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.volumes.ResizeVolume(ctx, s.id, 0)
+		}, ""},
+		"MountVolume": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.volumes.MountVolume(ctx, s.id, staging)
+		}, ""},
+		"UnmountVolume": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.volumes.UnmountVolume(ctx, s.id, staging)
+		}, ""},
+		// It is written out before it is locked.
+		"UnmountUnused": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.unmountUnused(ctx, false)
+		}, "FlushFileBuffers"},
+		"UnmountUnused by force": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.unmountUnused(ctx, true)
+		}, ""},
+		"MountedAtPath": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.MountedAtPath(ctx, s.path(staging))
+		}, ""},
+		"GetVolumeIDFromTargetPath": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.GetVolumeIDFromTargetPath(ctx, link)
+		}, ""},
+		"GetClosestVolumeIDFromTargetPath": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.GetClosestVolumeIDFromTargetPath(ctx, link)
+		}, ""},
+		"Repair": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.Repair(ctx, s.id, win.RepairScan)
+		}, ""},
+		"Describe": {formatted, func(ctx context.Context, s subject) (any, error) {
+			v, err := s.volumes.Describe(ctx, s.id)
+			if len(v.Conditions) > 0 {
+				return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "%v", v.Conditions)
+			}
+			return fmt.Sprintf("disk %d: %+v", *v.Disk, v), err
+		}, "FSCTL_GET_NTFS_VOLUME_DATA partly, FSCTL_IS_VOLUME_DIRTY"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			passed := simtest.FailEachCall(t, win.ErrorIODevice, nil,
+				func(t *testing.T) (*winsim.System, func(context.Context) (string, error)) {
+					s := c.subject(newNode(t))
+					return s.sim, func(ctx context.Context) (string, error) {
+						result, err := c.operate(ctx, s)
+						return fmt.Sprintf("%+v", result), err
+					}
+				})
+			if passed != c.passed {
+				t.Errorf("errors of %q don't reach the caller, want %q", passed, c.passed)
+			}
+		})
+	}
+}
