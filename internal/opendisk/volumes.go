@@ -35,7 +35,8 @@ func NewFinder(sys Windows) *Finder { return &Finder{sys: sys} }
 
 // MountedAt returns where a volume is mounted: drives, as C:\, and directories without a
 // backslash at their end. Of the mount manager's records, only those count that the
-// directory itself confirms.
+// directory itself confirms. An error of the directory that doesn't say that it is no mount point is
+// returned: the volume may be mounted there.
 func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []string, _ error) {
 	recorded, err := sys.VolumePathNames(ctx, name)
 	if err != nil {
@@ -43,7 +44,7 @@ func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []s
 	}
 	for _, path := range recorded {
 		there, err := sys.VolumeNameForMountPoint(ctx, path)
-		if err != nil && !errors.As(err, new(win.Errno)) {
+		if err != nil && !isNoMountPoint(err) {
 			return nil, err
 		}
 		if err != nil || !strings.EqualFold(there, name) {
@@ -55,6 +56,21 @@ func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []s
 		paths = append(paths, path)
 	}
 	return paths, nil
+}
+
+// isNoMountPoint reports whether err, of asking which volume is mounted at a path, says that none is: the
+// path isn't there, or is something else, or the volume that it is on isn't there.
+func isNoMountPoint(err error) bool {
+	var errno win.Errno
+	if !errors.As(err, &errno) {
+		return false
+	}
+	switch errno {
+	case win.ErrorNotAReparsePoint, win.ErrorInvalidReparseData, win.ErrorInvalidParameter, win.ErrorDirectory,
+		win.ErrorNotReady:
+		return true
+	}
+	return errno.Gone()
 }
 
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition

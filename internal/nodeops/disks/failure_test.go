@@ -1,0 +1,176 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+func formatted(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number {
+	n := attach(t, sim, spec)
+	simtest.Partition(t, sim, n, 1)
+	sim.Settle()
+	simtest.Must(t, sim.FormatVolume(t.Context(), sim.VolumesOfDisk(n)[0], win.FormatOptions{FileSystem: "NTFS"}))
+	return n
+}
+
+func setAttributes(t *testing.T, sim *winsim.System, n disk.Number, attributes win.DiskAttributes) {
+	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attributes, Mask: disks.Blocking}))
+}
+
+// subject is a disk of a node that an operation is about.
+type subject struct {
+	*disks.Disks
+	sim *winsim.System
+	n   disk.Number
+}
+
+// An error at any call to Windows of any operation reaches the caller, apart from few that
+// don't matter, and nothing is left half-done that the operation doesn't complete when it is repeated.
+func TestErrorAtEachCall(t *testing.T) {
+	raw := func(t *testing.T, sim *winsim.System) disk.Number {
+		return attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
+	}
+	online := func(t *testing.T, sim *winsim.System) disk.Number { return formatted(t, sim, winsim.DiskSpec{}) }
+	offline := func(t *testing.T, sim *winsim.System) disk.Number {
+		n := online(t, sim)
+		setAttributes(t, sim, n, disks.Blocking)
+		return n
+	}
+	staged := func(attributes win.DiskAttributes) func(t *testing.T, sim *winsim.System) disk.Number {
+		return func(t *testing.T, sim *winsim.System) disk.Number {
+			n := online(t, sim)
+			simtest.Mount(t, sim, simtest.Kubelet+`\mnt`, sim.VolumesOfDisk(n)[0])
+			setAttributes(t, sim, n, attributes)
+			return n
+		}
+	}
+	copied := func(t *testing.T, sim *winsim.System) disk.Number { return clone(t, sim, online(t, sim)) }
+	setState := func(online bool) func(ctx context.Context, s subject) (any, error) {
+		return func(ctx context.Context, s subject) (any, error) {
+			return nil, s.SetDiskState(ctx, s.n, online)
+		}
+	}
+	partition := func(ctx context.Context, s subject) (any, error) {
+		return nil, s.PartitionDisk(ctx, s.n)
+	}
+	list := func(list func(*disks.Disks, context.Context, storage.Selector) ([]storage.Disk, error),
+		wanted storage.Selector) func(ctx context.Context, s subject) (any, error) {
+		return func(ctx context.Context, s subject) (any, error) {
+			all, err := list(s.Disks, ctx, wanted)
+			for _, d := range all {
+				if d.Error != "" {
+					return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", d.Error)
+				}
+			}
+			text, _ := json.Marshal(all)
+			return string(text), err
+		}
+	}
+	// Other disks, and directories, are looked at, too.
+	others := []string{"CreateFileW", "GetFileInformationByHandleEx", "GetSystemWindowsDirectoryW", "NtCreateFile",
+		"NtQueryDirectoryFile", "IOCTL_DISK_GET_DISK_ATTRIBUTES", "IOCTL_DISK_GET_DRIVE_LAYOUT_EX",
+		"IOCTL_STORAGE_GET_DEVICE_NUMBER"}
+	const arrival = "CM_Register_Notification, 3 GetVolumeNameForVolumeMountPointW" // which is asked for again
+	for name, c := range map[string]struct {
+		disk    func(t *testing.T, sim *winsim.System) disk.Number
+		operate func(ctx context.Context, s subject) (any, error)
+		passed  string   // the calls whose errors don't reach the caller,
+		without []string // apart from these
+	}{
+		"GetDiskStats": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.GetDiskStats(ctx, s.n)
+		}, passed: "IOCTL_STORAGE_QUERY_PROPERTY"},
+		"GetDiskState": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.GetDiskState(ctx, s.n)
+		}, passed: "IOCTL_STORAGE_QUERY_PROPERTY"},
+		"online":            {disk: offline, operate: setState(true), passed: arrival, without: others},
+		"online of a copy":  {disk: copied, operate: setState(true), passed: arrival, without: others},
+		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true), passed: "2 GetVolumeNameForVolumeMountPointW"},
+		"online, was staged": {disk: staged(disks.Blocking), operate: setState(true), without: others,
+			passed: "CM_Register_Notification, FSCTL_GET_REPARSE_POINT, 5 GetVolumeNameForVolumeMountPointW"},
+		// A broken disk must get offline.
+		"offline": {disk: online, operate: setState(false), passed: "CreateFileW, FlushFileBuffers, " +
+			"GetVolumeNameForVolumeMountPointW, GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
+			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
+		"offline, mounted": {disk: staged(0), operate: func(ctx context.Context, s subject) (any, error) {
+			err := s.SetDiskState(ctx, s.n, false)
+			if csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+				return "refused", nil
+			}
+			return nil, err
+		}, passed: "2 GetVolumeNameForVolumeMountPointW, GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
+			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
+		"PartitionDisk": {disk: raw, operate: partition,
+			passed: "CM_Register_Notification, GetVolumeInformationW, 3 GetVolumeNameForVolumeMountPointW"},
+		"PartitionDisk, read-only": {disk: staged(win.DiskReadOnly), operate: partition,
+			passed: "GetVolumeInformationW, 2 GetVolumeNameForVolumeMountPointW"},
+		"PartitionDisk, without automatic mounting": {disk: func(t *testing.T, sim *winsim.System) disk.Number {
+			simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
+			return attach(t, sim, winsim.DiskSpec{})
+		}, operate: func(ctx context.Context, s subject) (any, error) {
+			err := s.PartitionDisk(ctx, s.n)
+			if volumes := s.sim.Volumes(); err == nil && volumes[len(volumes)-1].Offline {
+				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "its volume is offline, which shows when it is formatted")
+			}
+			return nil, err
+		}, passed: arrival + ", ReadFile"},
+		// A sick disk keeps no other from being seen.
+		"Rescan": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return nil, s.Rescan(ctx)
+		}, passed: "2 CM_Reenumerate_DevNode, 2 CreateFileW, 2 IOCTL_DISK_UPDATE_DRIVE_SIZE, 2 IOCTL_DISK_UPDATE_PROPERTIES"},
+		"ListDiskIDs": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.ListDiskIDs(ctx)
+		}, passed: "2 CreateFileW partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 4 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+		"ListDiskLocations": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.ListDiskLocations(ctx)
+		}, passed: "CreateFileW, CreateFileW partly, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
+			"IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 4 IOCTL_STORAGE_QUERY_PROPERTY"},
+		"States": {disk: offline, operate: func(ctx context.Context, s subject) (any, error) {
+			online, offline, err := s.States(ctx)
+			return []int{online, offline}, err
+		}, passed: "2 CreateFileW partly, 2 IOCTL_DISK_GET_DISK_ATTRIBUTES partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly"},
+		"AllOnline": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.AllOnline(ctx)
+		}, passed: "2 CreateFileW partly, 2 IOCTL_DISK_GET_DISK_ATTRIBUTES partly"},
+		"Hardware": {disk: online, operate: list((*disks.Disks).Hardware, storage.Selector{}), passed: "2 CreateFileW partly, " +
+			"2 IOCTL_SCSI_GET_ADDRESS partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+		"Hardware of one": {disk: online, operate: list((*disks.Disks).Hardware, storage.Selector{SerialNumber: "SIM00000001"}),
+			passed: "2 CreateFileW partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+		"Describe": {disk: online, operate: list((*disks.Disks).Describe, storage.Selector{}), passed: "2 CreateFileW partly, " +
+			"2 GetVolumeInformationW partly, 3 GetVolumeNameForVolumeMountPointW partly, " +
+			"2 GetVolumePathNamesForVolumeNameW partly, 2 IOCTL_SCSI_GET_ADDRESS partly, " +
+			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+		"Describe a copy": {disk: copied, operate: list((*disks.Disks).Describe, storage.Selector{SerialNumber: "SIM00000002"}),
+			passed: "3 CreateFileW partly, IOCTL_SCSI_GET_ADDRESS partly, 3 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
+				"6 IOCTL_STORAGE_QUERY_PROPERTY partly", without: others},
+	} {
+		t.Run(name, func(t *testing.T) {
+			passed := simtest.FailEachCall(t, win.ErrorIODevice, c.without,
+				func(t *testing.T) (*winsim.System, func(context.Context) (string, error)) {
+					sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Millisecond})
+					s := subject{disks.New(sim, disks.Options{NewIDsForClones: true}), sim, c.disk(t, sim)}
+					return sim, func(ctx context.Context) (string, error) {
+						result, err := c.operate(ctx, s)
+						return fmt.Sprintf("%+v", result), err
+					}
+				})
+			if passed != c.passed {
+				t.Errorf("errors of %q don't reach the caller, want %q", passed, c.passed)
+			}
+		})
+	}
+}
