@@ -194,7 +194,7 @@ func (d *Disks) setOffline(ctx context.Context, h *use.Disk, attributes win.Disk
 	if staged := d.options.Owner.Allowed(paths); len(staged) > 0 {
 		return refuse("a volume of it is mounted at " + use.Listed(staged) + "; unmount it first")
 	}
-	return d.TakeOffline(ctx, h, volumes)
+	return d.TakeOffline(ctx, h, volumes, 0)
 }
 
 // Blocking are the attributes that keep a disk from being used.
@@ -252,7 +252,7 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk, attributes win.
 		}
 		return nil, err
 	}
-	return nil, d.TakeOffline(ctx, h, volumes)
+	return nil, d.TakeOffline(ctx, h, volumes, 0)
 }
 
 // Mounted returns the volumes of an online disk, and at which directories they are mounted. One
@@ -344,7 +344,12 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAtt
 
 // TakeOffline takes a disk offline, after it has written out its volumes as far as that is
 // possible: a broken disk must get offline, too.
-func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes) error {
+//
+// staged are the attributes of a disk that was staged: if it was so read-only, it is writable
+// from then on, since Windows keeps the attribute for the place of the disk, and the next disk
+// there would inherit it. One call does both: if the disk leaves or the process dies after the
+// call, a repeated UnstageVolume may not know the disk any more.
+func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes, staged win.DiskAttributes) error {
 	for _, name := range volumes {
 		err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) })
 		if err != nil && !errors.Is(err, win.ErrorWriteProtect) { // nothing can be waiting to be written
@@ -354,10 +359,15 @@ func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.V
 	if err := h.Verify(ctx); err != nil {
 		return err
 	}
-	if err := h.SetAttributes(ctx, win.DiskOffline, win.DiskOffline); err != nil {
+	if err := h.SetAttributes(ctx, win.DiskOffline, win.DiskOffline|staged&win.DiskReadOnly); err != nil {
 		return err
 	}
-	d.options.Logger.Info("disk taken offline", "disk", h.Number)
+	if staged&win.DiskOffline == 0 {
+		d.options.Logger.Info("disk taken offline", "disk", h.Number)
+	}
+	if staged&win.DiskReadOnly != 0 {
+		d.options.Logger.Info("disk made writable, since it is staged no more", "disk", h.Number)
+	}
 	return h.UpdateProperties(ctx)
 }
 

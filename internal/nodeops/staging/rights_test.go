@@ -179,13 +179,19 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 	if err := sim.WriteFile(stagingPath+file, []byte("x")); err == nil {
 		t.Error("it can be written to")
 	}
+	sim.OnCall(func(c winsim.Call) { // the process may die there, or the disk leave
+		if attributesOf(sim, number) == win.DiskOffline|win.DiskReadOnly {
+			t.Errorf("at %s, the disk is offline and still read-only", c.Name)
+		}
+	})
 	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline {
 		t.Errorf("%+v", done)
 	}
+	sim.OnCall(nil)
 	if got := attributesOf(sim, number); got != win.DiskOffline {
 		t.Errorf("unstaged, its attributes are %v", got)
 	}
-	// A process that dies before it has made the disk writable again leaves that to the next.
+	// So does a call that finds it offline and read-only.
 	simtest.Must(t, sim.SetDiskAttributes(number,
 		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")})

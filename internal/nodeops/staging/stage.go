@@ -252,7 +252,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, attributes win.
 				return refuse("it is staged writable at " + use.Listed(paths) +
 					", and can't be staged read-only too; unstage it there first")
 			}
-			if err := s.Disks.TakeOffline(ctx, d, volumes); err != nil {
+			if err := s.Disks.TakeOffline(ctx, d, volumes, 0); err != nil {
 				return err
 			}
 		}

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
@@ -362,31 +364,21 @@ func (s *Staging) named(ctx context.Context, wanted storage.Selector) (context.C
 }
 
 // retire takes a disk offline unless one of its volumes is mounted, and reports whether it
-// has. A disk that was staged read-only is writable from then on: Windows keeps the attribute
-// for the place of the disk, and the next disk there would inherit it.
+// has. A disk that was staged read-only is writable from then on.
 func (s *Staging) retire(ctx context.Context, d *use.Disk) (offline bool, _ error) {
 	attributes, err := d.Attributes(ctx)
-	if err != nil {
+	if err != nil || attributes&disks.Blocking == win.DiskOffline {
 		return false, err
 	}
-	if attributes&win.DiskOffline == 0 {
-		volumes, paths, err := s.Disks.Mounted(ctx, d)
-		if err != nil || len(paths) > 0 {
+	var volumes opendisk.Volumes
+	if offline = attributes&win.DiskOffline == 0; offline {
+		var paths []string
+		if volumes, paths, err = s.Disks.Mounted(ctx, d); err != nil || len(paths) > 0 {
 			return false, err
 		}
-		if err := s.Disks.TakeOffline(ctx, d, volumes); err != nil {
-			return false, err
-		}
-		offline = true
 	}
-	if attributes&win.DiskReadOnly != 0 {
-		if err := d.Verify(ctx); err != nil {
-			return offline, err
-		}
-		if err := d.SetAttributes(ctx, 0, win.DiskReadOnly); err != nil {
-			return offline, err
-		}
-		s.options.Logger.Info("disk made writable, since it is staged no more", "disk", d.Number)
+	if err := s.Disks.TakeOffline(ctx, d, volumes, attributes); err != nil {
+		return false, err
 	}
 	return offline, nil
 }
