@@ -5,6 +5,7 @@ package winsim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -227,6 +228,31 @@ func TestKillOnTheWay(t *testing.T) {
 		}
 		must(t, s.Close())
 	})
+}
+
+// TestCopyOf: any number of nodes may begin as copies of a file, and none changes it.
+func TestCopyOf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	s := openNode(t, Config{StateFile: file})
+	n, _ := newVolume(t, s, true)
+	want := dump(s)
+	must(t, s.Close())
+	before, err := os.ReadFile(file)
+	must(t, err)
+	copies := []*System{openNode(t, Config{CopyOf: file}), openNode(t, Config{CopyOf: file})}
+	must(t, copies[0].DetachDisk(n))
+	if diff := cmp.Diff(want, dump(copies[1])); diff != "" {
+		t.Errorf("the copy is another node (-want +got):\n%s", diff)
+	}
+	for _, c := range copies {
+		must(t, c.Close())
+	}
+	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("a copy has changed the file, %v", err)
+	}
+	if _, err := Open(Config{CopyOf: file + ".none"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a copy of no file: %v", err)
+	}
 }
 
 // TestCommitSize: a small change of a big node writes little.

@@ -26,7 +26,10 @@ type Config struct {
 	// path, and locked while the node is open. A file that isn't the state of a node
 	// is refused, also an empty one. "" keeps the node in memory.
 	StateFile string
-	Delays    Delays
+	// CopyOf is the state file of a node of which this one becomes a copy, in memory. The
+	// file stays as it is.
+	CopyOf string
+	Delays Delays
 	// Handles is told of each handle that is opened and closed, also of those of Hold.
 	// Default: nobody is.
 	Handles *handletrack.Tracker
@@ -101,7 +104,11 @@ func Open(c Config) (*System, error) {
 	s.iscsi = iscsitarget.New(wiring{s})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	file, isNew, err := statefile.Open(c.StateFile, s.parts()...)
+	open, path := statefile.Open, c.StateFile
+	if c.CopyOf != "" {
+		open, path = statefile.Copy, c.CopyOf
+	}
+	file, isNew, err := open(path, s.parts()...)
 	if err != nil {
 		s.stop()
 		return nil, err

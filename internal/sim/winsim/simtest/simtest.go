@@ -36,8 +36,15 @@ func Must(t testing.TB, err error) {
 // left open then, with the stacks that opened them. OnWindows sets its switches.
 func Open(t testing.TB, delays winsim.Delays) *winsim.System {
 	t.Helper()
+	return OpenNode(t, winsim.Config{Delays: delays})
+}
+
+// OpenNode is Open of a node that may be in a file.
+func OpenNode(t testing.TB, c winsim.Config) *winsim.System {
+	t.Helper()
 	handles := handletrack.New()
-	sys, err := winsim.Open(winsim.Config{Delays: delays, Handles: handles})
+	c.Handles = handles
+	sys, err := winsim.Open(c)
 	Must(t, err)
 	Must(t, sys.SetSettings(windows))
 	t.Cleanup(func() {

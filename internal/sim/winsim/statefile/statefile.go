@@ -75,26 +75,57 @@ func Open(path string, parts ...Part) (f *File, isNew bool, err error) {
 	return f, isNew, nil
 }
 
+// Copy is Open of a file that is there already. It leaves the file as it is, and what becomes
+// of the parts isn't kept.
+func Copy(path string, parts ...Part) (f *File, isNew bool, err error) {
+	if isNew, _, err = restore(path, parts); err != nil {
+		return nil, false, fmt.Errorf("state file %s: %w", path, err)
+	}
+	return &File{}, isNew, nil
+}
+
 func open(path string, parts []Part) (f *File, isNew bool, err error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if err := create(path); err != nil {
 			return nil, false, err
 		}
-		info, err = os.Stat(path)
-	}
-	switch {
-	case err != nil:
-		return nil, false, err
-	case !info.Mode().IsRegular():
-		return nil, false, errors.New("it is not a regular file; name one, or one that doesn't exist yet")
-	case info.Size() == 0:
-		return nil, false, errors.New("it is empty, and so not the state of a simulated node; remove it, or name a file " +
-			"that doesn't exist yet")
 	}
 	// Opening a database for writing may already write, and reads it in another
 	// goroutine, where it panics if there is damage.
-	read := 0 // the transaction that was read
+	isNew, read, err := restore(path, parts)
+	if err != nil {
+		return nil, false, err
+	}
+	f = &File{path: path}
+	if f.db, err = openDB(path, bbolt.Options{NoSync: true, NoGrowSync: true,
+		FreelistType: bbolt.FreelistMapType}); err != nil {
+		return nil, false, err
+	}
+	err = f.db.View(func(tx *bbolt.Tx) error {
+		if tx.ID() != read {
+			return errors.New("another process has changed it just now")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, errors.Join(err, f.Close())
+	}
+	return f, isNew, nil
+}
+
+// restore restores the parts from the state file at path, without changing it, and returns the
+// transaction that was read.
+func restore(path string, parts []Part) (isNew bool, read int, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return false, 0, err
+	case !info.Mode().IsRegular():
+		return false, 0, errors.New("it is not a regular file; name one, or one that doesn't exist yet")
+	case info.Size() == 0:
+		return false, 0, errors.New("it is empty, and so not the state of a simulated node; remove it, or name a file " +
+			"that doesn't exist yet")
+	}
 	err = view(path, func(tx *bbolt.Tx) error {
 		if tx.Size() > info.Size() {
 			return fmt.Errorf("it is cut off at %d of %d bytes", info.Size(), tx.Size())
@@ -116,24 +147,7 @@ func open(path string, parts []Part) (f *File, isNew bool, err error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, false, err
-	}
-	f = &File{path: path}
-	if f.db, err = openDB(path, bbolt.Options{NoSync: true, NoGrowSync: true,
-		FreelistType: bbolt.FreelistMapType}); err != nil {
-		return nil, false, err
-	}
-	err = f.db.View(func(tx *bbolt.Tx) error {
-		if tx.ID() != read {
-			return errors.New("another process has changed it just now")
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, false, errors.Join(err, f.Close())
-	}
-	return f, isNew, nil
+	return isNew, read, err
 }
 
 // create makes a state file that holds only its format. It is made under another
