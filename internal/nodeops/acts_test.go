@@ -6,10 +6,15 @@ package nodeops_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
@@ -17,6 +22,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // act is an operation that changes something, or something that happens to the node.
@@ -45,6 +51,37 @@ type start struct {
 	name    string
 	prepare func(r *rig)
 	has     object
+
+	// What prepared sets.
+	file   string // that has the node
+	number disk.Number
+	volume volume.ID
+	took   time.Duration
+}
+
+// prepared prepares the node once, for all its plays, which are on copies of it: preparing it
+// takes most of the time of a play.
+func (s start) prepared(t *testing.T) start {
+	t.Helper()
+	s.file = filepath.Join(t.TempDir(), "node")
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		r := newRigOf(t, winsim.Config{StateFile: s.file})
+		for _, path := range []string{staging, elsewhere, target, share, podShare} {
+			r.must(r.sim.MkdirAll(path[:strings.LastIndex(path, `\`)]))
+		}
+		s.prepare(r)
+		r.sim.Settle()
+		s.number, s.volume, s.took = r.number, r.volume, time.Since(begin)
+	})
+	return s
+}
+
+// rig returns a copy of the prepared node.
+func (s start) rig(t testing.TB, delays winsim.Delays) *rig {
+	time.Sleep(s.took) // as time in each bubble of synctest begins anew
+	sim := simtest.OpenNode(t, winsim.Config{CopyOf: s.file, Delays: delays})
+	return &rig{t: t, sim: sim, number: s.number, volume: s.volume}
 }
 
 const (

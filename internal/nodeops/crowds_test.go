@@ -37,7 +37,7 @@ func TestSoakCrowds(t *testing.T) { soak(t, crowd) }
 func crowd(t *testing.T, seed uint64) {
 	t.Run(fmt.Sprint("SOAK_SEED=", seed), func(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		s := starts[random.IntN(len(starts))]
+		s := starts[random.IntN(len(starts))].prepared(t)
 		all := s.acts()
 		m := s.meeting(random.IntN(2) == 0)
 		m.delays = winsim.RealisticDelays()

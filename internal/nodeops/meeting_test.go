@@ -67,12 +67,7 @@ func isRefusal(answer string) bool {
 func (m *meeting) play(t *testing.T, script func(r *rig, o *outcome)) (o outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newSlowRig(t, m.delays)
-		for _, path := range []string{staging, elsewhere, target, share, podShare} {
-			r.must(r.sim.MkdirAll(path[:strings.LastIndex(path, `\`)]))
-		}
-		m.start.prepare(r)
-		r.sim.Settle()
+		r := m.start.rig(t, m.delays)
 		o.answers = make([]string, len(m.acts))
 		before := total(r.sim.Calls())
 		script(r, &o)

@@ -34,6 +34,7 @@ func TestPairs(t *testing.T) {
 	for _, s := range starts {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
+			s := s.prepared(t)
 			for _, first := range s.acts() {
 				t.Run(first.name, func(t *testing.T) {
 					t.Parallel()
@@ -62,7 +63,7 @@ func TestMoveAsideMeets(t *testing.T) {
 		{"mapped share", all, "StageShare"},
 		{"published share", pod, "PublishVolume of the share"},
 	} {
-		s := starts[slices.IndexFunc(starts, func(s start) bool { return s.name == c.start })]
+		s := starts[slices.IndexFunc(starts, func(s start) bool { return s.name == c.start })].prepared(t)
 		named := func(name string) act {
 			return acts[slices.IndexFunc(acts, func(a act) bool { return a.name == name })]
 		}
@@ -76,8 +77,12 @@ func TestMoveAsideMeets(t *testing.T) {
 // samplePairs tries a few points of some pairs.
 func samplePairs(t *testing.T, random *rand.Rand, pairs int) {
 	const points = 3
+	var all []start
+	for _, s := range starts {
+		all = append(all, s.prepared(t))
+	}
 	for range pairs {
-		s := starts[random.IntN(len(starts))]
+		s := all[random.IntN(len(all))]
 		acts := s.acts()
 		m := s.meeting(random.IntN(2) == 0, acts[random.IntN(len(acts))], acts[random.IntN(len(acts))])
 		if mayDiffer(m.acts[0], m.acts[1]) {

@@ -51,7 +51,11 @@ func newRig(t testing.TB) *rig { return newSlowRig(t, winsim.Delays{}) }
 
 // newSlowRig is newRig of a node whose calls and arrivals take time.
 func newSlowRig(t testing.TB, delays winsim.Delays) *rig {
-	r := &rig{t: t, sim: simtest.Open(t, delays)}
+	return newRigOf(t, winsim.Config{Delays: delays})
+}
+
+func newRigOf(t testing.TB, c winsim.Config) *rig {
+	r := &rig{t: t, sim: simtest.OpenNode(t, c)}
 	r.must(r.sim.MkdirAll(simtest.Kubelet))
 	for _, server := range []string{"server", "other"} {
 		r.must(r.sim.SMB().AddShare(smbserver.Share{Server: server, Name: "data"}))
