@@ -20,8 +20,11 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -82,18 +85,23 @@ func TestPods(t *testing.T) {
 					t.Errorf("ServiceAccount %s: its token is mounted", account.Name)
 				}
 			}
-			for _, set := range manifests.All[*apps.DaemonSet](objects) {
-				pod := &set.Spec.Template.Spec
-				if accounts[set.Namespace+"/"+pod.ServiceAccountName] == nil && !strings.Contains(name, "existing account") {
-					t.Errorf("DaemonSet %s: no ServiceAccount %s", set.Name, pod.ServiceAccountName)
+			for _, template := range manifests.Templates(objects) {
+				pod := &template.Spec
+				if accounts[template.Namespace+"/"+pod.ServiceAccountName] == nil && !strings.Contains(name, "existing account") {
+					t.Errorf("%s: no ServiceAccount %s", template.Name, pod.ServiceAccountName)
 				}
-				checkPod(t, set, pod)
+				for _, c := range manifests.Containers(pod) {
+					checkContainer(t, template.Name+" "+c.Name, pod, c)
+				}
+			}
+			for _, set := range manifests.All[*apps.DaemonSet](objects) {
+				checkDaemonSet(t, set, &set.Spec.Template.Spec)
 			}
 		})
 	}
 }
 
-func checkPod(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
+func checkDaemonSet(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
 	t.Helper()
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 		t.Errorf("%s: a token for the Kubernetes API is mounted", set.Name)
@@ -125,9 +133,6 @@ func checkPod(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
 			}
 		}
 	}
-	for _, c := range manifests.Containers(pod) {
-		checkContainer(t, set.Name+" "+c.Name, pod, c)
-	}
 }
 
 func checkContainer(t *testing.T, name string, pod *core.PodSpec, c core.Container) {
@@ -145,6 +150,9 @@ func checkContainer(t *testing.T, name string, pod *core.PodSpec, c core.Contain
 			if !mount.ReadOnly || mount.MountPath != "/etc/csi-proxy" { // where the daemon's flag says
 				t.Errorf("%s: the Secret is mounted at %s", name, mount.MountPath)
 			}
+			continue
+		}
+		if v.HostPath == nil {
 			continue
 		}
 		if isPipe(v.HostPath.Path) != isPipe(mount.MountPath) || isPipe(mount.MountPath) &&
@@ -297,8 +305,8 @@ func TestCommandLines(t *testing.T) {
 	found := make(map[string]*commandLine)
 	everything := manifests.Everything(t)
 	for _, name := range slices.Sorted(maps.Keys(everything)) {
-		for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, everything[name])) {
-			containers := manifests.Containers(&set.Spec.Template.Spec)
+		for _, template := range manifests.Templates(manifests.Decode(t, everything[name])) {
+			containers := manifests.Containers(&template.Spec)
 			for _, c := range containers {
 				if hook, ok := manifests.PreStop(c); ok {
 					containers = append(containers, hook)
@@ -476,24 +484,61 @@ func TestFirstVolumes(t *testing.T) {
 			t.Fatal(err)
 		}
 		objects := manifests.Decode(t, content)
-		pods, claims := manifests.All[*core.Pod](objects), manifests.All[*core.PersistentVolumeClaim](objects)
-		classes, volumes := manifests.All[*storage.StorageClass](objects), manifests.All[*core.PersistentVolume](objects)
-		if len(objects) != 3 || len(pods) != 1 || len(claims) != 1 || len(classes)+len(volumes) != 1 {
-			t.Errorf("%s: %d objects, which aren't a pod, a claim, and a class or a volume", file, len(objects))
-			continue
-		}
-		pod, claim := pods[0].Spec, claims[0]
-		if pod.OS.Name != core.Windows || pod.NodeSelector[core.LabelOSStable] != "windows" ||
-			pod.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name ||
-			pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name {
-			t.Errorf("%s: the pod doesn't use the claim on a Windows node", file)
-		}
-		if len(classes) == 1 && *claim.Spec.StorageClassName != classes[0].Name || len(volumes) == 1 &&
-			claim.Spec.VolumeName != volumes[0].Name {
-			t.Errorf("%s: the claim uses neither the class nor the volume", file)
+		pod := checkVolume(t, file, objects)
+		if pod.OS == nil || pod.OS.Name != core.Windows || pod.NodeSelector[core.LabelOSStable] != "windows" {
+			t.Errorf("%s: the pod isn't for Windows nodes", file)
 		}
 		if !strings.Contains(string(readme), "("+filepath.Base(file)+")") {
 			t.Errorf("README.md doesn't have %s", file)
 		}
+	}
+}
+
+// checkVolume checks that a pod uses a claim, and the claim a class or a volume, and returns the pod.
+func checkVolume(t *testing.T, file string, objects []runtime.Object) core.PodSpec {
+	t.Helper()
+	pods, claims := manifests.All[*core.Pod](objects), manifests.All[*core.PersistentVolumeClaim](objects)
+	classes, volumes := manifests.All[*storage.StorageClass](objects), manifests.All[*core.PersistentVolume](objects)
+	if len(objects) != 3 || len(pods) != 1 || len(claims) != 1 || len(classes)+len(volumes) != 1 {
+		t.Fatalf("%s: %d objects, which aren't a pod, a claim, and a class or a volume", file, len(objects))
+	}
+	pod, claim := pods[0].Spec, claims[0]
+	if pod.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name ||
+		pod.Containers[0].VolumeMounts[0].Name != pod.Volumes[0].Name {
+		t.Errorf("%s: the pod doesn't use the claim", file)
+	}
+	if len(classes) == 1 && *claim.Spec.StorageClassName != classes[0].Name || len(volumes) == 1 &&
+		claim.Spec.VolumeName != volumes[0].Name {
+		t.Errorf("%s: the claim uses neither the class nor the volume", file)
+	}
+	return pod
+}
+
+// TestSimulated: what is for a disk's life without Windows fits together. "make test-kubelet" tries
+// volume.yaml, and with -sidecars what rbac.yaml allows.
+func TestSimulated(t *testing.T) {
+	const base = "example-driver/simulated"
+	content, err := os.ReadFile(filepath.Join(manifests.KustomizeDir(t), base, "volume.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	volume, driver := manifests.Decode(t, content), manifests.Decode(t, manifests.Kustomized(t, base))
+	pod := checkVolume(t, "volume.yaml", volume)
+	described := manifests.All[*storage.CSIDriver](driver)[0]
+	class := manifests.All[*storage.StorageClass](volume)[0]
+	if !*described.Spec.AttachRequired || class.Provisioner != described.Name {
+		t.Errorf("%s attaches: %t; the class is of %s", described.Name, *described.Spec.AttachRequired, class.Provisioner)
+	}
+	template := manifests.Templates(driver)[0]
+	near := pod.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
+	selector, err := metav1.LabelSelectorAsSelector(near.LabelSelector)
+	if err != nil || !selector.Matches(labels.Set(template.Labels)) || near.Namespaces[0] != template.Namespace {
+		t.Errorf("the pod isn't put beside the driver: %v, %v", near, err)
+	}
+	binding := manifests.All[*rbac.ClusterRoleBinding](driver)[0]
+	role := manifests.All[*rbac.ClusterRole](driver)[0]
+	if binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != template.Spec.ServiceAccountName ||
+		binding.Subjects[0].Namespace != template.Namespace {
+		t.Errorf("%v: not what the driver's account needs", binding)
 	}
 }

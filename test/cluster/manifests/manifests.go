@@ -23,7 +23,9 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -63,6 +65,7 @@ var Bases = []string{
 	"remove-service",
 	"example-driver/classic",
 	"example-driver/hostprocess",
+	"example-driver/simulated",
 	"upgrade-gate",
 	"kubectl-plugin",
 	"metrics-reader",
@@ -220,6 +223,21 @@ func All[T runtime.Object](objects []runtime.Object) []T {
 	return found
 }
 
+// Templates returns the pods that DaemonSets and Deployments make, with the names and namespaces of these.
+func Templates(objects []runtime.Object) (all []core.PodTemplateSpec) {
+	add := func(template core.PodTemplateSpec, of metav1.ObjectMeta) {
+		template.Name, template.Namespace = of.Name, of.Namespace
+		all = append(all, template)
+	}
+	for _, set := range All[*apps.DaemonSet](objects) {
+		add(set.Spec.Template, set.ObjectMeta)
+	}
+	for _, deployment := range All[*apps.Deployment](objects) {
+		add(deployment.Spec.Template, deployment.ObjectMeta)
+	}
+	return all
+}
+
 // Containers returns the containers of a pod, those for its start first.
 func Containers(pod *core.PodSpec) []core.Container {
 	return slices.Concat(pod.InitContainers, pod.Containers)
@@ -245,8 +263,7 @@ func Program(c core.Container) (name string, args []string) {
 	if len(c.Command) == 0 {
 		return "", nil
 	}
-	_, file, _ := strings.Cut(c.Command[0], `\`)
-	name = strings.TrimSuffix(file, ".exe")
+	name = strings.TrimSuffix(c.Command[0][strings.LastIndexAny(c.Command[0], `\/`)+1:], ".exe")
 	if !slices.Contains([]string{"csi-proxy", "csi-proxyctl", "csi-driver"}, name) {
 		return "", nil
 	}

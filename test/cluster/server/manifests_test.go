@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +28,7 @@ import (
 
 // TestServerTakesTheManifests gives all manifests to the server. Namespaces and accounts are
 // made, since pods need them; everything else is a dry run, which the server checks as if it
-// were not. The pods of each DaemonSet are given to it too: no controller makes them here,
+// were not. The pods of each DaemonSet and Deployment are given to it too: no controller makes them here,
 // and only a pod meets the rules of its namespace.
 func TestServerTakesTheManifests(t *testing.T) {
 	makeMonitoring(t)
@@ -49,9 +48,9 @@ func TestServerTakesTheManifests(t *testing.T) {
 				t.Errorf("%s: %v in:\n%s", name, err, document)
 			}
 		}
-		for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, rendered)) {
-			if err := tryPod(t, set, set.Namespace); err != nil {
-				t.Errorf("%s: a pod of DaemonSet %s: %v", name, set.Name, err)
+		for _, template := range manifests.Templates(manifests.Decode(t, rendered)) {
+			if err := tryPod(t, template, template.Namespace); err != nil {
+				t.Errorf("%s: a pod of %s: %v", name, template.Name, err)
 			}
 		}
 	}
@@ -91,8 +90,8 @@ func TestServerRefuses(t *testing.T) {
 	apply.really(t, []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: csi-proxy, labels: {pod-security.kubernetes.io/enforce: privileged}}}`))
 	apply.really(t, []byte(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: csi-proxy, namespace: restricted}}`))
 	rendered := string(manifests.Kustomized(t, "hostprocess"))
-	set := manifests.All[*apps.DaemonSet](manifests.Decode(t, []byte(rendered)))[0]
-	if err := tryPod(t, set, "restricted"); !apierrors.IsForbidden(err) {
+	template := manifests.Templates(manifests.Decode(t, []byte(rendered)))[0]
+	if err := tryPod(t, template, "restricted"); !apierrors.IsForbidden(err) {
 		t.Errorf("a HostProcess pod in a namespace with the level baseline: %v", err)
 	}
 	for from, to := range map[string]string{
@@ -119,11 +118,11 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// tryPod gives the server a pod of a DaemonSet, in a dry run.
-func tryPod(t *testing.T, set *apps.DaemonSet, namespace string) error {
+// tryPod gives the server a pod, in a dry run.
+func tryPod(t *testing.T, template core.PodTemplateSpec, namespace string) error {
 	t.Helper()
-	pod := &core.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
-	pod.GenerateName = set.Name + "-"
+	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.GenerateName, pod.Name, pod.Namespace = template.Name+"-", "", namespace
 	_, err := cluster.client.CoreV1().Pods(namespace).Create(t.Context(), pod,
 		meta.CreateOptions{DryRun: []string{meta.DryRunAll}, FieldValidation: "Strict"})
 	return err
