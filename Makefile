@@ -264,7 +264,7 @@ test-deploy:
 
 # The example driver under a real kubelet, with each fault that the test must notice. The first time
 # it builds Kubernetes.
-KUBELET_LAB = test/kubelet/run -share type=smb,source=//files/data \
+KUBELET_LAB = test/kubelet/run -manifests deploy/kustomize/example-driver/simulated -share type=smb,source=//files/data \
 	-iscsi type=iscsi,targetPortal=192.0.2.1,iqn=iqn.2001-04.com.example:storage \
 	-driver 'bin/csi-driver -endpoint unix://$$SOCKET -endpoint-dir $$ENDPOINTS -node-id $$NODE -state-dir $$STATE'
 .PHONY: test-kubelet

@@ -32,6 +32,7 @@ const nodeName = "node-1"
 type cluster struct {
 	*kubernetes.Clientset
 	root       string // kubelet's directory
+	config     *rest.Config
 	kubeconfig string // the file that says how to reach the API server
 	programs   []*program
 
@@ -40,9 +41,9 @@ type cluster struct {
 	command []string // that starts kubelet
 }
 
-// startCluster starts it, with its data in dir and the programs in bin, and returns when the node is
-// registered. stop must be called even if it fails.
-func startCluster(ctx context.Context, dir, bin string, period time.Duration) (*cluster, error) {
+// startCluster starts it, and returns when the node is registered. stop must be called even if it fails.
+func startCluster(ctx context.Context, o options) (*cluster, error) {
+	dir, bin := o.dir, o.kubernetes
 	c := &cluster{root: filepath.Join(dir, "kubelet")}
 	ports, err := freePorts(3)
 	if err != nil {
@@ -71,7 +72,7 @@ func startCluster(ctx context.Context, dir, bin string, period time.Duration) (*
 		"--disable-admission-plugins=ServiceAccount"); err != nil { // nobody makes service accounts here
 		return c, err
 	}
-	config := &rest.Config{
+	c.config = &rest.Config{
 		Host: "https://127.0.0.1:" + ports[2], BearerToken: token, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(certificates, "apiserver.crt")},
 	}
@@ -80,14 +81,14 @@ func startCluster(ctx context.Context, dir, bin string, period time.Duration) (*
 		if _, err := os.Stat(filepath.Join(certificates, "apiserver.key")); err != nil {
 			return false, nil
 		}
-		if c.Clientset, err = kubernetes.NewForConfig(config); err != nil {
+		if c.Clientset, err = kubernetes.NewForConfig(c.config); err != nil {
 			return false, err
 		}
 		return c.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
 	}); err != nil {
 		return c, err
 	}
-	if c.kubeconfig, err = writeKubeconfig(dir, config); err != nil {
+	if c.kubeconfig, err = c.writeKubeconfig("kubeconfig", ""); err != nil {
 		return c, err
 	}
 	if err := c.start(dir, "kube-controller-manager", filepath.Join(bin, "kube-controller-manager"),
@@ -100,7 +101,7 @@ func startCluster(ctx context.Context, dir, bin string, period time.Duration) (*
 		return c, err
 	}
 	c.command = []string{filepath.Join(bin, "kubelet"),
-		"-kubeconfig=" + c.kubeconfig, "-node=" + nodeName, "-root-dir=" + c.root, "-sync=" + period.String(), "-v=4"}
+		"-kubeconfig=" + c.kubeconfig, "-node=" + nodeName, "-root-dir=" + c.root, "-sync=" + o.sync.String(), "-v=4"}
 	if err := c.startKubelet(); err != nil {
 		return c, err
 	}
@@ -180,14 +181,14 @@ func (c *cluster) await(ctx context.Context, what string, is func() (bool, error
 	}
 }
 
-// writeKubeconfig writes how to reach the API server to a file in dir.
-func writeKubeconfig(dir string, r *rest.Config) (string, error) {
+// writeKubeconfig writes how to reach the API server to a file; as another account, if one is given.
+func (c *cluster) writeKubeconfig(file, as string) (path string, err error) {
 	config := api.NewConfig()
-	config.Clusters["lab"] = &api.Cluster{Server: r.Host, CertificateAuthority: r.CAFile}
-	config.AuthInfos["lab"] = &api.AuthInfo{Token: r.BearerToken}
+	config.Clusters["lab"] = &api.Cluster{Server: c.config.Host, CertificateAuthority: c.config.CAFile}
+	config.AuthInfos["lab"] = &api.AuthInfo{Token: c.config.BearerToken, Impersonate: as}
 	config.Contexts["lab"] = &api.Context{Cluster: "lab", AuthInfo: "lab"}
 	config.CurrentContext = "lab"
-	path := filepath.Join(dir, "kubeconfig")
+	path = filepath.Join(filepath.Dir(c.root), file)
 	return path, clientcmd.WriteToFile(*config, path)
 }
 

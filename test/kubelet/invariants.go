@@ -68,6 +68,10 @@ func (s *scenario) finish() {
 	s.nothingOfKubelet()
 	for _, v := range s.volumes {
 		s.unbind(v)
+		if v.deletes {
+			s.awaitCall("DeleteVolume", v, "has succeeded", func(c call) bool { return c.code == codes.OK && c.took != 0 })
+			continue
+		}
 		_, err := callController[csi.DeleteVolumeResponse](s.ctx, s.wire, "DeleteVolume", &csi.DeleteVolumeRequest{VolumeId: v.id})
 		s.must(err)
 	}

@@ -52,6 +52,7 @@ type options struct {
 	parameters map[string]string // of volumes on disks
 	share      map[string]string // of the volume on a share; nil: the driver has none
 	iscsi      map[string]string // of the volume on an iSCSI target; nil: the driver has none
+	manifests  *manifests        // nil: none are tried
 }
 
 // The iSCSI target of -iscsi.
@@ -70,8 +71,8 @@ func parseFlags(args []string) (o options, err error) {
 	flags.Uint64Var(&o.seed, "seed", 1, "what the order of the scenarios, sizes, contents and so on are made from; 0 for another one each time")
 	flags.StringVar(&o.only, "only", "", "the `names` of scenarios, separated by commas, or "+allHistories+"; by default all that are short")
 	flags.BoolVar(&o.full, "full", false, "run the long scenarios, too")
-	flags.BoolVar(&o.sidecars, "sidecars", false, "have volumes attached, detached and grown by the real external attacher and resizer, which are\n"+
-		"in the folder of -kubernetes, not by the lab; the driver must have a Controller")
+	flags.BoolVar(&o.sidecars, "sidecars", false, "have volumes attached, detached and grown by the real external attacher and resizer, and that of\n"+
+		"-manifests made by the real provisioner, not by the lab; the driver must have a Controller")
 	flags.IntVar(&o.histories, "histories", 0, "run so many scenarios, too, which the seed makes up")
 	flags.StringVar(&o.planted, "plant", "", "the `name` of a fault that the run must notice, or all: "+plantNames())
 	flags.DurationVar(&o.sync, "sync", time.Second, "how often kubelet looks at each pod and reports what the node has")
@@ -80,6 +81,8 @@ func parseFlags(args []string) (o options, err error) {
 	parameters := flags.String("parameters", "", "the `parameters` of the StorageClass, as in key=value,key=value")
 	share := flags.String("share", "", "the `parameters` of a volume on the share //files/data; by default no share is tried")
 	iscsi := flags.String("iscsi", "", "the `parameters` of a volume on the iSCSI target "+iscsiTarget+" at "+iscsiPortal+"; by default none is tried")
+	folder := flags.String("manifests", "", "the `folder` of a StorageClass, a claim and a pod to try as they are; a ClusterRole and its\n"+
+		"binding there say what -sidecars may do")
 	flags.StringVar(&o.junit, "junit", "", "the `file` to write the results to, in JUnit's form")
 	flags.StringVar(&o.table, "table", "", "the `file` with what kubelet sent before, which it must send again")
 	flags.BoolVar(&o.update, "update", false, "write the file of -table anew")
@@ -95,6 +98,11 @@ func parseFlags(args []string) (o options, err error) {
 	}
 	if o.iscsi, err = pairs(*iscsi); err != nil {
 		return o, fmt.Errorf("-iscsi: %w", err)
+	}
+	if *folder != "" {
+		if o.manifests, err = readManifests(*folder); err != nil {
+			return o, fmt.Errorf("-manifests: %w", err)
+		}
 	}
 	switch {
 	case flags.NArg() > 0:
@@ -131,7 +139,8 @@ func (o options) scenarios() []definition {
 // wants reports whether a scenario is to be run as it is.
 func (o options) wants(d definition) bool {
 	switch names := o.names(); {
-	case o.planted != "" && o.planted != "all", d.name == "smb-secret" && o.share == nil, d.name == "chap" && o.iscsi == nil:
+	case o.planted != "" && o.planted != "all", d.name == "smb-secret" && o.share == nil, d.name == "chap" && o.iscsi == nil,
+		d.name == "manifests" && o.manifests == nil:
 		return false
 	case len(names) > 0:
 		return slices.Contains(names, d.name) || d.history && slices.Contains(names, allHistories)
@@ -250,7 +259,7 @@ const storageClass = "lab"
 // start starts the cluster, asks the driver for its name, and registers it.
 func (l *lab) start(ctx context.Context) (err error) {
 	began := time.Now()
-	if l.cluster, err = startCluster(ctx, l.dir, l.kubernetes, l.sync); err != nil {
+	if l.cluster, err = startCluster(ctx, l.options); err != nil {
 		return err
 	}
 	l.wire = &wire{driver: filepath.Join(l.dir, "csi.sock"), root: l.cluster.root}
@@ -297,7 +306,11 @@ func (l *lab) start(ctx context.Context) (err error) {
 // startSidecars returns when they have asked the driver all that they want to know first: they end
 // if it doesn't answer then.
 func (l *lab) startSidecars(ctx context.Context) error {
-	if err := l.cluster.startSidecars(l.kubernetes, l.wire.socket()); err != nil {
+	account, err := l.manifests.allow(ctx, l.cluster)
+	if err != nil {
+		return err
+	}
+	if err := l.cluster.startSidecars(l.kubernetes, l.wire.socket(), account); err != nil {
 		return err
 	}
 	asked, since := 0, time.Now()

@@ -101,6 +101,7 @@ func (s *scenario) note(format string, a ...any) {
 type volume struct {
 	id, pv, claim string
 	size          int64
+	deletes       bool // whether the real provisioner deletes it
 }
 
 // volumeOptions are for volumes that aren't those of most scenarios.
@@ -112,42 +113,51 @@ type volumeOptions struct {
 
 const gib = 1 << 30
 
-// newVolume does what the external provisioner does for a claim.
+// newVolume does what the external provisioner does for a claim, and makes the claim.
 func (s *scenario) newVolume(o volumeOptions) *volume {
 	if o.mode == "" {
 		o.mode = corev1.ReadWriteOnce
 	}
 	v := &volume{pv: fmt.Sprintf("pv-%s-%d", s.name, len(s.volumes)), size: (1 + s.random.Int64N(4)) * gib}
-	size := resource.NewQuantity(v.size, resource.BinarySI)
-	pv := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: v.pv},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:    corev1.ResourceList{corev1.ResourceStorage: *size},
-			AccessModes: []corev1.PersistentVolumeAccessMode{o.mode},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: s.driverName, FSType: "ntfs"},
-			},
-		},
-	}
+	pv := s.volumeFor(v, o.mode, "ntfs")
 	if o.secret != "" {
 		pv.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: s.name, Name: o.secret}
 	}
 	if o.mode == corev1.ReadWriteMany { // a share
 		pv.Spec.CSI.FSType = ""
 	}
-	request := &csi.CreateVolumeRequest{
-		Name: v.pv, Parameters: o.parameters, VolumeCapabilities: []*csi.VolumeCapability{capabilityOf(pv)},
-	}
 	if o.parameters == nil {
-		request.Parameters, request.CapacityRange = s.options.parameters, &csi.CapacityRange{RequiredBytes: v.size}
+		s.provision(v, pv, s.options.parameters, &csi.CapacityRange{RequiredBytes: v.size})
+	} else {
+		s.provision(v, pv, o.parameters, nil)
 	}
-	created, err := callController[csi.CreateVolumeResponse](s.ctx, s.wire, "CreateVolume", request)
+	s.bind(v, pv)
+	return v
+}
+
+// volumeFor returns a PersistentVolume, still without a volume of the driver.
+func (s *scenario) volumeFor(v *volume, mode corev1.PersistentVolumeAccessMode, fileSystem string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: v.pv},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(v.size, resource.BinarySI)},
+			AccessModes: []corev1.PersistentVolumeAccessMode{mode},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: s.driverName, FSType: fileSystem},
+			},
+		},
+	}
+}
+
+// provision has the driver create a volume.
+func (s *scenario) provision(v *volume, pv *corev1.PersistentVolume, parameters map[string]string, size *csi.CapacityRange) {
+	created, err := callController[csi.CreateVolumeResponse](s.ctx, s.wire, "CreateVolume", &csi.CreateVolumeRequest{
+		Name: v.pv, Parameters: parameters, CapacityRange: size, VolumeCapabilities: []*csi.VolumeCapability{capabilityOf(pv)},
+	})
 	s.must(err)
 	v.id = created.Volume.VolumeId
 	pv.Spec.CSI.VolumeHandle, pv.Spec.CSI.VolumeAttributes = v.id, created.Volume.VolumeContext
 	s.volumes = append(s.volumes, v)
-	s.bind(v, pv)
-	return v
 }
 
 // bind makes a claim that gets the PersistentVolume.
@@ -167,16 +177,25 @@ func (s *scenario) bind(v *volume, pv *corev1.PersistentVolume) {
 		},
 	}, metav1.CreateOptions{})
 	s.must(err)
-	s.await("the claim "+v.claim+" is bound", func() (bool, error) {
-		claim, err := s.cluster.CoreV1().PersistentVolumeClaims(s.name).Get(s.ctx, v.claim, metav1.GetOptions{})
-		return err == nil && claim.Status.Phase == corev1.ClaimBound, err
-	})
+	s.awaitBound(v)
 }
 
-// unbind removes the claim and the PersistentVolume, and leaves the volume.
+// awaitBound returns the claim when it has its PersistentVolume.
+func (s *scenario) awaitBound(v *volume) (claim *corev1.PersistentVolumeClaim) {
+	s.await("the claim "+v.claim+" is bound", func() (_ bool, err error) {
+		claim, err = s.cluster.CoreV1().PersistentVolumeClaims(s.name).Get(s.ctx, v.claim, metav1.GetOptions{})
+		return err == nil && claim.Status.Phase == corev1.ClaimBound, err
+	})
+	return claim
+}
+
+// unbind removes the claim and the PersistentVolume. The real provisioner then deletes a volume that
+// it made; others stay.
 func (s *scenario) unbind(v *volume) {
 	s.must(s.cluster.CoreV1().PersistentVolumeClaims(s.name).Delete(s.ctx, v.claim, metav1.DeleteOptions{}))
-	s.must(s.cluster.CoreV1().PersistentVolumes().Delete(s.ctx, v.pv, metav1.DeleteOptions{}))
+	if !v.deletes {
+		s.must(s.cluster.CoreV1().PersistentVolumes().Delete(s.ctx, v.pv, metav1.DeleteOptions{}))
+	}
 	s.await("the PersistentVolume "+v.pv+" is gone", func() (bool, error) {
 		_, err := s.cluster.CoreV1().PersistentVolumes().Get(s.ctx, v.pv, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
@@ -196,9 +215,8 @@ type pod struct {
 
 // newPod makes a pod on the node.
 func (s *scenario) newPod(volumes ...*volume) *pod {
-	p := &pod{name: fmt.Sprintf("pod-%d", len(s.pods)), volumes: volumes, created: time.Now()}
 	app := corev1.Container{Name: "app", Image: "example.com/app"}
-	spec := corev1.PodSpec{NodeName: nodeName, DNSPolicy: corev1.DNSDefault}
+	spec := corev1.PodSpec{DNSPolicy: corev1.DNSDefault}
 	for _, v := range volumes {
 		app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: v.claim, MountPath: "/" + v.claim})
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: v.claim, VolumeSource: corev1.VolumeSource{
@@ -206,9 +224,15 @@ func (s *scenario) newPod(volumes ...*volume) *pod {
 		}})
 	}
 	spec.Containers = []corev1.Container{app}
-	made, err := s.cluster.CoreV1().Pods(s.name).Create(s.ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: spec,
-	}, metav1.CreateOptions{})
+	return s.makePod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", len(s.pods))}, Spec: spec}, volumes...)
+}
+
+// makePod makes a pod on the node as it is given.
+func (s *scenario) makePod(given *corev1.Pod, volumes ...*volume) *pod {
+	p := &pod{name: given.Name, volumes: volumes, created: time.Now()}
+	given = given.DeepCopy()
+	given.Spec.NodeName = nodeName // which a scheduler would choose
+	made, err := s.cluster.CoreV1().Pods(s.name).Create(s.ctx, given, metav1.CreateOptions{})
 	s.must(err)
 	p.uid = string(made.UID)
 	s.pods = append(s.pods, p)

@@ -83,6 +83,8 @@ var scenarios = []definition{
 		expected: expectation{calls: cycles(1), failing: []string{stage}, events: []string{failedMount}}},
 	{name: "boot", what: "the pod starts before CSI Proxy does", run: boot,
 		expected: expectation{calls: cycles(1), failing: []string{stage}, events: []string{failedMount}}},
+	{name: "manifests", what: "two pods as in the manifests use their volume, which grows", run: ofManifests, unrecorded: true,
+		expected: expectation{calls: cyclesWith(2, grow, 1), events: []string{"MissingClusterDNS"}}}, // the lab has no DNS
 	{name: "kill", what: "CSI Proxy is killed while it stages, publishes, unpublishes and unstages", run: crashing(daemonDies, ofNode...),
 		expected: expectation{calls: cycles(2), failing: ofNode, events: []string{failedMount}}},
 	{name: "open-file", what: "a process keeps a file of the volume open when the pod has gone", run: openFile,

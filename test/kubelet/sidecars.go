@@ -19,11 +19,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// startSidecars starts the real helpers of a driver's Controller, in the place of the lab's.
-func (c *cluster) startSidecars(bin, socket string) error {
-	for _, name := range []string{"csi-attacher", "csi-resizer"} {
+// startSidecars starts the real helpers of a driver's Controller, in the place of the lab's. They use
+// the API server as an account, if one is given.
+func (c *cluster) startSidecars(bin, socket, account string) error {
+	kubeconfig, err := c.writeKubeconfig("kubeconfig-sidecars", account)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"csi-provisioner", "csi-attacher", "csi-resizer"} {
 		if err := c.start(filepath.Dir(c.root), name,
-			filepath.Join(bin, name), "--csi-address="+socket, "--kubeconfig="+c.kubeconfig, "--timeout=2m", "--v=4"); err != nil {
+			filepath.Join(bin, name), "--csi-address="+socket, "--kubeconfig="+kubeconfig, "--timeout=2m", "--v=4"); err != nil {
 			return err
 		}
 	}
