@@ -125,19 +125,18 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string, c
 	}
 	// There may be hundreds of other disks, and any program may write their tables. So each is
 	// asked, but only for its table. The rest matters only if that has one of the ids.
-	table := question{win.InterfaceClassDisk, "ids of the table", othersPatience, d.idsOf, nil}
-	again := table
+	table := question{"ids of the table", othersPatience, d.idsOf, nil}
 	if !certain {
 		table.known = func(path string) (any, bool) { return d.recentIDs(path, n) }
 	}
-	online := question{win.InterfaceClassDisk, "number and ids if online", othersPatience, d.idsIfOnline, nil}
+	online := question{"number and ids if online", othersPatience, d.idsIfOnline, nil}
 	tables, err := d.visits.all(ctx, table)
 	if err != nil {
 		return 0, "", err
 	}
 	var unknown error
 	for _, other := range tables {
-		value, err := d.secondAnswer(ctx, again, other)
+		value, err := d.secondAnswer(ctx, table, other)
 		others, _ := value.([]string)
 		if err == nil && shared(others) == "" {
 			continue
@@ -152,7 +151,7 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string, c
 		if a, ok := value.(answer[[]string]); err == nil && ok && a.number != n && shared(a.value) != "" {
 			return a.number, shared(a.value), nil
 		}
-		before := d.visits.of(win.InterfaceClassDisk, other.path)
+		before := d.visits.of(other.path)
 		if err != nil && !isGone(err) && (certain || shared(before.ids) != "") {
 			name := "the disk " + other.path
 			if before.numbered {
@@ -177,7 +176,7 @@ const recent = 2 * time.Second
 // which had its number a moment ago, needs none. A disk without ids is asked each time: it gets
 // some when it is partitioned.
 func (d *Disks) recentIDs(path string, n disk.Number) (ids any, ok bool) {
-	v := d.visits.of(win.InterfaceClassDisk, path)
+	v := d.visits.of(path)
 	if v.numbered && v.number == n && time.Since(v.numberedAt) < recent {
 		return []string(nil), true
 	}
@@ -213,7 +212,7 @@ func (d *Disks) idsOf(ctx context.Context, path string) (any, error) {
 		return nil, err
 	}
 	ids := tableIDs(layout)
-	d.visits.update(win.InterfaceClassDisk, path, func(v *visited) { v.ids, v.idsAt = ids, asked })
+	d.visits.update(path, func(v *visited) { v.ids, v.idsAt = ids, asked })
 	return ids, nil
 }
 
@@ -237,7 +236,7 @@ func (d *Disks) idsIfOnline(ctx context.Context, path string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer[[]string]{number.DeviceNumber, true, tableIDs(layout)}, nil
+	return answer[[]string]{number: number.DeviceNumber, value: tableIDs(layout)}, nil
 }
 
 // tableIDs names the ids in a partition table by which Windows tells disks and volumes

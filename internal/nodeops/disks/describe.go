@@ -29,11 +29,58 @@ import (
 // identifier isn't asked again, unless no disk matches. Then all are asked: a new disk may have
 // come to the place of a known one since the disks were last listed.
 func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+	question := fmt.Sprintf("hardware %+v", detailsFor(wanted)) // the same for many selectors
+	return d.list(ctx, wanted, question, nil)
+}
+
+// list is Hardware, and has more filled in of each disk that matches. question is the name of
+// what the disks are asked: callers who ask the same share the answers. more may be nil.
+func (d *Disks) list(ctx context.Context, wanted storage.Selector, question string,
+	more func(ctx context.Context, path string, s *storage.Disk, h device.Handle) error) ([]storage.Disk, error) {
+	wanted.ISCSI = nil // which isn't known here
 	asked := detailsFor(wanted)
 	ask := func(ctx context.Context, path string, n disk.Number, h device.Handle) (storage.Disk, error) {
-		return d.askHardware(ctx, path, n, h, asked)
+		s, err := d.askHardware(ctx, path, n, h, asked)
+		if err == nil && more != nil && wanted.Matches(s) {
+			err = more(ctx, path, &s, h)
+		}
+		return s, err
 	}
-	return d.each(ctx, wanted, fmt.Sprintf("hardware %+v", asked), ask)
+	known := func(path string) (any, bool) { return d.knownOther(path, wanted) }
+	for {
+		answers, err := eachDisk(ctx, d, question, d.visits.patience, known, ask)
+		if err != nil {
+			return nil, err
+		}
+		var all []storage.Disk
+		allAsked := true
+		for _, a := range answers {
+			if a.err != nil {
+				a.value = storage.Disk{Number: a.number, Error: a.err.Error()}
+			}
+			all = append(all, a.value)
+			allAsked = allAsked && !a.known
+		}
+		if allAsked || slices.ContainsFunc(all, wanted.Matches) {
+			slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
+			return all, nil
+		}
+		known = nil
+	}
+}
+
+// knownOther returns what is known of a disk that a selector doesn't mean: one that has another
+// serial number, or other identifiers.
+func (d *Disks) knownOther(path string, wanted storage.Selector) (known any, isOther bool) {
+	v := d.visits.of(path)
+	if v.hardware == nil || v.trouble != "" {
+		return nil, false
+	}
+	serial, identifier := storage.Selector{SerialNumber: wanted.SerialNumber},
+		storage.Selector{Identifier: wanted.Identifier}
+	isOther = v.hardware.SerialNumber != "" && !serial.Matches(*v.hardware) ||
+		v.said.identifiers && v.said.address && len(v.hardware.Identifiers) > 0 && !identifier.Matches(*v.hardware)
+	return answer[storage.Disk]{number: v.number, value: *v.hardware, known: true}, isOther
 }
 
 // details are what a disk is asked of its hardware, beside its descriptor.
@@ -53,26 +100,6 @@ func detailsFor(s storage.Selector) details {
 	return details{identifiers, address, s.IsZero()}
 }
 
-// others returns a function that gives what is known of disks that a selector doesn't mean:
-// those that have another serial number, or other identifiers. passed counts them.
-func (d *Disks) others(wanted storage.Selector) (passed *int, known func(path string) (any, bool)) {
-	passed = new(int)
-	serial, identifier := storage.Selector{SerialNumber: wanted.SerialNumber},
-		storage.Selector{Identifier: wanted.Identifier}
-	return passed, func(path string) (any, bool) {
-		v := d.visits.of(win.InterfaceClassDisk, path)
-		if v.hardware == nil || v.trouble != "" {
-			return nil, false
-		}
-		another := v.hardware.SerialNumber != "" && !serial.Matches(*v.hardware) ||
-			v.said.identifiers && v.said.address && len(v.hardware.Identifiers) > 0 && !identifier.Matches(*v.hardware)
-		if another {
-			*passed++
-		}
-		return answer[storage.Disk]{v.number, true, *v.hardware}, another
-	}
-}
-
 // Describe returns all that is known of each disk that a selector means, apart from its
 // iSCSI target; others may be among them. The rest is as of Hardware.
 func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
@@ -82,21 +109,17 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	}
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
-	ask := func(ctx context.Context, path string, n disk.Number, h device.Handle) (storage.Disk, error) {
-		s, err := d.askHardware(ctx, path, n, h, asked)
-		if err != nil || !wanted.Matches(s) {
-			return s, err // it isn't meant, so the rest isn't asked
-		}
-		if asked != everything {
-			if s, err = d.askHardware(ctx, path, n, h, everything); err != nil {
-				return s, err
+	all, err := d.list(ctx, wanted, "description of "+wanted.String(),
+		func(ctx context.Context, path string, s *storage.Disk, h device.Handle) (err error) {
+			if asked != everything {
+				if *s, err = d.askHardware(ctx, path, s.Number, h, everything); err != nil {
+					return err
+				}
 			}
-		}
-		return s, d.contents(ctx, &s, h)
-	}
-	all, err := d.each(ctx, wanted, "description of "+wanted.String(), ask)
+			return d.contents(ctx, s, h)
+		})
 	if err != nil {
-		return all, err
+		return nil, err
 	}
 	for i := range all {
 		all[i].SystemReason = windows[all[i].Number]
@@ -109,33 +132,13 @@ func (d *Disks) Interfaces(ctx context.Context) ([]string, error) {
 	return d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 }
 
-// each asks each disk that a selector may mean: see Hardware. name is that of the question.
-func (d *Disks) each(ctx context.Context, wanted storage.Selector, name string,
-	ask func(context.Context, string, disk.Number, device.Handle) (storage.Disk, error),
-) (all []storage.Disk, err error) {
-	wanted.ISCSI = nil // which isn't known here
-	passed, known := d.others(wanted)
-	for {
-		all = nil
-		err = eachDisk(ctx, d, name, d.visits.patience, ask, func(_ disk.Number, s storage.Disk) { all = append(all, s) },
-			func(n disk.Number, why error) { all = append(all, storage.Disk{Number: n, Error: why.Error()}) }, known)
-		if err != nil || known == nil || *passed == 0 || slices.ContainsFunc(all, wanted.Matches) {
-			slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
-			return all, err
-		}
-		known = nil
-	}
-}
-
-// HardwareOf is Hardware for an open disk.
+// HardwareOf is Hardware for an open disk. The zero selector looks at no details.
 func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
-	if wanted.Identifier != "" {
-		if err := h.Hardware.AskIdentifiers(ctx, h.Handle); err != nil {
-			return storage.Disk{Number: h.Number}, err
-		}
+	var asked details
+	if !wanted.IsZero() {
+		asked = detailsFor(wanted)
 	}
-	return d.hardware(ctx, h.Number, h.Handle, h.Hardware,
-		details{address: !wanted.IsZero() && detailsFor(wanted).address})
+	return d.hardware(ctx, h.Number, h.Handle, &h.Hardware, asked)
 }
 
 // askHardware asks a disk for its descriptor and some details, and remembers them.
@@ -149,29 +152,28 @@ func (d *Disks) askHardware(ctx context.Context, path string, n disk.Number, h d
 	if err != nil {
 		return storage.Disk{Number: n}, err
 	}
-	known := d.visits.of(win.InterfaceClassDisk, path)
+	known := d.visits.of(path)
 	if s := known.hardware; s != nil && s.SerialNumber != "" && known.descriptor == said.Descriptor &&
 		(!asked.identifiers || len(s.Identifiers) > 0) && (!asked.address || s.Location.SCSI != nil) &&
 		(!asked.text || s.Location.Text != "") {
 		return *s, nil
 	}
-	if asked.identifiers {
-		if err := said.AskIdentifiers(ctx, h); err != nil {
-			return storage.Disk{Number: n}, err
-		}
-	}
-	s, err := d.hardware(ctx, n, h, said, asked)
+	s, err := d.hardware(ctx, n, h, &said, asked)
 	if err == nil {
-		d.visits.update(win.InterfaceClassDisk, path,
-			func(v *visited) { v.hardware, v.descriptor, v.said = &s, said.Descriptor, asked })
+		d.visits.update(path, func(v *visited) { v.hardware, v.descriptor, v.said = &s, said.Descriptor, asked })
 	}
 	return s, err
 }
 
-// hardware describes a disk by what it has said, and by where it is as far as that is asked for.
-func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said opendisk.Hardware,
+// hardware describes a disk by what it has said, and by the details that it is asked for.
+func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said *opendisk.Hardware,
 	asked details) (storage.Disk, error) {
 	s := storage.Disk{Number: n}
+	if asked.identifiers {
+		if err := said.AskIdentifiers(ctx, h); err != nil {
+			return s, err
+		}
+	}
 	descriptor := said.Descriptor
 	if err := d.tolerate(n, "serial number", said.DescriptorErr); err != nil {
 		return s, err

@@ -49,8 +49,10 @@ type Disks struct {
 	sys     System
 	finder  *opendisk.Finder
 	options Options
-	visits  *visits
 	rescan  rescans
+
+	visits   *visits // of the disks
+	adapters *visits
 }
 
 // New returns the operations on the disks of sys.
@@ -62,7 +64,9 @@ func New(sys System, o Options) *Disks {
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}
-	return &Disks{sys: sys, finder: opendisk.NewFinder(sys), options: o, visits: newVisits(sys, o)}
+	return &Disks{sys: sys, finder: opendisk.NewFinder(sys), options: o,
+		visits:   newVisits(sys, win.InterfaceClassDisk, o, o.OnSkippedDisks),
+		adapters: newVisits(sys, win.InterfaceClassStoragePort, o, nil)}
 }
 
 // object names the disk in errors.

@@ -29,9 +29,7 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (map[disk.Number]disk.IDs, erro
 }
 
 func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
-	ids := make(map[disk.Number]disk.IDs)
-	var silent []disk.Number
-	err := eachDisk(ctx, d, "ids", d.visits.patience,
+	all, err := eachDisk(ctx, d, "ids", d.visits.patience, nil,
 		func(ctx context.Context, _ string, n disk.Number, h device.Handle) (disk.IDs, error) {
 			page83, err := page83(ctx, h)
 			if err := d.tolerate(n, "page 83", err); err != nil {
@@ -42,13 +40,12 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 				return disk.IDs{}, err
 			}
 			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
-		},
-		func(n disk.Number, answered disk.IDs) { ids[n] = answered },
-		func(n disk.Number, _ error) { silent = append(silent, n) }, nil)
-	// The number of a disk that doesn't answer is remembered: another disk may have it by now.
-	for _, n := range silent {
-		if _, answered := ids[n]; !answered {
-			ids[n] = disk.IDs{}
+		})
+	ids := make(map[disk.Number]disk.IDs)
+	for _, a := range all {
+		// The number of a disk that doesn't answer is remembered: another disk may have it by now.
+		if _, answered := ids[a.number]; a.err == nil || !answered {
+			ids[a.number] = a.value
 		}
 	}
 	return ids, err
@@ -86,12 +83,13 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loc
 			if err != nil {
 				return nil, err
 			}
+			all, err := eachDisk(ctx, d, "location", d.visits.patience, nil, d.location)
 			locations := make(map[disk.Number]disk.Location)
-			err = eachDisk(ctx, d, "location", d.visits.patience, d.location, func(n disk.Number, l *disk.Location) {
-				if _, runsWindows := windows[n]; l != nil && !runsWindows && !protected[n] {
-					locations[n] = *l
+			for _, a := range all {
+				if _, runsWindows := windows[a.number]; a.value != nil && !runsWindows && !protected[a.number] {
+					locations[a.number] = *a.value
 				}
-			}, nil, nil)
+			}
 			return locations, err
 		})
 }

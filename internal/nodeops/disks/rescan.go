@@ -65,7 +65,7 @@ func (d *Disks) scan(ctx context.Context) error {
 	}
 	// Windows reads the size and the partitions of each disk again. Whatever a single disk
 	// answers must not keep the others from being seen.
-	_, err = d.visits.all(ctx, question{win.InterfaceClassDisk, "refresh", d.visits.patience, d.refresh, nil})
+	_, err = d.visits.all(ctx, question{"refresh", d.visits.patience, d.refresh, nil})
 	d.options.Owner.Changed()
 	return err
 }
@@ -76,7 +76,7 @@ func (d *Disks) scan(ctx context.Context) error {
 // one of them.
 func (d *Disks) AskAdapters(ctx context.Context) error {
 	ask := func(ctx context.Context, path string) (any, error) { return nil, d.sys.ReenumerateDevice(ctx, path) }
-	asked, err := d.visits.all(ctx, question{win.InterfaceClassStoragePort, "re-enumeration", d.visits.patience, ask, nil})
+	asked, err := d.adapters.all(ctx, question{"re-enumeration", d.adapters.patience, ask, nil})
 	if err != nil {
 		return err
 	}

@@ -14,18 +14,19 @@ import (
 
 // States returns how many disks are online and offline, of those that answer.
 func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
-	err = eachDisk(ctx, d, "attributes", othersPatience,
-		func(ctx context.Context, _ string, _ disk.Number, h device.Handle) (bool, error) {
-			attributes, err := h.Attributes(ctx)
-			return attributes&win.DiskOffline == 0, err
-		},
-		func(_ disk.Number, isOnline bool) {
-			if isOnline {
-				online++
-			} else {
-				offline++
-			}
-		}, nil, nil)
+	all, err := eachDisk(ctx, d, "attributes", othersPatience, nil,
+		func(ctx context.Context, _ string, _ disk.Number, h device.Handle) (win.DiskAttributes, error) {
+			return h.Attributes(ctx)
+		})
+	for _, a := range all {
+		switch {
+		case a.err != nil:
+		case a.value&win.DiskOffline == 0:
+			online++
+		default:
+			offline++
+		}
+	}
 	return online, offline, err
 }
 
@@ -41,7 +42,7 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 		attributes, err := h.Attributes(ctx)
 		return err == nil && attributes&win.DiskOffline == 0, err
 	}
-	results, err := d.visits.all(ctx, question{win.InterfaceClassDisk, "online", othersPatience, isOnline, nil})
+	results, err := d.visits.all(ctx, question{"online", othersPatience, isOnline, nil})
 	if err != nil {
 		return false, err
 	}

@@ -21,11 +21,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// visits asks devices one by one, each apart, so that one which doesn't answer or answers
-// with errors hides no other. Callers who ask the same of a device share the answer. A
+// visits asks the devices of a class one by one, each apart, so that one which doesn't answer or
+// answers with errors hides no other. Callers who ask the same of a device share the answer. A
 // device that is known not to answer is still asked, but nobody waits for it.
 type visits struct {
 	sys       System
+	class     win.GUID
 	patience  time.Duration
 	log       *slog.Logger
 	onSkipped func(count int)
@@ -38,7 +39,6 @@ type visits struct {
 
 // question is what devices are asked.
 type question struct {
-	class    win.GUID
 	name     string        // of the question: callers who ask it at the same time share an answer
 	patience time.Duration // with a device that doesn't answer
 	ask      func(ctx context.Context, path string) (any, error)
@@ -51,7 +51,6 @@ type flight struct{ path, question string }
 
 // visited is what is remembered of a device, for as long as it has its interface.
 type visited struct {
-	class win.GUID
 	// number is the disk's last known number, which a disk has until it leaves. It lets
 	// ListDiskIDs list a disk that doesn't answer.
 	number     disk.Number
@@ -68,11 +67,14 @@ type visited struct {
 	trouble    string // why it is skipped; "" if it isn't
 }
 
-func newVisits(sys System, o Options) *visits {
-	if o.OnSkippedDisks == nil {
-		o.OnSkippedDisks = func(int) {}
+// newVisits returns the visits of a class of devices. onSkipped, which may be nil, is called with
+// how many are skipped, whenever that changes.
+func newVisits(sys System, class win.GUID, o Options, onSkipped func(count int)) *visits {
+	if onSkipped == nil {
+		onSkipped = func(int) {}
 	}
-	return &visits{sys: sys, patience: o.SilentDiskTimeout, log: o.Logger, onSkipped: o.OnSkippedDisks, known: make(map[string]*visited)}
+	return &visits{sys: sys, class: class, patience: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped,
+		known: make(map[string]*visited)}
 }
 
 // result is what a device gave. err is why it is to be skipped.
@@ -89,15 +91,15 @@ const overlap = 50 * time.Millisecond
 // othersPatience is how long a call about one disk waits for the others.
 const othersPatience = 200 * time.Millisecond
 
-// all asks the devices of a class a question. It returns when each has answered or has been
+// all asks all devices of the class a question. It returns when each has answered or has been
 // silent for longer than the question's patience. The error is that there is no list of
 // devices, or ctx's.
 func (v *visits) all(ctx context.Context, q question) ([]result, error) {
-	paths, err := v.sys.DeviceInterfaces(ctx, q.class)
+	paths, err := v.sys.DeviceInterfaces(ctx, v.class)
 	if err != nil {
 		return nil, err
 	}
-	v.forgetOthers(q.class, paths)
+	v.forgetOthers(paths)
 	results := make([]result, len(paths))
 	asked := make([]func(context.Context) (any, error), len(paths))
 	ctx, done := wincalls.Optional(ctx) // nobody is kept waiting for a device that doesn't answer
@@ -130,14 +132,15 @@ func (v *visits) one(ctx context.Context, path string, q question) (any, error) 
 
 // begin asks one device, and waits for a moment for its answer. end gives the answer, and waits
 // for that with the question's patience.
-func (v *visits) begin(ctx context.Context, path string, q question, moment time.Duration) (end func(context.Context) (any, error)) {
-	class, patience := q.class, q.patience
-	if v.of(class, path).silent {
+func (v *visits) begin(ctx context.Context, path string, q question,
+	moment time.Duration) (end func(context.Context) (any, error)) {
+	patience := q.patience
+	if v.of(path).silent {
 		patience, moment = 0, 0 // it may have begun to answer, but that isn't waited for
 	}
 	wait := v.flights.Begin(ctx, flight{path, q.name}, func(ctx context.Context) (any, error) {
 		value, err := q.ask(ctx, path)
-		v.update(class, path, func(d *visited) { d.silent = false })
+		v.update(path, func(d *visited) { d.silent = false })
 		return value, err
 	})
 	if moment > 0 {
@@ -149,32 +152,33 @@ func (v *visits) begin(ctx context.Context, path string, q question, moment time
 			return value, err
 		}
 		if errors.As(err, new(*operation.SilentError)) {
-			if patience < v.patience && !v.of(class, path).silent {
+			if patience < v.patience && !v.of(path).silent {
 				return nil, err // that isn't long enough to call it silent
 			}
 			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered for %v or longer", v.patience)
-			v.update(class, path, func(d *visited) { d.silent = true })
+			v.update(path, func(d *visited) { d.silent = true })
 		}
-		v.report(class, path, err)
+		v.report(path, err)
 		return value, err
 	}
 }
 
-func (v *visits) of(class win.GUID, path string) visited {
+// of returns what is remembered of a device.
+func (v *visits) of(path string) visited {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if d := v.known[path]; d != nil {
 		return *d
 	}
-	return visited{class: class}
+	return visited{}
 }
 
-func (v *visits) update(class win.GUID, path string, f func(*visited)) {
+func (v *visits) update(path string, f func(*visited)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	d := v.known[path]
 	if d == nil {
-		d = &visited{class: class}
+		d = new(visited)
 		v.known[path] = d
 	}
 	f(d)
@@ -182,14 +186,14 @@ func (v *visits) update(class win.GUID, path string, f func(*visited)) {
 
 // report logs that a device is skipped from now on, or no longer. A device that leaves is
 // no trouble.
-func (v *visits) report(class win.GUID, path string, err error) {
+func (v *visits) report(path string, err error) {
 	trouble := ""
 	if err != nil && !isGone(err) {
 		trouble = err.Error()
 	}
 	var before string
 	var number any = "unknown"
-	v.update(class, path, func(d *visited) {
+	v.update(path, func(d *visited) {
 		before, d.trouble = d.trouble, trouble
 		if d.numbered {
 			number = d.number
@@ -204,23 +208,23 @@ func (v *visits) report(class win.GUID, path string, err error) {
 	}
 }
 
-// forgetOthers drops what is remembered of devices of a class that aren't there.
-func (v *visits) forgetOthers(class win.GUID, paths []string) {
+// forgetOthers drops what is remembered of devices that aren't among paths.
+func (v *visits) forgetOthers(paths []string) {
 	there := make(map[string]bool, len(paths))
 	for _, path := range paths {
 		there[path] = true
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	maps.DeleteFunc(v.known, func(path string, d *visited) bool { return d.class == class && !there[path] })
+	maps.DeleteFunc(v.known, func(path string, _ *visited) bool { return !there[path] })
 }
 
-// count tells how many disks are skipped, if that has changed.
+// count tells how many devices are skipped, if that has changed.
 func (v *visits) count() {
 	v.mu.Lock()
 	count := 0
 	for _, d := range v.known {
-		if d.class == win.InterfaceClassDisk && d.trouble != "" {
+		if d.trouble != "" {
 			count++
 		}
 	}
@@ -232,55 +236,51 @@ func (v *visits) count() {
 	}
 }
 
-// answer is what a disk gave: its number, and the value of whoever asked.
+// answer is what a disk gave: its number, and the value that was asked for.
 type answer[T any] struct {
 	number disk.Number
-	isDisk bool // not a path below a multipath disk, which has no number of its own
 	value  T
+	err    error // why the disk is skipped, whose last known number this is
+	known  bool  // the disk wasn't asked, since its value was known
 }
 
-// eachDisk asks all disks the same question, and calls found for each that has answered
-// and skipped for each that was skipped though its number is known. A disk that leaves
-// meanwhile is passed over. known may be nil: see question.
+// eachDisk asks all disks the same question. A disk that leaves meanwhile gives no answer, nor
+// does one that is skipped and whose number isn't known. known may be nil: see question.
 func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.Duration,
-	ask func(ctx context.Context, path string, n disk.Number, h device.Handle) (T, error), found func(n disk.Number, value T),
-	skipped func(n disk.Number, why error), known func(path string) (answer any, ok bool),
-) error {
+	known func(path string) (answer any, ok bool),
+	ask func(ctx context.Context, path string, n disk.Number, h device.Handle) (T, error)) (all []answer[T], _ error) {
 	look := func(ctx context.Context, path string) (any, error) {
 		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 		if err != nil {
-			return answer[T]{}, err
+			return nil, err
 		}
 		defer h.Close()
 		n, err := h.Number(ctx)
 		if err != nil || !isDisk(n) {
-			return answer[T]{}, err
+			return nil, err
 		}
-		d.visits.update(win.InterfaceClassDisk, path, func(v *visited) {
+		d.visits.update(path, func(v *visited) {
 			if v.number != n.DeviceNumber {
 				v.hardware, v.ids = nil, nil // it is another disk
 			}
 			v.number, v.numbered, v.numberedAt = n.DeviceNumber, true, time.Now()
 		})
 		value, err := ask(ctx, path, n.DeviceNumber, h)
-		return answer[T]{n.DeviceNumber, true, value}, err
+		return answer[T]{number: n.DeviceNumber, value: value}, err
 	}
-	results, err := d.visits.all(ctx, question{win.InterfaceClassDisk, name, patience, look, known})
+	results, err := d.visits.all(ctx, question{name, patience, look, known})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, r := range results {
-		a, ok := r.value.(answer[T])
-		switch {
-		case r.err == nil && ok && a.isDisk:
-			found(a.number, a.value)
-		case r.err != nil && !isGone(r.err):
-			if known := d.visits.of(win.InterfaceClassDisk, r.path); known.numbered && skipped != nil {
-				skipped(known.number, r.err)
-			}
+		before := d.visits.of(r.path)
+		if a, ok := r.value.(answer[T]); ok && r.err == nil {
+			all = append(all, a)
+		} else if r.err != nil && !isGone(r.err) && before.numbered {
+			all = append(all, answer[T]{number: before.number, err: r.err})
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // isDisk reports whether a number is that of a disk. A path below a multipath disk has none of
@@ -291,10 +291,11 @@ func isDisk(n win.DeviceNumber) bool {
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
-	err := eachDisk(ctx, d, "number", othersPatience,
-		func(context.Context, string, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil },
-		func(n disk.Number, _ struct{}) { numbers = append(numbers, n) },
-		func(n disk.Number, _ error) { numbers = append(numbers, n) }, nil)
+	all, err := eachDisk(ctx, d, "number", othersPatience, nil,
+		func(context.Context, string, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil })
+	for _, a := range all {
+		numbers = append(numbers, a.number)
+	}
 	slices.Sort(numbers)
 	return numbers, err
 }
