@@ -113,26 +113,16 @@ func (o *Owner) Disk(ctx context.Context, n disk.Number) (context.Context, *Disk
 	}
 	given := false
 	defer unlessGiven(&given, func() { h.Close() })
-	inside, r, err := o.disk(ctx, n)
+	inside, r, err := take(ctx, o, diskRight, &o.disks, n, fmt.Sprintf("disk-%d", n), "the disk")
 	if err != nil {
+		return ctx, nil, err
+	}
+	defer unlessGiven(&given, r.release)
+	if err := o.systemDisks.Check(ctx, n); err != nil {
 		return ctx, nil, err
 	}
 	given = true
 	return inside, &Disk{h, r}, nil
-}
-
-func (o *Owner) disk(ctx context.Context, n disk.Number) (context.Context, right, error) {
-	inside, r, err := take(ctx, o, diskRight, &o.disks, n, fmt.Sprintf("disk-%d", n), "the disk")
-	if err != nil {
-		return ctx, right{}, err
-	}
-	given := false
-	defer unlessGiven(&given, r.release)
-	if err := o.systemDisks.Check(ctx, n); err != nil {
-		return ctx, right{}, err
-	}
-	given = true
-	return inside, r, nil
 }
 
 // DiskOf gives the right to the disk that a volume lies on, and says where it lies there. It
@@ -155,30 +145,25 @@ func (o *Owner) DiskOf(ctx context.Context, id volume.ID) (context.Context, *Dis
 // lies on another one by the time that the right to disk n is there.
 func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID,
 	n disk.Number) (_ context.Context, _ *Disk, extent win.DiskExtent, _ error) {
-	inside, r, err := o.disk(ctx, n)
+	inside, d, err := o.Disk(ctx, n)
 	if err != nil {
-		return ctx, nil, extent, err
-	}
-	given := false
-	defer unlessGiven(&given, r.release)
-	h, err := opendisk.Open(inside, o.sys, n, win.GenericRead|win.GenericWrite)
-	if err != nil {
-		if now, extentErr := Extent(inside, o.sys, id); extentErr == nil && now.DiskNumber != n {
+		if now, extentErr := Extent(ctx, o.sys, id); extentErr == nil && now.DiskNumber != n {
 			return ctx, nil, extent, nil
 		}
 		return ctx, nil, extent, err
 	}
-	defer unlessGiven(&given, func() { h.Close() })
+	given := false
+	defer unlessGiven(&given, d.Release)
 	// Who had the right before may have grown it.
 	extent, err = Extent(inside, o.sys, id)
 	if err != nil || extent.DiskNumber != n {
 		return ctx, nil, extent, err
 	}
-	if err := h.Verify(inside); err != nil { // so the number in extent was that of this disk
+	if err := d.Verify(inside); err != nil { // so the number in extent was that of this disk
 		return ctx, nil, extent, err
 	}
 	given = true
-	return inside, &Disk{h, r}, extent, nil
+	return inside, d, extent, nil
 }
 
 // Extent returns where a volume lies that isn't spread. A string that is no volume id is
