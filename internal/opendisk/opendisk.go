@@ -47,20 +47,14 @@ type Hardware struct {
 
 func (h Hardware) hasSerial() bool { return strings.TrimSpace(h.Descriptor.SerialNumber) != "" }
 
-// checkSame returns an error unless now is what the same disk says: it is told apart by its
-// serial number, or by its identifiers if it has none.
-func (h Hardware) checkSame(now Hardware) error {
-	text := func(h Hardware) string {
-		s := fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr)
-		if !h.hasSerial() {
-			s += fmt.Sprintf(" %+v %v", h.Identifiers, h.IdentifiersErr)
-		}
-		return s
+// identity is what tells a disk apart: its serial number with all else of its descriptor, or its
+// identifiers, too, if it has none.
+func (h Hardware) identity() string {
+	s := fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr)
+	if !h.hasSerial() {
+		s += fmt.Sprintf(" %+v %v", h.Identifiers, h.IdentifiersErr)
 	}
-	if text(now) != text(h) {
-		return errOtherIdentity
-	}
-	return nil
+	return s
 }
 
 // Open opens the disk n and takes its identity. A disk that isn't there is
@@ -77,19 +71,31 @@ func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.A
 			h.Close()
 		}
 	}()
-	if err := d.checkNumber(ctx); err != nil {
+	if d.Hardware, err = d.askIdentity(ctx); err != nil {
 		return nil, err
-	}
-	if d.Hardware, err = AskHardware(ctx, d.Handle, false); err != nil {
-		return nil, err
-	}
-	if !d.Hardware.hasSerial() {
-		if err := d.Hardware.AskIdentifiers(ctx, d.Handle); err != nil {
-			return nil, err
-		}
 	}
 	known = true
 	return d, nil
+}
+
+// askIdentity returns what the disk says of its hardware now, with the identifiers if it has no
+// serial number. It returns an error unless the disk has its number.
+func (d *Disk) askIdentity(ctx context.Context) (said Hardware, _ error) {
+	n, err := d.Handle.Number(ctx)
+	switch {
+	case err != nil:
+		return said, err
+	case n.DeviceType != win.FileDeviceDisk:
+		return said, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the device with this number isn't a disk: its type is %d", n.DeviceType)
+	case n.DeviceNumber != d.Number:
+		return said, ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
+	}
+	said, err = AskHardware(ctx, d.Handle)
+	if err == nil && !said.hasSerial() {
+		err = said.AskIdentifiers(ctx, d.Handle)
+	}
+	return said, err
 }
 
 // ErrChanged is what an operation returns that finds another disk, or other contents,
@@ -98,15 +104,10 @@ func ErrChanged(how string) error {
 	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk was changed by somebody else meanwhile: %s; try again", how)
 }
 
-var errOtherIdentity = ErrChanged("it has another identity")
-
-// AskHardware asks a device what its hardware is, with the identifiers or without.
-func AskHardware(ctx context.Context, h device.Handle, identifiers bool) (said Hardware, _ error) {
+// AskHardware asks a device what its hardware is, but for the identifiers.
+func AskHardware(ctx context.Context, h device.Handle) (said Hardware, _ error) {
 	said.Descriptor, said.DescriptorErr = h.Descriptor(ctx)
-	if err := answered(said.DescriptorErr); err != nil || !identifiers {
-		return said, err
-	}
-	return said, said.AskIdentifiers(ctx, h)
+	return said, answered(said.DescriptorErr)
 }
 
 // AskIdentifiers asks the disk for its identifiers if it wasn't asked yet.
@@ -129,37 +130,22 @@ func answered(err error) error {
 	return err
 }
 
-func (d *Disk) checkNumber(ctx context.Context) error {
-	n, err := d.Handle.Number(ctx)
-	switch {
-	case err != nil:
-		return err
-	case n.DeviceType != win.FileDeviceDisk:
-		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"the device with this number isn't a disk: its type is %d", n.DeviceType)
-	case n.DeviceNumber != d.Number:
-		return ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
-	}
-	return nil
-}
-
 // Verify returns an error unless the disk is still in the node, under its number and with
 // its identity. If it is, all that Windows has said of the number since Open was about this
 // disk. No documentation says that a handle can come to lead to another disk; if it did, the
 // serial number would show it.
 func (d *Disk) Verify(ctx context.Context) error {
-	if err := d.checkNumber(ctx); err != nil {
-		if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
-			return &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
-		}
-		return err
+	now, err := d.askIdentity(ctx)
+	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
+		err = &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 	}
-	now, err := AskHardware(ctx, d.Handle, !d.Hardware.hasSerial())
-	if err != nil {
-		return err
+	if err == nil && now.identity() != d.Hardware.identity() {
+		err = errOtherIdentity
 	}
-	return d.Hardware.checkSame(now)
+	return err
 }
+
+var errOtherIdentity = ErrChanged("it has another identity")
 
 // Reopen opens the same disk once more.
 func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Access) (*Disk, error) {
@@ -176,15 +162,15 @@ func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 	if err := d.Verify(ctx); err != nil { // so the number was d's when again was opened
 		return nil, err
 	}
-	if err := d.Hardware.checkSame(again.Hardware); err != nil {
-		return nil, err
+	if again.Hardware.identity() != d.Hardware.identity() {
+		return nil, errOtherIdentity
 	}
 	same = true
 	return again, nil
 }
 
-// VerifyLayout returns the partition table of the disk, and an error unless it is the one
-// that a decision was based on.
+// VerifyLayout returns an error unless the disk has the partition table that a decision was
+// based on.
 func (d *Disk) VerifyLayout(ctx context.Context, decided *win.DriveLayout) error {
 	now, err := d.Layout(ctx)
 	if err != nil {

@@ -122,8 +122,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// A disk that says that it has left isn't asked on. Identifiers are asked for only if somebody
-// wants them.
+// A disk that says that it has left is an error, one that refuses a query isn't. Identifiers are
+// asked for only if somebody wants them, and once.
 func TestAskHardware(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
@@ -132,26 +132,33 @@ func TestAskHardware(t *testing.T) {
 	defer h.Close()
 	query := win.IoctlStorageQueryProperty.String()
 	calls := simtest.Counted(sim, query)
-	for _, identifiers := range []bool{false, true} {
-		said, err := opendisk.AskHardware(t.Context(), h, identifiers)
-		simtest.Must(t, err)
-		if said.IdentifiersAsked != identifiers {
-			t.Errorf("asked for identifiers: %v, want %v", said.IdentifiersAsked, identifiers)
-		}
+	said, err := opendisk.AskHardware(t.Context(), h)
+	simtest.Must(t, err)
+	if said.IdentifiersAsked || calls()[0] != 1 {
+		t.Errorf("asked for its hardware: %+v after %d queries", said, calls()[0])
 	}
-	if n := calls()[0]; n != 3 {
-		t.Errorf("there were %d queries", n)
+	for range 2 {
+		simtest.Must(t, said.AskIdentifiers(t.Context(), h))
+		if !said.IdentifiersAsked || calls()[0] != 2 {
+			t.Errorf("asked for its identifiers: %+v after %d queries", said, calls()[0])
+		}
 	}
 	for _, number := range []win.Errno{win.ErrorDeviceRemoved, win.ErrorNotReady} {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, number))
-		if _, err := opendisk.AskHardware(t.Context(), h, true); !errors.Is(err, number) {
+		if _, err := opendisk.AskHardware(t.Context(), h); !errors.Is(err, number) {
 			t.Errorf("after error %d: %v", uint32(number), err)
 		}
 	}
 	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, win.ErrorInvalidFunction))
-	said, err := opendisk.AskHardware(t.Context(), h, true)
-	if err != nil || !errors.Is(said.DescriptorErr, win.ErrorInvalidFunction) || !said.IdentifiersAsked {
+	said, err = opendisk.AskHardware(t.Context(), h)
+	if err != nil || !errors.Is(said.DescriptorErr, win.ErrorInvalidFunction) {
 		t.Errorf("a disk that refuses a query: %+v, %v", said, err)
+	}
+	said = opendisk.Hardware{}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, win.ErrorInvalidFunction))
+	err = said.AskIdentifiers(t.Context(), h)
+	if err != nil || !errors.Is(said.IdentifiersErr, win.ErrorInvalidFunction) {
+		t.Errorf("a disk that refuses to tell its identifiers: %+v, %v", said, err)
 	}
 }
 

@@ -148,7 +148,7 @@ func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage
 // number. One that has told no identifiers, no address or no text is asked for these again.
 func (d *Disks) askHardware(ctx context.Context, path string, n disk.Number, h device.Handle,
 	asked details) (storage.Disk, error) {
-	said, err := opendisk.AskHardware(ctx, h, false)
+	said, err := opendisk.AskHardware(ctx, h)
 	if err != nil {
 		return storage.Disk{Number: n}, err
 	}
